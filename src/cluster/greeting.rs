@@ -62,8 +62,6 @@ pub struct Introduction {
     pub rank: u32,
     /// How many processes it takes part with.
     pub size: u32,
-    /// Its number on its machine.
-    pub local_rank: u32,
     /// Its machine.
     pub host: String,
     /// Its process id.
@@ -82,7 +80,6 @@ impl Introduction {
         Self {
             rank: position.rank,
             size: position.size,
-            local_rank: position.local_rank,
             host: host_name(),
             pid: std::process::id(),
             program: program(),

@@ -45,7 +45,7 @@ impl From<WireError> for Failed {
 ///
 /// # Errors
 ///
-/// The launcher gives no address, nobody answers in time, or the leader refuses this process.
+/// The launcher gives no address, no leader answers within the limit, or the leader refuses this process.
 pub fn join(launch: &Launch, limit: Duration) -> Result<Joined, MeetingError> {
     let place = launch.place.as_ref().map_err(|why| MeetingError::NoPlace(why.clone()))?;
     let secret = Secret::of(&launch.job, &launch.secret);

@@ -146,7 +146,7 @@ pub fn lead(launch: &Launch, listener: Listener, limit: Duration) -> Result<Clus
     Ok(Cluster::new(meeting.own.clone(), come.members.values().cloned().collect()))
 }
 
-/// Greets whoever connects, as long as the process lives.
+/// Accepts connections and greets each on a thread of its own. Runs until the process ends.
 fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
     for stream in listener.incoming() {
         let Ok(connection) = stream.and_then(Connection::over) else {
@@ -159,7 +159,7 @@ fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
         }
         let own = meeting.clone();
         let body = move || {
-            // Who does not know how to greet is nobody of this job.
+            // A connection that fails the greeting is not from a process of this job, and is closed.
             let _ = greet(&own, connection);
             own.greeted.fetch_sub(1, Ordering::AcqRel);
         };

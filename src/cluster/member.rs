@@ -29,7 +29,7 @@ pub struct PartsToCome {
 }
 
 impl PartsToCome {
-    /// A part's connection has come; one that nobody waits for is closed.
+    /// Hands the connection of a part to the thread that waits for it. If no thread waits, the connection is closed.
     pub(super) fn bring(&self, number: u64, connection: Connection) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         if let Some(waiting) = waiting {

@@ -1,8 +1,8 @@
 //! Processes of one job on several machines: how they meet over TCP, and how the one that judges reaches the others.
 //!
 //! One process leads: it reads scenarios, plans, judges and reports. The others are members: each starts parts of workers when the
-//! leader asks for them. Every part has a connection of its own, made by the member, so that all of them are connections to the
-//! one port on which the leader listens.
+//! leader asks for them. For every part the member opens one more connection to the leader, so that only the leader listens, on one
+//! port.
 mod greeting;
 mod join;
 mod lead;

@@ -1,25 +1,13 @@
 //! The variables that must be the same for all processes of a job. mpirun does not carry the environment to other machines, so the
 //! leader's are carried, and what a process has set otherwise is refused.
+use crate::launch;
 use std::collections::BTreeMap;
 
 /// Prefixes of variables that change what a library or this program does.
 const PREFIXES: [&str; 2] = ["NCCL_", "COLLSPEC_"];
 /// Those of them that say something of one process or one machine.
-const OF_ONE: &[&str] = &[
-    "COLLSPEC_JOB",
-    "COLLSPEC_LOCAL_RANK",
-    "COLLSPEC_LOCAL_SIZE",
-    "COLLSPEC_MEETING",
-    "COLLSPEC_RANK",
-    "COLLSPEC_SECRET",
-    "COLLSPEC_SIZE",
-    "COLLSPEC_WORKER",
-    "NCCL_DEBUG_FILE",
-    "NCCL_HOSTID",
-    "NCCL_IB_HCA",
-    "NCCL_SOCKET_IFNAME",
-    "NCCL_TOPO_FILE",
-];
+const OF_ONE: &[&str] =
+    &["COLLSPEC_WORKER", "NCCL_DEBUG_FILE", "NCCL_HOSTID", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_FILE"];
 
 /// Variables by name.
 pub type Shared = BTreeMap<String, String>;
@@ -32,7 +20,9 @@ pub fn of_this_process() -> Shared {
 }
 
 fn is_shared(name: &str) -> bool {
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !OF_ONE.contains(&name)
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        && !OF_ONE.contains(&name)
+        && !launch::VARIABLES.contains(&name)
 }
 
 /// How a member's variables contradict the leader's, in words; what the member has not set is carried to it.

@@ -32,7 +32,7 @@ pub enum ChosenLauncher {
     /// The environment decides.
     #[default]
     Auto,
-    /// This process is alone, whatever the environment says.
+    /// The environment is ignored: no launcher has started this process together with others.
     None,
     /// This one.
     This(Launcher),

@@ -8,6 +8,17 @@ pub use detect::{ChosenLauncher, Variables, detect};
 pub use launcher::{Launcher, Position};
 pub use meeting_place::MeetingPlace;
 
+/// The variables by which processes are started without a launcher, or meet elsewhere than it says. They say something of one process.
+pub const VARIABLES: [&str; 7] = [
+    "COLLSPEC_JOB",
+    "COLLSPEC_LOCAL_RANK",
+    "COLLSPEC_LOCAL_SIZE",
+    meeting_place::MEETING,
+    "COLLSPEC_RANK",
+    meeting_place::SECRET,
+    "COLLSPEC_SIZE",
+];
+
 /// This process as one of those that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {

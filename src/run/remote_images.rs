@@ -33,7 +33,7 @@ pub(super) fn blocks(at: u64, len: u64) -> impl Iterator<Item = (u64, usize)> {
 pub fn send_initial(worker: &mut Worker, job: &Job, first_round: bool) -> Result<(), Error> {
     let places = places(worker, job.n);
     for (part, ranks) in places {
-        let Some((arena, remote)) = remote(worker, part) else { continue };
+        let Some((arena, remote)) = worker.arena_and_remote(part) else { continue };
         let _ = remote.order(&PartOrder::Arena(arena.mapping().size()));
         for rank in ranks.clone() {
             let word = arena.mapping().word(rank)?.load(Ordering::Acquire);
@@ -70,7 +70,7 @@ pub fn bring_last(worker: &mut Worker, job: &Job, done: &dyn Fn(u32) -> bool) ->
         let pieces =
             |(at, len): (u64, u64)| (0..len.div_ceil(PIECE)).map(move |k| (at + k * PIECE, PIECE.min(len - k * PIECE)));
         for (at, len) in images.chain(checkpoints).flat_map(pieces) {
-            let Some((arena, remote)) = remote(worker, part) else { continue };
+            let Some((arena, remote)) = worker.arena_and_remote(part) else { continue };
             if bring(arena, remote, &mut known, at, len).map_err(Error::Resources)?.is_none() {
                 return Ok(Some(part));
             }
@@ -83,7 +83,7 @@ pub fn bring_last(worker: &mut Worker, job: &Job, done: &dyn Fn(u32) -> bool) ->
 pub fn bring_step_words(worker: &mut Worker, n: u32) -> Option<usize> {
     let mut silent = None;
     for (part, ranks) in places(worker, n) {
-        let Some((arena, remote)) = remote(worker, part) else { continue };
+        let Some((arena, remote)) = worker.arena_and_remote(part) else { continue };
         let Some(words) = remote.step_words(ranks.start, ranks.end) else {
             silent = silent.or(Some(part));
             continue;
@@ -104,13 +104,8 @@ fn places(worker: &mut Worker, n: u32) -> Vec<(usize, Range<u32>)> {
     numbers.into_iter().map(|part| (part, worker.ranks(part, n))).collect()
 }
 
-fn remote(worker: &mut Worker, part: usize) -> Option<(&Arena, &mut RemotePart)> {
-    worker.arena_and_remote(part)
-}
-
-/// Where bytes of a hash lie here.
-#[derive(Default)]
-struct KnownBlocks(HashMap<(u128, usize), u64>);
+/// Where bytes with a hash and a length lie here.
+type KnownBlocks = HashMap<(u128, usize), u64>;
 
 /// Brings some bytes; `None` if the part does not answer.
 fn bring(arena: &Arena, remote: &mut RemotePart, known: &mut KnownBlocks, at: u64, len: u64) -> io::Result<Option<()>> {
@@ -123,10 +118,10 @@ fn bring(arena: &Arena, remote: &mut RemotePart, known: &mut KnownBlocks, at: u6
         let mut here = vec![0; len];
         arena.take(at, &mut here)?;
         if xxh3_128(&here) == hash {
-            known.0.insert((hash, len), at);
+            known.insert((hash, len), at);
             continue;
         }
-        if let Some(same) = known.0.get(&(hash, len)) {
+        if let Some(same) = known.get(&(hash, len)) {
             arena.take(*same, &mut here)?;
             if xxh3_128(&here) == hash {
                 arena.put(at, &here)?;
@@ -139,7 +134,7 @@ fn bring(arena: &Arena, remote: &mut RemotePart, known: &mut KnownBlocks, at: u6
         });
         let Some(bytes) = bytes.filter(|bytes| bytes.len() == len) else { return Ok(None) };
         arena.put(at, &bytes)?;
-        known.0.insert((hash, len), at);
+        known.insert((hash, len), at);
     }
     Ok(Some(()))
 }

@@ -1,20 +1,20 @@
-//! A part of a worker on another process of the job: messages and bytes of its arena go over a connection of its own.
+//! A part of a worker whose process another process of the job has started. Each such part has its own connection, which carries
+//! its messages and the bytes of its arena.
 use super::Error;
 use super::log::Log;
 use super::worker_process::Incoming;
-use crate::child::guard::{Due, Watched};
+use crate::child::guard::{Due, Watched, wait_any};
 use crate::child::patience::Patience;
 use crate::cluster::{Connection, Member, PartMessage, PartOrder};
 use crate::job::wire::{self, WireError};
 use crate::job::{Reply, Request};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the part may take for an answer that costs it no time of its own.
+/// How long an answer may take that the part can give at once.
 const ANSWERING: Duration = Duration::from_secs(20);
 /// How long its process may take to end when it is killed.
 const ENDING: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub struct RemotePart {
     ended: bool,
     /// The connection has ended: nothing can be asked any more.
     disconnected: bool,
-    /// How its process has ended, if it has said so.
+    /// How its process has ended, once the part has sent that.
     how: Option<String>,
     /// Step words that it has sent by itself.
     words: Option<Vec<u64>>,
@@ -106,7 +106,16 @@ impl RemotePart {
 
     /// What is waited for, unless nothing more is expected of it.
     pub fn watched(&self) -> Option<Watched<'_>> {
-        (!self.ended).then(|| Watched { bytes: self.connection.as_fd(), process: None })
+        (!self.ended).then(|| self.bytes())
+    }
+
+    fn bytes(&self) -> Watched<'_> {
+        Watched { bytes: self.connection.as_fd(), process: None }
+    }
+
+    /// True if something can be read within the limit, or the connection has ended.
+    fn is_readable(&self, limit: Duration) -> bool {
+        wait_any(&[self.bytes()], limit) == [Due::Bytes]
     }
 
     /// Reads what is there; the end of it, if that is all.
@@ -185,12 +194,7 @@ impl RemotePart {
                     Err(other) => self.held.push_back(other),
                 },
                 Ok(None) => {
-                    let connection = &self.connection;
-                    patience.wait(|slice| {
-                        let slice = Timespec::try_from(slice).ok();
-                        let ready = poll(&mut [PollFd::new(connection, PollFlags::IN)], slice.as_ref());
-                        matches!(ready, Ok(1..)).then_some(())
-                    })?;
+                    patience.wait(|slice| self.is_readable(slice).then_some(()))?;
                     // An answer that comes slowly still comes.
                     patience = Patience::new(ANSWERING);
                     if self.read(Due::Bytes).is_some() {
@@ -219,8 +223,7 @@ impl RemotePart {
     /// False once it has ended, as far as that is noticed without waiting.
     pub fn alive(&mut self) -> bool {
         while !self.ended {
-            let there = poll(&mut [PollFd::new(&self.connection, PollFlags::IN)], Some(&Timespec::default()));
-            if !matches!(there, Ok(1..)) {
+            if !self.is_readable(Duration::ZERO) {
                 break;
             }
             // A part that waits for a case sends what its process writes, and its end.
@@ -249,11 +252,7 @@ impl RemotePart {
                 if self.take_message().is_some() {
                     continue;
                 }
-                let connection = &self.connection;
-                let ready = patience.wait(|slice| {
-                    let slice = Timespec::try_from(slice).ok();
-                    matches!(poll(&mut [PollFd::new(connection, PollFlags::IN)], slice.as_ref()), Ok(1..)).then_some(())
-                });
+                let ready = patience.wait(|slice| self.is_readable(slice).then_some(()));
                 if self.ended || ready.is_none() {
                     break;
                 }

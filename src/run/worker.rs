@@ -82,6 +82,7 @@ impl Worker {
     fn greet(&mut self) -> Result<Hello, String> {
         let mut patience = Patience::new(HELLO);
         let mut known: Option<Hello> = None;
+        let mut mapped_here = None;
         for _ in 0..self.parts.len() {
             let (part, incoming) = self.hear(&mut patience);
             let hello = match incoming {
@@ -104,20 +105,16 @@ impl Worker {
                     return Err(format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " }));
                 }
             };
-            // What another machine has mapped was looked at there.
-            let is_remote = self.parts.get_mut(part).is_some_and(|part| part.remote().is_some());
-            let hello = if is_remote { Hello { mapped: None, ..hello } } else { hello };
-            let same = |known: &Hello| {
-                let comparable = known.mapped.is_some() == hello.mapped.is_some() || !self.has_remote();
-                (known.version, &known.library) == (hello.version, &hello.library)
-                    && (!comparable || known.mapped == hello.mapped)
-            };
-            if known.as_ref().is_some_and(|known| !same(known)) {
+            let same = known.get_or_insert_with(|| Hello { mapped: None, ..hello.clone() });
+            // What a process on another machine has mapped was checked there.
+            let is_here = matches!(self.parts.get(part), Some(Part::Here(_)));
+            let same_files = !is_here || *mapped_here.get_or_insert_with(|| hello.mapped.clone()) == hello.mapped;
+            if (same.version, &same.library) != (hello.version, &hello.library) || !same_files {
                 return Err("its processes do not have the same library".into());
             }
-            known = known.filter(|known| is_remote || known.mapped.is_some()).or(Some(hello));
         }
-        known.ok_or_else(|| "it has no process".into())
+        let known = known.ok_or_else(|| "it has no process".to_owned())?;
+        Ok(Hello { mapped: mapped_here.flatten(), ..known })
     }
 
     /// Number of parts.

@@ -1,5 +1,6 @@
 //! Variables that look like this program's own and are none of them.
 use super::options::{NAMED, NamedOption};
+use crate::launch;
 use crate::printable::printable;
 use crate::suggest::nearest;
 
@@ -12,14 +13,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 22] = [
-    "COLLSPEC_JOB",
-    "COLLSPEC_LOCAL_RANK",
-    "COLLSPEC_LOCAL_SIZE",
-    "COLLSPEC_MEETING",
-    "COLLSPEC_RANK",
-    "COLLSPEC_SECRET",
-    "COLLSPEC_SIZE",
+const OTHERS: [&str; 15] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
@@ -51,7 +45,8 @@ pub fn warnings(command: Option<&str>) -> Vec<String> {
 fn warning(name: &str) -> Option<String> {
     let rest = name.strip_prefix(PREFIX)?;
     let options = NAMED.iter().filter(|option| option.has_variable).map(NamedOption::variable);
-    let known: Vec<String> = options.chain([FILTER, SHARD].into_iter().chain(OTHERS).map(str::to_owned)).collect();
+    let known: Vec<String> =
+        options.chain([FILTER, SHARD].into_iter().chain(OTHERS).chain(launch::VARIABLES).map(str::to_owned)).collect();
     if known.iter().any(|known| known == name) || OF_TESTS.iter().any(|start| name.starts_with(start)) {
         return None;
     }
@@ -84,8 +79,16 @@ mod tests {
         assert!(words("COLLSPEC_SOFT_SEDE").ends_with("did you mean COLLSPEC_SOFT_SEED?"));
         assert_eq!(words("COLLSPEC_BANANA"), "the variable COLLSPEC_BANANA means nothing to collspec");
         assert!(words("COLLSPEC_FAULT").contains("means nothing"), "only the command has this option");
-        for known in ["COLLSPEC_BACKEND", "COLLSPEC_MAX_FILE_WORK", FILTER, SHARD, "COLLSPEC_TEST_X", "NCCL_X", "PATH"]
-        {
+        for known in [
+            "COLLSPEC_BACKEND",
+            "COLLSPEC_MAX_FILE_WORK",
+            FILTER,
+            SHARD,
+            "COLLSPEC_TEST_X",
+            "COLLSPEC_RANK",
+            "NCCL_X",
+            "PATH",
+        ] {
             assert_eq!(warning(known), None);
         }
     }

@@ -152,7 +152,7 @@ fn run() {
 /// if there are none, or other threads run them.
 fn help(bytes: usize) -> bool {
     let state = lock();
-    // A host that only does a little in passing has others waiting for it, and whoever runs tasks answers for all.
+    // With a limit the host's own wait is over, and other hosts wait until it returns. The thread that runs tasks runs the rest.
     if bytes != usize::MAX && state.is_driven() {
         return false;
     }

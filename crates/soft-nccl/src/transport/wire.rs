@@ -308,6 +308,9 @@ mod tests {
         let far = Address { network: Some(([u16::MAX; 8], u16::MAX).into()), ..own() };
         assert!(Head::Hello(Hello::new(u128::MAX, far)).encode(0).unwrap().len() - PREFIX <= Limits::HELLO.head);
         let hello = Hello::new(5, own());
+        // tests/processes/failures.rs writes these bytes by hand, and would else test only that another version is refused.
+        let bytes = [&[0][..], b"csoft\x00\x04\n", &[5], &[0; 15], &[1], &[0; 15], &[2], &[0; 15], &[0]].concat();
+        assert_eq!(Head::Hello(hello).encode(0).unwrap().split_off(PREFIX), bytes);
         assert!(Head::Hello(hello).encode(0).unwrap().len() - PREFIX <= Limits::HELLO.head);
         assert_eq!(hello.caller(5), Some(own()));
         assert_eq!(hello.caller(6), None);
