@@ -1,38 +1,56 @@
 //! `collspec bench`.
 use super::bench_args::{BenchArgs, BenchFormat, operation};
 use super::exit::Exit;
+use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
 use super::{backend, output, run, terminal};
 use crate::bench::{
     JsonFrame, Models, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
 };
+use crate::cluster::Cluster;
 use crate::printable::{PrintableWriter, one_line, printable};
 use crate::report::InheritedVariables;
 use crate::signals;
 use crate::suggest::nearest;
-use crate::suite::{CaseSet, ChosenBackend, Error, Forms, Reading};
+use crate::suite::{CaseSet, ChosenBackend, Error, Forms, Reading, RunOptions};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Ranks in software if no number is given.
-pub const SOFT_RANKS: usize = 4;
+const SOFT_RANKS: usize = 4;
+
+/// The number of ranks if none is given: as many as the processes of a job have place for, or a rank for each GPU.
+pub fn usual_ranks(chosen: &ChosenBackend, options: &RunOptions) -> usize {
+    match (&chosen.cluster, &chosen.machine) {
+        (Some(job), _) => job.sites().len().saturating_mul(options.ranks_per_process()),
+        (None, Some(machine)) => machine.gpus.devices.len(),
+        (None, None) => SOFT_RANKS,
+    }
+}
 
 pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
+    let options = args.options();
+    let equipment = || options.backend.equipment(&options.workers);
+    on_all_processes(&args.launch, equipment, |cluster| measure(args, options.clone(), cluster))
+}
+
+/// Measures and reports, on the processes of a job if there are others.
+fn measure(args: &BenchArgs, options: RunOptions, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let asked = args.request()?;
     output::refuse_missing_folder(
         [&args.output, &args.plot, &args.json].into_iter().filter_map(|file| file.as_deref()),
     )?;
-    let options = args.options();
-    let chosen = match backend::resolve(&options)? {
+    let mut chosen = match backend::resolve(&options)? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
-    let ranks = chosen.machine.as_ref().map_or(SOFT_RANKS, |machine| machine.gpus.devices.len());
-    let (plan, rows) = plan(args, asked, ranks)?;
+    chosen.cluster = cluster;
+    let (plan, rows) = plan(args, asked, usual_ranks(&chosen, &options))?;
     let frame = Frame::new(&chosen, &rows);
     writeln!(terminal::err(), "{}", one_line(&frame.library))?;
     let sampler = Sampler::new(options, chosen, plan.timing)?;

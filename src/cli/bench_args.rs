@@ -1,5 +1,5 @@
 //! The options of `collspec bench`; the comments here are the help text. Those that nccl-tests has too are called as there.
-use super::args::{BACKEND, LimitArgs};
+use super::args::{BACKEND, LaunchArgs, LimitArgs};
 use super::backend_args::BackendArgs;
 use super::settings_args::SoftwareArgs;
 use crate::bench::{MOST_RANKS, Operation, OverRanks, Reduction, Request, Roots, Sizes, Step};
@@ -44,7 +44,7 @@ pub struct BenchArgs {
     #[arg(long, short = 'i', value_name = "SIZE", value_parser = size, help_heading = WHAT)]
     pub stepbytes: Option<u64>,
 
-    /// Numbers of ranks, separated by commas [default: the number of GPUs; in software 4].
+    /// Numbers of ranks, separated by commas [default: the number of GPUs; in software 4, in a job all that its processes have place for].
     #[arg(long, short = 'g', visible_alias = "ngpus", value_name = "LIST", value_delimiter = ',', help_heading = WHAT)]
     pub ranks: Vec<usize>,
 
@@ -110,6 +110,9 @@ pub struct BenchArgs {
 
     #[command(flatten)]
     pub software: SoftwareArgs,
+
+    #[command(flatten)]
+    pub launch: LaunchArgs,
 
     #[command(flatten)]
     pub bounds: LimitArgs,
@@ -224,6 +227,7 @@ impl BenchArgs {
             ranks_per_gpu: self.ranks_per_gpu,
             timeout: self.timeout,
             opening_timeout: self.opening_timeout,
+            ranks_per_process: self.launch.ranks_per_process,
             reading: Reading { limits: self.bounds.limits(), ..Reading::default() },
             workers: Workers::CurrentExe,
             ..RunOptions::default()

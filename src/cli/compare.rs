@@ -1,11 +1,13 @@
 //! `collspec compare`.
 use super::args::{Args, Command};
-use super::bench::{SOFT_RANKS, plan};
+use super::bench::{plan, usual_ranks};
 use super::compare_args::CompareArgs;
 use super::exit::Exit;
+use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
 use super::{backend, output, reports, run, terminal};
 use crate::bench::{Plan, Row};
+use crate::cluster::{Cluster, Equipment};
 use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
 use crate::compare::report::{Context as ReportedComparison, write};
 use crate::compare::speed::measure;
@@ -16,16 +18,35 @@ use crate::printable::one_line;
 use crate::report::{Event, GithubPlaces};
 use crate::signals;
 use crate::suite::options::cores;
-use crate::suite::{CaseSet, ChosenBackend, Error};
+use crate::suite::{CaseSet, Error, with_causes};
 use anyhow::Context;
 use clap::Parser;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
+    on_all_processes(&args.launch, || equipment(args), |cluster| compare_here(args, cluster.as_ref()))
+}
+
+/// What this process has of both sides.
+fn equipment(args: &CompareArgs) -> Equipment {
+    let options = args.options();
+    let sides = [&args.base, &args.candidate].map(|request| match request.resolve(&options, true) {
+        Ok(Side::Live { chosen, .. }) => chosen.equipment(),
+        Ok(Side::Recorded(_)) => Equipment { library: "a recorded run".to_owned(), gpus: Vec::new() },
+        Err(error) => Equipment { library: with_causes(&error), gpus: Vec::new() },
+    });
+    let [base, candidate] = sides;
+    let gpus = if base.gpus.is_empty() { candidate.gpus } else { base.gpus };
+    Equipment { library: format!("{} and {}", base.library, candidate.library), gpus }
+}
+
+/// Compares and reports, on the processes of a job if there are others.
+fn compare_here(args: &CompareArgs, cluster: Option<&Arc<Cluster>>) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     // A mistake in this file is told before anything runs.
     let accepted = args.allow.as_deref().map(Accepted::read).transpose()?;
@@ -42,6 +63,9 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         (Ok(base), Ok(candidate)) => (base, candidate),
         (Err(error), _) | (_, Err(error)) => return missing_side(error),
     };
+    for side in [&mut base, &mut candidate] {
+        side.use_job(cluster);
+    }
     tell_settings_without_effect(args, &base, &candidate)?;
     let bench = args.bench.as_deref().map(|text| timed(text, &base, &candidate)).transpose()?;
     let cases = cases(args, &base, &candidate)?;
@@ -101,7 +125,11 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
     let Command::Bench(mut bench) = parsed.command else {
         anyhow::bail!("--bench: expected what `collspec bench` takes")
     };
-    let (Side::Live { chosen: ours, .. }, Side::Live { chosen: theirs, .. }) = (base, candidate) else {
+    let (
+        Side::Live { chosen: ours, options: our_options, .. },
+        Side::Live { chosen: theirs, options: their_options, .. },
+    ) = (base, candidate)
+    else {
         anyhow::bail!("--bench needs two libraries: a recorded run cannot be timed again")
     };
     let elsewhere =
@@ -111,10 +139,8 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
         "--bench says what is measured; libraries and reports are those of `collspec compare`"
     );
     bench.samples.get_or_insert(SAMPLES);
-    let devices =
-        |chosen: &ChosenBackend| chosen.machine.as_ref().map_or(SOFT_RANKS, |machine| machine.gpus.devices.len());
     let asked = bench.request()?;
-    plan(&bench, asked, devices(ours).min(devices(theirs)))
+    plan(&bench, asked, usual_ranks(ours, our_options).min(usual_ranks(theirs, their_options)))
 }
 
 /// What is wrong with the arguments, without the command's usage, which is not that of `collspec compare`.

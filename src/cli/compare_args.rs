@@ -1,5 +1,5 @@
 //! What can be typed behind `collspec compare`; the comments here are the help text.
-use super::args::{MANNER, REPORT, SelectionArgs, at_least_one};
+use super::args::{LaunchArgs, MANNER, REPORT, SelectionArgs, at_least_one};
 use super::report_args::ReportArgs;
 use super::settings_args::CommonArgs;
 use crate::child::Workers;
@@ -79,6 +79,9 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub common: CommonArgs,
 
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+
     /// Measure the speed of both too: what `collspec bench` measures, in one argument, for example
     /// `--bench "all_reduce all_gather -b 1K -e 64M -f 4"`, or files with a table `[bench]`.
     ///
@@ -117,6 +120,7 @@ impl CompareArgs {
         self.common.apply(RunOptions {
             backend: BackendRequest { driver: self.driver.clone(), ..BackendRequest::default() },
             jobs: self.jobs,
+            ranks_per_process: self.launch.ranks_per_process,
             reading: self.selection.reading(),
             workers: Workers::CurrentExe,
             show_buffers: if self.report.has(ReportFormat::Html) {

@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::terminal;
 use crate::child::Workers;
 use crate::child::program::Program;
-use crate::cluster::{Cluster, Listener, MEETING_LIMIT, join, lead};
+use crate::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, join, lead};
 use crate::launch::{Variables, detect};
 use crate::run::serve;
 use std::io::Write;
@@ -14,57 +14,47 @@ use std::time::Duration;
 /// The longest time to wait for the other processes.
 const LONGEST_MEETING: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What this process is to do.
-pub enum Launched {
-    /// All of the work: no launcher has started others with it.
-    Alone,
-    /// All but what the others do for it.
-    Leads(Leader),
-    /// Nothing more: it has served until the run was over.
-    Served(Exit),
+/// Does `work` in the process that leads, with all processes of the job; the others serve it and end with the same exit code. A
+/// process that no launcher has started together with others is alone. `equipment` is what this process has to run cases on, which
+/// is looked up only in a job.
+///
+/// # Errors
+///
+/// The launcher's variables make no sense, the processes do not meet, the leading process ends early, or those of `work`.
+pub fn on_all_processes(
+    args: &LaunchArgs,
+    equipment: impl FnOnce() -> Equipment,
+    work: impl FnOnce(Option<Arc<Cluster>>) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    let Some(launch) = detect(&Variables::of_this_process(), args.launcher)? else { return work(None) };
+    let limit = args.meeting_timeout.map_or(MEETING_LIMIT, |seconds| {
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
+    });
+    let Some(listener) = Listener::of(&launch, limit)? else {
+        let joined = join(&launch, equipment(), limit)?;
+        let program = Program::of(&Workers::CurrentExe)?;
+        let status = serve(joined, &program)?;
+        anyhow::ensure!(status.is_some(), "the leading process has gone before the run was over");
+        return Ok(Exit::of_code(status.unwrap_or_default()));
+    };
+    let cluster = Arc::new(lead(&launch, listener, equipment(), limit)?);
+    let (processes, machines) = (cluster.sites().len(), cluster.machines());
+    let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };
+    writeln!(terminal::err(), "collspec: {processes} processes on {on}, started by {}", launch.launcher.name())?;
+    let mut leader = Leader { cluster: cluster.clone(), exit: Exit::WRONG_INPUT };
+    let exit = work(Some(cluster))?;
+    leader.exit = exit;
+    Ok(exit)
 }
 
-/// The process that leads. Dropping it tells the others that the run is over.
-pub struct Leader {
-    /// All processes.
-    pub cluster: Arc<Cluster>,
+/// The process that leads. Dropping it tells the others that the run is over, and how.
+struct Leader {
+    cluster: Arc<Cluster>,
     exit: Exit,
-}
-
-impl Leader {
-    /// Notes the exit code, which all processes end with.
-    pub fn ends_with(&mut self, exit: Exit) {
-        self.exit = exit;
-    }
 }
 
 impl Drop for Leader {
     fn drop(&mut self) {
         self.cluster.finish(self.exit.code());
     }
-}
-
-/// Finds out whether a launcher has started this process, and meets the others.
-///
-/// # Errors
-///
-/// The launcher's variables make no sense, or the processes do not meet.
-pub fn meet(args: &LaunchArgs) -> anyhow::Result<Launched> {
-    let launch = detect(&Variables::of_this_process(), args.launcher)?;
-    let Some(launch) = launch else { return Ok(Launched::Alone) };
-    let limit = args.meeting_timeout.map_or(MEETING_LIMIT, |seconds| {
-        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
-    });
-    if let Some(listener) = Listener::of(&launch, limit)? {
-        let cluster = Arc::new(lead(&launch, listener, limit)?);
-        let (processes, machines) = (cluster.sites().len(), cluster.machines());
-        let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };
-        writeln!(terminal::err(), "collspec: {processes} processes on {on}, started by {}", launch.launcher.name())?;
-        return Ok(Launched::Leads(Leader { cluster, exit: Exit::WRONG_INPUT }));
-    }
-    let joined = join(&launch, limit)?;
-    let program = Program::of(&Workers::CurrentExe)?;
-    let status = serve(joined, &program)?;
-    anyhow::ensure!(status.is_some(), "the leading process has gone before the run was over");
-    Ok(Launched::Served(Exit::of_code(status.unwrap_or_default())))
 }

@@ -2,7 +2,7 @@
 use super::args::{RunArgs, SelectionArgs};
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
-use super::launched::{self, Launched};
+use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
 use super::reports::{self, Reports};
 use super::terminal;
@@ -15,7 +15,7 @@ use crate::report::Event;
 use crate::report::{InheritedVariables, Reporter};
 use crate::suite::options::cores;
 use crate::suite::{
-    CaseSet, Error, Filter, FilterTerm, InvalidFile, files_in_words, passed_over, variables, with_causes,
+    CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -26,22 +26,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         warn_of_variables()?;
         return list(args);
     }
-    match launched::meet(&args.launch)? {
-        Launched::Served(exit) => Ok(exit),
-        Launched::Alone => run_here(args, None),
-        Launched::Leads(mut leader) => {
-            let exit = run_here(args, Some(leader.cluster.clone()))?;
-            leader.ends_with(exit);
-            Ok(exit)
-        }
-    }
+    let options = args.options();
+    let equipment = || options.backend.equipment(&options.workers);
+    on_all_processes(&args.launch, equipment, |cluster| run_here(args, &options, cluster))
 }
 
 /// Reads, runs, judges and reports, on the processes of a job if there are others.
-fn run_here(args: &RunArgs, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exit> {
+fn run_here(args: &RunArgs, options: &RunOptions, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exit> {
     warn_of_variables()?;
-    let options = args.options();
-    let mut chosen = match backend::resolve(&options)? {
+    let mut chosen = match backend::resolve(options)? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
@@ -63,7 +56,7 @@ fn run_here(args: &RunArgs, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exi
     let invalid_files = suite.invalid_files.clone();
     let invalid = invalid_files.len();
     if invalid > 0 && !(args.keep_going && can_run_some(&mut suite)) {
-        report_that_nothing_ran(Reports::open(args, &options, &chosen, false)?, &invalid_files)?;
+        report_that_nothing_ran(Reports::open(args, options, &chosen, false)?, &invalid_files)?;
         return Err(Error::InvalidFiles(invalid).into());
     }
     if let (true, Some(shard)) = (suite.cases.is_empty(), args.shard) {
@@ -75,9 +68,9 @@ fn run_here(args: &RunArgs, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exi
     let record = match &args.record {
         Some(path) => {
             let file = BufWriter::new(output::create_file(path)?);
-            let mut header = Header::new(&chosen, &options);
+            let mut header = Header::new(&chosen, options);
             if !args.no_footprint {
-                header.footprint = Some(Box::new(crate::record::measure(&chosen, &options)));
+                header.footprint = Some(Box::new(crate::record::measure(&chosen, options)));
             }
             Some(RecordingWriter::new(file, &header)?)
         }
@@ -85,13 +78,13 @@ fn run_here(args: &RunArgs, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exi
     };
     let mut reporter = RunReporter {
         record,
-        report: Reports::open(args, &options, &chosen, true)?,
+        report: Reports::open(args, options, &chosen, true)?,
         invalid_files: &invalid_files,
         progress: ProgressDisplay::new(),
         done: 0,
         failed: failed.as_mut().ok(),
     };
-    let tally = suite.run(options, chosen, &mut reporter).map_err(expose_broken_pipe)?;
+    let tally = suite.run(options.clone(), chosen, &mut reporter).map_err(expose_broken_pipe)?;
     let left = suite.cases.len() - reporter.done;
     if left > 0 {
         let words = if left == 1 { "1 case was" } else { &format!("{left} cases were") };

@@ -1,6 +1,7 @@
 //! What processes say to each other: when they meet, and afterwards on the connections of parts.
 use super::secret::{Nonce, Proof};
 use super::variables::Shared;
+use crate::backend::cuda::DeviceInfo;
 use crate::job::{PROTOCOL, Reply, Request};
 use crate::launch::Position;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,15 @@ pub enum Purpose {
     Part(u64),
 }
 
+/// What a process has to run cases on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Equipment {
+    /// The backend and its library, in words that are equal only for equal libraries.
+    pub library: String,
+    /// The GPUs that it sees, in the driver's order.
+    pub gpus: Vec<DeviceInfo>,
+}
+
 /// What a process says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
@@ -70,13 +80,15 @@ pub struct Introduction {
     pub program: String,
     /// What has started it.
     pub launcher: String,
+    /// What it has to run cases on.
+    pub equipment: Equipment,
     /// Variables that must be the same for all.
     pub variables: Shared,
 }
 
 impl Introduction {
     /// Of this process.
-    pub fn of_this_process(launcher: &str, position: Position) -> Self {
+    pub fn of_this_process(launcher: &str, position: Position, equipment: Equipment) -> Self {
         Self {
             rank: position.rank,
             size: position.size,
@@ -84,6 +96,7 @@ impl Introduction {
             pid: std::process::id(),
             program: program(),
             launcher: launcher.to_owned(),
+            equipment,
             variables: super::variables::of_this_process(),
         }
     }

@@ -1,6 +1,6 @@
 //! A member's side of the meeting.
 use super::MeetingError;
-use super::greeting::{Answer, Challenge, Introduction, MemberOrder, Opening, Purpose, Wish};
+use super::greeting::{Answer, Challenge, Equipment, Introduction, MemberOrder, Opening, Purpose, Wish};
 use super::lead::ends;
 use super::secret::{Secret, Side, nonce};
 use super::socket::Connection;
@@ -46,10 +46,10 @@ impl From<WireError> for Failed {
 /// # Errors
 ///
 /// The launcher gives no address, no leader answers within the limit, or the leader refuses this process.
-pub fn join(launch: &Launch, limit: Duration) -> Result<Joined, MeetingError> {
+pub fn join(launch: &Launch, equipment: Equipment, limit: Duration) -> Result<Joined, MeetingError> {
     let place = launch.place.as_ref().map_err(|why| MeetingError::NoPlace(why.clone()))?;
     let secret = Secret::of(&launch.job, &launch.secret);
-    let introduction = Introduction::of_this_process(launch.launcher.name(), launch.position);
+    let introduction = Introduction::of_this_process(launch.launcher.name(), launch.position, equipment);
     let deadline = Instant::now() + limit;
     let [mut pause, longest] = PAUSES;
     let mut why = "the name has no address".to_owned();

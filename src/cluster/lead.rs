@@ -1,5 +1,5 @@
 //! The leader's side of the meeting: it listens, greets who comes, and waits for all.
-use super::greeting::{Answer, Challenge, Introduction, MAGIC, Opening, Purpose, Wish};
+use super::greeting::{Answer, Challenge, Equipment, Introduction, MAGIC, Opening, Purpose, Wish};
 use super::leader::Cluster;
 use super::member::{Member, PartsToCome};
 use super::secret::{Secret, Side, nonce};
@@ -119,10 +119,15 @@ impl Meeting {
 /// # Errors
 ///
 /// Some have not come in time, or two differ in what must be the same.
-pub fn lead(launch: &Launch, listener: Listener, limit: Duration) -> Result<Cluster, MeetingError> {
+pub fn lead(
+    launch: &Launch,
+    listener: Listener,
+    equipment: Equipment,
+    limit: Duration,
+) -> Result<Cluster, MeetingError> {
     let meeting = Arc::new(Meeting {
         secret: Secret::of(&launch.job, &launch.secret),
-        own: Introduction::of_this_process(launch.launcher.name(), launch.position),
+        own: Introduction::of_this_process(launch.launcher.name(), launch.position, equipment),
         come: Mutex::default(),
         news: Condvar::new(),
         parts: Arc::default(),
@@ -247,6 +252,10 @@ fn refusal(own: &Introduction, members: &BTreeMap<u32, Arc<Member>>, new: &Intro
     }
     if new.launcher != own.launcher {
         return Some(format!("{us} was started by {}, {them} by {}", own.launcher, new.launcher));
+    }
+    let (ours, theirs) = (&own.equipment.library, &new.equipment.library);
+    if ours != theirs {
+        return Some(format!("{us} would run {ours}, {them} {theirs}: all must have the same library"));
     }
     variables::contradiction(&own.variables, &new.variables, &us, &them)
 }

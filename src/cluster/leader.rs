@@ -59,6 +59,19 @@ impl Cluster {
         })
     }
 
+    /// What the leading process says of itself.
+    pub fn own(&self) -> &Introduction {
+        &self.own
+    }
+
+    /// Number of GPUs that its processes see, each counted once.
+    pub fn gpus(&self) -> usize {
+        let processes = (0..self.sites.len()).filter_map(|site| self.introduction(site));
+        let gpus = processes
+            .flat_map(|process| process.equipment.gpus.iter().map(|gpu| (process.host.as_str(), gpu.uuid.as_str())));
+        gpus.collect::<BTreeSet<_>>().len()
+    }
+
     /// Number of machines.
     pub fn machines(&self) -> usize {
         self.machines

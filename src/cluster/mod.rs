@@ -12,7 +12,7 @@ mod secret;
 mod socket;
 mod variables;
 
-pub use greeting::{MemberOrder, PartMessage, PartOrder};
+pub use greeting::{Equipment, MemberOrder, PartMessage, PartOrder};
 pub use join::{Joined, join};
 pub use lead::{Listener, lead};
 pub use leader::{Cluster, Site};

@@ -1,8 +1,10 @@
 //! One side of a comparison: a library with settings, or a recorded run.
+use crate::cluster::Cluster;
 use crate::record::{self, Header, ReadError, Recording};
 use crate::suite::options::NAMED;
 use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, RunOptions};
 use std::path::Path;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What was asked for as a side: `soft`, a version, the path of a library or of a recorded run, and settings behind it.
@@ -193,6 +195,13 @@ impl Side {
         match self {
             Self::Live { header, .. } => (**header).clone(),
             Self::Recorded(recording) => recording.header.clone(),
+        }
+    }
+
+    /// Runs its cases on the processes of this job.
+    pub fn use_job(&mut self, job: Option<&Arc<Cluster>>) {
+        if let Self::Live { chosen, .. } = self {
+            chosen.cluster = job.cloned();
         }
     }
 

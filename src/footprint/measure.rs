@@ -87,7 +87,7 @@ struct Subject {
 pub fn measure(task: &Task) -> Result<Measurement, String> {
     let begun = Instant::now();
     let device = match task.library {
-        Some(_) => Device::Cuda(Cuda::open().map_err(|state| state.to_string())?),
+        Some(_) => Device::Cuda(Cuda::open(0).map_err(|state| state.to_string())?),
         None => Device::Host,
     };
     let (ranks, ready) = Ranks::start(task.ranks, device, task.largest.max(FIRST_CALL))?;

@@ -44,8 +44,8 @@ impl Locks {
     /// # Errors
     ///
     /// A lock file cannot be made or locked.
-    pub fn take(folder: &Path, devices: &[DeviceInfo]) -> io::Result<Self> {
-        let mut names: Vec<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+    pub fn take<'a>(folder: &Path, devices: impl IntoIterator<Item = &'a DeviceInfo>) -> io::Result<Self> {
+        let mut names: Vec<&str> = devices.into_iter().map(|device| device.uuid.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         let files = names.into_iter().map(|name| lock(&folder.join(format!("collspec-{name}.lock"))));

@@ -73,14 +73,9 @@ impl Machine {
         devices.get(..ranks.min(devices.len())).unwrap_or_default()
     }
 
-    /// Ranks on the busiest device of a case of so many.
-    pub fn ranks_per_gpu(&self, ranks: usize) -> usize {
-        ranks.div_ceil(self.gpus.devices.len().max(1))
-    }
-
     /// Variables for the process of one of several ranks that share a GPU: those that allow it, or, for versions that cannot
-    /// be told to, a separate host id for each rank, so that the library does not notice.
-    pub fn sharing(&self, rank: usize) -> Vec<(String, String)> {
+    /// be told to, a separate host id for each rank, so that the library does not notice. `machines`: on how many the job runs.
+    pub fn sharing(&self, rank: usize, machines: usize) -> Vec<(String, String)> {
         let set = |name: &str, value: String| (name.to_owned(), value);
         if self.probed.version >= SHARES {
             // NVLS cannot be shared; a rank that takes the whole GPU leaves its neighbour waiting
@@ -90,11 +85,11 @@ impl Machine {
                 set("NCCL_MAX_CTAS", "4".into()),
             ];
         }
-        vec![
-            set("NCCL_HOSTID", format!("collspec-rank-{rank}")),
-            set("NCCL_SOCKET_IFNAME", "lo".into()),
-            set("NCCL_MAX_NCHANNELS", "4".into()),
-        ]
+        let mut all = vec![set("NCCL_HOSTID", format!("collspec-rank-{rank}")), set("NCCL_MAX_NCHANNELS", "4".into())];
+        if machines == 1 {
+            all.push(set("NCCL_SOCKET_IFNAME", "lo".into()));
+        }
+        all
     }
 
     /// Library, driver and devices in a line.
@@ -168,14 +163,16 @@ pub(crate) mod tests {
     fn ranks_are_dealt_out_in_turn() {
         let machine = machine(23007, &[(9, 0), (9, 0)]);
         assert_eq!((machine.used(1).len(), machine.used(2).len(), machine.used(5).len()), (1, 2, 2));
-        assert_eq!([1, 2, 3, 5].map(|n| machine.ranks_per_gpu(n)), [1, 1, 2, 3]);
         assert!(RanksPerGpu::Most(2).admits(2) && !RanksPerGpu::Most(2).admits(3) && !RanksPerGpu::One.admits(2));
     }
 
     #[test]
     fn before_2_30_ranks_that_share_a_gpu_are_hosts_of_their_own() {
-        let name = |version| machine(version, &[(9, 0)]).sharing(1)[0].clone();
+        let sharing = |version, machines| machine(version, &[(9, 0)]).sharing(1, machines);
+        let name = |version| sharing(version, 1)[0].clone();
         assert_eq!(name(23007), ("NCCL_MULTI_RANK_GPU_ENABLE".into(), "1".into()));
         assert_eq!(name(22907), ("NCCL_HOSTID".into(), "collspec-rank-1".into()));
+        let loopback = ("NCCL_SOCKET_IFNAME".to_owned(), "lo".to_owned());
+        assert!(sharing(22907, 1).contains(&loopback) && !sharing(22907, 2).contains(&loopback));
     }
 }

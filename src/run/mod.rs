@@ -24,6 +24,7 @@ pub use layout::MemoryPlace;
 pub use machine::{Machine, RanksPerGpu};
 pub use pool::PoolLimits;
 pub use serve::serve;
+pub use worker::ranks_of_part;
 
 /// Seconds of a time limit, as they are written in options and variables.
 ///

@@ -51,6 +51,13 @@ pub struct Worker {
     pub hello: Hello,
 }
 
+/// The ranks of a part of a worker of so many parts, of `n`.
+pub fn ranks_of_part(part: usize, parts: usize, n: u32) -> Range<u32> {
+    let parts = parts.max(1) as u64;
+    let start = |part: usize| (part as u64 * u64::from(n) / parts) as u32;
+    start(part)..start(part + 1)
+}
+
 impl Worker {
     /// Starts `program` as a worker on this machine: a part for each of these environments.
     ///
@@ -124,9 +131,7 @@ impl Worker {
 
     /// The ranks of a part, of so many.
     pub fn ranks(&self, part: usize, n: u32) -> Range<u32> {
-        let parts = self.parts.len().max(1) as u64;
-        let start = |part: usize| (part as u64 * u64::from(n) / parts) as u32;
-        start(part)..start(part + 1)
+        ranks_of_part(part, self.parts.len(), n)
     }
 
     /// Process ids, for people and tests.

@@ -1,13 +1,16 @@
 //! The backend that was asked for, and the one that is used.
 use crate::backend::{standin, version_text};
 use crate::child::Workers;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Equipment};
 use crate::library::{self, LibraryInfo};
 use crate::report::InheritedVariables;
 use crate::run::{Backend, Machine, gpus};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
+use xxhash_rust::xxh3::Xxh3;
 
 /// A backend as it is named on the command line and in COLLSPEC_BACKEND.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,6 +109,14 @@ impl BackendRequest {
         }
     }
 
+    /// What this process has to run cases on, for the other processes of its job. Where the backend is missing, that says why.
+    pub fn equipment(&self, workers: &Workers) -> Equipment {
+        match self.resolve(workers) {
+            Ok(chosen) => chosen.equipment(),
+            Err(missing) => Equipment { library: missing.to_string(), gpus: Vec::new() },
+        }
+    }
+
     /// The folder of the driver that was asked for, or what is wrong with it.
     ///
     /// # Errors
@@ -163,6 +174,16 @@ impl BackendRequest {
 }
 
 impl ChosenBackend {
+    /// The library, in words that are equal only for equal files, and the GPUs.
+    pub fn equipment(&self) -> Equipment {
+        let Some(machine) = &self.machine else {
+            return Equipment { library: format!("the backend {}", self.backend.name()), gpus: Vec::new() };
+        };
+        let hash = hash_of_file(&machine.library).map_or_else(|error| error.to_string(), |hash| format!("{hash:016x}"));
+        let library = format!("NCCL {} (file {hash})", version_text(machine.probed.version));
+        Equipment { library, gpus: machine.gpus.devices.clone() }
+    }
+
     /// Library, driver and devices in a line, or what stands in for them.
     pub fn describe(&self) -> String {
         let software = || "NCCL's interface in software, no GPU".to_owned();
@@ -186,6 +207,13 @@ impl ChosenBackend {
         }
         format!("collspec {}, backend {}: {words}", env!("CARGO_PKG_VERSION"), self.backend.name())
     }
+}
+
+/// A hash of a file that is read in pieces: a library may have hundreds of megabytes.
+fn hash_of_file(path: &Path) -> io::Result<u64> {
+    let mut hash = Xxh3::new();
+    io::copy(&mut File::open(path)?, &mut hash)?;
+    Ok(hash.digest())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! What a plan needs and the library or the devices lack. It is known before the case runs, so the case is skipped.
+use super::rank_devices::RankDevices;
 use crate::backend::version_text;
 use crate::job::{CallKind, Red};
 use crate::plan::Plan;
@@ -14,7 +15,7 @@ const GROUP: [&str; 2] = ["ncclGroupStart", "ncclGroupEnd"];
 const PAIRS: [&str; 4] = ["ncclSend", "ncclRecv", "ncclCommCount", "ncclCommUserRank"];
 
 /// The first thing that is missing.
-pub fn missing_feature(plan: &Plan, machine: &Machine) -> Option<String> {
+pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
     let has = |name: &str| machine.probed.symbols.iter().any(|symbol| symbol == name);
     // one thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
     let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
@@ -25,7 +26,7 @@ pub fn missing_feature(plan: &Plan, machine: &Machine) -> Option<String> {
         kinds.find_map(|kind| {
             let missing = needs(kind, &has).into_iter().find(|name| !has(name));
             let missing = missing.map(|name| function(name, machine));
-            missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, plan.ranks()))
+            missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, devices))
         })
     })
 }
@@ -110,7 +111,7 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     }
 }
 
-fn dtype(kind: &CallKind, machine: &Machine, ranks: usize) -> Option<String> {
+fn dtype(kind: &CallKind, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
     let (dtype, reduces) = match kind {
         CallKind::Collective { dtype, red, .. } => (*dtype, *red != Red::None),
         CallKind::Send { dtype, .. } | CallKind::Recv { dtype, .. } => (*dtype, false),
@@ -120,7 +121,7 @@ fn dtype(kind: &CallKind, machine: &Machine, ranks: usize) -> Option<String> {
     if release(since).is_some_and(|code| machine.probed.version < code) {
         return Some(needed(name, since, machine));
     }
-    let least = machine.used(ranks).iter().map(|device| device.compute).min()?;
+    let least = devices.least_compute()?;
     let small = dtype.is_float() && dtype.size() == 1;
     (small && reduces && least < REDUCES_FP8).then(|| {
         let ((a, b), (c, d)) = (REDUCES_FP8, least);

@@ -16,6 +16,7 @@ mod missing_feature;
 mod observer;
 pub mod options;
 pub mod parallel;
+mod rank_devices;
 mod requires;
 mod runner;
 pub mod select;

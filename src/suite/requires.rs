@@ -1,4 +1,5 @@
 //! Requirements of a case that the machine or the options do not meet: reasons to skip it.
+use super::rank_devices::RankDevices;
 use crate::backend::version_text;
 use crate::cluster::Cluster;
 use crate::run::{Backend, Machine, RanksPerGpu};
@@ -9,18 +10,26 @@ use std::cmp::Ordering;
 /// The largest number of processes of a worker.
 pub const MAX_PROCESSES: usize = Placement::MAX_PROCESSES;
 
+/// The processes of a job, for a case.
+pub struct JobOfCase<'a> {
+    /// All of them.
+    pub cluster: &'a Cluster,
+    /// How many the case runs in.
+    pub processes: usize,
+    /// Ranks that each may have.
+    pub ranks_per_process: usize,
+}
+
 /// The reason to skip the case that is known before a library is loaded.
 pub fn missing(
     case: &Case,
     backend: &Backend,
-    machine: Option<&Machine>,
+    machine: Option<(&Machine, &RankDevices<'_>)>,
     sharing: RanksPerGpu,
-    job: Option<(&Cluster, usize)>,
+    job: Option<&JobOfCase<'_>>,
 ) -> Option<String> {
     let needs = &case.requires;
-    if let Some((cluster, processes)) = job
-        && let Some(reason) = missing_processes(cluster, processes)
-    {
+    if let Some(reason) = job.and_then(missing_processes) {
         return Some(reason);
     }
     if job.is_none() && case.placement == Placement::Processes && case.total_ranks() > MAX_PROCESSES {
@@ -38,7 +47,7 @@ pub fn missing(
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));
     }
-    let machines = job.map_or(1, |(cluster, processes)| cluster.machines().min(processes));
+    let machines = job.map_or(1, |job| job.cluster.machines().min(job.processes));
     if let Some(n) = needs.nodes.filter(|n| *n as usize > machines) {
         let are = if machines == 1 { "this is one".to_owned() } else { format!("it would run on {machines}") };
         return Some(format!("needs {n} machines; {are}"));
@@ -51,18 +60,26 @@ pub fn missing(
             let (major, minor) = needs.compute?;
             Some(format!("needs a GPU of compute capability {major}.{minor}; the backend soft has none"))
         }
-        (Backend::Nccl { .. }, Some(machine)) => missing_gpus(case, machine, sharing),
+        (Backend::Nccl { .. }, Some((machine, devices))) => {
+            let there = job.map_or(machine.gpus.devices.len(), |job| job.cluster.gpus());
+            missing_gpus(case, machine, devices, there, sharing)
+        }
     }
 }
 
 /// The reason to skip a case that runs in so many processes of the job.
-fn missing_processes(cluster: &Cluster, processes: usize) -> Option<String> {
+fn missing_processes(job: &JobOfCase<'_>) -> Option<String> {
+    let JobOfCase { cluster, processes, ranks_per_process } = job;
     let all = cluster.sites().len();
-    if cluster.choose(processes).is_some() {
+    if cluster.choose(*processes).is_some() {
         return None;
     }
     let lost = cluster.lost(0..all).map_or_else(String::new, |lost| format!(", and {lost}"));
-    let more = "with --ranks-per-process N each has several ranks";
+    let more = if *ranks_per_process == 1 {
+        "with --ranks-per-process N each has several ranks"
+    } else {
+        "its ranks need a process each"
+    };
     Some(format!("needs {processes} processes; the launcher has started {all}{lost}; {more}"))
 }
 
@@ -70,16 +87,22 @@ fn gpus(n: usize) -> String {
     format!("{n} GPU{}", if n == 1 { "" } else { "s" })
 }
 
-fn missing_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<String> {
+fn missing_gpus(
+    case: &Case,
+    machine: &Machine,
+    devices: &RankDevices<'_>,
+    there: usize,
+    sharing: RanksPerGpu,
+) -> Option<String> {
     if case.requires.nvidia && machine.probed.maker == Maker::Other {
         return Some(format!("needs NVIDIA's library; this one is {}", machine.probed.maker.words()));
     }
-    let (needs, ranks, there) = (&case.requires, case.total_ranks(), machine.gpus.devices.len());
+    let (needs, ranks) = (&case.requires, case.total_ranks());
     let are = if there == 1 { "there is 1" } else { &format!("there are {there}") };
     if let Some(n) = needs.gpus.filter(|n| *n as usize > there) {
         return Some(format!("needs {}; {are}", gpus(n as usize)));
     }
-    let busiest = machine.ranks_per_gpu(ranks);
+    let busiest = devices.busiest();
     if !sharing.admits(busiest) {
         let wanted = gpus(ranks);
         return Some(format!(
@@ -96,7 +119,7 @@ fn missing_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<
         return Some(format!("needs {}; {are}, and placement one_thread cannot share them", gpus(ranks)));
     }
     let (major, minor) = needs.compute?;
-    let least = machine.used(ranks).iter().map(|device| device.compute).min()?;
+    let least = devices.least_compute()?;
     (least < (major, minor))
         .then(|| format!("needs GPUs of compute capability {major}.{minor}; the least here is {}.{}", least.0, least.1))
 }
@@ -143,7 +166,11 @@ mod tests {
         let file = Arc::new(SourceFile { path: "nvidia.toml".into(), text: text.into() });
         let case = &scenario::parse(&file, "nvidia").unwrap()[0];
         let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: None };
-        let reason = |maker| missing(case, &nccl, Some(&machine(maker)), RanksPerGpu::One, None);
+        let reason = |maker| {
+            let machine = machine(maker);
+            let devices = RankDevices::of_machine(&machine, 2);
+            missing(case, &nccl, Some((&machine, &devices)), RanksPerGpu::One, None)
+        };
         assert_eq!(reason(Maker::Nvidia), None);
         assert_eq!(reason(Maker::Collspec), None);
         let words = "needs NVIDIA's library; this one is of another make than NVIDIA's";

@@ -2,6 +2,7 @@
 use super::ahead::{Early, EarlyWork};
 use super::missing_feature::missing_feature;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
+use super::requires::JobOfCase;
 use super::time_limits::RunLimits;
 use super::{ChosenBackend, RunOptions, requires};
 use crate::child::Workers;
@@ -131,16 +132,21 @@ impl Runner {
                 Ok(case) => case,
                 Err(reason) => return Some(reason),
             };
-            let machine = machine?;
-            missing_feature(&plan::plan(&case, &self.options.reading.limits).ok()?, machine)
+            let (machine, devices) = (machine?, self.rank_devices(&case)?);
+            missing_feature(&plan::plan(&case, &self.options.reading.limits).ok()?, machine, &devices)
         })
     }
 
     /// The reason to skip the case if the machine lacks something that it needs.
     fn not_here(&self, case: &Case) -> Option<String> {
         let chosen = &self.chosen;
-        let processes = chosen.cluster.as_deref().map(|cluster| (cluster, self.processes(case)));
-        requires::missing(case, &chosen.backend, self.machine(), self.options.ranks_per_gpu, processes)
+        let job = chosen.cluster.as_deref().map(|cluster| {
+            let (processes, ranks_per_process) = (self.processes(case), self.options.ranks_per_process());
+            JobOfCase { cluster, processes, ranks_per_process }
+        });
+        let devices = self.rank_devices(case);
+        let machine = self.machine().zip(devices.as_ref());
+        requires::missing(case, &chosen.backend, machine, self.options.ranks_per_gpu, job.as_ref())
     }
 
     fn try_case(&self, case: &Arc<Case>, limits: RunLimits) -> Result<Verdict, Error> {
@@ -220,7 +226,8 @@ impl Runner {
             Ok(plan) => plan,
             Err(faults) => return settled(judge::judge_refusal(case, &faults)),
         };
-        if let Some(reason) = self.machine().and_then(|machine| missing_feature(&plan, machine)) {
+        let missing = self.machine().zip(self.rank_devices(case));
+        if let Some(reason) = missing.and_then(|(machine, devices)| missing_feature(&plan, machine, &devices)) {
             return settled(judge::skipped(case, reason));
         }
         room_for(&plan)?;

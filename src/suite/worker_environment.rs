@@ -1,5 +1,7 @@
 //! The processes of a worker for a case, and the environment of each.
+use super::rank_devices::{ProcessGpus, RankDevices};
 use super::{RunOptions, Runner, requires};
+use crate::child::FIRST_DEVICE;
 use crate::plan;
 use crate::run::Backend;
 use crate::run::pool::WorkerKey;
@@ -10,13 +12,28 @@ use std::sync::Arc;
 impl Runner {
     /// True if some ranks of the case have a GPU in common.
     pub(super) fn shares_gpus(&self, case: &Case) -> bool {
-        self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1)
+        self.rank_devices(case).is_some_and(|devices| devices.busiest() > 1)
+    }
+
+    /// The GPUs of the case's ranks; `None` in software.
+    pub(super) fn rank_devices(&self, case: &Case) -> Option<RankDevices<'_>> {
+        let (machine, ranks) = (self.machine()?, case.total_ranks());
+        let Some(cluster) = &self.chosen.cluster else { return Some(RankDevices::of_machine(machine, ranks)) };
+        // A case for which there are too few processes is skipped, and uses no GPU.
+        let sites = cluster.choose(self.processes(case)).unwrap_or_default();
+        let gpus = |site: &usize| {
+            let process = cluster.introduction(*site)?;
+            Some(ProcessGpus { host: &process.host, gpus: &process.equipment.gpus })
+        };
+        let processes: Vec<_> = sites.iter().filter_map(gpus).collect();
+        Some(RankDevices::of_job(&cluster.own().host, &processes, ranks))
     }
 
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
     /// be placed so.
     pub(super) fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
-        let in_processes = self.shares_gpus(case) || (self.chosen.cluster.is_some() && self.ranks_per_process() == 1);
+        let in_processes =
+            self.shares_gpus(case) || (self.chosen.cluster.is_some() && self.options.ranks_per_process() == 1);
         let placement = if in_processes { Some(Placement::Processes) } else { self.options.placement };
         let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
             return case.clone();
@@ -35,17 +52,12 @@ impl Runner {
         if fits { placed } else { case.clone() }
     }
 
-    /// Ranks of a case in each process that a launcher has started.
-    fn ranks_per_process(&self) -> usize {
-        self.options.ranks_per_process.map_or(1, NonZeroUsize::get)
-    }
-
     /// In how many processes the case runs.
     pub(super) fn processes(&self, case: &Case) -> usize {
         match case.placement {
             Placement::Processes => case.total_ranks(),
             Placement::Threads if self.chosen.cluster.is_some() => {
-                case.total_ranks().div_ceil(self.ranks_per_process()).max(1)
+                case.total_ranks().div_ceil(self.options.ranks_per_process()).max(1)
             }
             Placement::Threads | Placement::OneThread => 1,
         }
@@ -56,21 +68,30 @@ impl Runner {
         let parts = self.processes(case);
         let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts)).unwrap_or_default();
         let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part)).collect();
-        for (env, site) in env.iter_mut().zip(&sites) {
-            self.on_machine(env, *site);
+        let devices = self.rank_devices(case).unwrap_or_default();
+        for (part, (env, site)) in env.iter_mut().zip(&sites).enumerate() {
+            self.on_machine(env, *site, devices.offset(part));
         }
         WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites }
     }
 
-    /// Variables by which the software library knows that there are several machines, and on which one it is.
-    fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize) {
-        let Some(cluster) = self.chosen.cluster.as_ref().filter(|cluster| cluster.machines() > 1) else { return };
-        let Some(process) = cluster.introduction(site).filter(|_| self.chosen.backend == Backend::Soft) else { return };
-        // The machine counts where ranks are on machines at all (`--ranks-per-node`).
-        let here = [("COLLSPEC_SOFT_NETWORK", "1"), ("NCCL_HOSTID", process.host.as_str())];
+    /// Variables of a process on one of several machines: by them a worker knows its GPUs, and the software library (which may
+    /// stand in for NCCL) that there are other machines.
+    fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize, first_device: usize) {
+        let Some(cluster) = &self.chosen.cluster else { return };
+        let mut here = Vec::new();
+        if first_device > 0 {
+            here.push((FIRST_DEVICE, first_device.to_string()));
+        }
+        if cluster.machines() > 1 {
+            here.push(("COLLSPEC_SOFT_NETWORK", "1".to_owned()));
+            // The machine counts where ranks are on machines at all (`--ranks-per-node`).
+            let host = cluster.introduction(site).filter(|_| self.chosen.backend == Backend::Soft);
+            here.extend(host.map(|process| ("NCCL_HOSTID", process.host.clone())));
+        }
         for (name, value) in here {
             if env.iter().all(|(other, _)| other != name) {
-                env.push((name.to_owned(), value.to_owned()));
+                env.push((name.to_owned(), value));
             }
         }
         env.sort();
@@ -84,8 +105,9 @@ impl Runner {
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.value.clone(), value(&var.value)?)));
         let mut env = self.chosen.backend.env();
-        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1) {
-            env.extend(machine.sharing(part));
+        if let Some(machine) = self.machine().filter(|_| self.shares_gpus(case)) {
+            let machines = self.chosen.cluster.as_ref().map_or(1, |cluster| cluster.machines());
+            env.extend(machine.sharing(part, machines));
         }
         // of equal names the last counts: the case's own variables replace those above, the options replace the case's
         env.extend(self.options.variables.iter().cloned());
@@ -99,6 +121,11 @@ impl Runner {
 }
 
 impl RunOptions {
+    /// Ranks of a case in each process that a launcher has started.
+    pub fn ranks_per_process(&self) -> usize {
+        self.ranks_per_process.map_or(1, NonZeroUsize::get)
+    }
+
     /// Variables by which the software library knows the options that are its own.
     pub(crate) fn soft_variables(&self) -> Vec<(String, String)> {
         let settings = [

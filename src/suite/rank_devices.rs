@@ -1,0 +1,157 @@
+//! Which GPU each rank of a case uses, on this machine or on several.
+use crate::backend::cuda::DeviceInfo;
+use crate::run::{Machine, ranks_of_part};
+use std::collections::{HashMap, HashSet};
+
+/// The GPU of each rank of a case.
+#[derive(Debug, Default)]
+pub struct RankDevices<'a> {
+    ranks: Vec<RankDevice<'a>>,
+    /// For each process of the worker, what it adds to a rank's number for the number of its device.
+    offsets: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RankDevice<'a> {
+    /// True on the machine of this process.
+    is_here: bool,
+    host: &'a str,
+    /// In the order of its process.
+    number: usize,
+    device: &'a DeviceInfo,
+}
+
+impl<'a> RankDevice<'a> {
+    /// Equal for ranks that share a GPU. Processes may see a GPU by different numbers; a driver may know no UUID.
+    fn gpu(&self) -> (&'a str, &'a str, usize) {
+        let uuid = self.device.uuid.as_str();
+        (self.host, uuid, if uuid.is_empty() { self.number } else { 0 })
+    }
+}
+
+/// What a process of a job sees.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessGpus<'a> {
+    /// Its machine.
+    pub host: &'a str,
+    /// Its GPUs, in the driver's order.
+    pub gpus: &'a [DeviceInfo],
+}
+
+impl<'a> RankDevices<'a> {
+    /// On this machine: a rank's GPU is its number modulo the number of GPUs.
+    pub fn of_machine(machine: &'a Machine, ranks: usize) -> Self {
+        let devices = machine.gpus.devices.iter().enumerate().cycle().take(ranks);
+        let ranks = devices.map(|(number, device)| RankDevice { is_here: true, host: "", number, device }).collect();
+        Self { ranks, offsets: Vec::new() }
+    }
+
+    /// In these processes of a job, among which the ranks are divided. Processes that see the same GPUs of a machine take them in
+    /// turn, so that the process with local rank 3 has the fourth; a process that sees GPUs of its own begins with its first.
+    /// `own`: the name of this machine.
+    pub fn of_job(own: &str, processes: &[ProcessGpus<'a>], ranks: usize) -> Self {
+        let mut devices = Self::default();
+        // How many ranks a machine's GPUs have so far.
+        let mut taken: HashMap<(&str, &str), usize> = HashMap::new();
+        for (part, ProcessGpus { host, gpus }) in processes.iter().copied().enumerate() {
+            let Some(first_gpu) = gpus.first() else { continue };
+            let own_ranks = ranks_of_part(part, processes.len(), ranks as u32);
+            let first = taken.entry((host, first_gpu.uuid.as_str())).or_default();
+            devices.offsets.push((*first + gpus.len() - own_ranks.start as usize % gpus.len()) % gpus.len());
+            let numbers = (*first..*first + own_ranks.len()).map(|number| number % gpus.len());
+            let used = numbers.filter_map(|number| Some((number, gpus.get(number)?)));
+            let is_here = host == own;
+            devices.ranks.extend(used.map(|(number, device)| RankDevice { is_here, host, number, device }));
+            *first += own_ranks.len();
+        }
+        devices
+    }
+
+    /// The GPUs of this machine that some rank uses.
+    pub fn here(&self) -> Vec<&'a DeviceInfo> {
+        let mut seen = HashSet::new();
+        let here = self.ranks.iter().filter(|rank| rank.is_here && seen.insert(rank.gpu()));
+        here.map(|rank| rank.device).collect()
+    }
+
+    /// Ranks on the GPU that has most of them.
+    pub fn busiest(&self) -> usize {
+        let mut ranks: HashMap<_, usize> = HashMap::new();
+        for rank in &self.ranks {
+            *ranks.entry(rank.gpu()).or_default() += 1;
+        }
+        ranks.into_values().max().unwrap_or(0)
+    }
+
+    /// The least compute capability.
+    pub fn least_compute(&self) -> Option<(u32, u32)> {
+        self.ranks.iter().map(|rank| rank.device.compute).min()
+    }
+
+    /// What a process of the worker adds to a rank's number, modulo the number of its GPUs, for the number of the rank's GPU.
+    pub fn offset(&self, part: usize) -> usize {
+        self.offsets.get(part).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpus(names: &[&str]) -> Vec<DeviceInfo> {
+        names.iter().map(|name| DeviceInfo { uuid: (*name).into(), ..DeviceInfo::default() }).collect()
+    }
+
+    /// The UUIDs of the ranks' GPUs, and the GPUs that the processes bind by their offsets.
+    fn used(processes: &[(&str, &[DeviceInfo])], ranks: usize) -> (Vec<String>, Vec<String>) {
+        let processes: Vec<_> = processes.iter().map(|(host, gpus)| ProcessGpus { host, gpus }).collect();
+        let devices = RankDevices::of_job("a", &processes, ranks);
+        let bound = processes.iter().enumerate().flat_map(|(part, process)| {
+            let ranks = ranks_of_part(part, processes.len(), ranks as u32);
+            let number = |rank: u32| (rank as usize + devices.offset(part)) % process.gpus.len();
+            ranks.map(|rank| process.gpus[number(rank)].uuid.clone()).collect::<Vec<_>>()
+        });
+        (devices.ranks.iter().map(|rank| rank.device.uuid.clone()).collect(), bound.collect())
+    }
+
+    #[test]
+    fn processes_that_see_all_gpus_of_a_machine_take_them_in_turn() {
+        let (a, b) = (gpus(&["a0", "a1", "a2"]), gpus(&["b0", "b1", "b2"]));
+        let processes: [(&str, &[_]); 4] = [("a", &a), ("a", &a), ("b", &b), ("b", &b)];
+        let (ranks, bound) = used(&processes, 4);
+        assert_eq!(ranks, ["a0", "a1", "b0", "b1"]);
+        assert_eq!(ranks, bound, "the offsets lead to the same GPUs");
+        let (ranks, bound) = used(&processes[..2], 5);
+        assert_eq!(ranks, ["a0", "a1", "a2", "a0", "a1"]);
+        assert_eq!(ranks, bound);
+        // Rank 2 of four is the first of its machine, also where it is not a multiple of the number of GPUs.
+        let (ranks, bound) = used(&[("b", &b), ("b", &b), ("a", &a)], 3);
+        assert_eq!(ranks, ["b0", "b1", "a0"]);
+        assert_eq!(ranks, bound);
+    }
+
+    #[test]
+    fn processes_that_see_gpus_of_their_own_begin_with_the_first() {
+        let own = [gpus(&["a0"]), gpus(&["a1"]), gpus(&["a2", "a3"])];
+        let (ranks, bound) = used(&[("a", &own[0]), ("a", &own[1])], 2);
+        assert_eq!(ranks, ["a0", "a1"]);
+        assert_eq!(ranks, bound);
+        let (ranks, bound) = used(&[("a", &own[2]), ("b", &own[2])], 4);
+        assert_eq!(ranks, ["a2", "a3", "a2", "a3"]);
+        assert_eq!(ranks, bound);
+    }
+
+    #[test]
+    fn ranks_share_a_gpu_only_on_one_machine() {
+        let (here, there) = (gpus(&["g0", "g1"]), gpus(&["g0", "g1"]));
+        let of = |processes: &[ProcessGpus<'static>], ranks| {
+            let devices = RankDevices::of_job("a", processes, ranks);
+            (devices.busiest(), devices.here().len())
+        };
+        let (here, there): (&'static [_], &'static [_]) = (here.leak(), there.leak());
+        let (here, there) = (ProcessGpus { host: "a", gpus: here }, ProcessGpus { host: "b", gpus: there });
+        assert_eq!(of(&[here, there], 4), (1, 2), "two machines of two GPUs");
+        assert_eq!(of(&[here, here], 4), (2, 2), "one machine of two");
+        assert_eq!(of(&[there, there], 2), (1, 0), "none of this machine's");
+    }
+}
