@@ -44,7 +44,7 @@ pub enum MeetingError {
         source: io::Error,
     },
     /// Not all have come.
-    #[error("{} of {size} processes have not come within {} s: {}", .missing.len(), .limit.as_secs(), ranks_in_words(.missing))]
+    #[error("{} of {size} processes have not come within {} s: {}", .missing.len(), .limit.as_secs_f64(), ranks_in_words(.missing))]
     Missing {
         /// Their ranks.
         missing: Vec<u32>,
@@ -54,7 +54,7 @@ pub enum MeetingError {
         limit: Duration,
     },
     /// No leader answers.
-    #[error("no process of the job answers on {hosts}, ports {first} to {last}, within {} s: {why}", .limit.as_secs())]
+    #[error("no process of the job answers on {hosts}, ports {first} to {last}, within {} s: {why}", .limit.as_secs_f64())]
     NoLeader {
         /// Names or addresses.
         hosts: String,

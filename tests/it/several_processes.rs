@@ -149,7 +149,11 @@ fn a_case_that_needs_more_is_skipped_with_the_reason() {
     home.file("three.toml", "world_size = 3\nop = \"all_gather\"\ninputs = [[1], [2], [3]]\n");
     home.file("nodes.toml", &format!("{SUM}requires = {{ nodes = 2 }}\n"));
     let ended = run(&home, 2, &["run", "three.toml", "nodes.toml"], |_, _| {});
-    assert!(ended.out[0].contains("needs 3 processes; the launcher has started 2"), "{:?}", ended.out);
+    assert!(
+        ended.out[0].contains("needs 3 processes; the launcher has started 2; with --ranks-per-process N each"),
+        "{:?}",
+        ended.out
+    );
     assert!(ended.out[0].contains("needs 2 machines; this is one"), "{:?}", ended.out);
     let ended = run(&home, 2, &["run", "nodes.toml"], |rank, command| {
         command.env("NCCL_HOSTID", format!("machine-{rank}"));
@@ -166,7 +170,7 @@ fn who_has_not_come_is_named() {
     leader.env("COLLSPEC_RANK", "0").env("COLLSPEC_SIZE", "4").env("COLLSPEC_MEETING", &meeting);
     let alone = crate::support::Run::of(&mut leader);
     assert_eq!(alone.code, 2);
-    assert!(alone.err.contains("3 of 4 processes have not come within 0 s: ranks 1, 2, 3"), "{}", alone.err);
+    assert!(alone.err.contains("3 of 4 processes have not come within 0.2 s: ranks 1, 2, 3"), "{}", alone.err);
     let mut member = home.command(&["run", "sum.toml", "--meeting-timeout", "0.2"]);
     member.env("COLLSPEC_RANK", "1").env("COLLSPEC_SIZE", "4").env("COLLSPEC_LOCAL_RANK", "1");
     member.env("COLLSPEC_MEETING", &meeting);
@@ -201,6 +205,71 @@ fn processes_that_differ_are_refused_and_both_are_named() {
     });
     assert_eq!(other.codes, [2, 2]);
     assert!(other.err[1].contains("another COLLSPEC_SECRET"), "{:?}", other.err);
+}
+
+const STANDINS: [&str; 6] = ["--backend", "nccl", "--nccl", "stand-in", "--driver", "stand-in"];
+
+/// Two GPUs on each machine, and two processes, which are numbered by machine.
+fn two_gpus(machines: u32) -> impl Fn(u32, &mut Command) {
+    move |rank, command| {
+        let machine = rank * machines / 4;
+        command.env("COLLSPEC_STANDIN_DEVICES", "2").env("NCCL_HOSTID", format!("m{machine}"));
+    }
+}
+
+#[test]
+fn ranks_use_the_gpus_of_all_machines() {
+    let home = Home::new();
+    home.file("four.toml", "world_size = 4\nop = \"all_reduce\"\ninputs = [[1], [2], [3], [4]]\n");
+    let args: Vec<&str> = ["run", "four.toml", "--verbose"].into_iter().chain(STANDINS).collect();
+    let ended = run(&home, 4, &args, two_gpus(2));
+    assert!(ended.out[0].contains("1 passed"), "{:?} {:?}", ended.out, ended.err);
+    let ended = run(&home, 4, &args, two_gpus(1));
+    let words = "needs 4 GPUs, one for each rank; there are 2; with --ranks-per-gpu 2 (or auto) ranks share them";
+    assert!(ended.out[0].contains(words), "{:?} {:?}", ended.out, ended.err);
+    let shared: Vec<&str> = args.iter().copied().chain(["--ranks-per-gpu", "2"]).collect();
+    let ended = run(&home, 4, &shared, two_gpus(1));
+    assert!(ended.out[0].contains("1 passed"), "{:?} {:?}", ended.out, ended.err);
+}
+
+#[test]
+fn processes_with_other_libraries_are_refused_and_both_are_named() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let meeting = format!("127.0.0.1:{}", port());
+    let args: Vec<&str> = ["run", "sum.toml"].into_iter().chain(STANDINS).collect();
+    let ended = run(&home, 2, &args, |rank, command| {
+        if rank == 1 {
+            *command = home.command(&["run", "sum.toml", "--backend", "soft"]);
+            command.env("COLLSPEC_RANK", "1").env("COLLSPEC_SIZE", "2").env("COLLSPEC_LOCAL_RANK", "1");
+        }
+        command.env("COLLSPEC_MEETING", &meeting);
+    });
+    assert_eq!(ended.codes, [2, 2], "{:?}", ended.err);
+    for err in &ended.err {
+        assert!(err.contains("would run NCCL ") && err.contains("the backend soft: all must have"), "{err}");
+    }
+}
+
+#[test]
+fn libraries_are_timed_and_compared_on_all_processes() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let on_machines = |rank: u32, command: &mut Command| {
+        command.env("NCCL_HOSTID", format!("m{rank}"));
+    };
+    let args = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "0", "--samples", "1"];
+    let ended = run(&home, 3, &args, on_machines);
+    assert_eq!(ended.codes, [0; 3], "{:?} {:?}", ended.out, ended.err);
+    assert!(ended.out[0].contains("# all_reduce, 3 ranks"), "{:?}", ended.out);
+    assert!(ended.out[0].contains("# Out of bounds values : 0 OK"), "{:?}", ended.out);
+    let args = ["compare", "--base", "soft", "--candidate", "soft fault=F02", "sum.toml", "--no-footprint"];
+    let args: Vec<&str> = args.into_iter().chain(["--starts", "0", "--repeats", "0"]).collect();
+    let ended = run(&home, 2, &args, on_machines);
+    assert_eq!(ended.codes, [1; 2], "{:?} {:?}", ended.out, ended.err);
+    assert!(ended.err[0].contains("2 processes on 2 machines"), "{:?}", ended.err);
+    assert!(ended.out[0].contains("now wrong: 1 case"), "{:?}", ended.out);
+    assert_eq!((ended.out[1].as_str(), ended.err[1].as_str()), ("", ""));
 }
 
 #[test]
