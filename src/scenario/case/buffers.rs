@@ -1,0 +1,177 @@
+//! Buffers, what they hold at first, and what is expected in them.
+use super::{ElementValue, NumberByRank, Ranks, Spanned};
+use crate::expr::Expr;
+use crate::num::DType;
+use crate::scenario::diagnostic::Span;
+
+/// A named buffer, or part of it.
+#[derive(Clone, Debug)]
+pub struct BufferRef {
+    /// Place of the whole text.
+    pub span: Span,
+    /// The buffer's name.
+    pub name: String,
+    /// `[from:to]`; either may be missing.
+    pub slice: Option<(Option<Expr>, Option<Expr>)>,
+}
+
+/// A buffer that exists before the first step.
+#[derive(Clone, Debug)]
+pub struct BufferDef {
+    /// Name and its span (the short form's `in` has the span of `inputs`).
+    pub name: Spanned<String>,
+    /// Element type; the default is f32, for text u8.
+    pub dtype: DType,
+    /// Initial contents.
+    pub content: BufferContent,
+    /// Number of elements between a 256-byte boundary and the start, by world rank.
+    pub offset: Option<NumberByRank>,
+    /// How its memory is registered with the communicators that use it.
+    pub register: Option<RegisterByRank>,
+    /// The ranks that have the buffer.
+    pub ranks: Ranks,
+}
+
+/// How memory is registered with a communicator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RegisterKind {
+    /// Not at all.
+    #[default]
+    None,
+    /// By each rank for itself, with `ncclCommRegister`.
+    Local,
+    /// By all ranks together as a symmetric window, with `ncclCommWindowRegister`.
+    Window,
+}
+
+/// `register` of a buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegisterByRank {
+    /// Place.
+    pub span: Span,
+    /// By world rank.
+    pub kinds: Vec<RegisterKind>,
+}
+
+/// The contents of a buffer.
+#[derive(Clone, Debug)]
+pub enum BufferContent {
+    /// One row per world rank.
+    Rows(Vec<Row>),
+    /// One table for all ranks.
+    All(FillTable),
+}
+
+impl BufferContent {
+    /// The table of a rank: the one for all ranks, or that of the rank's row.
+    pub fn table(&self, rank: usize) -> Option<&FillTable> {
+        match self {
+            Self::All(fill) => Some(fill),
+            Self::Rows(rows) => match rows.get(rank).map(|row| &row.kind) {
+                Some(RowKind::Table(fill)) => Some(fill),
+                _ => None,
+            },
+        }
+    }
+
+    /// A rank's row, if it is written element by element.
+    pub fn elements(&self, rank: usize) -> Option<&[Element]> {
+        match self {
+            Self::All(_) => None,
+            Self::Rows(rows) => match rows.get(rank).map(|row| &row.kind) {
+                Some(RowKind::Elements(list)) => Some(list),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// One rank's row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Place.
+    pub span: Span,
+    /// How it is written.
+    pub kind: RowKind,
+}
+
+/// How a row is written.
+#[derive(Clone, Debug)]
+pub enum RowKind {
+    /// Element by element (nesting removed).
+    Elements(Vec<Element>),
+    /// By a table.
+    Table(FillTable),
+    /// "untouched", in `expect` only: no element was written.
+    Untouched,
+    /// "any", in `expect` only: not compared.
+    Any,
+}
+
+/// A table with the contents of a buffer or row.
+#[derive(Clone, Debug)]
+pub struct FillTable {
+    /// Place.
+    pub span: Span,
+    /// The values.
+    pub values: FillValues,
+    /// Number of elements, defaults included; `None` if the values or the step that uses the buffer give it.
+    pub count: Option<NumberByRank>,
+}
+
+/// The values of a [`FillTable`].
+#[derive(Clone, Debug)]
+pub enum FillValues {
+    /// No values: the buffer starts with poison.
+    Poison,
+    /// An expression in `rank`, `n`, `i` and axes, in world ranks.
+    Each(Spanned<Expr>),
+    /// One number for every element.
+    Number(Element),
+    /// The same row on every rank.
+    Row(Vec<Element>),
+    /// Random numbers by seed, rank and index; see `num::random`.
+    Random {
+        /// Seed.
+        seed: u64,
+        /// Least value; integer types: default the type's.
+        low: Option<Element>,
+        /// Greatest (integers) or first excluded (floats) value.
+        high: Option<Element>,
+    },
+    /// One text for all ranks: literal parts and expressions in turn.
+    Template(Vec<TextPart>),
+    /// One literal text per world rank.
+    Texts(Vec<String>),
+    /// "untouched" for all ranks, in `expect` only.
+    Untouched,
+    /// "any" for all ranks, in `expect` only.
+    Any,
+}
+
+/// A part of a text template.
+#[derive(Clone, Debug)]
+pub enum TextPart {
+    /// Literal text.
+    Literal(String),
+    /// An expression whose value is filled in.
+    Expr(Spanned<Expr>),
+}
+
+/// An element as it is written; it fits its dtype.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Element {
+    /// Place.
+    pub span: Span,
+    /// Value.
+    pub value: ElementValue,
+}
+
+/// An entry of `expect`.
+#[derive(Clone, Debug)]
+pub struct Expectation {
+    /// The buffer or part of it.
+    pub target: BufferRef,
+    /// Rows or a table; `Untouched` and `Any` are possible.
+    pub content: BufferContent,
+}

@@ -1,0 +1,37 @@
+//! What may differ by rank, and which ranks are meant.
+use super::Spanned;
+use crate::expr::Expr;
+use crate::scenario::diagnostic::Span;
+
+/// A number that may differ by rank and is not yet evaluated.
+#[derive(Clone, Debug)]
+pub struct NumberByRank {
+    /// Place.
+    pub span: Span,
+    /// How it is written.
+    pub kind: NumberByRankKind,
+}
+
+/// How a number is written.
+#[derive(Clone, Debug)]
+pub enum NumberByRankKind {
+    /// A whole number or a truth value (1 or 0).
+    Int(i128),
+    /// A number with a fraction.
+    Float(f64),
+    /// An expression in quotes.
+    Expr(Expr),
+    /// One entry per rank (of the communicator, or of the world; rule 3 of the language). Entries are never lists.
+    List(Vec<NumberByRank>),
+}
+
+/// The world ranks that run a step or have a buffer.
+#[derive(Clone, Debug)]
+pub enum Ranks {
+    /// All ranks that can.
+    All,
+    /// The listed ranks.
+    List(Vec<Spanned<i128>>),
+    /// Ranks for which the expression is true.
+    Expr(Spanned<Expr>),
+}

@@ -1,0 +1,37 @@
+//! What a case needs of the machine, and the variables of its processes.
+use super::Spanned;
+
+/// The `requires` table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Requires {
+    /// NCCL's version: comparison (`>=`, `>`, `<=`, `<`, `==`) and version.
+    pub nccl: Vec<(String, (u32, u32, u32))>,
+    /// True if the case needs NVIDIA's library, or one that behaves like it beyond NCCL's documentation.
+    pub nvidia: bool,
+    /// Least number of GPUs.
+    pub gpus: Option<u32>,
+    /// Least number of machines.
+    pub nodes: Option<u32>,
+    /// Least compute capability.
+    pub compute: Option<(u32, u32)>,
+    /// Backend by name.
+    pub backend: Option<String>,
+}
+
+/// An environment variable of the worker.
+#[derive(Clone, Debug)]
+pub struct EnvVar {
+    /// `NCCL_...`.
+    pub name: Spanned<String>,
+    /// One text for all, or one per world rank.
+    pub value: EnvValue,
+}
+
+/// The value of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnvValue {
+    /// The same for all.
+    All(String),
+    /// One per world rank.
+    PerRank(Vec<String>),
+}

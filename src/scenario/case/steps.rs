@@ -1,0 +1,170 @@
+//! The steps of a case.
+use super::{BufferRef, CommDef, NumberByRank, Ranks, RegisterKind, Spanned, StepComm};
+use crate::expr::Expr;
+use crate::num::DType;
+use crate::ops::{AlgorithmChoice, ExitStatus, Op};
+use crate::scenario::diagnostic::Span;
+
+/// The reduction of a step.
+#[derive(Clone, Debug)]
+pub enum StepReduction {
+    /// sum, prod, min, max, avg.
+    Builtin(nccl_sys::ncclRedOp_t),
+    /// Each rank's input times its scalar, then the sum.
+    PreMulSum {
+        /// The scalar, which is rounded to the dtype.
+        scalar: NumberByRank,
+        /// True if the scalar lies in device memory.
+        device: bool,
+    },
+}
+
+/// A step as it is written; loops are not unrolled. Steps have the defaults that apply to them. On a `group` or `loop`,
+/// `ranks` is [`Ranks::All`], because its steps have theirs, and `comm` serves only to evaluate `times`.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The place of the step's `op` (or of the step).
+    pub span: Span,
+    /// Its entry in the operation table.
+    pub op: &'static Op,
+    /// Its name in `assert`.
+    pub name: Option<Spanned<String>>,
+    /// `in`.
+    pub input: Option<BufferRef>,
+    /// `out`.
+    pub output: Option<BufferRef>,
+    /// The reduction; the default is sum.
+    pub reduce: Option<Spanned<StepReduction>>,
+    /// The root; the default is 0.
+    pub root: Option<NumberByRank>,
+    /// The communicators.
+    pub comm: StepComm,
+    /// World ranks that run the step.
+    pub ranks: Ranks,
+    /// True if the step itself has the key `ranks`, not only a default.
+    pub own_ranks: bool,
+    /// 1 for ranks of the communicator on which the call is in place.
+    pub in_place: Option<NumberByRank>,
+    /// True if unused buffers are passed as null pointers.
+    pub null_pointers: bool,
+    /// Stream name; the default is `main`.
+    pub stream: String,
+    /// Streams whose earlier work the step waits for.
+    pub after: Vec<Spanned<String>>,
+    /// The graph into which the step is captured, or which it launches or releases.
+    pub graph: Option<Spanned<String>>,
+    /// Number of rounds; the default is 1.
+    pub times: Option<NumberByRank>,
+    /// The algorithm that the call asks for.
+    pub algorithm: Option<Spanned<StepAlgorithm>>,
+    /// Codes that the call must return, by rank of the communicator.
+    pub error: Option<Spanned<StepError>>,
+    /// send, recv and send_recv: the peer, of send_recv in both directions.
+    pub peer: Option<NumberByRank>,
+    /// send_recv: the receiver.
+    pub to: Option<NumberByRank>,
+    /// send_recv: the sender.
+    pub from: Option<NumberByRank>,
+    /// recv and map: number of elements.
+    pub count: Option<NumberByRank>,
+    /// all_to_all_v: the number of elements that each rank sends to each rank.
+    pub counts: Option<Spanned<AllToAllCounts>>,
+    /// map: the expression.
+    pub expr: Option<Spanned<Expr>>,
+    /// map: the dtype of `out`.
+    pub dtype: Option<Spanned<DType>>,
+    /// sleep: the duration in seconds.
+    pub seconds: Option<NumberByRank>,
+    /// exit: how the process ends; the default is the exit status 0.
+    pub status: Option<ExitStatus>,
+    /// wait: the stream; `None` for all streams.
+    pub wait_stream: Option<Spanned<String>>,
+    /// put, signal and wait_signal: the signal.
+    pub signal: StepSignal,
+    /// register: how.
+    pub register: Option<Spanned<RegisterKind>>,
+    /// init and split: the new communicator.
+    pub new: Option<CommDef>,
+    /// group and loop: the inner steps.
+    pub steps: Vec<Step>,
+}
+
+/// The signal of a one-sided step.
+#[derive(Clone, Debug, Default)]
+pub struct StepSignal {
+    /// `context`; the default is 0.
+    pub context: Option<NumberByRank>,
+    /// `signal_index`; the default is 0.
+    pub index: Option<NumberByRank>,
+    /// wait_signal: how many signals, of `peer` or of each rank; the default is 1.
+    pub signals: Option<NumberByRank>,
+}
+
+/// `algorithm` of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepAlgorithm {
+    /// What is asked for.
+    pub choice: AlgorithmChoice,
+    /// True if the worker's variables ask for it, and the call itself for nothing.
+    pub by_variables: bool,
+    /// Where the file says it.
+    pub span: Span,
+}
+
+impl Step {
+    /// A step of all ranks of the world on the first stream, with none of its optional keys.
+    pub(in crate::scenario) fn bare(op: &'static Op, span: Span) -> Self {
+        Self {
+            span,
+            op,
+            name: None,
+            input: None,
+            output: None,
+            reduce: None,
+            root: None,
+            comm: StepComm::Comm(Spanned { span, value: "world".to_owned() }),
+            ranks: Ranks::All,
+            own_ranks: false,
+            in_place: None,
+            null_pointers: false,
+            stream: "main".to_owned(),
+            after: Vec::new(),
+            graph: None,
+            times: None,
+            algorithm: None,
+            error: None,
+            peer: None,
+            to: None,
+            from: None,
+            count: None,
+            counts: None,
+            expr: None,
+            dtype: None,
+            seconds: None,
+            status: None,
+            wait_stream: None,
+            signal: StepSignal::default(),
+            register: None,
+            new: None,
+            steps: Vec::new(),
+        }
+    }
+}
+
+/// `error` of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepError {
+    /// The same on every rank; `None` is any error.
+    All(Option<nccl_sys::ncclResult_t>),
+    /// By rank of the communicator; `Some(Success)` is "ok".
+    PerRank(Vec<Option<nccl_sys::ncclResult_t>>),
+}
+
+/// `counts` of all_to_all_v.
+#[derive(Clone, Debug)]
+pub enum AllToAllCounts {
+    /// By sender (row) and receiver (column).
+    Matrix(Vec<Vec<i128>>),
+    /// An expression in `rank` and `peer`.
+    Expr(Expr),
+}
