@@ -7,9 +7,9 @@ use super::progress::ProgressDisplay;
 use super::reports::{self, Reports};
 use super::terminal;
 use super::{backend, output, places};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Counted};
 use crate::judge::Status;
-use crate::printable::{one_line, printable, printable_lines};
+use crate::printable::{one_line, printable, printable_lines, thousands};
 use crate::record::{Header, RecordingWriter};
 use crate::report::Event;
 use crate::report::{InheritedVariables, Reporter};
@@ -32,9 +32,21 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         Launched::Leads(mut leader) => {
             let exit = run_here(args, Some(leader.cluster.clone()))?;
             leader.ends_with(exit);
+            if args.verbose {
+                writeln!(terminal::err(), "collspec: {}", in_words(leader.cluster.traffic()))?;
+            }
             Ok(exit)
         }
     }
+}
+
+/// What went between the processes of a job.
+fn in_words(counted: Counted) -> String {
+    let Counted { sent, writes, come, questions } = counted;
+    let [sent, writes, come, questions] = [sent, writes, come, questions].map(thousands);
+    format!(
+        "the other processes got {sent} bytes in {writes} writes and sent {come} bytes; {questions} answers were waited for"
+    )
 }
 
 /// Reads, runs, judges and reports, on the processes of a job if there are others.

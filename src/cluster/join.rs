@@ -9,6 +9,7 @@ use crate::job::PROTOCOL;
 use crate::job::wire::WireError;
 use crate::launch::Launch;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a connection attempt may take.
@@ -76,7 +77,7 @@ pub fn join(launch: &Launch, limit: Duration) -> Result<Joined, MeetingError> {
 fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Connection, Shared), Failed> {
     let yet = |error: std::io::Error| Failed::Yet(error.to_string());
     let stream = TcpStream::connect_timeout(&address, CONNECTING).map_err(yet)?;
-    let connection = Connection::over(stream).map_err(yet)?;
+    let connection = Connection::over(stream, &Arc::default()).map_err(yet)?;
     connection.wait_at_most(Some(GREETING)).map_err(yet)?;
     let end = Instant::now() + GREETING;
     let own = nonce().map_err(yet)?;

@@ -4,6 +4,7 @@ use super::leader::Cluster;
 use super::member::{Member, PartsToCome};
 use super::secret::{Secret, Side, nonce};
 use super::socket::Connection;
+use super::traffic::Traffic;
 use super::{MeetingError, variables};
 use crate::job::PROTOCOL;
 use crate::launch::Launch;
@@ -106,6 +107,7 @@ struct Meeting {
     news: Condvar,
     parts: Arc<PartsToCome>,
     greeted: AtomicUsize,
+    traffic: Arc<Traffic>,
 }
 
 impl Meeting {
@@ -127,6 +129,7 @@ pub fn lead(launch: &Launch, listener: Listener, limit: Duration) -> Result<Clus
         news: Condvar::new(),
         parts: Arc::default(),
         greeted: AtomicUsize::new(0),
+        traffic: Arc::default(),
     });
     let door = meeting.clone();
     let accept = move || accept_all(&listener.0, &door);
@@ -143,13 +146,13 @@ pub fn lead(launch: &Launch, listener: Listener, limit: Duration) -> Result<Clus
     if !missing.is_empty() {
         return Err(MeetingError::Missing { missing, size, limit });
     }
-    Ok(Cluster::new(meeting.own.clone(), come.members.values().cloned().collect()))
+    Ok(Cluster::new(meeting.own.clone(), come.members.values().cloned().collect(), meeting.traffic.clone()))
 }
 
 /// Accepts connections and greets each on a thread of its own. Runs until the process ends.
 fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
     for stream in listener.incoming() {
-        let Ok(connection) = stream.and_then(Connection::over) else {
+        let Ok(connection) = stream.and_then(|stream| Connection::over(stream, &meeting.traffic)) else {
             std::thread::sleep(NO_DESCRIPTORS);
             continue;
         };

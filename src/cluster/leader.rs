@@ -1,6 +1,7 @@
 //! All processes of a job, for the one that leads.
 use super::greeting::Introduction;
 use super::member::{Lost, Member};
+use super::traffic::{Counted, Traffic};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub struct Cluster {
     own: Introduction,
     sites: Vec<Site>,
     machines: usize,
+    traffic: Arc<Traffic>,
 }
 
 impl fmt::Debug for Cluster {
@@ -30,7 +32,7 @@ impl fmt::Debug for Cluster {
 
 impl Cluster {
     /// Of the leading process and all others.
-    pub(super) fn new(own: Introduction, members: Vec<Arc<Member>>) -> Self {
+    pub(super) fn new(own: Introduction, members: Vec<Arc<Member>>, traffic: Arc<Traffic>) -> Self {
         let mut sites: Vec<(u32, Site)> =
             members.into_iter().map(|member| (member.introduction().rank, Site::There(member))).collect();
         sites.push((own.rank, Site::Here));
@@ -43,7 +45,7 @@ impl Cluster {
             }
         }
         let machines = hosts.len();
-        Self { own, sites, machines }
+        Self { own, sites, machines, traffic }
     }
 
     /// Places for ranks, in the launcher's order.
@@ -62,6 +64,11 @@ impl Cluster {
     /// Number of machines.
     pub fn machines(&self) -> usize {
         self.machines
+    }
+
+    /// What this process and the others have sent each other so far.
+    pub fn traffic(&self) -> Counted {
+        self.traffic.counted()
     }
 
     /// So many places, on as many machines as possible, those of a machine one after the other; `None` if there are not enough.

@@ -10,6 +10,7 @@ mod leader;
 mod member;
 mod secret;
 mod socket;
+mod traffic;
 mod variables;
 
 pub use greeting::{MemberOrder, PartMessage, PartOrder};
@@ -18,6 +19,7 @@ pub use lead::{Listener, lead};
 pub use leader::{Cluster, Site};
 pub use member::{Lost, Member};
 pub use socket::Connection;
+pub use traffic::Counted;
 
 use std::io;
 use std::time::Duration;

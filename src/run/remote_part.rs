@@ -182,6 +182,7 @@ impl RemotePart {
         if self.disconnected || self.order(order).is_err() {
             return None;
         }
+        self.connection.count_question();
         let mut patience = Patience::new(ANSWERING);
         loop {
             match wire::take::<PartMessage>(&mut self.come) {
