@@ -7,6 +7,7 @@ use crate::child::program::Program;
 use crate::cluster::{Cluster, Listener, MEETING_LIMIT, join, lead};
 use crate::launch::{Variables, detect};
 use crate::run::serve;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,7 @@ impl Drop for Leader {
 pub fn meet(args: &LaunchArgs) -> anyhow::Result<Launched> {
     let launch = detect(&Variables::of_this_process(), args.launcher)?;
     let Some(launch) = launch else { return Ok(Launched::Alone) };
+    allow_descriptors();
     let limit = args.meeting_timeout.map_or(MEETING_LIMIT, |seconds| {
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
     });
@@ -67,4 +69,12 @@ pub fn meet(args: &LaunchArgs) -> anyhow::Result<Launched> {
     let status = serve(joined, &program)?;
     anyhow::ensure!(status.is_some(), "the leading process has gone before the run was over");
     Ok(Launched::Served(Exit::of_code(status.unwrap_or_default())))
+}
+
+/// Lets this process and its workers open as many files as they may: there are connections to all others, and a shell's limit is often
+/// 1,024.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without success there are as many as before, and what needs more says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

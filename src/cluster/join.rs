@@ -114,9 +114,17 @@ impl Joined {
     ///
     /// The leader does not answer, in words.
     pub fn connect_part(&self, number: u64) -> Result<Connection, String> {
-        match greet(self.leader, &self.secret, Purpose::Part(number)) {
-            Ok((connection, _)) => Ok(connection),
-            Err(Failed::Yet(words) | Failed::Refused(words)) => Err(words),
+        let deadline = Instant::now() + GREETING;
+        let [mut pause, longest] = PAUSES;
+        loop {
+            match greet(self.leader, &self.secret, Purpose::Part(number)) {
+                Ok((connection, _)) => return Ok(connection),
+                // The leader closes connections while it greets too many.
+                Err(Failed::Yet(_)) if Instant::now() + pause < deadline => {}
+                Err(Failed::Yet(words) | Failed::Refused(words)) => return Err(words),
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(longest);
         }
     }
 }

@@ -21,6 +21,8 @@ const GREETING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Time until the next connection is accepted when none could be.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
+/// Connections that may wait to be accepted: all processes of a job come at once.
+const WAITING: i32 = 4096;
 /// Connections that are greeted at a time; more are closed.
 const GREETED_AT_ONCE: usize = 256;
 
@@ -83,13 +85,15 @@ fn is_here(host: &str) -> bool {
 
 /// Listens on this address of the loopback device, or on all devices.
 fn bind(local: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
-    if let Some(address) = local {
-        return TcpListener::bind((address, port));
-    }
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => Err(error),
-        _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
-    })
+    let listener = match local {
+        Some(address) => TcpListener::bind((address, port))?,
+        None => TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Err(error),
+            _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+        })?,
+    };
+    rustix::net::listen(&listener, WAITING)?;
+    Ok(listener)
 }
 
 /// Who has come.

@@ -2,7 +2,7 @@
 use super::greeting::Introduction;
 use super::member::{Lost, Member};
 use super::traffic::{Counted, Traffic};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -73,19 +73,20 @@ impl Cluster {
 
     /// So many places, on as many machines as possible, those of a machine one after the other; `None` if there are not enough.
     pub fn choose(&self, processes: usize) -> Option<Vec<usize>> {
-        let mut machines: Vec<(&str, Vec<usize>)> = Vec::new();
+        let (mut machines, mut numbers): (Vec<Vec<usize>>, HashMap<&str, usize>) = Default::default();
         for site in (0..self.sites.len()).filter(|site| self.lost([*site]).is_none()) {
             let host = self.introduction(site).map_or("", |process| process.host.as_str());
-            match machines.iter_mut().find(|(name, _)| *name == host) {
-                Some((_, sites)) => sites.push(site),
-                None => machines.push((host, vec![site])),
+            let number = *numbers.entry(host).or_insert(machines.len());
+            match machines.get_mut(number) {
+                Some(sites) => sites.push(site),
+                None => machines.push(vec![site]),
             }
         }
         let mut taken = vec![0; machines.len()];
         let mut left = processes;
         while left > 0 {
             let before = left;
-            for (taken, (_, sites)) in taken.iter_mut().zip(&machines) {
+            for (taken, sites) in taken.iter_mut().zip(&machines) {
                 if left > 0 && *taken < sites.len() {
                     *taken += 1;
                     left -= 1;
@@ -95,7 +96,7 @@ impl Cluster {
                 return None;
             }
         }
-        let chosen = machines.iter().zip(taken).flat_map(|((_, sites), taken)| sites.iter().take(taken).copied());
+        let chosen = machines.iter().zip(taken).flat_map(|(sites, taken)| sites.iter().take(taken).copied());
         Some(chosen.collect())
     }
 

@@ -13,11 +13,11 @@ mod socket;
 mod traffic;
 mod variables;
 
-pub use greeting::{MemberOrder, PartMessage, PartOrder};
+pub use greeting::{MemberOrder, PartMessage, PartOrder, Place};
 pub use join::{Joined, join};
 pub use lead::{Listener, lead};
 pub use leader::{Cluster, Site};
-pub use member::{Lost, Member};
+pub use member::{ComingPart, Lost, Member};
 pub use socket::Connection;
 pub use traffic::Counted;
 
