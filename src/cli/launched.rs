@@ -7,6 +7,7 @@ use crate::child::program::Program;
 use crate::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, join, lead};
 use crate::launch::{Variables, detect};
 use crate::run::serve;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub fn on_all_processes(
     work: impl FnOnce(Option<Arc<Cluster>>) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     let Some(launch) = detect(&Variables::of_this_process(), args.launcher)? else { return work(None) };
+    allow_descriptors();
     let limit = args.meeting_timeout.map_or(MEETING_LIMIT, |seconds| {
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
     });
@@ -57,4 +59,12 @@ impl Drop for Leader {
     fn drop(&mut self) {
         self.cluster.finish(self.exit.code());
     }
+}
+
+/// Lets this process and its workers open as many files as they may: there are connections to all others, and a shell's limit is often
+/// 1,024.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without success there are as many as before, and what needs more says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

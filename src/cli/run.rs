@@ -7,9 +7,9 @@ use super::progress::ProgressDisplay;
 use super::reports::{self, Reports};
 use super::terminal;
 use super::{backend, output, places};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Counted};
 use crate::judge::Status;
-use crate::printable::{one_line, printable, printable_lines};
+use crate::printable::{one_line, printable, printable_lines, thousands};
 use crate::record::{Header, RecordingWriter};
 use crate::report::Event;
 use crate::report::{InheritedVariables, Reporter};
@@ -28,7 +28,22 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     }
     let options = args.options();
     let equipment = || options.backend.equipment(&options.workers);
-    on_all_processes(&args.launch, equipment, |cluster| run_here(args, &options, cluster))
+    on_all_processes(&args.launch, equipment, |cluster| {
+        let exit = run_here(args, &options, cluster.clone())?;
+        if let Some(cluster) = cluster.filter(|_| args.verbose) {
+            writeln!(terminal::err(), "collspec: {}", in_words(cluster.traffic()))?;
+        }
+        Ok(exit)
+    })
+}
+
+/// What went between the processes of a job.
+fn in_words(counted: Counted) -> String {
+    let Counted { sent, writes, come, questions } = counted;
+    let [sent, writes, come, questions] = [sent, writes, come, questions].map(thousands);
+    format!(
+        "the other processes got {sent} bytes in {writes} writes and sent {come} bytes; {questions} answers were waited for"
+    )
 }
 
 /// Reads, runs, judges and reports, on the processes of a job if there are others.

@@ -5,6 +5,7 @@ use crate::backend::cuda::DeviceInfo;
 use crate::job::{PROTOCOL, Reply, Request};
 use crate::launch::Position;
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 
 /// How a connection of this program begins.
 pub const MAGIC: [u8; 8] = *b"collspec";
@@ -117,8 +118,19 @@ fn host_name() -> String {
 
 /// Version and hash of the running program: two builds may have one version.
 fn program() -> String {
-    let hash = std::fs::read("/proc/self/exe").map_or(0, |bytes| xxhash_rust::xxh3::xxh3_64(&bytes));
-    format!("{} {hash:016x}", env!("CARGO_PKG_VERSION"))
+    format!("{} {:016x}", env!("CARGO_PKG_VERSION"), hash_of("/proc/self/exe").unwrap_or(0))
+}
+
+/// A hash of a file, which is read piece by piece: a process for each rank would take as much memory as the file has bytes.
+fn hash_of(path: &str) -> std::io::Result<u64> {
+    let mut file = std::fs::File::open(path)?;
+    let (mut hash, mut piece) = (xxhash_rust::xxh3::Xxh3::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hash.digest()),
+            length => hash.update(piece.get(..length).unwrap_or_default()),
+        }
+    }
 }
 
 /// The leader's last message of a greeting.
@@ -139,6 +151,9 @@ pub enum MemberOrder {
     Finished(u8),
 }
 
+/// A place in the arena: its first byte, and how many there are.
+pub type Place = (u64, u64);
+
 /// Leader to a part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PartOrder {
@@ -155,6 +170,24 @@ pub enum PartOrder {
         /// What.
         bytes: Vec<u8>,
     },
+    /// The pattern of a key for the arena, which takes fewer bytes than what it makes.
+    Pattern {
+        /// Where.
+        at: u64,
+        /// How many.
+        len: u64,
+        /// Of the pattern.
+        key: u64,
+    },
+    /// Bytes of the arena once more in another place.
+    Copy {
+        /// Where they lie.
+        from: u64,
+        /// Where they are wanted too.
+        at: u64,
+        /// How many.
+        len: u64,
+    },
     /// The part's step words: answered by [`PartMessage::Words`].
     Words {
         /// Its first rank.
@@ -162,20 +195,12 @@ pub enum PartOrder {
         /// Behind its last rank.
         end: u32,
     },
-    /// Hashes of these bytes of the arena, by block: answered by [`PartMessage::Hashes`].
-    Hash {
-        /// Where.
-        at: u64,
-        /// How many.
-        len: u64,
-    },
-    /// These bytes of the arena: answered by [`PartMessage::Bytes`].
-    Get {
-        /// Where.
-        at: u64,
-        /// How many.
-        len: u64,
-    },
+    /// One hash of all these bytes of the arena, one place after the other: answered by [`PartMessage::Hashes`].
+    Digest(Vec<Place>),
+    /// The hash of each of these places: answered by [`PartMessage::Hashes`].
+    Hash(Vec<Place>),
+    /// The bytes of these places, one after the other: answered by [`PartMessage::Bytes`].
+    Get(Vec<Place>),
     /// The process is to end by itself.
     Close,
     /// The process is killed: answered by [`PartMessage::Ended`].
@@ -191,7 +216,7 @@ pub enum PartMessage {
     Log(String),
     /// Step words.
     Words(Vec<u64>),
-    /// Hashes, by block.
+    /// Hashes, in the order in which they were asked for.
     Hashes(Vec<u128>),
     /// Bytes.
     Bytes(Vec<u8>),

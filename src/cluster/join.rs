@@ -9,6 +9,7 @@ use crate::job::PROTOCOL;
 use crate::job::wire::WireError;
 use crate::launch::Launch;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a connection attempt may take.
@@ -76,7 +77,7 @@ pub fn join(launch: &Launch, equipment: Equipment, limit: Duration) -> Result<Jo
 fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Connection, Shared), Failed> {
     let yet = |error: std::io::Error| Failed::Yet(error.to_string());
     let stream = TcpStream::connect_timeout(&address, CONNECTING).map_err(yet)?;
-    let connection = Connection::over(stream).map_err(yet)?;
+    let connection = Connection::over(stream, &Arc::default()).map_err(yet)?;
     connection.wait_at_most(Some(GREETING)).map_err(yet)?;
     let end = Instant::now() + GREETING;
     let own = nonce().map_err(yet)?;
@@ -113,9 +114,17 @@ impl Joined {
     ///
     /// The leader does not answer, in words.
     pub fn connect_part(&self, number: u64) -> Result<Connection, String> {
-        match greet(self.leader, &self.secret, Purpose::Part(number)) {
-            Ok((connection, _)) => Ok(connection),
-            Err(Failed::Yet(words) | Failed::Refused(words)) => Err(words),
+        let deadline = Instant::now() + GREETING;
+        let [mut pause, longest] = PAUSES;
+        loop {
+            match greet(self.leader, &self.secret, Purpose::Part(number)) {
+                Ok((connection, _)) => return Ok(connection),
+                // The leader closes connections while it greets too many.
+                Err(Failed::Yet(_)) if Instant::now() + pause < deadline => {}
+                Err(Failed::Yet(words) | Failed::Refused(words)) => return Err(words),
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(longest);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::leader::Cluster;
 use super::member::{Member, PartsToCome};
 use super::secret::{Secret, Side, nonce};
 use super::socket::Connection;
+use super::traffic::Traffic;
 use super::{MeetingError, variables};
 use crate::job::PROTOCOL;
 use crate::launch::Launch;
@@ -20,6 +21,8 @@ const GREETING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Time until the next connection is accepted when none could be.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
+/// Connections that may wait to be accepted: all processes of a job come at once.
+const WAITING: i32 = 4096;
 /// Connections that are greeted at a time; more are closed.
 const GREETED_AT_ONCE: usize = 256;
 
@@ -82,13 +85,15 @@ fn is_here(host: &str) -> bool {
 
 /// Listens on this address of the loopback device, or on all devices.
 fn bind(local: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
-    if let Some(address) = local {
-        return TcpListener::bind((address, port));
-    }
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => Err(error),
-        _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
-    })
+    let listener = match local {
+        Some(address) => TcpListener::bind((address, port))?,
+        None => TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Err(error),
+            _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+        })?,
+    };
+    rustix::net::listen(&listener, WAITING)?;
+    Ok(listener)
 }
 
 /// Who has come.
@@ -106,6 +111,7 @@ struct Meeting {
     news: Condvar,
     parts: Arc<PartsToCome>,
     greeted: AtomicUsize,
+    traffic: Arc<Traffic>,
 }
 
 impl Meeting {
@@ -132,6 +138,7 @@ pub fn lead(
         news: Condvar::new(),
         parts: Arc::default(),
         greeted: AtomicUsize::new(0),
+        traffic: Arc::default(),
     });
     let door = meeting.clone();
     let accept = move || accept_all(&listener.0, &door);
@@ -148,13 +155,13 @@ pub fn lead(
     if !missing.is_empty() {
         return Err(MeetingError::Missing { missing, size, limit });
     }
-    Ok(Cluster::new(meeting.own.clone(), come.members.values().cloned().collect()))
+    Ok(Cluster::new(meeting.own.clone(), come.members.values().cloned().collect(), meeting.traffic.clone()))
 }
 
 /// Accepts connections and greets each on a thread of its own. Runs until the process ends.
 fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
     for stream in listener.incoming() {
-        let Ok(connection) = stream.and_then(Connection::over) else {
+        let Ok(connection) = stream.and_then(|stream| Connection::over(stream, &meeting.traffic)) else {
             std::thread::sleep(NO_DESCRIPTORS);
             continue;
         };

@@ -1,7 +1,8 @@
 //! All processes of a job, for the one that leads.
 use super::greeting::Introduction;
 use super::member::{Lost, Member};
-use std::collections::BTreeSet;
+use super::traffic::{Counted, Traffic};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub struct Cluster {
     own: Introduction,
     sites: Vec<Site>,
     machines: usize,
+    traffic: Arc<Traffic>,
 }
 
 impl fmt::Debug for Cluster {
@@ -30,7 +32,7 @@ impl fmt::Debug for Cluster {
 
 impl Cluster {
     /// Of the leading process and all others.
-    pub(super) fn new(own: Introduction, members: Vec<Arc<Member>>) -> Self {
+    pub(super) fn new(own: Introduction, members: Vec<Arc<Member>>, traffic: Arc<Traffic>) -> Self {
         let mut sites: Vec<(u32, Site)> =
             members.into_iter().map(|member| (member.introduction().rank, Site::There(member))).collect();
         sites.push((own.rank, Site::Here));
@@ -43,7 +45,7 @@ impl Cluster {
             }
         }
         let machines = hosts.len();
-        Self { own, sites, machines }
+        Self { own, sites, machines, traffic }
     }
 
     /// Places for ranks, in the launcher's order.
@@ -77,21 +79,27 @@ impl Cluster {
         self.machines
     }
 
+    /// What this process and the others have sent each other so far.
+    pub fn traffic(&self) -> Counted {
+        self.traffic.counted()
+    }
+
     /// So many places, on as many machines as possible, those of a machine one after the other; `None` if there are not enough.
     pub fn choose(&self, processes: usize) -> Option<Vec<usize>> {
-        let mut machines: Vec<(&str, Vec<usize>)> = Vec::new();
+        let (mut machines, mut numbers): (Vec<Vec<usize>>, HashMap<&str, usize>) = Default::default();
         for site in (0..self.sites.len()).filter(|site| self.lost([*site]).is_none()) {
             let host = self.introduction(site).map_or("", |process| process.host.as_str());
-            match machines.iter_mut().find(|(name, _)| *name == host) {
-                Some((_, sites)) => sites.push(site),
-                None => machines.push((host, vec![site])),
+            let number = *numbers.entry(host).or_insert(machines.len());
+            match machines.get_mut(number) {
+                Some(sites) => sites.push(site),
+                None => machines.push(vec![site]),
             }
         }
         let mut taken = vec![0; machines.len()];
         let mut left = processes;
         while left > 0 {
             let before = left;
-            for (taken, (_, sites)) in taken.iter_mut().zip(&machines) {
+            for (taken, sites) in taken.iter_mut().zip(&machines) {
                 if left > 0 && *taken < sites.len() {
                     *taken += 1;
                     left -= 1;
@@ -101,7 +109,7 @@ impl Cluster {
                 return None;
             }
         }
-        let chosen = machines.iter().zip(taken).flat_map(|((_, sites), taken)| sites.iter().take(taken).copied());
+        let chosen = machines.iter().zip(taken).flat_map(|(sites, taken)| sites.iter().take(taken).copied());
         Some(chosen.collect())
     }
 

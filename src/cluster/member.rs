@@ -4,8 +4,8 @@ use super::socket::Connection;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a member may take to connect for a part.
@@ -29,13 +29,51 @@ pub struct PartsToCome {
 }
 
 impl PartsToCome {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Sender<Connection>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Hands the connection of a part to the thread that waits for it. If no thread waits, the connection is closed.
     pub(super) fn bring(&self, number: u64, connection: Connection) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        let waiting = self.waiting().remove(&number);
         if let Some(waiting) = waiting {
             // It may have waited too long.
             let _ = waiting.send(connection);
         }
+    }
+}
+
+/// A part that a member was asked for.
+pub struct ComingPart {
+    member: Arc<Member>,
+    number: u64,
+    come: Receiver<Connection>,
+}
+
+impl ComingPart {
+    /// The member.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// Waits until the part connects.
+    ///
+    /// # Errors
+    ///
+    /// The member does not connect in time, and is lost.
+    pub fn connection(&self) -> Result<Connection, Lost> {
+        self.come.recv_timeout(CONNECTING).map_err(|error| {
+            self.member.lose(match error {
+                RecvTimeoutError::Timeout => format!("it did not connect within {} s", CONNECTING.as_secs()),
+                RecvTimeoutError::Disconnected => "it did not connect".to_owned(),
+            })
+        })
+    }
+}
+
+impl Drop for ComingPart {
+    fn drop(&mut self) {
+        self.member.parts.waiting().remove(&self.number);
     }
 }
 
@@ -82,32 +120,29 @@ impl Member {
         self.lost.get().map(|why| Lost { name: self.introduction.name(), why: why.clone() })
     }
 
-    /// Asks for a part and waits until it connects.
+    /// Asks for a part, which then connects.
     ///
     /// # Errors
     ///
-    /// The member is lost, or does not connect in time.
-    pub fn start_part(&self) -> Result<Connection, Lost> {
-        let lost = |why: String| Lost { name: self.introduction.name(), why };
+    /// The member is lost.
+    pub fn ask_for_part(self: &Arc<Self>) -> Result<ComingPart, Lost> {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
         let number = self.parts.next.fetch_add(1, Ordering::Relaxed);
         let (sender, come) = channel();
-        self.parts.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
-        let came =
-            self.orders.send(&MemberOrder::StartPart(number)).map_err(|error| error.to_string()).and_then(|()| {
-                come.recv_timeout(CONNECTING).map_err(|error| match error {
-                    RecvTimeoutError::Timeout => format!("it did not connect within {} s", CONNECTING.as_secs()),
-                    RecvTimeoutError::Disconnected => "it did not connect".to_owned(),
-                })
-            });
-        self.parts.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        came.map_err(|why| {
-            // One that does not connect now would cost every further case this time.
-            let _ = self.lost.set(why.clone());
-            self.lost().unwrap_or_else(|| lost(why))
-        })
+        self.parts.waiting().insert(number, sender);
+        let coming = ComingPart { member: self.clone(), number, come };
+        match self.orders.send(&MemberOrder::StartPart(number)) {
+            Ok(()) => Ok(coming),
+            Err(error) => Err(self.lose(error.to_string())),
+        }
+    }
+
+    /// One that does not connect now would cost every further case the wait for it.
+    fn lose(&self, why: String) -> Lost {
+        let why = self.lost.get_or_init(|| why).clone();
+        Lost { name: self.introduction.name(), why }
     }
 
     /// Tells it that the run is over.

@@ -10,14 +10,16 @@ mod leader;
 mod member;
 mod secret;
 mod socket;
+mod traffic;
 mod variables;
 
-pub use greeting::{Equipment, MemberOrder, PartMessage, PartOrder};
+pub use greeting::{Equipment, MemberOrder, PartMessage, PartOrder, Place};
 pub use join::{Joined, join};
 pub use lead::{Listener, lead};
 pub use leader::{Cluster, Site};
-pub use member::{Lost, Member};
+pub use member::{ComingPart, Lost, Member};
 pub use socket::Connection;
+pub use traffic::Counted;
 
 use std::io;
 use std::time::Duration;

@@ -1,11 +1,13 @@
 //! A connection between two processes of a job: messages with a length, and an end that is noticed also if the network is cut.
+use super::traffic::Traffic;
 use crate::job::wire::{self, WireError};
 use rustix::net::sockopt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A peer that acknowledges nothing for so long is gone.
@@ -17,15 +19,18 @@ const LONGEST_GREETING: u32 = 1 << 20;
 
 /// A connection to another process.
 #[derive(Debug)]
-pub struct Connection(TcpStream);
+pub struct Connection {
+    stream: TcpStream,
+    traffic: Arc<Traffic>,
+}
 
 impl Connection {
-    /// Over this stream.
+    /// Over this stream; what goes over it is counted there.
     ///
     /// # Errors
     ///
     /// The operating system refuses an option.
-    pub fn over(stream: TcpStream) -> io::Result<Self> {
+    pub fn over(stream: TcpStream, traffic: &Arc<Traffic>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         sockopt::set_socket_keepalive(&stream, true)?;
         sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE)?;
@@ -33,7 +38,7 @@ impl Connection {
         let probes = (CUT_OFF.as_secs() / KEEP_ALIVE.as_secs()).saturating_sub(1).max(1);
         sockopt::set_tcp_keepcnt(&stream, u32::try_from(probes).unwrap_or(1))?;
         sockopt::set_tcp_user_timeout(&stream, u32::try_from(CUT_OFF.as_millis()).unwrap_or(u32::MAX))?;
-        Ok(Self(stream))
+        Ok(Self { stream, traffic: traffic.clone() })
     }
 
     /// Another handle on the same connection.
@@ -42,7 +47,8 @@ impl Connection {
     ///
     /// The operating system has no descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
+        let stream = self.stream.try_clone()?;
+        Ok(Self { stream, traffic: self.traffic.clone() })
     }
 
     /// Limits waiting for the other side; `None` for no limit.
@@ -51,8 +57,8 @@ impl Connection {
     ///
     /// The operating system refuses.
     pub fn wait_at_most(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.0.set_read_timeout(limit)?;
-        self.0.set_write_timeout(limit)
+        self.stream.set_read_timeout(limit)?;
+        self.stream.set_write_timeout(limit)
     }
 
     /// Sends a message.
@@ -61,7 +67,7 @@ impl Connection {
     ///
     /// The connection is broken.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), WireError> {
-        wire::send_behind(&mut &self.0, &mut Vec::new(), message)
+        self.send_behind(&mut Vec::new(), message)
     }
 
     /// Sends a message behind others that were put down.
@@ -70,7 +76,10 @@ impl Connection {
     ///
     /// The connection is broken.
     pub fn send_behind<T: Serialize>(&self, earlier: &mut Vec<u8>, message: &T) -> Result<(), WireError> {
-        wire::send_behind(&mut &self.0, earlier, message)
+        wire::put(earlier, message)?;
+        let bytes = std::mem::take(earlier);
+        self.traffic.sent(bytes.len());
+        Ok((&self.stream).write_all(&bytes)?)
     }
 
     /// The next message; `None` at the end.
@@ -79,7 +88,7 @@ impl Connection {
     ///
     /// The connection is broken, or this is no message.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<T>, WireError> {
-        wire::receive(&mut &self.0)
+        wire::receive(&mut &self.stream)
     }
 
     /// The next message of a greeting that is over at `end`.
@@ -89,7 +98,12 @@ impl Connection {
     /// As for [`Connection::receive`]; the other side ends the greeting or is too slow; a message that is too long for one.
     pub fn receive_greeting<T: DeserializeOwned>(&self, end: Instant) -> Result<T, WireError> {
         let closed = || WireError::Io(io::ErrorKind::UnexpectedEof.into());
-        wire::receive_at_most(&mut Until { stream: &self.0, end }, LONGEST_GREETING)?.ok_or_else(closed)
+        wire::receive_at_most(&mut Until { stream: &self.stream, end }, LONGEST_GREETING)?.ok_or_else(closed)
+    }
+
+    /// Counts an answer that is waited for.
+    pub fn count_question(&self) {
+        self.traffic.asked();
     }
 
     /// Reads what is there.
@@ -98,13 +112,15 @@ impl Connection {
     ///
     /// The connection is broken.
     pub fn read_there(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&self.0).read(buffer)
+        let length = (&self.stream).read(buffer)?;
+        self.traffic.came(length);
+        Ok(length)
     }
 
     /// Ends it for both sides. Whoever waits for a message sees the end.
     pub fn close(&self) {
         // It may be closed already.
-        let _ = self.0.shutdown(Shutdown::Both);
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
@@ -127,6 +143,6 @@ impl Read for Until<'_> {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.stream.as_fd()
     }
 }

@@ -1,10 +1,10 @@
 //! The messages between parent and worker: length-prefixed postcard messages; bulk data lies in the arena.
-use super::{Job, MappedLibrary, Reached, Report, SetId};
+use super::{Job, MappedLibrary, Reached, Report, SetId, Share};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 13;
+pub const PROTOCOL: u32 = 14;
 
 /// A unique id's bytes, or the code and the text of its failure.
 pub type Id = Result<Vec<u8>, (i32, String)>;
@@ -14,6 +14,8 @@ pub type Id = Result<Vec<u8>, (i32, String)>;
 pub enum Request {
     /// Run this; answered by [`Reply::Loaded`] then [`Reply::Done`].
     Job(Box<Job>),
+    /// Run this, as one of several parts; answered as a job is.
+    Share(Box<Share>),
     /// Restore the inputs and run the same job on the same communicators once more; answered as a job is.
     Again,
     /// The unique ids of this run, made by another part.

@@ -6,6 +6,7 @@ mod mapped;
 mod messages;
 mod observation;
 mod report;
+mod share;
 pub mod wire;
 
 pub use answers::{Answer, Answers, Asked, MemoryAnswer, MemoryAsked, PointerAnswer, WindowAnswer};
@@ -14,6 +15,7 @@ pub use mapped::{MappedLibrary, mapped_libraries};
 pub use messages::{Finish, Id, PROTOCOL, Reply, Request};
 pub use observation::{Ended, Observation};
 pub use report::{Figure, RankEnd, RankReport, Reached, Report, Traffic};
+pub use share::{ELSEWHERE, Share, World};
 
 use crate::ops::ConfigValue;
 use serde::{Deserialize, Serialize};
@@ -107,6 +109,8 @@ pub struct Job {
     pub words_unseen: bool,
     /// How often the programs run for their times; `None` if they run once and are not timed.
     pub timed: Option<Timed>,
+    /// What a part knows of all ranks; `None` if they all live here.
+    pub world: Option<World>,
 }
 
 /// How often every rank's program runs, for its times. Before the last iteration inputs and poison are put in place again,
@@ -134,24 +138,5 @@ impl Job {
         let dead: BTreeSet<u32> = dead.flatten().copied().collect();
         let lost = |members: &[u32]| members.iter().any(|member| dead.contains(member));
         self.comms.iter().enumerate().filter(|(_, members)| lost(members)).map(|(index, _)| index).collect()
-    }
-
-    /// The job for the part with these ranks. It keeps all preludes, so that all parts agree on which are equal.
-    pub fn share(&self, ranks: Range<u32>) -> Self {
-        let own = |rank: usize| ranks.contains(&(rank as u32));
-        let programs = self.programs.iter().enumerate();
-        let programs = programs.map(|(rank, calls)| if own(rank) { calls.clone() } else { Vec::new() }).collect();
-        Self {
-            case: self.case.clone(),
-            comms: self.comms.clone(),
-            configs: self.configs.clone(),
-            allocs: self.allocs.clone(),
-            checkpoints: self.checkpoints.clone(),
-            prelude: self.prelude.clone(),
-            programs,
-            ranks,
-            fault: self.fault.clone(),
-            ..*self
-        }
     }
 }

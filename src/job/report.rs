@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 /// Faults on demand of the software library, a bit each in the order of `soft_nccl::fault::TABLE`.
 pub type Reached = soft_nccl::fault::Reached;
 
-/// How every rank ended.
+/// How the ranks ended: all of them, or in a part's message those of the part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// By world rank; the entries of ranks that live elsewhere have no meaning.
+    /// In the order of the ranks.
     pub ranks: Vec<RankReport>,
     /// Faults on demand that struck, or would have: a bit each.
     pub reached: Reached,

@@ -31,7 +31,7 @@ mod narrow_search;
 mod neutral_inputs;
 pub mod order_map;
 mod parts;
-mod poison;
+pub(crate) mod poison;
 pub(crate) mod reduced_buffer;
 mod reduction_models;
 mod regions;

@@ -33,13 +33,14 @@ impl Deaths {
     pub fn of(job: &Job, worker: &Worker) -> Self {
         let mut deaths = Self::default();
         for (rank, program) in job.programs.iter().enumerate() {
-            let part = (0..worker.parts()).find(|part| worker.ranks(*part, job.n).contains(&(rank as u32)));
+            let part = || (0..worker.parts()).find(|part| worker.ranks(*part, job.n).contains(&(rank as u32)));
             for call in program {
-                match (&call.kind, part) {
-                    (CallKind::Exit { death: Some(death), .. }, Some(part)) => {
+                match &call.kind {
+                    CallKind::Exit { death: Some(death), .. } => {
+                        let Some(part) = part() else { continue };
                         deaths.by_number.entry(*death).or_default().dying.insert(part, Progress::default());
                     }
-                    (CallKind::AwaitDeath { death, .. }, _) => {
+                    CallKind::AwaitDeath { death, .. } => {
                         deaths.by_number.entry(*death).or_default().awaited += 1;
                     }
                     _ => {}

@@ -4,11 +4,12 @@ use super::deaths::Deaths;
 use super::images::{Images, put_initial, take_last};
 use super::layout::CallMap;
 use super::remote_images;
+use super::remote_results::{self, Brought};
 use super::teardown::{TeardownResult, tear_down};
 use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
-use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reached, Reply, Report, Request};
+use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reached, Reply, Report, Request, Share};
 use crate::job::{Ended, Observation};
 use soft_nccl::fault::FaultMode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +96,7 @@ pub fn execute(
         if round > 0 && again == Again::Same {
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
-            remote_images::send_initial(worker, &job, false)?;
+            remote_images::send_initial(worker, images, &job, false);
             // a part that cannot hear this is dead, which is noticed below
             let _ = worker.send(&Request::Again);
         } else {
@@ -108,7 +109,7 @@ pub fn execute(
             }
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
-            remote_images::send_initial(worker, &job, round == 0)?;
+            remote_images::send_initial(worker, images, &job, round == 0);
             match hand_over(worker, job) {
                 Some(given) => job = given,
                 None if round == 0 => return Ok(Executed::DeadBefore),
@@ -160,10 +161,13 @@ pub fn execute(
             }
         };
         report.ranks.resize_with(job.n as usize, || running(0));
-        if let Some(part) = remote_images::bring_last(worker, &job, &|rank| is_done(&report, rank))? {
-            // What its ranks have left behind is lost with it.
-            let how = whose(worker, part, job.n) + &worker.end(part);
-            for rank in worker.ranks(part, job.n).filter(|rank| is_done(&report, *rank)).collect::<Vec<_>>() {
+        let Brought { lost, as_expected: right_elsewhere } =
+            remote_results::bring_last(worker, images, &job, &|rank| is_done(&report, rank))?;
+        if let Some(part) = lost.first() {
+            // What the ranks of lost parts have left behind is lost with them.
+            let how = whose(worker, *part, job.n) + &worker.end(*part);
+            let ranks = lost.iter().flat_map(|part| worker.ranks(*part, job.n));
+            for rank in ranks.filter(|rank| is_done(&report, *rank)).collect::<Vec<_>>() {
                 report.ranks[rank as usize] = running(job.programs[rank as usize].len().saturating_sub(1) as u32);
             }
             if !matches!(ended, Ended::Crashed { .. }) {
@@ -183,7 +187,11 @@ pub fn execute(
         let read = |rank: u32, at: u64, len: u64| if done(rank) { arena.read(at, len) } else { Ok(Vec::new()) };
         let (mut last, mut as_expected) = (Vec::new(), Vec::new());
         for (alloc, spec) in job.allocs.iter().enumerate() {
-            let image = if done(spec.rank) { take_last(&worker.arena, images, alloc, spec)? } else { Some(Vec::new()) };
+            let image = match done(spec.rank) {
+                true if right_elsewhere.contains(&alloc) => None,
+                true => take_last(&worker.arena, images, alloc, spec)?,
+                false => Some(Vec::new()),
+            };
             as_expected.push(image.is_none());
             last.push(image.unwrap_or_default());
         }
@@ -239,10 +247,12 @@ fn reached_so_far(worker: &mut Worker) -> Result<Option<Reached>, Error> {
     Ok(Some(all))
 }
 
-/// Puts the initial images in their places. Those that the ranks do not change are there after the first round.
+/// Puts the initial images of the ranks here in their places. Those that the ranks do not change are there after the first round.
 fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u32) -> Result<(), Error> {
     let changed = |spec: &AllocSpec| round == 0 || spec.is_in_arena();
-    let mut allocs = job.allocs.iter().enumerate().filter(|(_, spec)| changed(spec));
+    let here = worker.has_here(job.n);
+    let is_here = |spec: &AllocSpec| here.get(spec.rank as usize).is_some_and(|here| *here);
+    let mut allocs = job.allocs.iter().enumerate().filter(|(_, spec)| changed(spec) && is_here(spec));
     allocs.try_for_each(|(alloc, spec)| put_initial(&worker.arena, images, alloc, spec))
 }
 
@@ -258,9 +268,9 @@ fn reset_words(arena: &Mapping, n: u32) -> Result<(), Error> {
 /// have begun, so a dead part is noticed later, as one that dies during the run.
 fn hand_over(worker: &mut Worker, job: Job) -> Option<Job> {
     if worker.parts() > 1 {
-        for part in 0..worker.parts() {
-            let share = job.share(worker.ranks(part, job.n));
-            let _ = worker.send_to(part, &Request::Job(Box::new(share)));
+        let ranks: Vec<_> = (0..worker.parts()).map(|part| worker.ranks(part, job.n)).collect();
+        for (part, share) in Share::of_all(&job, &ranks).into_iter().enumerate() {
+            let _ = worker.send_to(part, &Request::Share(Box::new(share)));
         }
         return Some(job);
     }
@@ -390,8 +400,8 @@ impl Watch {
         for (all, said) in self.report.reached.iter_mut().zip(report.reached) {
             *all |= said;
         }
-        for (rank, said) in report.ranks.into_iter().enumerate().filter(|(rank, _)| ranks.contains(&(*rank as u32))) {
-            self.report.ranks[rank] = said;
+        for (rank, said) in ranks.zip(report.ranks) {
+            self.report.ranks[rank as usize] = said;
         }
         self.done[part] = true;
         if self.done.iter().all(|done| *done) {

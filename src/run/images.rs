@@ -18,6 +18,8 @@ pub trait Images: Sync {
     fn initial(&self, alloc: usize) -> Option<Cow<'_, Contents>>;
     /// The final image, if there is only one right one and it need not be copied where it is that one.
     fn only_last(&self, alloc: usize) -> Option<Contents>;
+    /// The final image, if there is only one right one.
+    fn right(&self, alloc: usize) -> Option<Contents>;
 }
 
 impl Images for Vec<Vec<u8>> {
@@ -25,6 +27,9 @@ impl Images for Vec<Vec<u8>> {
         self.get(alloc).map(|image| Cow::Owned(Contents::from(image.clone())))
     }
     fn only_last(&self, _: usize) -> Option<Contents> {
+        None
+    }
+    fn right(&self, _: usize) -> Option<Contents> {
         None
     }
 }
@@ -42,7 +47,10 @@ impl Images for ForecastImages<'_> {
         self.forecast.initial.get(alloc).map(Cow::Borrowed)
     }
     fn only_last(&self, alloc: usize) -> Option<Contents> {
-        if self.in_place { self.forecast.only_last_image(alloc) } else { None }
+        if self.in_place { self.right(alloc) } else { None }
+    }
+    fn right(&self, alloc: usize) -> Option<Contents> {
+        self.forecast.only_last_image(alloc)
     }
 }
 

@@ -104,6 +104,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, C
         fault: String::new(),
         words_unseen: false,
         timed: None,
+        world: None,
     };
     (job, CallMap(map))
 }

@@ -14,6 +14,7 @@ pub mod pool;
 pub mod proof;
 mod remote_images;
 mod remote_part;
+mod remote_results;
 mod serve;
 mod serve_part;
 pub mod teardown;

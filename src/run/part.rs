@@ -5,7 +5,7 @@ use super::remote_part::RemotePart;
 use super::worker_process::{Incoming, WorkerProcess};
 use crate::child::guard::{Due, Watched};
 use crate::child::program::Program;
-use crate::cluster::Site;
+use crate::cluster::{ComingPart, Site};
 use crate::job::Request;
 use crate::job::arena::Arena;
 use crate::job::wire::WireError;
@@ -18,16 +18,38 @@ pub enum Part {
     There(Box<RemotePart>),
 }
 
+/// A part that is being started.
+pub enum Begun {
+    /// A process here.
+    Here(Box<WorkerProcess>),
+    /// One on another process of the job, with its variables.
+    There(ComingPart, Vec<(String, String)>),
+}
+
+impl Begun {
+    /// Waits until it is reached.
+    ///
+    /// # Errors
+    ///
+    /// The member is lost.
+    pub fn part(self) -> Result<Part, Error> {
+        Ok(match self {
+            Self::Here(process) => Part::Here(process),
+            Self::There(coming, env) => Part::There(Box::new(RemotePart::start(&coming, &env)?)),
+        })
+    }
+}
+
 impl Part {
-    /// Starts a part at this place.
+    /// Begins to start a part at this place, with these variables.
     ///
     /// # Errors
     ///
     /// The process cannot be started, the member is lost, or the operating system has no descriptors or threads.
-    pub fn start(site: &Site, program: &Program, env: &[(String, String)], arena: &Arena) -> Result<Self, Error> {
+    pub fn begin(site: &Site, program: &Program, env: &[(String, String)], arena: &Arena) -> Result<Begun, Error> {
         Ok(match site {
-            Site::Here => Self::Here(Box::new(WorkerProcess::start(program, env, arena)?)),
-            Site::There(member) => Self::There(Box::new(RemotePart::start(member, env)?)),
+            Site::Here => Begun::Here(Box::new(WorkerProcess::start(program, env, arena)?)),
+            Site::There(member) => Begun::There(member.ask_for_part()?, env.to_vec()),
         })
     }
 

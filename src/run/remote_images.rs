@@ -1,82 +1,102 @@
-//! Brings the memory of ranks on other processes of the job there, and what they left behind back.
+//! Brings the initial memory of ranks to other processes of the job, and their step words back.
 //!
-//! The arena here has a place for every rank. What it holds for a rank elsewhere is a copy: it is sent before the job, and brought
-//! back block by block afterwards, but for the blocks that are here already, by their hashes.
-use super::Error;
-use super::remote_part::RemotePart;
+//! Bytes that this process can describe are not sent: guards are patterns of a key, and what a part has been sent once is copied there.
+use super::images::Images;
 use super::worker::Worker;
-use crate::cluster::{PartMessage, PartOrder};
-use crate::job::Job;
-use crate::job::arena::{Arena, Mapping};
+use crate::cluster::{PartOrder, Place};
+use crate::job::arena::{Arena, Mapping, Step};
+use crate::job::{AllocSpec, Job};
+use crate::oracle::contents::Contents;
+use crate::oracle::poison;
+use crate::plan::GUARD;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Bytes that are sent and hashed at a time.
 pub(super) const BLOCK: u64 = 256 << 10;
-
-/// Bytes whose hashes are asked for at a time: a whole number of blocks.
-const PIECE: u64 = 64 * BLOCK;
+/// Fewer bytes are sent as they are: describing them takes as many.
+const FEW: usize = 64;
 
 /// The blocks of some bytes.
-pub(super) fn blocks(at: u64, len: u64) -> impl Iterator<Item = (u64, usize)> {
-    (0..len.div_ceil(BLOCK)).map(move |block| (at + block * BLOCK, (len - block * BLOCK).min(BLOCK) as usize))
+pub(super) fn blocks(at: u64, len: u64) -> impl Iterator<Item = Place> {
+    (0..len.div_ceil(BLOCK)).map(move |block| (at + block * BLOCK, (len - block * BLOCK).min(BLOCK)))
 }
 
-/// Sends the initial images of ranks elsewhere, after they have been put down here.
-///
-/// # Errors
-///
-/// The arena cannot be read. A part that is not reached is noticed by its end.
-pub fn send_initial(worker: &mut Worker, job: &Job, first_round: bool) -> Result<(), Error> {
-    let places = places(worker, job.n);
-    for (part, ranks) in places {
-        let Some((arena, remote)) = worker.arena_and_remote(part) else { continue };
-        let _ = remote.order(&PartOrder::Arena(arena.mapping().size()));
-        for rank in ranks.clone() {
-            let word = arena.mapping().word(rank)?.load(Ordering::Acquire);
-            let _ = remote.order(&PartOrder::Put { at: u64::from(rank) * 8, bytes: word.to_ne_bytes().to_vec() });
+/// The blocks of an image, from its first byte on. Guards are blocks of their own, because they differ where payloads are equal.
+pub(super) fn image_blocks(spec: &AllocSpec) -> impl Iterator<Item = Place> + use<> {
+    let start = spec.start.min(spec.image);
+    let end = spec.image.saturating_sub(GUARD).max(start);
+    [(0, start), (start, end - start), (end, spec.image - end)].into_iter().flat_map(|(at, len)| blocks(at, len))
+}
+
+/// The hash of these bytes of an arena, one place after the other.
+pub(super) fn arena_hash(arena: &Arena, places: &[Place]) -> io::Result<u128> {
+    let mut hash = Xxh3::new();
+    let mut block = Vec::new();
+    for (at, len) in places.iter().flat_map(|(at, len)| blocks(*at, *len)) {
+        block.resize(len as usize, 0);
+        arena.take(at, &mut block)?;
+        hash.update(&block);
+    }
+    Ok(hash.digest128())
+}
+
+/// Adds contents to a hash as [`arena_hash`] adds a place.
+pub(super) fn add_to_hash(hash: &mut Xxh3, contents: &Contents) {
+    for (at, len) in blocks(0, contents.len() as u64) {
+        if let Some(bytes) = contents.get(at as usize..(at + len) as usize) {
+            hash.update(&bytes);
         }
-        for spec in job.allocs.iter().filter(|spec| ranks.contains(&spec.rank)) {
-            if !first_round && !spec.is_in_arena() {
+    }
+}
+
+/// Sends the initial images of ranks elsewhere, which stay without them here, and says there that no rank has begun.
+///
+/// A part that is not reached is noticed by its end.
+pub fn send_initial(worker: &mut Worker, images: &dyn Images, job: &Job, first_round: bool) {
+    let places = places(worker, job.n);
+    let allocs = by_place(&places, job.allocs.iter().map(|spec| spec.rank));
+    for ((part, ranks), allocs) in places.into_iter().zip(allocs) {
+        let Some((arena, remote)) = worker.arena_and_remote(part) else { continue };
+        let mut send = |order: PartOrder| remote.order_later(&order).is_ok();
+        let words = ranks.clone().flat_map(|_| Step::Before.word().to_ne_bytes()).collect();
+        let mut reached = send(PartOrder::Arena(arena.mapping().size()))
+            && send(PartOrder::Put { at: u64::from(ranks.start) * 8, bytes: words });
+        let mut sent = HashMap::new();
+        for (alloc, spec) in allocs.into_iter().filter_map(|alloc| Some((alloc, job.allocs.get(alloc)?))) {
+            if !reached || (!first_round && !spec.is_in_arena()) {
                 continue;
             }
-            for (at, len) in blocks(spec.initial, spec.image) {
-                let mut bytes = vec![0; len];
-                arena.take(at, &mut bytes).map_err(Error::Resources)?;
-                if remote.order(&PartOrder::Put { at, bytes }).is_err() {
-                    break;
-                }
+            let Some(image) = images.initial(alloc).filter(|image| image.len() as u64 == spec.image) else { continue };
+            for (from, len) in image_blocks(spec) {
+                let Some(bytes) = image.get(from as usize..(from + len) as usize) else { continue };
+                reached = reached && send(order_for(alloc, from, spec.initial + from, &bytes, &mut sent));
             }
         }
     }
-    Ok(())
 }
 
-/// Brings the final images and checkpoints of ranks elsewhere, if `done` says that they are there. A part that is not reached any
-/// more is returned.
-///
-/// # Errors
-///
-/// The arena here cannot be read or written.
-pub fn bring_last(worker: &mut Worker, job: &Job, done: &dyn Fn(u32) -> bool) -> Result<Option<usize>, Error> {
-    let mut known = KnownBlocks::default();
-    for (part, ranks) in places(worker, job.n) {
-        let own = |rank: u32| ranks.contains(&rank) && done(rank);
-        let images = job.allocs.iter().filter(|spec| own(spec.rank)).map(|spec| (spec.last, spec.image));
-        let checkpoints = job.checkpoints.iter().filter(|spec| own(spec.rank)).map(|spec| (spec.at, spec.bytes));
-        let pieces =
-            |(at, len): (u64, u64)| (0..len.div_ceil(PIECE)).map(move |k| (at + k * PIECE, PIECE.min(len - k * PIECE)));
-        for (at, len) in images.chain(checkpoints).flat_map(pieces) {
-            let Some((arena, remote)) = worker.arena_and_remote(part) else { continue };
-            if bring(arena, remote, &mut known, at, len).map_err(Error::Resources)?.is_none() {
-                return Ok(Some(part));
+/// The shortest order that puts these bytes of an allocation, from `from` on in its image, to `at`.
+fn order_for(alloc: usize, from: u64, at: u64, bytes: &[u8], sent: &mut HashMap<(u128, usize), u64>) -> PartOrder {
+    let len = bytes.len() as u64;
+    if bytes.len() > FEW {
+        if len <= GUARD {
+            let key = poison::guard_key(alloc, from as usize);
+            let mut guard = vec![0; bytes.len()];
+            poison::fill(&mut guard, key, 0);
+            if guard == bytes {
+                return PartOrder::Pattern { at, len, key };
             }
         }
+        let earlier = *sent.entry((xxh3_128(bytes), bytes.len())).or_insert(at);
+        if earlier != at {
+            return PartOrder::Copy { from: earlier, at, len };
+        }
     }
-    Ok(None)
+    PartOrder::Put { at, bytes: bytes.to_vec() }
 }
 
 /// Step words of ranks elsewhere, as far as their parts can tell; the first part that does not answer.
@@ -99,42 +119,18 @@ pub fn bring_step_words(worker: &mut Worker, n: u32) -> Option<usize> {
 }
 
 /// The remote parts by number, with their ranks.
-fn places(worker: &mut Worker, n: u32) -> Vec<(usize, Range<u32>)> {
+pub(super) fn places(worker: &mut Worker, n: u32) -> Vec<(usize, Range<u32>)> {
     let numbers: Vec<usize> = worker.remote().map(|(number, _)| number).collect();
     numbers.into_iter().map(|part| (part, worker.ranks(part, n))).collect()
 }
 
-/// Where bytes with a hash and a length lie here.
-type KnownBlocks = HashMap<(u128, usize), u64>;
-
-/// Brings some bytes; `None` if the part does not answer.
-fn bring(arena: &Arena, remote: &mut RemotePart, known: &mut KnownBlocks, at: u64, len: u64) -> io::Result<Option<()>> {
-    let hashes = remote.ask(&PartOrder::Hash { at, len }, |message| match message {
-        PartMessage::Hashes(hashes) => Ok(hashes),
-        other => Err(other),
-    });
-    let Some(hashes) = hashes.filter(|hashes| hashes.len() == blocks(at, len).count()) else { return Ok(None) };
-    for ((at, len), hash) in blocks(at, len).zip(hashes) {
-        let mut here = vec![0; len];
-        arena.take(at, &mut here)?;
-        if xxh3_128(&here) == hash {
-            known.insert((hash, len), at);
-            continue;
-        }
-        if let Some(same) = known.get(&(hash, len)) {
-            arena.take(*same, &mut here)?;
-            if xxh3_128(&here) == hash {
-                arena.put(at, &here)?;
-                continue;
-            }
-        }
-        let bytes = remote.ask(&PartOrder::Get { at, len: len as u64 }, |message| match message {
-            PartMessage::Bytes(bytes) => Ok(bytes),
-            other => Err(other),
-        });
-        let Some(bytes) = bytes.filter(|bytes| bytes.len() == len) else { return Ok(None) };
-        arena.put(at, &bytes)?;
-        known.insert((hash, len), at);
+/// The numbers of things that belong to ranks, by the place where the rank is.
+pub(super) fn by_place(places: &[(usize, Range<u32>)], ranks: impl Iterator<Item = u32>) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new(); places.len()];
+    for (number, rank) in ranks.enumerate() {
+        let place = places.partition_point(|(_, ranks)| ranks.end <= rank);
+        let own = places.get(place).filter(|(_, ranks)| ranks.contains(&rank)).and_then(|_| all.get_mut(place));
+        own.into_iter().for_each(|own| own.push(number));
     }
-    Ok(Some(()))
+    all
 }

@@ -5,7 +5,7 @@ use super::log::Log;
 use super::worker_process::Incoming;
 use crate::child::guard::{Due, Watched, wait_any};
 use crate::child::patience::Patience;
-use crate::cluster::{Connection, Member, PartMessage, PartOrder};
+use crate::cluster::{ComingPart, Connection, Member, PartMessage, PartOrder};
 use crate::job::wire::{self, WireError};
 use crate::job::{Reply, Request};
 use std::collections::VecDeque;
@@ -44,13 +44,13 @@ pub struct RemotePart {
 }
 
 impl RemotePart {
-    /// Has the member start a process with these variables.
+    /// Has the part start a process with these variables, once it has connected.
     ///
     /// # Errors
     ///
     /// The member is lost.
-    pub fn start(member: &Arc<Member>, env: &[(String, String)]) -> Result<Self, Error> {
-        let connection = member.start_part()?;
+    pub fn start(coming: &ComingPart, env: &[(String, String)]) -> Result<Self, Error> {
+        let (member, connection) = (coming.member(), coming.connection()?);
         let part = Self {
             member: member.clone(),
             connection,
@@ -176,12 +176,32 @@ impl RemotePart {
         self.connection.send_behind(&mut self.later, order)
     }
 
+    /// Puts an order down that goes with the next ones, once there are many bytes of them or with [`RemotePart::order`].
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken.
+    pub fn order_later(&mut self, order: &PartOrder) -> Result<(), WireError> {
+        if self.later.len() < PIECE {
+            return wire::put(&mut self.later, order);
+        }
+        self.order(order)
+    }
+
     /// Sends an order and waits for the answer that `pick` takes, also if its process has ended; `None` if it is not reached or does
     /// not answer.
     pub fn ask<T>(&mut self, order: &PartOrder, pick: impl Fn(PartMessage) -> Result<T, PartMessage>) -> Option<T> {
-        if self.disconnected || self.order(order).is_err() {
+        // A connection that is broken gives no answer.
+        let _ = self.order(order);
+        self.answer(pick)
+    }
+
+    /// Waits for the answer that `pick` takes to an order that was sent, as [`RemotePart::ask`] does.
+    pub fn answer<T>(&mut self, pick: impl Fn(PartMessage) -> Result<T, PartMessage>) -> Option<T> {
+        if self.disconnected {
             return None;
         }
+        self.connection.count_question();
         let mut patience = Patience::new(ANSWERING);
         loop {
             match wire::take::<PartMessage>(&mut self.come) {

@@ -1,20 +1,20 @@
 //! The member's side of a part: starts its process, and carries messages and bytes of its arena between it and the leader.
-use super::remote_images::blocks;
+use super::remote_images::arena_hash;
 use super::worker_process::{Incoming, WorkerProcess};
 use super::{Backend, proof};
 use crate::child::guard::{Due, Watched, wait_any};
 use crate::child::program::Program;
-use crate::cluster::{Connection, PartMessage, PartOrder};
+use crate::cluster::{Connection, PartMessage, PartOrder, Place};
 use crate::job::arena::Arena;
 use crate::job::wire::{self, WireError};
 use crate::job::{Reply, Request};
+use crate::oracle::poison;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// How long the last output of a process that has ended may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -190,8 +190,10 @@ impl Served<'_> {
                 }
             }
             PartOrder::Request(request) => {
-                if let Request::Job(job) = &*request {
-                    self.ranks = job.ranks.clone();
+                match &*request {
+                    Request::Job(job) => self.ranks = job.ranks.clone(),
+                    Request::Share(share) => self.ranks = share.ranks(),
+                    _ => {}
                 }
                 if let Some(process) = &mut self.process {
                     // A process that cannot hear it has ended, which is noticed.
@@ -212,17 +214,25 @@ impl Served<'_> {
                 let end = end.min(first.saturating_add((self.arena.mapping().size() / 8) as u32));
                 self.connection.send(&PartMessage::Words(self.words(first..end)))?;
             }
-            PartOrder::Hash { at, len } => {
-                let hashes = blocks(at, len).map(|(at, len)| self.bytes(at, len as u64).map(|bytes| xxh3_128(&bytes)));
-                match hashes.collect::<io::Result<Vec<_>>>() {
-                    Ok(hashes) => self.connection.send(&PartMessage::Hashes(hashes))?,
-                    Err(error) => self.trouble(&error)?,
+            PartOrder::Pattern { at, len, key } => {
+                if let Err(error) = self.put_pattern(at, len, key) {
+                    self.trouble(&error)?;
                 }
             }
-            PartOrder::Get { at, len } => match self.bytes(at, len) {
-                Ok(bytes) => self.connection.send(&PartMessage::Bytes(bytes))?,
-                Err(error) => self.trouble(&error)?,
-            },
+            PartOrder::Copy { from, at, len } => {
+                if let Err(error) = self.bytes(&[(from, len)]).and_then(|bytes| self.arena.put(at, &bytes)) {
+                    self.trouble(&error)?;
+                }
+            }
+            PartOrder::Digest(places) => {
+                let hash = arena_hash(&self.arena, &places).map(|hash| vec![hash]);
+                self.answer(hash, PartMessage::Hashes)?;
+            }
+            PartOrder::Hash(places) => {
+                let hashes = places.iter().map(|place| arena_hash(&self.arena, &[*place])).collect();
+                self.answer(hashes, PartMessage::Hashes)?;
+            }
+            PartOrder::Get(places) => self.answer(self.bytes(&places), PartMessage::Bytes)?,
             PartOrder::Close => {
                 if let Some(process) = &mut self.process {
                     process.close();
@@ -238,13 +248,36 @@ impl Served<'_> {
         Ok(())
     }
 
-    fn bytes(&self, at: u64, len: u64) -> io::Result<Vec<u8>> {
+    /// The bytes of these places, one after the other.
+    fn bytes(&self, places: &[Place]) -> io::Result<Vec<u8>> {
+        let all = places.iter().fold(0u64, |all, (_, len)| all.saturating_add(*len));
+        if all > MOST {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many bytes at a time"));
+        }
+        let mut bytes = vec![0; all as usize];
+        let mut rest = bytes.as_mut_slice();
+        for (at, len) in places {
+            let (part, behind) = rest.split_at_mut(*len as usize);
+            self.arena.take(*at, part)?;
+            rest = behind;
+        }
+        Ok(bytes)
+    }
+
+    fn put_pattern(&self, at: u64, len: u64, key: u64) -> io::Result<()> {
         if len > MOST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many bytes at a time"));
         }
         let mut bytes = vec![0; len as usize];
-        self.arena.take(at, &mut bytes)?;
-        Ok(bytes)
+        poison::fill(&mut bytes, key, 0);
+        self.arena.put(at, &bytes)
+    }
+
+    fn answer<T>(&self, answer: io::Result<T>, message: fn(T) -> PartMessage) -> Result<(), Over> {
+        match answer {
+            Ok(answer) => Ok(self.connection.send(&message(answer))?),
+            Err(error) => self.trouble(&error),
+        }
     }
 
     fn trouble(&self, error: &dyn std::error::Error) -> Result<(), Over> {

@@ -1,6 +1,6 @@
 //! The parent's side of a worker: its processes (parts), requests, replies with a time limit, and its end.
 use super::Error;
-use super::part::Part;
+use super::part::{Begun, Part};
 use super::remote_part::RemotePart;
 pub use super::worker_process::Incoming;
 use crate::child::guard::wait_any;
@@ -10,6 +10,7 @@ use crate::cluster::Site;
 use crate::job::arena::{Arena, Mapping};
 use crate::job::wire;
 use crate::job::{MappedLibrary, PROTOCOL, Reply, Request};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ const HELLO: Duration = Duration::from_secs(20);
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Time in which the last output of a dead worker must arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Parts that are being started at a time: so many connections wait at the leader's port.
+const BEGUN_AT_ONCE: usize = 32;
 /// Bytes quoted of the output of all parts.
 const QUOTED: usize = 16 << 10;
 
@@ -76,8 +79,15 @@ impl Worker {
     pub fn start_at(program: &Program, env: &[Vec<(String, String)>], sites: &[Site]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
         let sites = sites.iter().chain(std::iter::repeat(&Site::Here));
-        let start = |(env, site): (&Vec<_>, &Site)| Part::start(site, program, env, &arena);
-        let parts = env.iter().zip(sites).map(start).collect::<Result<Vec<_>, _>>()?;
+        let (mut begun, mut parts) = (VecDeque::new(), Vec::new());
+        for (env, site) in env.iter().zip(sites) {
+            begun.push_back(Part::begin(site, program, env, &arena)?);
+            let next = if begun.len() > BEGUN_AT_ONCE { begun.pop_front() } else { None };
+            parts.extend(next.map(Begun::part).transpose()?);
+        }
+        for next in begun {
+            parts.push(next.part()?);
+        }
         let hello = Hello { version: 0, library: String::new(), mapped: None };
         let buried = vec![false; parts.len()];
         let mut worker = Self { parts, ended: 0, buried, arena, hello };
@@ -143,6 +153,12 @@ impl Worker {
     /// True if a part is on another process of the job.
     pub fn has_remote(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::There(_)))
+    }
+
+    /// For each of so many ranks whether its process is one that this one has started.
+    pub(super) fn has_here(&self, n: u32) -> Vec<bool> {
+        let parts = self.parts.iter().enumerate();
+        parts.flat_map(|(part, is)| self.ranks(part, n).map(move |_| matches!(is, Part::Here(_)))).collect()
     }
 
     /// The parts on other processes of the job, with their numbers.

@@ -151,18 +151,8 @@ struct Worker {
 impl Worker {
     fn answer(&mut self, request: Request) -> Result<(), String> {
         match request {
-            Request::Job(job) => {
-                // A teardown still writes step words, which would overwrite those of this job.
-                if self.current.is_some() || self.ending.strong_count() > 0 {
-                    return Err("a job before the last one was finished".into());
-                }
-                let job = Arc::from(job);
-                let kept = self.take_kept(&job);
-                self.backend.library.request_fault(&job.fault)?;
-                let session = Arc::new(Session::new(job, kept)?);
-                self.current = Some(session.clone());
-                self.start(session, true)
-            }
+            Request::Job(job) => self.begin(*job),
+            Request::Share(share) => self.begin(share.into_job()),
             Request::Again => {
                 let session = self.current.clone().ok_or("nothing to run again")?;
                 self.start(session, false)
@@ -180,6 +170,19 @@ impl Worker {
         }
     }
 
+    fn begin(&mut self, job: Job) -> Result<(), String> {
+        // A teardown still writes step words, which would overwrite those of this job.
+        if self.current.is_some() || self.ending.strong_count() > 0 {
+            return Err("a job before the last one was finished".into());
+        }
+        let job = Arc::new(job);
+        let kept = self.take_kept(&job);
+        self.backend.library.request_fault(&job.fault)?;
+        let session = Arc::new(Session::new(job, kept)?);
+        self.current = Some(session.clone());
+        self.start(session, true)
+    }
+
     fn tell(&self, what: impl FnOnce(&Run)) -> Result<(), String> {
         what(self.run.as_deref().ok_or("a message for a run, but there is no run")?);
         Ok(())
@@ -193,7 +196,8 @@ impl Worker {
             && old.comms == job.comms
             && old.configs == job.configs
             && old.one_thread == job.one_thread
-            && old.ranks == job.ranks;
+            && old.ranks == job.ranks
+            && old.world == job.world;
         if equal { self.kept.remove(&set).map(|kept| kept.comms) } else { None }
     }
 

@@ -9,9 +9,9 @@ use super::watch;
 use crate::backend::{Backend, CallError, CommSlot, DeviceGraph, DeviceMemory, DeviceStream, Staging};
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
-use crate::job::{Answers, CallKind, Id, Job, RankEnd, RankReport, Reply, Report};
+use crate::job::{Answers, CallKind, ELSEWHERE, Id, Job, RankEnd, RankReport, Reply, Report};
 use nccl_sys::ncclUniqueId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -67,7 +67,7 @@ impl Session {
         let n = job.n as usize;
         let by_rank = |ranks: &mut dyn Iterator<Item = u32>| -> Result<Vec<Vec<u32>>, String> {
             let mut lists = vec![Vec::new(); n];
-            for (index, rank) in ranks.enumerate() {
+            for (index, rank) in ranks.enumerate().filter(|(_, rank)| *rank != ELSEWHERE) {
                 lists.get_mut(rank as usize).ok_or("a rank outside the world")?.push(index as u32);
             }
             Ok(lists)
@@ -257,16 +257,9 @@ impl Run {
         if rank != job.makes_ids as usize || job.alone() || job.ids == 0 {
             return;
         }
-        let makes = |call: &crate::job::Call| matches!(call.kind, CallKind::Init { .. });
-        let opening = job.prelude.iter().flatten().filter(|call| makes(call));
-        let used = |call: &crate::job::Call| match call.kind {
-            CallKind::Init { id, ids, .. } => id..id + ids.unwrap_or(1).max(1),
-            _ => 0..0,
-        };
-        let opening = opening.flat_map(used);
-        let opening = opening.collect::<BTreeSet<u32>>();
+        let opening_ids = job.world.map_or(0, |world| world.opening_ids);
         // communicators of the prelude live on; those of the programs are made in every run
-        if opening.len() == job.ids as usize && (!self.first || self.session.reused) {
+        if opening_ids == job.ids && (!self.first || self.session.reused) {
             return;
         }
         let ids = self.ids.iter().map(|cell| id_bytes(cell.get_or_init(|| self.backend.library.unique_id())));
@@ -442,7 +435,11 @@ impl Run {
         }
     }
 
-    fn report(&self, ranks: Vec<RankReport>) -> Report {
+    /// The report on the ranks that live here, of those on all.
+    fn report(&self, mut ranks: Vec<RankReport>) -> Report {
+        let own = &self.job().ranks;
+        ranks.truncate(own.end as usize);
+        ranks.drain(..(own.start as usize).min(ranks.len()));
         Report { ranks, reached: self.backend.library.faults_reached() }
     }
 
