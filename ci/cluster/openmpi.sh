@@ -22,7 +22,8 @@ SHELL
   local version count
   version=$(mpirun --version | head -1)
   for count in 2 4; do
-    same_verdicts "$version" "$count" "started by openmpi" mpirun_on "$count"
+    same_verdicts "$version" "$count" 1 "started by openmpi" mpirun_on "$count"
+    same_verdicts "$version" "$count" 4 "started by openmpi" mpirun_on "$count"
   done
   ends_with_nothing_left "$version" INT mpirun_on 2
   ends_with_nothing_left "$version" KILL mpirun_on 2

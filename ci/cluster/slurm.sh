@@ -58,7 +58,6 @@ batch_on() {
   on "${machines[0]}" sbatch --quiet --wait --nodes "$count" --ntasks $((2 * count)) --ntasks-per-node 2 \
     --output "$work/batch.out" "$work/batch" "$collspec" "$@" || true
   cat "$work/batch.out"
-  grep -q '^launcher *none: this process is alone' "$work/batch.out" || fail "a batch script is taken for a process of a step"
 }
 
 check_slurm() {
@@ -69,9 +68,10 @@ check_slurm() {
   version="srun of $(slurmd -V)"
   start_slurm || { tail -n 3 "$work"/slurm/*.out; skipped "no cluster of Slurm starts here"; return; }
   for count in 2 4; do
-    same_verdicts "$version" "$count" "started by slurm" srun_on "$count"
+    same_verdicts "$version" "$count" 1 "started by slurm" srun_on "$count"
   done
-  same_verdicts "$version in a batch script" 2 "started by slurm" batch_on 2
+  same_verdicts "$version in a batch script" 2 2 "started by slurm" batch_on 2
+  grep -q '^launcher *none: this process is alone' "$work/batch.out" || fail "a batch script is taken for a process of a step"
   ends_with_nothing_left "$version" KILL srun_on 2
   # scancel
   srun_on 2 run "$work/long.toml" >"$work/out" 2>&1 &

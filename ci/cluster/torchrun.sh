@@ -23,7 +23,7 @@ check_torchrun() {
   local version count
   version=$(torchrun_version)
   for count in 2 4; do
-    same_verdicts "$version" "$count" "started by torchrun" torchrun_on "$count"
+    same_verdicts "$version" "$count" 1 "started by torchrun" torchrun_on "$count"
   done
   rm -f "$work/torchruns"
   torchrun_on 2 run "$work/long.toml" >"$work/out" 2>&1 &

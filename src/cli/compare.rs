@@ -12,10 +12,12 @@ use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
 use crate::compare::report::{Context as ReportedComparison, write};
 use crate::compare::speed::measure;
 use crate::compare::{
-    Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, compare, measure_footprints,
+    Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, SideRequest, compare,
+    measure_footprints,
 };
 use crate::printable::one_line;
 use crate::report::{Event, GithubPlaces};
+use crate::run::Backend;
 use crate::signals;
 use crate::suite::options::cores;
 use crate::suite::{CaseSet, Error, with_causes};
@@ -32,17 +34,18 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     on_all_processes(&args.launch, || equipment(args), |cluster| compare_here(args, cluster.as_ref()))
 }
 
-/// What this process has of both sides.
+/// What this process has of both sides. Every process looks for both, so recordings must be readable for all.
 fn equipment(args: &CompareArgs) -> Equipment {
     let options = args.options();
-    let sides = [&args.base, &args.candidate].map(|request| match request.resolve(&options, true) {
+    let side = |request: &SideRequest| match request.resolve(&options, true) {
         Ok(Side::Live { chosen, .. }) => chosen.equipment(),
-        Ok(Side::Recorded(_)) => Equipment { library: "a recorded run".to_owned(), gpus: Vec::new() },
-        Err(error) => Equipment { library: with_causes(&error), gpus: Vec::new() },
-    });
-    let [base, candidate] = sides;
+        Ok(Side::Recorded(_)) => Equipment { library: Ok("a recorded run".to_owned()), gpus: Vec::new() },
+        Err(error) => Equipment { library: Err(with_causes(&error)), gpus: Vec::new() },
+    };
+    let (base, candidate) = (side(&args.base), side(&args.candidate));
+    let library = base.library.and_then(|base| Ok(format!("{base} and {}", candidate.library?)));
     let gpus = if base.gpus.is_empty() { candidate.gpus } else { base.gpus };
-    Equipment { library: format!("{} and {}", base.library, candidate.library), gpus }
+    Equipment { library, gpus }
 }
 
 /// Compares and reports, on the processes of a job if there are others.
@@ -63,8 +66,11 @@ fn compare_here(args: &CompareArgs, cluster: Option<&Arc<Cluster>>) -> anyhow::R
         (Ok(base), Ok(candidate)) => (base, candidate),
         (Err(error), _) | (_, Err(error)) => return missing_side(error),
     };
-    for side in [&mut base, &mut candidate] {
-        side.use_job(cluster);
+    if let Some(cluster) = cluster {
+        refuse_other_drivers(&base, &candidate)?;
+        for side in [&mut base, &mut candidate] {
+            side.use_job(cluster);
+        }
     }
     tell_settings_without_effect(args, &base, &candidate)?;
     let bench = args.bench.as_deref().map(|text| timed(text, &base, &candidate)).transpose()?;
@@ -180,6 +186,21 @@ fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Sid
     let (have, them) = if given.len() == 1 { ("has", "it") } else { ("have", "them") };
     let why = "both sides are recorded runs, all of whose cases are compared";
     writeln!(terminal::err(), "collspec: {} {have} no effect: {why}, without {them}", given.join(", "))
+}
+
+/// In a job every process has told which GPUs it sees, for one driver.
+fn refuse_other_drivers(base: &Side, candidate: &Side) -> anyhow::Result<()> {
+    let driver = |side: &Side| match side {
+        Side::Live { chosen, .. } => match &chosen.backend {
+            Backend::Nccl { driver, .. } => Some(driver.clone()),
+            Backend::Soft => None,
+        },
+        Side::Recorded(_) => None,
+    };
+    if let (Some(ours), Some(theirs)) = (driver(base), driver(candidate)) {
+        anyhow::ensure!(ours == theirs, "processes of a job compare two libraries over one driver, not over two");
+    }
+    Ok(())
 }
 
 fn missing_side(error: SideError) -> anyhow::Result<Exit> {

@@ -1,4 +1,5 @@
 //! Exit codes: part of the interface, for scripts and CI.
+use std::io;
 use std::process::ExitCode;
 
 /// The exit code of the command.
@@ -27,6 +28,12 @@ impl Exit {
     /// As a number.
     pub fn code(self) -> u8 {
         self.0
+    }
+
+    /// Of a command that ends with this error.
+    pub fn of_error(error: &anyhow::Error) -> Self {
+        let closed = error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        if closed { Self::CLOSED_PIPE } else { Self::WRONG_INPUT }
     }
 
     /// That of another process of the same run.

@@ -44,9 +44,12 @@ pub fn on_all_processes(
     let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };
     writeln!(terminal::err(), "collspec: {processes} processes on {on}, started by {}", launch.launcher.name())?;
     let mut leader = Leader { cluster: cluster.clone(), exit: Exit::WRONG_INPUT };
-    let exit = work(Some(cluster))?;
-    leader.exit = exit;
-    Ok(exit)
+    let done = work(Some(cluster));
+    leader.exit = match &done {
+        Ok(exit) => *exit,
+        Err(error) => Exit::of_error(error),
+    };
+    done
 }
 
 /// The process that leads. Dropping it tells the others that the run is over, and how.

@@ -65,11 +65,11 @@ pub fn command() -> ExitCode {
     match done {
         Ok(code) => code.into(),
         Err(error) => {
-            if is_closed_pipe(&error) {
-                return exit::Exit::CLOSED_PIPE.into();
+            let exit = exit::Exit::of_error(&error);
+            if exit != exit::Exit::CLOSED_PIPE {
+                let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
             }
-            let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
-            exit::Exit::WRONG_INPUT.into()
+            exit.into()
         }
     }
 }
@@ -100,8 +100,4 @@ fn refused(error: &clap::Error) -> ExitCode {
         return exit::Exit::CLOSED_PIPE.into();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -5,7 +5,10 @@ use crate::backend::cuda::DeviceInfo;
 use crate::job::{PROTOCOL, Reply, Request};
 use crate::launch::Position;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use xxhash_rust::xxh3::Xxh3;
 
 /// How a connection of this program begins.
 pub const MAGIC: [u8; 8] = *b"collspec";
@@ -58,10 +61,10 @@ pub enum Purpose {
 }
 
 /// What a process has to run cases on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Equipment {
-    /// The backend and its library, in words that are equal only for equal libraries.
-    pub library: String,
+    /// The backend and its library, in words that are equal only for equal libraries; or why there is none.
+    pub library: Result<String, String>,
     /// The GPUs that it sees, in the driver's order.
     pub gpus: Vec<DeviceInfo>,
 }
@@ -118,19 +121,18 @@ fn host_name() -> String {
 
 /// Version and hash of the running program: two builds may have one version.
 fn program() -> String {
-    format!("{} {:016x}", env!("CARGO_PKG_VERSION"), hash_of("/proc/self/exe").unwrap_or(0))
+    format!("{} {:016x}", env!("CARGO_PKG_VERSION"), hash_of_file(Path::new("/proc/self/exe")).unwrap_or(0))
 }
 
 /// A hash of a file, which is read piece by piece: a process for each rank would take as much memory as the file has bytes.
-fn hash_of(path: &str) -> std::io::Result<u64> {
-    let mut file = std::fs::File::open(path)?;
-    let (mut hash, mut piece) = (xxhash_rust::xxh3::Xxh3::new(), vec![0; 64 << 10]);
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(hash.digest()),
-            length => hash.update(piece.get(..length).unwrap_or_default()),
-        }
-    }
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn hash_of_file(path: &Path) -> io::Result<u64> {
+    let mut hash = Xxh3::new();
+    io::copy(&mut File::open(path)?, &mut hash)?;
+    Ok(hash.digest())
 }
 
 /// The leader's last message of a greeting.

@@ -66,12 +66,25 @@ impl Cluster {
         &self.own
     }
 
-    /// Number of GPUs that its processes see, each counted once.
+    /// Number of GPUs that its living processes see, each counted once.
     pub fn gpus(&self) -> usize {
-        let processes = (0..self.sites.len()).filter_map(|site| self.introduction(site));
-        let gpus = processes
-            .flat_map(|process| process.equipment.gpus.iter().map(|gpu| (process.host.as_str(), gpu.uuid.as_str())));
+        let living = (0..self.sites.len()).filter(|site| self.lost([*site]).is_none());
+        let processes = living.filter_map(|site| self.introduction(site));
+        let gpus = processes.flat_map(|process| {
+            let gpus = process.equipment.gpus.iter().enumerate();
+            // A driver may know no UUID.
+            gpus.map(|(number, gpu)| match gpu.uuid.as_str() {
+                "" => (process.host.as_str(), number, ""),
+                uuid => ("", 0, uuid),
+            })
+        });
         gpus.collect::<BTreeSet<_>>().len()
+    }
+
+    /// Number of machines that these places are on.
+    pub fn machines_of(&self, sites: &[usize]) -> usize {
+        let hosts = sites.iter().filter_map(|site| Some(self.introduction(*site)?.host.as_str()));
+        hosts.collect::<BTreeSet<_>>().len()
     }
 
     /// Number of machines.

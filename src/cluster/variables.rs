@@ -6,8 +6,16 @@ use std::collections::BTreeMap;
 /// Prefixes of variables that change what a library or this program does.
 const PREFIXES: [&str; 2] = ["NCCL_", "COLLSPEC_"];
 /// Those of them that say something of one process or one machine.
-const OF_ONE: &[&str] =
-    &["COLLSPEC_WORKER", "NCCL_DEBUG_FILE", "NCCL_HOSTID", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_FILE"];
+const OF_ONE: &[&str] = &[
+    "COLLSPEC_WORKER",
+    "COLLSPEC_WORKER_DEVICE",
+    "COLLSPEC_WORKER_NCCL",
+    "NCCL_DEBUG_FILE",
+    "NCCL_HOSTID",
+    "NCCL_IB_HCA",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_TOPO_FILE",
+];
 
 /// Variables by name.
 pub type Shared = BTreeMap<String, String>;

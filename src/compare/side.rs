@@ -199,9 +199,9 @@ impl Side {
     }
 
     /// Runs its cases on the processes of this job.
-    pub fn use_job(&mut self, job: Option<&Arc<Cluster>>) {
+    pub fn use_job(&mut self, job: &Arc<Cluster>) {
         if let Self::Live { chosen, .. } = self {
-            chosen.cluster = job.cloned();
+            chosen.cluster = Some(job.clone());
         }
     }
 

@@ -82,7 +82,11 @@ impl Backend {
     /// Variables by which a worker knows what it runs on.
     pub(crate) fn env(&self) -> Vec<(String, String)> {
         let Self::Nccl { library, driver } = self else { return Vec::new() };
-        let mut env = vec![(crate::child::LIBRARY.to_owned(), library.to_string_lossy().into_owned())];
+        // A rank's device is its number, unless the rank is on another machine of a job.
+        let mut env = vec![
+            (crate::child::LIBRARY.to_owned(), library.to_string_lossy().into_owned()),
+            (crate::child::FIRST_DEVICE.to_owned(), "0".to_owned()),
+        ];
         // NCCL itself opens libraries by their names alone.
         env.extend(driver.as_deref().map(gpus::loader_path).or_else(crate::library::loader_path));
         if std::env::var_os(NCCL_LOG).is_none() {

@@ -55,7 +55,7 @@ impl Runner {
         // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
         // no other process runs a case on these devices until this case is over; its time limit does not count this wait
-        let devices = self.rank_devices(case).map(|devices| devices.here()).unwrap_or_default();
+        let devices = self.rank_devices(case).map(|devices| devices.all()).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());

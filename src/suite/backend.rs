@@ -1,16 +1,13 @@
 //! The backend that was asked for, and the one that is used.
 use crate::backend::{standin, version_text};
 use crate::child::Workers;
-use crate::cluster::{Cluster, Equipment};
+use crate::cluster::{Cluster, Equipment, hash_of_file};
 use crate::library::{self, LibraryInfo};
 use crate::report::InheritedVariables;
 use crate::run::{Backend, Machine, gpus};
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
-use xxhash_rust::xxh3::Xxh3;
 
 /// A backend as it is named on the command line and in COLLSPEC_BACKEND.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +110,7 @@ impl BackendRequest {
     pub fn equipment(&self, workers: &Workers) -> Equipment {
         match self.resolve(workers) {
             Ok(chosen) => chosen.equipment(),
-            Err(missing) => Equipment { library: missing.to_string(), gpus: Vec::new() },
+            Err(missing) => Equipment { library: Err(missing.to_string()), gpus: Vec::new() },
         }
     }
 
@@ -174,14 +171,17 @@ impl BackendRequest {
 }
 
 impl ChosenBackend {
-    /// The library, in words that are equal only for equal files, and the GPUs.
+    /// The library, in words that are equal only for equal files at the same place, and the GPUs. Workers on all machines get the
+    /// leading process's paths.
     pub fn equipment(&self) -> Equipment {
-        let Some(machine) = &self.machine else {
-            return Equipment { library: format!("the backend {}", self.backend.name()), gpus: Vec::new() };
+        let (Some(machine), Backend::Nccl { library, driver }) = (&self.machine, &self.backend) else {
+            return Equipment { library: Ok(format!("the backend {}", self.backend.name())), gpus: Vec::new() };
         };
-        let hash = hash_of_file(&machine.library).map_or_else(|error| error.to_string(), |hash| format!("{hash:016x}"));
-        let library = format!("NCCL {} (file {hash})", version_text(machine.probed.version));
-        Equipment { library, gpus: machine.gpus.devices.clone() }
+        let hash = hash_of_file(library).map_err(|error| format!("{}: {error}", library.display()));
+        let of = driver.as_ref().map_or_else(String::new, |folder| format!(" with the driver in {}", folder.display()));
+        let version = version_text(machine.probed.version);
+        let words = hash.map(|hash| format!("NCCL {version} ({}, hash {hash:016x}){of}", library.display()));
+        Equipment { library: words, gpus: machine.gpus.devices.clone() }
     }
 
     /// Library, driver and devices in a line, or what stands in for them.
@@ -207,13 +207,6 @@ impl ChosenBackend {
         }
         format!("collspec {}, backend {}: {words}", env!("CARGO_PKG_VERSION"), self.backend.name())
     }
-}
-
-/// A hash of a file that is read in pieces: a library may have hundreds of megabytes.
-fn hash_of_file(path: &Path) -> io::Result<u64> {
-    let mut hash = Xxh3::new();
-    io::copy(&mut File::open(path)?, &mut hash)?;
-    Ok(hash.digest())
 }
 
 #[cfg(test)]

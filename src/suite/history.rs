@@ -50,7 +50,7 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let key = &self.worker_key(case);
-        let devices = self.rank_devices(case).map(|devices| devices.here()).unwrap_or_default();
+        let devices = self.rank_devices(case).map(|devices| devices.all()).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         let limit = limits.case.map_or_else(|| self.case_limit(case, key.env.len()), duration);
         let (limit, opening) = (limits.cut(limit), limits.cut(self.opening_limit()));

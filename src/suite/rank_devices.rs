@@ -13,8 +13,6 @@ pub struct RankDevices<'a> {
 
 #[derive(Clone, Copy, Debug)]
 struct RankDevice<'a> {
-    /// True on the machine of this process.
-    is_here: bool,
     host: &'a str,
     /// In the order of its process.
     number: usize,
@@ -22,10 +20,13 @@ struct RankDevice<'a> {
 }
 
 impl<'a> RankDevice<'a> {
-    /// Equal for ranks that share a GPU. Processes may see a GPU by different numbers; a driver may know no UUID.
+    /// Equal for ranks that share a GPU. Processes may see a GPU by different numbers, and two containers on one machine have
+    /// different names; a driver may know no UUID.
     fn gpu(&self) -> (&'a str, &'a str, usize) {
-        let uuid = self.device.uuid.as_str();
-        (self.host, uuid, if uuid.is_empty() { self.number } else { 0 })
+        match self.device.uuid.as_str() {
+            "" => (self.host, "", self.number),
+            uuid => ("", uuid, 0),
+        }
     }
 }
 
@@ -42,36 +43,36 @@ impl<'a> RankDevices<'a> {
     /// On this machine: a rank's GPU is its number modulo the number of GPUs.
     pub fn of_machine(machine: &'a Machine, ranks: usize) -> Self {
         let devices = machine.gpus.devices.iter().enumerate().cycle().take(ranks);
-        let ranks = devices.map(|(number, device)| RankDevice { is_here: true, host: "", number, device }).collect();
+        let ranks = devices.map(|(number, device)| RankDevice { host: "", number, device }).collect();
         Self { ranks, offsets: Vec::new() }
     }
 
     /// In these processes of a job, among which the ranks are divided. Processes that see the same GPUs of a machine take them in
     /// turn, so that the process with local rank 3 has the fourth; a process that sees GPUs of its own begins with its first.
-    /// `own`: the name of this machine.
-    pub fn of_job(own: &str, processes: &[ProcessGpus<'a>], ranks: usize) -> Self {
+    pub fn of_job(processes: &[ProcessGpus<'a>], ranks: usize) -> Self {
         let mut devices = Self::default();
         // How many ranks a machine's GPUs have so far.
         let mut taken: HashMap<(&str, &str), usize> = HashMap::new();
         for (part, ProcessGpus { host, gpus }) in processes.iter().copied().enumerate() {
-            let Some(first_gpu) = gpus.first() else { continue };
+            let Some(first_gpu) = gpus.first() else {
+                devices.offsets.push(0);
+                continue;
+            };
             let own_ranks = ranks_of_part(part, processes.len(), ranks as u32);
             let first = taken.entry((host, first_gpu.uuid.as_str())).or_default();
             devices.offsets.push((*first + gpus.len() - own_ranks.start as usize % gpus.len()) % gpus.len());
             let numbers = (*first..*first + own_ranks.len()).map(|number| number % gpus.len());
             let used = numbers.filter_map(|number| Some((number, gpus.get(number)?)));
-            let is_here = host == own;
-            devices.ranks.extend(used.map(|(number, device)| RankDevice { is_here, host, number, device }));
+            devices.ranks.extend(used.map(|(number, device)| RankDevice { host, number, device }));
             *first += own_ranks.len();
         }
         devices
     }
 
-    /// The GPUs of this machine that some rank uses.
-    pub fn here(&self) -> Vec<&'a DeviceInfo> {
+    /// The GPUs that some rank uses, each once. Two cases of a run take locks on those of other machines too.
+    pub fn all(&self) -> Vec<&'a DeviceInfo> {
         let mut seen = HashSet::new();
-        let here = self.ranks.iter().filter(|rank| rank.is_here && seen.insert(rank.gpu()));
-        here.map(|rank| rank.device).collect()
+        self.ranks.iter().filter(|rank| seen.insert(rank.gpu())).map(|rank| rank.device).collect()
     }
 
     /// Ranks on the GPU that has most of them.
@@ -105,7 +106,7 @@ mod tests {
     /// The UUIDs of the ranks' GPUs, and the GPUs that the processes bind by their offsets.
     fn used(processes: &[(&str, &[DeviceInfo])], ranks: usize) -> (Vec<String>, Vec<String>) {
         let processes: Vec<_> = processes.iter().map(|(host, gpus)| ProcessGpus { host, gpus }).collect();
-        let devices = RankDevices::of_job("a", &processes, ranks);
+        let devices = RankDevices::of_job(&processes, ranks);
         let bound = processes.iter().enumerate().flat_map(|(part, process)| {
             let ranks = ranks_of_part(part, processes.len(), ranks as u32);
             let number = |rank: u32| (rank as usize + devices.offset(part)) % process.gpus.len();
@@ -142,16 +143,26 @@ mod tests {
     }
 
     #[test]
-    fn ranks_share_a_gpu_only_on_one_machine() {
-        let (here, there) = (gpus(&["g0", "g1"]), gpus(&["g0", "g1"]));
-        let of = |processes: &[ProcessGpus<'static>], ranks| {
-            let devices = RankDevices::of_job("a", processes, ranks);
-            (devices.busiest(), devices.here().len())
+    fn a_gpu_is_the_same_under_two_names_of_its_machine() {
+        let (first, second) = (gpus(&["a0", "a1"]), gpus(&["b0", "b1"]));
+        let of = |processes: &[(&str, &[DeviceInfo])], ranks| {
+            let processes: Vec<_> = processes.iter().map(|(host, gpus)| ProcessGpus { host, gpus }).collect();
+            let devices = RankDevices::of_job(&processes, ranks);
+            (devices.busiest(), devices.all().len())
         };
-        let (here, there): (&'static [_], &'static [_]) = (here.leak(), there.leak());
-        let (here, there) = (ProcessGpus { host: "a", gpus: here }, ProcessGpus { host: "b", gpus: there });
-        assert_eq!(of(&[here, there], 4), (1, 2), "two machines of two GPUs");
-        assert_eq!(of(&[here, here], 4), (2, 2), "one machine of two");
-        assert_eq!(of(&[there, there], 2), (1, 0), "none of this machine's");
+        assert_eq!(of(&[("a", &first), ("b", &second)], 4), (1, 4), "two machines of two GPUs");
+        assert_eq!(of(&[("a", &first), ("a", &first)], 4), (2, 2), "one machine of two");
+        assert_eq!(of(&[("pod-1", &first), ("pod-2", &first)], 2), (2, 1), "two containers that see the same GPUs");
+        let unknown = gpus(&["", ""]);
+        assert_eq!(of(&[("a", &unknown), ("b", &unknown)], 4).0, 1, "a driver that knows no UUIDs");
+        assert_eq!(of(&[("a", &unknown), ("a", &unknown)], 4).0, 2);
+    }
+
+    #[test]
+    fn processes_without_gpus_do_not_shift_those_of_others() {
+        let (none, some) = (gpus(&[]), gpus(&["b0", "b1", "b2"]));
+        let processes = [ProcessGpus { host: "a", gpus: &none }, ProcessGpus { host: "b", gpus: &some }];
+        let devices = RankDevices::of_job(&processes, 2);
+        assert_eq!((devices.offset(0), devices.offset(1)), (0, 2), "rank 1 has the first GPU of its machine");
     }
 }

@@ -47,9 +47,19 @@ pub fn missing(
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));
     }
-    let machines = job.map_or(1, |job| job.cluster.machines().min(job.processes));
+    let machines = job.map_or(1, |job| {
+        let sites = job.cluster.choose(job.processes).unwrap_or_default();
+        job.cluster.machines_of(&sites)
+    });
     if let Some(n) = needs.nodes.filter(|n| *n as usize > machines) {
-        let are = if machines == 1 { "this is one".to_owned() } else { format!("it would run on {machines}") };
+        let are = match job {
+            None => "this is one".to_owned(),
+            Some(job) => {
+                let (places, of) = (job.processes, job.cluster.sites().len());
+                let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };
+                format!("it would run in {places} of {of} processes, on {on}")
+            }
+        };
         return Some(format!("needs {n} machines; {are}"));
     }
     match (backend, machine) {

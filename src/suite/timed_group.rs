@@ -47,7 +47,7 @@ impl TimedGroup<'_> {
     pub fn run(&mut self, ready: &Ready, timed: Timed, judged: bool) -> Result<TimedRun, Error> {
         let Ready { plan, forecast } = ready;
         let runner = self.runner;
-        let devices = runner.rank_devices(&plan.case).map(|devices| devices.here()).unwrap_or_default();
+        let devices = runner.rank_devices(&plan.case).map(|devices| devices.all()).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         let mut pooled = self.worker_for(ready)?;
         // Before the last iteration the ranks put their inputs in place again, so there must be a second copy of them.

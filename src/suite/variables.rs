@@ -13,7 +13,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
@@ -26,6 +26,7 @@ const OTHERS: [&str; 15] = [
     "COLLSPEC_STANDIN_DRIVER",
     "COLLSPEC_STANDIN_FAULT",
     "COLLSPEC_WORKER",
+    "COLLSPEC_WORKER_DEVICE",
     "COLLSPEC_WORKER_NCCL",
     "COLLSPEC_PROBE",
     "COLLSPEC_PROBE_DRIVER",

@@ -26,7 +26,7 @@ impl Runner {
             Some(ProcessGpus { host: &process.host, gpus: &process.equipment.gpus })
         };
         let processes: Vec<_> = sites.iter().filter_map(gpus).collect();
-        Some(RankDevices::of_job(&cluster.own().host, &processes, ranks))
+        Some(RankDevices::of_job(&processes, ranks))
     }
 
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
@@ -79,10 +79,10 @@ impl Runner {
     /// stand in for NCCL) that there are other machines.
     fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize, first_device: usize) {
         let Some(cluster) = &self.chosen.cluster else { return };
-        let mut here = Vec::new();
-        if first_device > 0 {
-            here.push((FIRST_DEVICE, first_device.to_string()));
+        for (_, value) in env.iter_mut().filter(|(name, _)| name == FIRST_DEVICE) {
+            *value = first_device.to_string();
         }
+        let mut here = Vec::new();
         if cluster.machines() > 1 {
             here.push(("COLLSPEC_SOFT_NETWORK", "1".to_owned()));
             // The machine counts where ranks are on machines at all (`--ranks-per-node`).
