@@ -51,6 +51,11 @@ impl Runner {
         }
     }
 
+    /// True if the launcher's processes that are left are enough for the case.
+    pub(super) fn has_processes_for(&self, case: &Case) -> bool {
+        self.chosen.cluster.as_ref().is_some_and(|cluster| cluster.choose(self.processes(case)).is_some())
+    }
+
     /// Workers with equal keys can run the same cases.
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
         let parts = self.processes(case);
