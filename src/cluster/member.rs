@@ -25,18 +25,19 @@ pub struct Lost {
 #[derive(Default)]
 pub struct PartsToCome {
     next: AtomicU64,
-    waiting: Mutex<BTreeMap<u64, Sender<Connection>>>,
+    /// With the rank of the member that was asked.
+    waiting: Mutex<BTreeMap<u64, (u32, Sender<Connection>)>>,
 }
 
 impl PartsToCome {
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Sender<Connection>>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, (u32, Sender<Connection>)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands the connection of a part to the thread that waits for it. If no thread waits, the connection is closed.
     pub(super) fn bring(&self, number: u64, connection: Connection) {
         let waiting = self.waiting().remove(&number);
-        if let Some(waiting) = waiting {
+        if let Some((_, waiting)) = waiting {
             // It may have waited too long.
             let _ = waiting.send(connection);
         }
@@ -105,6 +106,8 @@ impl Member {
                 Err(error) => format!("no connection to it: {error}"),
             };
             let _ = watched.lost.set(why);
+            // Whoever waits for a part of it need not wait longer.
+            watched.parts.waiting().retain(|_, (rank, _)| *rank != watched.introduction.rank);
         };
         std::thread::Builder::new().name("member".into()).spawn(watch)?;
         Ok(member)
@@ -126,13 +129,14 @@ impl Member {
     ///
     /// The member is lost.
     pub fn ask_for_part(self: &Arc<Self>) -> Result<ComingPart, Lost> {
+        let number = self.parts.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, come) = channel();
+        self.parts.waiting().insert(number, (self.introduction.rank, sender));
+        let coming = ComingPart { member: self.clone(), number, come };
+        // Looked at behind that: one that is lost later ends the wait.
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
-        let number = self.parts.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, come) = channel();
-        self.parts.waiting().insert(number, sender);
-        let coming = ComingPart { member: self.clone(), number, come };
         match self.orders.send(&MemberOrder::StartPart(number)) {
             Ok(()) => Ok(coming),
             Err(error) => Err(self.lose(error.to_string())),

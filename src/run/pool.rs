@@ -80,9 +80,12 @@ impl Pool {
         Self { program, limits, cluster: None, idle: Mutex::default() }
     }
 
-    /// With the processes of this job.
+    /// With the processes of this job. Two workers that span all of them may wait, so that a case does not start them all anew.
     pub fn with_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
-        Self { cluster, ..self }
+        let mut limits = self.limits;
+        let processes = cluster.as_ref().map_or(0, |cluster| cluster.sites().len());
+        limits.processes = limits.processes.max(processes.saturating_mul(2));
+        Self { cluster, limits, ..self }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Pooled>> {

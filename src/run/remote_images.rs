@@ -134,3 +134,49 @@ pub(super) fn by_place(places: &[(usize, Range<u32>)], ranks: impl Iterator<Item
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocks_of_an_image_are_all_of_it_and_guards_are_apart() {
+        for (start, payload) in [(GUARD, 0), (GUARD, 1), (GUARD + 8, 16), (GUARD, BLOCK), (GUARD + 2, 3 * BLOCK + 7)] {
+            let image = start + payload + GUARD;
+            let spec = AllocSpec { rank: 0, start, from_library: false, image, initial: 0, last: 0 };
+            let all: Vec<Place> = image_blocks(&spec).collect();
+            let mut end = 0;
+            for (at, len) in &all {
+                assert_eq!((*at, *len > 0, *len <= BLOCK), (end, true, true), "{all:?}");
+                end += len;
+            }
+            assert_eq!(end, image);
+            let cut = |at: u64| all.iter().any(|(first, len)| *first == at || first + len == at);
+            assert!(cut(start) && cut(image - GUARD), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_can_be_described_are_not_sent() {
+        let mut sent = HashMap::new();
+        let guard = poison::guard(3, 100, 4096).to_vec();
+        let key = poison::guard_key(3, 100);
+        let order = order_for(3, 100, 5000, &guard, &mut sent);
+        assert!(matches!(order, PartOrder::Pattern { at: 5000, len: 4096, key: same } if same == key), "{order:?}");
+        let data: Vec<u8> = (0..=255).collect();
+        let order = order_for(3, 0, 9000, &data, &mut sent);
+        assert!(matches!(&order, PartOrder::Put { at: 9000, bytes } if *bytes == data), "{order:?}");
+        let order = order_for(4, 0, 20_000, &data, &mut sent);
+        assert!(matches!(order, PartOrder::Copy { from: 9000, at: 20_000, len: 256 }), "{order:?}");
+        let mut other = guard.clone();
+        other[77] ^= 1;
+        let order = order_for(3, 100, 30_000, &other, &mut sent);
+        assert!(matches!(order, PartOrder::Put { at: 30_000, .. }), "a guard that is none: {order:?}");
+    }
+
+    #[test]
+    fn things_go_to_the_place_of_their_rank() {
+        let places = [(1, 2..4), (2, 4..4), (3, 6..7)];
+        assert_eq!(by_place(&places, [6, 0, 3, 5, 2, 7].into_iter()), [vec![2, 4], vec![], vec![0]]);
+    }
+}

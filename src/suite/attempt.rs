@@ -51,7 +51,7 @@ impl Runner {
     ) -> Result<Attempt<O::Rest>, Error> {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
-        let key = &self.worker_key(case);
+        let mut key = self.worker_key(case);
         // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
         // no other process runs a case on these devices until this case is over; its time limit does not count this wait
@@ -62,7 +62,15 @@ impl Runner {
             job.fault = fault.to_string();
             let print = fingerprint(&job);
             let large = job.arena > LARGEST_KEPT_ARENA;
-            let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
+            let pooled = if fresh { self.pool.fresh(&key) } else { self.pool.take(&key, print) };
+            let mut pooled = match pooled {
+                // Nothing has begun: the case goes to other processes of the job, if enough are left.
+                Err(Error::Lost(_)) if self.has_processes_for(case) => {
+                    key = self.worker_key(case);
+                    continue;
+                }
+                pooled => pooled?,
+            };
             let version = pooled.worker.hello.version;
             self.version.get_or_init(|| version);
             if let Some(probed) = self.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {

@@ -17,10 +17,15 @@ impl Runner {
 
     /// The GPUs of the case's ranks; `None` in software.
     pub(super) fn rank_devices(&self, case: &Case) -> Option<RankDevices<'_>> {
+        // A case for which there are too few processes is skipped, and uses no GPU.
+        let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(self.processes(case)));
+        self.rank_devices_at(case, &sites.unwrap_or_default())
+    }
+
+    /// As [`Runner::rank_devices`], in these processes of a job.
+    fn rank_devices_at(&self, case: &Case, sites: &[usize]) -> Option<RankDevices<'_>> {
         let (machine, ranks) = (self.machine()?, case.total_ranks());
         let Some(cluster) = &self.chosen.cluster else { return Some(RankDevices::of_machine(machine, ranks)) };
-        // A case for which there are too few processes is skipped, and uses no GPU.
-        let sites = cluster.choose(self.processes(case)).unwrap_or_default();
         let gpus = |site: &usize| {
             let process = cluster.introduction(*site)?;
             Some(ProcessGpus { host: &process.host, gpus: &process.equipment.gpus })
@@ -63,12 +68,17 @@ impl Runner {
         }
     }
 
+    /// True if the launcher's processes that are left are enough for the case.
+    pub(super) fn has_processes_for(&self, case: &Case) -> bool {
+        self.chosen.cluster.as_ref().is_some_and(|cluster| cluster.choose(self.processes(case)).is_some())
+    }
+
     /// Workers with equal keys can run the same cases.
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
         let parts = self.processes(case);
         let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts)).unwrap_or_default();
         let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part)).collect();
-        let devices = self.rank_devices(case).unwrap_or_default();
+        let devices = self.rank_devices_at(case, &sites).unwrap_or_default();
         for (part, (env, site)) in env.iter_mut().zip(&sites).enumerate() {
             self.on_machine(env, *site, devices.offset(part));
         }

@@ -143,6 +143,69 @@ fn verdicts_are_those_of_one_process() {
     assert_eq!(verdicts(&apart.out[0]), verdicts(&alone.out), "{:?}", apart.err);
 }
 
+/// Twelve ranks in three processes: bytes that the leading process sent to the others and got from them.
+fn traffic(home: &Home, text: &str) -> (u64, u64) {
+    home.file("one.toml", &format!("world_size = 12\n{text}"));
+    let ended = run(home, 3, &["run", "one.toml", "--ranks-per-process", "4", "--verbose"], |_, _| {});
+    assert_eq!(ended.codes, [0, 0, 0], "{:?} {:?}", ended.out, ended.err);
+    let words: Vec<&str> = ended.err[0].split_whitespace().collect();
+    let before_bytes = |verb: &str| {
+        let at = words.windows(3).position(|three| three[0] == verb && three[2].starts_with("bytes")).unwrap();
+        words[at + 1].replace(',', "").parse::<u64>().unwrap()
+    };
+    (before_bytes("got"), before_bytes("sent"))
+}
+
+#[test]
+fn what_the_leading_process_knows_is_not_sent_to_it() {
+    let home = Home::new();
+    let exact = |count: u32| {
+        format!(
+            "op = \"all_reduce\"\ndtype = \"float32\"\ninputs = {{ each = \"(i + rank) % 100\", count = {count} }}\n"
+        )
+    };
+    let ((out, back), (much_out, much_back)) = (traffic(&home, &exact(1)), traffic(&home, &exact(65_536)));
+    const INPUT: u64 = 65_536 * 4;
+    assert!(much_back < back + 4096, "a right result does not travel: {back} bytes, {much_back} bytes");
+    // The inputs of eight ranks, and what lies in their outputs before once for each of two processes.
+    assert!(much_out < out + 10 * INPUT + 16_384, "{out} bytes, {much_out} bytes");
+    assert!(out < 8 * 2 * 8192, "guards are not sent: {out} bytes");
+    let rounds = |count: u32| {
+        format!(
+            "op = \"all_reduce\"\ndtype = \"bfloat16\"\ninputs = {{ each = \"0.1 * (i + rank)\", count = {count} }}\n"
+        )
+    };
+    let ((_, back), (_, much_back)) = (traffic(&home, &rounds(1)), traffic(&home, &rounds(65_536)));
+    const RESULT: u64 = 65_536 * 2;
+    assert!(much_back < back + RESULT + 16_384, "eight equal results travel once: {back} bytes, {much_back} bytes");
+    assert!(much_back > RESULT, "and not never: {much_back} bytes");
+}
+
+#[test]
+fn wrong_results_of_other_processes_are_reported_as_those_of_one() {
+    let home = Home::new();
+    home.file(
+        "cases/sum.toml",
+        "world_size = 6\nop = \"all_reduce\"\nrepeat = 2\ninputs = { each = \"rank * 7 + i\", count = 1003 }\n",
+    );
+    home.file("cases/large.toml", "world_size = 6\nop = \"all_gather\"\ndtype = \"float32\"\ninputs = { each = \"(i + rank) % 97\", count = 70001 }\n");
+    let findings = |text: &str| -> Vec<(String, String)> {
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let cases = lines.filter(|line| line["case"].is_string());
+        let mut all: Vec<_> = cases.map(|line| (line["case"].to_string(), line["findings"].to_string())).collect();
+        all.sort();
+        all
+    };
+    // A remainder that is not written, and bytes behind the end of a buffer.
+    for fault in ["F01", "F03"] {
+        let args = ["run", "cases", "--format", "jsonl", "--fault", fault];
+        let alone = home.run(&args);
+        assert!(alone.out.contains("\"status\":\"fail\""), "{fault}: {}", alone.out);
+        let together = run(&home, 3, &[&args[..], &["--ranks-per-process", "2"]].concat(), |_, _| {});
+        assert_eq!(findings(&together.out[0]), findings(&alone.out), "{fault}: {:?}", together.err);
+    }
+}
+
 #[test]
 fn a_case_that_needs_more_is_skipped_with_the_reason() {
     let home = Home::new();

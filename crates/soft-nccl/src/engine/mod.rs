@@ -41,7 +41,7 @@ pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
 use crate::failure::Failure;
 use crate::transport::id::Id;
-use crate::transport::{Link, Name};
+use crate::transport::{Link, Name, Ways};
 use background::Progress;
 use batch::{Batch, BatchId};
 use changing::Place;
@@ -73,6 +73,8 @@ pub(crate) struct State {
     formings: HashMap<u64, Forming>,
     /// Ways to other processes.
     links: HashMap<Name, Link>,
+    /// Ways that the transport's thread has opened for the events that it delivers, before it took the lock.
+    ways: Ways,
     /// Links with frames for which no write was tried yet.
     unwritten: Vec<Name>,
     /// Puts that wait for room on the way to a process.
@@ -178,6 +180,7 @@ impl State {
             pending_joins: HashMap::new(),
             formings: HashMap::new(),
             links: HashMap::new(),
+            ways: Ways::new(),
             unwritten: Vec::new(),
             awaiting_room: HashMap::new(),
             sweep_due: false,

@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::settings::SLOTS;
 use crate::transport::control::Control;
 use crate::transport::wire::{ChannelName, Head};
-use crate::transport::{Address, Link, Name, Stream, known};
+use crate::transport::{Address, CONNECTING, Link, MOST_PROCESSES, Name, Stream, Ways, connect_all, known};
 use nccl_sys::ncclResult_t;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -51,7 +51,9 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
         )
     };
     let others_changed = !events.iter().all(is_traffic);
+    let ways = if others_changed { open_ways(&events) } else { Ways::new() };
     let mut state = lock();
+    state.ways = ways;
     for event in events {
         match event {
             TransportEvent::Frame(from, ..) if refused.contains(&from.name) => {}
@@ -68,6 +70,7 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
             TransportEvent::Gone(name) => state.gone(name),
         }
     }
+    state.ways.clear();
     state.tidy();
     ENGINE.written.notify_all();
     let doomed = std::mem::take(&mut state.doomed);
@@ -94,6 +97,27 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
     refused
 }
 
+/// Opens the ways that these events will need, all at once and without the lock, so that ranks go on meanwhile.
+fn open_ways(events: &[TransportEvent]) -> Ways {
+    let Some(own) = known().map(|own| own.address) else { return Ways::new() };
+    let mut needed: BTreeMap<Name, Address> = BTreeMap::new();
+    for event in events {
+        let TransportEvent::Frame(from, Head::Control(control), _) = event else { continue };
+        let more: &[Address] = match &**control {
+            Control::Join { .. } => std::slice::from_ref(from),
+            Control::Table(table) => table.processes.get(..MOST_PROCESSES).unwrap_or(&table.processes),
+            _ => &[],
+        };
+        needed.extend(more.iter().map(|address| (address.name, *address)));
+    }
+    needed.remove(&own.name);
+    if !needed.is_empty() {
+        let state = lock();
+        needed.retain(|name, _| state.links.get(name).is_none_or(|link| link.broken));
+    }
+    if needed.is_empty() { Ways::new() } else { connect_all(needed.into_values().collect(), CONNECTING) }
+}
+
 impl State {
     /// Opens the way to a process, unless it is open.
     pub(super) fn connect(&mut self, to: Address) -> io::Result<()> {
@@ -101,7 +125,8 @@ impl State {
             link.closing = false;
             return Ok(());
         }
-        self.links.insert(to.name, Link::connect(to)?);
+        let way = self.ways.remove(&to.name).unwrap_or_else(|| Link::connect(to));
+        self.links.insert(to.name, way?);
         if let Some(own) = known() {
             own.wake();
         }

@@ -1,17 +1,17 @@
 //! The sending side of a connection: frames that wait for room in the socket. What may wait is bounded: messages need their
 //! receiver's credit, and puts wait while too much is unsent.
+use super::connecting::connect_all;
 use super::wire::{Head, Hello};
 use super::{Address, Stream, endpoint};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a process on another machine may take to accept a connection.
-const CONNECTING: Duration = Duration::from_secs(10);
+pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
 /// Frames per system call.
 const AT_ONCE: usize = 32;
 
@@ -39,16 +39,20 @@ pub(crate) struct Link {
 impl Link {
     /// Connects to a process and says hello.
     pub(crate) fn connect(to: Address) -> io::Result<Self> {
-        let own = endpoint()?.address;
-        // Names of Unix sockets are those of a machine, so that a process which has this one is here.
-        let near = UnixStream::connect_addr(&to.socket()?).and_then(Stream::of_unix);
-        let stream = match (near, to.network) {
-            (Ok(stream), _) => stream,
-            (Err(_), Some(far)) => Stream::of_tcp(TcpStream::connect_timeout(&far, CONNECTING)?)?,
-            (Err(error), None) => return Err(error),
-        };
+        let way = connect_all(vec![to], CONNECTING).remove(&to.name);
+        way.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
+    }
+
+    /// A connection to a process of this machine: names of Unix sockets are those of a machine, so that a process which has this one is
+    /// here.
+    pub(super) fn near(to: Address) -> io::Result<Stream> {
+        UnixStream::connect_addr(&to.socket()?).and_then(Stream::of_unix)
+    }
+
+    /// Says hello to the process that was reached.
+    pub(super) fn greeted(stream: Stream, to: Address) -> io::Result<Self> {
         let mut link = Self::over(stream);
-        link.queue(&Head::Hello(Hello::new(to.cookie, own)), Vec::new());
+        link.queue(&Head::Hello(Hello::new(to.cookie, endpoint()?.address)), Vec::new());
         link.flush();
         Ok(link)
     }

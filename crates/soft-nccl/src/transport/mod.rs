@@ -4,6 +4,7 @@
 //! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
 //! connection carries frames one way, from the process that connected; a process that connects proves with a cookie that it got
 //! the address from a member. One thread accepts, reads and finishes writes; it sleeps in `poll`.
+mod connecting;
 pub(crate) mod control;
 pub(crate) mod id;
 mod link;
@@ -12,7 +13,8 @@ mod poller;
 mod stream;
 pub(crate) mod wire;
 
-pub(crate) use link::Link;
+pub(crate) use connecting::{Ways, connect_all};
+pub(crate) use link::{CONNECTING, Link};
 pub(crate) use stream::Stream;
 
 use crate::settings::{Network, settings};
