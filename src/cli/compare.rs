@@ -99,6 +99,7 @@ fn compare_here(args: &CompareArgs, cluster: Option<&Arc<Cluster>>) -> anyhow::R
         comparison.speed = measure(&base, &candidate, plan, rows, &mut each)?;
         comparison.interrupted = signals::is_interrupted();
     }
+    comparison.lost = cluster.and_then(|job| job.lost(0..job.sites().len())).map(|lost| lost.to_string());
     progress.0.end();
     let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
     let verdict = comparison.verdict(args.at_least.get(), args.bits);

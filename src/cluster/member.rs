@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a member may take to connect for a part.
@@ -84,6 +84,8 @@ pub struct Member {
     orders: Connection,
     parts: Arc<PartsToCome>,
     lost: OnceLock<String>,
+    /// Told when it is lost.
+    news: (Mutex<()>, Condvar),
 }
 
 impl Member {
@@ -97,7 +99,7 @@ impl Member {
         orders: Connection,
         parts: Arc<PartsToCome>,
     ) -> io::Result<Arc<Self>> {
-        let member = Arc::new(Self { introduction, orders, parts, lost: OnceLock::new() });
+        let member = Arc::new(Self { introduction, orders, parts, lost: OnceLock::new(), news: Default::default() });
         let watched = member.clone();
         let watch = move || {
             // A member sends nothing here, so that this waits for the end.
@@ -106,6 +108,8 @@ impl Member {
                 Err(error) => format!("no connection to it: {error}"),
             };
             let _ = watched.lost.set(why);
+            let _held = watched.news.0.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.news.1.notify_all();
             // Whoever waits for a part of it need not wait longer.
             watched.parts.waiting().retain(|_, (rank, _)| *rank != watched.introduction.rank);
         };
@@ -116,6 +120,13 @@ impl Member {
     /// What it said of itself.
     pub fn introduction(&self) -> &Introduction {
         &self.introduction
+    }
+
+    /// As [`Member::lost`], of a member of which another connection has ended: this one ends within the limit, if the process has.
+    pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
+        let held = self.news.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.news.1.wait_timeout_while(held, limit, |()| self.lost.get().is_none()));
+        self.lost()
     }
 
     /// The reason why it can do nothing any more.

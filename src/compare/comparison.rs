@@ -32,6 +32,9 @@ pub struct Comparison {
     /// True if the user ended it before all was run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+    /// The process of the job that was lost meanwhile, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
 }
 
 /// What a side was.
@@ -178,7 +181,7 @@ impl Comparison {
         starts: Option<StartRates>,
         library: Vec<LibraryChange>,
     ) -> Self {
-        Self { base, candidate, library, starts, rows, speed: None, interrupted: false }
+        Self { base, candidate, library, starts, rows, speed: None, interrupted: false, lost: None }
     }
 
     /// How many cases have each change, in the order of reports.
@@ -227,6 +230,11 @@ impl Comparison {
     /// The verdict, which needs at least so many cases that ran on both sides. With `changes_count`, every change
     /// that is not accepted is worse.
     pub fn verdict(&self, at_least: usize, changes_count: bool) -> GateVerdict {
+        if let Some(lost) = &self.lost {
+            let why =
+                "the two sides did not run on the same processes, so that what failed may be no change of the library";
+            return GateVerdict::NoVerdict { reasons: vec![format!("{lost}: {why}")] };
+        }
         let mut worse = self.count_of(Meaning::Worse);
         if changes_count {
             worse += self.count_of(Meaning::Changed);

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How long an answer may take that the part can give at once.
 const ANSWERING: Duration = Duration::from_secs(20);
+/// How much later than this connection the member's own may end, when the process that has both ends.
+const LOSING: Duration = Duration::from_millis(500);
 /// How long its process may take to end when it is killed.
 const ENDING: Duration = Duration::from_secs(5);
 /// Bytes read at a time.
@@ -279,7 +281,7 @@ impl RemotePart {
                 let _ = self.read(Due::Bytes);
             }
         }
-        let how = self.how.clone().or_else(|| self.member.lost().map(|lost| lost.why));
+        let how = self.how.clone().or_else(|| self.member.lost_within(LOSING).map(|lost| lost.why));
         how.unwrap_or_else(|| "no connection any more".to_owned())
     }
 }

@@ -54,21 +54,32 @@ impl Runner {
         let mut key = self.worker_key(case);
         // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
-        // no other process runs a case on these devices until this case is over; its time limit does not count this wait
-        let devices = self.rank_devices(case).map(|devices| devices.all()).unwrap_or_default();
-        let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
+            // no other process runs a case on these devices until this case is over; its time limit does not count this wait
+            let devices = self.rank_devices(case).map(|devices| devices.all()).unwrap_or_default();
+            let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
             job.fault = fault.to_string();
             let print = fingerprint(&job);
             let large = job.arena > LARGEST_KEPT_ARENA;
             let pooled = if fresh { self.pool.fresh(&key) } else { self.pool.take(&key, print) };
             let mut pooled = match pooled {
-                // Nothing has begun: the case goes to other processes of the job, if enough are left.
-                Err(Error::Lost(_)) if self.has_processes_for(case) => {
-                    key = self.worker_key(case);
-                    continue;
-                }
+                // Nothing has begun: the case goes to other processes of the job, if those that are left have what it needs.
+                Err(Error::Lost(_)) => match self.not_here(case) {
+                    None => {
+                        key = self.worker_key(case);
+                        continue;
+                    }
+                    Some(reason) => {
+                        let (_, rest) = observer.close(false)?;
+                        return Ok(Attempt {
+                            verdict: judge::skipped(case, reason),
+                            rest,
+                            after: None,
+                            doubtful: false,
+                        });
+                    }
+                },
                 pooled => pooled?,
             };
             let version = pooled.worker.hello.version;
@@ -124,7 +135,8 @@ impl Runner {
                     self.after_case(pooled, plan, ended, &mut verdict, (print, clean, large));
                 }
             }
-            let doubtful = !fresh && (reused || (opening && before > 0));
+            // A process that is lost is the cause, and not what ran before.
+            let doubtful = !fresh && (reused || (opening && before > 0)) && !self.has_lost(&key);
             return Ok(Attempt { verdict, rest, after, doubtful });
         }
     }

@@ -138,7 +138,7 @@ impl Runner {
     }
 
     /// The reason to skip the case if the machine lacks something that it needs.
-    fn not_here(&self, case: &Case) -> Option<String> {
+    pub(super) fn not_here(&self, case: &Case) -> Option<String> {
         let chosen = &self.chosen;
         let job = chosen.cluster.as_deref().map(|cluster| {
             let (processes, ranks_per_process) = (self.processes(case), self.options.ranks_per_process());

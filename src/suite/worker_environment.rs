@@ -68,9 +68,9 @@ impl Runner {
         }
     }
 
-    /// True if the launcher's processes that are left are enough for the case.
-    pub(super) fn has_processes_for(&self, case: &Case) -> bool {
-        self.chosen.cluster.as_ref().is_some_and(|cluster| cluster.choose(self.processes(case)).is_some())
+    /// True if a process of the job in which the worker runs is lost.
+    pub(super) fn has_lost(&self, key: &WorkerKey) -> bool {
+        self.chosen.cluster.as_ref().is_some_and(|cluster| cluster.lost(key.sites.iter().copied()).is_some())
     }
 
     /// Workers with equal keys can run the same cases.

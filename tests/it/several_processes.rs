@@ -217,7 +217,11 @@ fn a_case_that_needs_more_is_skipped_with_the_reason() {
         "{:?}",
         ended.out
     );
-    assert!(ended.out[0].contains("needs 2 machines; this is one"), "{:?}", ended.out);
+    assert!(
+        ended.out[0].contains("needs 2 machines; it would run in 2 of 2 processes, on one machine"),
+        "{:?}",
+        ended.out
+    );
     let ended = run(&home, 2, &["run", "nodes.toml"], |rank, command| {
         command.env("NCCL_HOSTID", format!("machine-{rank}"));
     });
@@ -413,6 +417,41 @@ fn a_process_that_is_killed_costs_its_case_and_is_named() {
             assert_eq!((ended.codes[0], ended.codes[2]), (1, 1), "{words}");
         }
     }
+}
+
+/// Three processes on two machines; the second machine's is killed once it has a part of a case.
+fn lose_the_second_machine(home: &Home, args: &[&str]) -> Ended {
+    let job = Job::start(home, 3, args, |rank, command| {
+        command.env("NCCL_HOSTID", if rank < 2 { "m0" } else { "m1" });
+    });
+    let victim = job.children[2].0.id();
+    wait_until("the process on the second machine has a part", || !children(victim).is_empty());
+    Process::find(victim.cast_signed()).unwrap().signal(rustix::process::Signal::KILL);
+    job.end(home)
+}
+
+#[test]
+fn what_needs_a_machine_that_is_lost_is_skipped() {
+    let home = Home::new();
+    home.file("cases/a.toml", LONG);
+    home.file("cases/b.toml", &format!("{SUM}requires = {{ nodes = 2 }}\n"));
+    home.file("cases/c.toml", SUM);
+    let ended = lose_the_second_machine(&home, &["run", "cases", "--jobs", "1", "--verbose", "--timeout", "600"]);
+    let words = format!("{:?} {:?} {:?}", ended.codes, ended.out, ended.err);
+    assert!(ended.out[0].contains("1 passed, 1 failed, 1 skipped"), "{words}");
+    assert!(ended.out[0].contains("needs 2 machines; it would run in 2 of 3 processes, on one machine"), "{words}");
+    assert!(!ended.out[0].contains("only after"), "the lost process is the cause: {words}");
+}
+
+#[test]
+fn a_comparison_in_which_a_process_is_lost_has_no_verdict() {
+    let home = Home::new();
+    home.file("long.toml", LONG);
+    let args = ["compare", "--base", "soft", "--candidate", "soft", "long.toml", "--no-footprint", "--timeout", "600"];
+    let args: Vec<&str> = args.into_iter().chain(["--starts", "0", "--repeats", "0", "--runs", "1"]).collect();
+    let ended = lose_the_second_machine(&home, &args);
+    assert_eq!(ended.codes[..2], [4, 4], "{:?} {:?}", ended.out, ended.err);
+    assert!(ended.out[0].contains("did not run on the same processes"), "{:?}", ended.out);
 }
 
 #[test]
