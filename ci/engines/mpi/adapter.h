@@ -51,11 +51,12 @@ int make_or_defer(const struct making *making);
 
 /* batch.c: what a group puts on streams. */
 
-struct operation { struct call call; uint64_t in_bytes, out_bytes; const void *in; void *out; int divide; struct comm *comm; void *stream; };
+struct operation { struct call call; uint64_t in_bytes, out_bytes; const void *in; void *out; int divide; struct comm *comm; void *stream, *context; };
 /* Puts operations on their streams: those that share a stream or a communicator together. */
 int enqueue(const struct operation *operations, int count);
-/* Of the driver that is loaded: the current device, 0 if there is none. */
+/* Of the driver that is loaded: the current device and context, 0 if there is none. */
 int current_device(void);
+void *current_context(void);
 
 /* group.c */
 int enqueue_or_defer(const struct operation *operation);

@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 struct part { struct comm *comm; uint64_t turn; int first, count, code; }; /* operations of one communicator */
+/* The null stream is one of each context. */
+struct stream { void *handle, *context; };
 struct batch {
     struct operation *operations;
     int count;
     struct part *parts;
     int part_count;
-    void **streams;
+    struct stream *streams;
     int stream_count;
     int captured;               /* runs at each launch of a graph, and lives as long as the process */
     pthread_mutex_t lock;
@@ -34,6 +36,13 @@ int current_device(void) {
     int (*get)(int *);
     *(void **)&get = driver("cuCtxGetDevice");
     return get && get(&device) == 0 ? device : 0;
+}
+
+void *current_context(void) {
+    void *context = NULL;
+    int (*get)(void **);
+    *(void **)&get = driver("cuCtxGetCurrent");
+    return get && get(&context) == 0 ? context : NULL;
 }
 
 static int is_captured(void *stream) {
@@ -167,15 +176,28 @@ static void arrive(void *data) {
     if (last && !batch->captured) dispose(batch);
 }
 
+static struct stream stream_of(const struct operation *o) { return (struct stream){ o->stream, o->stream ? NULL : o->context }; }
+
+/* The batch waits for a stream, in the context that was current at the call. */
+static int launch_on(struct stream stream, struct batch *batch) {
+    int (*host_function)(void *, void (*)(void *), void *), (*push)(void *), (*pop)(void **);
+    *(void **)&host_function = driver("cuLaunchHostFunc");
+    *(void **)&push = driver("cuCtxPushCurrent_v2");
+    *(void **)&pop = driver("cuCtxPopCurrent_v2");
+    if (!host_function || !push || !pop) return say(CUDA_ERROR, "there is no CUDA driver with cuLaunchHostFunc");
+    int pushed = stream.context && push(stream.context) == 0;
+    int error = host_function(stream.handle, arrive, batch);
+    if (pushed) pop(&stream.context);
+    return error == 0 ? SUCCESS : say(CUDA_ERROR, "cuLaunchHostFunc failed with %d", error);
+}
+
 /* Operations that belong to one batch, those of a communicator side by side. */
 static int launch(struct operation *operations, int count) {
     struct batch *batch = calloc(1, sizeof *batch);
     struct part *parts = calloc((size_t)count, sizeof *parts);
-    void **streams = calloc((size_t)count, sizeof *streams);
+    struct stream *streams = calloc((size_t)count, sizeof *streams);
     struct operation *sorted = calloc((size_t)count, sizeof *sorted);
-    int (*host_function)(void *, void (*)(void *), void *);
-    *(void **)&host_function = driver("cuLaunchHostFunc");
-    if (!batch || !parts || !streams || !sorted || !host_function) return say(SYSTEM_ERROR, "no memory, or no CUDA driver with cuLaunchHostFunc");
+    if (!batch || !parts || !streams || !sorted) return say(SYSTEM_ERROR, "no memory");
     *batch = (struct batch){ .operations = sorted, .parts = parts, .streams = streams };
     pthread_mutex_init(&batch->lock, NULL);
     pthread_cond_init(&batch->changed, NULL);
@@ -183,8 +205,9 @@ static int launch(struct operation *operations, int count) {
         int p = 0, s = 0;
         while (p < batch->part_count && parts[p].comm != operations[i].comm) p++;
         if (p == batch->part_count) parts[batch->part_count++].comm = operations[i].comm;
-        while (s < batch->stream_count && streams[s] != operations[i].stream) s++;
-        if (s == batch->stream_count) streams[batch->stream_count++] = operations[i].stream;
+        struct stream stream = stream_of(&operations[i]);
+        while (s < batch->stream_count && memcmp(&streams[s], &stream, sizeof stream) != 0) s++;
+        if (s == batch->stream_count) streams[batch->stream_count++] = stream;
     }
     for (int p = 0; p < batch->part_count; p++) {
         parts[p].first = batch->count;
@@ -192,7 +215,7 @@ static int launch(struct operation *operations, int count) {
             if (operations[i].comm == parts[p].comm) sorted[batch->count++] = operations[i];
         parts[p].count = batch->count - parts[p].first;
     }
-    for (int s = 0; s < batch->stream_count; s++) batch->captured |= is_captured(streams[s]);
+    for (int s = 0; s < batch->stream_count; s++) batch->captured |= is_captured(streams[s].handle);
     for (int p = 0; p < batch->part_count; p++) {
         hold(parts[p].comm);
         pthread_mutex_lock(&parts[p].comm->lock);
@@ -201,12 +224,14 @@ static int launch(struct operation *operations, int count) {
     }
     int code = SUCCESS, stream_count = batch->stream_count;
     /* the batch may be over, and gone, as soon as its last stream has it */
-    for (int s = 0; s < stream_count && code == SUCCESS; s++)
-        if (host_function(batch->streams[s], arrive, batch) != 0) code = say(CUDA_ERROR, "cuLaunchHostFunc failed");
+    for (int s = 0; s < stream_count && code == SUCCESS; s++) code = launch_on(batch->streams[s], batch);
     return code;
 }
 
-static int are_joined(const struct operation *a, const struct operation *b) { return a->comm == b->comm || a->stream == b->stream; }
+static int are_joined(const struct operation *a, const struct operation *b) {
+    struct stream left = stream_of(a), right = stream_of(b);
+    return a->comm == b->comm || memcmp(&left, &right, sizeof left) == 0;
+}
 
 int enqueue(const struct operation *operations, int count) {
     int code = SUCCESS;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static _Thread_local struct {
-    int depth, operation_count, making_count, operation_room, making_room;
+    int depth, code, operation_count, making_count, operation_room, making_room;
     struct operation *operations;
     struct making *making;
 } group;
@@ -64,9 +64,10 @@ EXPORTED int ncclGroupStart(void) {
 EXPORTED int ncclGroupEnd(void) {
     if (!group.depth) return say(INVALID_USAGE, "ncclGroupEnd without ncclGroupStart");
     if (--group.depth) return SUCCESS;
-    int code = make_all(group.making, group.making_count);
+    int code = group.code; /* a group with a refused call does nothing */
+    if (code == SUCCESS) code = make_all(group.making, group.making_count);
     if (code == SUCCESS) code = enqueue(group.operations, group.operation_count);
-    group.making_count = group.operation_count = 0;
+    group.making_count = group.operation_count = group.code = 0;
     return code;
 }
 
@@ -113,16 +114,26 @@ static int is_in_place(const struct operation *o, int is_root, uint64_t one) {
     }
 }
 
-static int submit(uint32_t kind, const void *in, void *out, size_t count, int type, int reduction, int peer, struct comm *comm, void *stream) {
+/* NCCL's code for a call that is refused before anything happens. */
+static int refusal(uint32_t kind, size_t count, int type, int reduction, int peer, const struct comm *comm) {
     if (!comm) return say(INVALID_ARGUMENT, "no communicator");
     if (type < 0 || type >= TYPES) return say(INVALID_ARGUMENT, "MPI has no type for %d", type);
     if (shapes[kind].reduces && (reduction < 0 || reduction >= REDUCTIONS)) return say(INVALID_ARGUMENT, "no reduction %d", reduction);
     if (shapes[kind].has_peer && (peer < 0 || peer >= comm->n)) return say(INVALID_ARGUMENT, "no rank %d among %d", peer, comm->n);
     if (count > INT_MAX) return say(INVALID_ARGUMENT, "MPI counts up to %d elements", INT_MAX);
-    if (comm->failed) return say(comm->failed, "the communicator has failed before");
+    return comm->failed ? say(comm->failed, "the communicator has failed before") : SUCCESS;
+}
+
+static int submit(uint32_t kind, const void *in, void *out, size_t count, int type, int reduction, int peer, struct comm *comm, void *stream) {
+    int code = refusal(kind, count, type, reduction, peer, comm);
+    if (code != SUCCESS) {
+        if (group.depth && group.code == SUCCESS) group.code = code;
+        return code;
+    }
     uint64_t one = (uint64_t)count * (uint64_t)bytes_of[type];
     int is_root = comm->rank == peer;
-    struct operation o = { .in = in, .out = out, .comm = comm, .stream = stream, .divide = shapes[kind].reduces && reduction == AVG };
+    struct operation o = { .in = in, .out = out, .comm = comm, .stream = stream, .context = current_context() };
+    o.divide = shapes[kind].reduces && reduction == AVG;
     o.call = (struct call){ .kind = kind, .type = (uint32_t)type, .reduction = (uint32_t)reduction, .peer = peer, .count = (uint32_t)count };
     o.in_bytes = share(shapes[kind].in, comm->n, is_root, one);
     o.out_bytes = share(shapes[kind].out, comm->n, is_root, one);
