@@ -37,16 +37,21 @@ struct comm {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t taken, served; /* turns of batches: calls are made in the order in which the host made them */
-    int busy;               /* a request is on its way */
+    int busy;               /* the engine is at a request */
     int aborted, failed;    /* failed: NCCL's code of the first error */
     int holders;            /* the caller's handle and unfinished batches */
 };
 void hold(struct comm *comm);
 void let_go(struct comm *comm);
+/* A turn on the communicator, in the order of the host's calls; whoever has it waits for it and ends it. */
+uint64_t next_turn(struct comm *comm);
+/* False if the communicator is aborted first, or has failed. */
+int take_turn(struct comm *comm, uint64_t turn);
+void end_turn(struct comm *comm, int code);
 /* Notes the text of an error for ncclGetLastError, and returns the code. */
 int say(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Runs in a group's end, each on a thread of its own, because each waits for the other ranks. */
-struct making { int (*make)(struct making *); void *to; struct comm *parent; ncclUniqueId id; int n, a, b, device, code; int *list; };
+struct making { int (*make)(struct making *); void *to; struct comm *parent; ncclUniqueId id; int n, a, b, device, code; int *list; uint64_t turn; };
 int make_or_defer(const struct making *making);
 
 /* batch.c: what a group puts on streams. */
@@ -54,9 +59,6 @@ int make_or_defer(const struct making *making);
 struct operation { struct call call; uint64_t in_bytes, out_bytes; const void *in; void *out; int divide; struct comm *comm; void *stream, *context; };
 /* Puts operations on their streams: those that share a stream or a communicator together. */
 int enqueue(const struct operation *operations, int count);
-/* Of the driver that is loaded: the current device and context, 0 if there is none. */
-int current_device(void);
-void *current_context(void);
 
 /* group.c */
 int enqueue_or_defer(const struct operation *operation);

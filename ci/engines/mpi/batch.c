@@ -2,104 +2,30 @@
  * and holds them up until it is over. */
 #define _GNU_SOURCE
 #include "adapter.h"
-#include "scale.h"
-#include <dlfcn.h>
+#include "copies.h"
+#include "streams.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-struct part { struct comm *comm; uint64_t turn; int first, count, code; }; /* operations of one communicator */
-/* The null stream is one of each context. */
-struct stream { void *handle, *context; };
+struct part { struct comm *comm; int first, count; }; /* the operations of one communicator */
 struct batch {
     struct operation *operations;
-    int count;
     struct part *parts;
-    int part_count;
     struct stream *streams;
-    int stream_count;
-    int captured;               /* runs at each launch of a graph, and lives as long as the process */
+    int count, part_count, stream_count;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int arrived, left;
-    uint64_t runs;
+    struct run *launching; /* at a launch of a graph, until each of its streams has it */
+    int launched, holders; /* holders: unfinished runs, and the streams of a graph that it is in */
 };
-
-static void *driver(const char *name) {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return library ? dlsym(library, name) : NULL;
-}
-
-int current_device(void) {
-    int device = 0;
-    int (*get)(int *);
-    *(void **)&get = driver("cuCtxGetDevice");
-    return get && get(&device) == 0 ? device : 0;
-}
-
-void *current_context(void) {
-    void *context = NULL;
-    int (*get)(void **);
-    *(void **)&get = driver("cuCtxGetCurrent");
-    return get && get(&context) == 0 ? context : NULL;
-}
-
-static int is_captured(void *stream) {
-    int status = 0;
-    int (*get)(void *, int *);
-    *(void **)&get = driver("cuStreamIsCapturing");
-    return get && get(stream, &status) == 0 && status != 0;
-}
-
-/* The next place of an operand: as far from a multiple of 64 as the caller's own address. */
-static uint64_t place(uint64_t *end, const void *address, uint64_t bytes) {
-    uint64_t at = (*end + 63) / 64 * 64 + (uintptr_t)address % 64;
-    *end = at + bytes;
-    return at;
-}
-
-/* Operands get places in the shared memory, and inputs are copied there. */
-static int copy_in(struct comm *comm, struct operation *operations, int count) {
-    uint64_t end = 0;
-    for (int i = 0; i < count; i++) {
-        struct operation *o = &operations[i];
-        /* with one buffer for both, its contents are the input */
-        o->call.out = place(&end, o->out, o->call.in_place && o->in_bytes > o->out_bytes ? o->in_bytes : o->out_bytes);
-        o->call.in = o->call.in_place ? o->call.out : place(&end, o->in, o->in_bytes);
-    }
-    if (end > comm->mapped) {
-        if (comm->map) munmap(comm->map, comm->mapped);
-        comm->mapped = 0;
-        end = (end + 0xffff) & ~0xffffull;
-        comm->map = ftruncate(comm->memory, (off_t)end) == 0 ? mmap(NULL, end, PROT_READ | PROT_WRITE, MAP_SHARED, comm->memory, 0) : MAP_FAILED;
-        if (comm->map == MAP_FAILED) {
-            comm->map = NULL;
-            return say(SYSTEM_ERROR, "no shared memory");
-        }
-        comm->mapped = end;
-    }
-    for (int i = 0; i < count; i++) {
-        struct operation *o = &operations[i];
-        uint64_t at = o->call.in;
-        /* MPI's all_gather in place has the input where its result will be */
-        if (o->call.in_place && o->call.kind == ALL_GATHER) at += (uint64_t)comm->rank * o->in_bytes;
-        if (o->call.in_place && o->call.kind == GATHER) at += (uint64_t)comm->rank * o->in_bytes;
-        if (o->in_bytes) memcpy(comm->map + at, o->in, o->in_bytes);
-    }
-    return SUCCESS;
-}
-
-static void copy_out(struct comm *comm, const struct operation *operations, int count) {
-    for (int i = 0; i < count; i++) {
-        const struct operation *o = &operations[i];
-        char *result = comm->map + o->call.out;
-        /* the root's own share is where it was */
-        if (o->call.kind == SCATTER && o->call.in_place) continue;
-        if (o->divide && o->out_bytes) divide(result, o->out_bytes, o->call.type, comm->n);
-        if (o->out_bytes) memcpy(o->out, result, o->out_bytes);
-    }
-}
+/* One run of a batch: when it is made, or at a launch of its graph. */
+struct run {
+    struct batch *batch;
+    uint64_t launch;
+    int arrived;
+    uint64_t *turns; /* by part: calls on a communicator are made in the order in which the host made or launched them */
+    int *codes;      /* by part */
+    void **waiting;  /* by stream */
+};
 
 static int send_calls(struct part *part, struct operation *operations) {
     struct comm *comm = part->comm;
@@ -111,45 +37,29 @@ static int send_calls(struct part *part, struct operation *operations) {
     return sent == 0 ? SUCCESS : INTERNAL_ERROR;
 }
 
-/* Waits for the communicator's turn; false if it is aborted first. */
-static int take_turn(struct batch *batch, struct part *part) {
-    struct comm *comm = part->comm;
-    pthread_mutex_lock(&comm->lock);
-    while (!comm->aborted && (comm->busy || (!batch->captured && comm->served != part->turn))) pthread_cond_wait(&comm->changed, &comm->lock);
-    int alive = !comm->aborted && !comm->failed;
-    comm->busy = 1;
-    pthread_mutex_unlock(&comm->lock);
-    return alive;
-}
-
-static void end_turn(struct batch *batch, struct part *part) {
-    struct comm *comm = part->comm;
-    pthread_mutex_lock(&comm->lock);
-    comm->busy = 0;
-    if (!batch->captured) comm->served++;
-    if (part->code != SUCCESS && !comm->failed) comm->failed = part->code;
-    pthread_cond_broadcast(&comm->changed);
-    pthread_mutex_unlock(&comm->lock);
-}
-
-static void run(struct batch *batch) {
+static void run_on_engines(struct run *run) {
+    struct batch *batch = run->batch;
     for (int p = 0; p < batch->part_count; p++) {
         struct part *part = &batch->parts[p];
-        part->code = take_turn(batch, part) ? send_calls(part, batch->operations + part->first) : INTERNAL_ERROR;
+        run->codes[p] = take_turn(part->comm, run->turns[p]) ? send_calls(part, batch->operations + part->first) : INTERNAL_ERROR;
     }
     for (int p = 0; p < batch->part_count; p++) {
         struct part *part = &batch->parts[p];
         struct reply reply;
-        if (part->code == SUCCESS)
-            part->code = receive_all(part->comm->fd, &reply, sizeof reply, NULL) == 0 ? reply.code : INTERNAL_ERROR;
-        if (part->code == SUCCESS) copy_out(part->comm, batch->operations + part->first, part->count);
-        end_turn(batch, part);
+        int code = run->codes[p];
+        if (code == SUCCESS) code = receive_all(part->comm->fd, &reply, sizeof reply, NULL) == 0 ? reply.code : INTERNAL_ERROR;
+        if (code == SUCCESS) copy_out(part->comm, batch->operations + part->first, part->count);
+        end_turn(part->comm, code);
     }
 }
 
-static void dispose(struct batch *batch) {
+static void give_up(void *data) {
+    struct batch *batch = data;
+    pthread_mutex_lock(&batch->lock);
+    int left = --batch->holders;
+    pthread_mutex_unlock(&batch->lock);
+    if (left) return;
     for (int p = 0; p < batch->part_count; p++) let_go(batch->parts[p].comm);
-    pthread_cond_destroy(&batch->changed);
     pthread_mutex_destroy(&batch->lock);
     free(batch->operations);
     free(batch->parts);
@@ -157,75 +67,102 @@ static void dispose(struct batch *batch) {
     free(batch);
 }
 
+static void *run_to_end(void *data) {
+    struct run *run = data;
+    struct batch *batch = run->batch;
+    run_on_engines(run);
+    for (int s = 0; s < batch->stream_count; s++) stream_goes_on(run->waiting[s]);
+    free(run);
+    give_up(batch);
+    return NULL;
+}
+
 /* A stream has come here. */
-static void arrive(void *data) {
+static void arrive(void *data, void *done) {
+    struct run *run = data;
+    pthread_mutex_lock(&run->batch->lock);
+    run->waiting[run->arrived++] = done;
+    int last = run->arrived == run->batch->stream_count;
+    pthread_mutex_unlock(&run->batch->lock);
+    pthread_t thread;
+    if (!last) return;
+    if (pthread_create(&thread, NULL, run_to_end, run) == 0) pthread_detach(thread);
+    else run_to_end(run);
+}
+
+/* A run with its turns; NULL without memory. */
+static struct run *begin(struct batch *batch, uint64_t launch) {
+    size_t parts = (size_t)batch->part_count, streams = (size_t)batch->stream_count;
+    struct run *run = calloc(1, sizeof *run + parts * (sizeof *run->turns + sizeof *run->codes) + streams * sizeof *run->waiting);
+    if (!run) return NULL;
+    run->batch = batch;
+    batch->holders++;
+    run->launch = launch;
+    run->turns = (uint64_t *)(run + 1);
+    run->waiting = (void **)(run->turns + parts);
+    run->codes = (int *)(run->waiting + streams);
+    for (int p = 0; p < batch->part_count; p++) run->turns[p] = next_turn(batch->parts[p].comm);
+    return run;
+}
+
+/* A graph is launched: the first stream of the batch begins the run, and the others join it. */
+static void *launched(void *data, uint64_t launch) {
     struct batch *batch = data;
     pthread_mutex_lock(&batch->lock);
-    uint64_t now = batch->runs;
-    if (++batch->arrived == batch->stream_count) {
-        pthread_mutex_unlock(&batch->lock);
-        run(batch);
-        pthread_mutex_lock(&batch->lock);
-        batch->arrived = 0;
-        batch->runs++;
-        pthread_cond_broadcast(&batch->changed);
+    if (!batch->launching || batch->launching->launch != launch) {
+        batch->launching = begin(batch, launch);
+        batch->launched = 0;
     }
-    while (batch->runs == now) pthread_cond_wait(&batch->changed, &batch->lock);
-    int last = ++batch->left == batch->stream_count;
+    struct run *run = batch->launching;
+    if (++batch->launched == batch->stream_count) batch->launching = NULL;
     pthread_mutex_unlock(&batch->lock);
-    if (last && !batch->captured) dispose(batch);
+    return run;
 }
 
 static struct stream stream_of(const struct operation *o) { return (struct stream){ o->stream, o->stream ? NULL : o->context }; }
 
-/* The batch waits for a stream, in the context that was current at the call. */
-static int launch_on(struct stream stream, struct batch *batch) {
-    int (*host_function)(void *, void (*)(void *), void *), (*push)(void *), (*pop)(void **);
-    *(void **)&host_function = driver("cuLaunchHostFunc");
-    *(void **)&push = driver("cuCtxPushCurrent_v2");
-    *(void **)&pop = driver("cuCtxPopCurrent_v2");
-    if (!host_function || !push || !pop) return say(CUDA_ERROR, "there is no CUDA driver with cuLaunchHostFunc");
-    int pushed = stream.context && push(stream.context) == 0;
-    int error = host_function(stream.handle, arrive, batch);
-    if (pushed) pop(&stream.context);
-    return error == 0 ? SUCCESS : say(CUDA_ERROR, "cuLaunchHostFunc failed with %d", error);
-}
-
-/* Operations that belong to one batch, those of a communicator side by side. */
-static int launch(struct operation *operations, int count) {
+/* Sorts operations by communicator, and finds their streams. */
+static struct batch *gather(const struct operation *operations, int count) {
     struct batch *batch = calloc(1, sizeof *batch);
-    struct part *parts = calloc((size_t)count, sizeof *parts);
-    struct stream *streams = calloc((size_t)count, sizeof *streams);
-    struct operation *sorted = calloc((size_t)count, sizeof *sorted);
-    if (!batch || !parts || !streams || !sorted) return say(SYSTEM_ERROR, "no memory");
-    *batch = (struct batch){ .operations = sorted, .parts = parts, .streams = streams };
+    if (!batch) return NULL;
+    batch->operations = calloc((size_t)count, sizeof *batch->operations);
+    batch->parts = calloc((size_t)count, sizeof *batch->parts);
+    batch->streams = calloc((size_t)count, sizeof *batch->streams);
+    if (!batch->operations || !batch->parts || !batch->streams) return NULL;
     pthread_mutex_init(&batch->lock, NULL);
-    pthread_cond_init(&batch->changed, NULL);
     for (int i = 0; i < count; i++) {
         int p = 0, s = 0;
-        while (p < batch->part_count && parts[p].comm != operations[i].comm) p++;
-        if (p == batch->part_count) parts[batch->part_count++].comm = operations[i].comm;
         struct stream stream = stream_of(&operations[i]);
-        while (s < batch->stream_count && memcmp(&streams[s], &stream, sizeof stream) != 0) s++;
-        if (s == batch->stream_count) streams[batch->stream_count++] = stream;
+        while (p < batch->part_count && batch->parts[p].comm != operations[i].comm) p++;
+        if (p == batch->part_count) batch->parts[batch->part_count++].comm = operations[i].comm;
+        while (s < batch->stream_count && memcmp(&batch->streams[s], &stream, sizeof stream) != 0) s++;
+        if (s == batch->stream_count) batch->streams[batch->stream_count++] = stream;
     }
     for (int p = 0; p < batch->part_count; p++) {
-        parts[p].first = batch->count;
+        struct part *part = &batch->parts[p];
+        part->first = batch->count;
         for (int i = 0; i < count; i++)
-            if (operations[i].comm == parts[p].comm) sorted[batch->count++] = operations[i];
-        parts[p].count = batch->count - parts[p].first;
+            if (operations[i].comm == part->comm) batch->operations[batch->count++] = operations[i];
+        part->count = batch->count - part->first;
+        hold(part->comm);
     }
-    for (int s = 0; s < batch->stream_count; s++) batch->captured |= is_captured(streams[s].handle);
-    for (int p = 0; p < batch->part_count; p++) {
-        hold(parts[p].comm);
-        pthread_mutex_lock(&parts[p].comm->lock);
-        if (!batch->captured) parts[p].turn = parts[p].comm->taken++;
-        pthread_mutex_unlock(&parts[p].comm->lock);
-    }
-    int code = SUCCESS, stream_count = batch->stream_count;
-    /* the batch may be over, and gone, as soon as its last stream has it */
-    for (int s = 0; s < stream_count && code == SUCCESS; s++) code = launch_on(batch->streams[s], batch);
-    return code;
+    return batch;
+}
+
+/* Puts operations that belong to one batch on their streams. */
+static int launch(const struct operation *operations, int count) {
+    struct batch *batch = gather(operations, count);
+    if (!batch) return say(SYSTEM_ERROR, "no memory");
+    int captured = 0, stream_count = batch->stream_count;
+    for (int s = 0; s < stream_count; s++) captured |= is_capturing(batch->streams[s]);
+    struct run *run = captured ? NULL : begin(batch, 0);
+    if (!captured && !run) return say(SYSTEM_ERROR, "no memory");
+    if (captured) batch->holders = stream_count;
+    struct work work = { arrive, run, launched, give_up, batch };
+    /* without a graph the batch may be over, and gone, as soon as its last stream has it */
+    for (int s = 0; s < stream_count; s++)
+        if (put_on(batch->streams[s], &work) != 0) return say(CUDA_ERROR, "there is no such stream, or no stand-in driver");
+    return SUCCESS;
 }
 
 static int are_joined(const struct operation *a, const struct operation *b) {

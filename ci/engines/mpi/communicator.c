@@ -1,6 +1,7 @@
 /* NCCL's communicators: each rank's is a connection to the engine process that makes its calls, and memory shared with it. */
 #define _GNU_SOURCE
 #include "adapter.h"
+#include "streams.h"
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -64,6 +65,31 @@ void let_go(struct comm *comm) {
     if (left == 0) dispose(comm);
 }
 
+uint64_t next_turn(struct comm *comm) {
+    pthread_mutex_lock(&comm->lock);
+    uint64_t turn = comm->taken++;
+    pthread_mutex_unlock(&comm->lock);
+    return turn;
+}
+
+int take_turn(struct comm *comm, uint64_t turn) {
+    pthread_mutex_lock(&comm->lock);
+    while (!comm->aborted && comm->served != turn) pthread_cond_wait(&comm->changed, &comm->lock);
+    int alive = !comm->aborted && !comm->failed;
+    comm->busy = alive;
+    pthread_mutex_unlock(&comm->lock);
+    return alive;
+}
+
+void end_turn(struct comm *comm, int code) {
+    pthread_mutex_lock(&comm->lock);
+    comm->busy = 0;
+    comm->served++;
+    if (code != SUCCESS && !comm->failed) comm->failed = code;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+}
+
 static struct comm *empty(void) {
     struct comm *comm = calloc(1, sizeof *comm);
     if (!comm) return NULL;
@@ -118,7 +144,8 @@ static int make_from_id(struct making *making) {
 static int make_part(struct making *making, const struct request *request, size_t length) {
     struct comm *parent = making->parent;
     struct reply reply;
-    int code = ask(parent, request, making->list, length, -1, &reply);
+    int code = take_turn(parent, making->turn) ? ask(parent, request, making->list, length, -1, &reply) : say(INTERNAL_ERROR, "the communicator has failed");
+    end_turn(parent, SUCCESS);
     if (code != SUCCESS || reply.handle < 0) {
         *(void **)making->to = NULL;
         return code;
@@ -163,7 +190,7 @@ EXPORTED int ncclCommSplit(struct comm *comm, int colour, int key, void **to, vo
     if (!comm || !to) return say(INVALID_ARGUMENT, "no communicator");
     if (colour < -1) return say(INVALID_ARGUMENT, "colour %d", colour);
     *to = NULL;
-    struct making making = { .make = make_by_split, .to = to, .parent = comm, .a = colour, .b = key };
+    struct making making = { .make = make_by_split, .to = to, .parent = comm, .a = colour, .b = key, .turn = next_turn(comm) };
     return make_or_defer(&making);
 }
 

@@ -1,6 +1,7 @@
 /* NCCL's calls: what each reads and writes, and groups, in which nothing happens before the end. */
 #define _GNU_SOURCE
 #include "adapter.h"
+#include "streams.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
