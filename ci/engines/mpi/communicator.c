@@ -109,14 +109,14 @@ static int ask(struct comm *comm, const struct request *request, const void *mor
 }
 
 /* Connects a communicator of a known job to its engine, and makes or adopts what the engine has. */
-static int connect_engine(struct comm *comm, const struct request *first) {
+static int connect_engine(struct comm *comm, const struct request *first, size_t length) {
     char engine[NAME_BYTES + 16];
     struct reply reply;
     snprintf(engine, sizeof engine, "%s-%d", comm->job.engines, comm->engine);
     comm->fd = connect_to(engine);
     comm->memory = memfd_create("collspec-mpi", MFD_CLOEXEC);
     if (comm->fd < 0 || comm->memory < 0) return say(SYSTEM_ERROR, "no connection to the engine process");
-    return ask(comm, first, NULL, 0, comm->memory, &reply);
+    return ask(comm, first, comm->job.places, length, comm->memory, &reply);
 }
 
 static int finish(struct making *making, struct comm *comm, int code) {
@@ -131,13 +131,14 @@ static int make_from_id(struct making *making) {
     struct comm *comm = empty();
     if (!comm) return SYSTEM_ERROR;
     comm->n = making->n;
-    comm->rank = comm->engine = making->a;
+    comm->rank = making->a;
     comm->device = making->device;
     memcpy(comm->owner, identity.owner, sizeof comm->owner);
-    struct hello hello = { FOR_NEW_COMMUNICATOR, identity.number, (uint32_t)making->n };
-    struct request first = { .kind = CREATE, .a = making->n, .b = (int)identity.number };
+    struct hello hello = { FOR_NEW_COMMUNICATOR, identity.number, (uint32_t)making->n, (uint32_t)making->a, (uint32_t)making->device };
+    struct request first = { .kind = CREATE, .count = (uint32_t)making->n, .a = (int)identity.number };
     int code = join_job(comm->owner, &hello, &comm->job, &comm->link);
-    return finish(making, comm, code == SUCCESS ? connect_engine(comm, &first) : code);
+    comm->engine = comm->job.places[making->a];
+    return finish(making, comm, code == SUCCESS ? connect_engine(comm, &first, (size_t)making->n * sizeof *comm->job.places) : code);
 }
 
 /* A communicator out of another one: the engine has it already, and it gets a connection of its own. */
@@ -157,10 +158,10 @@ static int make_part(struct making *making, const struct request *request, size_
     comm->engine = parent->engine;
     comm->device = parent->device;
     memcpy(comm->owner, parent->owner, sizeof comm->owner);
-    struct hello hello = { FOR_PART_OF_COMMUNICATOR, parent->job.job, 0 };
+    struct hello hello = { .from = FOR_PART_OF_COMMUNICATOR, .number = parent->job.job };
     struct request first = { .kind = ADOPT, .a = reply.handle };
     code = join_job(comm->owner, &hello, &comm->job, &comm->link);
-    return finish(making, comm, code == SUCCESS ? connect_engine(comm, &first) : code);
+    return finish(making, comm, code == SUCCESS ? connect_engine(comm, &first, 0) : code);
 }
 
 static int make_by_split(struct making *making) {
@@ -180,7 +181,7 @@ EXPORTED int ncclGetUniqueId(ncclUniqueId *id) {
 EXPORTED int ncclCommInitRank(void **to, int n, ncclUniqueId id, int rank) {
     if (!to) return say(INVALID_ARGUMENT, "no place for the communicator");
     *to = NULL;
-    if (n < 1 || rank < 0 || rank >= n) return say(INVALID_ARGUMENT, "rank %d of %d", rank, n);
+    if (n < 1 || n > MOST_ENGINES || rank < 0 || rank >= n) return say(INVALID_ARGUMENT, "rank %d of %d, of which there can be %d", rank, n, MOST_ENGINES);
     struct making making = { .make = make_from_id, .to = to, .id = id, .n = n, .a = rank, .device = current_device() };
     return make_or_defer(&making);
 }

@@ -54,11 +54,10 @@ static void answer(struct reply *reply, int error) {
     reply->code = refused || class == MPI_ERR_RANK || class == MPI_ERR_ARG ? INVALID_ARGUMENT : INTERNAL_ERROR;
 }
 
-static int create(MPI_Comm *comm, int ranks, int number) {
+static int create(MPI_Comm *comm, const int *engines, int count, int number) {
     MPI_Group all, group;
-    int range[1][3] = { { 0, ranks - 1, 1 } };
     int error = MPI_Comm_group(MPI_COMM_WORLD, &all);
-    if (error == MPI_SUCCESS) error = MPI_Group_range_incl(all, 1, range, &group);
+    if (error == MPI_SUCCESS) error = MPI_Group_incl(all, count, engines, &group);
     if (error == MPI_SUCCESS) error = MPI_Comm_create_group(MPI_COMM_WORLD, group, number, comm);
     return error;
 }
@@ -112,7 +111,7 @@ static void *serve(void *data) {
         passed = -1;
         struct reply reply = { .code = SUCCESS };
         size_t each = request.kind == CALLS ? sizeof(struct call) : sizeof(int);
-        size_t more = request.kind == CALLS || request.kind == SHRINK ? request.count : 0;
+        size_t more = request.kind == CALLS || request.kind == CREATE || request.kind == SHRINK ? request.count : 0;
         void *list = malloc(more * each + 1);
         if (!list || (more && receive_all(self.fd, list, more * each, NULL) != 0)) {
             free(list);
@@ -120,7 +119,7 @@ static void *serve(void *data) {
         }
         MPI_Comm made = MPI_COMM_NULL;
         if (request.kind == CREATE) {
-            answer(&reply, create(&self.comm, request.a, request.b));
+            answer(&reply, create(&self.comm, list, (int)more, request.a));
             if (reply.code == SUCCESS) MPI_Comm_set_errhandler(self.comm, MPI_ERRORS_RETURN);
         } else if (request.kind == ADOPT) {
             self.comm = take_part(request.a);
@@ -167,7 +166,7 @@ int main(int count, char **arguments) {
         fprintf(stderr, "this MPI has no MPI_THREAD_MULTIPLE, or the name %s cannot be had\n", name);
         return 1;
     }
-    struct hello hello = { FROM_ENGINE, (uint32_t)atoi(arguments[2]), (uint32_t)rank };
+    struct hello hello = { .from = FROM_ENGINE, .number = (uint32_t)atoi(arguments[2]), .rank = (uint32_t)rank };
     if (send_all(owner, &hello, sizeof hello, -1) != 0) return 1;
     for (;;) {
         int *fd = malloc(sizeof *fd);

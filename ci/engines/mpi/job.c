@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_ENGINES = 64, SMALLEST_JOB = 4 };
+enum { SMALLEST_JOB = 4 };
 
 struct job {
     uint32_t number;
@@ -25,6 +25,13 @@ struct job {
     int output;                /* what mpirun wrote */
     struct job *next;
 };
+/* The ranks of a new communicator, until all have come. */
+struct meeting {
+    uint32_t number, ranks, arrived;
+    int32_t places[MOST_ENGINES];
+    struct job *job;
+    struct meeting *next;
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -33,9 +40,7 @@ static int listener = -1;
 static struct job *jobs;
 static uint32_t job_numbers;
 static atomic_uint numbers;
-/* By number of a communicator: its job, for the ranks that come later. */
-static struct job **of_communicator;
-static uint32_t communicators;
+static struct meeting *meetings;
 
 extern char **environ;
 
@@ -113,28 +118,46 @@ static void end(struct job *job) {
     job->retired = 1;
 }
 
-/* The job for a communicator of so many ranks; under the lock. */
-static struct job *job_for(uint32_t communicator, int ranks) {
-    if (communicator < communicators && of_communicator[communicator]) return of_communicator[communicator];
+/* A job with so many engines; under the lock. */
+static struct job *job_of(int engines) {
     struct job *job = jobs;
-    while (job && (job->retired || job->failed || job->size < ranks)) job = job->next;
-    if (communicator >= communicators) {
-        uint32_t more = communicator + 64;
-        struct job **longer = realloc(of_communicator, more * sizeof *longer);
-        if (!longer) return NULL;
-        memset(longer + communicators, 0, (more - communicators) * sizeof *longer);
-        of_communicator = longer;
-        communicators = more;
+    while (job && (job->retired || job->failed || job->size < engines)) job = job->next;
+    if (job || !(job = calloc(1, sizeof *job))) return job;
+    job->number = ++job_numbers;
+    for (job->size = SMALLEST_JOB; job->size < engines; job->size *= 2) {}
+    memset(job->engines, -1, sizeof job->engines);
+    job->next = jobs;
+    jobs = job;
+    if (start(job) != 0) job->failed = 1;
+    return job;
+}
+
+/* Waits until all ranks of a new communicator are here, and finds them a job; under the lock. A rank's engine is that of its device, so that a
+ * host thread has one engine for all its communicators: Open MPI 4.1 can wait for ever when a process makes two at once. */
+static struct meeting *meet(const struct hello *hello) {
+    struct meeting *meeting = meetings;
+    while (meeting && meeting->number != hello->number) meeting = meeting->next;
+    if (!meeting) {
+        if (!(meeting = calloc(1, sizeof *meeting))) return NULL;
+        meeting->number = hello->number;
+        meeting->ranks = hello->ranks;
+        meeting->next = meetings;
+        meetings = meeting;
     }
-    if (!job && (job = calloc(1, sizeof *job))) {
-        job->number = ++job_numbers;
-        for (job->size = SMALLEST_JOB; job->size < ranks; job->size *= 2) {}
-        memset(job->engines, -1, sizeof job->engines);
-        job->next = jobs;
-        jobs = job;
-        if (start(job) != 0) job->failed = 1;
+    if (hello->ranks != meeting->ranks || hello->rank >= meeting->ranks) return NULL;
+    meeting->places[hello->rank] = (int32_t)hello->device;
+    if (++meeting->arrived == meeting->ranks) {
+        int n = (int)meeting->ranks, most = n - 1, distinct = 1;
+        for (int i = 0; i < n; i++) {
+            if (meeting->places[i] > most) most = meeting->places[i];
+            for (int j = 0; j < i; j++) distinct &= meeting->places[i] != meeting->places[j];
+        }
+        for (int i = 0; i < n && (!distinct || most >= MOST_ENGINES); i++) meeting->places[i] = i;
+        meeting->job = job_of(distinct && most < MOST_ENGINES ? most + 1 : n);
+        pthread_cond_broadcast(&changed);
     }
-    return of_communicator[communicator] = job;
+    while (meeting->arrived < meeting->ranks) pthread_cond_wait(&changed, &lock);
+    return meeting;
 }
 
 /* A rank's connection: it is answered when the job is up, and counts as long as it lasts. */
@@ -142,10 +165,13 @@ static void serve_rank(int fd, const struct hello *hello) {
     struct welcome welcome = { .code = SUCCESS };
     pthread_mutex_lock(&lock);
     struct job *job = jobs;
-    if (hello->from == FOR_PART_OF_COMMUNICATOR)
+    if (hello->from == FOR_PART_OF_COMMUNICATOR) {
         while (job && job->number != hello->number) job = job->next;
-    else
-        job = job_for(hello->number, (int)hello->ranks);
+    } else {
+        struct meeting *meeting = meet(hello);
+        job = meeting ? meeting->job : NULL;
+        if (meeting) memcpy(welcome.places, meeting->places, sizeof welcome.places);
+    }
     while (job && job->ready < job->size && !job->failed) pthread_cond_wait(&changed, &lock);
     if (!job || job->failed) {
         welcome.code = SYSTEM_ERROR;
@@ -175,8 +201,8 @@ static void keep_engine(int fd, const struct hello *hello) {
     pthread_mutex_lock(&lock);
     struct job *job = jobs;
     while (job && job->number != hello->number) job = job->next;
-    if (job && hello->ranks < (uint32_t)job->size && job->engines[hello->ranks] < 0) {
-        job->engines[hello->ranks] = fd;
+    if (job && hello->rank < (uint32_t)job->size && job->engines[hello->rank] < 0) {
+        job->engines[hello->rank] = fd;
         job->ready++;
         pthread_cond_broadcast(&changed);
     } else {
@@ -233,7 +259,6 @@ int new_identity(struct identity *identity) {
 }
 
 int join_job(const char *owner, const struct hello *hello, struct welcome *welcome, int *link) {
-    if (hello->ranks > MOST_ENGINES) return say(INVALID_ARGUMENT, "at most %d ranks", MOST_ENGINES);
     int fd = connect_to(owner);
     if (fd < 0) return say(SYSTEM_ERROR, "the process that made the unique id has gone");
     if (send_all(fd, hello, sizeof *hello, -1) != 0 || receive_all(fd, welcome, sizeof *welcome, NULL) != 0)

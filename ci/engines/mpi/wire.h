@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-enum { NAME_BYTES = 48, TEXT_BYTES = 240 };
+enum { NAME_BYTES = 48, TEXT_BYTES = 240, MOST_ENGINES = 64 };
 
 /* NCCL's codes, as far as they are used here. */
 enum { SUCCESS = 0, CUDA_ERROR = 1, SYSTEM_ERROR = 2, INTERNAL_ERROR = 3, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
@@ -21,13 +21,16 @@ enum { FROM_ENGINE, FOR_NEW_COMMUNICATOR, FOR_PART_OF_COMMUNICATOR };
 struct hello {
     uint32_t from;
     uint32_t number; /* of the job, or of the communicator that is to be made */
-    uint32_t ranks;  /* of that communicator; an engine's own rank */
+    uint32_t ranks;  /* of that communicator */
+    uint32_t rank;   /* in that communicator; of an engine its own */
+    uint32_t device; /* of that rank: the engine process of this number makes its calls, if no two ranks have the same */
 };
 /* The answer to a communicator's hello. The connection stays open as long as the communicator lives; a byte on it says that an
  * engine process of the job will never answer again. */
 struct welcome {
     int32_t code;
     uint32_t job;
+    int32_t places[MOST_ENGINES]; /* by rank of the communicator: its engine */
     char engines[NAME_BYTES]; /* engine R listens at this name, "-" and R */
     char text[TEXT_BYTES];
 };
@@ -36,8 +39,8 @@ struct welcome {
 enum { CREATE, ADOPT, SPLIT, SHRINK, CALLS, END };
 struct request {
     uint32_t kind;
-    uint32_t count;   /* CALLS: how many calls follow; SHRINK: how many excluded ranks follow */
-    int32_t a, b;     /* CREATE: ranks and number; ADOPT: handle; SPLIT: colour and key; SHRINK: number */
+    uint32_t count;   /* CALLS: how many calls follow; CREATE: how many engines follow; SHRINK: how many excluded ranks follow */
+    int32_t a, b;     /* CREATE and SHRINK: number; ADOPT: handle; SPLIT: colour and key */
     uint64_t bytes;   /* CALLS: length of the shared memory */
 };
 struct reply {
