@@ -26,6 +26,9 @@ int join_job(const char *owner, const struct hello *hello, struct welcome *welco
 
 /* communicator.c */
 
+/* A sum of inputs that are multiplied by a number first: the number, or where it lies on the device when the call runs. */
+struct scaled_sum { int live, type; uint64_t scalar; const void *place; };
+
 struct comm {
     int n, rank, device;
     int engine;             /* which process of the job makes this rank's calls */
@@ -40,6 +43,8 @@ struct comm {
     int busy;               /* the engine is at a request */
     int aborted, failed;    /* failed: NCCL's code of the first error */
     int holders;            /* the caller's handle and unfinished batches */
+    struct scaled_sum *scaled_sums; /* reduction REDUCTIONS + i */
+    int scaled_sum_count;
 };
 void hold(struct comm *comm);
 void let_go(struct comm *comm);
@@ -54,9 +59,15 @@ int say(int code, const char *format, ...) __attribute__((format(printf, 2, 3)))
 struct making { int (*make)(struct making *); void *to; struct comm *parent; ncclUniqueId id; int n, a, b, device, code; int *list; uint64_t turn; };
 int make_or_defer(const struct making *making);
 
+/* scaled_sum.c: the reduction of this number, if the communicator has it for the type. */
+int find_scaled_sum(struct comm *comm, int reduction, int type, struct scaled_sum *found);
+
+/* config.c: NCCL's code for a configuration. */
+int check_config(const void *config);
+
 /* batch.c: what a group puts on streams. */
 
-struct operation { struct call call; uint64_t in_bytes, out_bytes; const void *in; void *out; int divide; struct comm *comm; void *stream, *context; };
+struct operation { struct call call; uint64_t in_bytes, out_bytes; const void *in; void *out; int divide; struct scaled_sum scaled; struct comm *comm; void *stream, *context; };
 /* Puts operations on their streams: those that share a stream or a communicator together. */
 int enqueue(const struct operation *operations, int count);
 

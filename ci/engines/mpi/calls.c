@@ -12,6 +12,16 @@ static int nonblocking(void) {
 /* One collective, blocking or begun: the argument lists are the same but for the request at the end. */
 #define CALL(upper, lower, ...) (request ? MPI_I##lower(__VA_ARGS__, request) : MPI_##upper(__VA_ARGS__))
 
+static int reduce_scatter_with_counts(MPI_Comm comm, void *in, void *out, int count, MPI_Datatype type, MPI_Op op) {
+    int ranks, error = MPI_Comm_size(comm, &ranks);
+    int *counts = error == MPI_SUCCESS ? malloc((size_t)ranks * sizeof *counts) : NULL;
+    if (!counts) return error == MPI_SUCCESS ? MPI_ERR_NO_MEM : error;
+    for (int i = 0; i < ranks; i++) counts[i] = count;
+    error = MPI_Reduce_scatter(in, out, counts, type, op, comm);
+    free(counts);
+    return error;
+}
+
 static int collective(MPI_Comm comm, char *map, const struct call *call, MPI_Request *request) {
     int rank, count = (int)call->count, root = call->peer;
     int error = MPI_Comm_rank(comm, &rank);
@@ -26,7 +36,10 @@ static int collective(MPI_Comm comm, char *map, const struct call *call, MPI_Req
     case REDUCE: return CALL(Reduce, reduce, rank == root ? own : in, out, count, type, op, root, comm);
     case BROADCAST: return CALL(Bcast, bcast, out, count, type, root, comm);
     case ALL_GATHER: return CALL(Allgather, allgather, own, count, type, out, count, type, comm);
-    case REDUCE_SCATTER: return CALL(Reduce_scatter_block, reduce_scatter_block, own, out, count, type, op, comm);
+    /* Open MPI has a ring for the form with counts only */
+    case REDUCE_SCATTER:
+        if (algorithm_asked_for() == RING) return reduce_scatter_with_counts(comm, own, out, count, type, op);
+        return CALL(Reduce_scatter_block, reduce_scatter_block, own, out, count, type, op, comm);
     case ALL_TO_ALL: return CALL(Alltoall, alltoall, in, count, type, out, count, type, comm);
     case GATHER: return CALL(Gather, gather, rank == root ? own : in, count, type, out, count, type, root, comm);
     case SCATTER:

@@ -40,6 +40,7 @@ int copy_in(struct comm *comm, struct operation *operations, int count) {
         if (o->call.in_place && o->call.kind == ALL_GATHER) at += (uint64_t)comm->rank * o->in_bytes;
         if (o->call.in_place && o->call.kind == GATHER) at += (uint64_t)comm->rank * o->in_bytes;
         if (o->in_bytes) memcpy(comm->map + at, o->in, o->in_bytes);
+        if (o->in_bytes && o->scaled.live) multiply(comm->map + at, o->in_bytes, o->call.type, o->scaled.place ? o->scaled.place : &o->scaled.scalar);
     }
     return SUCCESS;
 }

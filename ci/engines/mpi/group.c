@@ -116,26 +116,28 @@ static int is_in_place(const struct operation *o, int is_root, uint64_t one) {
 }
 
 /* NCCL's code for a call that is refused before anything happens. */
-static int refusal(uint32_t kind, size_t count, int type, int reduction, int peer, const struct comm *comm) {
+static int refusal(uint32_t kind, size_t count, int type, int reduction, int peer, struct comm *comm, struct scaled_sum *scaled) {
     if (!comm) return say(INVALID_ARGUMENT, "no communicator");
     if (type < 0 || type >= TYPES) return say(INVALID_ARGUMENT, "MPI has no type for %d", type);
-    if (shapes[kind].reduces && (reduction < 0 || reduction >= REDUCTIONS)) return say(INVALID_ARGUMENT, "no reduction %d", reduction);
+    int known = reduction >= 0 && (reduction < REDUCTIONS || find_scaled_sum(comm, reduction, type, scaled));
+    if (shapes[kind].reduces && !known) return say(INVALID_ARGUMENT, "no reduction %d", reduction);
     if (shapes[kind].has_peer && (peer < 0 || peer >= comm->n)) return say(INVALID_ARGUMENT, "no rank %d among %d", peer, comm->n);
     if (count > INT_MAX) return say(INVALID_ARGUMENT, "MPI counts up to %d elements", INT_MAX);
     return comm->failed ? say(comm->failed, "the communicator has failed before") : SUCCESS;
 }
 
 static int submit(uint32_t kind, const void *in, void *out, size_t count, int type, int reduction, int peer, struct comm *comm, void *stream) {
-    int code = refusal(kind, count, type, reduction, peer, comm);
+    struct scaled_sum scaled = { .live = 0 };
+    int code = refusal(kind, count, type, reduction, peer, comm, &scaled);
     if (code != SUCCESS) {
         if (group.depth && group.code == SUCCESS) group.code = code;
         return code;
     }
     uint64_t one = (uint64_t)count * (uint64_t)bytes_of[type];
     int is_root = comm->rank == peer;
-    struct operation o = { .in = in, .out = out, .comm = comm, .stream = stream, .context = current_context() };
+    struct operation o = { .in = in, .out = out, .comm = comm, .stream = stream, .context = current_context(), .scaled = scaled };
     o.divide = shapes[kind].reduces && reduction == AVG;
-    o.call = (struct call){ .kind = kind, .type = (uint32_t)type, .reduction = (uint32_t)reduction, .peer = peer, .count = (uint32_t)count };
+    o.call = (struct call){ .kind = kind, .type = (uint32_t)type, .reduction = (uint32_t)(scaled.live ? SUM : reduction), .peer = peer, .count = (uint32_t)count };
     o.in_bytes = share(shapes[kind].in, comm->n, is_root, one);
     o.out_bytes = share(shapes[kind].out, comm->n, is_root, one);
     o.call.in_place = (uint32_t)is_in_place(&o, is_root, one);

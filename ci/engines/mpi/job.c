@@ -84,9 +84,16 @@ static int start(struct job *job) {
     if (engine_path(engine, sizeof engine) != 0) return -1;
     snprintf(count, sizeof count, "%d", job->size);
     snprintf(number, sizeof number, "%u", job->number);
+    int algorithm = algorithm_asked_for();
     char *arguments[] = { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--host", "localhost",
                           "--mca", "plm", "isolated", "--mca", "mpi_yield_when_idle", "1", "--mca", "pml", "ob1", "--mca", "btl", "self,vader",
-                          "--mca", "btl_vader_single_copy_mechanism", "none", "-n", count, engine, name, number, NULL };
+                          "--mca", "btl_vader_single_copy_mechanism", "none",
+                          /* an order of summation like that of the algorithm that NCCL_ALGO asks for */
+                          "--mca", "coll_tuned_use_dynamic_rules", algorithm == ANY_ALGORITHM ? "0" : "1",
+                          "--mca", "coll_tuned_allreduce_algorithm", algorithm == RING ? "4" : algorithm == TREE ? "2" : "0",
+                          "--mca", "coll_tuned_reduce_algorithm", algorithm == RING ? "3" : algorithm == TREE ? "5" : "0",
+                          "--mca", "coll_tuned_reduce_scatter_algorithm", algorithm == RING ? "3" : "0",
+                          "-n", count, engine, name, number, NULL };
     char **variables = environment();
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;

@@ -57,6 +57,10 @@ struct call {
     uint64_t in, out; /* offsets into the shared memory */
 };
 
+/* What NCCL_ALGO of the environment asks for. */
+enum { ANY_ALGORITHM, RING, TREE };
+int algorithm_asked_for(void);
+
 /* Both return 0, or -1 when the other side has gone. */
 int send_all(int fd, const void *bytes, size_t length, int passed);
 int receive_all(int fd, void *bytes, size_t length, int *passed);
