@@ -84,16 +84,22 @@ static int start(struct job *job) {
     if (engine_path(engine, sizeof engine) != 0) return -1;
     snprintf(count, sizeof count, "%d", job->size);
     snprintf(number, sizeof number, "%u", job->number);
-    int algorithm = algorithm_asked_for();
-    char *arguments[] = { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--host", "localhost",
-                          "--mca", "plm", "isolated", "--mca", "mpi_yield_when_idle", "1", "--mca", "pml", "ob1", "--mca", "btl", "self,vader",
-                          "--mca", "btl_vader_single_copy_mechanism", "none",
-                          /* an order of summation like that of the algorithm that NCCL_ALGO asks for */
-                          "--mca", "coll_tuned_use_dynamic_rules", algorithm == ANY_ALGORITHM ? "0" : "1",
-                          "--mca", "coll_tuned_allreduce_algorithm", algorithm == RING ? "4" : algorithm == TREE ? "2" : "0",
-                          "--mca", "coll_tuned_reduce_algorithm", algorithm == RING ? "3" : algorithm == TREE ? "5" : "0",
-                          "--mca", "coll_tuned_reduce_scatter_algorithm", algorithm == RING ? "3" : "0",
-                          "-n", count, engine, name, number, NULL };
+    static const char *always = "--allow-run-as-root --oversubscribe --bind-to none --host localhost --mca plm isolated --mca mpi_yield_when_idle 1 "
+                                "--mca pml ob1 --mca btl self,vader --mca btl_vader_single_copy_mechanism none";
+    /* an order of summation like that of the algorithm that NCCL_ALGO asks for */
+    static const char *choices[] = {
+        [ANY_ALGORITHM] = "",
+        [RING] = " --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm ring --mca coll_tuned_reduce_algorithm pipeline "
+                 "--mca coll_tuned_reduce_scatter_algorithm ring",
+        [TREE] = " --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm nonoverlapping "
+                 "--mca coll_tuned_reduce_algorithm binomial",
+    };
+    char options[1024], *arguments[64] = { "mpirun" };
+    int used = 1;
+    snprintf(options, sizeof options, "%s%s", always, choices[algorithm_asked_for()]);
+    for (char *rest = options, *word; (word = strsep(&rest, " ")) && used < 56;) arguments[used++] = word;
+    char *last[] = { "-n", count, engine, name, number };
+    memcpy(arguments + used, last, sizeof last);
     char **variables = environment();
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
