@@ -8,7 +8,9 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-typedef struct { char internal[128]; } ncclUniqueId;
+typedef struct {
+    char internal[128];
+} ncclUniqueId;
 
 /* job.c: jobs of engine processes. */
 
@@ -27,22 +29,27 @@ int join_job(const char *owner, const struct hello *hello, struct welcome *welco
 /* communicator.c */
 
 /* A sum of inputs that are multiplied by a number first: the number, or where it lies on the device when the call runs. */
-struct scaled_sum { int live, type; uint64_t scalar; const void *place; };
+struct scaled_sum {
+    int live, type;
+    uint64_t scalar;
+    const void *place;
+};
 
 struct comm {
     int n, rank, device;
-    int engine;             /* which process of the job makes this rank's calls */
+    int engine; /* which process of the job makes this rank's calls */
     char owner[NAME_BYTES];
     struct welcome job;
-    int link, fd, memory;   /* to the job's owner, to the engine, and the memory shared with it */
+    int link, fd, memory; /* to the job's owner, to the engine, and the memory shared with it */
     char *map;
     uint64_t mapped;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t taken, served; /* turns of batches: calls are made in the order in which the host made them */
-    int busy;               /* the engine is at a request */
-    int aborted, failed;    /* failed: NCCL's code of the first error */
-    int holders;            /* the caller's handle and unfinished batches */
+    uint64_t taken, served;         /* turns of batches: calls are made in the order in which the host made them */
+    int busy;                       /* the engine is at a request */
+    int aborted, failed;            /* failed: NCCL's code of the first error */
+    char text[TEXT_BYTES];          /* of that error */
+    int holders;                    /* the caller's handle and unfinished batches */
     struct scaled_sum *scaled_sums; /* reduction REDUCTIONS + i */
     int scaled_sum_count;
 };
@@ -52,11 +59,20 @@ void let_go(struct comm *comm);
 uint64_t next_turn(struct comm *comm);
 /* False if the communicator is aborted first, or has failed. */
 int take_turn(struct comm *comm, uint64_t turn);
-void end_turn(struct comm *comm, int code);
+/* The text is that of an error. */
+void end_turn(struct comm *comm, int code, const char *text);
 /* Notes the text of an error for ncclGetLastError, and returns the code. */
 int say(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Runs in a group's end, each on a thread of its own, because each waits for the other ranks. */
-struct making { int (*make)(struct making *); void *to; struct comm *parent; ncclUniqueId id; int n, a, b, device, code; int *list; uint64_t turn; };
+struct making {
+    int (*make)(struct making *);
+    void *to;
+    struct comm *parent;
+    ncclUniqueId id;
+    int n, a, b, device, code; /* a, b: the rank in a new communicator; colour and key of a split */
+    int *list;
+    uint64_t turn;
+};
 int make_or_defer(const struct making *making);
 
 /* scaled_sum.c: the reduction of this number, if the communicator has it for the type. */
@@ -67,7 +83,16 @@ int check_config(const void *config);
 
 /* batch.c: what a group puts on streams. */
 
-struct operation { struct call call; uint64_t in_bytes, out_bytes; const void *in; void *out; int divide; struct scaled_sum scaled; struct comm *comm; void *stream, *context; };
+struct operation {
+    struct call call;
+    uint64_t in_bytes, out_bytes;
+    const void *in;
+    void *out;
+    int divide;
+    struct scaled_sum scaled;
+    struct comm *comm;
+    void *stream, *context;
+};
 /* Puts operations on their streams: those that share a stream or a communicator together. */
 int enqueue(const struct operation *operations, int count);
 

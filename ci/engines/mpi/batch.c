@@ -1,5 +1,5 @@
-/* Work on streams. Operations of a group that share a stream or a communicator are a batch: it runs once all its streams have come to it,
- * and holds them up until it is over. */
+/* Work on streams. Operations of a group that share a stream or a communicator are a batch: it runs once all its streams
+ * have come to it, and holds them up until it is over. */
 #define _GNU_SOURCE
 #include "adapter.h"
 #include "copies.h"
@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct part { struct comm *comm; int first, count; }; /* the operations of one communicator */
+/* The operations of one communicator. */
+struct part {
+    struct comm *comm;
+    int first, count;
+};
 struct batch {
     struct operation *operations;
     struct part *parts;
@@ -33,7 +37,8 @@ static int send_calls(struct part *part, struct operation *operations) {
     if (code != SUCCESS) return code;
     struct request request = { .kind = CALLS, .count = (uint32_t)part->count, .bytes = comm->mapped };
     int sent = send_all(comm->fd, &request, sizeof request, -1);
-    for (int i = 0; i < part->count && sent == 0; i++) sent = send_all(comm->fd, &operations[i].call, sizeof operations[i].call, -1);
+    for (int i = 0; i < part->count && sent == 0; i++)
+        sent = send_all(comm->fd, &operations[i].call, sizeof operations[i].call, -1);
     return sent == 0 ? SUCCESS : INTERNAL_ERROR;
 }
 
@@ -41,15 +46,17 @@ static void run_on_engines(struct run *run) {
     struct batch *batch = run->batch;
     for (int p = 0; p < batch->part_count; p++) {
         struct part *part = &batch->parts[p];
-        run->codes[p] = take_turn(part->comm, run->turns[p]) ? send_calls(part, batch->operations + part->first) : INTERNAL_ERROR;
+        run->codes[p] =
+            take_turn(part->comm, run->turns[p]) ? send_calls(part, batch->operations + part->first) : INTERNAL_ERROR;
     }
     for (int p = 0; p < batch->part_count; p++) {
         struct part *part = &batch->parts[p];
-        struct reply reply;
+        struct reply reply = { .code = SUCCESS };
         int code = run->codes[p];
-        if (code == SUCCESS) code = receive_all(part->comm->fd, &reply, sizeof reply, NULL) == 0 ? reply.code : INTERNAL_ERROR;
+        if (code == SUCCESS && receive_all(part->comm->fd, &reply, sizeof reply, NULL) != 0) code = INTERNAL_ERROR;
+        if (code == SUCCESS) code = reply.code;
         if (code == SUCCESS) copy_out(part->comm, batch->operations + part->first, part->count);
-        end_turn(part->comm, code);
+        end_turn(part->comm, code, reply.text);
     }
 }
 
@@ -86,14 +93,17 @@ static void arrive(void *data, void *done) {
     pthread_mutex_unlock(&run->batch->lock);
     pthread_t thread;
     if (!last) return;
-    if (pthread_create(&thread, NULL, run_to_end, run) == 0) pthread_detach(thread);
-    else run_to_end(run);
+    if (pthread_create(&thread, NULL, run_to_end, run) == 0)
+        pthread_detach(thread);
+    else
+        run_to_end(run);
 }
 
 /* A run with its turns; NULL without memory. */
 static struct run *begin(struct batch *batch, uint64_t launch) {
     size_t parts = (size_t)batch->part_count, streams = (size_t)batch->stream_count;
-    struct run *run = calloc(1, sizeof *run + parts * (sizeof *run->turns + sizeof *run->codes) + streams * sizeof *run->waiting);
+    struct run *run =
+        calloc(1, sizeof *run + parts * (sizeof *run->turns + sizeof *run->codes) + streams * sizeof *run->waiting);
     if (!run) return NULL;
     run->batch = batch;
     batch->holders++;
@@ -119,7 +129,9 @@ static void *launched(void *data, uint64_t launch) {
     return run;
 }
 
-static struct stream stream_of(const struct operation *o) { return (struct stream){ o->stream, o->stream ? NULL : o->context }; }
+static struct stream stream_of(const struct operation *o) {
+    return (struct stream){ o->stream, o->stream ? NULL : o->context };
+}
 
 /* Sorts operations by communicator, and finds their streams. */
 static struct batch *gather(const struct operation *operations, int count) {

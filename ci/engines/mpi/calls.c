@@ -1,5 +1,5 @@
-/* NCCL's operations as calls of MPI. With COLLSPEC_MPI_CALLS=nonblocking collectives are begun with MPI_I... and waited for, which
- * in Open MPI is another implementation of each (libnbc). */
+/* NCCL's operations as calls of MPI. With COLLSPEC_MPI_CALLS=nonblocking collectives are begun with MPI_I... and waited for,
+ * which in Open MPI is another implementation of each (libnbc). */
 #include "engine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,8 @@ static int collective(MPI_Comm comm, char *map, const struct call *call, MPI_Req
     case ALL_TO_ALL: return CALL(Alltoall, alltoall, in, count, type, out, count, type, comm);
     case GATHER: return CALL(Gather, gather, rank == root ? own : in, count, type, out, count, type, root, comm);
     case SCATTER:
-        return CALL(Scatter, scatter, in, count, type, rank == root && call->in_place ? MPI_IN_PLACE : out, count, type, root, comm);
+        return CALL(Scatter, scatter, in, count, type, rank == root && call->in_place ? MPI_IN_PLACE : out, count, type,
+                    root, comm);
     default: return MPI_ERR_ARG;
     }
 }

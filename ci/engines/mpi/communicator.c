@@ -1,4 +1,5 @@
-/* NCCL's communicators: each rank's is a connection to the engine process that makes its calls, and memory shared with it. */
+/* NCCL's communicators: each rank's is a connection to the engine process that makes its calls, and memory shared with it.
+ */
 #define _GNU_SOURCE
 #include "adapter.h"
 #include "streams.h"
@@ -27,14 +28,22 @@ EXPORTED int ncclGetVersion(int *version) {
     return SUCCESS;
 }
 
-EXPORTED const char *ncclGetLastError(void *comm) {
-    (void)comm;
-    return last_error;
+EXPORTED const char *ncclGetLastError(struct comm *comm) {
+    if (!comm) return last_error;
+    pthread_mutex_lock(&comm->lock);
+    int there = comm->text[0] != 0; /* written once, before it is seen here */
+    pthread_mutex_unlock(&comm->lock);
+    return there ? comm->text : last_error;
 }
 
 EXPORTED const char *ncclGetErrorString(int code) {
-    static const char *texts[] = { "no error", "unhandled cuda error", "unhandled system error", "internal error",
-                                   "invalid argument", "invalid usage", "remote process exited or there was a network error",
+    static const char *texts[] = { "no error",
+                                   "unhandled cuda error",
+                                   "unhandled system error",
+                                   "internal error",
+                                   "invalid argument",
+                                   "invalid usage",
+                                   "remote process exited or there was a network error",
                                    "NCCL operation in progress" };
     return code >= 0 && code < (int)(sizeof texts / sizeof *texts) ? texts[code] : "unknown result code";
 }
@@ -82,11 +91,14 @@ int take_turn(struct comm *comm, uint64_t turn) {
     return alive;
 }
 
-void end_turn(struct comm *comm, int code) {
+void end_turn(struct comm *comm, int code, const char *text) {
     pthread_mutex_lock(&comm->lock);
     comm->busy = 0;
     comm->served++;
-    if (code != SUCCESS && !comm->failed) comm->failed = code;
+    if (code != SUCCESS && !comm->failed) {
+        comm->failed = code;
+        snprintf(comm->text, sizeof comm->text, "%s", text);
+    }
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
 }
@@ -102,7 +114,8 @@ static struct comm *empty(void) {
 }
 
 /* Asks the engine and waits for its answer. */
-static int ask(struct comm *comm, const struct request *request, const void *more, size_t length, int passed, struct reply *reply) {
+static int ask(struct comm *comm, const struct request *request, const void *more, size_t length, int passed,
+               struct reply *reply) {
     if (send_all(comm->fd, request, sizeof *request, passed) != 0 || (length && send_all(comm->fd, more, length, -1) != 0) ||
         receive_all(comm->fd, reply, sizeof *reply, NULL) != 0)
         return say(INTERNAL_ERROR, "the engine process has gone");
@@ -121,8 +134,10 @@ static int connect_engine(struct comm *comm, const struct request *first, size_t
 }
 
 static int finish(struct making *making, struct comm *comm, int code) {
-    if (code == SUCCESS) *(void **)making->to = comm;
-    else if (comm) dispose(comm);
+    if (code == SUCCESS)
+        *(void **)making->to = comm;
+    else if (comm)
+        dispose(comm);
     return code;
 }
 
@@ -135,19 +150,22 @@ static int make_from_id(struct making *making) {
     comm->rank = making->a;
     comm->device = making->device;
     memcpy(comm->owner, identity.owner, sizeof comm->owner);
-    struct hello hello = { FOR_NEW_COMMUNICATOR, identity.number, (uint32_t)making->n, (uint32_t)making->a, (uint32_t)making->device };
+    struct hello hello = { FOR_NEW_COMMUNICATOR, identity.number, (uint32_t)making->n, (uint32_t)making->a,
+                           (uint32_t)making->device };
     struct request first = { .kind = CREATE, .count = (uint32_t)making->n, .a = (int)identity.number };
     int code = join_job(comm->owner, &hello, &comm->job, &comm->link);
     comm->engine = comm->job.places[making->a];
-    return finish(making, comm, code == SUCCESS ? connect_engine(comm, &first, (size_t)making->n * sizeof *comm->job.places) : code);
+    return finish(making, comm,
+                  code == SUCCESS ? connect_engine(comm, &first, (size_t)making->n * sizeof *comm->job.places) : code);
 }
 
 /* A communicator out of another one: the engine has it already, and it gets a connection of its own. */
 static int make_part(struct making *making, const struct request *request, size_t length) {
     struct comm *parent = making->parent;
     struct reply reply;
-    int code = take_turn(parent, making->turn) ? ask(parent, request, making->list, length, -1, &reply) : say(INTERNAL_ERROR, "the communicator has failed");
-    end_turn(parent, SUCCESS);
+    int code = take_turn(parent, making->turn) ? ask(parent, request, making->list, length, -1, &reply)
+                                               : say(INTERNAL_ERROR, "the communicator has failed");
+    end_turn(parent, SUCCESS, "");
     if (code != SUCCESS || reply.handle < 0) {
         *(void **)making->to = NULL;
         return code;
@@ -189,14 +207,17 @@ EXPORTED int ncclGetUniqueId(ncclUniqueId *id) {
 EXPORTED int ncclCommInitRankConfig(void **to, int n, ncclUniqueId id, int rank, void *config) {
     if (!to) return say(INVALID_ARGUMENT, "no place for the communicator");
     *to = NULL;
-    if (n < 1 || n > MOST_ENGINES || rank < 0 || rank >= n) return say(INVALID_ARGUMENT, "rank %d of %d, of which there can be %d", rank, n, MOST_ENGINES);
+    if (n < 1 || n > MOST_ENGINES || rank < 0 || rank >= n)
+        return say(INVALID_ARGUMENT, "rank %d of %d, of which there can be %d", rank, n, MOST_ENGINES);
     int code = check_config(config);
     if (code != SUCCESS) return code;
     struct making making = { .make = make_from_id, .to = to, .id = id, .n = n, .a = rank, .device = current_device() };
     return make_or_defer(&making);
 }
 
-EXPORTED int ncclCommInitRank(void **to, int n, ncclUniqueId id, int rank) { return ncclCommInitRankConfig(to, n, id, rank, NULL); }
+EXPORTED int ncclCommInitRank(void **to, int n, ncclUniqueId id, int rank) {
+    return ncclCommInitRankConfig(to, n, id, rank, NULL);
+}
 
 EXPORTED int ncclCommSplit(struct comm *comm, int colour, int key, void **to, void *config) {
     if (!comm || !to) return say(INVALID_ARGUMENT, "no communicator");
@@ -204,13 +225,17 @@ EXPORTED int ncclCommSplit(struct comm *comm, int colour, int key, void **to, vo
     if (code != SUCCESS) return code;
     if (colour < -1) return say(INVALID_ARGUMENT, "colour %d", colour);
     *to = NULL;
-    struct making making = { .make = make_by_split, .to = to, .parent = comm, .a = colour, .b = key, .turn = next_turn(comm) };
+    struct making making = {
+        .make = make_by_split, .to = to, .parent = comm, .a = colour, .b = key, .turn = next_turn(comm)
+    };
     return make_or_defer(&making);
 }
 
-/* The ranks that stay call this. One that is to give up first what the parent does cannot be served: MPI has no way to cancel it. */
+/* The ranks that stay call this. One that is to give up first what the parent does cannot be served: MPI has no way to
+ * cancel it. */
 EXPORTED int ncclCommShrink(struct comm *comm, const int *excluded, int count, void **to, void *config, int flags) {
-    if (!comm || !to || !excluded || count < 1 || count >= comm->n || flags < 0 || flags > 1) return say(INVALID_ARGUMENT, "no ranks to leave out");
+    if (!comm || !to || !excluded || count < 1 || count >= comm->n || flags < 0 || flags > 1)
+        return say(INVALID_ARGUMENT, "no ranks to leave out");
     int code = check_config(config);
     if (code != SUCCESS) return code;
     char is_out[MOST_ENGINES] = "";
@@ -220,7 +245,9 @@ EXPORTED int ncclCommShrink(struct comm *comm, const int *excluded, int count, v
         is_out[excluded[i]] = 1;
     }
     *to = NULL;
-    struct making making = { .make = make_by_shrinking, .to = to, .parent = comm, .n = count, .list = malloc((size_t)count * sizeof(int)) };
+    struct making making = {
+        .make = make_by_shrinking, .to = to, .parent = comm, .n = count, .list = malloc((size_t)count * sizeof(int))
+    };
     if (!making.list) return say(SYSTEM_ERROR, "no memory");
     memcpy(making.list, excluded, (size_t)count * sizeof(int));
     making.turn = next_turn(comm);
@@ -269,8 +296,8 @@ EXPORTED int ncclCommDestroy(struct comm *comm) {
     return code;
 }
 
-/* Ends what the communicator waits for. MPI has no way to cancel a collective, so if one is under way, the process that makes it is lost: the
- * job takes no new communicators, and ends when the last of its communicators has gone. */
+/* Ends what the communicator waits for. MPI has no way to cancel a collective, so if one is under way, the process that
+ * makes it is lost: the job takes no new communicators, and ends when the last of its communicators has gone. */
 EXPORTED int ncclCommAbort(struct comm *comm) {
     if (!comm) return SUCCESS;
     pthread_mutex_lock(&comm->lock);

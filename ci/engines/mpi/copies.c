@@ -26,7 +26,9 @@ int copy_in(struct comm *comm, struct operation *operations, int count) {
         if (comm->map) munmap(comm->map, comm->mapped);
         comm->mapped = 0;
         end = (end + 0xffff) & ~0xffffull;
-        comm->map = ftruncate(comm->memory, (off_t)end) == 0 ? mmap(NULL, end, PROT_READ | PROT_WRITE, MAP_SHARED, comm->memory, 0) : MAP_FAILED;
+        comm->map = ftruncate(comm->memory, (off_t)end) == 0
+                        ? mmap(NULL, end, PROT_READ | PROT_WRITE, MAP_SHARED, comm->memory, 0)
+                        : MAP_FAILED;
         if (comm->map == MAP_FAILED) {
             comm->map = NULL;
             return say(SYSTEM_ERROR, "no shared memory");
@@ -40,7 +42,8 @@ int copy_in(struct comm *comm, struct operation *operations, int count) {
         if (o->call.in_place && o->call.kind == ALL_GATHER) at += (uint64_t)comm->rank * o->in_bytes;
         if (o->call.in_place && o->call.kind == GATHER) at += (uint64_t)comm->rank * o->in_bytes;
         if (o->in_bytes) memcpy(comm->map + at, o->in, o->in_bytes);
-        if (o->in_bytes && o->scaled.live) multiply(comm->map + at, o->in_bytes, o->call.type, o->scaled.place ? o->scaled.place : &o->scaled.scalar);
+        if (o->in_bytes && o->scaled.live)
+            multiply(comm->map + at, o->in_bytes, o->call.type, o->scaled.place ? o->scaled.place : &o->scaled.scalar);
     }
     return SUCCESS;
 }

@@ -144,7 +144,8 @@ static void *serve(void *data) {
     return NULL;
 }
 
-/* When the process that started the job has gone or wants no more of it, this process ends at once, whatever a call waits for. */
+/* When the process that started the job has gone or wants no more of it, this process ends at once, whatever a call waits
+ * for. */
 static void *live_with_owner(void *data) {
     char byte;
     receive_all(*(int *)data, &byte, 1, NULL);

@@ -23,7 +23,8 @@ static int grown(void **list, int *room, int count, size_t each) {
 
 int enqueue_or_defer(const struct operation *operation) {
     if (!group.depth) return enqueue(operation, 1);
-    if (!grown((void **)&group.operations, &group.operation_room, group.operation_count, sizeof *operation)) return say(SYSTEM_ERROR, "no memory");
+    if (!grown((void **)&group.operations, &group.operation_room, group.operation_count, sizeof *operation))
+        return say(SYSTEM_ERROR, "no memory");
     group.operations[group.operation_count++] = *operation;
     return SUCCESS;
 }
@@ -31,7 +32,8 @@ int enqueue_or_defer(const struct operation *operation) {
 int make_or_defer(const struct making *making) {
     struct making now = *making;
     if (!group.depth) return now.make(&now);
-    if (!grown((void **)&group.making, &group.making_room, group.making_count, sizeof now)) return say(SYSTEM_ERROR, "no memory");
+    if (!grown((void **)&group.making, &group.making_room, group.making_count, sizeof now))
+        return say(SYSTEM_ERROR, "no memory");
     group.making[group.making_count++] = now;
     return SUCCESS;
 }
@@ -76,7 +78,10 @@ static const int bytes_of[TYPES] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2 };
 
 /* Shares a collective reads and writes, in elements of count: of every rank, or on the root only. */
 enum share { NONE, ONE, EACH, ONE_ON_ROOT, EACH_ON_ROOT };
-static const struct { enum share in, out; int reduces, has_peer; } shapes[] = {
+static const struct {
+    enum share in, out;
+    int reduces, has_peer;
+} shapes[] = {
     [ALL_REDUCE] = { ONE, ONE, 1, 0 },
     [REDUCE] = { ONE, ONE_ON_ROOT, 1, 1 },
     [BROADCAST] = { ONE_ON_ROOT, ONE, 0, 1 },
@@ -116,17 +121,20 @@ static int is_in_place(const struct operation *o, int is_root, uint64_t one) {
 }
 
 /* NCCL's code for a call that is refused before anything happens. */
-static int refusal(uint32_t kind, size_t count, int type, int reduction, int peer, struct comm *comm, struct scaled_sum *scaled) {
+static int refusal(uint32_t kind, size_t count, int type, int reduction, int peer, struct comm *comm,
+                   struct scaled_sum *scaled) {
     if (!comm) return say(INVALID_ARGUMENT, "no communicator");
     if (type < 0 || type >= TYPES) return say(INVALID_ARGUMENT, "MPI has no type for %d", type);
     int known = reduction >= 0 && (reduction < REDUCTIONS || find_scaled_sum(comm, reduction, type, scaled));
     if (shapes[kind].reduces && !known) return say(INVALID_ARGUMENT, "no reduction %d", reduction);
-    if (shapes[kind].has_peer && (peer < 0 || peer >= comm->n)) return say(INVALID_ARGUMENT, "no rank %d among %d", peer, comm->n);
+    if (shapes[kind].has_peer && (peer < 0 || peer >= comm->n))
+        return say(INVALID_ARGUMENT, "no rank %d among %d", peer, comm->n);
     if (count > INT_MAX) return say(INVALID_ARGUMENT, "MPI counts up to %d elements", INT_MAX);
     return comm->failed ? say(comm->failed, "the communicator has failed before") : SUCCESS;
 }
 
-static int submit(uint32_t kind, const void *in, void *out, size_t count, int type, int reduction, int peer, struct comm *comm, void *stream) {
+static int submit(uint32_t kind, const void *in, void *out, size_t count, int type, int reduction, int peer,
+                  struct comm *comm, void *stream) {
     struct scaled_sum scaled = { .live = 0 };
     int code = refusal(kind, count, type, reduction, peer, comm, &scaled);
     if (code != SUCCESS) {
@@ -135,9 +143,15 @@ static int submit(uint32_t kind, const void *in, void *out, size_t count, int ty
     }
     uint64_t one = (uint64_t)count * (uint64_t)bytes_of[type];
     int is_root = comm->rank == peer;
-    struct operation o = { .in = in, .out = out, .comm = comm, .stream = stream, .context = current_context(), .scaled = scaled };
+    struct operation o = {
+        .in = in, .out = out, .comm = comm, .stream = stream, .context = current_context(), .scaled = scaled
+    };
     o.divide = shapes[kind].reduces && reduction == AVG;
-    o.call = (struct call){ .kind = kind, .type = (uint32_t)type, .reduction = (uint32_t)(scaled.live ? SUM : reduction), .peer = peer, .count = (uint32_t)count };
+    o.call = (struct call){ .kind = kind,
+                            .type = (uint32_t)type,
+                            .reduction = (uint32_t)(scaled.live ? SUM : reduction),
+                            .peer = peer,
+                            .count = (uint32_t)count };
     o.in_bytes = share(shapes[kind].in, comm->n, is_root, one);
     o.out_bytes = share(shapes[kind].out, comm->n, is_root, one);
     o.call.in_place = (uint32_t)is_in_place(&o, is_root, one);
@@ -147,7 +161,8 @@ static int submit(uint32_t kind, const void *in, void *out, size_t count, int ty
 EXPORTED int ncclAllReduce(const void *in, void *out, size_t count, int type, int op, struct comm *comm, void *stream) {
     return submit(ALL_REDUCE, in, out, count, type, op, 0, comm, stream);
 }
-EXPORTED int ncclReduce(const void *in, void *out, size_t count, int type, int op, int root, struct comm *comm, void *stream) {
+EXPORTED int ncclReduce(const void *in, void *out, size_t count, int type, int op, int root, struct comm *comm,
+                        void *stream) {
     return submit(REDUCE, in, out, count, type, op, root, comm, stream);
 }
 EXPORTED int ncclBroadcast(const void *in, void *out, size_t count, int type, int root, struct comm *comm, void *stream) {

@@ -1,5 +1,6 @@
-/* Jobs of engine processes. The process that makes a unique id owns the job of that communicator: it listens at a name, starts mpirun
- * when the first rank comes, and tells every rank where the engines listen. Ranks in other processes come to the same name. */
+/* Jobs of engine processes. The process that makes a unique id owns the job of that communicator: it listens at a name,
+ * starts mpirun when the first rank comes, and tells every rank where the engines listen. Ranks in other processes come to
+ * the same name. */
 #define _GNU_SOURCE
 #include "adapter.h"
 #include <dlfcn.h>
@@ -22,7 +23,7 @@ struct job {
     int size, ready, users, retired, failed;
     int engines[MOST_ENGINES]; /* connections; closing them ends the job */
     pid_t mpirun;
-    int output;                /* what mpirun wrote */
+    int output; /* what mpirun wrote */
     struct job *next;
 };
 /* The ranks of a new communicator, until all have come. */
@@ -78,18 +79,21 @@ static int engine_path(char *path, size_t length) {
     return written > 0 && (size_t)written < length ? 0 : -1;
 }
 
-/* Starts mpirun in a session of its own: when this process's group is killed, mpirun lives on until the engines have ended, and cleans up. */
+/* Starts mpirun in a session of its own: when this process's group is killed, mpirun lives on until the engines have ended,
+ * and cleans up. */
 static int start(struct job *job) {
     char engine[4096], count[16], number[16];
     if (engine_path(engine, sizeof engine) != 0) return -1;
     snprintf(count, sizeof count, "%d", job->size);
     snprintf(number, sizeof number, "%u", job->number);
-    static const char *always = "--allow-run-as-root --oversubscribe --bind-to none --host localhost --mca plm isolated --mca mpi_yield_when_idle 1 "
-                                "--mca pml ob1 --mca btl self,vader --mca btl_vader_single_copy_mechanism none";
+    static const char *always =
+        "--allow-run-as-root --oversubscribe --bind-to none --host localhost --mca plm isolated --mca mpi_yield_when_idle 1 "
+        "--mca pml ob1 --mca btl self,vader --mca btl_vader_single_copy_mechanism none";
     /* an order of summation like that of the algorithm that NCCL_ALGO asks for */
     static const char *choices[] = {
         [ANY_ALGORITHM] = "",
-        [RING] = " --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm ring --mca coll_tuned_reduce_algorithm pipeline "
+        [RING] = " --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm ring --mca "
+                 "coll_tuned_reduce_algorithm pipeline "
                  "--mca coll_tuned_reduce_scatter_algorithm ring",
         [TREE] = " --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm nonoverlapping "
                  "--mca coll_tuned_reduce_algorithm binomial",
@@ -145,8 +149,9 @@ static struct job *job_of(int engines) {
     return job;
 }
 
-/* Waits until all ranks of a new communicator are here, and finds them a job; under the lock. A rank's engine is that of its device, so that a
- * host thread has one engine for all its communicators: Open MPI 4.1 can wait for ever when a process makes two at once. */
+/* Waits until all ranks of a new communicator are here, and finds them a job; under the lock. A rank's engine is that of its
+ * device, so that a host thread has one engine for all its communicators: Open MPI 4.1 can wait for ever when a process
+ * makes two at once. */
 static struct meeting *meet(const struct hello *hello) {
     struct meeting *meeting = meetings;
     while (meeting && meeting->number != hello->number) meeting = meeting->next;
@@ -261,8 +266,10 @@ int new_identity(struct identity *identity) {
         if (getrandom(&random, sizeof random, 0) != sizeof random) code = SYSTEM_ERROR;
         snprintf(name, sizeof name, "collspec-mpi-%016llx", (unsigned long long)random);
         if (code == SUCCESS && (listener = listen_at(name)) < 0) code = SYSTEM_ERROR;
-        if (code == SUCCESS && pthread_create(&thread, NULL, listen_for_all, NULL) != 0) code = SYSTEM_ERROR;
-        else if (code == SUCCESS) pthread_detach(thread);
+        if (code == SUCCESS && pthread_create(&thread, NULL, listen_for_all, NULL) != 0)
+            code = SYSTEM_ERROR;
+        else if (code == SUCCESS)
+            pthread_detach(thread);
     }
     memset(identity, 0, sizeof *identity);
     memcpy(identity->owner, name, sizeof name);

@@ -3,7 +3,7 @@
 #include "wire.h"
 #include "sixteen.h"
 
-#define DIVIDE(element)                                                                          \
+#define DIVIDE(element) \
     for (uint64_t i = 0; i < bytes / sizeof(element); i++) ((element *)elements)[i] /= (element)ranks
 
 void divide(void *elements, uint64_t bytes, uint32_t type, int ranks) {
@@ -32,9 +32,9 @@ void divide(void *elements, uint64_t bytes, uint32_t type, int ranks) {
 }
 
 /* Products of integers are those of unsigned ones, which wrap. */
-#define MULTIPLY(element, wide)                                                                  \
-    for (uint64_t i = 0; i < bytes / sizeof(element); i++)                                       \
-        ((element *)elements)[i] = (element)((wide)((element *)elements)[i] * (wide) * (const element *)scalar)
+#define MULTIPLY(element, wide)                            \
+    for (uint64_t i = 0; i < bytes / sizeof(element); i++) \
+    ((element *)elements)[i] = (element)((wide)((element *)elements)[i] * (wide) * (const element *)scalar)
 
 void multiply(void *elements, uint64_t bytes, uint32_t type, const void *scalar) {
     uint16_t *sixteen = elements, by;

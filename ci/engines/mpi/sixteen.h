@@ -1,5 +1,5 @@
-/* 16-bit floats as float and back. Sums, products and quotients of two of them, computed in float and rounded once more to their type,
- * are what a single rounding would give. */
+/* 16-bit floats as float and back. Sums, products and quotients of two of them, computed in float and rounded once more to
+ * their type, are what a single rounding would give. */
 #ifndef COLLSPEC_MPI_SIXTEEN_H
 #define COLLSPEC_MPI_SIXTEEN_H
 #include <stdint.h>

@@ -19,11 +19,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int complete;
 
 static void find(void) {
-    struct { const char *name; void *place; } wanted[] = {
-        { "cuCtxGetDevice", &driver.device }, { "cuCtxGetCurrent", &driver.context },
-        { "cuCtxPushCurrent_v2", &driver.push }, { "cuCtxPopCurrent_v2", &driver.pop },
-        { "collspecStreamOpen", &driver.open }, { "collspecStreamCapture", &driver.capture },
-        { "collspecStreamLaunch", &driver.launch }, { "collspecStreamCaptureNode", &driver.node },
+    struct {
+        const char *name;
+        void *place;
+    } wanted[] = {
+        { "cuCtxGetDevice", &driver.device },        { "cuCtxGetCurrent", &driver.context },
+        { "cuCtxPushCurrent_v2", &driver.push },     { "cuCtxPopCurrent_v2", &driver.pop },
+        { "collspecStreamOpen", &driver.open },      { "collspecStreamCapture", &driver.capture },
+        { "collspecStreamLaunch", &driver.launch },  { "collspecStreamCaptureNode", &driver.node },
         { "collspecNodeStart", &driver.node_start }, { "collspecStreamDone", &driver.done },
         { "collspecStreamClose", &driver.close },
     };

@@ -9,9 +9,12 @@ int current_device(void);
 void *current_context(void);
 
 /* The null stream is one of each context; any other has its handle alone. */
-struct stream { void *handle, *context; };
+struct stream {
+    void *handle, *context;
+};
 
-/* Work on a stream: start is called when the stream gets there, and must not block; the stream goes on after stream_goes_on. */
+/* Work on a stream: start is called when the stream gets there, and must not block; the stream goes on after stream_goes_on.
+ */
 typedef void start_function(void *data, void *done);
 void stream_goes_on(void *done);
 /* What a graph asks for at each of its launches: gives the data that start is to have, NULL if it cannot be launched. */

@@ -1,5 +1,6 @@
-/* NCCL's element types as MPI's. MPI 3 has no 16-bit floats. They are moved as 16-bit integers, and for reductions they are types of
- * their own with operators from here: the order of a sum is then the MPI library's, and its additions are this file's. */
+/* NCCL's element types as MPI's. MPI 3 has no 16-bit floats. They are moved as 16-bit integers, and for reductions they are
+ * types of their own with operators from here: the order of a sum is then the MPI library's, and its additions are this
+ * file's. */
 #include "engine.h"
 #include "sixteen.h"
 
@@ -37,20 +38,20 @@ MPI_Op reduction_of(uint32_t type, uint32_t reduction) {
 static float larger(float a, float b) { return a != a || b > a ? b : a; }
 static float smaller(float a, float b) { return a != a || b < a ? b : a; }
 
-#define OPERATOR(name, of, bits, expression)                                                      \
-    static void name(void *in, void *inout, int *count, MPI_Datatype *type) {                     \
-        (void)type;                                                                               \
-        for (int i = 0; i < *count; i++) {                                                        \
-            float a = of(((uint16_t *)inout)[i]), b = of(((uint16_t *)in)[i]);                    \
-            ((uint16_t *)inout)[i] = bits(expression);                                            \
-        }                                                                                         \
+#define OPERATOR(name, of, bits, expression)                                   \
+    static void name(void *in, void *inout, int *count, MPI_Datatype *type) {  \
+        (void)type;                                                            \
+        for (int i = 0; i < *count; i++) {                                     \
+            float a = of(((uint16_t *)inout)[i]), b = of(((uint16_t *)in)[i]); \
+            ((uint16_t *)inout)[i] = bits(expression);                         \
+        }                                                                      \
     }
 OPERATOR(add_halves, half_of, half_bits, a + b)
-OPERATOR(multiply_halves, half_of, half_bits, a * b)
+OPERATOR(multiply_halves, half_of, half_bits, a *b)
 OPERATOR(larger_halves, half_of, half_bits, larger(a, b))
 OPERATOR(smaller_halves, half_of, half_bits, smaller(a, b))
 OPERATOR(add_brains, brain_of, brain_bits, a + b)
-OPERATOR(multiply_brains, brain_of, brain_bits, a * b)
+OPERATOR(multiply_brains, brain_of, brain_bits, a *b)
 OPERATOR(larger_brains, brain_of, brain_bits, larger(a, b))
 OPERATOR(smaller_brains, brain_of, brain_bits, smaller(a, b))
 

@@ -11,7 +11,10 @@ int send_all(int fd, const void *bytes, size_t length, int passed) {
     const char *next = bytes;
     while (length) {
         struct iovec piece = { (void *)next, length };
-        union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { { 0 } };
+        union {
+            char bytes[CMSG_SPACE(sizeof(int))];
+            struct cmsghdr align;
+        } control = { { 0 } };
         struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
         if (passed >= 0) {
             message.msg_control = control.bytes;
@@ -36,7 +39,10 @@ int receive_all(int fd, void *bytes, size_t length, int *passed) {
     char *next = bytes;
     while (length) {
         struct iovec piece = { next, length };
-        union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
+        union {
+            char bytes[CMSG_SPACE(sizeof(int))];
+            struct cmsghdr align;
+        } control;
         struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
         if (passed) {
             message.msg_control = control.bytes;

@@ -1,6 +1,6 @@
-/* What the adapter in a worker process and the processes of the MPI job say to each other over Unix sockets. Both are built from
- * this folder at the same time, so structures are sent as they lie in memory. Data does not pass here: it lies in memory that
- * an adapter's communicator shares with one engine process. */
+/* What the adapter in a worker process and the processes of the MPI job say to each other over Unix sockets. Both are built
+ * from this folder at the same time, so structures are sent as they lie in memory. Data does not pass here: it lies in
+ * memory that an adapter's communicator shares with one engine process. */
 #ifndef COLLSPEC_MPI_WIRE_H
 #define COLLSPEC_MPI_WIRE_H
 
@@ -25,13 +25,13 @@ struct hello {
     uint32_t rank;   /* in that communicator; of an engine its own */
     uint32_t device; /* of that rank: the engine process of this number makes its calls, if no two ranks have the same */
 };
-/* The answer to a communicator's hello. The connection stays open as long as the communicator lives; a byte on it says that an
- * engine process of the job will never answer again. */
+/* The answer to a communicator's hello. The connection stays open as long as the communicator lives; a byte on it says that
+ * an engine process of the job will never answer again. */
 struct welcome {
     int32_t code;
     uint32_t job;
     int32_t places[MOST_ENGINES]; /* by rank of the communicator: its engine */
-    char engines[NAME_BYTES]; /* engine R listens at this name, "-" and R */
+    char engines[NAME_BYTES];     /* engine R listens at this name, "-" and R */
     char text[TEXT_BYTES];
 };
 
@@ -39,9 +39,10 @@ struct welcome {
 enum { CREATE, ADOPT, SPLIT, SHRINK, CALLS, END };
 struct request {
     uint32_t kind;
-    uint32_t count;   /* CALLS: how many calls follow; CREATE: how many engines follow; SHRINK: how many excluded ranks follow */
-    int32_t a, b;     /* CREATE and SHRINK: number; ADOPT: handle; SPLIT: colour and key */
-    uint64_t bytes;   /* CALLS: length of the shared memory */
+    uint32_t
+        count;    /* CALLS: how many calls follow; CREATE: how many engines follow; SHRINK: how many excluded ranks follow */
+    int32_t a, b; /* CREATE and SHRINK: number; ADOPT: handle; SPLIT: colour and key */
+    uint64_t bytes; /* CALLS: length of the shared memory */
 };
 struct reply {
     int32_t code;
