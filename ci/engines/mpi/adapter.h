@@ -70,16 +70,12 @@ struct making {
     struct comm *parent;
     ncclUniqueId id;
     int n, a, b, device, code; /* a, b: the rank in a new communicator; colour and key of a split */
-    int *list;
-    uint64_t turn;
+    uint64_t turn;             /* of a split, on the parent */
 };
 int make_or_defer(const struct making *making);
 
 /* scaled_sum.c: the reduction of this number, if the communicator has it for the type. */
 int find_scaled_sum(struct comm *comm, int reduction, int type, struct scaled_sum *found);
-
-/* config.c: NCCL's code for a configuration. */
-int check_config(const void *config);
 
 /* batch.c: what a group puts on streams. */
 

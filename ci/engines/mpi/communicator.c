@@ -160,10 +160,10 @@ static int make_from_id(struct making *making) {
 }
 
 /* A communicator out of another one: the engine has it already, and it gets a connection of its own. */
-static int make_part(struct making *making, const struct request *request, size_t length) {
+static int make_part(struct making *making, const struct request *request) {
     struct comm *parent = making->parent;
     struct reply reply;
-    int code = take_turn(parent, making->turn) ? ask(parent, request, making->list, length, -1, &reply)
+    int code = take_turn(parent, making->turn) ? ask(parent, request, NULL, 0, -1, &reply)
                                                : say(INTERNAL_ERROR, "the communicator has failed");
     end_turn(parent, SUCCESS, "");
     if (code != SUCCESS || reply.handle < 0) {
@@ -183,16 +183,9 @@ static int make_part(struct making *making, const struct request *request, size_
     return finish(making, comm, code == SUCCESS ? connect_engine(comm, &first, 0) : code);
 }
 
-static int make_by_shrinking(struct making *making) {
-    struct request request = { .kind = SHRINK, .count = (uint32_t)making->n };
-    int code = make_part(making, &request, (size_t)making->n * sizeof *making->list);
-    free(making->list);
-    return code;
-}
-
 static int make_by_split(struct making *making) {
     struct request request = { .kind = SPLIT, .a = making->a, .b = making->b };
-    return make_part(making, &request, 0);
+    return make_part(making, &request);
 }
 
 EXPORTED int ncclGetUniqueId(ncclUniqueId *id) {
@@ -204,53 +197,23 @@ EXPORTED int ncclGetUniqueId(ncclUniqueId *id) {
     return code;
 }
 
-EXPORTED int ncclCommInitRankConfig(void **to, int n, ncclUniqueId id, int rank, void *config) {
+EXPORTED int ncclCommInitRank(void **to, int n, ncclUniqueId id, int rank) {
     if (!to) return say(INVALID_ARGUMENT, "no place for the communicator");
     *to = NULL;
     if (n < 1 || n > MOST_ENGINES || rank < 0 || rank >= n)
         return say(INVALID_ARGUMENT, "rank %d of %d, of which there can be %d", rank, n, MOST_ENGINES);
-    int code = check_config(config);
-    if (code != SUCCESS) return code;
     struct making making = { .make = make_from_id, .to = to, .id = id, .n = n, .a = rank, .device = current_device() };
     return make_or_defer(&making);
 }
 
-EXPORTED int ncclCommInitRank(void **to, int n, ncclUniqueId id, int rank) {
-    return ncclCommInitRankConfig(to, n, id, rank, NULL);
-}
-
 EXPORTED int ncclCommSplit(struct comm *comm, int colour, int key, void **to, void *config) {
     if (!comm || !to) return say(INVALID_ARGUMENT, "no communicator");
-    int code = check_config(config);
-    if (code != SUCCESS) return code;
+    (void)config; /* MPI has nothing like it */
     if (colour < -1) return say(INVALID_ARGUMENT, "colour %d", colour);
     *to = NULL;
     struct making making = {
         .make = make_by_split, .to = to, .parent = comm, .a = colour, .b = key, .turn = next_turn(comm)
     };
-    return make_or_defer(&making);
-}
-
-/* The ranks that stay call this. One that is to give up first what the parent does cannot be served: MPI has no way to
- * cancel it. */
-EXPORTED int ncclCommShrink(struct comm *comm, const int *excluded, int count, void **to, void *config, int flags) {
-    if (!comm || !to || !excluded || count < 1 || count >= comm->n || flags < 0 || flags > 1)
-        return say(INVALID_ARGUMENT, "no ranks to leave out");
-    int code = check_config(config);
-    if (code != SUCCESS) return code;
-    char is_out[MOST_ENGINES] = "";
-    for (int i = 0; i < count; i++) {
-        if (excluded[i] < 0 || excluded[i] >= comm->n || excluded[i] == comm->rank || is_out[excluded[i]])
-            return say(INVALID_ARGUMENT, "rank %d cannot be left out", excluded[i]);
-        is_out[excluded[i]] = 1;
-    }
-    *to = NULL;
-    struct making making = {
-        .make = make_by_shrinking, .to = to, .parent = comm, .n = count, .list = malloc((size_t)count * sizeof(int))
-    };
-    if (!making.list) return say(SYSTEM_ERROR, "no memory");
-    memcpy(making.list, excluded, (size_t)count * sizeof(int));
-    making.turn = next_turn(comm);
     return make_or_defer(&making);
 }
 

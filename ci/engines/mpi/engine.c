@@ -62,14 +62,6 @@ static int create(MPI_Comm *comm, const int *engines, int count, int number) {
     return error;
 }
 
-static int shrink(MPI_Comm parent, const int *excluded, int count, int number, MPI_Comm *comm) {
-    MPI_Group all, group;
-    int error = MPI_Comm_group(parent, &all);
-    if (error == MPI_SUCCESS) error = MPI_Group_excl(all, count, excluded, &group);
-    if (error == MPI_SUCCESS) error = MPI_Comm_create_group(parent, group, number, comm);
-    return error;
-}
-
 /* A new communicator becomes a part that waits for its own connection. */
 static void hand_out(struct reply *reply, int error, const MPI_Comm *where) {
     MPI_Comm made = *where;
@@ -111,7 +103,7 @@ static void *serve(void *data) {
         passed = -1;
         struct reply reply = { .code = SUCCESS };
         size_t each = request.kind == CALLS ? sizeof(struct call) : sizeof(int);
-        size_t more = request.kind == CALLS || request.kind == CREATE || request.kind == SHRINK ? request.count : 0;
+        size_t more = request.kind == CALLS || request.kind == CREATE ? request.count : 0;
         void *list = malloc(more * each + 1);
         if (!list || (more && receive_all(self.fd, list, more * each, NULL) != 0)) {
             free(list);
@@ -127,8 +119,6 @@ static void *serve(void *data) {
         } else if (request.kind == SPLIT) {
             int colour = request.a < 0 ? MPI_UNDEFINED : request.a;
             hand_out(&reply, MPI_Comm_split(self.comm, colour, request.b, &made), &made);
-        } else if (request.kind == SHRINK) {
-            hand_out(&reply, shrink(self.comm, list, (int)more, request.a, &made), &made);
         } else if (see(&self, request.bytes) != 0) {
             reply.code = SYSTEM_ERROR;
         } else {

@@ -36,17 +36,16 @@ struct welcome {
 };
 
 /* The first request of a connection to an engine brings the descriptor of the shared memory. */
-enum { CREATE, ADOPT, SPLIT, SHRINK, CALLS, END };
+enum { CREATE, ADOPT, SPLIT, CALLS, END };
 struct request {
     uint32_t kind;
-    uint32_t
-        count;    /* CALLS: how many calls follow; CREATE: how many engines follow; SHRINK: how many excluded ranks follow */
-    int32_t a, b; /* CREATE and SHRINK: number; ADOPT: handle; SPLIT: colour and key */
+    uint32_t count; /* CALLS: how many calls follow; CREATE: how many engines follow */
+    int32_t a, b;   /* CREATE: number; ADOPT: handle; SPLIT: colour and key */
     uint64_t bytes; /* CALLS: length of the shared memory */
 };
 struct reply {
     int32_t code;
-    int32_t handle, ranks, rank; /* SPLIT and SHRINK: the part, -1 if this rank is in none */
+    int32_t handle, ranks, rank; /* SPLIT: the part, -1 if this rank is in none */
     char text[TEXT_BYTES];
 };
 
