@@ -55,10 +55,12 @@ static void answer(struct reply *reply, int error) {
 }
 
 static int create(MPI_Comm *comm, const int *engines, int count, int number) {
-    MPI_Group all, group;
+    MPI_Group all = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
     int error = MPI_Comm_group(MPI_COMM_WORLD, &all);
     if (error == MPI_SUCCESS) error = MPI_Group_incl(all, count, engines, &group);
     if (error == MPI_SUCCESS) error = MPI_Comm_create_group(MPI_COMM_WORLD, group, number, comm);
+    if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
+    if (group != MPI_GROUP_NULL) MPI_Group_free(&group);
     return error;
 }
 
