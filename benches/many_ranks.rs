@@ -36,7 +36,8 @@ fn main() {
         ("all_reduce", "16384", 24_576),
         ("broadcast", "4", 24_576),
         ("reduce_scatter", "n", 24_576),
-        ("all_gather", "1", 24_576),
+        // What these two expect grows with the square of the ranks.
+        ("all_gather", "1", 4096),
         ("all_to_all", "n", 4096),
     ] {
         for ranks in [1024, 4096, 24_576].into_iter().filter(|ranks| *ranks <= most) {
