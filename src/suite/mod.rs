@@ -19,6 +19,7 @@ pub mod parallel;
 mod requires;
 mod runner;
 pub mod select;
+mod series;
 mod teardown_failure;
 mod time_limits;
 #[cfg(feature = "cli")]
