@@ -1,9 +1,9 @@
 //! Poison and guards: the patterns in memory that no event has written. Poison differs from the right values.
 use super::contents::Contents;
 
-/// The pattern of guard bytes: a function of allocation and place, so that a shifted copy is detected too.
-pub(crate) fn guard(alloc: usize, from: usize, len: usize) -> Contents {
-    pattern(mix(0x6775_6172_6473 ^ (alloc as u64) << 32), from, len)
+/// The key of the pattern of an allocation's guards: a function of allocation and place, so that a shifted copy is detected too.
+pub(crate) fn guard_key(alloc: usize) -> u64 {
+    mix(0x6775_6172_6473 ^ (alloc as u64) << 32)
 }
 
 /// The poison of an allocation's bytes from a place on; `key` is that of [`poison_key`].

@@ -242,7 +242,7 @@ pub enum NumberByRankKind {
     /// A number with a fraction.
     Float(f64),
     /// An expression in quotes.
-    Expr(Expr),
+    Expr(Box<Expr>),
     /// One entry per rank (of the communicator, or of the world; rule 3 of the language). Entries are never lists.
     List(Vec<NumberByRank>),
 }
@@ -266,7 +266,7 @@ pub struct BufferRef {
     /// The buffer's name.
     pub name: String,
     /// `[from:to]`; either may be missing.
-    pub slice: Option<(Option<Expr>, Option<Expr>)>,
+    pub slice: Option<Box<(Option<Expr>, Option<Expr>)>>,
 }
 
 /// A buffer that exists before the first step.
@@ -535,7 +535,7 @@ pub struct Step {
     /// Number of rounds; the default is 1.
     pub times: Option<NumberByRank>,
     /// The algorithm that the call asks for.
-    pub algorithm: Option<Spanned<StepAlgorithm>>,
+    pub algorithm: Option<Box<Spanned<StepAlgorithm>>>,
     /// Codes that the call must return, by rank of the communicator.
     pub error: Option<Spanned<StepError>>,
     /// send, recv and send_recv: the peer, of send_recv in both directions.
@@ -563,7 +563,7 @@ pub struct Step {
     /// register: how.
     pub register: Option<Spanned<RegisterKind>>,
     /// init and split: the new communicator.
-    pub new: Option<CommDef>,
+    pub new: Option<Box<CommDef>>,
     /// group and loop: the inner steps.
     pub steps: Vec<Step>,
 }

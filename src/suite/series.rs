@@ -3,8 +3,9 @@ use super::attempt::{Attempt, clean_case, fingerprint, passes_well, quoted};
 use super::observer::Observer;
 use super::runner::{Ready, Runner, timed};
 use super::time_limits::RunLimits;
-use crate::job::{Ended, Observation};
+use crate::job::{CallKind, Ended, Observation};
 use crate::judge::{Status, Verdict};
+use crate::plan::Plan;
 use crate::run::images::ForecastImages;
 use crate::run::series::{Member, SeriesEnd, execute_series, first_byte};
 use crate::run::{Backend, Error, job_from};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 pub(super) const LONGEST: usize = 16;
 /// Bytes of the images of all cases of a series: a worker loads so much at once.
 const LARGEST: u64 = 1 << 20;
+/// Calls of a case that is over soon: while a series runs, no other thread can take the cases that follow in it.
+const MOST_CALLS: usize = 256;
 
 /// A case that may run in a series, and how long it took to prepare.
 pub(super) struct Candidate {
@@ -36,6 +39,7 @@ impl Runner {
             && plan.history.is_none()
             && !plan.allocs.iter().any(|alloc| alloc.window)
             && clean_case(plan)
+            && is_over_soon(plan)
             && room(ready) <= LARGEST
     }
 
@@ -159,6 +163,12 @@ impl Runner {
     }
 }
 
+/// True if the program is short and does not sleep.
+fn is_over_soon(plan: &Plan) -> bool {
+    let calls = || plan.programs.iter().flatten();
+    calls().count() <= MOST_CALLS && !calls().any(|call| matches!(call.kind, CallKind::Sleep { .. }))
+}
+
 fn forecast_images(ready: &Ready) -> ForecastImages<'_> {
     ForecastImages { forecast: &ready.forecast, in_place: true }
 }
@@ -174,4 +184,69 @@ fn room(ready: &Ready) -> u64 {
         region.len.saturating_mul(size).saturating_add(64)
     });
     images.chain(checkpoints).fold(PAGE, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Case, SourceFile, parse};
+    use crate::suite::{Prepared, RunOptions};
+    use std::sync::Arc;
+
+    fn runner() -> Runner {
+        let workers = crate::child::Workers::Command("/bin/true".into());
+        Runner::soft(RunOptions { workers, ..RunOptions::default() }).unwrap()
+    }
+
+    fn ready(text: &str) -> Vec<Box<Ready>> {
+        let file = Arc::new(SourceFile { path: "small.toml".into(), text: text.into() });
+        let cases = parse(&file, "small").unwrap_or_else(|faults| panic!("{faults}"));
+        let prepared = |case: Case| match runner().prepare(&Arc::new(case)).unwrap() {
+            Prepared::Ready(ready) => ready,
+            Prepared::Settled(verdict) => panic!("{verdict:?}"),
+        };
+        cases.into_iter().map(prepared).collect()
+    }
+
+    const SMALL: &str = "world_size = 2\ninputs.x = { each = \"rank + k\", count = 3 }\nmatrix.k = [1, 2, 3, 4]\n";
+    const SUM: &str = "steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }, { op = \"wait\" }]\n";
+
+    #[test]
+    fn cases_that_follow_one_another_need_equal_communicators_and_room() {
+        let runner = runner();
+        let cases = ready(&format!("{SMALL}{SUM}"));
+        let follow = |others: &[Box<Ready>]| runner.follow(&cases[0], others.iter().map(|other| Some(&**other)));
+        assert_eq!(follow(&cases[1..]), 3);
+        let mut others = ready(&format!("{SMALL}{SUM}").replace("world_size = 2", "world_size = 3"));
+        assert_eq!(follow(&others), 0, "three ranks");
+        others.insert(0, cases[1].clone());
+        assert_eq!(follow(&others), 1);
+        assert_eq!(runner.follow(&cases[0], [None, Some(&*cases[1])].into_iter()), 0, "one that is not ready");
+        let many: Vec<_> = (0..100).map(|_| cases[1].clone()).collect();
+        assert_eq!(follow(&many), LONGEST - 1);
+        let large = ready(&format!("{SMALL}{SUM}").replace("count = 3", "count = 30000"));
+        assert!(follow(&large) < 3, "{}", follow(&large));
+    }
+
+    #[test]
+    fn a_case_that_could_harm_the_next_or_takes_long_runs_alone() {
+        let runner = runner();
+        let may = |text: &str| ready(text).iter().all(|ready| runner.may_be_in_series(ready));
+        let plain = format!("{SMALL}{SUM}");
+        assert!(may(&plain));
+        let exit = "{ op = \"exit\" }]\noutcome = \"crash\"";
+        for (before, after) in [
+            ("world_size = 2", "world_size = 2\nplacement = \"one_thread\""),
+            ("world_size = 2", "world_size = 2\nplacement = \"processes\""),
+            ("world_size = 2", "world_size = 2\nrepeat = 2"),
+            ("world_size = 2", "world_size = 2\nenv.NCCL_DEBUG = \"WARN\""),
+            ("{ op = \"wait\" }]", "{ op = \"sleep\", seconds = 1 }]"),
+            ("{ op = \"wait\" }]", "{ op = \"wait\", times = 200 }]"),
+            ("{ op = \"wait\" }]", "{ op = \"abort\" }]"),
+            ("{ op = \"wait\" }]", exit),
+        ] {
+            let text = plain.replace(before, after);
+            assert!(text != plain && !may(&text), "{text}");
+        }
+    }
 }
