@@ -198,11 +198,11 @@ mod tests {
         Runner::soft(RunOptions { workers, ..RunOptions::default() }).unwrap()
     }
 
-    fn ready(text: &str) -> Vec<Box<Ready>> {
+    fn ready(text: &str) -> Vec<Ready> {
         let file = Arc::new(SourceFile { path: "small.toml".into(), text: text.into() });
         let cases = parse(&file, "small").unwrap_or_else(|faults| panic!("{faults}"));
         let prepared = |case: Case| match runner().prepare(&Arc::new(case)).unwrap() {
-            Prepared::Ready(ready) => ready,
+            Prepared::Ready(ready) => *ready,
             Prepared::Settled(verdict) => panic!("{verdict:?}"),
         };
         cases.into_iter().map(prepared).collect()
@@ -215,13 +215,13 @@ mod tests {
     fn cases_that_follow_one_another_need_equal_communicators_and_room() {
         let runner = runner();
         let cases = ready(&format!("{SMALL}{SUM}"));
-        let follow = |others: &[Box<Ready>]| runner.follow(&cases[0], others.iter().map(|other| Some(&**other)));
+        let follow = |others: &[Ready]| runner.follow(&cases[0], others.iter().map(Some));
         assert_eq!(follow(&cases[1..]), 3);
         let mut others = ready(&format!("{SMALL}{SUM}").replace("world_size = 2", "world_size = 3"));
         assert_eq!(follow(&others), 0, "three ranks");
         others.insert(0, cases[1].clone());
         assert_eq!(follow(&others), 1);
-        assert_eq!(runner.follow(&cases[0], [None, Some(&*cases[1])].into_iter()), 0, "one that is not ready");
+        assert_eq!(runner.follow(&cases[0], [None, Some(&cases[1])].into_iter()), 0, "one that is not ready");
         let many: Vec<_> = (0..100).map(|_| cases[1].clone()).collect();
         assert_eq!(follow(&many), LONGEST - 1);
         let large = ready(&format!("{SMALL}{SUM}").replace("count = 3", "count = 30000"));
