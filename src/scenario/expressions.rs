@@ -192,7 +192,7 @@ impl PointReader<'_> {
             }
             self.used.buffers.insert(found.name.clone());
         }
-        good.then_some(BufferRef { span, name: found.name, slice: found.slice })
+        good.then_some(BufferRef { span, name: found.name, slice: found.slice.map(Box::new) })
     }
 
     fn known_buffers(&self) -> String {
