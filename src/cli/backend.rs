@@ -1,9 +1,48 @@
 //! The backend of a command, or the message that it is missing.
 use super::exit::Exit;
 use super::terminal;
+use crate::cluster::Equipment;
 use crate::printable::printable_lines;
 use crate::suite::{BackendMissing, ChosenBackend, RunOptions};
+use std::cell::OnceCell;
 use std::io::{self, Write};
+
+/// The backend that options ask for, which is looked for once.
+pub struct Resolved<'a> {
+    options: &'a RunOptions,
+    found: OnceCell<Result<ChosenBackend, BackendMissing>>,
+}
+
+impl<'a> Resolved<'a> {
+    /// Nothing is looked for yet.
+    pub fn of(options: &'a RunOptions) -> Self {
+        Self { options, found: OnceCell::new() }
+    }
+
+    fn found(&self) -> &Result<ChosenBackend, BackendMissing> {
+        self.found.get_or_init(|| self.options.backend.resolve(&self.options.workers))
+    }
+
+    /// What this process has to run cases on, for the other processes of its job.
+    pub fn equipment(&self) -> Equipment {
+        match self.found() {
+            Ok(chosen) => chosen.equipment(),
+            Err(missing) => Equipment { library: Err(missing.to_string()), gpus: Vec::new() },
+        }
+    }
+
+    /// The backend. If it is missing, the standard error says why, and the command ends with the exit code.
+    ///
+    /// # Errors
+    ///
+    /// Writing fails.
+    pub fn backend(&self) -> io::Result<Result<ChosenBackend, Exit>> {
+        match self.found() {
+            Ok(chosen) => Ok(Ok(chosen.clone())),
+            Err(missing) => missing_backend(missing).map(Err),
+        }
+    }
+}
 
 /// The backend that the options ask for. If it is missing, the standard error says why, and the command ends with the exit code.
 ///
@@ -11,10 +50,7 @@ use std::io::{self, Write};
 ///
 /// Writing fails.
 pub fn resolve(options: &RunOptions) -> io::Result<Result<ChosenBackend, Exit>> {
-    match options.backend.resolve(&options.workers) {
-        Ok(chosen) => Ok(Ok(chosen)),
-        Err(missing) => missing_backend(&missing).map(Err),
-    }
+    Resolved::of(options).backend()
 }
 
 /// Says why the backend is missing.

@@ -1,9 +1,10 @@
 //! `collspec bench`.
+use super::backend::Resolved;
 use super::bench_args::{BenchArgs, BenchFormat, operation};
 use super::exit::Exit;
 use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
-use super::{backend, output, run, terminal};
+use super::{output, run, terminal};
 use crate::bench::{
     JsonFrame, Models, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
 };
@@ -34,26 +35,31 @@ pub fn usual_ranks(chosen: &ChosenBackend, options: &RunOptions) -> usize {
 
 pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
     let options = args.options();
-    let equipment = || options.backend.equipment(&options.workers);
-    on_all_processes(&args.launch, equipment, |cluster| measure(args, options.clone(), cluster))
+    let resolved = Resolved::of(&options);
+    on_all_processes(&args.launch, || resolved.equipment(), |cluster| measure(args, &options, &resolved, cluster))
 }
 
 /// Measures and reports, on the processes of a job if there are others.
-fn measure(args: &BenchArgs, options: RunOptions, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exit> {
+fn measure(
+    args: &BenchArgs,
+    options: &RunOptions,
+    resolved: &Resolved<'_>,
+    cluster: Option<Arc<Cluster>>,
+) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let asked = args.request()?;
     output::refuse_missing_folder(
         [&args.output, &args.plot, &args.json].into_iter().filter_map(|file| file.as_deref()),
     )?;
-    let mut chosen = match backend::resolve(&options)? {
+    let mut chosen = match resolved.backend()? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
     chosen.cluster = cluster;
-    let (plan, rows) = plan(args, asked, usual_ranks(&chosen, &options))?;
+    let (plan, rows) = plan(args, asked, usual_ranks(&chosen, options))?;
     let frame = Frame::new(&chosen, &rows);
     writeln!(terminal::err(), "{}", one_line(&frame.library))?;
-    let sampler = Sampler::new(options, chosen, plan.timing)?;
+    let sampler = Sampler::new(options.clone(), chosen, plan.timing)?;
     signals::catch_interrupt();
     let begun = seconds_since_1970();
     let (samples, done) = take_samples(&sampler, &rows, plan.samples)?;

@@ -1,12 +1,13 @@
 //! `collspec run`.
 use super::args::{RunArgs, SelectionArgs};
+use super::backend::Resolved;
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
 use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
 use super::reports::{self, Reports};
 use super::terminal;
-use super::{backend, output, places};
+use super::{output, places};
 use crate::cluster::{Cluster, Counted};
 use crate::judge::Status;
 use crate::printable::{one_line, printable, printable_lines, thousands};
@@ -27,14 +28,18 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         return list(args);
     }
     let options = args.options();
-    let equipment = || options.backend.equipment(&options.workers);
-    on_all_processes(&args.launch, equipment, |cluster| {
-        let exit = run_here(args, &options, cluster.clone())?;
-        if let Some(cluster) = cluster.filter(|_| args.verbose) {
-            writeln!(terminal::err(), "collspec: {}", in_words(cluster.traffic()))?;
-        }
-        Ok(exit)
-    })
+    let resolved = Resolved::of(&options);
+    on_all_processes(
+        &args.launch,
+        || resolved.equipment(),
+        |cluster| {
+            let exit = run_here(args, &options, &resolved, cluster.clone())?;
+            if let Some(cluster) = cluster.filter(|_| args.verbose) {
+                writeln!(terminal::err(), "collspec: {}", in_words(cluster.traffic()))?;
+            }
+            Ok(exit)
+        },
+    )
 }
 
 /// What went between the processes of a job.
@@ -47,9 +52,14 @@ fn in_words(counted: Counted) -> String {
 }
 
 /// Reads, runs, judges and reports, on the processes of a job if there are others.
-fn run_here(args: &RunArgs, options: &RunOptions, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exit> {
+fn run_here(
+    args: &RunArgs,
+    options: &RunOptions,
+    resolved: &Resolved<'_>,
+    cluster: Option<Arc<Cluster>>,
+) -> anyhow::Result<Exit> {
     warn_of_variables()?;
-    let mut chosen = match backend::resolve(options)? {
+    let mut chosen = match resolved.backend()? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };

@@ -106,14 +106,6 @@ impl BackendRequest {
         }
     }
 
-    /// What this process has to run cases on, for the other processes of its job. Where the backend is missing, that says why.
-    pub fn equipment(&self, workers: &Workers) -> Equipment {
-        match self.resolve(workers) {
-            Ok(chosen) => chosen.equipment(),
-            Err(missing) => Equipment { library: Err(missing.to_string()), gpus: Vec::new() },
-        }
-    }
-
     /// The folder of the driver that was asked for, or what is wrong with it.
     ///
     /// # Errors
