@@ -55,8 +55,13 @@ impl Runner {
         // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
         loop {
+            // Looked at behind the choice of processes: those that are left now are no more than those that it was made from.
+            if let Some(reason) = self.lacks_since(case) {
+                let (_, rest) = observer.close(false)?;
+                return Ok(Attempt { verdict: judge::skipped(case, reason), rest, after: None, doubtful: false });
+            }
             // no other process runs a case on these devices until this case is over; its time limit does not count this wait
-            let devices = self.rank_devices(case).map(|devices| devices.all()).unwrap_or_default();
+            let devices = self.rank_devices_at(case, &key.sites).map(|devices| devices.all()).unwrap_or_default();
             let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
             job.fault = fault.to_string();
@@ -64,22 +69,11 @@ impl Runner {
             let large = job.arena > LARGEST_KEPT_ARENA;
             let pooled = if fresh { self.pool.fresh(&key) } else { self.pool.take(&key, print) };
             let mut pooled = match pooled {
-                // Nothing has begun: the case goes to other processes of the job, if those that are left have what it needs.
-                Err(Error::Lost(_)) => match self.not_here(case) {
-                    None => {
-                        key = self.worker_key(case);
-                        continue;
-                    }
-                    Some(reason) => {
-                        let (_, rest) = observer.close(false)?;
-                        return Ok(Attempt {
-                            verdict: judge::skipped(case, reason),
-                            rest,
-                            after: None,
-                            doubtful: false,
-                        });
-                    }
-                },
+                // Nothing has begun: the case goes to other processes of the job.
+                Err(Error::Lost(_)) => {
+                    key = self.worker_key(case);
+                    continue;
+                }
                 pooled => pooled?,
             };
             let version = pooled.worker.hello.version;

@@ -50,7 +50,11 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let key = &self.worker_key(case);
-        let devices = self.rank_devices(case).map(|devices| devices.all()).unwrap_or_default();
+        if let Some(reason) = self.lacks_since(case) {
+            let (_, rest) = observer.close(false)?;
+            return Ok(Attempt { verdict: judge::skipped(case, reason), rest, after: None, doubtful: false });
+        }
+        let devices = self.rank_devices_at(case, &key.sites).map(|devices| devices.all()).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         let limit = limits.case.map_or_else(|| self.case_limit(case, key.env.len()), duration);
         let (limit, opening) = (limits.cut(limit), limits.cut(self.opening_limit()));

@@ -145,8 +145,13 @@ impl Runner {
         })
     }
 
+    /// The reason to skip a case after all that was prepared before a process of the job was lost.
+    pub(super) fn lacks_since(&self, case: &Case) -> Option<String> {
+        self.chosen.cluster.as_ref().and_then(|_| self.not_here(case))
+    }
+
     /// The reason to skip the case if the machine lacks something that it needs.
-    pub(super) fn not_here(&self, case: &Case) -> Option<String> {
+    fn not_here(&self, case: &Case) -> Option<String> {
         let chosen = &self.chosen;
         let job = chosen.cluster.as_deref().map(|cluster| {
             let (processes, ranks_per_process) = (self.processes(case), self.options.ranks_per_process());

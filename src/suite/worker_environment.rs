@@ -23,7 +23,7 @@ impl Runner {
     }
 
     /// As [`Runner::rank_devices`], in these processes of a job.
-    fn rank_devices_at(&self, case: &Case, sites: &[usize]) -> Option<RankDevices<'_>> {
+    pub(super) fn rank_devices_at(&self, case: &Case, sites: &[usize]) -> Option<RankDevices<'_>> {
         let (machine, ranks) = (self.machine()?, case.total_ranks());
         let Some(cluster) = &self.chosen.cluster else { return Some(RankDevices::of_machine(machine, ranks)) };
         let gpus = |site: &usize| {
