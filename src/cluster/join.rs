@@ -32,6 +32,8 @@ pub struct Joined {
 enum Failed {
     /// Another one may work.
     Yet(String),
+    /// A process of another job has answered. Another attempt may meet the right one; if none does, this is why.
+    OtherJob(String),
     /// No other one will.
     Refused(String),
 }
@@ -53,7 +55,7 @@ pub fn join(launch: &Launch, equipment: Equipment, limit: Duration) -> Result<Jo
     let introduction = Introduction::of_this_process(launch.launcher.name(), launch.position, equipment);
     let deadline = Instant::now() + limit;
     let [mut pause, longest] = PAUSES;
-    let mut why = "the name has no address".to_owned();
+    let (mut why, mut other_job) = ("the name has no address".to_owned(), None);
     loop {
         for (host, port) in place.ports.iter().flat_map(|port| place.hosts.iter().map(move |host| (host, *port))) {
             for address in (host.as_str(), port).to_socket_addrs().into_iter().flatten() {
@@ -61,11 +63,13 @@ pub fn join(launch: &Launch, equipment: Equipment, limit: Duration) -> Result<Jo
                     Ok((orders, variables)) => return Ok(Joined { orders, leader: address, secret, variables }),
                     Err(Failed::Refused(words)) => return Err(MeetingError::Refused(words)),
                     Err(Failed::Yet(words)) => why = format!("{address}: {words}"),
+                    Err(Failed::OtherJob(words)) => other_job = Some(format!("{address}: {words}")),
                 }
             }
         }
         if Instant::now() + pause > deadline {
             let (first, last) = ends(&place.ports);
+            let why = other_job.unwrap_or(why);
             return Err(MeetingError::NoLeader { hosts: place.hosts.join(", "), first, last, limit, why });
         }
         std::thread::sleep(pause);
@@ -89,7 +93,9 @@ fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Conn
         return Err(Failed::Refused(words));
     }
     if challenge.proof != secret.proof(Side::Leader, &own, &challenge.nonce) {
-        return Err(Failed::Yet("a process of another job, or with another COLLSPEC_SECRET, listens there".into()));
+        return Err(Failed::OtherJob(
+            "a process of another job, or with another COLLSPEC_SECRET, listens there".into(),
+        ));
     }
     let proof = secret.proof(Side::Member, &own, &challenge.nonce);
     connection.send(&Wish { proof, purpose })?;
@@ -121,7 +127,7 @@ impl Joined {
                 Ok((connection, _)) => return Ok(connection),
                 // The leader closes connections while it greets too many.
                 Err(Failed::Yet(_)) if Instant::now() + pause < deadline => {}
-                Err(Failed::Yet(words) | Failed::Refused(words)) => return Err(words),
+                Err(Failed::Yet(words) | Failed::OtherJob(words) | Failed::Refused(words)) => return Err(words),
             }
             std::thread::sleep(pause);
             pause = (2 * pause).min(longest);
