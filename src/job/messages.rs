@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 15;
+pub const PROTOCOL: u32 = 14;
 
 /// A unique id's bytes, or the code and the text of its failure.
 pub type Id = Result<Vec<u8>, (i32, String)>;
@@ -16,10 +16,6 @@ pub enum Request {
     Job(Box<Job>),
     /// Run this, as one of several parts; answered as a job is.
     Share(Box<Share>),
-    /// Run these one after the other, to a part that is alone: each on the communicators of the one before it, when all ranks of that one
-    /// have ended well. Each is answered as a job is, and the answers of several may come together. The word behind the
-    /// step words says how many have ended and been followed by another; the last that has begun is finished as a job is.
-    Series(Vec<Job>),
     /// Restore the inputs and run the same job on the same communicators once more; answered as a job is.
     Again,
     /// The unique ids of this run, made by another part.

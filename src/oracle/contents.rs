@@ -254,39 +254,13 @@ impl Contents {
         self.get(range).map(|bytes| Self::from(bytes.into_owned()))
     }
 
-    /// None, with room for so many bytes that are to be appended.
-    pub fn with_room(len: usize) -> Self {
-        Self::Flat(if len <= FLAT { Vec::with_capacity(len) } else { Vec::new() })
-    }
-
-    /// Appends the first bytes of the pattern of a key (see [`poison::fill`]).
-    pub fn append_pattern(&mut self, key: u64, len: usize) {
-        match self {
-            Self::Flat(bytes) if bytes.len() + len <= FLAT => {
-                let before = bytes.len();
-                bytes.resize(before + len, 0);
-                poison::fill(&mut bytes[before..], key, 0);
-            }
-            _ => self.append(&Self::pattern(key, 0, len)),
-        }
-    }
-
     /// Appends other contents.
     pub fn append(&mut self, other: &Self) {
         let before = self.len();
-        if before == 0 && other.len() > FLAT {
-            *self = other.clone();
-            return;
-        }
         if before + other.len() <= FLAT {
-            match (self, other) {
-                (Self::Flat(bytes), Self::Flat(other)) => bytes.extend_from_slice(other),
-                (Self::Flat(bytes), Self::Pieces(_)) => {
-                    bytes.resize(before + other.len(), 0);
-                    other.copy_to(0, &mut bytes[before..]);
-                }
-                // Pieces are longer.
-                (Self::Pieces(_), _) => {}
+            if let Self::Flat(bytes) = self {
+                bytes.resize(before + other.len(), 0);
+                other.copy_to(0, &mut bytes[before..]);
             }
             return;
         }

@@ -338,10 +338,9 @@ fn initial_image(alloc: usize, start: usize, memory: InitialMemory<'_>, key: u64
             let _ = payload.write(part.start, &Contents::poison(first, last));
         }
     }
-    let mut image = Contents::with_room(end + GUARD as usize);
-    image.append_pattern(poison::guard_key(alloc), start);
+    let mut image = poison::guard(alloc, 0, start);
     image.append(&payload);
-    image.append_pattern(poison::guard_key(alloc).wrapping_add(end as u64), GUARD as usize);
+    image.append(&poison::guard(alloc, end, GUARD as usize));
     image
 }
 

@@ -2,14 +2,13 @@
 use super::contents::Contents;
 
 /// The pattern of guard bytes: a function of allocation and place, so that a shifted copy is detected too.
-#[cfg(test)]
 pub(crate) fn guard(alloc: usize, from: usize, len: usize) -> Contents {
-    Contents::pattern(guard_key(alloc).wrapping_add(from as u64), 0, len)
+    Contents::pattern(guard_key(alloc, from), 0, len)
 }
 
-/// The key of the pattern of an allocation's guards: a function of allocation and place, so that a shifted copy is detected too.
-pub(crate) fn guard_key(alloc: usize) -> u64 {
-    mix(0x6775_6172_6473 ^ (alloc as u64) << 32)
+/// The key of the pattern of an allocation's guard bytes from a place on, of which [`fill`] makes the bytes.
+pub(crate) fn guard_key(alloc: usize, from: usize) -> u64 {
+    mix(0x6775_6172_6473 ^ (alloc as u64) << 32).wrapping_add(from as u64)
 }
 
 /// The poison of an allocation's bytes from a place on; `key` is that of [`poison_key`].

@@ -165,7 +165,7 @@ fn work(plan: &Plan) -> Account {
     for e in &case.expect {
         let Some(buffer) = plan.buffers.iter().find(|b| b.name == e.target.name) else { continue };
         let slice =
-            e.target.slice.as_deref().map_or(0, |(from, to)| {
+            e.target.slice.as_ref().map_or(0, |(from, to)| {
                 from.iter().chain(to).map(|e| operations(e, axes)).sum::<u64>().saturating_mul(2)
             });
         let (mut sum, mut planned) = (0u64, 0u64);

@@ -183,7 +183,7 @@ fn length(plan: &Plan, e: &Expectation, buffer: &Buffer, rank: usize) -> Result<
 /// A slice that is not inside the buffer, or has no value.
 pub fn extent(plan: &Plan, e: &Expectation, buffer: &Buffer, rank: usize) -> Result<Option<(u64, u64)>, Diagnostic> {
     let Some(place) = buffer.places.get(rank).copied().flatten() else { return Ok(None) };
-    let Some((from, to)) = e.target.slice.as_deref() else { return Ok(Some((0, place.count))) };
+    let Some((from, to)) = &e.target.slice else { return Ok(Some((0, place.count))) };
     let names = Names::world(&plan.case, rank);
     let bound = |expr: &Option<crate::scenario::Expr>, default: u64| match expr {
         None => Ok(default),

@@ -1,16 +1,29 @@
 //! Runs one job on one worker and watches it; the result is an observation of each run.
 use super::Error;
-use super::images::{Images, put_initial};
+use super::deaths::Deaths;
+use super::images::{Images, put_initial, take_last};
 use super::layout::CallMap;
-use super::observe::{Over, observe};
 use super::remote_images;
+use super::remote_results::{self, Brought};
 use super::teardown::{TeardownResult, tear_down};
-use super::watch::Watch;
-use super::worker::Worker;
+use super::worker::{Incoming, Worker};
+use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
-use crate::job::{AllocSpec, Ended, Job, Observation, Request, Share};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reached, Reply, Report, Request, Share};
+use crate::job::{Ended, Observation};
+use soft_nccl::fault::FaultMode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time in which parts must stop after a rank of another part has failed. A part that does not stop is killed.
+const STOPPING: Duration = Duration::from_secs(1);
+/// Time in which parts must say which faults they have met. They can answer at any time, even while their ranks hang.
+const ANSWERING: Duration = Duration::from_secs(5);
+
+/// How often it is looked within a case's time limit whether its ranks have begun, if nothing is heard of them.
+const LOOKS: u32 = 8;
+/// The shortest time between two such looks.
+const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 
 /// How a job is run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +55,15 @@ pub struct Task<'a> {
     pub limit: Duration,
     /// True if the worker has run other cases and then waited: it may have died meanwhile.
     pub used_before: bool,
+}
+
+/// How a run ended.
+enum Came {
+    Report(Report),
+    Stuck(String, Report),
+    Late,
+    /// This part died.
+    Dead(usize),
 }
 
 /// Why the runs of a job ended.
@@ -100,10 +122,101 @@ pub fn execute(
         if !watch.opening {
             left = watch.patience.left();
         }
-        let may_be_dead = used_before && round == 0;
-        let over = Over { job: &job, images, map: &map, watch, came, seconds, may_be_dead };
-        let Some(seen) = observe(worker, over, &mark)? else { return Ok(Executed::DeadBefore) };
-        let well = seen.ended == Ended::Done;
+        let late = matches!(came, Came::Late) && job.fault == FaultMode::Trace.to_string();
+        let reached_until_limit = if late { reached_so_far(worker)? } else { None };
+        let waits = |text| Ended::Hung { proved: true, opening: watch.opening, waits: text };
+        let (mut ended, mut report) = match came {
+            Came::Report(report) => {
+                let done = report.ranks.iter().all(|r| r.end == RankEnd::Done);
+                (if done { Ended::Done } else { Ended::Errored }, report)
+            }
+            Came::Stuck(text, report) => (waits(text), report),
+            Came::Late => {
+                let silent = remote_images::bring_step_words(worker, job.n);
+                let report = by_step_words(&arena, job.n, watch.opening);
+                let finished = worker.has_remote() && (0..job.n).all(|rank| is_done(&report, rank));
+                let ended = match silent {
+                    // Nothing is known of its ranks, so that it is not their hang.
+                    Some(part) => {
+                        let how = whose(worker, part, job.n) + "it does not answer";
+                        Ended::Crashed { how, opening: watch.opening }
+                    }
+                    None if finished => {
+                        let how = "all ranks had ended, but that was not heard of within the time limit".to_owned();
+                        Ended::Crashed { how, opening: watch.opening }
+                    }
+                    None => Ended::Hung { proved: false, opening: watch.opening, waits: String::new() },
+                };
+                (ended, report)
+            }
+            Came::Dead(part) => {
+                let how = worker.end_closed(part);
+                remote_images::bring_step_words(worker, job.n);
+                let ranks = worker.ranks(part, job.n);
+                if used_before && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
+                    return Ok(Executed::DeadBefore);
+                }
+                let how = whose(worker, part, job.n) + &how;
+                (Ended::Crashed { how, opening: watch.opening }, by_step_words(&arena, job.n, watch.opening))
+            }
+        };
+        report.ranks.resize_with(job.n as usize, || running(0));
+        let Brought { lost, as_expected: right_elsewhere } =
+            remote_results::bring_last(worker, images, &job, &|rank| is_done(&report, rank))?;
+        if let Some(part) = lost.first() {
+            // What the ranks of lost parts have left behind is lost with them.
+            let how = whose(worker, *part, job.n) + &worker.end(*part);
+            let ranks = lost.iter().flat_map(|part| worker.ranks(*part, job.n));
+            for rank in ranks.filter(|rank| is_done(&report, *rank)).collect::<Vec<_>>() {
+                report.ranks[rank as usize] = running(job.programs[rank as usize].len().saturating_sub(1) as u32);
+            }
+            if !matches!(ended, Ended::Crashed { .. }) {
+                ended = Ended::Crashed { how, opening: false };
+            }
+        }
+        match ended {
+            Ended::Done => {}
+            // its ranks cannot go on; ending it brings the rest of its log
+            Ended::Errored => worker.retire(),
+            Ended::Hung { .. } | Ended::Crashed { .. } => _ = worker.end(0),
+        }
+        if !watch.opening {
+            map.translate(&mut report);
+        }
+        let done = |rank: u32| is_done(&report, rank);
+        let read = |rank: u32, at: u64, len: u64| if done(rank) { arena.read(at, len) } else { Ok(Vec::new()) };
+        let (mut last, mut as_expected) = (Vec::new(), Vec::new());
+        for (alloc, spec) in job.allocs.iter().enumerate() {
+            let image = match done(spec.rank) {
+                true if right_elsewhere.contains(&alloc) => None,
+                true => take_last(&worker.arena, images, alloc, spec)?,
+                false => Some(Vec::new()),
+            };
+            as_expected.push(image.is_none());
+            last.push(image.unwrap_or_default());
+        }
+        let copies = job.checkpoints.iter().map(|c| read(c.rank, c.at, c.bytes));
+        let checkpoints = copies.collect::<Result<Vec<_>, _>>()?;
+        let well = ended == Ended::Done;
+        let silent = matches!(ended, Ended::Crashed { .. } | Ended::Hung { proved: false, .. });
+        let reached = (!silent).then_some(report.reached);
+        let log = worker.said(&mark);
+        let reused = watch.reused;
+        let deaths = watch.deaths.ends;
+        let (ranks, images) = (report.ranks, last);
+        let seen = Observation {
+            ended,
+            ranks,
+            images,
+            as_expected,
+            checkpoints,
+            log,
+            seconds,
+            reached,
+            reached_until_limit,
+            reused,
+            deaths,
+        };
         if !see(seen) || !well {
             break;
         }
@@ -111,8 +224,31 @@ pub fn execute(
     Ok(Executed::Complete)
 }
 
+/// The faults that the parts have met so far; `None` if one does not answer.
+fn reached_so_far(worker: &mut Worker) -> Result<Option<Reached>, Error> {
+    let mut patience = Patience::new(ANSWERING);
+    let mut all = Reached::default();
+    if worker.send(&Request::Reached).is_err() {
+        return Ok(None);
+    }
+    let mut answers = 0;
+    while answers < worker.parts() {
+        match worker.hear(&mut patience).1 {
+            Incoming::Reply(Reply::Reached(reached)) => {
+                all.iter_mut().zip(reached).for_each(|(all, more)| *all |= more);
+                answers += 1;
+            }
+            Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
+            // What the run says too late is not waited for, but does no harm.
+            Incoming::Reply(_) => {}
+            Incoming::Silence | Incoming::End => return Ok(None),
+        }
+    }
+    Ok(Some(all))
+}
+
 /// Puts the initial images of the ranks here in their places. Those that the ranks do not change are there after the first round.
-pub(super) fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u32) -> Result<(), Error> {
+fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u32) -> Result<(), Error> {
     let changed = |spec: &AllocSpec| round == 0 || spec.is_in_arena();
     let here = worker.has_here(job.n);
     let is_here = |spec: &AllocSpec| here.get(spec.rank as usize).is_some_and(|here| *here);
@@ -121,7 +257,7 @@ pub(super) fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u3
 }
 
 /// No rank has begun.
-pub(super) fn reset_words(arena: &Mapping, n: u32) -> Result<(), Error> {
+fn reset_words(arena: &Mapping, n: u32) -> Result<(), Error> {
     for rank in 0..n {
         arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
     }
@@ -141,4 +277,210 @@ fn hand_over(worker: &mut Worker, job: Job) -> Option<Job> {
     let request = Request::Job(Box::new(job));
     worker.send(&request).ok()?;
     if let Request::Job(job) = request { Some(*job) } else { None }
+}
+
+struct Watch {
+    opening: bool,
+    reused: bool,
+    /// The job asks for communicators of an earlier one.
+    asks_for_kept: bool,
+    begun: Instant,
+    /// The time that is left: of the limit for making communicators and loading at first, then of the case's limit.
+    patience: Patience,
+    /// Number of parts that have loaded.
+    loaded: usize,
+    /// By part.
+    done: Vec<bool>,
+    /// The parts' reports so far.
+    report: Report,
+    /// A rank has failed and the others are told to stop.
+    stopping: bool,
+    /// Processes that end while the others go on.
+    deaths: Deaths,
+}
+
+impl Watch {
+    fn new(worker: &Worker, job: &Job, opening: Duration) -> Self {
+        let n = job.n;
+        Self {
+            deaths: Deaths::of(job, worker),
+            opening: true,
+            reused: false,
+            asks_for_kept: job.reuse.is_some(),
+            begun: Instant::now(),
+            patience: Patience::new(opening),
+            loaded: 0,
+            done: vec![false; worker.parts()],
+            report: Report { ranks: vec![running(0); n as usize], ..Report::default() },
+            stopping: false,
+        }
+    }
+
+    fn run(&mut self, worker: &mut Worker, limit: Duration) -> Result<Came, Error> {
+        loop {
+            let n = self.report.ranks.len() as u32;
+            // A worker of one part sends that it is loaded with its next message.
+            let looks = self.opening && worker.parts() == 1 && !worker.has_remote();
+            let look = if looks { (limit / LOOKS).max(SHORTEST_LOOK) } else { Duration::MAX };
+            let has_begun = |arena: &Mapping| looks && (0..n).any(|rank| has_begun(arena, rank));
+            let came = worker.hear_unless(&mut self.patience, look, has_begun);
+            if came.is_none() || (matches!(came, Some((_, Incoming::End))) && has_begun(worker.arena.mapping())) {
+                self.begin(self.asks_for_kept, limit, Duration::ZERO);
+            }
+            let Some((part, incoming)) = came else { continue };
+            match incoming {
+                Incoming::Reply(Reply::Ids(ids)) => {
+                    let request = Request::Ids(ids);
+                    // a dead part is noticed by its end
+                    (0..worker.parts()).filter(|other| *other != part).for_each(|other| {
+                        let _ = worker.send_to(other, &request);
+                    });
+                }
+                Incoming::Reply(Reply::GrowId(number, id)) => {
+                    let request = Request::GrowId(number, id);
+                    (0..worker.parts()).filter(|other| *other != part).for_each(|other| {
+                        let _ = worker.send_to(other, &request);
+                    });
+                }
+                Incoming::Reply(Reply::Loaded { reused, ago }) => self.loaded(worker, reused, limit, ago)?,
+                Incoming::Reply(Reply::Done(report)) => {
+                    if let Some(came) = self.done(worker, part, report) {
+                        return Ok(came);
+                    }
+                }
+                Incoming::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
+                Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
+                Incoming::Reply(Reply::AtDeath(death)) => self.deaths.come(worker, death),
+                Incoming::Reply(Reply::Hello { .. } | Reply::Finished { .. } | Reply::Reached(_)) => {}
+                Incoming::Silence if self.stopping => return Ok(Came::Report(self.as_far_as_known(worker))),
+                Incoming::Silence => return Ok(Came::Late),
+                Incoming::End if self.deaths.expected(part) => {
+                    let ranks = self.report.ranks.len() as u32;
+                    self.deaths.ended(worker, part, ranks);
+                }
+                Incoming::End => return Ok(Came::Dead(part)),
+            }
+        }
+    }
+
+    /// A part is loaded; when all are, the clock starts.
+    fn loaded(&mut self, worker: &mut Worker, reused: bool, limit: Duration, ago: Duration) -> Result<(), Error> {
+        if worker.parts() == 1 {
+            self.begin(reused, limit, ago);
+            return Ok(());
+        }
+        if self.loaded > 0 && self.reused != reused {
+            return Err(trouble(worker, "its processes do not keep the same communicators".into()));
+        }
+        self.reused = reused;
+        self.loaded += 1;
+        if self.loaded < worker.parts() || self.stopping {
+            return Ok(());
+        }
+        self.begin(reused, limit, ago);
+        let _ = worker.send(&Request::Run);
+        Ok(())
+    }
+
+    /// The clock starts, unless it has been seen before that the ranks had begun.
+    fn begin(&mut self, reused: bool, limit: Duration, ago: Duration) {
+        self.reused = reused;
+        let now = Instant::now();
+        self.begun = now.checked_sub(ago).unwrap_or(now);
+        if self.opening {
+            self.opening = false;
+            self.patience = Patience::new(limit.saturating_sub(ago));
+        }
+    }
+
+    /// A part's ranks have all ended. With the last part the run has; if a rank failed, the other parts are to stop.
+    fn done(&mut self, worker: &mut Worker, part: usize, report: Report) -> Option<Came> {
+        let ranks = worker.ranks(part, self.report.ranks.len() as u32);
+        let failed = report.ranks.iter().any(|r| matches!(r.end, RankEnd::Error { .. }));
+        for (all, said) in self.report.reached.iter_mut().zip(report.reached) {
+            *all |= said;
+        }
+        for (rank, said) in ranks.zip(report.ranks) {
+            self.report.ranks[rank as usize] = said;
+        }
+        self.done[part] = true;
+        if self.done.iter().all(|done| *done) {
+            return Some(Came::Report(std::mem::take(&mut self.report)));
+        }
+        if !failed {
+            self.deaths.over(worker, part);
+        }
+        if failed && !self.stopping {
+            self.stopping = true;
+            self.patience.shorten(STOPPING);
+            let others = (0..worker.parts()).filter(|other| !self.done[*other]);
+            others.for_each(|other| _ = worker.send_to(other, &Request::Stop));
+        }
+        None
+    }
+
+    /// The report, with step words for the ranks of parts that have not reported.
+    fn as_far_as_known(&mut self, worker: &mut Worker) -> Report {
+        let mut report = std::mem::take(&mut self.report);
+        let n = report.ranks.len() as u32;
+        remote_images::bring_step_words(worker, n);
+        for (part, done) in self.done.iter().enumerate() {
+            for rank in worker.ranks(part, n).filter(|_| !done) {
+                report.ranks[rank as usize] = by_step_word(worker.arena.mapping(), rank, self.opening);
+            }
+        }
+        report
+    }
+}
+
+fn trouble(worker: &mut Worker, text: String) -> Error {
+    worker.end(0);
+    Error::Trouble { text, log: worker.said(&Default::default()) }
+}
+
+fn running(call: u32) -> RankReport {
+    let (codes, figures, times) = (Vec::new(), Vec::new(), Vec::new());
+    RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times }
+}
+
+/// The processes of a worker of several, in front of how one ended.
+fn whose(worker: &Worker, part: usize, n: u32) -> String {
+    let ranks = worker.ranks(part, n);
+    let place = worker.place(part).map_or_else(String::new, |place| format!(" (process of {place})"));
+    match (worker.parts(), ranks.len()) {
+        (..=1, _) if place.is_empty() => String::new(),
+        (_, 1) => format!("the process of rank {}{place}: ", ranks.start),
+        _ => format!("the process of ranks {} to {}{place}: ", ranks.start, ranks.end.saturating_sub(1)),
+    }
+}
+
+fn is_done(report: &Report, rank: u32) -> bool {
+    report.ranks.get(rank as usize).is_some_and(|rank| rank.end == RankEnd::Done)
+}
+
+/// True if the rank makes calls of its program or has made them, so that every rank is loaded.
+fn has_begun(arena: &Mapping, rank: u32) -> bool {
+    let step = |word: &AtomicU64| Step::of(word.load(Ordering::Acquire));
+    arena.word(rank).is_ok_and(|word| matches!(step(word), Step::Running(_) | Step::Done))
+}
+
+fn not_begun(arena: &Mapping, rank: u32) -> bool {
+    arena.word(rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Before)
+}
+
+/// A report for ranks that cannot report any more, from their step words.
+fn by_step_words(arena: &Mapping, n: u32, opening: bool) -> Report {
+    Report { ranks: (0..n).map(|rank| by_step_word(arena, rank, opening)).collect(), ..Report::default() }
+}
+
+fn by_step_word(arena: &Mapping, rank: u32, opening: bool) -> RankReport {
+    let end = match arena.word(rank).map_or(Step::Before, |word| Step::of(word.load(Ordering::Acquire))) {
+        Step::Before if opening => RankEnd::Opening { call: None },
+        Step::Opening(call) if opening => RankEnd::Opening { call: Some(call) },
+        // all ranks are loaded: this one is on its way to its first call
+        Step::Before | Step::Opening(_) => RankEnd::Running { call: 0 },
+        Step::Running(call) => RankEnd::Running { call },
+        Step::Done | Step::Ending => RankEnd::Done,
+    };
+    RankReport { end, ..running(0) }
 }

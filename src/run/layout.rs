@@ -44,9 +44,9 @@ pub enum MemoryPlace {
     Arena,
 }
 
-/// The job of a plan, whose images lie from this byte of the arena on, but behind the step words.
-pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write], from: u64) -> (Job, CallMap) {
-    let mut end = from.max(8 * plan.ranks() as u64);
+/// The job of a plan.
+pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, CallMap) {
+    let mut end = 8 * plan.ranks() as u64;
     let mut place = |len: u64, align: u64| {
         let at = end.next_multiple_of(align);
         end = at + len;

@@ -9,18 +9,15 @@ pub mod lock;
 pub mod log;
 pub mod machine;
 pub mod memory;
-mod observe;
 mod part;
 pub mod pool;
 pub mod proof;
 mod remote_images;
 mod remote_part;
 mod remote_results;
-pub mod series;
 mod serve;
 mod serve_part;
 pub mod teardown;
-mod watch;
 pub mod worker;
 pub mod worker_process;
 
@@ -200,11 +197,6 @@ pub enum Error {
 
 /// The job of a plan, and the way back from its calls to the plan's.
 pub fn job(plan: &Plan, forecast: &Forecast, place: MemoryPlace) -> (Job, layout::CallMap) {
-    job_from(plan, forecast, place, 0)
-}
-
-/// The same with its images from this byte of the arena on.
-pub fn job_from(plan: &Plan, forecast: &Forecast, place: MemoryPlace, from: u64) -> (Job, layout::CallMap) {
     let checkpoints: Vec<Write> = forecast.checkpoints.iter().map(|checkpoint| checkpoint.write).collect();
-    layout::job(plan, place, &checkpoints, from)
+    layout::job(plan, place, &checkpoints)
 }

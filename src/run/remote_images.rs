@@ -84,7 +84,7 @@ fn order_for(alloc: usize, from: u64, at: u64, bytes: &[u8], sent: &mut HashMap<
     let len = bytes.len() as u64;
     if bytes.len() > FEW {
         if len <= GUARD {
-            let key = poison::guard_key(alloc).wrapping_add(from);
+            let key = poison::guard_key(alloc, from as usize);
             let mut guard = vec![0; bytes.len()];
             poison::fill(&mut guard, key, 0);
             if guard == bytes {
@@ -160,7 +160,7 @@ mod tests {
     fn bytes_that_can_be_described_are_not_sent() {
         let mut sent = HashMap::new();
         let guard = poison::guard(3, 100, 4096).to_vec();
-        let key = poison::guard_key(3).wrapping_add(100);
+        let key = poison::guard_key(3, 100);
         let order = order_for(3, 100, 5000, &guard, &mut sent);
         assert!(matches!(order, PartOrder::Pattern { at: 5000, len: 4096, key: same } if same == key), "{order:?}");
         let data: Vec<u8> = (0..=255).collect();

@@ -192,7 +192,7 @@ impl PointReader<'_> {
             }
             self.used.buffers.insert(found.name.clone());
         }
-        good.then_some(BufferRef { span, name: found.name, slice: found.slice.map(Box::new) })
+        good.then_some(BufferRef { span, name: found.name, slice: found.slice })
     }
 
     fn known_buffers(&self) -> String {

@@ -346,7 +346,7 @@ impl PointReader<'_> {
                     self.report(d.help("the other rank of a pair is `rank + 1 - 2 * (rank % 2)`"));
                     return None;
                 }
-                NumberByRankKind::Expr(Box::new(expr))
+                NumberByRankKind::Expr(expr)
             }
             (TomlKind::Float(v), _) if *v == v.trunc() && v.abs() < 1e15 && want != NumberKind::Bool => {
                 self.report_wrong_type(name, ty, val);

@@ -203,10 +203,7 @@ impl<'t> StepReader<'t, '_> {
             after: self.after(reader),
             graph: self.graph(reader),
             times: self.num(reader, "times", NumberKind::Natural),
-            algorithm: self
-                .entry_or_default(reader, "algorithm")
-                .and_then(|e| algorithm(reader, &e.value))
-                .map(Box::new),
+            algorithm: self.entry_or_default(reader, "algorithm").and_then(|e| algorithm(reader, &e.value)),
             error: self.own_entry("error").and_then(|e| step_error(reader, &e.value)),
             peer: self.num(reader, "peer", NumberKind::Whole),
             to: self.num(reader, "to", NumberKind::Whole),
@@ -232,7 +229,7 @@ impl<'t> StepReader<'t, '_> {
                 }),
             },
             register: self.own_entry("register").and_then(|e| register_word(reader, &e.value)),
-            new: comms::new_communicator(reader, self.table, self.op, self.defaults).map(Box::new),
+            new: comms::new_communicator(reader, self.table, self.op, self.defaults),
             steps: Vec::new(),
             input,
             output,

@@ -1,8 +1,7 @@
 //! Prepares small cases in a row before they run: code that works on one case after the other stays in the caches, while the calls
 //! that a run makes throw it out.
-use super::parallel::{Executor, Moment, Queue, catching_panics};
-use super::runner::{Prepared, Ready, Runner};
-use super::series::{self, Candidate};
+use super::parallel::Executor;
+use super::runner::{Prepared, Runner};
 use crate::judge::Verdict;
 use crate::plan::Plan;
 use crate::scenario::Case;
@@ -12,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Cases that are prepared in a row.
-const IN_A_ROW: usize = 2 * series::LONGEST;
+const IN_A_ROW: usize = 16;
 /// When so few are left, the next are prepared, so that no thread has to wait for them.
-const LEFT: usize = series::LONGEST;
+const LEFT: usize = 4;
 /// Bytes of a case's memory, in all copies, up to which it is small. A part of so much is taken ahead of its turn.
 const SMALL: u64 = 512 << 10;
 
@@ -109,66 +108,11 @@ impl Executor for Ahead<'_> {
         self.runner.run_case(case)
     }
 
-    fn run_from(&self, number: usize, queue: &Queue<'_>, tell: &mut dyn FnMut(usize, Moment)) {
-        let Some(case) = queue.case(number) else { return };
-        tell(number, Moment::Begins);
-        let early = self.take(number);
-        let Some(Early { work: EarlyWork::Prepared(Prepared::Ready(first)), took }) = early else {
-            let verdict = catching_panics(case, || match early {
-                Some(early) => self.runner.run_early(case, early),
-                None => self.runner.run_case(case),
-            });
-            return tell(number, Moment::Done(Box::new(verdict)));
-        };
-        let (from, others) = self.claim(&first, queue);
-        let mut numbers = vec![number];
-        numbers.extend(from..from + others.len());
-        numbers.iter().skip(1).for_each(|number| tell(*number, Moment::Begins));
-        let mut candidates = vec![Candidate { ready: first, took }];
-        candidates.extend(others);
-        let mut left: Vec<usize> = (0..candidates.len()).collect();
-        if candidates.len() > 1 {
-            // Cases without a verdict run again, and panic again.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                self.runner.run_series(&candidates, &mut |at, verdict| {
-                    left.retain(|other| *other != at);
-                    if let Some(number) = numbers.get(at) {
-                        tell(*number, Moment::Done(verdict));
-                    }
-                });
-            }));
+    fn run_numbered(&self, number: usize, case: &Arc<Case>) -> Verdict {
+        match self.take(number) {
+            Some(early) => self.runner.run_early(case, early),
+            None => self.runner.run_case(case),
         }
-        for (number, candidate) in left.into_iter().filter_map(|at| numbers.get(at).zip(candidates.get(at))) {
-            let Some(case) = queue.case(*number) else { continue };
-            let verdict = catching_panics(case, || self.runner.run_candidate(case, candidate));
-            tell(*number, Moment::Done(Box::new(verdict)));
-        }
-    }
-}
-
-impl Ahead<'_> {
-    /// Takes those of the next cases that are ready and can run in a series behind this one, with the number of the first of them.
-    fn claim(&self, first: &Ready, queue: &Queue<'_>) -> (usize, Vec<Candidate>) {
-        if !self.runner.may_be_in_series(first) {
-            return (0, Vec::new());
-        }
-        let mut state = self.state();
-        let from = queue.next();
-        let ready = |number: usize| match &state.ready.get(&number)?.work {
-            EarlyWork::Prepared(Prepared::Ready(ready)) => Some(&**ready),
-            EarlyWork::Prepared(Prepared::Settled(_)) | EarlyWork::Planned(_) => None,
-        };
-        let count = self.runner.follow(first, (from..).map(ready));
-        if count == 0 || !queue.claim(from, count) {
-            return (0, Vec::new());
-        }
-        state.begun = state.begun.max(from + count);
-        state.next = state.next.max(from + count);
-        let claimed = (from..from + count).filter_map(|number| match state.ready.remove(&number)? {
-            Early { work: EarlyWork::Prepared(Prepared::Ready(ready)), took } => Some(Candidate { ready, took }),
-            _ => None,
-        });
-        (from, claimed.collect())
     }
 }
 

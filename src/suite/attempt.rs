@@ -136,7 +136,7 @@ impl Runner {
     }
 
     /// Decides what happens to the worker and its communicators after a case.
-    pub(super) fn after_case(
+    fn after_case(
         &self,
         mut pooled: Pooled,
         plan: &Plan,
@@ -151,7 +151,7 @@ impl Runner {
             Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
-        let keep = clean && passes_well(verdict);
+        let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);
         pooled.distrusted = verdict.status == Status::Fail;
         pooled.cases += 1;
         pooled.last = Some(plan.case.name.clone());
@@ -207,13 +207,8 @@ pub(super) fn quoted(log: &str) -> Option<String> {
 }
 
 /// True if communicators may be shared with other cases: the program makes and destroys none, and no failure is expected.
-pub(super) fn clean_case(plan: &Plan) -> bool {
+fn clean_case(plan: &Plan) -> bool {
     !plan.comm_steps && plain_case(plan)
-}
-
-/// True if the communicators have nothing from the case that could harm another.
-pub(super) fn passes_well(verdict: &Verdict) -> bool {
-    verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok)
 }
 
 /// True if no error, hang, crash or undefined behaviour is expected.
@@ -224,7 +219,7 @@ pub(super) fn plain_case(plan: &Plan) -> bool {
 }
 
 /// Equal for jobs that may share communicators (and hardly ever for others; the worker compares the things themselves).
-pub(super) fn fingerprint(job: &Job) -> u64 {
+fn fingerprint(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
     let parts = postcard::to_stdvec(&(&job.prelude, &job.comms, &job.configs, job.one_thread));
     parts.unwrap_or_default().hash(&mut hasher);

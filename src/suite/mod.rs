@@ -20,7 +20,6 @@ mod rank_devices;
 mod requires;
 mod runner;
 pub mod select;
-mod series;
 mod teardown_failure;
 mod time_limits;
 #[cfg(feature = "cli")]

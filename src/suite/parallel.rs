@@ -17,54 +17,9 @@ pub trait Executor: Sync {
     /// The verdict of the case; called from several threads at once.
     fn run_case(&self, case: &Arc<Case>) -> Verdict;
 
-    /// Runs the case with this number, and others as far as it claims them of `queue`; tells of each that it begins, and its verdict.
-    fn run_from(&self, number: usize, queue: &Queue<'_>, tell: &mut dyn FnMut(usize, Moment)) {
-        let Some(case) = queue.case(number) else { return };
-        tell(number, Moment::Begins);
-        let verdict = catching_panics(case, || self.run_case(case));
-        tell(number, Moment::Done(Box::new(verdict)));
-    }
-}
-
-/// What is told of a case that is run.
-pub enum Moment {
-    /// It begins.
-    Begins,
-    /// It is over.
-    Done(Box<Verdict>),
-}
-
-/// Cases, of which every one is taken by one thread.
-pub struct Queue<'a> {
-    cases: &'a [Arc<Case>],
-    next: AtomicUsize,
-    /// A thread takes one case at a time.
-    one_by_one: bool,
-}
-
-impl<'a> Queue<'a> {
-    fn new(cases: &'a [Arc<Case>], one_by_one: bool) -> Self {
-        Self { cases, next: AtomicUsize::new(0), one_by_one }
-    }
-
-    /// A case by its number.
-    pub fn case(&self, number: usize) -> Option<&'a Arc<Case>> {
-        self.cases.get(number)
-    }
-
-    /// The number of the first case that no thread has taken.
-    pub fn next(&self) -> usize {
-        self.next.load(Ordering::Relaxed)
-    }
-
-    /// Takes so many cases from this one on. False if another thread has taken that one meanwhile.
-    pub fn claim(&self, from: usize, count: usize) -> bool {
-        let claimed = || self.next.compare_exchange(from, from + count, Ordering::Relaxed, Ordering::Relaxed);
-        !self.one_by_one && claimed().is_ok()
-    }
-
-    fn take(&self) -> usize {
-        self.next.fetch_add(1, Ordering::Relaxed)
+    /// The verdict of the case with this number. The numbers come about in their order, each once.
+    fn run_numbered(&self, _: usize, case: &Arc<Case>) -> Verdict {
+        self.run_case(case)
     }
 }
 
@@ -84,29 +39,20 @@ pub fn run_all<E>(
     let begun = Instant::now();
     let ended = AtomicBool::new(false);
     sink(&Event::Started { cases: cases.len() })?;
-    let queue = Queue::new(cases, fail_fast);
     stream(
         cases,
         jobs,
-        // As many turns as cases: those of cases that another turn has taken along find none left.
-        |_, _, send| {
-            let number = queue.take();
-            if number >= cases.len() || ended.load(Ordering::Relaxed) {
+        |number, case, send| {
+            if ended.load(Ordering::Relaxed) {
                 return;
             }
-            executor.run_from(number, &queue, &mut |number, moment| {
-                let Some(case) = queue.case(number).cloned() else { return };
-                match moment {
-                    Moment::Begins => send(Parcel::Now(Event::CaseStarted { case })),
-                    Moment::Done(verdict) => {
-                        if fail_fast && verdict.status == Status::Fail {
-                            ended.store(true, Ordering::Relaxed);
-                        }
-                        // The next case starts at once, and one wake-up of the calling thread is enough for both.
-                        send(Parcel::WithNext(Event::CaseDone { case, verdict }));
-                    }
-                }
-            });
+            send(Parcel::Now(Event::CaseStarted { case: case.clone() }));
+            let verdict = Box::new(catching_panics(case, || executor.run_numbered(number, case)));
+            if fail_fast && verdict.status == Status::Fail {
+                ended.store(true, Ordering::Relaxed);
+            }
+            // The next case starts at once, and one wake-up of the calling thread is enough for both.
+            send(Parcel::WithNext(Event::CaseDone { case: case.clone(), verdict }));
         },
         |event| sink(&event),
     )?;
@@ -243,7 +189,7 @@ pub(crate) fn run_catching_panics(executor: &dyn Executor, case: &Arc<Case>) -> 
     catching_panics(case, || executor.run_case(case))
 }
 
-pub(super) fn catching_panics(case: &Arc<Case>, run: impl FnOnce() -> Verdict) -> Verdict {
+fn catching_panics(case: &Arc<Case>, run: impl FnOnce() -> Verdict) -> Verdict {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = format!("collspec itself failed on this case, please report it: {}", panic_text(&*panic));
         Verdict { status: Status::Fail, ..judge::skipped(case, text) }

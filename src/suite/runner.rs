@@ -1,10 +1,8 @@
 //! Takes a case to its verdict: skips it, refuses it, or runs it, and runs it again if an earlier case may have caused a failure.
 use super::ahead::{Early, EarlyWork};
-use super::attempt::Attempt;
 use super::missing_feature::missing_feature;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
 use super::requires::JobOfCase;
-use super::series::Candidate;
 use super::time_limits::RunLimits;
 use super::{ChosenBackend, RunOptions, requires};
 use crate::child::Workers;
@@ -15,7 +13,7 @@ use crate::oracle::Forecast;
 use crate::plan::cost::human;
 use crate::plan::{self, Plan};
 use crate::run::lock;
-use crate::run::memory::{Turn, Turns};
+use crate::run::memory::Turns;
 use crate::run::pool::{Pool, PoolLimits, WorkerKey};
 use crate::run::{Backend, Error, Machine};
 use crate::scenario::Case;
@@ -114,20 +112,14 @@ impl Runner {
         let limits = RunLimits::default();
         timed(case, early.took, || match early.work {
             EarlyWork::Prepared(Prepared::Settled(verdict)) => Ok(*verdict),
-            EarlyWork::Prepared(Prepared::Ready(ready)) => self.run_in_turn(&ready, limits),
+            EarlyWork::Prepared(Prepared::Ready(ready)) => {
+                let Some(_turn) = self.turns.take(ready.plan.cost.memory) else {
+                    return Ok(self.too_large(&ready.plan));
+                };
+                self.run_ready(&ready, limits)
+            }
             EarlyWork::Planned(plan) => self.run_planned(*plan, limits),
         })
-    }
-
-    /// As [`Runner::run_case`], for a case that might have run in a series.
-    pub(super) fn run_candidate(&self, case: &Arc<Case>, candidate: &Candidate) -> Verdict {
-        timed(case, candidate.took, || self.run_in_turn(&candidate.ready, RunLimits::default()))
-    }
-
-    /// Runs a prepared case when there is memory for it.
-    fn run_in_turn(&self, ready: &Ready, limits: RunLimits) -> Result<Verdict, Error> {
-        let Some(_turn) = self.turns.take(ready.plan.cost.memory) else { return Ok(self.too_large(&ready.plan)) };
-        self.run_ready(ready, limits)
     }
 
     /// Why the case would be skipped, as far as that is known without a worker.
@@ -179,21 +171,14 @@ impl Runner {
 
     /// Runs a prepared case, which has its turn.
     fn run_ready(&self, ready: &Ready, limits: RunLimits) -> Result<Verdict, Error> {
-        Ok(self.run_and_confirm(ready, self.options.fault, limits, || self.judge(ready))?.0)
-    }
-
-    /// The judge of a prepared case.
-    pub(super) fn judge<'a>(&self, ready: &'a Ready) -> CaseJudge<'a> {
         let options = &self.options;
-        CaseJudge::new(&ready.plan, &ready.forecast)
-            .showing_buffers(options.show_buffers)
-            .keeping_results(options.keep_results)
-            .with_order_maps(!options.without_order_maps)
-    }
-
-    /// Takes a part of the memory that all cases share; `None` if it is more than there is.
-    pub(super) fn turn(&self, bytes: u64) -> Option<Turn<'_>> {
-        self.turns.take(bytes)
+        let judge = || {
+            CaseJudge::new(&ready.plan, &ready.forecast)
+                .showing_buffers(options.show_buffers)
+                .keeping_results(options.keep_results)
+                .with_order_maps(!options.without_order_maps)
+        };
+        Ok(self.run_and_confirm(ready, self.options.fault, limits, judge)?.0)
     }
 
     /// Bytes of memory that all cases together may take.
@@ -307,18 +292,6 @@ impl Runner {
             return Ok((only.verdict, only.rest));
         }
         let first = self.attempt(ready, fault, limits, observer(), false)?;
-        self.confirm(ready, fault, limits, observer, first)
-    }
-
-    /// The verdict of a first run, or that of a second one in a fresh worker if an earlier case may have caused its failure.
-    pub(super) fn confirm<O: Observer>(
-        &self,
-        ready: &Ready,
-        fault: FaultMode,
-        limits: RunLimits,
-        observer: impl Fn() -> O,
-        first: Attempt<O::Rest>,
-    ) -> Result<(Verdict, O::Rest), Error> {
         if first.verdict.status != Status::Fail || !first.doubtful {
             return Ok((first.verdict, first.rest));
         }
@@ -363,7 +336,7 @@ impl Runner {
 }
 
 /// The verdict of a run with its time, to which that of an earlier part is added. An error is the case's failure.
-pub(super) fn timed(case: &Case, earlier: Duration, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
+fn timed(case: &Case, earlier: Duration, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
     let begun = Instant::now();
     let verdict = run()
         .unwrap_or_else(|error| Verdict { status: Status::Fail, ..judge::skipped(case, super::with_causes(&error)) });

@@ -7,9 +7,8 @@ use crate::job::{Call, CallKind, RankEnd};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Runs one rank, from making its communicators to saving its memory. True if it was the last of its run, and the next job of the
-/// series is to begin.
-pub fn one_rank(run: &Arc<Run>, rank: usize) -> bool {
+/// Runs one rank, from making its communicators to saving its memory.
+pub fn one_rank(run: &Arc<Run>, rank: usize) {
     let mut r = Rank::new(run, rank);
     run.backend.device.set_patient(true);
     let ended = run_rank(run, &mut r);
@@ -24,13 +23,12 @@ pub fn one_rank(run: &Arc<Run>, rank: usize) -> bool {
     }
     let dies = r.dies();
     drop(r);
-    let goes_on = run.leave();
+    run.leave();
     if let Some((death, status)) = dies
         && run.deaths.wait(death, || run.stopped())
     {
         super::deaths::end_process(status);
     }
-    goes_on
 }
 
 /// Where a rank came to a halt.

@@ -117,8 +117,6 @@ pub struct Run {
     pub first: bool,
     /// True if each rank's thread loads the rank's memory; else that has been done.
     pub loads_itself: bool,
-    /// True if another job of the series begins when this run has ended well.
-    pub is_followed: bool,
     /// Tags of this run start here, so that none is used twice on a communicator.
     pub first_tag: u32,
     /// Where all ranks that live here meet before the program.
@@ -149,19 +147,12 @@ struct Pipe {
     file: File,
     /// That the ranks are loaded, and since when: sent with the next message.
     loaded: Option<(bool, Instant)>,
-    /// Messages that go with the next one, and since when they wait.
-    waiting: Vec<u8>,
-    since: Instant,
 }
-
-/// Messages that need not be sent at once wait no longer than this, if another one of them comes.
-const SOON: Duration = Duration::from_millis(1);
 
 impl Replies {
     /// On this pipe.
     pub fn new(file: File) -> Self {
-        let pipe = Pipe { file, loaded: None, waiting: Vec::new(), since: Instant::now() };
-        Self { pipe: Mutex::new(pipe), process: std::process::id() }
+        Self { pipe: Mutex::new(Pipe { file, loaded: None }), process: std::process::id() }
     }
     /// The ranks are loaded, which the parent is told with the next message.
     pub fn loaded(&self, reused: bool) {
@@ -177,36 +168,14 @@ impl Replies {
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
         let mut pipe = self.pipe();
-        let Pipe { file, waiting, .. } = pipe.with_loaded();
-        if let Err(error) = wire::send_behind(file, waiting, reply) {
+        let mut earlier = Vec::new();
+        if let Some((reused, since)) = pipe.loaded.take() {
+            // a message of a few bytes is never too long
+            let _ = wire::put(&mut earlier, &Reply::Loaded { reused, ago: since.elapsed() });
+        }
+        if let Err(error) = wire::send_behind(&mut pipe.file, &mut earlier, reply) {
             eprintln!("collspec worker: {error}");
         }
-    }
-    /// Sends one message with the next one: only if another is sure to follow. Those that have waited for long go now.
-    pub fn send_soon(&self, reply: &Reply) {
-        {
-            let mut pipe = self.pipe();
-            if pipe.waiting.is_empty() {
-                // The run that ends here began when it was loaded.
-                pipe.since = pipe.loaded.map_or_else(Instant::now, |(_, since)| since);
-            }
-            let pipe = pipe.with_loaded();
-            if pipe.since.elapsed() < SOON && wire::put(&mut pipe.waiting, reply).is_ok() {
-                return;
-            }
-        }
-        self.send(reply);
-    }
-}
-
-impl Pipe {
-    /// Puts down that the ranks are loaded, if that has not been said.
-    fn with_loaded(&mut self) -> &mut Self {
-        if let Some((reused, since)) = self.loaded.take() {
-            // a message of a few bytes is never too long
-            let _ = wire::put(&mut self.waiting, &Reply::Loaded { reused, ago: since.elapsed() });
-        }
-        self
     }
 }
 
@@ -245,7 +214,6 @@ impl Run {
             arena,
             first,
             loads_itself: true,
-            is_followed: false,
             first_tag,
             barrier: Barrier::new(threads),
             ids: (0..job.ids).map(|_| OnceLock::new()).collect(),
@@ -456,24 +424,15 @@ impl Run {
         reports[rank].figures = figures;
     }
 
-    /// A rank thread has finished; the last one sends the report. True if the next job of the series is to begin.
-    pub fn leave(&self) -> bool {
-        if self.live.fetch_sub(1, Ordering::AcqRel) != 1 {
-            watch::consider();
-            return false;
-        }
-        if self.reported.swap(true, Ordering::AcqRel) {
-            return false;
-        }
-        let report = self.report(std::mem::take(&mut *self.reports()));
-        let goes_on = self.is_followed && report.ranks.iter().all(|rank| rank.end == RankEnd::Done);
-        let done = Reply::Done(report);
-        if goes_on {
-            self.replies.send_soon(&done)
+    /// A rank thread has finished; the last one sends the report.
+    pub fn leave(&self) {
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if !self.reported.swap(true, Ordering::AcqRel) {
+                self.replies.send(&Reply::Done(self.report(self.reports().clone())));
+            }
         } else {
-            self.replies.send(&done)
+            watch::consider();
         }
-        goes_on
     }
 
     /// The report on the ranks that live here, of those on all.

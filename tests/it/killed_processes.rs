@@ -73,42 +73,6 @@ fn a_killed_process_costs_one_case_and_no_other_verdict() {
     descendants.wait_for_end();
 }
 
-#[test]
-fn a_worker_that_is_killed_in_a_series_of_small_cases_costs_one_of_them() {
-    let home = Home::new();
-    let numbers = (0..4000).map(|k| k.to_string()).collect::<Vec<_>>().join(", ");
-    let text = format!(
-        "world_size = 2\nop = \"all_reduce\"\nmatrix.k = [{numbers}]\n\
-         inputs = {{ each = \"k + rank\", count = 3 }}\nexpect = {{ each = \"2 * k + 1\" }}\n"
-    );
-    home.file("scenarios/small.toml", &text);
-    let command = home.command(&["run", "--jobs", "2", "--format", "jsonl"]);
-    let (mut run, descendants) =
-        Descendants::of(&command, |command| _ = command.stdout(Stdio::piped()).stderr(Stdio::null()));
-    let out = BufReader::new(run.stdout.take().unwrap());
-    let mut killed = 0;
-    let mut lines: Vec<Value> = Vec::new();
-    // The lines of cases that have ended say when the next kill is due.
-    for line in out.lines() {
-        lines.push(serde_json::from_str(&line.unwrap()).unwrap());
-        if lines.len() % 400 == 200 {
-            let victim = children(run.id()).first().and_then(|pid| Process::find(*pid));
-            killed += usize::from(victim.is_some_and(|victim| victim.signal(Signal::KILL)));
-        }
-    }
-    run.wait().unwrap();
-    assert!(lines.pop().is_some_and(|last| last["summary"].is_object()));
-    let names: BTreeSet<_> = lines.iter().map(|line| line["case"].to_string()).collect();
-    assert_eq!((lines.len(), names.len()), (4000, 4000), "every case has one verdict");
-    let failed: Vec<_> = lines.iter().filter(|line| line["status"] != "pass").collect();
-    assert!(killed > 0 && failed.len() <= killed, "{killed} kills cost {} cases", failed.len());
-    for line in failed {
-        let reason = line["reason"].as_str().unwrap_or_default();
-        assert!(reason.contains("SIGKILL"), "only a kill makes a case fail: {line}");
-    }
-    descendants.wait_for_end();
-}
-
 /// A run with four processes that are in the program of a case.
 fn run_with_four_processes(home: &Home) -> (Child, Descendants) {
     let text = "world_size = 4\nplacement = \"processes\"\ntimeout = 900\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [\n\

@@ -4,14 +4,12 @@ use collspec::internals::expr::{Expr, Value, parse};
 use collspec::internals::job::{AllocSpec, Call, CallKind, Job, MapRead, Ptr, RankEnd, Red, SetId, Timed};
 use collspec::internals::job::{Ended, Observation};
 use collspec::internals::num::DType;
-use collspec::internals::ops::{ExitStatus, NcclCall};
+use collspec::internals::ops::NcclCall;
 use collspec::internals::run::execute::{Again, Executed, Task, execute};
 use collspec::internals::run::layout::CallMap;
-use collspec::internals::run::series::{Member, SeriesEnd, execute_series, first_byte};
 use collspec::internals::run::teardown::{TeardownResult, tear_down};
 use collspec::internals::run::worker::Worker;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const GUARD: u64 = 4096;
@@ -436,123 +434,4 @@ fn trouble(worker: &mut Worker, job: Job) -> String {
     let task = Task { job, images: &initial, map, repeat: 1, again, opening: limit, limit, used_before: false };
     let Err(error) = execute(worker, task, &mut |_| true) else { panic!("no error") };
     error.to_string()
-}
-
-/// Jobs of two ranks with places of their own, each with this program.
-fn series(programs: Vec<fn(u32) -> Vec<Call>>) -> Vec<Job> {
-    let mut from = first_byte(2).next_multiple_of(64);
-    let behind = |program: fn(u32) -> Vec<Call>| {
-        let mut own = job(2, 7, program);
-        own.allocs.iter_mut().for_each(|alloc| (alloc.initial, alloc.last) = (alloc.initial + from, alloc.last + from));
-        own.arena += from;
-        from = own.arena.next_multiple_of(64);
-        own
-    };
-    programs.into_iter().map(behind).collect()
-}
-
-/// So many sums that what is said of the last of them goes with what is said of the next job.
-fn many_sums_and(last: fn(u32) -> Vec<Call>) -> Vec<Job> {
-    let mut programs: Vec<fn(u32) -> Vec<Call>> = vec![sums; 30];
-    programs.extend([last, sums]);
-    series(programs)
-}
-
-/// What is seen of a series, by the numbers of its jobs; all have this limit.
-fn run_series(worker: &mut Worker, jobs: Vec<Job>, limit: Duration) -> (Vec<(usize, Observation)>, SeriesEnd) {
-    let initial = images(2, 7);
-    let member = |job| Member { job, images: &initial, map: CallMap::default(), limit };
-    let mut seen = Vec::new();
-    let end =
-        execute_series(worker, jobs.into_iter().map(member).collect(), Duration::from_secs(120), &mut |at, run| {
-            seen.push((at, run));
-            true
-        });
-    (seen, end.unwrap())
-}
-
-fn sums(rank: u32) -> Vec<Call> {
-    vec![all_reduce(1, rank, 7, Red::Builtin(0)), call(2, CallKind::Wait { stream: None })]
-}
-
-fn and_then(rank: u32, own: u32, kind: CallKind) -> Vec<Call> {
-    let mut calls = sums(rank);
-    calls.extend((rank == own).then(|| call(3, kind)));
-    calls
-}
-
-const LONG: Duration = Duration::from_secs(120);
-
-#[test]
-fn a_series_gives_what_its_jobs_give_alone_on_the_communicators_of_the_first() {
-    let mut w = worker();
-    let (seen, end) = run_series(&mut w, series(vec![sums; 5]), LONG);
-    assert!(matches!(end, SeriesEnd::Complete));
-    assert_eq!(seen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    for (at, seen) in &seen {
-        is_sum(seen, 2, 7);
-        assert_eq!(seen.reused, *at > 0);
-    }
-    end_case(&mut w, Some(1), &[]);
-    let mut again = series(vec![sums; 2]);
-    again[0].reuse = Some(1);
-    let (seen, _) = run_series(&mut w, again, LONG);
-    assert!(seen.len() == 2 && seen.iter().all(|(_, seen)| seen.reused));
-    end_case(&mut w, None, &[]);
-    is_sum(&run(&mut w, job(2, 7, sums)), 2, 7);
-}
-
-#[test]
-fn a_job_that_ends_its_worker_is_the_one_that_is_blamed_and_none_behind_it_is_seen() {
-    let exits = |rank| and_then(rank, 1, CallKind::Exit { status: ExitStatus::Code(3), death: None });
-    let (seen, end) = run_series(&mut worker(), many_sums_and(exits), LONG);
-    assert!(matches!(end, SeriesEnd::Complete));
-    // What those before it said may be lost with the worker.
-    let (last, before) = seen.split_last().unwrap();
-    assert!(
-        last.0 == 30 && matches!(&last.1.ended, Ended::Crashed { how, opening: false } if how.contains('3')),
-        "{:?}",
-        last.1.ended
-    );
-    before.iter().for_each(|(_, seen)| is_sum(seen, 2, 7));
-}
-
-#[test]
-fn a_job_that_cannot_go_on_is_proved_to_hang_and_those_before_it_are_seen() {
-    let lonely: fn(u32) -> Vec<Call> = |rank| if rank == 0 { sums(rank) } else { Vec::new() };
-    let (seen, _) = run_series(&mut worker(), series(vec![sums, sums, lonely, sums]), LONG);
-    assert_eq!(seen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1, 2]);
-    assert!(matches!(&seen[2].1.ended, Ended::Hung { proved: true, opening: false, .. }), "{:?}", seen[2].1.ended);
-    is_sum(&seen[1].1, 2, 7);
-}
-
-#[test]
-fn a_job_that_takes_too_long_is_the_one_that_hangs() {
-    let sleeps = |rank| and_then(rank, 0, CallKind::Sleep { seconds: 1000.0 });
-    let (seen, _) = run_series(&mut worker(), many_sums_and(sleeps), Duration::from_secs(1));
-    let (at, seen) = seen.last().unwrap();
-    assert!(
-        *at == 30 && matches!(&seen.ended, Ended::Hung { proved: false, opening: false, .. }),
-        "{at}: {:?}",
-        seen.ended
-    );
-}
-
-#[test]
-fn an_error_ends_the_series() {
-    let wrong: fn(u32) -> Vec<Call> = |rank| vec![all_reduce(1, rank, 7, Red::Builtin(77))];
-    let mut w = worker();
-    let (seen, _) = run_series(&mut w, series(vec![sums, wrong, sums]), LONG);
-    assert_eq!(seen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1]);
-    assert_eq!(seen[1].1.ended, Ended::Errored);
-    // The word behind the step words: the first job was followed by another, and the second by none.
-    assert_eq!(w.arena.mapping().word(2).unwrap().load(Ordering::Acquire), 1);
-}
-
-#[test]
-fn jobs_with_other_communicators_are_no_series() {
-    let mut jobs = series(vec![sums; 2]);
-    jobs[1].comms.push(vec![0]);
-    let (seen, end) = run_series(&mut worker(), jobs, LONG);
-    assert!(seen.is_empty() && matches!(end, SeriesEnd::Trouble(0, _)), "{end:?}");
 }

@@ -156,7 +156,7 @@ impl<'a> Unroll<'a> {
 
     fn slice(&mut self, r: &BufferRef, member: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let buf = self.name(&r.name, r.span, None, None);
-        let Some((from, to)) = r.slice.as_deref() else {
+        let Some((from, to)) = &r.slice else {
             return Ok(BufferSlice::whole(buf, r.span));
         };
         let bound = |e: &Option<Expr>| match e {

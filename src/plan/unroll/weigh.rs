@@ -58,6 +58,6 @@ fn of_num(num: &NumberByRank, axes: usize) -> u64 {
 }
 
 fn of_slice(part: &BufferRef, axes: usize) -> u64 {
-    let bounds = part.slice.as_deref().into_iter().flat_map(|(from, to)| from.iter().chain(to));
+    let bounds = part.slice.iter().flat_map(|(from, to)| from.iter().chain(to));
     bounds.map(|expr| cost::operations(expr, axes)).sum()
 }

@@ -12,7 +12,7 @@ pub struct BufferRef {
     /// The buffer's name.
     pub name: String,
     /// `[from:to]`; either may be missing.
-    pub slice: Option<Box<(Option<Expr>, Option<Expr>)>>,
+    pub slice: Option<(Option<Expr>, Option<Expr>)>,
 }
 
 /// A buffer that exists before the first step.

@@ -20,7 +20,7 @@ pub enum NumberByRankKind {
     /// A number with a fraction.
     Float(f64),
     /// An expression in quotes.
-    Expr(Box<Expr>),
+    Expr(Expr),
     /// One entry per rank (of the communicator, or of the world; rule 3 of the language). Entries are never lists.
     List(Vec<NumberByRank>),
 }

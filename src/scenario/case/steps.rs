@@ -56,7 +56,7 @@ pub struct Step {
     /// Number of rounds; the default is 1.
     pub times: Option<NumberByRank>,
     /// The algorithm that the call asks for.
-    pub algorithm: Option<Box<Spanned<StepAlgorithm>>>,
+    pub algorithm: Option<Spanned<StepAlgorithm>>,
     /// Codes that the call must return, by rank of the communicator.
     pub error: Option<Spanned<StepError>>,
     /// send, recv and send_recv: the peer, of send_recv in both directions.
@@ -84,7 +84,7 @@ pub struct Step {
     /// register: how.
     pub register: Option<Spanned<RegisterKind>>,
     /// init and split: the new communicator.
-    pub new: Option<Box<CommDef>>,
+    pub new: Option<CommDef>,
     /// group and loop: the inner steps.
     pub steps: Vec<Step>,
 }

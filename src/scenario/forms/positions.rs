@@ -32,7 +32,7 @@ pub(super) fn misalign(case: &mut Case) {
 fn odd_offset(index: usize, span: Span) -> Option<NumberByRank> {
     let text = format!("2 * ((3 * rank + {}) % 8) + 1", index % 8);
     let expr = expr::parse(&text).ok()?.expr;
-    Some(NumberByRank { span, kind: NumberByRankKind::Expr(Box::new(expr)) })
+    Some(NumberByRank { span, kind: NumberByRankKind::Expr(expr) })
 }
 
 pub(super) fn no_world(case: &Case) -> Option<&'static str> {
