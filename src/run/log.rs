@@ -84,12 +84,18 @@ impl Log {
 
     /// The text after the mark, as far as it is still kept.
     pub fn since(&self, mark: u64) -> String {
+        self.news(mark).0
+    }
+
+    /// As [`Log::since`], with the mark behind what it returns: what is still in the pipe comes next time.
+    pub fn news(&self, mark: u64) -> (String, u64) {
         let state = self.state();
         let wanted = usize::try_from(state.total.saturating_sub(mark)).unwrap_or(usize::MAX);
         let skip = state.bytes.len().saturating_sub(wanted);
         let bytes: Vec<u8> = state.bytes.iter().skip(skip).copied().collect();
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-        if wanted > bytes.len() { format!("[{} bytes before]\n{text}", wanted - bytes.len()) } else { text }
+        let lost = wanted.saturating_sub(bytes.len());
+        (if lost > 0 { format!("[{lost} bytes before]\n{text}") } else { text }, state.total.max(mark))
     }
 }
 
@@ -118,6 +124,18 @@ mod tests {
         assert_eq!(log.since(0), "first\nsecond");
         log.state().push(&vec![b'x'; KEPT]);
         assert!(log.since(mark).starts_with("[7 bytes before]\nxxx"), "{}", &log.since(mark)[..30]);
+    }
+
+    #[test]
+    fn what_is_still_in_the_pipe_comes_with_the_next_news() {
+        let (from, mut to) = std::io::pipe().unwrap();
+        let log = Log { pipe: Some(UntilEnd::of(from).into()), ..Log::default() };
+        log.state().push(b"read");
+        to.write_all(b"later").unwrap();
+        let (text, end) = log.news(0);
+        assert_eq!((text.as_str(), end), ("read", 4), "nothing has read the pipe yet");
+        log.state().push(b"later");
+        assert_eq!(log.news(end), ("later".to_owned(), 9));
     }
 
     #[test]

@@ -146,8 +146,8 @@ impl Served<'_> {
                         reply,
                         Reply::Done(_) | Reply::Stuck { .. } | Reply::Trouble(_) | Reply::Finished { .. }
                     ) {
-                        let text = process.log.since(self.logged);
-                        self.logged = process.log.mark();
+                        let (text, end) = process.log.news(self.logged);
+                        self.logged = end;
                         log(self.connection, text)?;
                     }
                     self.connection.send(&PartMessage::Reply(Box::new(reply)))?;
