@@ -8,15 +8,15 @@ use std::path::Path;
 /// that and never returns.
 pub fn enter_if_asked() {
     enter(|| match std::env::var_os(child::LIBRARY) {
-        Some(path) => Backend::nccl(Path::new(&path), first_device()?).map_err(|error| error.to_string()),
+        Some(path) => Backend::nccl(Path::new(&path), device_offset()?).map_err(|error| error.to_string()),
         None => Ok(Backend::soft()),
     });
 }
 
 /// What the process that started this worker says of its devices.
-fn first_device() -> Result<usize, String> {
-    let Ok(text) = std::env::var(child::FIRST_DEVICE) else { return Ok(0) };
-    text.parse().map_err(|_| format!("{}={text:?} is not a whole number", child::FIRST_DEVICE))
+fn device_offset() -> Result<usize, String> {
+    let Ok(text) = std::env::var(child::DEVICE_OFFSET) else { return Ok(0) };
+    text.parse().map_err(|_| format!("{}={text:?} is not a whole number", child::DEVICE_OFFSET))
 }
 
 /// As [`enter_if_asked`], with a backend from the caller.

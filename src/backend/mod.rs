@@ -33,14 +33,14 @@ impl Backend {
         Self { library: Library::new(soft_nccl::table()), device: Device::Host }
     }
 
-    /// The library at `path` on CUDA devices; `first_device` as for [`cuda::Cuda::open`]. Loads both into this process, for its
+    /// The library at `path` on CUDA devices; `device_offset` as for [`cuda::Cuda::open`]. Loads both into this process, for its
     /// whole life.
     ///
     /// # Errors
     ///
     /// The driver or the library cannot be used.
-    pub fn nccl(path: &Path, first_device: usize) -> Result<Self, BackendError> {
-        let cuda = cuda::Cuda::open(first_device).map_err(BackendError::Driver)?;
+    pub fn nccl(path: &Path, device_offset: usize) -> Result<Self, BackendError> {
+        let cuda = cuda::Cuda::open(device_offset).map_err(BackendError::Driver)?;
         Ok(Self { library: Library::new(nccl_sys::Nccl::load(path)?), device: Device::Cuda(cuda) })
     }
 }

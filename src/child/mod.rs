@@ -23,7 +23,7 @@ pub enum Workers {
 /// The variable that names a worker's NCCL library; without it the worker runs in software.
 pub const LIBRARY: &str = "COLLSPEC_WORKER_NCCL";
 /// The variable that tells a worker on CUDA devices what it adds to a rank's number for the number of the rank's device.
-pub const FIRST_DEVICE: &str = "COLLSPEC_WORKER_DEVICE";
+pub const DEVICE_OFFSET: &str = "COLLSPEC_WORKER_DEVICE";
 
 /// True if this process was started as a worker (or inside one).
 pub fn is_worker() -> bool {

@@ -69,6 +69,15 @@ pub struct Equipment {
     pub gpus: Vec<DeviceInfo>,
 }
 
+/// Equal for equal GPUs: the UUID, because processes may number a GPU differently and two containers on one machine have different
+/// names. Where the driver knows no UUID, the machine and the number.
+pub fn gpu_identity<'a>(host: &'a str, number: usize, gpu: &'a DeviceInfo) -> (&'a str, &'a str, usize) {
+    match gpu.uuid.as_str() {
+        "" => (host, "", number),
+        uuid => ("", uuid, 0),
+    }
+}
+
 /// What a process says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {

@@ -158,7 +158,7 @@ pub fn lead(
     Ok(Cluster::new(meeting.own.clone(), come.members.values().cloned().collect(), meeting.traffic.clone()))
 }
 
-/// Accepts connections and greets each on a thread of its own. Runs until the process ends.
+/// Accepts connections until the process ends. Each connection is greeted on a new thread.
 fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
     for stream in listener.incoming() {
         let Ok(connection) = stream.and_then(|stream| Connection::over(stream, &meeting.traffic)) else {

@@ -1,5 +1,5 @@
 //! All processes of a job, for the one that leads.
-use super::greeting::Introduction;
+use super::greeting::{Introduction, gpu_identity};
 use super::member::{Lost, Member};
 use super::traffic::{Counted, Traffic};
 use std::collections::{BTreeSet, HashMap};
@@ -61,22 +61,13 @@ impl Cluster {
         })
     }
 
-    /// What the leading process says of itself.
-    pub fn own(&self) -> &Introduction {
-        &self.own
-    }
-
     /// Number of GPUs that its living processes see, each counted once.
     pub fn gpus(&self) -> usize {
         let living = (0..self.sites.len()).filter(|site| self.lost([*site]).is_none());
         let processes = living.filter_map(|site| self.introduction(site));
         let gpus = processes.flat_map(|process| {
             let gpus = process.equipment.gpus.iter().enumerate();
-            // A driver may know no UUID.
-            gpus.map(|(number, gpu)| match gpu.uuid.as_str() {
-                "" => (process.host.as_str(), number, ""),
-                uuid => ("", 0, uuid),
-            })
+            gpus.map(|(number, gpu)| gpu_identity(&process.host, number, gpu))
         });
         gpus.collect::<BTreeSet<_>>().len()
     }

@@ -13,7 +13,7 @@ mod socket;
 mod traffic;
 mod variables;
 
-pub use greeting::{Equipment, MemberOrder, PartMessage, PartOrder, Place, hash_of_file};
+pub use greeting::{Equipment, MemberOrder, PartMessage, PartOrder, Place, gpu_identity, hash_of_file};
 pub use join::{Joined, join};
 pub use lead::{Listener, lead};
 pub use leader::{Cluster, Site};

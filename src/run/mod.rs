@@ -85,7 +85,7 @@ impl Backend {
         // A rank's device is its number, unless the rank is on another machine of a job.
         let mut env = vec![
             (crate::child::LIBRARY.to_owned(), library.to_string_lossy().into_owned()),
-            (crate::child::FIRST_DEVICE.to_owned(), "0".to_owned()),
+            (crate::child::DEVICE_OFFSET.to_owned(), "0".to_owned()),
         ];
         // NCCL itself opens libraries by their names alone.
         env.extend(driver.as_deref().map(gpus::loader_path).or_else(crate::library::loader_path));

@@ -25,7 +25,8 @@ pub(super) fn blocks(at: u64, len: u64) -> impl Iterator<Item = Place> {
     (0..len.div_ceil(BLOCK)).map(move |block| (at + block * BLOCK, (len - block * BLOCK).min(BLOCK)))
 }
 
-/// The blocks of an image, from its first byte on. Guards are blocks of their own, because they differ where payloads are equal.
+/// Divides an image into blocks, in order. No block holds guard bytes and payload: two ranks with the same payload have different guards,
+/// and a shared block could not be sent once for both.
 pub(super) fn image_blocks(spec: &AllocSpec) -> impl Iterator<Item = Place> + use<> {
     let start = spec.start.min(spec.image);
     let end = spec.image.saturating_sub(GUARD).max(start);

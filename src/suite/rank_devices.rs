@@ -1,5 +1,6 @@
 //! Which GPU each rank of a case uses, on this machine or on several.
 use crate::backend::cuda::DeviceInfo;
+use crate::cluster::gpu_identity;
 use crate::run::{Machine, ranks_of_part};
 use std::collections::{HashMap, HashSet};
 
@@ -20,13 +21,9 @@ struct RankDevice<'a> {
 }
 
 impl<'a> RankDevice<'a> {
-    /// Equal for ranks that share a GPU. Processes may see a GPU by different numbers, and two containers on one machine have
-    /// different names; a driver may know no UUID.
+    /// Equal for ranks that share a GPU.
     fn gpu(&self) -> (&'a str, &'a str, usize) {
-        match self.device.uuid.as_str() {
-            "" => (self.host, "", self.number),
-            uuid => ("", uuid, 0),
-        }
+        gpu_identity(self.host, self.number, self.device)
     }
 }
 
@@ -47,8 +44,9 @@ impl<'a> RankDevices<'a> {
         Self { ranks, offsets: Vec::new() }
     }
 
-    /// In these processes of a job, among which the ranks are divided. Processes that see the same GPUs of a machine take them in
-    /// turn, so that the process with local rank 3 has the fourth; a process that sees GPUs of its own begins with its first.
+    /// In these processes of a job, among which the ranks are divided. Processes on one machine that see the same GPUs use different
+    /// ones: with one rank each, local rank 0 uses GPU 0, local rank 1 uses GPU 1. A process that sees GPUs which no other process sees uses its GPU 0
+    /// first.
     pub fn of_job(processes: &[ProcessGpus<'a>], ranks: usize) -> Self {
         let mut devices = Self::default();
         // How many ranks a machine's GPUs have so far.

@@ -1,7 +1,7 @@
 //! The processes of a worker for a case, and the environment of each.
 use super::rank_devices::{ProcessGpus, RankDevices};
 use super::{RunOptions, Runner, requires};
-use crate::child::FIRST_DEVICE;
+use crate::child::DEVICE_OFFSET;
 use crate::plan;
 use crate::run::Backend;
 use crate::run::pool::WorkerKey;
@@ -77,8 +77,9 @@ impl Runner {
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
         let parts = self.processes(case);
         let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts)).unwrap_or_default();
-        let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part)).collect();
         let devices = self.rank_devices_at(case, &sites).unwrap_or_default();
+        let shares_gpus = devices.busiest() > 1;
+        let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part, shares_gpus)).collect();
         for (part, (env, site)) in env.iter_mut().zip(&sites).enumerate() {
             self.on_machine(env, *site, devices.offset(part));
         }
@@ -87,10 +88,10 @@ impl Runner {
 
     /// Variables of a process on one of several machines: by them a worker knows its GPUs, and the software library (which may
     /// stand in for NCCL) that there are other machines.
-    fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize, first_device: usize) {
+    fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize, device_offset: usize) {
         let Some(cluster) = &self.chosen.cluster else { return };
-        for (_, value) in env.iter_mut().filter(|(name, _)| name == FIRST_DEVICE) {
-            *value = first_device.to_string();
+        for (_, value) in env.iter_mut().filter(|(name, _)| name == DEVICE_OFFSET) {
+            *value = device_offset.to_string();
         }
         let mut here = Vec::new();
         if cluster.machines() > 1 {
@@ -108,14 +109,14 @@ impl Runner {
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.
-    fn variables(&self, case: &Case, part: usize) -> Vec<(String, String)> {
+    fn variables(&self, case: &Case, part: usize, shares_gpus: bool) -> Vec<(String, String)> {
         let value = |value: &EnvValue| match value {
             EnvValue::All(text) => Some(text.clone()),
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.value.clone(), value(&var.value)?)));
         let mut env = self.chosen.backend.env();
-        if let Some(machine) = self.machine().filter(|_| self.shares_gpus(case)) {
+        if let Some(machine) = self.machine().filter(|_| shares_gpus) {
             let machines = self.chosen.cluster.as_ref().map_or(1, |cluster| cluster.machines());
             env.extend(machine.sharing(part, machines));
         }

@@ -27,8 +27,8 @@ use std::time::Duration;
 pub struct Cuda {
     driver: Driver,
     contexts: Vec<OnceLock<Result<ContextHandle, CudaError>>>,
-    /// The number of rank 0's device, if it were here.
-    first: usize,
+    /// What is added to a rank's number for the number of its device.
+    offset: usize,
     /// Wakes threads that sleep between two queries of a stream.
     alarm: (Mutex<u64>, Condvar),
 }
@@ -48,20 +48,20 @@ unsafe impl Send for ContextHandle {}
 unsafe impl Sync for ContextHandle {}
 
 impl Cuda {
-    /// Starts the driver in this process, for its whole life. A rank's device is its number plus `first`, modulo the number of
+    /// Starts the driver in this process, for its whole life. A rank's device is its number plus `offset`, modulo the number of
     /// devices.
     ///
     /// # Errors
     ///
     /// The state of a driver that cannot be used.
-    pub fn open(first: usize) -> Result<&'static Self, DriverState> {
+    pub fn open(offset: usize) -> Result<&'static Self, DriverState> {
         let driver = probe::start_driver()?;
         let count = probe::device_count(&driver).map_err(|error| DriverState::Driver(error.code, error.name))?;
         if count == 0 {
             return Err(DriverState::NoDevices);
         }
         let contexts = (0..count).map(|_| OnceLock::new()).collect();
-        Ok(Box::leak(Box::new(Self { driver, contexts, first, alarm: Default::default() })))
+        Ok(Box::leak(Box::new(Self { driver, contexts, offset, alarm: Default::default() })))
     }
 
     /// Makes the primary context of a rank's device the calling thread's.
@@ -70,7 +70,7 @@ impl Cuda {
     ///
     /// A call of the driver fails.
     pub fn bind(&self, rank: usize) -> Result<(), CudaError> {
-        let number = rank.wrapping_add(self.first) % self.contexts.len();
+        let number = rank.wrapping_add(self.offset) % self.contexts.len();
         let made = self.contexts[number].get_or_init(|| self.retain_context(number));
         let context = made.clone()?;
         // SAFETY: the context is retained for the life of the process.
