@@ -46,8 +46,8 @@ pub enum DeviceError {
     #[error(transparent)]
     Cuda(#[from] cuda::CudaError),
     /// A capture, or a graph made by one, cannot be used so.
-    #[error("capturing a graph: {0}")]
-    Capture(#[from] soft_cuda::CaptureError),
+    #[error("CUDA graph: {0}")]
+    Graph(#[from] soft_cuda::CaptureError),
     /// A stream, event or block of another kind of device.
     #[error("things of two devices were mixed")]
     Mixed,

@@ -44,6 +44,8 @@ impl From<DeviceError> for Halt {
     fn from(error: DeviceError) -> Self {
         match error {
             DeviceError::Cuda(ref cuda) if cuda.code != OUT_OF_MEMORY => Self::Device(error.to_string()),
+            // what the library put into the graph, or left out of it, decides over both
+            DeviceError::Graph(_) => Self::Device(error.to_string()),
             _ => Self::Trouble(error.to_string()),
         }
     }
