@@ -162,6 +162,8 @@ struct AuditedCase {
     seconds: Option<f64>,
     /// Time of the run without a fault with all that it took, such as starting processes.
     whole_time: Duration,
+    /// What a run costs, as the plan says: the same at any time and on any machine.
+    work: u64,
     /// Plan and forecast, if they are kept.
     ready: Option<Box<Ready>>,
 }
@@ -296,13 +298,15 @@ pub(super) fn run_all(
     Ok(outcomes)
 }
 
-/// Groups the cases by file, in their order.
+/// Groups the cases by file. The cheapest of a file come first: what they catch need not be run in the others.
 fn group_by_file(audited_cases: Vec<(usize, AuditedCase)>, cases: &[Arc<Case>]) -> Vec<Vec<(usize, AuditedCase)>> {
     let mut groups: BTreeMap<&str, Vec<(usize, AuditedCase)>> = BTreeMap::new();
     for (index, audited) in audited_cases {
         groups.entry(&cases[index].file.path).or_default().push((index, audited));
     }
-    groups.into_values().collect()
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.iter_mut().for_each(|group| group.sort_by_key(|(index, audited)| (audited.work, *index)));
+    groups
 }
 
 /// Orders the cases so that the first cases of all files come first, then the second ones, and so on: the first cases are
@@ -397,8 +401,9 @@ fn run_without_fault(
     let needed = reached.is_none_or(|set| set != Reached::default());
     let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= MAX_KEPT_BYTES;
     let under = reached_until_limits(&observations).unwrap_or_else(|| may_reach(&ready.plan));
+    let work = ready.plan.cost.work;
     let ready = fits.then_some(ready);
-    Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, whole_time, ready })))
+    Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, whole_time, work, ready })))
 }
 
 /// The faults that a program may reach by its element types. This is for cases whose processes are killed, which cannot

@@ -209,22 +209,44 @@ impl JudgeMutation {
         if self.0.is_some() { usize::MAX } else { MAX_WRONG_RANGES }
     }
 
-    /// The wrong elements that the judge notices. Their indices and the bytes count from element `start` of the buffer.
+    /// True for a judge with a flaw that can find one wrong element without the others. It is only asked whether it fails the case,
+    /// which one element may decide.
+    pub fn may_answer_from_one(self) -> bool {
+        self.0.is_some_and(|flaw| flaw != Flaw::NoOrder)
+    }
+
+    /// The wrong elements that the judge notices; of one with a flaw, not more than it needs to fail the case. Their indices and the
+    /// bytes count from element `start` of the buffer.
     pub fn noticed(self, dtype: DType, start: u64, wrong: Indices, expected: &[u8], actual: &[u8]) -> Indices {
         let Some(flaw) = self.0 else { return wrong };
         let bits = |bytes: &[u8], at: u64| get_element(dtype, bytes, at as usize);
-        if flaw == Flaw::NoOrder {
-            let sorted = |bytes: &[u8]| {
-                let mut all: Vec<u64> = wrong.iter().map(|at| bits(bytes, at)).collect();
-                all.sort_unstable();
-                all
-            };
-            return if sorted(expected) == sorted(actual) { Indices::with_limit(0) } else { wrong };
+        match flaw {
+            Flaw::NoOrder => {
+                let all = |bytes: &[u8]| -> Vec<u64> { wrong.iter().map(|at| bits(bytes, at)).collect() };
+                if are_the_same_set(all(expected), all(actual)) { Indices::with_limit(0) } else { wrong }
+            }
+            Flaw::OnlyBeginning | Flaw::OnePerPack | Flaw::NanEqualsAnything | Flaw::F16Tolerance => {
+                let notices = |at: &u64| {
+                    self.compares_element(dtype, start + at)
+                        && self.tells_apart(dtype, bits(expected, *at), bits(actual, *at))
+                };
+                wrong.iter().find(notices).into_iter().collect()
+            }
+            Flaw::OnlyRank0 | Flaw::NoGuards | Flaw::NoInputs | Flaw::NoSameBits | Flaw::OnlyLast | Flaw::NoOutcome => {
+                wrong
+            }
         }
-        let notices = |at: &u64| {
-            self.compares_element(dtype, start + at) && self.tells_apart(dtype, bits(expected, *at), bits(actual, *at))
-        };
-        wrong.iter().filter(notices).collect()
+    }
+}
+
+/// True if both hold the same numbers equally often.
+fn are_the_same_set(mut a: Vec<u64>, mut b: Vec<u64>) -> bool {
+    let sum = |all: &[u64]| all.iter().fold(0u64, |sum, bits| sum.wrapping_add(*bits));
+    // Sets of one sum are sorted; most others are told apart at the price of an addition.
+    a.len() == b.len() && sum(&a) == sum(&b) && {
+        a.sort_unstable();
+        b.sort_unstable();
+        a == b
     }
 }
 
@@ -241,12 +263,28 @@ mod tests {
         assert_eq!(classes, (1..=10).map(|class| format!("J{class:02}")).collect::<Vec<_>>());
     }
 
-    fn noticed(flaw: Option<Flaw>, expected: &[f32], actual: &[f32]) -> Vec<u64> {
+    fn is_wrong(expected: &[f32], actual: &[f32], at: u64) -> bool {
+        expected[at as usize].to_bits() != actual[at as usize].to_bits()
+    }
+
+    fn noticed_of(flaw: Option<Flaw>, expected: &[f32], actual: &[f32], wrong: Indices) -> Vec<u64> {
         let bytes = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
-        let wrong = (0..expected.len() as u64)
-            .filter(|i| expected[*i as usize].to_bits() != actual[*i as usize].to_bits())
-            .collect();
         JudgeMutation(flaw).noticed(DType::F32, 1022, wrong, &bytes(expected), &bytes(actual)).iter().collect()
+    }
+
+    /// The wrong elements that are noticed one by one; what is noticed of all together must begin with the first of them.
+    fn noticed(flaw: Option<Flaw>, expected: &[f32], actual: &[f32]) -> Vec<u64> {
+        let wrong: Vec<u64> = (0..expected.len() as u64).filter(|at| is_wrong(expected, actual, *at)).collect();
+        let alone = |at: &u64| !noticed_of(flaw, expected, actual, [*at].into_iter().collect()).is_empty();
+        let each: Vec<u64> = wrong.iter().copied().filter(alone).collect();
+        let together = noticed_of(flaw, expected, actual, wrong.into_iter().collect());
+        assert_eq!(together.first(), each.first(), "{flaw:?}");
+        each
+    }
+
+    fn noticed_together(flaw: Flaw, expected: &[f32], actual: &[f32]) -> Vec<u64> {
+        let wrong = (0..expected.len() as u64).filter(|at| is_wrong(expected, actual, *at)).collect();
+        noticed_of(Some(flaw), expected, actual, wrong)
     }
 
     #[test]
@@ -259,7 +297,16 @@ mod tests {
         assert_eq!(noticed(Some(Flaw::NanEqualsAnything), &expected, &actual), [0, 1, 2]);
         assert_eq!(noticed(Some(Flaw::OnlyBeginning), &expected, &actual), [0, 1]);
         assert_eq!(noticed(Some(Flaw::OnePerPack), &expected, &actual), [2]);
-        assert_eq!(noticed(Some(Flaw::NoOrder), &expected, &actual), [0, 1, 2, 3, 4]);
-        assert_eq!(noticed(Some(Flaw::NoOrder), &[1.0, 2.0, 3.0], &[1.0, 3.0, 2.0]), [] as [u64; 0]);
+        assert_eq!(noticed_together(Flaw::NoOrder, &expected, &actual), [0, 1, 2, 3, 4]);
+        assert_eq!(noticed_together(Flaw::NoOrder, &[1.0, 2.0, 3.0], &[1.0, 3.0, 2.0]), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn sets_are_compared_with_how_often_each_number_stands_in_them() {
+        assert!(are_the_same_set(vec![3, 1, 1], vec![1, 3, 1]));
+        assert!(!are_the_same_set(vec![3, 1, 1], vec![3, 3, 1]));
+        // the same sum
+        assert!(!are_the_same_set(vec![1, 4], vec![2, 3]));
+        assert!(!are_the_same_set(vec![0], vec![0, 0]));
     }
 }

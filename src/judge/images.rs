@@ -165,27 +165,41 @@ impl WrongPayload<'_> {
                     let to = edges.filter(|edge| *edge > from).min().map_or(wrong.end, |edge| edge.min(wrong.end));
                     let owner = owner.map_or(ByteOwner::NoBuffer, |(_, owner)| *owner);
                     let most = collector.mutation.most_ranges();
+                    if collector.mutation.may_answer_from_one() && !by_owner.contains_key(&owner) {
+                        let mut one = self.nothing_wrong(owner, most);
+                        one.add(from..to);
+                        self.report(owner, one, collector);
+                        if collector.is_decided() {
+                            return;
+                        }
+                    }
                     by_owner.entry(owner).or_insert_with(|| self.nothing_wrong(owner, most)).add(from..to);
                     from = to;
                 }
             }
         }
+        for (owner, wrong) in by_owner {
+            self.report(owner, wrong, collector);
+        }
+    }
+
+    /// Adds the finding of an owner's wrong bytes.
+    fn report(&self, owner: ByteOwner, wrong: OwnedWrong, collector: &mut FindingCollector) {
         let spec = &self.plan.allocs[self.alloc];
-        for (owner, OwnedWrong { at, bytes: wrong, elements, .. }) in by_owner {
-            let (expected, actual) = (self.expected[at as usize], self.actual[at as usize]);
-            match owner {
-                ByteOwner::Write(event, write) if !spec.scrap => self.report_write(event, write, elements, collector),
-                _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
-                _ if spec.scrap => {
-                    let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
-                    collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
-                }
-                ByteOwner::NoBuffer | ByteOwner::Write(..) => {
-                    let finding = message::written_beyond(spec.rank, &spec.label, at, wrong, expected, actual);
-                    collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
-                }
-                ByteOwner::Unwritten(buf) => self.report_unwritten(buf, elements, collector),
+        let OwnedWrong { at, bytes: wrong, elements, .. } = wrong;
+        let (expected, actual) = (self.expected[at as usize], self.actual[at as usize]);
+        match owner {
+            ByteOwner::Write(event, write) if !spec.scrap => self.report_write(event, write, elements, collector),
+            _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
+            _ if spec.scrap => {
+                let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
+                collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
             }
+            ByteOwner::NoBuffer | ByteOwner::Write(..) => {
+                let finding = message::written_beyond(spec.rank, &spec.label, at, wrong, expected, actual);
+                collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+            }
+            ByteOwner::Unwritten(buf) => self.report_unwritten(buf, elements, collector),
         }
     }
 
