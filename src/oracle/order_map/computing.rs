@@ -10,6 +10,8 @@ use crate::oracle::row_models::{RowStep, RowTrial};
 /// A way of computing.
 #[derive(Clone, Debug)]
 pub(super) struct Computing {
+    /// Its place among the ways of its reduction.
+    pub number: usize,
     model: ReductionModel,
     /// Which of the model's final steps.
     finish: usize,
@@ -28,7 +30,7 @@ impl Computing {
             for finish in 0..model.finishes() {
                 let words = model.words(finish, grouped);
                 if !all.iter().any(|known| known.words == words) {
-                    all.push(Self { model: model.clone(), finish, grouped, words });
+                    all.push(Self { number: all.len(), model: model.clone(), finish, grouped, words });
                 }
             }
         };

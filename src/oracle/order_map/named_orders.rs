@@ -200,7 +200,10 @@ fn extend_chains(ranks: u32, ascending: bool, chain: &mut Vec<u32>, all: &mut Ve
     if chain.len() == ranks as usize {
         return all.push(Order::Chain(chain.clone()));
     }
-    for rank in (0..ranks).filter(|rank| !chain.contains(rank)).collect::<Vec<_>>() {
+    for rank in 0..ranks {
+        if chain.contains(&rank) {
+            continue;
+        }
         if ascending && chain.len() == 1 && rank < chain[0] {
             continue;
         }

@@ -75,7 +75,7 @@ impl<'a> Columns<'a> {
 #[derive(Debug)]
 pub(super) struct Spent;
 
-/// Tries explanations on telling elements, which it numbers from 0.
+/// Tries explanations on telling elements, which it numbers from 0. The ways of computing are those of one reduction.
 pub(super) struct Trial<'a> {
     pub columns: &'a Columns<'a>,
     scalars: &'a [f64],
@@ -85,7 +85,8 @@ pub(super) struct Trial<'a> {
     held: [Option<usize>; HELD],
     /// Their inputs by rank, and the observed value behind them.
     values: Vec<f64>,
-    leaves: Vec<Leaf>,
+    /// Their leaves, and the number of the way of computing of which these are.
+    leaves: [(Option<usize>, Vec<Leaf>); HELD],
     stack: Vec<f64>,
     rows: RowMemory,
 }
@@ -101,7 +102,7 @@ impl<'a> Trial<'a> {
             additions,
             held: [None; HELD],
             values: vec![0.0; HELD * (columns.inputs.len() + 1)],
-            leaves: Vec::new(),
+            leaves: Default::default(),
             stack: Vec::new(),
             rows: RowMemory::default(),
         }
@@ -112,8 +113,8 @@ impl<'a> Trial<'a> {
         self.columns.inputs.len() as u64 + 1
     }
 
-    /// Prepares an element's leaves; the result is its observed value.
-    fn load(&mut self, index: usize, computing: &Computing) -> f64 {
+    /// Prepares an element's leaves, which stand in the place of the first result; the second is its observed value.
+    fn load(&mut self, index: usize, computing: &Computing) -> (usize, f64) {
         let columns = self.columns;
         let ranks = columns.inputs.len();
         let slot = index % HELD;
@@ -124,15 +125,20 @@ impl<'a> Trial<'a> {
             let value = |bytes: &[u8]| decode_f64(columns.dtype, get_element(columns.dtype, bytes, element));
             values.iter_mut().zip(all).for_each(|(held, bytes)| *held = value(bytes));
             self.held[slot] = Some(index);
+            self.leaves[slot].0 = None;
         }
-        computing.leaves(&values[..ranks], self.scalars, &mut self.leaves);
-        values[ranks]
+        let (of, leaves) = &mut self.leaves[slot];
+        if *of != Some(computing.number) {
+            computing.leaves(&values[..ranks], self.scalars, leaves);
+            *of = Some(computing.number);
+        }
+        (slot, values[ranks])
     }
 
     /// [`Self::explains`] without the budget.
     fn holds(&mut self, index: usize, computing: &Computing, order: &Order) -> bool {
-        let observed = self.load(index, computing);
-        let value = computing.result(order, &self.leaves, &mut self.stack);
+        let (slot, observed) = self.load(index, computing);
+        let value = computing.result(order, &self.leaves[slot].1, &mut self.stack);
         value.to_bits() == observed.to_bits() || (value.is_nan() && observed.is_nan())
     }
 
@@ -241,8 +247,8 @@ impl<'a> Trial<'a> {
         let mut found = Vec::new();
         for index in indices {
             self.additions = self.additions.checked_sub(self.cost()).ok_or(Spent)?;
-            self.load(index, computing);
-            if found.len() < most && !computing.is_order_independent(&self.leaves) {
+            let (slot, _) = self.load(index, computing);
+            if found.len() < most && !computing.is_order_independent(&self.leaves[slot].1) {
                 found.push(index);
             }
         }
