@@ -8,6 +8,10 @@ use std::process::Command;
 /// The file that this process runs, even if another file has replaced it at its path.
 const OWN: &str = "/proc/self/exe";
 
+/// NCCL's variable by which every communicator gets the id of one address. Workers get ids from this program, and several make
+/// communicators at the same time, which ranks could not tell apart: it reaches them only where a case sets it.
+pub const COMM_ID: &str = "NCCL_COMM_ID";
+
 /// A program to start.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -40,11 +44,14 @@ impl Program {
     /// A command that starts it. The running program is started from the file that it runs, not from its path, where a new build
     /// may have replaced it.
     pub fn command(&self) -> Command {
-        if self.own && std::fs::metadata(OWN).is_ok() {
+        let mut command = if self.own && std::fs::metadata(OWN).is_ok() {
             let mut command = Command::new(OWN);
             command.arg0(&self.path);
-            return command;
-        }
-        Command::new(&self.path)
+            command
+        } else {
+            Command::new(&self.path)
+        };
+        command.env_remove(COMM_ID);
+        command
     }
 }

@@ -306,6 +306,15 @@ pub struct LaunchArgs {
     pub ranks_per_process: Option<NonZeroUsize>,
 }
 
+/// Commands that run in one process.
+#[derive(Debug, ClapArgs)]
+pub struct AloneArgs {
+    /// What has started this process together with others, as for `collspec run`. This command runs in one process and refuses to be
+    /// one of several; none says that it is alone.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
+    pub launcher: ChosenLauncher,
+}
+
 /// Where the backend nccl comes from.
 #[derive(Debug, ClapArgs)]
 pub struct LibraryArgs {
@@ -356,6 +365,9 @@ pub enum CheckFormat {
 pub struct AuditArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
+
+    #[command(flatten)]
+    pub alone: AloneArgs,
 
     /// Only these, separated by commas: F01 and so on are the library's, J01 to J10 the judge's; some are followed by a letter.
     #[arg(long, value_name = "FAULTS", value_parser = faults, help_heading = FAULTS)]

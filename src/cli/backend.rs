@@ -27,7 +27,7 @@ impl<'a> Resolved<'a> {
     pub fn equipment(&self) -> Equipment {
         match self.found() {
             Ok(chosen) => chosen.equipment(),
-            Err(missing) => Equipment { library: Err(missing.to_string()), gpus: Vec::new() },
+            Err(missing) => Equipment { libraries: vec![Err(missing.to_string())], gpus: Vec::new() },
         }
     }
 

@@ -20,9 +20,10 @@ use crate::report::{Event, GithubPlaces};
 use crate::run::Backend;
 use crate::signals;
 use crate::suite::options::cores;
-use crate::suite::{CaseSet, Error, with_causes};
+use crate::suite::{CaseSet, Error};
 use anyhow::Context;
 use clap::Parser;
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -30,26 +31,46 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Both sides, as far as they can be had.
+type Sides = (Result<Side, SideError>, Result<Side, SideError>);
+
 pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
-    on_all_processes(&args.launch, || equipment(args), |cluster| compare_here(args, cluster.as_ref()))
-}
-
-/// What this process has of both sides. Every process looks for both, so recordings must be readable for all.
-fn equipment(args: &CompareArgs) -> Equipment {
-    let options = args.options();
-    let side = |request: &SideRequest| match request.resolve(&options, true) {
-        Ok(Side::Live { chosen, .. }) => chosen.equipment(),
-        Ok(Side::Recorded(_)) => Equipment { library: Ok("a recorded run".to_owned()), gpus: Vec::new() },
-        Err(error) => Equipment { library: Err(with_causes(&error)), gpus: Vec::new() },
+    let resolve = || {
+        let options = args.options();
+        (args.base.resolve(&options), args.candidate.resolve(&options))
     };
-    let (base, candidate) = (side(&args.base), side(&args.candidate));
-    let library = base.library.and_then(|base| Ok(format!("{base} and {}", candidate.library?)));
-    let gpus = if base.gpus.is_empty() { candidate.gpus } else { base.gpus };
-    Equipment { library, gpus }
+    // Resolved before the processes meet, which need to know what there is, and used behind that.
+    let lent = Cell::new(None);
+    on_all_processes(
+        &args.launch,
+        || {
+            let sides = resolve();
+            let equipment = equipment(args, &sides);
+            lent.set(Some(sides));
+            equipment
+        },
+        |cluster| compare_here(args, || lent.take().unwrap_or_else(resolve), cluster.as_ref()),
+    )
 }
 
-/// Compares and reports, on the processes of a job if there are others.
-fn compare_here(args: &CompareArgs, cluster: Option<&Arc<Cluster>>) -> anyhow::Result<Exit> {
+/// What this process has of both sides.
+fn equipment(args: &CompareArgs, (base, candidate): &Sides) -> Equipment {
+    let side = |request: &SideRequest, side: &Result<Side, SideError>| match side {
+        Ok(Side::Live { chosen, .. }) => chosen.equipment(),
+        Ok(Side::Recorded(_)) => Equipment { libraries: vec![Ok(None)], gpus: Vec::new() },
+        Err(error) => Equipment { libraries: vec![Err(request.lacks(error))], gpus: Vec::new() },
+    };
+    let (base, candidate) = (side(&args.base, base), side(&args.candidate, candidate));
+    let gpus = if base.gpus.is_empty() { candidate.gpus } else { base.gpus };
+    Equipment { libraries: [base.libraries, candidate.libraries].concat(), gpus }
+}
+
+/// Compares and reports, on the processes of a job if there are others. `sides` were resolved before if there are.
+fn compare_here(
+    args: &CompareArgs,
+    sides: impl FnOnce() -> Sides,
+    cluster: Option<&Arc<Cluster>>,
+) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     // A mistake in this file is told before anything runs.
     let accepted = args.allow.as_deref().map(Accepted::read).transpose()?;
@@ -59,10 +80,9 @@ fn compare_here(args: &CompareArgs, cluster: Option<&Arc<Cluster>>) -> anyhow::R
     let files = reports::files(&args.report.0);
     output::refuse_same_file(&files)?;
     output::refuse_missing_folder(files.iter().map(PathBuf::as_path).chain(args.write_allow.as_deref()))?;
-    let options = args.options();
-    let debug_builds = args.allow_debug_build;
-    let sides = (args.base.resolve(&options, debug_builds), args.candidate.resolve(&options, debug_builds));
-    let (mut base, mut candidate) = match sides {
+    let (base, candidate) = sides();
+    let shipped = |side: Side| if args.allow_debug_build { Ok(side) } else { side.refuse_debug_build() };
+    let (mut base, mut candidate) = match (base.and_then(shipped), candidate.and_then(shipped)) {
         (Ok(base), Ok(candidate)) => (base, candidate),
         (Err(error), _) | (_, Err(error)) => return missing_side(error),
     };
@@ -99,7 +119,7 @@ fn compare_here(args: &CompareArgs, cluster: Option<&Arc<Cluster>>) -> anyhow::R
         comparison.speed = measure(&base, &candidate, plan, rows, &mut each)?;
         comparison.interrupted = signals::is_interrupted();
     }
-    comparison.lost = cluster.and_then(|job| job.lost(0..job.sites().len())).map(|lost| lost.to_string());
+    comparison.lost = cluster.and_then(|job| job.lost_in_words());
     progress.0.end();
     let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
     let verdict = comparison.verdict(args.at_least.get(), args.bits);

@@ -5,7 +5,7 @@ use super::terminal;
 use crate::child::Workers;
 use crate::child::program::Program;
 use crate::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, join, lead};
-use crate::launch::{Variables, detect};
+use crate::launch::{ChosenLauncher, Variables, detect};
 use crate::run::serve;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
@@ -50,6 +50,34 @@ pub fn on_all_processes(
         Err(error) => Exit::of_error(error),
     };
     done
+}
+
+/// Does `work` if this process is alone. Where a launcher has started several, none does it: they would write over each other's files. One
+/// of them says so, and all end with its exit code.
+///
+/// # Errors
+///
+/// This process is one of several, the launcher's variables make no sense, or those of `work`.
+pub fn in_one_process(
+    launcher: ChosenLauncher,
+    command: &str,
+    work: impl FnOnce() -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    let Some(launch) = detect(&Variables::of_this_process(), launcher)? else { return work() };
+    let refusal = || {
+        let (name, size) = (launch.launcher.name(), launch.position.size);
+        anyhow::anyhow!(
+            "`collspec {command}` runs in one process, and {name} has started {size}: start it without {name} (`--launcher none` says that a \
+             process is alone)"
+        )
+    };
+    if launch.place.is_err() {
+        // They cannot meet, so that each has to say it.
+        return Err(refusal());
+    }
+    let args = LaunchArgs { launcher, meeting_timeout: None, ranks_per_process: None };
+    let nothing = || Equipment { libraries: Vec::new(), gpus: Vec::new() };
+    on_all_processes(&args, nothing, |_| Err(refusal()))
 }
 
 /// The process that leads. Dropping it tells the others that the run is over, and how.

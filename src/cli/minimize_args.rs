@@ -1,5 +1,5 @@
 //! What can be typed behind `collspec minimize`; the comments here are the help text.
-use super::args::{LIMITS, MANNER, REPORT};
+use super::args::{AloneArgs, LIMITS, MANNER, REPORT};
 use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
 use crate::child::Workers;
@@ -45,6 +45,9 @@ pub struct MinimizeArgs {
 
     #[command(flatten)]
     pub backend: BackendArgs,
+
+    #[command(flatten)]
+    pub alone: AloneArgs,
 
     #[command(flatten)]
     pub settings: SettingsArgs,

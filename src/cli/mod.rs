@@ -55,9 +55,15 @@ pub fn command() -> ExitCode {
         args::Command::Run(options) => run::run(options),
         args::Command::Check(options) => check::check(options),
         args::Command::Compare(options) => compare::compare_libraries(options),
-        args::Command::Audit(options) => audit::audit(options),
-        args::Command::Minimize(options) => minimize::reduce(options),
-        args::Command::Soak(options) => soak::soak_library(options),
+        args::Command::Audit(options) => {
+            launched::in_one_process(options.alone.launcher, "audit", || audit::audit(options))
+        }
+        args::Command::Minimize(options) => {
+            launched::in_one_process(options.alone.launcher, "minimize", || minimize::reduce(options))
+        }
+        args::Command::Soak(options) => {
+            launched::in_one_process(options.alone.launcher, "soak", || soak::soak_library(options))
+        }
         args::Command::Bench(options) => bench::bench(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),

@@ -1,5 +1,5 @@
 //! What can be typed behind `collspec soak`; the comments here are the help text.
-use super::args::{MANNER, REPORT};
+use super::args::{AloneArgs, MANNER, REPORT};
 use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
 use crate::child::Workers;
@@ -38,6 +38,9 @@ pub struct SoakArgs {
 
     #[command(flatten)]
     pub backend: BackendArgs,
+
+    #[command(flatten)]
+    pub alone: AloneArgs,
 
     #[command(flatten)]
     pub settings: SettingsArgs,

@@ -63,10 +63,44 @@ pub enum Purpose {
 /// What a process has to run cases on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Equipment {
-    /// The backend and its library, in words that are equal only for equal libraries; or why there is none.
-    pub library: Result<String, String>,
+    /// Each backend and its library that cases run on, in words that are equal only for equal libraries; or why there is none. What runs
+    /// nothing, such as a recorded run, is no words.
+    pub libraries: Vec<Result<Option<String>, String>>,
     /// The GPUs that it sees, in the driver's order.
     pub gpus: Vec<DeviceInfo>,
+}
+
+impl Equipment {
+    /// Why a process that has `theirs` cannot run what a leader has, if both are called so. Of what runs nothing at the leader, others need not
+    /// have anything.
+    pub(super) fn refusal(&self, theirs: &Self, us: &str, them: &str) -> Option<String> {
+        let needed = |(ours, _): &(&Result<Option<String>, String>, _)| !matches!(ours, Ok(None));
+        let pairs = || self.libraries.iter().zip(&theirs.libraries).filter(needed);
+        let lacks = pairs().find_map(|(ours, theirs)| match (ours, theirs) {
+            (Ok(_), Err(why)) => Some(format!("{them} cannot run what {us} can: {why}")),
+            (Err(why), Ok(_)) => Some(format!("{us} cannot run what {them} can: {why}")),
+            // The leader will say why it has nothing to run, and all end.
+            (Err(_), Err(_)) | (Ok(_), Ok(_)) => None,
+        });
+        let differ = self.libraries.len() != theirs.libraries.len()
+            || pairs().any(|(ours, theirs)| matches!((ours, theirs), (Ok(ours), Ok(theirs)) if ours != theirs));
+        let words = || {
+            let (ours, theirs) = (self.words(), theirs.words());
+            format!("{us} would run {ours}, {them} {theirs}: all must have the same library")
+        };
+        lacks.or_else(|| differ.then(words))
+    }
+
+    fn words(&self) -> String {
+        let one = |library: &Result<Option<String>, String>| match library {
+            Ok(Some(words)) | Err(words) => words.clone(),
+            Ok(None) => "a recorded run".to_owned(),
+        };
+        if self.libraries.is_empty() {
+            return "nothing".to_owned();
+        }
+        self.libraries.iter().map(one).collect::<Vec<_>>().join(" and ")
+    }
 }
 
 /// Equal for equal GPUs: the UUID, because processes may number a GPU differently and two containers on one machine have different
@@ -235,4 +269,31 @@ pub enum PartMessage {
     Trouble(String),
     /// It has ended, and how. Nothing follows.
     Ended(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_must_have_what_the_leader_runs_and_no_more() {
+        let equipment = |libraries: &[Result<Option<&str>, &str>]| {
+            let owned = libraries.iter().map(|one| one.map(|words| words.map(str::to_owned)).map_err(str::to_owned));
+            Equipment { libraries: owned.collect(), gpus: Vec::new() }
+        };
+        let refusal = |ours, theirs| equipment(ours).refusal(&equipment(theirs), "a", "b");
+        assert_eq!(refusal(&[Ok(Some("soft"))], &[Ok(Some("soft"))]), None);
+        assert_eq!(refusal(&[Ok(None), Ok(Some("soft"))], &[Err("no such file"), Ok(Some("soft"))]), None);
+        assert_eq!(refusal(&[Ok(None)], &[Ok(Some("a library at that path"))]), None);
+        assert_eq!(refusal(&[Err("none")], &[Err("none")]), None, "the leader says it");
+        let differ = |words: &str| Some(format!("{words}: all must have the same library"));
+        assert_eq!(refusal(&[Ok(Some("x"))], &[Ok(Some("y"))]), differ("a would run x, b y"));
+        assert_eq!(refusal(&[Ok(Some("x"))], &[Ok(None)]), differ("a would run x, b a recorded run"));
+        assert_eq!(
+            refusal(&[Ok(Some("x"))], &[Ok(Some("x")), Ok(None)]),
+            differ("a would run x, b x and a recorded run")
+        );
+        assert_eq!(refusal(&[Ok(Some("x"))], &[Err("/x: no file")]).unwrap(), "b cannot run what a can: /x: no file");
+        assert_eq!(refusal(&[Err("/x: no file")], &[Ok(Some("x"))]).unwrap(), "a cannot run what b can: /x: no file");
+    }
 }

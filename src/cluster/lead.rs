@@ -260,14 +260,6 @@ fn refusal(own: &Introduction, members: &BTreeMap<u32, Arc<Member>>, new: &Intro
     if new.launcher != own.launcher {
         return Some(format!("{us} was started by {}, {them} by {}", own.launcher, new.launcher));
     }
-    match (&own.equipment.library, &new.equipment.library) {
-        (Ok(ours), Ok(theirs)) if ours != theirs => {
-            return Some(format!("{us} would run {ours}, {them} {theirs}: all must have the same library"));
-        }
-        (Ok(_), Err(why)) => return Some(format!("{them} cannot run what {us} can: {why}")),
-        (Err(why), Ok(_)) => return Some(format!("{us} cannot run what {them} can: {why}")),
-        // The leader will say why it has nothing to run, and all end.
-        (Err(_), Err(_)) | (Ok(_), Ok(_)) => {}
-    }
-    variables::contradiction(&own.variables, &new.variables, &us, &them)
+    let equipment = own.equipment.refusal(&new.equipment, &us, &them);
+    equipment.or_else(|| variables::contradiction(&own.variables, &new.variables, &us, &them))
 }

@@ -1,6 +1,7 @@
 //! All processes of a job, for the one that leads.
 use super::greeting::{Introduction, gpu_identity};
 use super::member::{Lost, Member};
+use super::names_in_words;
 use super::traffic::{Counted, Traffic};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -119,10 +120,27 @@ impl Cluster {
 
     /// The first of these places whose process is lost.
     pub fn lost(&self, sites: impl IntoIterator<Item = usize>) -> Option<Lost> {
-        sites.into_iter().find_map(|site| match self.sites.get(site) {
+        self.all_lost(sites).next()
+    }
+
+    fn all_lost(&self, sites: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Lost> {
+        sites.into_iter().filter_map(|site| match self.sites.get(site) {
             Some(Site::There(member)) => member.lost(),
             _ => None,
         })
+    }
+
+    /// Which processes are lost, with the reason where it is one.
+    pub fn lost_in_words(&self) -> Option<String> {
+        let lost: Vec<Lost> = self.all_lost(0..self.sites.len()).collect();
+        match lost.as_slice() {
+            [] => None,
+            [one] => Some(one.to_string()),
+            several => {
+                let names: Vec<String> = several.iter().map(|lost| lost.name.clone()).collect();
+                Some(format!("{} are lost", names_in_words(&names)))
+            }
+        }
     }
 
     /// Tells all others that the run is over with this exit status.

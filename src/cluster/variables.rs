@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 /// Prefixes of variables that change what a library or this program does.
 const PREFIXES: [&str; 2] = ["NCCL_", "COLLSPEC_"];
-/// Those of them that say something of one process or one machine.
+/// Those of them that say something of one process or one machine, or reach no worker.
 const OF_ONE: &[&str] = &[
     "COLLSPEC_WORKER",
     "COLLSPEC_WORKER_DEVICE",
     "COLLSPEC_WORKER_NCCL",
+    "NCCL_COMM_ID",
     "NCCL_DEBUG_FILE",
     "NCCL_HOSTID",
     "NCCL_IB_HCA",

@@ -2,7 +2,9 @@
 use crate::cluster::Cluster;
 use crate::record::{self, Header, ReadError, Recording};
 use crate::suite::options::NAMED;
-use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, RunOptions};
+use crate::suite::{
+    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, RunOptions, with_causes,
+};
 use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
@@ -109,6 +111,14 @@ impl SideRequest {
         Ok(Self { text: text.to_owned(), what, variables, options })
     }
 
+    /// Why the side cannot be had, for other processes: files of one need not be there in another.
+    pub fn lacks(&self, error: &SideError) -> String {
+        let named =
+            !matches!(self.what.as_str(), "soft" | "stand-in") && !self.what.starts_with(|c: char| c.is_ascii_digit());
+        let gone = if named && !Path::new(&self.what).exists() { " (there is no such file)" } else { "" };
+        format!("`{}`{gone}: {}", self.text, with_causes(error))
+    }
+
     /// The settings that change nothing on this side, with the reason.
     pub fn without_effect(&self, side: &Side) -> Vec<(String, &'static str)> {
         let Side::Live { chosen, .. } = side else { return Vec::new() };
@@ -133,13 +143,12 @@ impl SideRequest {
         variables.chain(options).filter_map(|(name, value, why)| Some((format!("{name}={value}"), why?))).collect()
     }
 
-    /// The side, with these options where its settings do not say otherwise. A library that was compiled without optimisation
-    /// is refused unless `debug_builds`.
+    /// The side, with these options where its settings do not say otherwise.
     ///
     /// # Errors
     ///
-    /// The library is missing or a debug build, the recording cannot be read, or a setting has no such value.
-    pub fn resolve(&self, usual: &RunOptions, debug_builds: bool) -> Result<Side, SideError> {
+    /// The library is missing, the recording cannot be read, or a setting has no such value.
+    pub fn resolve(&self, usual: &RunOptions) -> Result<Side, SideError> {
         let path = Path::new(&self.what);
         if record::is_recording(path) {
             if !(self.variables.is_empty() && self.options.is_empty()) {
@@ -165,9 +174,6 @@ impl SideRequest {
         }
         let chosen = options.backend.resolve(&options.workers)?;
         let header = Header::new(&chosen, &options);
-        if let Some(path) = header.library.path.as_ref().filter(|_| header.library.unoptimised && !debug_builds) {
-            return Err(SideError::DebugBuild(path.clone()));
-        }
         Ok(Side::Live { chosen: Box::new(chosen), options: Box::new(options), header: Box::new(header) })
     }
 }
@@ -198,6 +204,21 @@ impl Side {
         }
     }
 
+    /// The side, unless it is a library that was compiled without optimisation.
+    ///
+    /// # Errors
+    ///
+    /// It is one.
+    pub fn refuse_debug_build(self) -> Result<Self, SideError> {
+        match &self {
+            Self::Live { header, .. } if header.library.unoptimised => match &header.library.path {
+                Some(path) => Err(SideError::DebugBuild(path.clone())),
+                None => Ok(self),
+            },
+            _ => Ok(self),
+        }
+    }
+
     /// Runs its cases on the processes of this job.
     pub fn use_job(&mut self, job: &Arc<Cluster>) {
         if let Self::Live { chosen, .. } = self {
@@ -220,9 +241,7 @@ mod tests {
         let request = SideRequest::parse("soft NCCL_ALGO='Ring,Tree' seed=7 fault=F01,rank=1").unwrap();
         assert_eq!(request.what, "soft");
         assert_eq!(request.variables, [("NCCL_ALGO".to_owned(), "Ring,Tree".to_owned())]);
-        let Side::Live { options, .. } = request.resolve(&RunOptions::default(), false).unwrap() else {
-            panic!("no library")
-        };
+        let Side::Live { options, .. } = request.resolve(&RunOptions::default()).unwrap() else { panic!("no library") };
         assert_eq!(options.to_repeat(), ["--backend", "soft", "--seed", "7", "--fault", "F01,rank=1"]);
         assert_eq!(options.variables, request.variables);
         assert!(options.keep_results);
@@ -242,7 +261,7 @@ mod tests {
         let unknown = SideRequest::parse("soft PATH=/x").unwrap_err();
         assert!(unknown.starts_with("`PATH` is no setting of a side: it takes variables"), "{unknown}");
         assert!(SideRequest::parse("soft jobs=3").is_err());
-        let odd = SideRequest::parse("soft seed=x").unwrap().resolve(&RunOptions::default(), false).unwrap_err();
+        let odd = SideRequest::parse("soft seed=x").unwrap().resolve(&RunOptions::default()).unwrap_err();
         assert!(matches!(odd, SideError::Option { .. }), "{odd}");
     }
 }

@@ -4,6 +4,9 @@ use super::shell;
 /// The prefixes of these variables: NCCL's, those of the software library, and those of the stand-ins.
 const PREFIXES: [&str; 3] = ["NCCL_", "COLLSPEC_SOFT_", "COLLSPEC_STANDIN"];
 
+/// Workers get no ids by an address (`child::program`).
+const NOT_INHERITED: &str = "NCCL_COMM_ID";
+
 /// The variables of this process that workers inherit and that affect the library, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InheritedVariables(Vec<(String, String)>);
@@ -43,7 +46,7 @@ impl InheritedVariables {
 }
 
 fn affects_library(name: &str) -> bool {
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != NOT_INHERITED
 }
 
 #[cfg(test)]
@@ -59,6 +62,7 @@ mod tests {
             ("NCCL_ALGO", "Ring;allreduce:Tree"),
             ("COLLSPEC_SOFT_SEED", "4"),
             ("XNCCL_A", "1"),
+            ("NCCL_COMM_ID", "10.0.0.1:29500"),
         ];
         let all = || all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(

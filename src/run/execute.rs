@@ -3,6 +3,7 @@ use super::Error;
 use super::deaths::Deaths;
 use super::images::{Images, put_initial, take_last};
 use super::layout::CallMap;
+use super::lost_parts::lost_too;
 use super::remote_images;
 use super::remote_results::{self, Brought};
 use super::teardown::{TeardownResult, tear_down};
@@ -96,7 +97,7 @@ pub fn execute(
         if round > 0 && again == Again::Same {
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
-            remote_images::send_initial(worker, images, &job, false);
+            remote_images::send_initial(worker, images, &job, false)?;
             // a part that cannot hear this is dead, which is noticed below
             let _ = worker.send(&Request::Again);
         } else {
@@ -109,7 +110,7 @@ pub fn execute(
             }
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
-            remote_images::send_initial(worker, images, &job, round == 0);
+            remote_images::send_initial(worker, images, &job, round == 0)?;
             match hand_over(worker, job) {
                 Some(given) => job = given,
                 None if round == 0 => return Ok(Executed::DeadBefore),
@@ -156,7 +157,7 @@ pub fn execute(
                 if used_before && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
                     return Ok(Executed::DeadBefore);
                 }
-                let how = whose(worker, part, job.n) + &how;
+                let how = whose(worker, part, job.n) + &how + &lost_too(worker, part);
                 (Ended::Crashed { how, opening: watch.opening }, by_step_words(&arena, job.n, watch.opening))
             }
         };
@@ -165,7 +166,7 @@ pub fn execute(
             remote_results::bring_last(worker, images, &job, &|rank| is_done(&report, rank))?;
         if let Some(part) = lost.first() {
             // What the ranks of lost parts have left behind is lost with them.
-            let how = whose(worker, *part, job.n) + &worker.end(*part);
+            let how = whose(worker, *part, job.n) + &worker.end(*part) + &lost_too(worker, *part);
             let ranks = lost.iter().flat_map(|part| worker.ranks(*part, job.n));
             for rank in ranks.filter(|rank| is_done(&report, *rank)).collect::<Vec<_>>() {
                 report.ranks[rank as usize] = running(job.programs[rank as usize].len().saturating_sub(1) as u32);

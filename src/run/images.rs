@@ -54,13 +54,26 @@ impl Images for ForecastImages<'_> {
     }
 }
 
+/// The initial image of an allocation, if it has one.
+///
+/// # Errors
+///
+/// The image is not as long as its place: ranks would begin with bytes of something else.
+pub fn initial<'a>(images: &'a dyn Images, alloc: usize, spec: &AllocSpec) -> Result<Option<Cow<'a, Contents>>, Error> {
+    let image = images.initial(alloc);
+    match image.as_ref().map(|image| image.len() as u64).filter(|bytes| *bytes != spec.image) {
+        Some(bytes) => Err(Error::ImageLength { alloc, rank: spec.rank, bytes, place: spec.image }),
+        None => Ok(image),
+    }
+}
+
 /// Puts the initial image in its place.
 ///
 /// # Errors
 ///
-/// The arena does not have the place, or no memory for it.
+/// The image is not as long as its place, or the arena does not have the place, or no memory for it.
 pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocSpec) -> Result<(), Error> {
-    let Some(image) = images.initial(alloc) else { return Ok(()) };
+    let Some(image) = initial(images, alloc, spec)? else { return Ok(()) };
     if spec.image < LARGE {
         let bytes = image.get(0..image.len()).unwrap_or_default();
         return Ok(arena.mapping().write(spec.initial, &bytes)?);
@@ -116,4 +129,22 @@ pub fn take_last(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocS
         image[at..at + block.len()].copy_from_slice(&block);
     }
     Ok(Some(image))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_not_as_long_as_its_place_is_an_error() {
+        let spec = |image| AllocSpec { rank: 3, start: 0, from_library: false, image, initial: 64, last: 64 };
+        let images = vec![vec![7u8; 16]];
+        assert_eq!(initial(&images, 0, &spec(16)).unwrap().map(|image| image.len()), Some(16));
+        assert!(initial(&images, 1, &spec(16)).unwrap().is_none(), "one that the job does not have");
+        for place in [0, 15, 17] {
+            let error = initial(&images, 0, &spec(place)).unwrap_err();
+            let words = format!("the initial image of allocation 0, of rank 3, has 16 bytes, and its place {place}");
+            assert_eq!(error.to_string(), words);
+        }
+    }
 }

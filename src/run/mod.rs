@@ -7,6 +7,7 @@ pub mod images;
 pub mod layout;
 pub mod lock;
 pub mod log;
+mod lost_parts;
 pub mod machine;
 pub mod memory;
 mod part;
@@ -184,6 +185,18 @@ pub enum Error {
     /// A job and its arena do not fit.
     #[error(transparent)]
     Outside(#[from] crate::job::arena::Outside),
+    /// The memory of a rank and its place in a job are not of one case.
+    #[error("the initial image of allocation {alloc}, of rank {rank}, has {bytes} bytes, and its place {place}")]
+    ImageLength {
+        /// The allocation.
+        alloc: usize,
+        /// Whose it is.
+        rank: u32,
+        /// Bytes of the image.
+        bytes: u64,
+        /// Bytes of the place.
+        place: u64,
+    },
     /// What a worker left cannot be read.
     #[error("cannot read the results of the case")]
     Read(#[from] crate::job::arena::ReadError),

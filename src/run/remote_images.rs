@@ -1,7 +1,8 @@
 //! Brings the initial memory of ranks to other processes of the job, and their step words back.
 //!
 //! Bytes that this process can describe are not sent: guards are patterns of a key, and what a part has been sent once is copied there.
-use super::images::Images;
+use super::Error;
+use super::images::{Images, initial};
 use super::worker::Worker;
 use crate::cluster::{PartOrder, Place};
 use crate::job::arena::{Arena, Mapping, Step};
@@ -57,7 +58,11 @@ pub(super) fn add_to_hash(hash: &mut Xxh3, contents: &Contents) {
 /// Sends the initial images of ranks elsewhere, which stay without them here, and says there that no rank has begun.
 ///
 /// A part that is not reached is noticed by its end.
-pub fn send_initial(worker: &mut Worker, images: &dyn Images, job: &Job, first_round: bool) {
+///
+/// # Errors
+///
+/// An image is not as long as its place.
+pub fn send_initial(worker: &mut Worker, images: &dyn Images, job: &Job, first_round: bool) -> Result<(), Error> {
     let places = places(worker, job.n);
     let allocs = by_place(&places, job.allocs.iter().map(|spec| spec.rank));
     for ((part, ranks), allocs) in places.into_iter().zip(allocs) {
@@ -71,13 +76,14 @@ pub fn send_initial(worker: &mut Worker, images: &dyn Images, job: &Job, first_r
             if !reached || (!first_round && !spec.is_in_arena()) {
                 continue;
             }
-            let Some(image) = images.initial(alloc).filter(|image| image.len() as u64 == spec.image) else { continue };
+            let Some(image) = initial(images, alloc, spec)? else { continue };
             for (from, len) in image_blocks(spec) {
                 let Some(bytes) = image.get(from as usize..(from + len) as usize) else { continue };
                 reached = reached && send(order_for(alloc, from, spec.initial + from, &bytes, &mut sent));
             }
         }
     }
+    Ok(())
 }
 
 /// The shortest order that puts these bytes of an allocation, from `from` on in its image, to `at`.

@@ -5,7 +5,7 @@ use super::log::Log;
 use super::worker_process::Incoming;
 use crate::child::guard::{Due, Watched, wait_any};
 use crate::child::patience::Patience;
-use crate::cluster::{ComingPart, Connection, Member, PartMessage, PartOrder};
+use crate::cluster::{ComingPart, Connection, Lost, Member, PartMessage, PartOrder};
 use crate::job::wire::{self, WireError};
 use crate::job::{Reply, Request};
 use std::collections::VecDeque;
@@ -73,6 +73,11 @@ impl RemotePart {
     /// `rank 3 on gpu-1`: which process of the job has started it.
     pub fn place(&self) -> String {
         self.member.introduction().name()
+    }
+
+    /// Its process, if that is lost.
+    pub fn lost(&self) -> Option<Lost> {
+        self.member.lost()
     }
 
     /// The next message that has come; does not wait.

@@ -167,13 +167,14 @@ impl ChosenBackend {
     /// leading process's paths.
     pub fn equipment(&self) -> Equipment {
         let (Some(machine), Backend::Nccl { library, driver }) = (&self.machine, &self.backend) else {
-            return Equipment { library: Ok(format!("the backend {}", self.backend.name())), gpus: Vec::new() };
+            let words = format!("the backend {}", self.backend.name());
+            return Equipment { libraries: vec![Ok(Some(words))], gpus: Vec::new() };
         };
         let hash = hash_of_file(library).map_err(|error| format!("{}: {error}", library.display()));
         let of = driver.as_ref().map_or_else(String::new, |folder| format!(" with the driver in {}", folder.display()));
         let version = version_text(machine.probed.version);
-        let words = hash.map(|hash| format!("NCCL {version} ({}, hash {hash:016x}){of}", library.display()));
-        Equipment { library: words, gpus: machine.gpus.devices.clone() }
+        let words = hash.map(|hash| Some(format!("NCCL {version} ({}, hash {hash:016x}){of}", library.display())));
+        Equipment { libraries: vec![words], gpus: machine.gpus.devices.clone() }
     }
 
     /// Library, driver and devices in a line, or what stands in for them.

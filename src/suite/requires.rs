@@ -16,6 +16,8 @@ pub struct JobOfCase<'a> {
     pub cluster: &'a Cluster,
     /// How many the case runs in.
     pub processes: usize,
+    /// Which these are; `None` if there are not enough.
+    pub sites: Option<&'a [usize]>,
     /// Ranks that each may have.
     pub ranks_per_process: usize,
 }
@@ -47,10 +49,7 @@ pub fn missing(
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));
     }
-    let machines = job.map_or(1, |job| {
-        let sites = job.cluster.choose(job.processes).unwrap_or_default();
-        job.cluster.machines_of(&sites)
-    });
+    let machines = job.map_or(1, |job| job.cluster.machines_of(job.sites.unwrap_or_default()));
     if let Some(n) = needs.nodes.filter(|n| *n as usize > machines) {
         let are = match job {
             None => "this is one".to_owned(),
@@ -79,12 +78,12 @@ pub fn missing(
 
 /// The reason to skip a case that runs in so many processes of the job.
 fn missing_processes(job: &JobOfCase<'_>) -> Option<String> {
-    let JobOfCase { cluster, processes, ranks_per_process } = job;
-    let all = cluster.sites().len();
-    if cluster.choose(*processes).is_some() {
+    let JobOfCase { cluster, processes, sites, ranks_per_process } = job;
+    if sites.is_some() {
         return None;
     }
-    let lost = cluster.lost(0..all).map_or_else(String::new, |lost| format!(", and {lost}"));
+    let all = cluster.sites().len();
+    let lost = cluster.lost_in_words().map_or_else(String::new, |lost| format!(", and {lost}"));
     let more = if *ranks_per_process == 1 {
         "with --ranks-per-process N each has several ranks"
     } else {

@@ -145,11 +145,14 @@ impl Runner {
     /// The reason to skip the case if the machine lacks something that it needs.
     fn not_here(&self, case: &Case) -> Option<String> {
         let chosen = &self.chosen;
+        let processes = self.processes(case);
+        // They are chosen once: one that is lost meanwhile must not make the reason contradict itself.
+        let sites = chosen.cluster.as_ref().and_then(|cluster| cluster.choose(processes));
         let job = chosen.cluster.as_deref().map(|cluster| {
-            let (processes, ranks_per_process) = (self.processes(case), self.options.ranks_per_process());
-            JobOfCase { cluster, processes, ranks_per_process }
+            let ranks_per_process = self.options.ranks_per_process();
+            JobOfCase { cluster, processes, sites: sites.as_deref(), ranks_per_process }
         });
-        let devices = self.rank_devices(case);
+        let devices = self.rank_devices_at(case, sites.as_deref().unwrap_or_default());
         let machine = self.machine().zip(devices.as_ref());
         requires::missing(case, &chosen.backend, machine, self.options.ranks_per_gpu, job.as_ref())
     }

@@ -1,5 +1,6 @@
-//! Variables that look like this program's own and are none of them.
+//! Variables that look like this program's own and are none of them, and one of NCCL's that does not reach workers.
 use super::options::{NAMED, NamedOption};
+use crate::child::program::COMM_ID;
 use crate::launch;
 use crate::printable::printable;
 use crate::suggest::nearest;
@@ -35,7 +36,7 @@ const OTHERS: [&str; 16] = [
 /// Beginnings of the names of variables that this project's own tests read.
 const OF_TESTS: [&str; 3] = ["COLLSPEC_BLESS", "COLLSPEC_FUZZ", "COLLSPEC_TEST_"];
 
-/// Warnings about the variables of this process whose names begin with `COLLSPEC_` and mean nothing. Those of `cargo test` mean
+/// Warnings about NCCL_COMM_ID, and about the variables of this process whose names begin with `COLLSPEC_` and mean nothing. Those of `cargo test` mean
 /// nothing to a `command` that has options.
 pub fn warnings(command: Option<&str>) -> Vec<String> {
     let mut names: Vec<String> = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
@@ -44,6 +45,12 @@ pub fn warnings(command: Option<&str>) -> Vec<String> {
 }
 
 fn warning(name: &str) -> Option<String> {
+    if name == COMM_ID {
+        return Some(format!(
+            "{COMM_ID} is set and does not reach the ranks: every communicator would have the id of that address, and ranks of two that are made at \
+             the same time could not be told apart. `env.{COMM_ID}` in a scenario with `--allow-env {COMM_ID}` sets it for its cases"
+        ));
+    }
     let rest = name.strip_prefix(PREFIX)?;
     let options = NAMED.iter().filter(|option| option.has_variable).map(NamedOption::variable);
     let known: Vec<String> =

@@ -59,7 +59,7 @@ fn what_a_fault_breaks_is_worse_and_nothing_else_has_changed() {
     let backend = BackendRequest { backend: BackendChoice::Soft, ..BackendRequest::default() };
     let options =
         RunOptions { backend, workers, timeout: Some(2.0), without_order_maps: true, ..RunOptions::default() };
-    let side = |text: &str| SideRequest::parse(text).unwrap().resolve(&options, true).unwrap();
+    let side = |text: &str| SideRequest::parse(text).unwrap().resolve(&options).unwrap();
     record(&home.path("base.jsonl"), &cases, &options);
     let base = side(home.path("base.jsonl").to_str().unwrap());
     assert!(matches!(base, Side::Recorded(_)));

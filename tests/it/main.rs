@@ -12,6 +12,8 @@ mod cases_in_a_row;
 mod bench;
 // The command gives the exit codes, reports and messages that people and scripts rely on.
 mod command;
+// NCCL_COMM_ID reaches ranks only where a scenario sets it.
+mod comm_id;
 // Paths, selections and shares that are typed mean what the help says.
 mod command_line;
 // Each fault of the software library on demand fails a scenario that passes without it.

@@ -1,6 +1,7 @@
 //! `collspec run` as several processes: they meet, one judges and reports, all end with its exit code.
 use crate::support::processes::{Descendants, Process, children, end_of, wait_until};
 use crate::support::{Home, SUM, WRONG};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -463,6 +464,97 @@ fn a_comparison_in_which_a_process_is_lost_has_no_verdict() {
     let ended = lose_the_second_machine(&home, &args);
     assert_eq!(ended.codes[..2], [4, 4], "{:?} {:?}", ended.out, ended.err);
     assert!(ended.out[0].contains("did not run on the same processes"), "{:?}", ended.out);
+}
+
+#[test]
+fn all_processes_that_are_lost_at_once_are_named() {
+    let home = Home::new();
+    let long = LONG.replace("world_size = 2", "world_size = 4").replace("[3, 4]]", "[3, 4], [5, 6], [7, 8]]");
+    home.file("cases/a.toml", &long);
+    home.file("cases/b.toml", &long);
+    let args = ["run", "cases", "--jobs", "1", "--verbose", "--timeout", "600"];
+    let job = Job::start(&home, 4, &args, |rank, command| {
+        command.env("NCCL_HOSTID", if rank == 0 { "m0" } else { "m1" });
+    });
+    let process = |rank: usize| Process::find(job.children[rank].0.id().cast_signed()).unwrap();
+    wait_until("the parts on the other machine run ranks", || {
+        (1..4).all(|rank| runs_a_rank(job.children[rank].0.id()))
+    });
+    // While the leader does not look, a machine goes with all that runs on it.
+    let leader = process(0);
+    leader.signal(Signal::STOP);
+    for rank in 1..4 {
+        let lost = process(rank);
+        lost.signal(Signal::KILL);
+        lost.wait_for_end();
+    }
+    leader.signal(Signal::CONT);
+    let ended = job.end(&home);
+    let words = format!("{:?} {:?} {:?}", ended.codes, ended.out, ended.err);
+    assert!(ended.out[0].contains("1 failed, 1 skipped"), "{words}");
+    for rank in 1..4 {
+        let case = ended.out[0].lines().find(|line| line.contains("lost too")).unwrap_or_default();
+        assert!(case.contains(&format!("rank {rank} on m1")), "rank {rank}: {words}");
+    }
+    assert!(ended.out[0].contains("and rank 1 on m1, rank 2 on m1 and rank 3 on m1 are lost"), "{words}");
+}
+
+#[test]
+fn a_recorded_run_is_needed_by_the_leading_process_alone() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let record = ["run", "sum.toml", "--record", "base.jsonl", "--no-footprint"];
+    assert_eq!(run(&home, 2, &record, |_, _| {}).codes, [0; 2]);
+    let elsewhere = Home::new();
+    let member_elsewhere = |rank: u32, command: &mut Command| {
+        command.env("NCCL_HOSTID", format!("m{rank}"));
+        if rank == 1 {
+            command.current_dir(elsewhere.path(""));
+        }
+    };
+    let compare = |base: &str, candidate: &str| {
+        let args = ["compare", "--base", base, "--candidate", candidate, "sum.toml", "--no-footprint"];
+        let args: Vec<&str> = args.into_iter().chain(["--starts", "0", "--repeats", "0"]).collect();
+        run(&home, 2, &args, member_elsewhere)
+    };
+    for (base, candidate) in [("base.jsonl", "soft"), ("soft", "base.jsonl")] {
+        let ended = compare(base, candidate);
+        assert_eq!(ended.codes, [0; 2], "{:?} {:?}", ended.out, ended.err);
+        assert_eq!((ended.out[1].as_str(), ended.err[1].as_str()), ("", ""));
+    }
+    // One that only another process has is of no use.
+    fs::rename(home.path("base.jsonl"), elsewhere.path("base.jsonl")).unwrap();
+    let ended = compare("base.jsonl", "soft");
+    assert_eq!(ended.codes, [2; 2], "{:?} {:?}", ended.out, ended.err);
+    let words = "rank 0 on m0 cannot run what rank 1 on m1 can: `base.jsonl` (there is no such file)";
+    assert!(ended.err.iter().all(|err| err.contains(words)), "{:?}", ended.err);
+}
+
+#[test]
+fn commands_of_one_process_refuse_to_be_several() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    home.file("wrong.toml", WRONG);
+    let soak: &[&str] = &["soak", "--programs", "1", "--output", "made"];
+    let commands = [soak, &["audit", "sum.toml", "--output", "made"], &["minimize", "wrong.toml", "--output", "made"]];
+    for args in commands {
+        let ended = run(&home, 3, args, |_, _| {});
+        assert_eq!(ended.codes, [2; 3], "{args:?} {:?}", ended.err);
+        let words = format!("`collspec {}` runs in one process, and variables has started 3", args[0]);
+        assert!(ended.err[0].contains(&words), "{:?}", ended.err);
+        assert_eq!(ended.out, ["", "", ""]);
+        assert_eq!(ended.err[1..], ["", ""], "one of them says it");
+        assert!(!home.path("made").exists(), "{args:?}");
+    }
+    // Where the processes cannot meet, each says it.
+    let mut lonely = home.command(soak);
+    lonely.env("OMPI_COMM_WORLD_RANK", "1").env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_LOCAL_RANK", "1");
+    let refused = crate::support::Run::of(&mut lonely);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.err.contains("runs in one process, and openmpi has started 4"), "{refused}");
+    let mut alone = home.command(&[soak, &["--launcher", "none"]].concat());
+    alone.env("COLLSPEC_RANK", "1").env("COLLSPEC_SIZE", "4");
+    assert_eq!(crate::support::Run::of(&mut alone).code, 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! NCCL's interface in software: real messages between ranks, which live in one process or in up to 16, by ring, tree
+//! NCCL's interface in software: real messages between ranks, which live in one process or in up to 64, by ring, tree
 //! and double binary tree.
 //!
 //! [`table`] gives the functions, as a table that a run-time-loaded library would fill. They speak NCCL's C interface:
@@ -20,6 +20,7 @@
 //!   are NCCL's, and so are the bits of a sum (docs/software-library.md has the rules and what they leave out).
 //! - Aborting a rank leaves its peers waiting for messages that never come. A process that ends, however it ends,
 //!   without having given up its ranks is a remote error for the others.
+//! - With NCCL_COMM_ID a second rank 0 is refused on a machine while one waits for the others at the address. Ids of communicators that are made by one call, split, shrunk or grown need no address.
 //! - COLLSPEC_SOFT_ARITHMETIC makes it compute in other correct ways: wider partial results, averages that divide,
 //!   the other zero of min and max.
 //! - The proof of a standstill covers communicators whose ranks all live in this process; what waits for another process

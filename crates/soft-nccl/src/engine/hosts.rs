@@ -1,5 +1,6 @@
 //! Host threads that wait for each other: making and splitting communicators, and flushing them.
 use super::background;
+use super::comm_id;
 use super::hooks::hooks;
 use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
@@ -83,15 +84,25 @@ impl Arrival {
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.
 pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
     crate::device::host_waits();
+    let mut found = match comm_id::find(arrivals) {
+        Ok(found) => found,
+        Err((failure, found)) => {
+            lock().spoil_roots(found, &failure);
+            return Err(failure);
+        }
+    };
+    let arrivals = &found.arrivals.take().unwrap_or_else(|| arrivals.to_vec());
     let mut state = lock();
     if let Err(failure) = state.check(arrivals) {
+        state.spoil_roots(found, &failure);
         state.spoil_meetings(arrivals, &failure);
         return Err(failure);
     }
     let text = arrivals.iter().map(|arrival| state.describe(arrival)).collect::<Vec<_>>().join("; ");
     let host = state.block_host(arrivals.len(), text);
     for (index, arrival) in arrivals.iter().enumerate() {
-        state.join(arrival, Ticket { host, index });
+        let root = found.roots.pop_if(|(of, _)| *of == index).map(|(_, root)| root);
+        state.join(arrival, Ticket { host, index }, root);
     }
     state.tidy();
     Ok(wait(state, host))

@@ -9,6 +9,7 @@ mod batch;
 mod capture;
 mod changing;
 mod channel;
+mod comm_id;
 mod connect;
 mod ending;
 mod forming;
@@ -40,6 +41,7 @@ pub(crate) use step::write;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
 use crate::failure::Failure;
+use crate::transport::bootstrap::Root;
 use crate::transport::id::Id;
 use crate::transport::{Link, Name, Ways};
 use background::Progress;
@@ -69,6 +71,8 @@ pub(crate) struct State {
     spoiled: VecDeque<(Id, Failure)>,
     /// Ranks of this process that wait for an answer, by token.
     pending_joins: HashMap<u64, PendingJoin>,
+    /// With what ranks 0 listen for ranks that know their address alone, by token.
+    roots: HashMap<u64, Root>,
     /// Communicators whose parts other processes are making.
     formings: HashMap<u64, Forming>,
     /// Ways to other processes.
@@ -178,6 +182,7 @@ impl State {
             rendezvous: HashMap::new(),
             spoiled: VecDeque::new(),
             pending_joins: HashMap::new(),
+            roots: HashMap::new(),
             formings: HashMap::new(),
             links: HashMap::new(),
             ways: Ways::new(),

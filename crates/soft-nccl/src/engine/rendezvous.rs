@@ -2,6 +2,7 @@
 //! their communicators are formed (see `forming`).
 use super::State;
 use super::changing::{Meeting, Place};
+use super::comm_id::Found;
 use super::growing::NewRank;
 use super::hooks::{SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
@@ -9,6 +10,7 @@ use super::member::Site;
 use crate::algo::Buffers;
 use crate::failure::{Failure, Outcome};
 use crate::settings::{CommConfig, settings};
+use crate::transport::bootstrap::Root;
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{Id, origin};
 use crate::transport::{Address, Name};
@@ -139,6 +141,12 @@ impl State {
         self.tidy();
     }
 
+    /// Refuses the ranks that have asked these roots, and so cannot know that a rank 0 does not come.
+    pub(super) fn spoil_roots(&mut self, found: Found, failure: &Failure) {
+        found.roots.iter().for_each(|(_, root)| self.spoil(root.id, failure.clone()));
+        self.tidy();
+    }
+
     /// Ends a meeting by unique id: all ranks that have come, or will come, are refused.
     fn spoil(&mut self, id: Id, failure: Failure) {
         for joining in self.rendezvous.remove(&id).map(|there| there.arrived).unwrap_or_default().into_values() {
@@ -151,7 +159,7 @@ impl State {
     }
 
     /// A rank of this process arrives.
-    pub(super) fn join(&mut self, arrival: &Arrival, ticket: Ticket) {
+    pub(super) fn join(&mut self, arrival: &Arrival, ticket: Ticket, root: Option<Root>) {
         let token = self.number();
         match arrival {
             Arrival::Init { id, rank, n, device, config, reserved } => {
@@ -168,6 +176,7 @@ impl State {
                         coordinator: coordinator.map(|there| there.name),
                     },
                 );
+                self.roots.extend(root.map(|root| (token, root)));
                 match coordinator {
                     None => {
                         let joining = Joining { from: None, token, color: Some(0), key: 0, site };
@@ -321,6 +330,7 @@ impl State {
 
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
+        self.roots.remove(&token);
         if let Some(pending) = self.pending_joins.remove(&token) {
             let parent = pending.comm.and_then(|comm| self.members.get(&comm));
             let shrinks = matches!(pending.meeting, Some(Meeting::Shrink(_)));

@@ -17,8 +17,11 @@ fn check_id(id: &ncclUniqueId) -> Outcome<[u8; 128]> {
 }
 
 unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
-    // SAFETY: NCCL's contract: a place for an id.
-    enter(|| unsafe { write(id, ncclUniqueId { internal: id::public().map(|byte| byte as c_char) }, "the unique id") })
+    enter(|| {
+        let given = ncclUniqueId { internal: id::given()?.map(|byte| byte as c_char) };
+        // SAFETY: NCCL's contract: a place for an id.
+        unsafe { write(id, given, "the unique id") }
+    })
 }
 
 /// Adds a rank of a new communicator to the thread's group.

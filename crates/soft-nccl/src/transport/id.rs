@@ -1,5 +1,5 @@
 //! Unique ids: 128 bytes that say which process made them and how it is reached.
-use super::{Address, Name, endpoint, known};
+use super::{Address, Name, comm_id, endpoint, known};
 use crate::engine::Growth;
 use crate::failure::{Failure, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,6 +37,24 @@ pub(crate) fn public() -> Id {
     id
 }
 
+/// The id that `ncclGetUniqueId` gives: with NCCL_COMM_ID one that says its address and nothing else, so that all processes with the same
+/// one have equal ids; of which communicator they are is found out when they are used.
+pub(crate) fn given() -> Outcome<Id> {
+    Ok(comm_id::address()?.map_or_else(public, of_address))
+}
+
+fn of_address(address: SocketAddr) -> Id {
+    let mut id = [0; 128];
+    id[..16].copy_from_slice(BEGIN);
+    write_network(&mut id, Some(address));
+    id
+}
+
+/// The address of NCCL_COMM_ID, if the id says no more than it.
+pub(crate) fn address(id: &Id) -> Option<SocketAddr> {
+    if number(id, 48) == 0 { network(id) } else { None }
+}
+
 /// Where the parts of an IP address lie, its port, and how many bytes it has.
 const IP: [Range<usize>; 2] = [36..48, 105..109];
 const PORT: Range<usize> = 109..111;
@@ -45,8 +63,12 @@ const IP_BYTES: usize = 111;
 fn write_address(id: &mut Id, address: Address) {
     id[48..64].copy_from_slice(&address.name.0.to_le_bytes());
     id[64..80].copy_from_slice(&address.cookie.to_le_bytes());
+    write_network(id, address.network);
+}
+
+fn write_network(id: &mut Id, network: Option<SocketAddr>) {
     id[IP_BYTES] = 0;
-    let Some(network) = address.network else { return };
+    let Some(network) = network else { return };
     let mut ip = [0; 16];
     id[IP_BYTES] = match network.ip() {
         IpAddr::V4(four) => {
@@ -79,10 +101,10 @@ fn network(id: &Id) -> Option<SocketAddr> {
 }
 
 /// The id of a communicator that is made by several: the first one's, and a digest of all, so that only ranks with the same list
-/// in the same order meet.
+/// in the same order meet. With NCCL_COMM_ID only the first one counts, as in NCCL.
 pub(crate) fn of_several(ids: &[Id]) -> Id {
     let mut id = ids.first().copied().unwrap_or([0; 128]);
-    if ids.len() > 1 {
+    if ids.len() > 1 && address(&id).is_none() {
         let mut hasher = DefaultHasher::new();
         ids.hash(&mut hasher);
         id[DIGEST..DIGEST + 8].copy_from_slice(&hasher.finish().to_le_bytes());
@@ -123,12 +145,19 @@ const GROWTH: usize = 104;
 
 /// The bytes of an id of this library.
 pub(crate) fn check(bytes: Id) -> Outcome<Id> {
-    origin(&bytes).map(|_| bytes)
+    match origin(&bytes) {
+        Err(_) if begins(&bytes) && address(&bytes).is_some() => Ok(bytes),
+        origin => origin.map(|_| bytes),
+    }
+}
+
+fn begins(id: &Id) -> bool {
+    id[..16] == *BEGIN
 }
 
 /// Which process made the id; `None` if it was this one.
 pub(crate) fn origin(id: &Id) -> Outcome<Option<Address>> {
-    if id[..16] != *BEGIN {
+    if !begins(id) {
         return Err(Failure::argument("the unique id was not made by this library"));
     }
     let address = Address { name: Name(number(id, 48)), cookie: number(id, 64), network: network(id) };
@@ -148,4 +177,25 @@ fn number(id: &Id, at: usize) -> u128 {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&id[at..at + 16]);
     u128::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_of_an_address_says_it_and_no_process() {
+        for text in ["10.1.2.3:29500", "[2001:db8::7:8]:1", "127.0.0.1:65535"] {
+            let there: SocketAddr = text.parse().unwrap();
+            let id = of_address(there);
+            assert_eq!(address(&id), Some(there));
+            assert_eq!(check(id).ok(), Some(id));
+            assert!(origin(&id).is_err() && growth(&id).is_err(), "it names no process");
+            assert_eq!(of_several(&[id, public()]), id);
+        }
+        assert_eq!((address(&private()), address(&public())), (None, None));
+        let mut other = of_address(([10, 0, 0, 1], 1).into());
+        other[0] ^= 1;
+        assert!(check(other).is_err(), "not of this library");
+    }
 }

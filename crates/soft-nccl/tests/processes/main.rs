@@ -1,6 +1,7 @@
 //! Ranks in several processes: this program starts itself again as `part`, with a role.
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
+mod comm_id;
 #[path = "../common/mod.rs"]
 mod common;
 mod failures;
@@ -33,6 +34,10 @@ fn part() {
         "survive" => failures::survive(id, n, &ranks),
         "quit" => failures::quit(id, n, &ranks),
         "refused" => failures::refused(id, &ranks, &orders),
+        "several" => comm_id::several(n, &ranks, orders.number("times")),
+        "unusable" => comm_id::unusable(n, &ranks, &orders),
+        "gives_up" => comm_id::gives_up(n),
+        "late" => comm_id::late(n, &ranks),
         role => panic!("no role {role}"),
     }
 }

@@ -1,0 +1,14 @@
+//! The processes of the job that a worker has lost at once: one is the cause that a verdict names first, and a machine that goes takes all of
+//! its processes.
+use super::worker::Worker;
+use crate::cluster::names_in_words;
+
+/// What is added to how this part ended, once all parts have: the other processes that are lost. Empty if there is none.
+pub fn lost_too(worker: &mut Worker, named: usize) -> String {
+    let others = worker.remote().filter(|(part, _)| *part != named);
+    let lost: Vec<String> = others.filter_map(|(_, part)| Some(part.lost()?.name)).collect();
+    if lost.is_empty() {
+        return String::new();
+    }
+    format!("; {} {} lost too", names_in_words(&lost), if lost.len() == 1 { "is" } else { "are" })
+}
