@@ -53,6 +53,21 @@ pub enum DeviceError {
     Mixed,
 }
 
+impl DeviceError {
+    /// True if what the library did on the device, or left out, may be the cause. Of all others, the calls of this program are.
+    pub fn may_come_from_the_library(&self) -> bool {
+        use soft_cuda::CaptureError::*;
+        match self {
+            Self::Cuda(error) => error.code != cuda::OUT_OF_MEMORY,
+            Self::Graph(error) => match error {
+                Unsupported | Invalidated | Merge | Unjoined | Isolation | CapturedEvent | LaunchFailed => true,
+                Unmatched | Implicit | WrongThread => false,
+            },
+            Self::Memory(_) | Self::Outside { .. } | Self::OutsideArena(_) | Self::Mixed => false,
+        }
+    }
+}
+
 /// Memory for a window cannot be allocated.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WindowMemoryError {

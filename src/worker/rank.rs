@@ -11,7 +11,6 @@ mod tags;
 
 use super::map;
 use super::session::{RankState, Run};
-use crate::backend::cuda::OUT_OF_MEMORY;
 use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, DeviceError, Staging, TransferCall};
 use crate::job::arena::{Outside, Step};
 use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
@@ -42,12 +41,8 @@ pub enum Halt {
 
 impl From<DeviceError> for Halt {
     fn from(error: DeviceError) -> Self {
-        match error {
-            DeviceError::Cuda(ref cuda) if cuda.code != OUT_OF_MEMORY => Self::Device(error.to_string()),
-            // what the library put into the graph, or left out of it, decides over both
-            DeviceError::Graph(_) => Self::Device(error.to_string()),
-            _ => Self::Trouble(error.to_string()),
-        }
+        let said = error.to_string();
+        if error.may_come_from_the_library() { Self::Device(said) } else { Self::Trouble(said) }
     }
 }
 impl From<Outside> for Halt {
