@@ -45,7 +45,8 @@ impl Span<'_> {
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }
-    /// Takes the pages of many bytes at once, which is cheaper than one after the other when they are touched.
+    /// Maps the pages of many bytes at once, which is cheaper than one after the other when they are touched. As if by reading, because
+    /// the kernel then maps pages that are there several at a time; they can be written all the same, since they are shared.
     pub fn populate(&self) {
         const MANY: usize = 1 << 20;
         if self.len >= MANY {
@@ -54,7 +55,7 @@ impl Span<'_> {
             let (first, len) = (self.ptr.wrapping_sub(skip), self.len + skip);
             // SAFETY: inside the mapping, which starts on a page. The contents stay as they are, and without success the pages are
             // taken when they are touched.
-            let _ = unsafe { rustix::mm::madvise(first.cast(), len, rustix::mm::Advice::LinuxPopulateWrite) };
+            let _ = unsafe { rustix::mm::madvise(first.cast(), len, rustix::mm::Advice::LinuxPopulateRead) };
         }
     }
     /// Bytes.

@@ -70,9 +70,8 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
         copying(image.len()),
         || vec![0; BLOCK],
         |block, range| {
-            let block = &mut block[..range.len()];
-            image.copy_to(range.start, block);
-            arena.put(spec.initial + range.start as u64, block)
+            let at = spec.initial + range.start as u64;
+            arena.put(at, image.bytes(range, block))
         },
     )
     .map_err(Error::Resources)
@@ -93,12 +92,11 @@ pub fn take_last(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocS
     // The blocks that were found right; the others are kept as they were found.
     let wrong = Mutex::new(Vec::new());
     each_block(expected.len(), copying(expected.len()), own, |(actual, right), range| {
-        let (actual, right) = (&mut actual[..range.len()], &mut right[..range.len()]);
-        arena.take(spec.last + range.start as u64, actual)?;
-        expected.copy_to(range.start, right);
-        if actual != right {
+        let (start, actual) = (range.start, &mut actual[..range.len()]);
+        arena.take(spec.last + start as u64, actual)?;
+        if actual != expected.bytes(range, right) {
             let mut wrong = wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            wrong.push((range.start, actual.to_vec()));
+            wrong.push((start, actual.to_vec()));
         }
         Ok::<(), std::io::Error>(())
     })
