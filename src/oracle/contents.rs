@@ -331,12 +331,11 @@ impl Contents {
 
 impl PartialEq<[u8]> for Contents {
     fn eq(&self, other: &[u8]) -> bool {
-        let mut block = vec![0; FLAT.min(other.len())];
+        let mut room = vec![0; FLAT.min(other.len())];
         self.len() == other.len()
             && other.chunks(FLAT).enumerate().all(|(number, chunk)| {
-                let block = &mut block[..chunk.len()];
-                self.copy_to(number * FLAT, block);
-                block == chunk
+                let from = number * FLAT;
+                self.bytes(from..from + chunk.len(), &mut room) == chunk
             })
     }
 }
