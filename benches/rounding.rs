@@ -2,46 +2,24 @@
 //!
 //! Run it with `cargo bench --bench rounding`. The results are those of a ring, as the software library computes them. The
 //! ratios are of one run on one machine.
-use collspec::internals::job::{Answers, Ended, Observation, RankEnd, RankReport};
+mod measure;
+
+use collspec::internals::job::Observation;
 use collspec::internals::judge::{CaseJudge, Status, Verdict};
 use collspec::internals::num::{DType, decode_f64, encode_f64, get_element, put_element};
 use collspec::internals::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
-use collspec::internals::plan::{Limits, Plan, plan};
-use collspec::internals::scenario::{SourceFile, parse};
+use collspec::internals::plan::Plan;
+use measure::observed::{observation, places, planned};
+use measure::shortest;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The shortest of three runs, and what they computed.
-fn shortest<T>(run: impl Fn() -> T) -> (Duration, T) {
-    let timed = || {
-        let start = Instant::now();
-        let result = black_box(run());
-        (start.elapsed(), result)
-    };
-    (1..3).map(|_| timed()).fold(timed(), |best, next| if next.0 < best.0 { next } else { best })
-}
-
 /// The plan of an all_reduce of random values.
-fn planned(dtype: DType, ranks: usize, elements: usize) -> Plan {
-    let text = format!(
+fn random(dtype: DType, ranks: usize, elements: usize) -> Plan {
+    planned(format!(
         "world_size = {ranks}\nop = \"all_reduce\"\ndtype = \"{}\"\ncount = {elements}\ninputs = {{ random = {{ seed = 3 }} }}\n",
         dtype.name()
-    );
-    let file = Arc::new(SourceFile { path: "bench.toml".into(), text: text.into() });
-    let mut cases = parse(&file, "bench").unwrap_or_else(|rejected| panic!("{:?}", rejected.diagnostics));
-    plan(&Arc::new(cases.remove(0)), &Limits::default()).unwrap_or_else(|d| panic!("{d:?}"))
-}
-
-/// The bytes of a buffer of every rank.
-fn places(plan: &Plan, name: &str) -> Vec<(usize, std::ops::Range<usize>)> {
-    let buffer = plan.buffers.iter().find(|buffer| buffer.name == name).expect("a buffer");
-    let place = |place: &Option<collspec::internals::plan::Place>| {
-        let place = place.as_ref().expect("every rank has one");
-        let from = (plan.allocs[place.alloc].start() + place.offset) as usize;
-        (place.alloc, from..from + place.count as usize * buffer.dtype.size())
-    };
-    buffer.places.iter().map(place).collect()
+    ))
 }
 
 /// What a run leaves in which a ring has summed the inputs, chunk by chunk.
@@ -61,26 +39,7 @@ fn ring(plan: &Plan, forecast: &Forecast, dtype: DType) -> Observation {
     for (alloc, range) in places(plan, "out") {
         images[alloc][range].copy_from_slice(&result);
     }
-    let report = || RankReport {
-        end: RankEnd::Done,
-        codes: Vec::new(),
-        figures: Vec::new(),
-        answers: Answers::default(),
-        times: Vec::new(),
-    };
-    Observation {
-        ended: Ended::Done,
-        ranks: (0..ranks).map(|_| report()).collect(),
-        images,
-        as_expected: Vec::new(),
-        checkpoints: Vec::new(),
-        log: String::new(),
-        seconds: 0.001,
-        reached: None,
-        reached_until_limit: None,
-        reused: false,
-        deaths: Vec::new(),
-    }
+    observation(ranks, images)
 }
 
 fn judged(plan: &Plan, forecast: &Forecast, run: &Observation, order_maps: bool) -> Verdict {
@@ -121,12 +80,12 @@ fn main() {
         (DType::F16, 4, 1 << 20),
         (DType::F16, 8, 1 << 20),
     ] {
-        let plan = planned(dtype, ranks, elements);
-        let (forecasting, forecast) = shortest(|| Forecast::new(&plan, 7).unwrap_or_else(|d| panic!("{d:?}")));
+        let plan = random(dtype, ranks, elements);
+        let (forecasting, forecast) = shortest(3, || Forecast::new(&plan, 7).unwrap_or_else(|d| panic!("{d:?}")));
         let run = ring(&plan, &forecast, dtype);
-        let (without, verdict) = shortest(|| judged(&plan, &forecast, &run, false));
+        let (without, verdict) = shortest(3, || judged(&plan, &forecast, &run, false));
         assert_eq!(verdict.status, Status::Pass, "{:?}", verdict.reason);
-        let (with, verdict) = shortest(|| judged(&plan, &forecast, &run, true));
+        let (with, verdict) = shortest(3, || judged(&plan, &forecast, &run, true));
         let map = verdict.order_maps.first().map_or("no order map", |order| &order.map.name);
         let per_second = |time: Duration| elements as f64 / time.as_secs_f64() / 1e6;
         let start = Instant::now();

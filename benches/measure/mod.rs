@@ -1,6 +1,8 @@
 //! What the benches share: how fast this machine's memory is, what processes take, and how results are written.
 #![allow(dead_code)] // each bench uses a part
 
+pub mod observed;
+
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +10,7 @@ use std::time::{Duration, Instant};
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
 /// How often the memory in use is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -65,8 +68,10 @@ pub fn triad_rate() -> f64 {
     (3 * ELEMENTS * size_of::<f32>() * threads) as f64 / best
 }
 
-/// The least of three times in which one thread copies so many bytes to memory that it has written before.
+/// The least of several times in which one thread copies so many bytes to memory that it has written before.
 pub fn copy_seconds(bytes: usize) -> f64 {
+    // Small copies are so short that something else may disturb three of them.
+    let times = (2 * GIB / (bytes as u64).max(1)).max(3);
     let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
     let once = |_| {
         let began = Instant::now();
@@ -74,7 +79,7 @@ pub fn copy_seconds(bytes: usize) -> f64 {
         black_box(&mut to);
         began.elapsed().as_secs_f64()
     };
-    (0..3).map(once).fold(f64::INFINITY, f64::min)
+    (0..times).map(once).fold(f64::INFINITY, f64::min)
 }
 
 /// The most memory that this process and its children had at one time, beyond what this process had before.

@@ -3,13 +3,18 @@
 //! by raw copies, which the order of the plan's calls keeps apart.
 #![allow(unsafe_code)] // memory another process writes can only be reached by raw pointers
 
+mod writer;
+
+pub use writer::Writer;
+
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::Advice;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The smallest size of an arena in bytes.
 const LEAST: u64 = 1 << 20;
@@ -22,6 +27,8 @@ pub struct Mapping(MmapRaw);
 pub struct Arena {
     fd: OwnedFd,
     mapping: Arc<Mapping>,
+    /// Held by the [`Writer`] that has the descriptor.
+    descriptor: Mutex<()>,
 }
 
 /// Bytes of an arena.
@@ -45,17 +52,31 @@ impl Span<'_> {
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }
-    /// Takes the pages of many bytes at once, which is cheaper than one after the other when they are touched.
+    /// Maps the pages of many bytes at once, which is cheaper than one after the other when they are touched. As if by reading, because
+    /// the kernel then maps pages that are there several at a time; they can be written all the same, since they are shared.
     pub fn populate(&self) {
         const MANY: usize = 1 << 20;
         if self.len >= MANY {
-            let page = rustix::param::page_size();
-            let skip = self.ptr.addr() % page;
-            let (first, len) = (self.ptr.wrapping_sub(skip), self.len + skip);
-            // SAFETY: inside the mapping, which starts on a page. The contents stay as they are, and without success the pages are
-            // taken when they are touched.
-            let _ = unsafe { rustix::mm::madvise(first.cast(), len, rustix::mm::Advice::LinuxPopulateWrite) };
+            // Without success the pages are mapped when they are touched.
+            self.advise(Advice::LinuxPopulateRead);
         }
+    }
+    /// Takes and maps the pages. Without success a page may be missing, and touching it could end the process.
+    fn populate_to_write(&self) -> bool {
+        self.advise(Advice::LinuxPopulateWrite)
+    }
+    /// Ends that this process has the pages, which stay in the arena.
+    fn unmap_pages(&self) {
+        // Without success this process has pages for longer, and nothing else.
+        self.advise(Advice::LinuxDontNeed);
+    }
+    /// Gives advice on all pages of the bytes, none of which changes what they contain.
+    fn advise(&self, advice: Advice) -> bool {
+        let skip = self.ptr.addr() % rustix::param::page_size();
+        let (first, len) = (self.ptr.wrapping_sub(skip), self.len + skip);
+        // SAFETY: inside the mapping, which starts on a page and is shared: its pages stay in the memory file, so that a page
+        // that this process gives back, also a neighbour's, is mapped again with its contents when it is touched.
+        unsafe { rustix::mm::madvise(first.cast(), len, advice) }.is_ok()
     }
     /// Bytes.
     #[allow(clippy::len_without_is_empty)]
@@ -98,7 +119,7 @@ impl Arena {
         rustix::fs::ftruncate(&fd, LEAST)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK)?;
         let mapping = Arc::new(Mapping::new(&fd, LEAST)?);
-        Ok(Self { fd, mapping })
+        Ok(Self { fd, mapping, descriptor: Mutex::default() })
     }
 
     /// The other side's, from its descriptor (the worker's).
@@ -112,7 +133,7 @@ impl Arena {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an arena: it could shrink"));
         }
         let mapping = Arc::new(Mapping::new(&fd, size(&fd)?)?);
-        Ok(Self { fd, mapping })
+        Ok(Self { fd, mapping, descriptor: Mutex::default() })
     }
 
     /// A mapping of at least `len` bytes; `grow`: makes the memory larger if it has less.
@@ -127,7 +148,7 @@ impl Arena {
                 if !grow {
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, "the arena is smaller than the job says"));
                 }
-                have = len.checked_next_power_of_two().unwrap_or(len);
+                have = grown(len);
                 rustix::fs::ftruncate(&self.fd, have)?;
             }
             self.mapping = Arc::new(Mapping::new(&self.fd, have)?);
@@ -185,6 +206,13 @@ impl AsFd for Arena {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The size that an arena for so many bytes is given: small ones grow by doubling, and large ones have little more than they need.
+fn grown(len: u64) -> u64 {
+    const STEP: u64 = 64 << 20;
+    let larger = if len < STEP { len.checked_next_power_of_two() } else { len.checked_next_multiple_of(STEP) };
+    larger.unwrap_or(len)
 }
 
 fn size(fd: &OwnedFd) -> io::Result<u64> {

@@ -25,7 +25,22 @@ pub fn each_block<S, E: Send>(
     own: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, Range<usize>) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let blocks = len.div_ceil(BLOCK);
+    each_part(len, BLOCK, additions, own, work)
+}
+
+/// As [`each_block`], in parts of so many bytes.
+///
+/// # Errors
+///
+/// As [`each_block`].
+pub fn each_part<S, E: Send>(
+    len: usize,
+    part: usize,
+    additions: usize,
+    own: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, Range<usize>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let blocks = len.div_ceil(part);
     // The least block with an error, and the error.
     let wrong: Mutex<Option<(usize, E)>> = Mutex::new(None);
     let end = AtomicUsize::new(blocks);
@@ -35,7 +50,7 @@ pub fn each_block<S, E: Send>(
             if block >= end.load(Ordering::Relaxed) {
                 return;
             }
-            let Err(error) = work(&mut own, block * BLOCK..len.min((block + 1) * BLOCK)) else { continue };
+            let Err(error) = work(&mut own, block * part..len.min((block + 1) * part)) else { continue };
             let mut wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
             if wrong.as_ref().is_none_or(|(first, _)| block < *first) {
                 *wrong = Some((block, error));

@@ -1,9 +1,9 @@
 //! The bytes of memory as what they are made of: large memory is never held as one image, and copies of it share their bytes.
+use super::held::{Held, Period};
 use super::poison;
 use crate::plan::inputs::Filled;
-use memmap2::{Advice, MmapMut, MmapOptions};
 use std::borrow::Cow;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Up to so many bytes are held as they are.
@@ -32,8 +32,8 @@ pub struct Piece {
 enum Source {
     Zeros,
     Bytes(Arc<Held>),
-    /// These bytes over and over.
-    Repeated(Arc<Held>),
+    /// A period over and over.
+    Repeated(Arc<Period>),
     Filled(Arc<Filled>),
     /// A pattern of this key.
     Pattern(u64),
@@ -46,65 +46,6 @@ struct Poison {
     first: Contents,
     /// `None` if that is the same, or any value is right there.
     last: Option<Contents>,
-}
-
-/// Bytes that are held. Many of them lie in a mapping with huge pages, where the system has them.
-#[derive(Debug)]
-pub enum Held {
-    /// A few.
-    Vec(Vec<u8>),
-    /// Many.
-    Map(MmapMut),
-}
-
-/// Bytes from which on memory is mapped separately, so that it can have huge pages.
-const MANY: usize = 4 << 20;
-
-impl Held {
-    /// Zeros.
-    pub fn zeros(len: usize) -> Self {
-        let map = if len < MANY { None } else { MmapOptions::new().len(len).map_anon().ok() };
-        match map {
-            Some(map) => {
-                // Without huge pages it is slower, and nothing else.
-                let _ = map.advise(Advice::HugePage);
-                Self::Map(map)
-            }
-            None => Self::Vec(vec![0; len]),
-        }
-    }
-}
-
-impl Default for Held {
-    fn default() -> Self {
-        Self::Vec(Vec::new())
-    }
-}
-
-impl From<Vec<u8>> for Held {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Vec(bytes)
-    }
-}
-
-impl Deref for Held {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Vec(bytes) => bytes,
-            Self::Map(map) => map,
-        }
-    }
-}
-
-impl DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Vec(bytes) => bytes,
-            Self::Map(map) => map,
-        }
-    }
 }
 
 impl From<Vec<u8>> for Contents {
@@ -127,7 +68,7 @@ impl Contents {
 
     /// The period over and over; it is not empty.
     pub fn repeated(period: Vec<u8>, len: usize) -> Self {
-        Self::of(len, Source::Repeated(Arc::new(period.into())))
+        Self::of(len, Source::Repeated(Arc::new(Period::new(period))))
     }
 
     /// What a fill says.
@@ -148,6 +89,10 @@ impl Contents {
     /// Poison for bytes that are `first` after the first write and `last` at the end, where that is known.
     pub fn poison(first: Self, last: Option<Self>) -> Self {
         let last = last.filter(|last| !first.is_same_as(last));
+        if let (None, Some(Piece { end, source: Source::Repeated(period), from })) = (&last, first.only_piece()) {
+            let source = Source::Repeated(Arc::new(period.complement()));
+            return Self::Pieces(vec![Piece { end: *end, source, from: *from }]).compact();
+        }
         Self::of(first.len(), Source::Poison(Arc::new(Poison { first, last })))
     }
 
@@ -162,6 +107,36 @@ impl Contents {
             return Self::Flat(self.to_vec());
         }
         self
+    }
+
+    /// The piece, if there is one piece.
+    fn only_piece(&self) -> Option<&Piece> {
+        match self {
+            Self::Pieces(pieces) => <&[Piece; 1]>::try_from(pieces.as_slice()).ok().map(|[piece]| piece),
+            Self::Flat(_) => None,
+        }
+    }
+
+    /// A number of bytes after which the bytes repeat, as far as that can be said without looking at them.
+    pub fn period(&self) -> Option<usize> {
+        match &self.only_piece()?.source {
+            Source::Zeros => Some(1),
+            Source::Repeated(period) => Some(period.len()),
+            _ => None,
+        }
+    }
+
+    /// Bytes of memory that they take, whoever shares them.
+    pub fn held_bytes(&self) -> usize {
+        let of = |piece: &Piece| match &piece.source {
+            Source::Bytes(bytes) => bytes.len(),
+            Source::Repeated(period) => period.held_bytes(),
+            _ => 0,
+        };
+        match self {
+            Self::Flat(bytes) => bytes.len(),
+            Self::Pieces(pieces) => pieces.iter().map(of).sum(),
+        }
     }
 
     /// Number of bytes.
@@ -211,15 +186,35 @@ impl Contents {
                     return None;
                 }
                 let number = pieces.partition_point(|p| p.end <= range.start);
-                if let Some(Piece { end, source: Source::Bytes(bytes), from }) = pieces.get(number)
+                if let Some(Piece { end, source, from }) = pieces.get(number)
                     && range.end <= *end
+                    && let Some(bytes) = source.held(from + range.start - start(pieces, number), range.len())
                 {
-                    let from = from + range.start - start(pieces, number);
-                    return bytes.get(from..from + range.len()).map(Cow::Borrowed);
+                    return Some(Cow::Borrowed(bytes));
                 }
                 let mut bytes = vec![0; range.len()];
                 self.copy_to(range.start, &mut bytes);
                 Some(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    /// Some bytes, as they are held or else copied to `room`, which must not be shorter. Empty beyond the end.
+    pub fn bytes<'a>(&'a self, range: Range<usize>, room: &'a mut [u8]) -> &'a [u8] {
+        let Some(room) = room.get_mut(..range.len()).filter(|_| range.end <= self.len()) else { return &[] };
+        let held = match self {
+            Self::Flat(bytes) => bytes.get(range.clone()),
+            Self::Pieces(pieces) => {
+                let number = pieces.partition_point(|p| p.end <= range.start);
+                let piece = pieces.get(number).filter(|piece| range.end <= piece.end);
+                piece.and_then(|p| p.source.held(p.from + range.start - start(pieces, number), range.len()))
+            }
+        };
+        match held {
+            Some(bytes) => bytes,
+            None => {
+                self.copy_to(range.start, room);
+                room
             }
         }
     }
@@ -336,12 +331,11 @@ impl Contents {
 
 impl PartialEq<[u8]> for Contents {
     fn eq(&self, other: &[u8]) -> bool {
-        let mut block = vec![0; FLAT.min(other.len())];
+        let mut room = vec![0; FLAT.min(other.len())];
         self.len() == other.len()
             && other.chunks(FLAT).enumerate().all(|(number, chunk)| {
-                let block = &mut block[..chunk.len()];
-                self.copy_to(number * FLAT, block);
-                block == chunk
+                let from = number * FLAT;
+                self.bytes(from..from + chunk.len(), &mut room) == chunk
             })
     }
 }
@@ -367,11 +361,21 @@ impl Source {
     fn is_same_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Zeros, Self::Zeros) => true,
-            (Self::Bytes(a), Self::Bytes(b)) | (Self::Repeated(a), Self::Repeated(b)) => Arc::ptr_eq(a, b),
+            (Self::Bytes(a), Self::Bytes(b)) => Arc::ptr_eq(a, b),
+            (Self::Repeated(a), Self::Repeated(b)) => Arc::ptr_eq(a, b),
             (Self::Filled(a), Self::Filled(b)) => Arc::ptr_eq(a, b),
             (Self::Pattern(a), Self::Pattern(b)) => a == b,
             (Self::Poison(a), Self::Poison(b)) => Arc::ptr_eq(a, b),
             _ => false,
+        }
+    }
+
+    /// Some bytes, if they are held in one piece.
+    fn held(&self, from: usize, len: usize) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => bytes.get(from..from.checked_add(len)?),
+            Self::Repeated(period) => period.held(from, len),
+            _ => None,
         }
     }
 
@@ -383,14 +387,7 @@ impl Source {
                     to.copy_from_slice(bytes);
                 }
             }
-            Self::Repeated(period) => {
-                let first = from.checked_rem(period.len()).unwrap_or(0);
-                let (head, rest) = to.split_at_mut(to.len().min(period.len() - first));
-                head.copy_from_slice(&period[first..first + head.len()]);
-                for part in rest.chunks_mut(period.len().max(1)) {
-                    part.copy_from_slice(&period[..part.len()]);
-                }
-            }
+            Self::Repeated(period) => period.copy_to(from, to),
             Self::Filled(filled) => filled.copy_to(from, to),
             Self::Pattern(key) => poison::fill(to, *key, from),
             Self::Poison(poison) => {
@@ -413,7 +410,7 @@ mod tests {
 
     fn source() -> impl Strategy<Value = (Contents, Vec<u8>)> {
         let len = prop_oneof![1usize..100, FLAT - 3..FLAT + 4, 2 * FLAT..3 * FLAT];
-        (0u8..5, len, any::<u8>()).prop_map(|(kind, len, seed)| {
+        (0u8..6, len, any::<u8>()).prop_map(|(kind, len, seed)| {
             let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8 ^ seed).collect();
             match kind {
                 0 => (Contents::zeros(len), vec![0; len]),
@@ -431,6 +428,11 @@ mod tests {
                     let last: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
                     let poison = Contents::poison(Contents::from(bytes), Some(Contents::from(last.clone())));
                     (poison, last.iter().map(|byte| byte ^ 0x5a).collect())
+                }
+                4 => {
+                    let period: Vec<u8> = bytes.iter().copied().take(100).collect();
+                    let all = period.iter().copied().map(|byte| !byte).cycle().take(len).collect();
+                    (Contents::poison(Contents::repeated(period, len), None), all)
                 }
                 _ => (Contents::from(bytes.clone()), bytes),
             }
@@ -454,6 +456,7 @@ mod tests {
                 let part = contents.slice(range.clone()).expect("inside");
                 prop_assert_eq!(&part.to_vec(), &model[range.clone()]);
                 prop_assert!(*contents.get(range.clone()).expect("inside") == model[range.clone()]);
+                prop_assert!(*contents.bytes(range.clone(), &mut vec![0; range.len() + 1]) == model[range.clone()]);
                 // What was cut out is put in somewhere else, or other bytes are, or a slice of a part is put where it lies in that
                 // part, over pieces of the same part that lie elsewhere.
                 let (source, own) = &parts[(a + b) % parts.len()];

@@ -1,6 +1,7 @@
 //! The forecast of a case before it runs: the initial image of every allocation, the results that need a checkpoint, and
 //! the final contents.
-use super::contents::{Contents, Held};
+use super::contents::Contents;
+use super::held::Held;
 use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputable, region_bytes};
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;

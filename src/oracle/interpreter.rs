@@ -210,14 +210,12 @@ impl<'p> Interpreter<'p> {
             Vec::new()
         };
         let inputs: Vec<&[u8]> = inputs.iter().map(|bytes| &**bytes).collect();
-        let results = Contents::from(reduced.bytes.clone());
         for (rank, write) in collective.recvs().enumerate() {
             let Some(write) = write else { continue };
             let elements = write.region.len as usize;
             let first = if collective.op().rule == Rule::ReducedBlock { rank * elements } else { 0 };
-            let bytes = reduced.bytes.get(first * size..(first + elements) * size).ok_or_else(invalid_region)?;
-            let own = results.slice(first * size..(first + elements) * size).ok_or_else(invalid_region)?;
-            let mut data = TrackedBytes::new(own);
+            let bytes = first * size..(first + elements) * size;
+            let mut data = TrackedBytes::new(reduced.bytes.slice(bytes.clone()).ok_or_else(invalid_region)?);
             if reduced.any_ambiguous(first..first + elements) {
                 let origin = self.observed_writes.len() as u32;
                 self.observed_writes.push((number, rank));
@@ -226,6 +224,7 @@ impl<'p> Interpreter<'p> {
                 }
                 mark_elements(&mut data, &reduced, first..first + elements, size, origin);
                 let (target, inputs) = (&write, inputs.as_slice());
+                let bytes = reduced.bytes.get(bytes).ok_or_else(invalid_region)?;
                 let choice = AmbiguousResult {
                     event: number,
                     write: rank,
@@ -234,7 +233,7 @@ impl<'p> Interpreter<'p> {
                     reduction,
                     inputs,
                     first,
-                    canonical: bytes,
+                    canonical: &bytes,
                 };
                 if let Some(chosen) = resolver.resolve(&choice).filter(|chosen| chosen.len() == bytes.len()) {
                     data.bytes = chosen.into();

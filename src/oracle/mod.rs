@@ -24,6 +24,7 @@ mod families;
 mod fingerprint;
 mod float;
 pub mod forecast;
+mod held;
 mod integer;
 pub(crate) mod interpreter;
 pub(crate) mod memory;

@@ -1,7 +1,8 @@
 //! A reduction of whole buffers: the canonical bytes of every element, and the elements that have several right values.
 use super::blocks::{BLOCK, each_block};
-use super::contents::{Contents, Held};
+use super::contents::Contents;
 use super::float::Float;
+use super::held::Held;
 use super::parts::parts;
 use super::row_reduction::{RowResults, reduce_rows};
 use super::rows::ROW;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Debug)]
 pub(crate) struct ReducedBuffer {
     /// Canonical value of every element.
-    pub bytes: Arc<Held>,
+    pub bytes: Contents,
     /// True for elements with several right values, or whose inputs have; empty if no element is.
     ambiguous: Vec<bool>,
     /// True for elements whose inputs have several right values; empty if no element is.
@@ -28,8 +29,7 @@ pub(crate) struct ReducedBuffer {
 impl ReducedBuffer {
     /// Results of which those are ambiguous whose inputs are.
     fn of(bytes: Vec<u8>, ambiguous: Vec<bool>) -> Self {
-        let bytes = Arc::new(Held::from(bytes));
-        Self { bytes, ambiguous_inputs: ambiguous.clone(), ambiguous, rounds: Vec::new() }
+        Self { bytes: bytes.into(), ambiguous_inputs: ambiguous.clone(), ambiguous, rounds: Vec::new() }
     }
     /// True if the element has several right values.
     pub fn is_ambiguous(&self, element: usize) -> bool {
@@ -58,7 +58,7 @@ impl ReducedBuffer {
     }
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.ambiguous.len() + self.rounds.len()
+        self.bytes.held_bytes() + self.ambiguous.len() + self.rounds.len()
     }
     fn mark_ambiguous(&mut self, element: usize, of: usize) {
         self.ambiguous.resize(of, false);
@@ -110,6 +110,13 @@ pub(crate) fn reduce_contents(
         return reduce(reduction, &bytes, ambiguous, observed);
     }
     let size = reduction.dtype.size();
+    if let Some(period) = common_period(inputs, size, len).filter(|_| ambiguous.is_empty()) {
+        let inputs: Vec<_> = inputs.iter().filter_map(|input| input.slice(0..period)).collect();
+        let one = reduce_contents(reduction, &inputs.iter().collect::<Vec<_>>(), Vec::new(), observed)?;
+        if [&one.ambiguous, &one.ambiguous_inputs, &one.rounds].into_iter().all(|flags| !flags.contains(&true)) {
+            return Ok(ReducedBuffer { bytes: Contents::repeated(one.bytes.to_vec(), len), ..one });
+        }
+    }
     let mut bytes = Held::zeros(len);
     let places: Vec<Mutex<&mut [u8]>> = bytes.chunks_mut(BLOCK).map(Mutex::new).collect();
     let flags = Mutex::new((ambiguous.clone(), ambiguous.clone(), Vec::new()));
@@ -125,7 +132,7 @@ pub(crate) fn reduce_contents(
         let block = Block { reduction, inputs: &held.collect::<Vec<_>>(), first, alone: false };
         let reduced = block.reduce(flagged.to_vec(), observed)?;
         if let Some(place) = places.get(range.start / BLOCK) {
-            place.lock().unwrap_or_else(PoisonError::into_inner).copy_from_slice(&reduced.bytes);
+            reduced.bytes.copy_to(0, &mut place.lock().unwrap_or_else(PoisonError::into_inner));
         }
         let mut flags = flags.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, inputs, rounds) = &mut *flags;
@@ -140,7 +147,24 @@ pub(crate) fn reduce_contents(
     })?;
     drop(places);
     let (ambiguous, ambiguous_inputs, rounds) = flags.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(ReducedBuffer { bytes: Arc::new(bytes), ambiguous, ambiguous_inputs, rounds })
+    Ok(ReducedBuffer { bytes: Arc::new(bytes).into(), ambiguous, ambiguous_inputs, rounds })
+}
+
+/// Bytes of a period of results above which it is not looked for.
+const LARGEST_PERIOD: usize = 1 << 20;
+
+/// Bytes after which all inputs repeat, in whole elements, where that is known and `len` has several such periods.
+fn common_period(inputs: &[&Contents], size: usize, len: usize) -> Option<usize> {
+    let common = inputs.iter().try_fold(size, |common: usize, input| {
+        let period = input.period()?;
+        // Their greatest common divisor.
+        let (mut a, mut b) = (common, period);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        (common / a.max(1)).checked_mul(period).filter(|common| *common <= LARGEST_PERIOD)
+    });
+    common.filter(|common| common.saturating_mul(2) <= len)
 }
 
 const DIFFERENT_LENGTHS: &str = "the inputs differ in length";
@@ -204,7 +228,7 @@ impl Block<'_> {
             }
             put_element(reduction.dtype, &mut bytes, i, bits);
         }
-        result.bytes = Arc::new(Held::from(bytes));
+        result.bytes = bytes.into();
         Ok(result)
     }
 
@@ -244,7 +268,7 @@ impl Block<'_> {
         if !rounds.contains(&true) {
             rounds = Vec::new();
         }
-        Ok(ReducedBuffer { bytes: Arc::new(Held::from(bytes)), ambiguous, ambiguous_inputs, rounds })
+        Ok(ReducedBuffer { bytes: bytes.into(), ambiguous, ambiguous_inputs, rounds })
     }
 }
 

@@ -273,17 +273,8 @@ impl Filled {
     }
 }
 
-/// Bytes of a period above which it is not kept, and those up to which it is repeated so that it is copied in long parts.
+/// Bytes of a period above which it is not kept.
 const LARGEST_PERIOD: usize = 1 << 20;
-const LONG_PERIOD: usize = 16 << 10;
-
-fn repeated(mut period: Vec<u8>, len: usize) -> InitialContents {
-    let times = (LONG_PERIOD / period.len().max(1)).max(1);
-    let one = period.len();
-    period.resize(one * times, 0);
-    num::repeat_period(&mut period, one);
-    InitialContents::Repeated(period, len)
-}
 
 impl Plan {
     /// What a buffer holds on a rank before the first step, without making the bytes of a long fill; `None` if the rank has none,
@@ -306,7 +297,7 @@ impl Plan {
             FillValues::Number(element) => {
                 let mut period = vec![0; dtype.size()];
                 num::put_element(dtype, &mut period, 0, num::element_bits(dtype, &element.value));
-                repeated(period, len)
+                InitialContents::Repeated(period, len)
             }
             FillValues::Each(expr) => {
                 let names = Names::world(&self.case, rank);
@@ -314,7 +305,7 @@ impl Plan {
                 if computed * dtype.size() <= LARGEST_PERIOD {
                     let mut period = vec![0; computed * dtype.size()];
                     fill_from(&expr.value, expr.span, names, dtype, Fraction::Dropped, 0, &mut period)?;
-                    repeated(period, len)
+                    InitialContents::Repeated(period, len)
                 } else {
                     have_values(&self.case, dtype, fill, rank, count, Fraction::Dropped)?;
                     InitialContents::Filled(made(), len)

@@ -4,13 +4,15 @@ use super::Error;
 use crate::job::AllocSpec;
 use crate::job::arena::Arena;
 use crate::oracle::Forecast;
-use crate::oracle::blocks::{BLOCK, copying, each_block};
+use crate::oracle::blocks::{BLOCK, copying, each_block, each_part};
 use crate::oracle::contents::Contents;
 use std::borrow::Cow;
 use std::sync::Mutex;
 
 /// Images from here on are compared in place.
 const LARGE: u64 = 1 << 20;
+/// Bytes that one thread puts into the arena before another one may have its place at the descriptor.
+const PART: usize = 1 << 20;
 
 /// The images of a job's allocations.
 pub trait Images: Sync {
@@ -78,16 +80,15 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
         let bytes = image.get(0..image.len()).unwrap_or_default();
         return Ok(arena.mapping().write(spec.initial, &bytes)?);
     }
-    each_block(
-        image.len(),
-        copying(image.len()),
-        || vec![0; BLOCK],
-        |block, range| {
-            let block = &mut block[..range.len()];
-            image.copy_to(range.start, block);
-            arena.put(spec.initial + range.start as u64, block)
-        },
-    )
+    let room = || vec![0; BLOCK];
+    each_part(image.len(), PART, copying(image.len()), room, |room, part| {
+        let mut writer = arena.writer();
+        for from in part.clone().step_by(BLOCK) {
+            let bytes = image.bytes(from..part.end.min(from + BLOCK), room);
+            writer.put(spec.initial + from as u64, bytes)?;
+        }
+        Ok(())
+    })
     .map_err(Error::Resources)
 }
 
@@ -106,12 +107,11 @@ pub fn take_last(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocS
     // The blocks that were found right; the others are kept as they were found.
     let wrong = Mutex::new(Vec::new());
     each_block(expected.len(), copying(expected.len()), own, |(actual, right), range| {
-        let (actual, right) = (&mut actual[..range.len()], &mut right[..range.len()]);
-        arena.take(spec.last + range.start as u64, actual)?;
-        expected.copy_to(range.start, right);
-        if actual != right {
+        let (start, actual) = (range.start, &mut actual[..range.len()]);
+        arena.take(spec.last + start as u64, actual)?;
+        if actual != expected.bytes(range, right) {
             let mut wrong = wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            wrong.push((range.start, actual.to_vec()));
+            wrong.push((start, actual.to_vec()));
         }
         Ok::<(), std::io::Error>(())
     })

@@ -103,6 +103,11 @@ impl Turns {
         self.total
     }
 
+    /// Bytes that no case has taken.
+    pub fn left(&self) -> u64 {
+        *self.free()
+    }
+
     /// Waits until `bytes` are free, or what a worker takes at least, and takes them; `None` if that is more than the total.
     pub fn take(&self, bytes: u64) -> Option<Turn<'_>> {
         if bytes > self.total {

@@ -54,12 +54,13 @@ pub struct PoolLimits {
     pub workers: usize,
     /// Processes of all of them.
     pub processes: usize,
-    /// Bytes of all their arenas, which are never given back while a worker lives.
+    /// Bytes of all their arenas, which are never given back while a worker lives. The next large case on such a worker needs no new
+    /// memory, which costs more than all that the case does with it.
     pub bytes: u64,
 }
 
 impl PoolLimits {
-    /// For so many workers: processes enough for two of the largest kind, memory enough for all.
+    /// For so many workers: processes enough for two of the largest kind, and any memory.
     pub fn of(workers: usize) -> Self {
         Self { workers, processes: 32, bytes: u64::MAX }
     }
@@ -144,7 +145,24 @@ impl Pool {
         !idle.is_empty()
     }
 
-    /// Keeps a worker for later; ends those that have been idle longest if there are too many.
+    /// Bytes that a worker's arena may have, so that it is kept.
+    pub fn largest_arena(&self) -> u64 {
+        self.limits.bytes
+    }
+
+    /// Ends idle workers, those with the largest arenas first, until all their arenas take no more than so many bytes.
+    pub fn keep_within(&self, bytes: u64) {
+        let mut excess = Vec::new();
+        let mut idle = self.idle();
+        while arenas(&idle) > bytes {
+            excess.extend(without_largest(&mut idle));
+        }
+        drop(idle);
+        drop(excess);
+    }
+
+    /// Keeps a worker for later; ends those that have been idle longest if there are too many, and those with the largest arenas if
+    /// these take too much.
     pub fn put(&self, pooled: Pooled) {
         let mut excess = Vec::new();
         {
@@ -152,12 +170,13 @@ impl Pool {
             idle.push_back(pooled);
             let limits = self.limits;
             let many = |idle: &VecDeque<Pooled>| {
-                idle.len() > limits.workers
-                    || idle.iter().map(|p| p.worker.parts()).sum::<usize>() > limits.processes
-                    || idle.iter().map(|p| p.worker.arena.mapping().size()).sum::<u64>() > limits.bytes
+                idle.len() > limits.workers || idle.iter().map(|p| p.worker.parts()).sum::<usize>() > limits.processes
             };
             while many(&idle) {
                 excess.extend(idle.pop_front());
+            }
+            while arenas(&idle) > limits.bytes {
+                excess.extend(without_largest(&mut idle));
             }
         }
         drop(excess);
@@ -168,4 +187,16 @@ impl Pool {
     pub fn pids(&self) -> Vec<u32> {
         self.idle().iter().flat_map(|p| p.worker.pids().collect::<Vec<_>>()).collect()
     }
+}
+
+/// Bytes of the arenas of these workers.
+fn arenas(idle: &VecDeque<Pooled>) -> u64 {
+    idle.iter().map(|pooled| pooled.worker.arena.mapping().size()).sum()
+}
+
+/// Takes the worker with the largest arena out; of several the one that has been idle longest.
+fn without_largest(idle: &mut VecDeque<Pooled>) -> Option<Pooled> {
+    let largest = idle.iter().enumerate().rev().max_by_key(|(_, pooled)| pooled.worker.arena.mapping().size());
+    let at = largest.map(|(at, _)| at)?;
+    idle.remove(at)
 }

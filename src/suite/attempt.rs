@@ -22,8 +22,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const QUOTED_LINES: usize = 20;
 /// Bytes of these lines.
 const QUOTED_BYTES: usize = 2048;
-/// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
-const LARGEST_KEPT_ARENA: u64 = 64 << 20;
+/// Beyond so many bytes an arena counts as large: it is kept only by the software library, as far as the limits of the pool allow.
+const LARGE_ARENA: u64 = 64 << 20;
 /// Sets of communicators that a worker keeps.
 const KEPT_SETS: usize = 2;
 
@@ -66,7 +66,12 @@ impl Runner {
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
             job.fault = fault.to_string();
             let print = fingerprint(&job);
-            let large = job.arena > LARGEST_KEPT_ARENA;
+            let kept = if self.chosen.backend == Backend::Soft { self.pool.largest_arena() } else { 0 };
+            let large = job.arena > LARGE_ARENA.max(kept);
+            if job.arena > LARGE_ARENA {
+                // What idle workers keep must not be missing for this case.
+                self.pool.keep_within(self.turns.left());
+            }
             let pooled = if fresh { self.pool.fresh(&key) } else { self.pool.take(&key, print) };
             let mut pooled = match pooled {
                 // Nothing has begun: the case goes to other processes of the job.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub struct Runner {
     pub(super) options: RunOptions,
     pub(super) chosen: ChosenBackend,
-    turns: Turns,
+    pub(super) turns: Turns,
     pub(super) pool: Pool,
     /// The version code of the library, once a worker has reported it.
     pub(super) version: OnceLock<i32>,
@@ -49,6 +49,11 @@ pub enum Prepared {
     Settled(Box<Verdict>),
 }
 
+/// Bytes of memory that idle workers may keep: a third of what cases may take, and always those of some small arenas.
+fn kept_bytes(turns: &Turns) -> u64 {
+    (turns.total() / 3).max(512 << 20)
+}
+
 impl Runner {
     /// A runner on `chosen` that has started nothing yet.
     ///
@@ -69,8 +74,9 @@ impl Runner {
         if chosen.machine.is_some() {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
-        let pool = Pool::new(program, PoolLimits::of(most)).with_cluster(chosen.cluster.clone());
         let turns = Turns::new(options.reading.limits.memory);
+        let limits = PoolLimits { bytes: kept_bytes(&turns), ..PoolLimits::of(most) };
+        let pool = Pool::new(program, limits).with_cluster(chosen.cluster.clone());
         Ok(Self { options, chosen, turns, pool, version: OnceLock::new() })
     }
 
@@ -86,6 +92,7 @@ impl Runner {
     /// With other limits on idle workers.
     pub fn with_pool_limits(mut self, limits: PoolLimits) -> Self {
         let cluster = self.chosen.cluster.clone();
+        let limits = PoolLimits { bytes: limits.bytes.min(kept_bytes(&self.turns)), ..limits };
         self.pool = Pool::new(self.pool.program().clone(), limits).with_cluster(cluster);
         self
     }

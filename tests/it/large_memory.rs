@@ -1,6 +1,7 @@
 //! Large buffers are judged where the library left them, and a library's faults give the same verdicts as on copies.
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Status, Verdict, judge};
+use collspec::internals::run::PoolLimits;
 use collspec::internals::scenario::{Case, SourceFile, parse};
 use collspec::internals::suite::{Experiment, Prepared, RunOptions, Runner};
 use soft_nccl::fault::{Fault, FaultMode, Injection};
@@ -51,4 +52,49 @@ fn what_is_judged_in_place_gets_the_verdict_that_copies_get() {
         }
     }
     assert!(failed >= CASES.len(), "only {failed} runs failed");
+}
+
+/// A case whose arena is larger than that of small cases.
+fn large_arena(shift: u32) -> Arc<Case> {
+    cases(&format!(
+        "world_size = 2\nop = \"all_reduce\"\ninputs = {{ each = \"(97 * rank + i + {shift}) % 251\", count = 4300001 }}\n"
+    ))
+    .remove(0)
+}
+
+#[test]
+fn large_cases_in_a_row_have_the_memory_of_one_worker_as_far_as_the_limit_allows() {
+    let keeps = runner(FaultMode::Sound);
+    let kept = [0, 1].map(|shift| {
+        assert_eq!(keeps.run_case(&large_arena(shift)).status, Status::Pass);
+        keeps.idle_workers()
+    });
+    assert_eq!(kept[0].len(), 1);
+    assert_eq!(kept[0], kept[1], "the second case ran on the worker of the first");
+    let limits = PoolLimits { bytes: 60 << 20, ..PoolLimits::of(2) };
+    let keeps_less = runner(FaultMode::Sound).with_pool_limits(limits);
+    assert_eq!(keeps_less.run_case(&large_arena(0)).status, Status::Pass);
+    assert!(keeps_less.idle_workers().is_empty());
+}
+
+#[test]
+fn what_an_earlier_case_left_in_the_memory_does_not_hide_a_fault() {
+    let case = large_arena(0);
+    for id in FAULTS {
+        let fault = FaultMode::Inject(Injection { fault: Fault::parse(id).unwrap(), rank: Some(1), algorithm: None });
+        let experiment = Experiment { fault, limit: None, judge: &judge };
+        let [after_a_right_run, fresh] = [true, false].map(|before| {
+            let runner = runner(FaultMode::Sound);
+            if before {
+                assert_eq!(runner.run_case(&case).status, Status::Pass);
+            }
+            let kept = runner.idle_workers();
+            let Prepared::Ready(ready) = runner.prepare(&case).unwrap() else { panic!("{} is not run", case.name) };
+            let (verdict, _) = runner.run_once(&ready, &experiment).unwrap();
+            assert!(!before || kept == runner.idle_workers(), "{id}: it ran on the same memory");
+            verdict
+        });
+        assert_eq!(after_a_right_run.status, Status::Fail, "{id}");
+        assert_eq!(words(&after_a_right_run), words(&fresh), "{id}");
+    }
 }

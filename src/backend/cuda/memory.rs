@@ -13,8 +13,8 @@ const ALIGN: u64 = 4096;
 const PORTABLE: u32 = 1;
 /// Alignment of pieces of pinned memory: a cache line.
 const LINE: u64 = 64;
-/// Largest piece in which images are copied, in bytes.
-const LARGEST_PIECE: u64 = 4 << 20;
+/// Largest memory through which images are copied, in bytes. Larger images are copied in pieces of half of it.
+const LARGEST_BLOCK: u64 = 4 << 20;
 
 /// A block of device memory.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl CudaMemory {
         Ok(Address(self.base + byte))
     }
 
-    /// Fills the block piece by piece, and waits for it.
+    /// Fills the block piece by piece, and waits for it. While the device copies one piece, the host copies the next.
     ///
     /// # Errors
     ///
@@ -79,16 +79,17 @@ impl CudaMemory {
     pub fn load(&self, from: &Span<'_>, via: &PinnedStaging) -> Result<(), DeviceError> {
         let len = from.len() as u64;
         let to = self.at(0, len)?;
-        for (at, piece) in via.pieces(len) {
-            // SAFETY: the piece lies in the span, and fits into the pinned block, which no copy uses now.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at as usize), via.host, piece as usize) };
-            via.stream.copy_in(Address(to.0 + at), via.host, piece)?;
+        for Piece { at, len, host } in via.pieces(len) {
+            // SAFETY: the piece lies in the span, and fits into its place in the pinned block. The device may be at the piece before,
+            // which has another place; it has finished the one before that.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at as usize), host, len as usize) };
             via.stream.synchronize()?;
+            via.stream.copy_in(Address(to.0 + at), host, len)?;
         }
-        Ok(())
+        Ok(via.stream.synchronize()?)
     }
 
-    /// Copies the block out piece by piece.
+    /// Copies the block out piece by piece. While the host copies one piece, the device copies the next.
     ///
     /// # Errors
     ///
@@ -96,11 +97,16 @@ impl CudaMemory {
     pub fn save(&self, to: &Span<'_>, via: &PinnedStaging) -> Result<(), DeviceError> {
         let len = to.len() as u64;
         let from = self.at(0, len)?;
-        for (at, piece) in via.pieces(len) {
-            via.stream.copy_out(via.host, Address(from.0 + at), piece)?;
+        let begin = |piece: &Piece| via.stream.copy_out(piece.host, Address(from.0 + piece.at), piece.len);
+        let mut pieces = via.pieces(len);
+        let mut next = pieces.next();
+        next.as_ref().map_or(Ok(()), begin)?;
+        while let Some(Piece { at, len, host }) = next {
             via.stream.synchronize()?;
-            // SAFETY: as in `load`.
-            unsafe { std::ptr::copy_nonoverlapping(via.host, to.as_ptr().add(at as usize), piece as usize) };
+            next = pieces.next();
+            next.as_ref().map_or(Ok(()), begin)?;
+            // SAFETY: the piece lies in the span, and the device has finished it and is at one that has another place.
+            unsafe { std::ptr::copy_nonoverlapping(host, to.as_ptr().add(at as usize), len as usize) };
         }
         Ok(())
     }
@@ -114,6 +120,13 @@ impl Drop for CudaMemory {
             MemoryOwner::Library(library) => library.mem_free(Address(self.given)),
         });
     }
+}
+
+/// A piece of an image on its way: its first byte in the image, its bytes, and its place in the pinned memory.
+struct Piece {
+    at: u64,
+    len: u64,
+    host: *mut u8,
 }
 
 /// Pinned host memory of one rank, allocated before the run, with a stream for loading and saving.
@@ -151,7 +164,7 @@ impl PinnedStaging {
     /// The memory cannot be allocated.
     pub fn new(cuda: &'static Cuda, maps: u64, image: u64) -> Result<Self, DeviceError> {
         let (context, stream) = (cuda.current()?, CudaStream::new(cuda)?);
-        let len = maps.max(image.min(LARGEST_PIECE)).max(ALIGN);
+        let len = maps.max(image.min(LARGEST_BLOCK)).max(ALIGN);
         let mut host = std::ptr::null_mut();
         // SAFETY: a place for the answer.
         unsafe { cuda.driver.host_alloc(&mut host, usize::try_from(len).unwrap_or(usize::MAX), PORTABLE) }?;
@@ -182,10 +195,14 @@ impl PinnedStaging {
         Ok(unsafe { self.host.add(from as usize) })
     }
 
-    /// Start and length of the pieces of `len` bytes.
-    fn pieces(&self, len: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let most = self.len;
-        (0..len.div_ceil(most)).map(move |i| (i * most, most.min(len - i * most)))
+    /// The pieces of `len` bytes. If there are several, two that follow each other have different places.
+    fn pieces(&self, len: u64) -> impl Iterator<Item = Piece> + use<> {
+        let (most, places) = if len <= self.len { (self.len, 1) } else { (self.len / 2 / LINE * LINE, 2) };
+        let first = self.host;
+        (0..len.div_ceil(most)).map(move |i| {
+            let host = first.wrapping_add((i % places * most) as usize);
+            Piece { at: i * most, len: most.min(len - i * most), host }
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 mod brute;
 mod hand;
 mod laws;
+mod repeated;
 mod rows;
 mod speed;
 

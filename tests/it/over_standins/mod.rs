@@ -105,6 +105,17 @@ fn two_libraries_by_path_give_their_own_results() {
 }
 
 #[test]
+fn images_larger_than_the_pinned_memory_come_through_it_whole() {
+    let home = Home::new();
+    // No two pieces of an image are alike. One piece and a bit, an odd number of pieces, and an even one with a rest.
+    let text = "world_size = 2\nop = \"all_reduce\"\nmatrix.count = [1050000, 1550000, 2200001]\n\
+                inputs = { each = \"(i * 7 + rank) % 65521 + floor(i / 65521)\", count = \"count\" }\n";
+    home.file("large.toml", text);
+    let run = run(&home, 2, &standin::library().unwrap(), &["run", "large.toml"]);
+    assert!(run.code == 0 && run.out.contains("3 passed, 0 failed, 0 skipped"), "{run}");
+}
+
+#[test]
 fn faults_of_a_library_end_in_the_right_verdicts() {
     let home = Home::new();
     home.file("sum.toml", SUM);

@@ -1,0 +1,136 @@
+//! Bytes that are held: as they are, or a period of bytes that repeat.
+use super::blocks::BLOCK;
+use crate::num;
+use memmap2::{Advice, MmapMut, MmapOptions};
+use std::ops::{Deref, DerefMut};
+
+/// Bytes that are held. Many of them lie in a mapping with huge pages, where the system has them.
+#[derive(Debug)]
+pub enum Held {
+    /// A few.
+    Vec(Vec<u8>),
+    /// Many.
+    Map(MmapMut),
+}
+
+/// Bytes from which on memory is mapped separately, so that it can have huge pages.
+const MANY: usize = 4 << 20;
+
+impl Held {
+    /// Zeros.
+    pub fn zeros(len: usize) -> Self {
+        let map = if len < MANY { None } else { MmapOptions::new().len(len).map_anon().ok() };
+        match map {
+            Some(map) => {
+                // Without huge pages it is slower, and nothing else.
+                let _ = map.advise(Advice::HugePage);
+                Self::Map(map)
+            }
+            None => Self::Vec(vec![0; len]),
+        }
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::Vec(Vec::new())
+    }
+}
+
+impl From<Vec<u8>> for Held {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Vec(bytes)
+    }
+}
+
+impl Deref for Held {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Vec(bytes) => bytes,
+            Self::Map(map) => map,
+        }
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Vec(bytes) => bytes,
+            Self::Map(map) => map,
+        }
+    }
+}
+
+/// Bytes that repeat. They are written out behind each other, so that a block from any place on is held in one piece.
+#[derive(Debug)]
+pub struct Period {
+    bytes: Held,
+    len: usize,
+}
+
+impl Period {
+    /// Of these bytes; they are not empty.
+    pub fn new(mut period: Vec<u8>) -> Self {
+        if period.is_empty() {
+            period.push(0);
+        }
+        let len = period.len();
+        period.resize(len + BLOCK, 0);
+        num::repeat_period(&mut period, len);
+        Self { bytes: period.into(), len }
+    }
+
+    /// Its bytes inverted.
+    pub fn complement(&self) -> Self {
+        Self { bytes: self.bytes.iter().map(|byte| !byte).collect::<Vec<_>>().into(), len: self.len }
+    }
+
+    /// Bytes after which they repeat.
+    #[allow(clippy::len_without_is_empty)] // it is never empty
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Some of the repeated bytes; always those of a block, and `None` for many.
+    pub fn held(&self, from: usize, len: usize) -> Option<&[u8]> {
+        let first = from % self.len;
+        self.bytes.get(first..first.checked_add(len)?)
+    }
+
+    /// Copies the repeated bytes from `from` on.
+    pub fn copy_to(&self, from: usize, to: &mut [u8]) {
+        for (number, part) in to.chunks_mut(BLOCK).enumerate() {
+            if let Some(bytes) = self.held(from + number * BLOCK, part.len()) {
+                part.copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_goes_on_from_any_place() {
+        for len in [1, 3, 1004, BLOCK - 1, BLOCK, BLOCK + 5] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
+            let period = Period::new(bytes.clone());
+            for from in [0, 1, len - 1, len, 5 * len + len / 2] {
+                let mut all = vec![0; 2 * BLOCK + 7];
+                period.copy_to(from, &mut all);
+                assert!(all.iter().enumerate().all(|(i, byte)| *byte == bytes[(from + i) % len]), "{len} {from}");
+                assert_eq!(period.held(from, BLOCK), Some(&all[..BLOCK]), "{len} {from}");
+                period.complement().copy_to(from, &mut all);
+                assert!(all.iter().enumerate().all(|(i, byte)| *byte == !bytes[(from + i) % len]), "{len} {from}");
+            }
+        }
+    }
+}
