@@ -90,7 +90,7 @@ impl Contents {
     pub fn poison(first: Self, last: Option<Self>) -> Self {
         let last = last.filter(|last| !first.is_same_as(last));
         if let (None, Some(Piece { end, source: Source::Repeated(period), from })) = (&last, first.only_piece()) {
-            let source = Source::Repeated(Arc::new(period.complement()));
+            let source = Source::Repeated(Arc::clone(period.complement()));
             return Self::Pieces(vec![Piece { end: *end, source, from: *from }]).compact();
         }
         Self::of(first.len(), Source::Poison(Arc::new(Poison { first, last })))

@@ -3,6 +3,7 @@ use super::blocks::BLOCK;
 use crate::num;
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes that are held. Many of them lie in a mapping with huge pages, where the system has them.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ impl DerefMut for Held {
 pub struct Period {
     bytes: Held,
     len: usize,
+    /// Its bytes inverted, once they were asked for: many parts of one result share them.
+    inverted: OnceLock<Arc<Period>>,
 }
 
 impl Period {
@@ -79,12 +82,15 @@ impl Period {
         let len = period.len();
         period.resize(len + BLOCK, 0);
         num::repeat_period(&mut period, len);
-        Self { bytes: period.into(), len }
+        Self { bytes: period.into(), len, inverted: OnceLock::new() }
     }
 
     /// Its bytes inverted.
-    pub fn complement(&self) -> Self {
-        Self { bytes: self.bytes.iter().map(|byte| !byte).collect::<Vec<_>>().into(), len: self.len }
+    pub fn complement(&self) -> &Arc<Self> {
+        self.inverted.get_or_init(|| {
+            let bytes: Vec<u8> = self.bytes.iter().map(|byte| !byte).collect();
+            Arc::new(Self { bytes: bytes.into(), len: self.len, inverted: OnceLock::new() })
+        })
     }
 
     /// Bytes after which they repeat.
@@ -95,7 +101,7 @@ impl Period {
 
     /// Bytes of memory that it takes.
     pub fn held_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.inverted.get().map_or(0, |inverted| inverted.held_bytes())
     }
 
     /// Some of the repeated bytes; always those of a block, and `None` for many.
@@ -128,6 +134,7 @@ mod tests {
                 period.copy_to(from, &mut all);
                 assert!(all.iter().enumerate().all(|(i, byte)| *byte == bytes[(from + i) % len]), "{len} {from}");
                 assert_eq!(period.held(from, BLOCK), Some(&all[..BLOCK]), "{len} {from}");
+                assert!(Arc::ptr_eq(period.complement(), period.complement()), "{len}");
                 period.complement().copy_to(from, &mut all);
                 assert!(all.iter().enumerate().all(|(i, byte)| *byte == !bytes[(from + i) % len]), "{len} {from}");
             }

@@ -7,6 +7,7 @@ use crate::oracle::Forecast;
 use crate::oracle::blocks::{BLOCK, copying, each_block, each_part};
 use crate::oracle::contents::Contents;
 use std::borrow::Cow;
+use std::io;
 use std::sync::Mutex;
 
 /// Images from here on are compared in place.
@@ -84,7 +85,12 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
     each_part(image.len(), PART, copying(image.len()), room, |room, part| {
         let mut writer = arena.writer();
         for from in part.clone().step_by(BLOCK) {
-            let bytes = image.bytes(from..part.end.min(from + BLOCK), room);
+            let block = from..part.end.min(from + BLOCK);
+            let bytes = image.bytes(block.clone(), room);
+            if bytes.len() != block.len() {
+                // The place would keep what an earlier case has left there.
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            }
             writer.put(spec.initial + from as u64, bytes)?;
         }
         Ok(())

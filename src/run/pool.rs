@@ -66,6 +66,9 @@ impl PoolLimits {
     }
 }
 
+/// Arenas count as equally large up to each multiple of this, so that all small ones do.
+const ARENA_STEP: u64 = 64 << 20;
+
 /// Idle workers.
 pub struct Pool {
     program: Program,
@@ -93,19 +96,23 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker of the key: preferably one that keeps the communicators wanted, else any idle one, else a new one. A worker
-    /// that died while idle is replaced.
+    /// A worker of the key whose arena has no more than so many bytes: preferably one with much memory, so that the case needs no new
+    /// one, and of several one that keeps the communicators wanted; if none is idle, a new one. A worker that died while idle is
+    /// replaced. One with a larger arena stays idle, where its memory is counted.
     ///
     /// # Errors
     ///
     /// As [`Pool::fresh`].
-    pub fn take(&self, key: &WorkerKey, comms: u64) -> Result<Pooled, Error> {
+    pub fn take(&self, key: &WorkerKey, comms: u64, arena: u64) -> Result<Pooled, Error> {
         loop {
             let candidate = {
                 let mut idle = self.idle();
-                let wanted = |p: &Pooled| p.key == *key;
-                let keeps = |p: &Pooled| wanted(p) && p.kept.iter().any(|set| set.print == comms);
-                let at = idle.iter().rposition(keeps).or_else(|| idle.iter().rposition(wanted));
+                let size = |p: &Pooled| p.worker.arena.mapping().size();
+                let wanted = |p: &Pooled| p.key == *key && size(p) <= arena;
+                let keeps = |p: &Pooled| p.kept.iter().any(|set| set.print == comms);
+                // The last of the best is the one that was idle for the shortest time.
+                let best = idle.iter().enumerate().filter(|(_, p)| wanted(p));
+                let at = best.max_by_key(|(_, p)| (size(p).saturating_sub(1) / ARENA_STEP, keeps(p))).map(|(at, _)| at);
                 at.and_then(|at| idle.remove(at))
             };
             let Some(pooled) = candidate else { return self.fresh(key) };

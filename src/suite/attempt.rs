@@ -24,6 +24,11 @@ const QUOTED_LINES: usize = 20;
 const QUOTED_BYTES: usize = 2048;
 /// Beyond so many bytes an arena counts as large: it is kept only by the software library, as far as the limits of the pool allow.
 const LARGE_ARENA: u64 = 64 << 20;
+/// Bytes that the arena of a worker may have for a case that needs so many: a case takes memory for three copies of its own.
+pub(super) fn arena_for(needed: u64) -> u64 {
+    LARGE_ARENA.max(needed.saturating_mul(2))
+}
+
 /// Sets of communicators that a worker keeps.
 const KEPT_SETS: usize = 2;
 
@@ -68,11 +73,7 @@ impl Runner {
             let print = fingerprint(&job);
             let kept = if self.chosen.backend == Backend::Soft { self.pool.largest_arena() } else { 0 };
             let large = job.arena > LARGE_ARENA.max(kept);
-            if job.arena > LARGE_ARENA {
-                // What idle workers keep must not be missing for this case.
-                self.pool.keep_within(self.turns.left());
-            }
-            let pooled = if fresh { self.pool.fresh(&key) } else { self.pool.take(&key, print) };
+            let pooled = if fresh { self.pool.fresh(&key) } else { self.pool.take(&key, print, arena_for(job.arena)) };
             let mut pooled = match pooled {
                 // Nothing has begun: the case goes to other processes of the job.
                 Err(Error::Lost(_)) => {

@@ -1,5 +1,6 @@
 //! Takes a case to its verdict: skips it, refuses it, or runs it, and runs it again if an earlier case may have caused a failure.
 use super::ahead::{Early, EarlyWork};
+use super::attempt::arena_for;
 use super::missing_feature::missing_feature;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
 use super::requires::JobOfCase;
@@ -13,7 +14,7 @@ use crate::oracle::Forecast;
 use crate::plan::cost::human;
 use crate::plan::{self, Plan};
 use crate::run::lock;
-use crate::run::memory::Turns;
+use crate::run::memory::{Turn, Turns};
 use crate::run::pool::{Pool, PoolLimits, WorkerKey};
 use crate::run::{Backend, Error, Machine};
 use crate::scenario::Case;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 pub struct Runner {
     pub(super) options: RunOptions,
     pub(super) chosen: ChosenBackend,
-    pub(super) turns: Turns,
+    turns: Turns,
     pub(super) pool: Pool,
     /// The version code of the library, once a worker has reported it.
     pub(super) version: OnceLock<i32>,
@@ -51,7 +52,7 @@ pub enum Prepared {
 
 /// Bytes of memory that idle workers may keep: a third of what cases may take, and always those of some small arenas.
 fn kept_bytes(turns: &Turns) -> u64 {
-    (turns.total() / 3).max(512 << 20)
+    (turns.total() / 3).max(512 << 20).min(turns.total())
 }
 
 impl Runner {
@@ -120,7 +121,7 @@ impl Runner {
         timed(case, early.took, || match early.work {
             EarlyWork::Prepared(Prepared::Settled(verdict)) => Ok(*verdict),
             EarlyWork::Prepared(Prepared::Ready(ready)) => {
-                let Some(_turn) = self.turns.take(ready.plan.cost.memory) else {
+                let Some(_turn) = self.turn(&ready.plan) else {
                     return Ok(self.too_large(&ready.plan));
                 };
                 self.run_ready(&ready, limits)
@@ -171,8 +172,15 @@ impl Runner {
         }
     }
 
+    /// The memory of a case, which it waits for; what idle workers keep is not missing for it. `None` if it is more than there is.
+    fn turn(&self, plan: &Plan) -> Option<Turn<'_>> {
+        let turn = self.turns.take(plan.cost.memory)?;
+        self.pool.keep_within(self.turns.left());
+        Some(turn)
+    }
+
     fn run_planned(&self, plan: Plan, limits: RunLimits) -> Result<Verdict, Error> {
-        let Some(_turn) = self.turns.take(plan.cost.memory) else { return Ok(self.too_large(&plan)) };
+        let Some(_turn) = self.turn(&plan) else { return Ok(self.too_large(&plan)) };
         match self.with_forecast(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => self.run_ready(&ready, limits),
@@ -326,7 +334,7 @@ impl Runner {
         if let Some(version) = self.version.get() {
             return Ok(*version);
         }
-        let pooled = self.pool.take(key, 0)?;
+        let pooled = self.pool.take(key, 0, arena_for(0))?;
         let version = pooled.worker.hello.version;
         self.pool.put(pooled);
         Ok(*self.version.get_or_init(|| version))

@@ -77,6 +77,23 @@ fn large_cases_in_a_row_have_the_memory_of_one_worker_as_far_as_the_limit_allows
     assert!(keeps_less.idle_workers().is_empty());
 }
 
+/// A small case has taken little memory; a large arena stays idle meanwhile, where the limit counts it.
+#[test]
+fn a_small_case_does_not_take_the_worker_of_a_large_one() {
+    let small = cases("world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"rank + i\", count = 4 }\n").remove(0);
+    let runner = runner(FaultMode::Sound);
+    assert_eq!(runner.run_case(&large_arena(0)).status, Status::Pass);
+    let large = runner.idle_workers();
+    assert_eq!(runner.run_case(&small).status, Status::Pass);
+    let both = runner.idle_workers();
+    assert_eq!(both.len(), 2);
+    assert!(both.contains(&large[0]), "{both:?} without {large:?}");
+    assert_eq!(runner.run_case(&large_arena(1)).status, Status::Pass);
+    // The worker that has run last stands last.
+    let after = runner.idle_workers();
+    assert_eq!((after.len(), after.last()), (2, large.last()), "the large one was taken again");
+}
+
 #[test]
 fn what_an_earlier_case_left_in_the_memory_does_not_hide_a_fault() {
     let case = large_arena(0);
