@@ -1,6 +1,7 @@
 //! Meetings of ranks: with a unique id, at the process that made it; at a split, at the process of rank 0. When all have come
 //! their communicators are formed (see `forming`).
 use super::State;
+use super::background::aborted;
 use super::changing::{Meeting, Place};
 use super::comm_id::Found;
 use super::growing::NewRank;
@@ -144,7 +145,23 @@ impl State {
     /// Refuses the ranks that have asked these roots, and so cannot know that a rank 0 does not come.
     pub(super) fn spoil_roots(&mut self, found: Found, failure: &Failure) {
         found.roots.iter().for_each(|(_, root)| self.spoil(root.id, failure.clone()));
+        self.end_search(found);
         self.tidy();
+    }
+
+    /// Refuses the ranks that have asked a root whose rank 0 has aborted: no other rank 0 can come with this id.
+    pub(super) fn spoil_root(&mut self, root: &Root) {
+        self.spoil(root.id, Failure::remote("rank 0 has given up the communicator"));
+    }
+
+    /// Why a rank can no longer join, although nothing was wrong before.
+    pub(super) fn keeps_from_joining(&self, arrival: &Arrival) -> Option<Failure> {
+        if self.is_given_up(arrival) {
+            return Some(aborted());
+        }
+        let Arrival::Init { id, .. } = arrival else { return None };
+        let spoiled = self.spoiled.iter().find(|(spoiled, _)| spoiled == id);
+        spoiled.map(|(_, failure)| failure.clone()).or_else(|| origin(id).err())
     }
 
     /// Ends a meeting by unique id: all ranks that have come, or will come, are refused.
@@ -396,9 +413,11 @@ impl State {
         self.rendezvous.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
         self.rendezvous.retain(|_, there| !there.arrived.is_empty());
         self.splits.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
+        let roots: Vec<Root> = tokens.iter().filter_map(|token| self.roots.remove(token)).collect();
         for token in &tokens {
             self.reply(*token, Err(failure.clone()));
         }
+        roots.iter().for_each(|root| self.spoil_root(root));
     }
 
     /// Refuses the splits of a communicator that this process coordinates and gives up, and the shrinks, but for those that go on
