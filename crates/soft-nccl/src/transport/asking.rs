@@ -82,7 +82,7 @@ pub(crate) fn ask(address: SocketAddr, n: usize, rank: usize, stop: &Stop) -> Ou
         )),
     };
     loop {
-        let failed = match attempt(address, n, rank, stop) {
+        let failed = match attempt(address, (n, rank), stop, ANSWERING) {
             Ok(id) => return Ok(id),
             Err(failed) => failed,
         };
@@ -95,7 +95,7 @@ pub(crate) fn ask(address: SocketAddr, n: usize, rank: usize, stop: &Stop) -> Ou
     }
 }
 
-fn attempt(address: SocketAddr, n: usize, rank: usize, stop: &Stop) -> Result<Id, Failed> {
+fn attempt(address: SocketAddr, (n, rank): (usize, usize), stop: &Stop, answering: Duration) -> Result<Id, Failed> {
     let yet = |kind, words| Failed::Yet(io::Error::new(kind, words));
     let mut stream = reach(address, stop)?;
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
@@ -105,7 +105,7 @@ fn attempt(address: SocketAddr, n: usize, rank: usize, stop: &Stop) -> Result<Id
         let text = format!("NCCL_COMM_ID: what answers at {address} is no rank 0 of the software library");
         Failed::For(Failure::remote(text))
     };
-    let until = Instant::now() + ANSWERING;
+    let until = Instant::now() + answering;
     let mut answer = Vec::new();
     loop {
         let mut piece = [0; size_of::<Id>() + 1];
@@ -178,6 +178,13 @@ mod tests {
         connect(&socket, &own).unwrap();
         hang_up(TcpStream::from(socket));
         TcpListener::bind(own).expect("the port is free");
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_again() {
+        let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let asked = attempt(silent.local_addr().unwrap(), (2, 1), &Stop::new().unwrap(), Duration::ZERO);
+        assert!(matches!(asked, Err(Failed::Yet(error)) if error.to_string() == "it does not answer"));
     }
 
     #[test]
