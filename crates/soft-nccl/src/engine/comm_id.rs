@@ -1,10 +1,11 @@
 //! Ranks whose unique id is the address of NCCL_COMM_ID: before they meet, they get the id of this one communicator from its rank 0.
+use super::background::aborted;
 use super::hosts::Arrival;
 use super::{ENGINE, State, lock};
 use crate::failure::{Failure, Outcome};
 use crate::transport::asking::{Stop, ask, given_up};
 use crate::transport::bootstrap::Root;
-use crate::transport::id::address;
+use crate::transport::id::{address, origin};
 use std::sync::Arc;
 
 /// Arrivals with the ids of their communicators.
@@ -107,5 +108,26 @@ impl State {
     /// True if the communicator was aborted before its rank has joined.
     pub(super) fn is_given_up(&self, arrival: &Arrival) -> bool {
         arrival.reserved().is_some_and(|handle| !self.progress.contains_key(&handle))
+    }
+    /// Refuses the ranks that have asked these roots, and so cannot know that a rank 0 does not come.
+    pub(super) fn spoil_roots(&mut self, found: Found, failure: &Failure) {
+        found.roots.iter().for_each(|(_, root)| self.spoil(root.id, failure.clone()));
+        self.end_search(found);
+        self.tidy();
+    }
+
+    /// Refuses the ranks that have asked a root whose rank 0 has aborted: no other rank 0 can come with this id.
+    pub(super) fn spoil_root(&mut self, root: &Root) {
+        self.spoil(root.id, Failure::remote("rank 0 has given up the communicator"));
+    }
+
+    /// Why a rank can no longer join, although nothing was wrong before.
+    pub(super) fn keeps_from_joining(&self, arrival: &Arrival) -> Option<Failure> {
+        if self.is_given_up(arrival) {
+            return Some(aborted());
+        }
+        let Arrival::Init { id, .. } = arrival else { return None };
+        let spoiled = self.spoiled.iter().find(|(spoiled, _)| spoiled == id);
+        spoiled.map(|(_, failure)| failure.clone()).or_else(|| origin(id).err())
     }
 }

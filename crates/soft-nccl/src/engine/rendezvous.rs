@@ -1,9 +1,7 @@
 //! Meetings of ranks: with a unique id, at the process that made it; at a split, at the process of rank 0. When all have come
 //! their communicators are formed (see `forming`).
 use super::State;
-use super::background::aborted;
 use super::changing::{Meeting, Place};
-use super::comm_id::Found;
 use super::growing::NewRank;
 use super::hooks::{SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
@@ -142,30 +140,8 @@ impl State {
         self.tidy();
     }
 
-    /// Refuses the ranks that have asked these roots, and so cannot know that a rank 0 does not come.
-    pub(super) fn spoil_roots(&mut self, found: Found, failure: &Failure) {
-        found.roots.iter().for_each(|(_, root)| self.spoil(root.id, failure.clone()));
-        self.end_search(found);
-        self.tidy();
-    }
-
-    /// Refuses the ranks that have asked a root whose rank 0 has aborted: no other rank 0 can come with this id.
-    pub(super) fn spoil_root(&mut self, root: &Root) {
-        self.spoil(root.id, Failure::remote("rank 0 has given up the communicator"));
-    }
-
-    /// Why a rank can no longer join, although nothing was wrong before.
-    pub(super) fn keeps_from_joining(&self, arrival: &Arrival) -> Option<Failure> {
-        if self.is_given_up(arrival) {
-            return Some(aborted());
-        }
-        let Arrival::Init { id, .. } = arrival else { return None };
-        let spoiled = self.spoiled.iter().find(|(spoiled, _)| spoiled == id);
-        spoiled.map(|(_, failure)| failure.clone()).or_else(|| origin(id).err())
-    }
-
     /// Ends a meeting by unique id: all ranks that have come, or will come, are refused.
-    fn spoil(&mut self, id: Id, failure: Failure) {
+    pub(super) fn spoil(&mut self, id: Id, failure: Failure) {
         for joining in self.rendezvous.remove(&id).map(|there| there.arrived).unwrap_or_default().into_values() {
             self.refuse(&joining, failure.clone());
         }
