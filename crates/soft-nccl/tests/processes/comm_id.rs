@@ -17,6 +17,9 @@ fn free() -> String {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
 }
 
+/// What a rank says that was given a wrong answer.
+const NO_ROOT: &str = "is no rank 0 of the software library";
+
 fn start(role: &str, address: &str, n: usize, ranks: &[usize], more: &str) -> Part {
     Part::start(role, &NONE, n, ranks, &format!("NCCL_COMM_ID={address};{more}"))
 }
@@ -87,7 +90,7 @@ fn an_unusable_address_is_told() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     fails(&address, 0, ncclResult_t::SystemError, "the port is taken").done();
-    let other = fails(&address, 2, ncclResult_t::RemoteError, "is no rank 0 of the software library");
+    let other = fails(&address, 2, ncclResult_t::RemoteError, NO_ROOT);
     let (mut caller, _) = taken.accept().unwrap();
     caller.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     let mut question = [0; 24];
@@ -110,7 +113,7 @@ fn ids_that_name_no_other_process_are_no_answers() {
     let address = stranger.local_addr().unwrap();
     let ask = |id: &dyn Fn(u32) -> Vec<u8>| {
         let code = ncclResult_t::RemoteError;
-        let one = fails(&address.to_string(), 1, code, "is no rank 0 of the software library");
+        let one = fails(&address.to_string(), 1, code, NO_ROOT);
         answer(&stranger, &id(one.id()));
         one.done();
     };
@@ -132,11 +135,11 @@ fn ids_that_name_no_other_process_are_no_answers() {
 fn a_part_of_an_answer_is_none_and_is_asked_for_again() {
     let stranger = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = stranger.local_addr().unwrap().to_string();
-    let one = start("several", &address, 2, &[1], "times=1");
+    let orders = format!("code={};text={NO_ROOT}", ncclResult_t::RemoteError.0);
+    let one = start("unusable", &address, 2, &[1], &orders);
     answer(&stranger, b"");
     answer(&stranger, b"collspec-soft-id and no more");
-    drop(stranger);
-    start("several", &address, 2, &[0], "times=1").done();
+    answer(&stranger, b"collspec-hard-id");
     one.done();
 }
 
@@ -229,25 +232,17 @@ pub fn aborts_asking(n: usize, ranks: &[usize], orders: &Orders) {
     assert!(!who_waits().contains("asks for rank 0"), "the search is over: {}", who_waits());
     say("gave up");
     wait_for_word();
-    several(n, ranks, 1);
+    if orders.text("times").is_empty() { unusable(n, ranks, orders) } else { several(n, ranks, 1) }
 }
 
 #[test]
 fn a_rank_that_is_aborted_no_longer_asks_for_rank_0() {
     let address = free();
-    let mut one = start("aborts_asking", &address, 2, &[1], "asked=no");
+    let mut one = start("aborts_asking", &address, 2, &[1], "asked=no;times=1");
     one.said("gave up");
-    // If the first search went on, it would ask here in the place of the second one, or together with it.
-    let taken = TcpListener::bind(&address).unwrap();
     one.word();
-    let (mut caller, _) = taken.accept().unwrap();
-    let mut question = [0; 24];
-    caller.read_exact(&mut question).unwrap();
-    taken.set_nonblocking(true).unwrap();
-    assert_eq!(taken.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "one rank asks once");
-    drop((taken, caller));
-    let root = start("several", &address, 2, &[0], "times=1");
-    root.done();
+    // If the first search went on, it could join in the place of the second one.
+    start("several", &address, 2, &[0], "times=1").done();
     one.done();
 }
 
@@ -255,7 +250,8 @@ fn a_rank_that_is_aborted_no_longer_asks_for_rank_0() {
 fn so_is_one_whose_question_gets_no_answer() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let mut one = start("aborts_asking", &address, 2, &[1], "asked=yes");
+    let orders = format!("asked=yes;code={};text={NO_ROOT}", ncclResult_t::RemoteError.0);
+    let mut one = start("aborts_asking", &address, 2, &[1], &orders);
     one.said("asks");
     let (mut caller, _) = silent.accept().unwrap();
     let mut question = [0; 24];
@@ -263,11 +259,11 @@ fn so_is_one_whose_question_gets_no_answer() {
     one.word();
     one.said("gave up");
     assert_eq!(caller.read(&mut question).unwrap(), 0, "it has hung up");
-    drop((silent, caller));
     one.word();
-    let root = start("several", &address, 2, &[0], "times=1");
-    root.done();
+    answer(&silent, b"nobody");
     one.done();
+    silent.set_nonblocking(true).unwrap();
+    assert_eq!(silent.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody else asks");
 }
 
 /// Rank 0 aborts communicators wherever it is in making them, and makes another one at the same address.
