@@ -36,7 +36,10 @@ pub fn usual_ranks(chosen: &ChosenBackend, options: &RunOptions) -> usize {
 pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
     let options = args.options();
     let resolved = Resolved::of(&options);
-    on_all_processes(&args.launch, || resolved.equipment(), |cluster| measure(args, &options, &resolved, cluster))
+    let equipment = || (resolved.equipment(), ());
+    on_all_processes(&args.launch, equipment, |job| {
+        measure(args, &options, &resolved, job.map(|(cluster, ())| cluster))
+    })
 }
 
 /// Measures and reports, on the processes of a job if there are others.

@@ -23,7 +23,6 @@ use crate::suite::options::cores;
 use crate::suite::{CaseSet, Error};
 use anyhow::Context;
 use clap::Parser;
-use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -39,17 +38,17 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         let options = args.options();
         (args.base.resolve(&options), args.candidate.resolve(&options))
     };
-    // Resolved before the processes meet, which need to know what there is, and used behind that.
-    let lent = Cell::new(None);
+    // In a job resolved before the processes meet, which need to know what there is.
     on_all_processes(
         &args.launch,
         || {
             let sides = resolve();
-            let equipment = equipment(args, &sides);
-            lent.set(Some(sides));
-            equipment
+            (equipment(args, &sides), sides)
         },
-        |cluster| compare_here(args, || lent.take().unwrap_or_else(resolve), cluster.as_ref()),
+        |job| match job {
+            Some((cluster, sides)) => compare_here(args, || sides, Some(&cluster)),
+            None => compare_here(args, resolve, None),
+        },
     )
 }
 

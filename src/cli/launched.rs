@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::terminal;
 use crate::child::Workers;
 use crate::child::program::Program;
-use crate::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, join, lead};
+use crate::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, MeetingError, join, lead};
 use crate::launch::{ChosenLauncher, Variables, detect};
 use crate::run::serve;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,17 +15,21 @@ use std::time::Duration;
 /// The longest time to wait for the other processes.
 const LONGEST_MEETING: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// Seconds that processes may take to meet that only agree on who refuses. One that waits for longer is most likely alone, with a launcher's
+/// variables left over.
+const REFUSING: f64 = 5.0;
+
 /// Does `work` in the process that leads, with all processes of the job; the others serve it and end with the same exit code. A
 /// process that no launcher has started together with others is alone. `equipment` is what this process has to run cases on, which
-/// is looked up only in a job.
+/// is looked up only in a job, and what was found meanwhile that `work` needs as well: those that serve let go of it.
 ///
 /// # Errors
 ///
 /// The launcher's variables make no sense, the processes do not meet, the leading process ends early, or those of `work`.
-pub fn on_all_processes(
+pub fn on_all_processes<Found>(
     args: &LaunchArgs,
-    equipment: impl FnOnce() -> Equipment,
-    work: impl FnOnce(Option<Arc<Cluster>>) -> anyhow::Result<Exit>,
+    equipment: impl FnOnce() -> (Equipment, Found),
+    work: impl FnOnce(Option<(Arc<Cluster>, Found)>) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     let Some(launch) = detect(&Variables::of_this_process(), args.launcher)? else { return work(None) };
     allow_descriptors();
@@ -33,18 +37,20 @@ pub fn on_all_processes(
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
     });
     let Some(listener) = Listener::of(&launch, limit)? else {
-        let joined = join(&launch, equipment(), limit)?;
+        let (equipment, _) = equipment();
+        let joined = join(&launch, equipment, limit)?;
         let program = Program::of(&Workers::CurrentExe)?;
         let status = serve(joined, &program)?;
         anyhow::ensure!(status.is_some(), "the leading process has gone before the run was over");
         return Ok(Exit::of_code(status.unwrap_or_default()));
     };
-    let cluster = Arc::new(lead(&launch, listener, equipment(), limit)?);
+    let (equipment, found) = equipment();
+    let cluster = Arc::new(lead(&launch, listener, equipment, limit)?);
     let (processes, machines) = (cluster.sites().len(), cluster.machines());
     let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };
     writeln!(terminal::err(), "collspec: {processes} processes on {on}, started by {}", launch.launcher.name())?;
     let mut leader = Leader { cluster: cluster.clone(), exit: Exit::WRONG_INPUT };
-    let done = work(Some(cluster));
+    let done = work(Some((cluster, found)));
     leader.exit = match &done {
         Ok(exit) => *exit,
         Err(error) => Exit::of_error(error),
@@ -71,13 +77,11 @@ pub fn in_one_process(
              process is alone)"
         )
     };
-    if launch.place.is_err() {
-        // They cannot meet, so that each has to say it.
-        return Err(refusal());
-    }
-    let args = LaunchArgs { launcher, meeting_timeout: None, ranks_per_process: None };
-    let nothing = || Equipment { libraries: Vec::new(), gpus: Vec::new() };
+    let args = LaunchArgs { launcher, meeting_timeout: Some(REFUSING), ranks_per_process: None };
+    let nothing = || (Equipment { libraries: Vec::new(), gpus: Vec::new() }, ());
+    // Those that do not meet say it each.
     on_all_processes(&args, nothing, |_| Err(refusal()))
+        .map_err(|error| if error.is::<MeetingError>() { refusal() } else { error })
 }
 
 /// The process that leads. Dropping it tells the others that the run is over, and how.

@@ -31,8 +31,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let resolved = Resolved::of(&options);
     on_all_processes(
         &args.launch,
-        || resolved.equipment(),
-        |cluster| {
+        || (resolved.equipment(), ()),
+        |job| {
+            let cluster = job.map(|(cluster, ())| cluster);
             let exit = run_here(args, &options, &resolved, cluster.clone())?;
             if let Some(cluster) = cluster.filter(|_| args.verbose) {
                 writeln!(terminal::err(), "collspec: {}", in_words(cluster.traffic()))?;

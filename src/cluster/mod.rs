@@ -88,7 +88,10 @@ pub fn names_in_words(names: &[String]) -> String {
     match names {
         [] => "nobody".to_owned(),
         [one] => one.clone(),
-        _ if names.len() > NAMED => format!("{} and {} others", names[..NAMED].join(", "), names.len() - NAMED),
+        _ if names.len() > NAMED => {
+            let (named, more) = names.split_at(NAMED);
+            format!("{} and {} {}", named.join(", "), more.len(), if more.len() == 1 { "other" } else { "others" })
+        }
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
@@ -112,6 +115,7 @@ mod tests {
         assert_eq!(named(1), "rank 0 on b");
         assert_eq!(named(2), "rank 0 on b and rank 1 on b");
         assert_eq!(named(4), "rank 0 on b, rank 1 on b, rank 2 on b and rank 3 on b");
+        assert_eq!(named(5), "rank 0 on b, rank 1 on b, rank 2 on b, rank 3 on b and 1 other");
         assert_eq!(named(70), "rank 0 on b, rank 1 on b, rank 2 on b, rank 3 on b and 66 others");
     }
 }

@@ -77,6 +77,11 @@ pub(crate) fn run(nonblocking: bool, comm: usize, call: impl FnOnce() -> Outcome
     if nonblocking { begin(&[], &[comm], Box::new(move || vec![(comm, call())])) } else { call() }
 }
 
+/// Why the calls on a communicator that was aborted end.
+pub(super) fn aborted() -> Failure {
+    Failure::usage("the communicator was aborted meanwhile")
+}
+
 /// Waits as long as a fault wants the caller to ask first; communicators that are given up meanwhile are not waited for.
 fn hold(handles: &[usize]) {
     let mut state = lock();
@@ -186,7 +191,8 @@ impl State {
     /// Gives up the calls on a handle: a communicator that is being made is no longer wanted.
     pub(super) fn forget_progress(&mut self, comm: usize) {
         let Some(progress) = self.progress.remove(&comm) else { return };
-        let refusal = Failure::usage("the communicator was aborted meanwhile");
+        let refusal = aborted();
+        self.stop_searches(comm);
         self.retract_reserved(comm, &refusal);
         progress.waiting.into_iter().for_each(|ticket| self.answer(ticket, Err(refusal.clone())));
         self.changed();

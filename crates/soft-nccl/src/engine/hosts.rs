@@ -73,6 +73,14 @@ impl Arrival {
         *config
     }
 
+    /// The handle that the rank has been given before.
+    pub(super) fn reserved(&self) -> Option<usize> {
+        match self {
+            Self::Init { reserved, .. } | Self::Grow { reserved, .. } => *reserved,
+            Self::Split { .. } | Self::Shrink { .. } => None,
+        }
+    }
+
     /// Notes the handle that the rank has been given.
     pub(crate) fn reserve(&mut self, handle: usize) {
         if let Self::Init { reserved, .. } | Self::Grow { reserved, .. } = self {
@@ -102,8 +110,16 @@ pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
     let host = state.block_host(arrivals.len(), text);
     for (index, arrival) in arrivals.iter().enumerate() {
         let root = found.roots.pop_if(|(of, _)| *of == index).map(|(_, root)| root);
-        state.join(arrival, Ticket { host, index }, root);
+        let ticket = Ticket { host, index };
+        match state.keeps_from_joining(arrival) {
+            None => state.join(arrival, ticket, root),
+            Some(refusal) => {
+                root.iter().for_each(|root| state.spoil_root(root));
+                state.answer(ticket, Err(refusal));
+            }
+        }
     }
+    state.end_search(found);
     state.tidy();
     Ok(wait(state, host))
 }
@@ -219,7 +235,7 @@ impl State {
 
     /// Refuses the calls of host threads that wait on behalf of a rank that aborts.
     fn dismiss_hosts(&mut self, handle: usize) {
-        let refusal = Failure::usage("the communicator was aborted meanwhile");
+        let refusal = background::aborted();
         self.refuse_flushes(handle, &refusal);
         self.retract(handle, &refusal, None);
     }
@@ -275,6 +291,10 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 pub(crate) fn abort(comm: usize) {
     let mut state = lock();
     state.forget_progress(comm);
+    // A rank 0 that was being made listens no longer when this returns.
+    while state.is_searched(comm) {
+        state = state.wait(&ENGINE.searched);
+    }
     if let Some(other) = hooks().abort_waits_for(&state, comm) {
         drop(state);
         // However that ended, the abort goes on.

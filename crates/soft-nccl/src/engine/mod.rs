@@ -48,6 +48,7 @@ use background::Progress;
 use batch::{Batch, BatchId};
 use changing::Place;
 use channel::{Channel, ChannelId, ChannelKey};
+use comm_id::Search;
 use forming::Forming;
 use hosts::BlockedHost;
 use member::CommShared;
@@ -73,6 +74,8 @@ pub(crate) struct State {
     pending_joins: HashMap<u64, PendingJoin>,
     /// With what ranks 0 listen for ranks that know their address alone, by token.
     roots: HashMap<u64, Root>,
+    /// Threads that look for ranks 0.
+    searches: HashMap<u64, Search>,
     /// Communicators whose parts other processes are making.
     formings: HashMap<u64, Forming>,
     /// Ways to other processes.
@@ -132,6 +135,8 @@ struct Engine {
     polled: Condvar,
     /// Destroying threads wait here for their last frames to be written.
     written: Condvar,
+    /// Aborting threads wait here for the ends of searches.
+    searched: Condvar,
 }
 
 static ENGINE: Engine = Engine {
@@ -140,6 +145,7 @@ static ENGINE: Engine = Engine {
     step_over: Condvar::new(),
     polled: Condvar::new(),
     written: Condvar::new(),
+    searched: Condvar::new(),
 };
 
 /// The locked state.
@@ -183,6 +189,7 @@ impl State {
             spoiled: VecDeque::new(),
             pending_joins: HashMap::new(),
             roots: HashMap::new(),
+            searches: HashMap::new(),
             formings: HashMap::new(),
             links: HashMap::new(),
             ways: Ways::new(),

@@ -2,7 +2,6 @@
 //! their communicators are formed (see `forming`).
 use super::State;
 use super::changing::{Meeting, Place};
-use super::comm_id::Found;
 use super::growing::NewRank;
 use super::hooks::{SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
@@ -141,14 +140,8 @@ impl State {
         self.tidy();
     }
 
-    /// Refuses the ranks that have asked these roots, and so cannot know that a rank 0 does not come.
-    pub(super) fn spoil_roots(&mut self, found: Found, failure: &Failure) {
-        found.roots.iter().for_each(|(_, root)| self.spoil(root.id, failure.clone()));
-        self.tidy();
-    }
-
     /// Ends a meeting by unique id: all ranks that have come, or will come, are refused.
-    fn spoil(&mut self, id: Id, failure: Failure) {
+    pub(super) fn spoil(&mut self, id: Id, failure: Failure) {
         for joining in self.rendezvous.remove(&id).map(|there| there.arrived).unwrap_or_default().into_values() {
             self.refuse(&joining, failure.clone());
         }
@@ -396,9 +389,11 @@ impl State {
         self.rendezvous.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
         self.rendezvous.retain(|_, there| !there.arrived.is_empty());
         self.splits.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
+        let roots: Vec<Root> = tokens.iter().filter_map(|token| self.roots.remove(token)).collect();
         for token in &tokens {
             self.reply(*token, Err(failure.clone()));
         }
+        roots.iter().for_each(|root| self.spoil_root(root));
     }
 
     /// Refuses the splits of a communicator that this process coordinates and gives up, and the shrinks, but for those that go on

@@ -51,7 +51,7 @@ pub(crate) fn connect_all(to: Vec<Address>, limit: Duration) -> Ways {
 }
 
 /// Begins to connect.
-fn begin(to: SocketAddr) -> io::Result<OwnedFd> {
+pub(super) fn begin(to: SocketAddr) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     match connect(&socket, &to) {

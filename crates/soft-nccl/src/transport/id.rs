@@ -151,6 +151,11 @@ pub(crate) fn check(bytes: Id) -> Outcome<Id> {
     }
 }
 
+/// True if these bytes can be the first ones of an id.
+pub(super) fn may_begin(bytes: &[u8]) -> bool {
+    bytes.iter().zip(BEGIN).all(|(one, other)| one == other)
+}
+
 fn begins(id: &Id) -> bool {
     id[..16] == *BEGIN
 }

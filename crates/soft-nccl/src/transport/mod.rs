@@ -4,6 +4,7 @@
 //! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
 //! connection carries frames one way, from the process that connected; a process that connects proves with a cookie that it got
 //! the address from a member. One thread accepts, reads and finishes writes; it sleeps in `poll`.
+pub(crate) mod asking;
 pub(crate) mod bootstrap;
 mod comm_id;
 mod connecting;

@@ -6,7 +6,7 @@ use super::common::{Buffer, World, last_error, unique_id, who_waits};
 use super::{I32, OK, SUM};
 use crate::nccl;
 use nccl_sys::*;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// An id that no part uses.
@@ -16,6 +16,9 @@ const NONE: ncclUniqueId = ncclUniqueId { internal: [0; 128] };
 fn free() -> String {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
 }
+
+/// What a rank says that was given a wrong answer.
+const NO_ROOT: &str = "is no rank 0 of the software library";
 
 fn start(role: &str, address: &str, n: usize, ranks: &[usize], more: &str) -> Part {
     Part::start(role, &NONE, n, ranks, &format!("NCCL_COMM_ID={address};{more}"))
@@ -87,13 +90,75 @@ fn an_unusable_address_is_told() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     fails(&address, 0, ncclResult_t::SystemError, "the port is taken").done();
-    let other = fails(&address, 2, ncclResult_t::RemoteError, "is no rank 0 of the software library");
+    let other = fails(&address, 2, ncclResult_t::RemoteError, NO_ROOT);
     let (mut caller, _) = taken.accept().unwrap();
     caller.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     let mut question = [0; 24];
     caller.read_exact(&mut question).unwrap();
     drop(caller);
     other.done();
+}
+
+/// Answers the question of one rank with these bytes.
+fn answer(listener: &TcpListener, bytes: &[u8]) {
+    let (mut caller, _) = listener.accept().unwrap();
+    let mut question = [0; 24];
+    caller.read_exact(&mut question).unwrap();
+    caller.write_all(bytes).unwrap();
+}
+
+#[test]
+fn ids_that_name_no_other_process_are_no_answers() {
+    let stranger = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = stranger.local_addr().unwrap();
+    let ask = |id: &dyn Fn(u32) -> Vec<u8>| {
+        let code = ncclResult_t::RemoteError;
+        let one = fails(&address.to_string(), 1, code, NO_ROOT);
+        answer(&stranger, &id(one.id()));
+        one.done();
+    };
+    let begun = |pid: u32| [&b"collspec-soft-id"[..], &pid.to_le_bytes(), &[0; 108]].concat();
+    ask(&|_| {
+        let mut only_address = begun(0);
+        only_address[36..40].copy_from_slice(&[127, 0, 0, 1]);
+        only_address[109..111].copy_from_slice(&address.port().to_le_bytes());
+        only_address[111] = 4;
+        only_address
+    });
+    // Of a process without an endpoint, and of the one that asks.
+    ask(&|pid| begun(pid + 1));
+    ask(&begun);
+    ask(&|_| [begun(1), vec![0]].concat());
+}
+
+#[test]
+fn a_part_of_an_answer_is_none_and_is_asked_for_again() {
+    let stranger = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = stranger.local_addr().unwrap().to_string();
+    let orders = format!("code={};text={NO_ROOT}", ncclResult_t::RemoteError.0);
+    let one = start("unusable", &address, 2, &[1], &orders);
+    answer(&stranger, b"");
+    answer(&stranger, b"collspec-soft-id and no more");
+    answer(&stranger, b"collspec-hard-id");
+    one.done();
+}
+
+#[test]
+fn a_process_without_an_endpoint_says_why() {
+    let text = "cannot be reached by others: NCCL_SOCKET_IFNAME names none of the interfaces";
+    let orders = format!("code={};text={text};NCCL_SOCKET_IFNAME=nosuch", ncclResult_t::SystemError.0);
+    for rank in [0, 1] {
+        start("unusable", &free(), 2, &[rank], &orders).done();
+    }
+    start("several", &free(), 1, &[0], "times=1;NCCL_SOCKET_IFNAME=nosuch").done();
+}
+
+#[test]
+fn two_ranks_0_of_one_group_are_refused_and_leave_the_port_free() {
+    let address = free();
+    let orders = format!("code={};text=the port is taken", ncclResult_t::SystemError.0);
+    start("unusable", &address, 2, &[0, 0], &orders).done();
+    TcpListener::bind(&address).unwrap();
 }
 
 #[test]
@@ -114,14 +179,21 @@ fn ranks_that_disagree_are_refused_with_an_address_too() {
     refused(&[(3, 0), (4, 2)], ncclResult_t::InvalidArgument, "ranks");
 }
 
-/// Rank 0 gives up a communicator that nobody joins, and makes another one at the same address.
-pub fn gives_up(n: usize) {
+/// A non-blocking communicator that is being made.
+fn begin(n: usize, rank: usize) -> ncclComm_t {
     let mut config = ncclConfig_t::unset(23007);
     config.blocking = 0;
     let mut comm = std::ptr::null_mut();
-    let code = nccl!(ncclCommInitRankConfig(&mut comm, n as i32, unique_id(), 0, &mut config));
+    let code = nccl!(ncclCommInitRankConfig(&mut comm, n as i32, unique_id(), rank as i32, &mut config));
     assert!(matches!(code, OK | ncclResult_t::InProgress), "{}", last_error());
-    when_idle(|| who_waits().contains("waits for the ranks"));
+    comm
+}
+
+/// Rank 0 gives up a communicator that nobody joins, and makes another one at the same address.
+pub fn gives_up(n: usize, orders: &Orders) {
+    let comm = begin(n, 0);
+    let missing = format!("waits for the ranks {}", orders.text("missing"));
+    when_idle(|| who_waits().contains(&missing));
     assert_eq!(nccl!(ncclCommAbort(comm)), OK);
     say("gave up");
     several(n, &[0], 1);
@@ -130,7 +202,85 @@ pub fn gives_up(n: usize) {
 #[test]
 fn an_address_is_free_again_when_rank_0_has_given_up() {
     let address = free();
-    let mut root = start("gives_up", &address, 2, &[0], "");
+    let mut root = start("gives_up", &address, 2, &[0], "missing=1");
+    root.said("gave up");
+    start("several", &address, 2, &[1], "times=1").done();
+    root.done();
+}
+
+#[test]
+fn ranks_that_have_asked_a_rank_0_that_is_aborted_are_refused() {
+    let address = free();
+    let mut root = start("gives_up", &address, 3, &[0], "missing=2");
+    let orders = format!("code={};text=rank 0 has given up the communicator", ncclResult_t::RemoteError.0);
+    start("unusable", &address, 3, &[1], &orders).done();
+    root.said("gave up");
+    start("several", &address, 3, &[1, 2], "times=1").done();
+    root.done();
+}
+
+/// A rank gives up a communicator while it asks for rank 0, and joins another one later.
+pub fn aborts_asking(n: usize, ranks: &[usize], orders: &Orders) {
+    let comm = begin(n, ranks[0]);
+    let asks = format!("rank {} asks for rank 0 at {}", ranks[0], orders.text("NCCL_COMM_ID"));
+    poll_until(|| who_waits().contains(&asks));
+    if orders.text("asked") == "yes" {
+        say("asks");
+        wait_for_word();
+    }
+    assert_eq!(nccl!(ncclCommAbort(comm)), OK);
+    assert!(!who_waits().contains("asks for rank 0"), "the search is over: {}", who_waits());
+    say("gave up");
+    wait_for_word();
+    if orders.text("times").is_empty() { unusable(n, ranks, orders) } else { several(n, ranks, 1) }
+}
+
+#[test]
+fn a_rank_that_is_aborted_no_longer_asks_for_rank_0() {
+    let address = free();
+    let mut one = start("aborts_asking", &address, 2, &[1], "asked=no;times=1");
+    one.said("gave up");
+    one.word();
+    // If the first search went on, it could join in the place of the second one.
+    start("several", &address, 2, &[0], "times=1").done();
+    one.done();
+}
+
+#[test]
+fn so_is_one_whose_question_gets_no_answer() {
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let orders = format!("asked=yes;code={};text={NO_ROOT}", ncclResult_t::RemoteError.0);
+    let mut one = start("aborts_asking", &address, 2, &[1], &orders);
+    one.said("asks");
+    let (mut caller, _) = silent.accept().unwrap();
+    let mut question = [0; 24];
+    caller.read_exact(&mut question).unwrap();
+    one.word();
+    one.said("gave up");
+    assert_eq!(caller.read(&mut question).unwrap(), 0, "it has hung up");
+    one.word();
+    answer(&silent, b"nobody");
+    one.done();
+    silent.set_nonblocking(true).unwrap();
+    assert_eq!(silent.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody else asks");
+}
+
+/// Rank 0 aborts communicators wherever it is in making them, and makes another one at the same address.
+pub fn aborts_at_once(n: usize, times: usize) {
+    for _ in 0..times {
+        let comm = begin(n, 0);
+        assert_eq!(nccl!(ncclCommAbort(comm)), OK);
+    }
+    say("gave up");
+    several(n, &[0], 1);
+}
+
+#[test]
+fn an_aborted_rank_0_leaves_the_port_free() {
+    let address = free();
+    let mut root = start("aborts_at_once", &address, 2, &[0], "times=200");
+    // Before that rank 1 might be given the id of a communicator that rank 0 aborts.
     root.said("gave up");
     start("several", &address, 2, &[1], "times=1").done();
     root.done();
@@ -164,8 +314,13 @@ fn strangers_at_the_address_disturb_nobody() {
     let silent = connect();
     let mut slow = connect();
     slow.write_all(b"collspec").unwrap();
+    // More than are kept: the first ones are hung up on.
+    let many: Vec<TcpStream> = (0..300).map(|_| connect()).collect();
+    for mut cut in [silent, slow] {
+        assert!(!matches!(cut.read(&mut [0]), Ok(1..)), "it is told nothing");
+    }
     last.word();
     last.done();
     parts.into_iter().for_each(Part::done);
-    drop((silent, slow));
+    drop(many);
 }

@@ -36,7 +36,9 @@ fn part() {
         "refused" => failures::refused(id, &ranks, &orders),
         "several" => comm_id::several(n, &ranks, orders.number("times")),
         "unusable" => comm_id::unusable(n, &ranks, &orders),
-        "gives_up" => comm_id::gives_up(n),
+        "gives_up" => comm_id::gives_up(n, &orders),
+        "aborts_asking" => comm_id::aborts_asking(n, &ranks, &orders),
+        "aborts_at_once" => comm_id::aborts_at_once(n, orders.number("times")),
         "late" => comm_id::late(n, &ranks),
         role => panic!("no role {role}"),
     }
