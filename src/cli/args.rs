@@ -405,7 +405,7 @@ pub struct AuditArgs {
     #[arg(long, value_name = "N", help_heading = REQUIRED)]
     pub at_least: Option<AtLeast>,
 
-    /// Runs at the same time [default: the number of cores].
+    /// Runs at the same time [default: one more than the number of cores].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 

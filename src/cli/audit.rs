@@ -35,7 +35,8 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
         show_diagnostics(&suite)?;
         return Err(suite::Error::InvalidFiles(suite.invalid_files.len()).into());
     }
-    let jobs = args.jobs.map_or(cores, NonZeroUsize::get);
+    // Ranks that wait under a fault leave a core idle now and then: one more job than there are cores keeps all of them at work.
+    let jobs = args.jobs.map_or(cores + 1, NonZeroUsize::get);
     let depth = match (args.every_case, args.quick) {
         (true, _) => Depth::Cases,
         (false, true) => Depth::Quick,
