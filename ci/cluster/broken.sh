@@ -5,6 +5,8 @@
 declare -a process
 start_by_hand() {
   local rank machine
+  # What an earlier run has said must not be read as said by this one.
+  rm -f "$work"/out[0-5]
   for rank in 5 4 3 2 1 0; do
     machine=${machines[$((rank / 3))]}
     (
