@@ -126,7 +126,7 @@ impl Contents {
         }
     }
 
-    /// Bytes of memory that they take, whoever shares them.
+    /// Bytes of memory that these contents take. Memory that other contents share is counted in full for each of them.
     pub fn held_bytes(&self) -> usize {
         let of = |piece: &Piece| match &piece.source {
             Source::Bytes(bytes) => bytes.len(),

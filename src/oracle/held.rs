@@ -67,7 +67,7 @@ impl DerefMut for Held {
 /// Bytes that repeat. They are written out behind each other, so that a block from any place on is held in one piece.
 #[derive(Debug)]
 pub struct Period {
-    bytes: Held,
+    bytes: Vec<u8>,
     len: usize,
     /// Its bytes inverted, once they were asked for: many parts of one result share them.
     inverted: OnceLock<Arc<Period>>,
@@ -82,14 +82,14 @@ impl Period {
         let len = period.len();
         period.resize(len + BLOCK, 0);
         num::repeat_period(&mut period, len);
-        Self { bytes: period.into(), len, inverted: OnceLock::new() }
+        Self { bytes: period, len, inverted: OnceLock::new() }
     }
 
     /// Its bytes inverted.
     pub fn complement(&self) -> &Arc<Self> {
         self.inverted.get_or_init(|| {
-            let bytes: Vec<u8> = self.bytes.iter().map(|byte| !byte).collect();
-            Arc::new(Self { bytes: bytes.into(), len: self.len, inverted: OnceLock::new() })
+            let bytes = self.bytes.iter().map(|byte| !byte).collect();
+            Arc::new(Self { bytes, len: self.len, inverted: OnceLock::new() })
         })
     }
 

@@ -24,7 +24,8 @@ const QUOTED_LINES: usize = 20;
 const QUOTED_BYTES: usize = 2048;
 /// Beyond so many bytes an arena counts as large: it is kept only by the software library, as far as the limits of the pool allow.
 const LARGE_ARENA: u64 = 64 << 20;
-/// Bytes that the arena of a worker may have for a case that needs so many: a case takes memory for three copies of its own.
+/// The largest arena, in bytes, that a worker may already have when it is given a case that needs `needed` bytes. The memory that is
+/// reserved for a case covers three times what it needs, so an arena of twice its need is within that.
 pub(super) fn arena_for(needed: u64) -> u64 {
     LARGE_ARENA.max(needed.saturating_mul(2))
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
 
-/// Small cases with results of their own, of which one is wrong; two that are not prepared as far as the others; a refusal; and
-/// one that ends its worker. They run in the order of their names.
+/// Small cases whose expected results differ from each other, one of them wrong; two cases of which less is prepared ahead than of the
+/// others; a case that is refused; and a case that ends its worker. They run in the order of their names.
 const FILES: [(&str, &str); 5] = [
     (
         "a.toml",

@@ -2,7 +2,7 @@
 use crate::support::{Home, Run, SUM};
 use std::net::TcpListener;
 
-/// Two communicators at once, each with an id of its own.
+/// Two communicators that are made at the same time, with different unique ids.
 const PAIRS: &str = r#"world_size = 4
 comms.pairs = { groups = [[0, 1], [3, 2]] }
 inputs.x = [[1], [2], [3], [4]]

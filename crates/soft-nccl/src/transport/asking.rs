@@ -141,7 +141,7 @@ fn failed(address: SocketAddr, error: io::Error) -> Failed {
     }
 }
 
-/// Connects to whoever listens there.
+/// Connects to the process that listens at the address.
 fn reach(address: SocketAddr, stop: &Stop) -> Result<TcpStream, Failed> {
     let failed = |error: io::Error| failed(address, error);
     let socket = begin(address).map_err(failed)?;

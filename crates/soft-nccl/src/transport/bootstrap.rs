@@ -104,7 +104,7 @@ struct Service {
     asked: BTreeSet<usize>,
     /// Those whose question has not come, the oldest first.
     callers: Vec<Caller>,
-    /// Those who are told when nobody listens any more.
+    /// Ranks that have asked; they are told when rank 0 stops listening.
     last: Vec<TcpStream>,
 }
 

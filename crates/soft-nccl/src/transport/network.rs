@@ -49,7 +49,7 @@ fn chosen(interfaces: &[Interface], wanted: Option<&str>) -> Option<IpAddr> {
     usable.min_by_key(|one| (last_resort(one), one.1.is_ipv6())).map(|(_, ip)| *ip)
 }
 
-/// This machine's address on the way to another one: whoever is reached there can reach this machine by it. Nothing is sent.
+/// This machine's own address on the interface that leads to another machine, at which that machine can reach it. Nothing is sent.
 fn towards(there: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if there.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;

@@ -12,7 +12,7 @@ use std::net::{TcpListener, TcpStream};
 /// An id that no part uses.
 const NONE: ncclUniqueId = ncclUniqueId { internal: [0; 128] };
 
-/// An address of this machine at which nobody listens now.
+/// An address of this machine at which no process is listening.
 fn free() -> String {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
 }
@@ -24,7 +24,7 @@ fn start(role: &str, address: &str, n: usize, ranks: &[usize], more: &str) -> Pa
     Part::start(role, &NONE, n, ranks, &format!("NCCL_COMM_ID={address};{more}"))
 }
 
-/// Makes communicators one after the other, each with an id of its own, and uses them.
+/// Makes several communicators, one after the other, and uses each. Every communicator gets a unique id from its own call.
 pub fn several(n: usize, ranks: &[usize], times: usize) {
     for time in 0..times {
         let world = World::part(unique_id(), n, ranks).unwrap_or_else(|code| panic!("{code:?}: {}", last_error()));
@@ -189,7 +189,7 @@ fn begin(n: usize, rank: usize) -> ncclComm_t {
     comm
 }
 
-/// Rank 0 gives up a communicator that nobody joins, and makes another one at the same address.
+/// Rank 0 aborts a communicator that no other rank has joined, and makes another one at the same address.
 pub fn gives_up(n: usize, orders: &Orders) {
     let comm = begin(n, 0);
     let missing = format!("waits for the ranks {}", orders.text("missing"));
@@ -199,13 +199,19 @@ pub fn gives_up(n: usize, orders: &Orders) {
     several(n, &[0], 1);
 }
 
-#[test]
-fn an_address_is_free_again_when_rank_0_has_given_up() {
+/// Rank 0 does this, and then makes a communicator with rank 1 at the same address. Rank 1 begins when rank 0 has aborted the last one:
+/// before that it might be given the id of a communicator that rank 0 aborts.
+fn assert_leaves_the_address_free(what: &str, orders: &str) {
     let address = free();
-    let mut root = start("gives_up", &address, 2, &[0], "missing=1");
+    let mut root = start(what, &address, 2, &[0], orders);
     root.said("gave up");
     start("several", &address, 2, &[1], "times=1").done();
     root.done();
+}
+
+#[test]
+fn an_address_is_free_again_when_rank_0_has_given_up() {
+    assert_leaves_the_address_free("gives_up", "missing=1");
 }
 
 #[test]
@@ -278,12 +284,7 @@ pub fn aborts_at_once(n: usize, times: usize) {
 
 #[test]
 fn an_aborted_rank_0_leaves_the_port_free() {
-    let address = free();
-    let mut root = start("aborts_at_once", &address, 2, &[0], "times=200");
-    // Before that rank 1 might be given the id of a communicator that rank 0 aborts.
-    root.said("gave up");
-    start("several", &address, 2, &[1], "times=1").done();
-    root.done();
+    assert_leaves_the_address_free("aborts_at_once", "times=200");
 }
 
 /// Waits for a word before it joins.
