@@ -51,6 +51,9 @@ pub enum DeviceError {
     /// A stream, event or block of another kind of device.
     #[error("things of two devices were mixed")]
     Mixed,
+    /// The time of an event that its stream has not come past.
+    #[error("a stream has not come to an event whose time was asked for")]
+    NotReached,
 }
 
 impl DeviceError {
@@ -63,7 +66,7 @@ impl DeviceError {
                 Unsupported | Invalidated | Merge | Unjoined | Isolation | CapturedEvent | LaunchFailed => true,
                 Unmatched | Implicit | WrongThread => false,
             },
-            Self::Memory(_) | Self::Outside { .. } | Self::OutsideArena(_) | Self::Mixed => false,
+            Self::Memory(_) | Self::Outside { .. } | Self::OutsideArena(_) | Self::Mixed | Self::NotReached => false,
         }
     }
 }
@@ -135,17 +138,23 @@ enum EventKind {
     Cuda(cuda::CudaEvent),
 }
 
-/// A point in a stream with a time of the device's clock.
-pub struct TimedEvent(cuda::CudaEvent);
+/// A point in a stream of which it is known when the stream came past it.
+pub struct TimedEvent(EventKind);
 
 impl TimedEvent {
     /// Seconds from this point to a later one. Their stream has come past both.
     ///
     /// # Errors
     ///
-    /// A call of the CUDA driver fails.
+    /// The points are of different kinds of device, a stream has not come past one of them, or a call of the CUDA driver fails.
     pub fn seconds_to(&self, later: &TimedEvent) -> Result<f64, DeviceError> {
-        Ok(self.0.seconds_to(&later.0)?)
+        match (&self.0, &later.0) {
+            (EventKind::Host(from), EventKind::Host(to)) => {
+                from.time_to(to).map(|time| time.as_secs_f64()).ok_or(DeviceError::NotReached)
+            }
+            (EventKind::Cuda(from), EventKind::Cuda(to)) => Ok(from.seconds_to(to)?),
+            _ => Err(DeviceError::Mixed),
+        }
     }
 }
 
@@ -272,20 +281,16 @@ impl Device {
             Self::Cuda(cuda) => cuda.is_standin(),
         }
     }
-    /// True if points in its streams have times.
-    pub fn has_clock(self) -> bool {
-        matches!(self, Self::Cuda(_))
-    }
     /// A new event with a time.
     ///
     /// # Errors
     ///
-    /// The device has no clock, or a call of the CUDA driver fails.
+    /// A call of the CUDA driver fails.
     pub fn timed_event(self) -> Result<TimedEvent, DeviceError> {
-        match self {
-            Self::Host => Err(DeviceError::Mixed),
-            Self::Cuda(cuda) => Ok(TimedEvent(cuda::CudaEvent::timed(cuda)?)),
-        }
+        Ok(TimedEvent(match self {
+            Self::Host => EventKind::Host(soft_cuda::Event::timed()),
+            Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::timed(cuda)?),
+        }))
     }
     /// Whether the calling thread promises that it waits for its streams soon after it has put work on them, or calls
     /// [`Device::begin`] before it waits for anything else. In software that thread then does the work itself while it waits,
@@ -435,23 +440,23 @@ impl DeviceStream {
     ///
     /// The event is of another kind of device, or a call of the CUDA driver fails.
     pub fn record(&self, event: &DeviceEvent) -> Result<(), DeviceError> {
-        match (&self.0, &event.0) {
-            (StreamKind::Host(stream), EventKind::Host(event)) => stream.record(event),
-            (StreamKind::Cuda(stream), EventKind::Cuda(event)) => stream.record(event)?,
-            _ => return Err(DeviceError::Mixed),
-        }
-        Ok(())
+        self.record_kind(&event.0)
     }
     /// Records the event, which has a time, after all work that is in the stream.
     ///
     /// # Errors
     ///
-    /// The stream is of another kind of device, or a call of the CUDA driver fails.
+    /// As [`DeviceStream::record`].
     pub fn record_time(&self, event: &TimedEvent) -> Result<(), DeviceError> {
-        match &self.0 {
-            StreamKind::Host(_) => Err(DeviceError::Mixed),
-            StreamKind::Cuda(stream) => Ok(stream.record(&event.0)?),
+        self.record_kind(&event.0)
+    }
+    fn record_kind(&self, event: &EventKind) -> Result<(), DeviceError> {
+        match (&self.0, event) {
+            (StreamKind::Host(stream), EventKind::Host(event)) => stream.record(event),
+            (StreamKind::Cuda(stream), EventKind::Cuda(event)) => stream.record(event)?,
+            _ => return Err(DeviceError::Mixed),
         }
+        Ok(())
     }
     /// Makes later work wait for the event.
     ///

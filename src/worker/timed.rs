@@ -16,33 +16,13 @@ pub fn run(run: &Arc<Run>, r: &mut Rank<'_>, timed: Timed) -> Result<(), HaltAt>
     let mut times = Vec::new();
     let repeated = timed.iterations.saturating_sub(1);
     if repeated > 0 {
-        if r.has_device_clock() {
-            in_a_row(run, r, repeated, &mut times)?;
-        } else {
-            for _ in 0..repeated {
-                times.push(one_by_host(run, r)?);
-            }
-        }
+        in_a_row(run, r, repeated, &mut times)?;
     }
     run.meet_again().map_err(&halt)?;
     r.fill().map_err(&halt)?;
-    if r.has_device_clock() {
-        in_a_row(run, r, 1, &mut times)?;
-    } else {
-        times.push(one_by_host(run, r)?);
-    }
+    in_a_row(run, r, 1, &mut times)?;
     run.record_times(r.rank, times);
     Ok(())
-}
-
-/// One iteration between two looks at the host's clock: from the moment when all ranks of this process are ready to the one when
-/// this rank's streams are empty.
-fn one_by_host(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<f64, HaltAt> {
-    run.meet_again().map_err(HaltAt::outside(false))?;
-    let begun = std::time::Instant::now();
-    run_program(r, &run.job().programs[r.rank])?;
-    r.drain().map_err(HaltAt::outside(false))?;
-    Ok(begun.elapsed().as_secs_f64())
 }
 
 /// Iterations one right after the other on the device, each between two events in the stream.

@@ -3,27 +3,37 @@ use crate::capture::CapturedRecord;
 use crate::device::{Condition, DeviceState, Waiter, host_wait, lock};
 use crate::stream::Stream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// One record of an event; a wait keeps to the record it saw, even if the event is recorded again.
 #[derive(Default)]
-pub(crate) struct Marker(Mutex<MarkerState>);
+pub(crate) struct Marker {
+    has_time: bool,
+    state: Mutex<MarkerState>,
+}
 
 #[derive(Default)]
 struct MarkerState {
     done: bool,
+    /// When it was reached, if it has a time.
+    reached: Option<Instant>,
     streams: Vec<Stream>,
     hosts: Vec<Arc<Waiter>>,
 }
 
 impl Marker {
+    pub fn new(has_time: bool) -> Self {
+        Self { has_time, state: Mutex::default() }
+    }
     fn state(&self) -> std::sync::MutexGuard<'_, MarkerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The stream has reached the record.
     pub fn finish(&self, state: &mut DeviceState) {
         let (streams, hosts) = {
             let mut marker = self.state();
             marker.done = true;
+            marker.reached = self.has_time.then(Instant::now);
             (std::mem::take(&mut marker.streams), std::mem::take(&mut marker.hosts))
         };
         for stream in streams {
@@ -63,18 +73,28 @@ pub(crate) enum LastRecord {
 
 /// A point in a stream. Never recorded, it counts as reached.
 #[derive(Clone, Default)]
-pub struct Event(Arc<Mutex<Option<LastRecord>>>);
+pub struct Event {
+    has_time: bool,
+    last: Arc<Mutex<Option<LastRecord>>>,
+}
 
 impl Event {
     /// An event that was never recorded.
     pub fn new() -> Event {
         Self::default()
     }
+    /// An event whose records note when the stream reaches them.
+    pub fn timed() -> Event {
+        Self { has_time: true, ..Self::default() }
+    }
+    pub(crate) fn has_time(&self) -> bool {
+        self.has_time
+    }
     pub(crate) fn last(&self) -> Option<LastRecord> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
     pub(crate) fn set(&self, record: LastRecord) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
     }
     fn marker(&self) -> Option<Arc<Marker>> {
         match self.last()? {
@@ -91,6 +111,12 @@ impl Event {
         crate::lazy::begin_held();
         let _state = lock();
         self.marker().is_none_or(|m| m.met())
+    }
+    /// Time between the moments at which this event's last record and that of a later event were reached. `None` if one of them was
+    /// not, or is not of a timed event.
+    pub fn time_to(&self, later: &Event) -> Option<Duration> {
+        let reached = |event: &Event| event.marker()?.state().reached;
+        Some(reached(later)?.saturating_duration_since(reached(self)?))
     }
     /// The host waits until the last record has been reached.
     pub fn synchronize(&self) {

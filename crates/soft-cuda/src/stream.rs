@@ -193,7 +193,7 @@ impl Stream {
             let number = capture.record(stream);
             return event.set(LastRecord::Captured(CapturedRecord { capture, number }));
         }
-        let marker = Arc::new(Marker::default());
+        let marker = Arc::new(Marker::new(event.has_time()));
         event.set(LastRecord::Marker(marker.clone()));
         self.enqueue(Item::Record(marker));
     }

@@ -1,13 +1,8 @@
-//! Times on the device's own clock.
+//! Times of points in a stream.
 use super::{Halt, Rank};
 use crate::backend::TimedEvent;
 
 impl Rank<'_> {
-    /// True if the device's events have times; otherwise times are taken by the host.
-    pub fn has_device_clock(&self) -> bool {
-        self.run.backend.device.has_clock()
-    }
-
     /// A point in the first stream whose time is known once the stream has come past it.
     pub fn timestamp(&mut self) -> Result<TimedEvent, Halt> {
         let event = self.run.backend.device.timed_event()?;
