@@ -1,4 +1,5 @@
 //! Does work on the calling thread and on as many others as can be started. What comes out does not depend on their number.
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,12 @@ pub(crate) fn cores() -> usize {
     // Asking for the cores reads files, so it is done once.
     static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
     *CORES
+}
+
+/// The processors that the calling thread may run on.
+pub(crate) fn own_processors() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|number| set.is_set(*number)).collect()
 }
 
 /// Units of work that threads take in turn.

@@ -1,6 +1,6 @@
 //! A rank of the child that is measured: a thread that makes communicators and calls collectives when it is told to.
-use super::process::own_processors;
 use crate::backend::{CollectiveCall, CommSlot, Device, DeviceMemory, DeviceStream, Library};
+use crate::cores::own_processors;
 use crate::job::Traffic;
 use crate::num::DType;
 use crate::ops::NcclCall;

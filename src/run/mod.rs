@@ -1,5 +1,6 @@
 //! The parent's side of workers: starts them, keeps idle ones, gives them jobs, watches their time limits and ends them. The
 //! parent never calls NCCL.
+pub mod core_binding;
 pub mod deaths;
 pub mod execute;
 pub mod gpus;

@@ -19,6 +19,8 @@ pub struct WorkerKey {
     pub placement: Placement,
     /// For each part its place among the processes of the job; empty if there is only this process.
     pub sites: Vec<usize>,
+    /// The core that its processes are bound to.
+    pub core: Option<usize>,
 }
 
 /// A set of communicators that a worker keeps.

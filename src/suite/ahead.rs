@@ -1,7 +1,7 @@
 //! Prepares small cases in a row before they run: code that works on one case after the other stays in the caches, while the calls
 //! that a run makes throw it out.
 use super::parallel::Executor;
-use super::runner::{Prepared, Runner};
+use super::runner::{Prepared, Runner, is_small};
 use crate::judge::Verdict;
 use crate::plan::Plan;
 use crate::scenario::Case;
@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 const IN_A_ROW: usize = 16;
 /// When so few are left, the next are prepared, so that no thread has to wait for them.
 const LEFT: usize = 4;
-/// Bytes of a case's memory, in all copies, up to which it is small. A part of so much is taken ahead of its turn.
-const SMALL: u64 = 512 << 10;
-
 /// What was done ahead of a case's run, and how long it took.
 pub(super) struct Early {
     pub work: EarlyWork,
@@ -87,7 +84,7 @@ impl<'a> Ahead<'a> {
             };
             let Some(case) = self.cases.get(number) else { return };
             // A panic is this case's own: it comes again when the case is run.
-            let Ok(Some(early)) = catch_unwind(AssertUnwindSafe(|| self.runner.prepare_early(case, SMALL))) else {
+            let Ok(Some(early)) = catch_unwind(AssertUnwindSafe(|| self.runner.prepare_early(case))) else {
                 continue;
             };
             let is_large = matches!(early.work, EarlyWork::Planned(_));
@@ -117,8 +114,8 @@ impl Executor for Ahead<'_> {
 }
 
 impl Runner {
-    /// Plans a case, and works out its forecast if it takes no more than `small` bytes of memory. `None` if that cannot be done yet.
-    fn prepare_early(&self, case: &Arc<Case>, small: u64) -> Option<Early> {
+    /// Plans a case, and works out its forecast if it is small. `None` if that cannot be done yet.
+    fn prepare_early(&self, case: &Arc<Case>) -> Option<Early> {
         // The library's version is known when a worker runs.
         if !case.requires.nccl.is_empty() {
             return None;
@@ -126,7 +123,9 @@ impl Runner {
         let begun = Instant::now();
         let work = match self.planned(case).ok()? {
             Err(settled) => EarlyWork::Prepared(Prepared::Settled(settled)),
-            Ok(plan) if plan.cost.memory <= small.min(self.memory()) => EarlyWork::Prepared(self.with_forecast(plan)),
+            Ok(plan) if is_small(&plan) && plan.cost.memory <= self.memory() => {
+                EarlyWork::Prepared(self.with_forecast(plan))
+            }
             Ok(plan) => EarlyWork::Planned(Box::new(plan)),
         };
         Some(Early { work, took: begun.elapsed() })

@@ -1,7 +1,7 @@
 //! One run of a case on a worker, and what becomes of the worker and its communicators afterwards.
 use super::Runner;
 use super::observer::Observer;
-use super::runner::Ready;
+use super::runner::{Ready, is_small};
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
 use crate::backend::version_text;
@@ -58,6 +58,15 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let mut key = self.worker_key(case);
+        let core = match &self.cores {
+            Some(cores) if is_small(plan) => cores.claim(),
+            Some(cores) => {
+                cores.leave();
+                None
+            }
+            None => None,
+        };
+        key.core = core.as_ref().map(|claim| claim.core);
         // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
         loop {

@@ -2,6 +2,7 @@
 use super::mailbox::Mailbox;
 use crate::judge::{self, Status, Verdict};
 use crate::report::Event;
+use crate::run::core_binding;
 use crate::run::memory::threads;
 use crate::scenario::Case;
 use std::any::Any;
@@ -123,6 +124,7 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
         for lane in [0, 1].into_iter().flat_map(|lane| std::iter::repeat_n(lane, most[lane])) {
             let sender = mailbox.sender();
             let body = move || {
+                core_binding::allow_here();
                 let mut receiver_is_there = true;
                 let take = || {
                     let own = |lane: usize, end: usize| {

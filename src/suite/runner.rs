@@ -13,6 +13,7 @@ use crate::judge::{self, CaseJudge, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::cost::human;
 use crate::plan::{self, Plan};
+use crate::run::core_binding::Cores;
 use crate::run::lock;
 use crate::run::memory::{Turn, Turns};
 use crate::run::pool::{Pool, PoolLimits, WorkerKey};
@@ -27,6 +28,8 @@ pub struct Runner {
     pub(super) options: RunOptions,
     pub(super) chosen: ChosenBackend,
     turns: Turns,
+    /// The cores for small cases, if they are to be bound to them.
+    pub(super) cores: Option<Cores>,
     pub(super) pool: Pool,
     /// The version code of the library, once a worker has reported it.
     pub(super) version: OnceLock<i32>,
@@ -50,6 +53,14 @@ pub enum Prepared {
     Settled(Box<Verdict>),
 }
 
+/// Bytes of a case's memory, in all copies, up to which it is small.
+const SMALL: u64 = 512 << 10;
+
+/// True if a case computes so little that what it waits for counts most.
+pub(super) fn is_small(plan: &Plan) -> bool {
+    plan.cost.memory <= SMALL
+}
+
 /// Bytes of memory that idle workers may keep: a third of what cases may take, and always those of some small arenas.
 fn kept_bytes(turns: &Turns) -> u64 {
     (turns.total() / 3).max(512 << 20).min(turns.total())
@@ -69,8 +80,15 @@ impl Runner {
             return Err(Error::NotAsked);
         }
         let program = Program::of(&options.workers).map_err(Error::CurrentExe)?;
+        let jobs = options.jobs_on(&chosen);
+        let is_local = chosen.backend == Backend::Soft && chosen.cluster.is_none();
+        let cores = if is_local { Cores::of(jobs) } else { None };
         // a worker on GPUs keeps their memory; two are for cases that take turns in their environment
-        let most = if chosen.backend == Backend::Soft { options.jobs_on(&chosen).clamp(2, 8) } else { 2 };
+        let most = match (&chosen.backend, &cores) {
+            (Backend::Soft, Some(_)) => jobs.saturating_mul(2).clamp(4, 16),
+            (Backend::Soft, None) => jobs.clamp(2, 8),
+            (Backend::Nccl { .. }, _) => 2,
+        };
         // a folder that is not there would fail every case by itself
         if chosen.machine.is_some() {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
@@ -78,7 +96,7 @@ impl Runner {
         let turns = Turns::new(options.reading.limits.memory);
         let limits = PoolLimits { bytes: kept_bytes(&turns), ..PoolLimits::of(most) };
         let pool = Pool::new(program, limits).with_cluster(chosen.cluster.clone());
-        Ok(Self { options, chosen, turns, pool, version: OnceLock::new() })
+        Ok(Self { options, chosen, turns, cores, pool, version: OnceLock::new() })
     }
 
     /// As [`Runner::new`], on the software library.
@@ -259,6 +277,9 @@ impl Runner {
 
     /// Works out the forecast of a plan; settled if the case is refused.
     pub(super) fn with_forecast(&self, plan: Plan) -> Prepared {
+        if let Some(cores) = self.cores.as_ref().filter(|_| !is_small(&plan)) {
+            cores.leave();
+        }
         let settled = |verdict| Prepared::Settled(Box::new(verdict));
         let case = &plan.case;
         let seed = self.options.seed.unwrap_or(0);

@@ -83,7 +83,7 @@ impl Runner {
         for (part, (env, site)) in env.iter_mut().zip(&sites).enumerate() {
             self.on_machine(env, *site, devices.offset(part));
         }
-        WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites }
+        WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites, core: None }
     }
 
     /// Variables of a process on one of several machines: by them a worker knows its GPUs, and the software library (which may
