@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// Number of cores of the machine.
+/// Number of cores that this process may use.
 pub(crate) fn cores() -> usize {
     // Asking for the cores reads files, so it is done once.
     static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::scenario::{Case, Placement};
 use crate::suite::parallel::{Parcel, panic_text, stream, stream_with_waiting};
 use crate::suite::with_causes;
-use crate::suite::{Experiment, Prepared, Ready, Runner};
+use crate::suite::{Experiment, Prepared, Ready, Runner, is_small};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,6 +164,8 @@ struct AuditedCase {
     whole_time: Duration,
     /// What a run costs, as the plan says: the same at any time and on any machine.
     work: u64,
+    /// Judging it takes longer than what else it does.
+    is_large: bool,
     /// Plan and forecast, if they are kept.
     ready: Option<Box<Ready>>,
 }
@@ -232,24 +234,25 @@ pub(super) fn run_all(
     }
     let runs = audited_cases.iter().map(|(_, audited)| under(audited).len()).sum();
     report_event(&AuditEvent::Planned { runs, faulty: true })?;
-    // Cases that are counted together stay on one thread, so that the count does not depend on timing.
     // Only a time limit ends a hang between processes, so the cases of several are waited for most of the time.
-    let waits = |group: &Vec<(usize, AuditedCase)>| {
-        group.iter().any(|(index, _)| cases[*index].placement == Placement::Processes)
-    };
+    let waits = |group: &Group| group.cases.iter().any(|(index, _)| cases[*index].placement == Placement::Processes);
     let mut waiting = 0;
     let groups = match depth {
         Depth::Files => {
-            let mut groups = group_by_file(audited_cases, cases);
+            // A run that fails is judged once more by each judge with a flaw.
+            let judges = 1 + settings.selection.flaws().count();
             let longest = |(_, audited): &(usize, AuditedCase)| {
-                audited.whole_time.saturating_mul(under(audited).len().try_into().unwrap_or(u32::MAX))
+                let times = under(audited).len() * if audited.is_large { judges } else { 1 };
+                audited.whole_time.saturating_mul(times.try_into().unwrap_or(u32::MAX))
             };
-            // The longest first, so that no thread is left alone with a long one at the end.
-            groups.sort_by_cached_key(|group| (!waits(group), Reverse(group.iter().map(longest).sum::<Duration>())));
+            let files = group_by_file(audited_cases, cases);
+            let files = files.into_iter().map(|file| (file.iter().map(longest).sum(), file)).collect();
+            let mut groups = split_longest(files, settings.jobs);
+            groups.sort_by_key(|group| !waits(group));
             waiting = groups.partition_point(waits);
             groups
         }
-        Depth::Cases | Depth::Quick => audited_cases.into_iter().map(|audited| vec![audited]).collect(),
+        Depth::Cases | Depth::Quick => audited_cases.into_iter().map(|audited| Group::of(vec![audited])).collect(),
     };
     let overall: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
     stream_with_waiting(
@@ -260,9 +263,9 @@ pub(super) fn run_all(
             let own: BTreeMap<Fault, AtomicUsize> =
                 selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
             let counts = if depth == Depth::Files { &own } else { &overall };
-            for (index, audited) in group {
+            for (index, audited) in group.cases.iter() {
                 let mut again = None;
-                for fault in under(audited) {
+                for fault in under(audited).into_iter().filter(|fault| group.has(*fault)) {
                     let run = || run_with_fault(&cases[*index], audited, &mut again, fault, checker, runner, settings);
                     let enough = counts[&fault].load(Ordering::Relaxed) >= depth.max_catches();
                     let result = if enough { Ok(FaultyRun::NotRun) } else { catch_panic(run) };
@@ -294,8 +297,52 @@ pub(super) fn run_all(
             report_event(&AuditEvent::RunDone { case: cases[index].clone(), fault: Some(fault) })
         },
     )?;
+    // Parts of a group come to their results in any order.
+    for outcome in &mut outcomes {
+        outcome.reached.sort_by_key(|fault| fault.number());
+        outcome.caught.sort_by_key(|caught| caught.fault.number());
+        outcome.not_run.sort_by_key(|fault| fault.number());
+        outcome.undecided.sort_by_key(|(fault, _)| fault.number());
+    }
     report_event(&AuditEvent::Finished)?;
     Ok(outcomes)
+}
+
+/// Cases that are counted together, and those faults that one thread runs them with. All runs with a fault are on one thread, so that
+/// the count does not depend on timing.
+struct Group {
+    cases: Arc<[(usize, AuditedCase)]>,
+    part: usize,
+    parts: usize,
+}
+
+impl Group {
+    /// With all faults.
+    fn of(cases: Vec<(usize, AuditedCase)>) -> Self {
+        Self { cases: cases.into(), part: 0, parts: 1 }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        fault.number() % self.parts == self.part
+    }
+}
+
+/// Parts of all groups together, for each job, if all were equally long.
+const PARTS_PER_JOB: u32 = 16;
+
+/// Groups from these files, of which it is known how long they take at most: the longest first, and these in parts with some of the
+/// faults each, so that no thread is left alone with a long one at the end.
+fn split_longest(mut files: Vec<(Duration, Vec<(usize, AuditedCase)>)>, jobs: usize) -> Vec<Group> {
+    files.sort_by_key(|(longest, _)| Reverse(*longest));
+    let all: Duration = files.iter().map(|(longest, _)| *longest).sum();
+    let jobs = jobs.max(1);
+    let of_a_part = all / PARTS_PER_JOB / u32::try_from(jobs).unwrap_or(u32::MAX);
+    let in_parts = |(longest, cases): (Duration, Vec<(usize, AuditedCase)>)| {
+        let parts = (1..jobs).find(|parts| longest <= of_a_part * *parts as u32).unwrap_or(jobs);
+        let cases: Arc<[_]> = cases.into();
+        (0..parts).map(move |part| Group { cases: cases.clone(), part, parts })
+    };
+    files.into_iter().flat_map(in_parts).collect()
 }
 
 /// Groups the cases by file. The cheapest of a file come first: what they catch need not be run in the others.
@@ -401,9 +448,9 @@ fn run_without_fault(
     let needed = reached.is_none_or(|set| set != Reached::default());
     let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= MAX_KEPT_BYTES;
     let under = reached_until_limits(&observations).unwrap_or_else(|| may_reach(&ready.plan));
-    let work = ready.plan.cost.work;
+    let (work, is_large) = (ready.plan.cost.work, !is_small(&ready.plan));
     let ready = fits.then_some(ready);
-    Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, whole_time, work, ready })))
+    Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, whole_time, work, is_large, ready })))
 }
 
 /// The faults that a program may reach by its element types. This is for cases whose processes are killed, which cannot

@@ -123,8 +123,12 @@ const LONG: &str =
 const ONE: &str = "world_size = 1\nop = \"all_reduce\"\ninputs = [[1, 2]]\n";
 
 fn audit_of(files: &[(&str, &str)], select: &str, depth: Depth) -> (AuditReport, FakeRunner) {
+    audit_with_jobs(2, files, select, depth)
+}
+
+fn audit_with_jobs(jobs: usize, files: &[(&str, &str)], select: &str, depth: Depth) -> (AuditReport, FakeRunner) {
     let runner = FakeRunner::default();
-    let settings = AuditSettings { selection: select.parse().unwrap(), depth, jobs: 2 };
+    let settings = AuditSettings { selection: select.parse().unwrap(), depth, jobs };
     let report = audit_on(&suite(files), &Collspec, &runner, &settings, |_| Ok(())).unwrap();
     (report, runner)
 }
@@ -287,5 +291,20 @@ fn another_way_has_its_own_cases_and_judge() {
 fn the_bench_is_right_when_nothing_is_asked_of_it() {
     for case in cases(LONG) {
         assert!(try_planned_case(&case).is_ok());
+    }
+}
+
+#[test]
+fn the_number_of_jobs_changes_no_count() {
+    let files = [("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)];
+    let table = |jobs: usize| {
+        let (report, runner) =
+            audit_with_jobs(jobs, &files, "F03,F14,F20,F21,F38,F40,J01,J02,J03,J05,J06,J10", Depth::Files);
+        (format!("{:?}", report.items), format!("{:?}", report.files), runner.runs.load(Ordering::Relaxed))
+    };
+    let one = table(1);
+    assert!(one.2 > 6, "{one:?}");
+    for jobs in [2, 3, 16] {
+        assert_eq!(table(jobs), one, "{jobs} jobs");
     }
 }

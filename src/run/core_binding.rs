@@ -1,15 +1,21 @@
 //! Binds threads that run small cases, and the workers that they start, to one core each. Such a thread, its worker and the ranks wake
 //! each other several times in a case, and waking a thread on another core takes longer than all that the case computes.
 use crate::cores::{cores, own_processors};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a thread is bound to, and where it might run before.
+#[derive(Clone, Copy)]
+struct Bound {
+    core: usize,
+    before: CpuSet,
+}
 
 thread_local! {
     /// True on a thread that runs cases and nothing else.
     static MAY_BE_BOUND: Cell<bool> = const { Cell::new(false) };
-    /// The core that the calling thread is bound to.
-    static BOUND_TO: Cell<Option<usize>> = const { Cell::new(None) };
+    static BOUND: Cell<Option<Bound>> = const { Cell::new(None) };
 }
 
 /// The calling thread runs cases and nothing else, so that it may be bound to a core.
@@ -17,7 +23,16 @@ pub fn allow_here() {
     MAY_BE_BOUND.set(true);
 }
 
-/// The cores of this machine, each for one case at a time.
+/// The calling thread may run where it might before it was bound, and so may the threads and processes that it starts.
+pub fn leave() {
+    if let Some(bound) = BOUND.get()
+        && sched_setaffinity(None, &bound.before).is_ok()
+    {
+        BOUND.set(None);
+    }
+}
+
+/// The cores that this process may use, each for one case at a time.
 #[derive(Debug)]
 pub struct Cores {
     numbers: Vec<usize>,
@@ -28,7 +43,7 @@ pub struct Cores {
 #[derive(Debug)]
 pub struct Claim<'a> {
     cores: &'a Cores,
-    /// Its number.
+    /// The core's number.
     pub core: usize,
 }
 
@@ -45,35 +60,25 @@ impl Cores {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds the calling thread to a core that no other case has claimed, preferably to the one that it is bound to. `None`, and the
-    /// thread is not bound any more, if it may not be bound or there is no such core.
+    /// Binds the calling thread to a core that no other case has claimed, preferably to the one that it is bound to or runs on. `None`
+    /// if the thread may not be bound or there is no such core; the thread is not bound then.
     pub fn claim(&self) -> Option<Claim<'_>> {
-        if !MAY_BE_BOUND.get() {
-            return None;
-        }
-        let claim = self.free_core().map(|core| Claim { cores: self, core });
-        let claim = claim.filter(|claim| BOUND_TO.get() == Some(claim.core) || bind(&[claim.core]));
-        match &claim {
-            Some(claim) => BOUND_TO.set(Some(claim.core)),
-            None => self.leave(),
+        let claim = if MAY_BE_BOUND.get() { self.free_core() } else { None };
+        let claim = claim.map(|core| Claim { cores: self, core }).filter(|claim| bind(claim.core));
+        if claim.is_none() {
+            leave();
         }
         claim
     }
 
     fn free_core(&self) -> Option<usize> {
         let mut claimed = self.claimed();
-        let own = BOUND_TO.get();
-        let core = own.into_iter().chain(self.numbers.iter().copied()).find(|core| !claimed.contains(core))?;
+        // A thread that is bound runs there; of several processes at a time, each begins where it happens to be.
+        let here = self.numbers.iter().position(|core| *core == sched_getcpu()).unwrap_or(0);
+        let (before, from) = self.numbers.split_at(here);
+        let core = from.iter().chain(before).copied().find(|core| !claimed.contains(core))?;
         claimed.push(core);
         Some(core)
-    }
-
-    /// The calling thread may run on all cores again, and so may the threads that it starts.
-    pub fn leave(&self) {
-        if BOUND_TO.take().is_some() {
-            // A core that has gone meanwhile is not missing: the kernel takes those that are left.
-            bind(&self.numbers);
-        }
     }
 }
 
@@ -83,13 +88,21 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Binds the calling thread to these cores; false if the operating system refuses.
-fn bind(cores: &[usize]) -> bool {
-    let mut set = CpuSet::new();
-    for core in cores.iter().filter(|core| **core < CpuSet::MAX_CPU) {
-        set.set(*core);
+/// Binds the calling thread to a core; false if the operating system refuses.
+fn bind(core: usize) -> bool {
+    let earlier = BOUND.get();
+    if earlier.is_some_and(|bound| bound.core == core) {
+        return true;
     }
-    sched_setaffinity(None, &set).is_ok()
+    let before = earlier.map_or_else(|| sched_getaffinity(None).ok(), |bound| Some(bound.before));
+    let Some(before) = before.filter(|_| core < CpuSet::MAX_CPU) else { return false };
+    let mut set = CpuSet::new();
+    set.set(core);
+    let is_bound = sched_setaffinity(None, &set).is_ok();
+    if is_bound {
+        BOUND.set(Some(Bound { core, before }));
+    }
+    is_bound
 }
 
 #[cfg(test)]
@@ -107,12 +120,15 @@ mod tests {
             return; // There is nothing to choose.
         }
         let cores = Cores { numbers: numbers.clone(), claimed: Mutex::default() };
+        let all = sched_getaffinity(None).unwrap();
         on_own_thread(|| {
             assert!(cores.claim().is_none(), "it was not allowed");
             allow_here();
             let first = cores.claim().unwrap();
             assert_eq!(own_processors(), [first.core]);
             on_own_thread(|| {
+                // A new thread is where the one that started it was bound.
+                sched_setaffinity(None, &all).unwrap();
                 allow_here();
                 let claims: Vec<_> = std::iter::from_fn(|| cores.claim()).collect();
                 let mut taken: Vec<_> = claims.iter().map(|claim| claim.core).chain([first.core]).collect();
@@ -125,7 +141,7 @@ mod tests {
             drop(first);
             assert_eq!(own_processors(), [core], "the thread stays where it is");
             assert_eq!(cores.claim().unwrap().core, core, "and takes the same core again");
-            cores.leave();
+            leave();
             assert_eq!(own_processors(), numbers);
         });
     }

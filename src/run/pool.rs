@@ -19,7 +19,7 @@ pub struct WorkerKey {
     pub placement: Placement,
     /// For each part its place among the processes of the job; empty if there is only this process.
     pub sites: Vec<usize>,
-    /// The core that its processes are bound to.
+    /// The core that its processes are bound to, if they are.
     pub core: Option<usize>,
 }
 

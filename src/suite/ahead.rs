@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 const IN_A_ROW: usize = 16;
 /// When so few are left, the next are prepared, so that no thread has to wait for them.
 const LEFT: usize = 4;
+
 /// What was done ahead of a case's run, and how long it took.
 pub(super) struct Early {
     pub work: EarlyWork,

@@ -1,7 +1,7 @@
 //! One run of a case on a worker, and what becomes of the worker and its communicators afterwards.
 use super::Runner;
 use super::observer::Observer;
-use super::runner::{Ready, is_small};
+use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
 use crate::backend::version_text;
@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::run::execute::{Again, Executed, Task, execute};
 use crate::run::images::ForecastImages;
 use crate::run::lock::{self, Locks};
-use crate::run::pool::{KeptSet, Pooled};
+use crate::run::pool::{KeptSet, Pooled, WorkerKey};
 use crate::run::teardown::{self, TeardownResult};
 use crate::run::{Backend, Error, job};
 use crate::scenario::ExpectedOutcome;
@@ -58,15 +58,9 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let mut key = self.worker_key(case);
-        let core = match &self.cores {
-            Some(cores) if is_small(plan) => cores.claim(),
-            Some(cores) => {
-                cores.leave();
-                None
-            }
-            None => None,
-        };
-        key.core = core.as_ref().map(|claim| claim.core);
+        let core = self.core_for(plan);
+        let own_core = core.as_ref().map(|claim| claim.core);
+        key.core = own_core;
         // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
         loop {
@@ -87,7 +81,7 @@ impl Runner {
             let mut pooled = match pooled {
                 // Nothing has begun: the case goes to other processes of the job.
                 Err(Error::Lost(_)) => {
-                    key = self.worker_key(case);
+                    key = WorkerKey { core: own_core, ..self.worker_key(case) };
                     continue;
                 }
                 pooled => pooled?,

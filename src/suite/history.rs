@@ -49,7 +49,8 @@ impl Runner {
     ) -> Result<Attempt<O::Rest>, Error> {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
-        let key = &self.worker_key(case);
+        let core = self.core_for(plan);
+        let key = &WorkerKey { core: core.as_ref().map(|claim| claim.core), ..self.worker_key(case) };
         if let Some(reason) = self.lacks_since(case) {
             let (_, rest) = observer.close(false)?;
             return Ok(Attempt { verdict: judge::skipped(case, reason), rest, after: None, doubtful: false });

@@ -36,6 +36,7 @@ pub use missing_feature::functions_of;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
+pub(crate) use runner::is_small;
 pub use runner::{Prepared, Ready, Runner};
 #[cfg(feature = "cli")]
 pub use timed_group::TimedRun;

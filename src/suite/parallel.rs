@@ -124,7 +124,10 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
         for lane in [0, 1].into_iter().flat_map(|lane| std::iter::repeat_n(lane, most[lane])) {
             let sender = mailbox.sender();
             let body = move || {
-                core_binding::allow_here();
+                // An item that waits does not need a core.
+                if lane == 0 {
+                    core_binding::allow_here();
+                }
                 let mut receiver_is_there = true;
                 let take = || {
                     let own = |lane: usize, end: usize| {

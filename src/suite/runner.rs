@@ -13,7 +13,7 @@ use crate::judge::{self, CaseJudge, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::cost::human;
 use crate::plan::{self, Plan};
-use crate::run::core_binding::Cores;
+use crate::run::core_binding::{self, Claim, Cores};
 use crate::run::lock;
 use crate::run::memory::{Turn, Turns};
 use crate::run::pool::{Pool, PoolLimits, WorkerKey};
@@ -56,8 +56,8 @@ pub enum Prepared {
 /// Bytes of a case's memory, in all copies, up to which it is small.
 const SMALL: u64 = 512 << 10;
 
-/// True if a case computes so little that what it waits for counts most.
-pub(super) fn is_small(plan: &Plan) -> bool {
+/// True if a case has so few bytes that what it waits for counts more than what it computes.
+pub(crate) fn is_small(plan: &Plan) -> bool {
     plan.cost.memory <= SMALL
 }
 
@@ -85,7 +85,7 @@ impl Runner {
         let cores = if is_local { Cores::of(jobs) } else { None };
         // a worker on GPUs keeps their memory; two are for cases that take turns in their environment
         let most = match (&chosen.backend, &cores) {
-            (Backend::Soft, Some(_)) => jobs.saturating_mul(2).clamp(4, 16),
+            (Backend::Soft, Some(_)) => jobs.saturating_mul(2).clamp(4, 256),
             (Backend::Soft, None) => jobs.clamp(2, 8),
             (Backend::Nccl { .. }, _) => 2,
         };
@@ -94,7 +94,8 @@ impl Runner {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
         let turns = Turns::new(options.reading.limits.memory);
-        let limits = PoolLimits { bytes: kept_bytes(&turns), ..PoolLimits::of(most) };
+        let limits = PoolLimits::of(most);
+        let limits = PoolLimits { bytes: kept_bytes(&turns), processes: limits.processes.max(most), ..limits };
         let pool = Pool::new(program, limits).with_cluster(chosen.cluster.clone());
         Ok(Self { options, chosen, turns, cores, pool, version: OnceLock::new() })
     }
@@ -190,6 +191,15 @@ impl Runner {
         }
     }
 
+    /// A core that the case and its worker are bound to, if it is small; else the calling thread is not bound any more.
+    pub(super) fn core_for(&self, plan: &Plan) -> Option<Claim<'_>> {
+        let claim = self.cores.as_ref().filter(|_| is_small(plan)).and_then(Cores::claim);
+        if claim.is_none() {
+            core_binding::leave();
+        }
+        claim
+    }
+
     /// The memory of a case, which it waits for; what idle workers keep is not missing for it. `None` if it is more than there is.
     fn turn(&self, plan: &Plan) -> Option<Turn<'_>> {
         let turn = self.turns.take(plan.cost.memory)?;
@@ -277,8 +287,8 @@ impl Runner {
 
     /// Works out the forecast of a plan; settled if the case is refused.
     pub(super) fn with_forecast(&self, plan: Plan) -> Prepared {
-        if let Some(cores) = self.cores.as_ref().filter(|_| !is_small(&plan)) {
-            cores.leave();
+        if !is_small(&plan) {
+            core_binding::leave();
         }
         let settled = |verdict| Prepared::Settled(Box::new(verdict));
         let case = &plan.case;

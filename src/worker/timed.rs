@@ -9,20 +9,29 @@ use std::sync::Arc;
 pub fn run(run: &Arc<Run>, r: &mut Rank<'_>, timed: Timed) -> Result<(), HaltAt> {
     let program = &run.job().programs[r.rank];
     let halt = HaltAt::outside(false);
-    for _ in 0..timed.warm_up {
-        run_program(r, program)?;
+    for chunk in chunks(timed.warm_up) {
+        for _ in 0..chunk {
+            run_program(r, program)?;
+        }
+        r.drain().map_err(&halt)?;
     }
-    r.drain().map_err(&halt)?;
     let mut times = Vec::new();
-    let repeated = timed.iterations.saturating_sub(1);
-    if repeated > 0 {
-        in_a_row(run, r, repeated, &mut times)?;
+    for chunk in chunks(timed.iterations.saturating_sub(1)) {
+        in_a_row(run, r, chunk, &mut times)?;
     }
     run.meet_again().map_err(&halt)?;
     r.fill().map_err(&halt)?;
     in_a_row(run, r, 1, &mut times)?;
     run.record_times(r.rank, times);
     Ok(())
+}
+
+/// Iterations that are on a stream at a time: each takes about a kilobyte there.
+const IN_A_ROW: u32 = 1_000;
+
+/// Numbers of iterations that are put on the stream before it is emptied.
+fn chunks(iterations: u32) -> impl Iterator<Item = u32> {
+    (0..iterations).step_by(IN_A_ROW as usize).map(move |from| IN_A_ROW.min(iterations - from))
 }
 
 /// Iterations one right after the other on the device, each between two events in the stream.
@@ -41,4 +50,17 @@ fn in_a_row(run: &Arc<Run>, r: &mut Rank<'_>, iterations: u32, times: &mut Vec<f
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_have_all_iterations() {
+        assert_eq!(chunks(0).count(), 0);
+        assert_eq!(chunks(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(chunks(2_001).collect::<Vec<_>>(), [1_000, 1_000, 1]);
+        assert_eq!(chunks(u32::MAX).map(u64::from).sum::<u64>(), u64::from(u32::MAX));
+    }
 }
