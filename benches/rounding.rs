@@ -5,7 +5,7 @@
 mod measure;
 
 use collspec::internals::job::Observation;
-use collspec::internals::judge::{CaseJudge, Status, Verdict};
+use collspec::internals::judge::{CaseJudge, Details, Status, Verdict};
 use collspec::internals::num::{DType, decode_f64, encode_f64, get_element, put_element};
 use collspec::internals::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
 use collspec::internals::plan::Plan;
@@ -42,8 +42,8 @@ fn ring(plan: &Plan, forecast: &Forecast, dtype: DType) -> Observation {
     observation(ranks, images)
 }
 
-fn judged(plan: &Plan, forecast: &Forecast, run: &Observation, order_maps: bool) -> Verdict {
-    let mut judge = CaseJudge::new(plan, forecast).with_order_maps(order_maps);
+fn judged(plan: &Plan, forecast: &Forecast, run: &Observation, details: Details) -> Verdict {
+    let mut judge = CaseJudge::new(plan, forecast).with_details(details);
     judge.judge_run(run.clone());
     judge.into_verdict(true)
 }
@@ -83,9 +83,9 @@ fn main() {
         let plan = random(dtype, ranks, elements);
         let (forecasting, forecast) = shortest(3, || Forecast::new(&plan, 7).unwrap_or_else(|d| panic!("{d:?}")));
         let run = ring(&plan, &forecast, dtype);
-        let (without, verdict) = shortest(3, || judged(&plan, &forecast, &run, false));
+        let (without, verdict) = shortest(3, || judged(&plan, &forecast, &run, Details::None));
         assert_eq!(verdict.status, Status::Pass, "{:?}", verdict.reason);
-        let (with, verdict) = shortest(3, || judged(&plan, &forecast, &run, true));
+        let (with, verdict) = shortest(3, || judged(&plan, &forecast, &run, Details::OrderMaps));
         let map = verdict.order_maps.first().map_or("no order map", |order| &order.map.name);
         let per_second = |time: Duration| elements as f64 / time.as_secs_f64() / 1e6;
         let start = Instant::now();

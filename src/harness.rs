@@ -149,7 +149,8 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
             if !args.list && !args.exact {
                 suite.weigh(jobs);
             }
-            let options = RunOptions { jobs: NonZeroUsize::new(jobs), ..settings.options.clone() };
+            let options =
+                RunOptions { jobs: NonZeroUsize::new(jobs), brief_verdicts: true, ..settings.options.clone() };
             let runner = Runner::new(options, chosen).map_err(|error| failed(&error))?;
             Some(Arc::new(runner))
         }

@@ -272,6 +272,7 @@ impl RunArgs {
             reading: self.selection.reading(),
             show_buffers: self.show_buffers(),
             keep_results: self.record.is_some(),
+            brief_verdicts: self.brief_verdicts(),
             workers: Workers::CurrentExe,
             ..RunOptions::default()
         })
@@ -279,6 +280,12 @@ impl RunArgs {
 }
 
 impl RunArgs {
+    /// True if no report shows more of a passing case than that it passed.
+    fn brief_verdicts(&self) -> bool {
+        let shown = [ReportFormat::Jsonl, ReportFormat::Html].into_iter().any(|format| self.report.has(format));
+        !shown && !self.verbose && !self.show && self.record.is_none()
+    }
+
     /// Whose buffers are shown: of all cases if that was asked for, else of the failures that get a page.
     fn show_buffers(&self) -> ShowBuffers {
         match (self.show, self.report.has(ReportFormat::Html)) {

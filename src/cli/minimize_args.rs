@@ -65,8 +65,7 @@ impl MinimizeArgs {
         self.settings.apply(RunOptions {
             backend: self.backend.request(),
             reading,
-            // No report shows them, and they would cost as much as the rest of the judging.
-            without_order_maps: true,
+            brief_verdicts: true,
             workers: Workers::CurrentExe,
             ..RunOptions::default()
         })

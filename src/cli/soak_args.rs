@@ -55,6 +55,7 @@ impl SoakArgs {
             backend: self.backend.request(),
             jobs: self.jobs,
             reading,
+            brief_verdicts: true,
             workers: Workers::CurrentExe,
             ..RunOptions::default()
         })

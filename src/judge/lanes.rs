@@ -23,7 +23,8 @@ pub(crate) struct ResultJudge<'a> {
     pub observation: &'a Observation,
     pub collector: &'a mut FindingCollector,
     pub budget: &'a mut Budget,
-    pub fingerprint: &'a mut Fingerprint,
+    /// Collects the families that explain the results, if they are wanted.
+    pub fingerprint: Option<&'a mut Fingerprint>,
     /// Collects order maps, if they are wanted.
     pub order_maps: Option<&'a mut OrderMaps>,
     /// The result of the first rank of the same event.
@@ -39,8 +40,15 @@ pub(crate) struct FirstRankResult {
     wrong: Vec<WrongElement>,
 }
 
-/// A wrong element: index, lane that found it, and right value as text (empty for elements that no message names).
-type WrongElement = (usize, Lane, String);
+/// An element that is wrong.
+#[derive(Clone, Debug)]
+struct WrongElement {
+    index: usize,
+    /// The lane that found it.
+    lane: Lane,
+    /// The right value for messages, if it is known.
+    right: Option<String>,
+}
 
 /// Elements that are looked at together, to see whether any of them has only one right value.
 const COPIED: usize = 1024;
@@ -102,7 +110,7 @@ impl ResultResolver for ResultJudge<'_> {
             self.report_unequal_ranks(choice, first, &bytes);
         }
         let noticed = self.noticed(choice, &bytes, &wrong, checkpoint);
-        noticed.iter().for_each(|(_, lane, _)| self.collector.fail_lane(*lane));
+        noticed.iter().for_each(|element| self.collector.fail_lane(element.lane));
         if !noticed.is_empty() {
             self.report(choice, &bytes, &noticed, checkpoint);
         }
@@ -191,9 +199,7 @@ impl ResultJudge<'_> {
     fn judge_elements(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], checkpoint: bool) -> Vec<WrongElement> {
         let dtype = choice.reduction.dtype;
         let (elements, size) = (choice.target.region.len as usize, dtype.size());
-        // The message names the first wrong element that is noticed; a judge with a flaw may miss some, so any may be named.
-        let all_told = self.collector.mutation.0.is_some();
-        let mut tally = Tally { dtype, all_told, counts: [0; 3], unable: None, wrong: Vec::new(), note: None };
+        let mut tally = Tally { dtype, counts: [0; 3], unable: None, wrong: Vec::new(), note: None };
         let mut values = Vec::with_capacity(choice.inputs.len());
         let mut i = 0;
         while i < elements {
@@ -203,13 +209,15 @@ impl ResultJudge<'_> {
                 let inputs = choice.inputs.iter().map(|input| input.get(from..).unwrap_or_default()).collect();
                 let observed = bytes.get(i * size..(i + rounding) * size).unwrap_or_default();
                 let run = RoundingElements { reduction: choice.reduction, inputs, observed };
-                let fingerprint = &mut *self.fingerprint;
+                let mut fingerprint = self.fingerprint.as_deref_mut();
                 let explained = run.judge(self.budget, |element, judged| {
                     let is_foreseen = !choice.reduced.has_ambiguous_inputs(choice.first + i + element);
-                    tally.add(i + element, judged, is_foreseen, fingerprint);
+                    tally.add(i + element, judged, is_foreseen, fingerprint.as_deref_mut());
                 });
                 tally.counts[1] += explained;
-                self.fingerprint.add_untold(explained);
+                if let Some(fingerprint) = fingerprint {
+                    fingerprint.add_untold(explained);
+                }
                 i += rounding;
                 continue;
             }
@@ -218,12 +226,12 @@ impl ResultJudge<'_> {
                 column(dtype, choice.inputs, choice.first + i, &mut values);
                 let judged = choice.reduction.judge(&values, actual, self.budget);
                 let is_foreseen = !choice.reduced.has_ambiguous_inputs(choice.first + i);
-                tally.add(i, judged, is_foreseen, self.fingerprint);
+                tally.add(i, judged, is_foreseen, self.fingerprint.as_deref_mut());
             } else if checkpoint {
                 tally.counts[0] += 1;
                 let right = get_element(dtype, choice.canonical, i);
                 if actual != right {
-                    tally.add_wrong(i, Lane::Exact, || message::value_text(dtype, right));
+                    tally.add_wrong(i, Lane::Exact, || Some(message::value_text(dtype, right)));
                 }
             }
             i += 1;
@@ -261,18 +269,35 @@ impl ResultJudge<'_> {
         if unseen || !mutation.compares_rank(region.rank) {
             return Cow::Owned(Vec::new());
         }
-        let elements = wrong.iter().map(|(i, _, _)| *i as u64).collect();
+        let elements = wrong.iter().map(|element| element.index as u64).collect();
         let noticed = mutation.noticed(choice.reduction.dtype, region.start, elements, choice.canonical, bytes);
         let noticed: Vec<u64> = noticed.iter().collect();
-        Cow::Owned(wrong.iter().filter(|(i, _, _)| noticed.binary_search(&(*i as u64)).is_ok()).cloned().collect())
+        Cow::Owned(
+            wrong.iter().filter(|element| noticed.binary_search(&(element.index as u64)).is_ok()).cloned().collect(),
+        )
+    }
+
+    /// The right value of an element as text, worked out for it alone.
+    fn right_text(&mut self, choice: &AmbiguousResult<'_>, element: usize) -> String {
+        let dtype = choice.reduction.dtype;
+        if !choice.reduced.is_ambiguous(choice.first + element) {
+            return message::value_text(dtype, get_element(dtype, choice.canonical, element));
+        }
+        let mut values = Vec::new();
+        column(dtype, choice.inputs, choice.first + element, &mut values);
+        match choice.reduction.right_results(&values, self.budget) {
+            Ok(right) => right.text(dtype),
+            Err(why) => cannot_be_judged(&why),
+        }
     }
 
     fn report(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
-        let Some((first, lane, expected)) = wrong.first() else { return };
+        let Some(first) = wrong.first() else { return };
+        let expected = first.right.clone().unwrap_or_else(|| self.right_text(choice, first.index));
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let dtype = choice.reduction.dtype;
-        let elements: Indices = wrong.iter().map(|(i, _, _)| *i as u64).collect();
+        let elements: Indices = wrong.iter().map(|element| element.index as u64).collect();
         let site = pattern::WrongWrite {
             event: choice.event,
             write: choice.write,
@@ -284,12 +309,12 @@ impl ResultJudge<'_> {
         let worth = self.collector.wants_pattern();
         let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten();
         let finding = WrongElements {
-            lane: *lane,
+            lane: first.lane,
             rank: region.rank,
             buffer: message::buffer_label(buffer),
-            element: region.start + *first as u64,
-            expected: expected.clone(),
-            actual: message::value_text(dtype, get_element(dtype, bytes, *first)),
+            element: region.start + first.index as u64,
+            expected,
+            actual: message::value_text(dtype, get_element(dtype, bytes, first.index)),
             wrong: &elements,
             of: region.len,
             pattern,
@@ -363,8 +388,6 @@ pub(crate) fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
 /// What was found of a result's elements.
 struct Tally {
     dtype: DType,
-    /// Whether the right value of every wrong element is told, not only that of the first.
-    all_told: bool,
     /// Elements judged by each of [`LANES`].
     counts: [u64; 3],
     /// How many elements could not be judged, and why the first could not.
@@ -376,7 +399,7 @@ struct Tally {
 
 impl Tally {
     /// Adds an element; `is_foreseen`: its inputs were known before the run.
-    fn add(&mut self, element: usize, judged: JudgedElement, is_foreseen: bool, fingerprint: &mut Fingerprint) {
+    fn add(&mut self, element: usize, judged: JudgedElement, is_foreseen: bool, fingerprint: Option<&mut Fingerprint>) {
         let lane = match judged.lane {
             oracle::ElementLane::Exact => 0,
             oracle::ElementLane::Admissible => 1,
@@ -390,19 +413,28 @@ impl Tally {
         if lane == 2 {
             self.note = self.note.or(judged.note);
         }
-        fingerprint.add(&judged);
+        if let Some(fingerprint) = fingerprint {
+            fingerprint.add(&judged);
+        }
         let dtype = self.dtype;
         match judged.ruling {
             Ruling::Accept { .. } => {}
-            Ruling::Reject { answer } => self.add_wrong(element, LANES[lane], || answer.text(dtype)),
-            Ruling::Unable { why } => self.add_wrong(element, LANES[lane], || format!("cannot be judged: {why}")),
+            Ruling::Reject { answer } => {
+                self.add_wrong(element, LANES[lane], || answer.map(|answer| answer.text(dtype)));
+            }
+            Ruling::Unable { why } => self.add_wrong(element, LANES[lane], || Some(cannot_be_judged(&why))),
         }
     }
 
-    fn add_wrong(&mut self, element: usize, lane: Lane, right: impl FnOnce() -> String) {
-        let words = if self.all_told || self.wrong.is_empty() { right() } else { String::new() };
-        self.wrong.push((element, lane, words));
+    /// Adds a wrong element. Its message names the first one, so only of that the right value is kept as text.
+    fn add_wrong(&mut self, index: usize, lane: Lane, right: impl FnOnce() -> Option<String>) {
+        let right = if self.wrong.is_empty() { right() } else { None };
+        self.wrong.push(WrongElement { index, lane, right });
     }
+}
+
+fn cannot_be_judged(why: &str) -> String {
+    format!("cannot be judged: {why}")
 }
 
 const LANES: [Lane; 3] = [Lane::Exact, Lane::Admissible, Lane::Bounded];

@@ -37,7 +37,7 @@ pub use flaw::Flaw;
 #[cfg(test)]
 pub use observed_results::BufferHashes;
 pub use observed_results::{CallError, ContentHash, ObservedResults};
-pub use runs::{CaseJudge, ShowBuffers};
+pub use runs::{CaseJudge, Details, ShowBuffers};
 pub use verdict::*;
 
 use crate::job::Observation;
@@ -78,12 +78,12 @@ fn judge_run_data<'a>(
     forecast: &'a Forecast,
     observation: &Observation,
     collector: &mut FindingCollector,
-    fingerprint: &mut Fingerprint,
+    fingerprint: Option<&mut Fingerprint>,
     mut order_maps: Option<&mut order_maps::OrderMaps>,
 ) -> Cow<'a, [Memory]> {
     let memory = if forecast.needs_observation {
         let mut interpreter = forecast.new_interpreter(plan);
-        let mut budget = Budget::default();
+        let mut budget = if fingerprint.is_some() { Budget::default() } else { Budget::without_samples() };
         let mut judge = lanes::ResultJudge {
             plan,
             forecast,

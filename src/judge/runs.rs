@@ -45,6 +45,17 @@ pub enum ShowBuffers {
     Always,
 }
 
+/// What a verdict says besides what was checked and what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Details {
+    /// Nothing.
+    None,
+    /// Outputs, and the fingerprint.
+    Fingerprint,
+    /// These, and the order maps.
+    OrderMaps,
+}
+
 /// Judges the runs of one case.
 pub struct CaseJudge<'a> {
     plan: &'a Plan,
@@ -53,8 +64,7 @@ pub struct CaseJudge<'a> {
     fingerprint: Fingerprint,
     /// The order maps of the first run, if they are wanted or prove which algorithm ran.
     order_maps: Option<OrderMaps>,
-    /// Whether the verdict has them.
-    shows_order_maps: bool,
+    details: Details,
     runs_judged: usize,
     seconds: f64,
     outcome: Option<Outcome>,
@@ -79,13 +89,14 @@ impl<'a> CaseJudge<'a> {
     }
 
     pub(super) fn with_collector(plan: &'a Plan, forecast: &'a Forecast, collector: FindingCollector) -> Self {
+        let details = if collector.pass_or_fail_only { Details::None } else { Details::Fingerprint };
         Self {
             plan,
             forecast,
             collector,
             fingerprint: Fingerprint::default(),
             order_maps: call_algorithms::is_asked_for(plan).then(OrderMaps::default),
-            shows_order_maps: false,
+            details,
             runs_judged: 0,
             seconds: 0.0,
             outcome: None,
@@ -108,10 +119,10 @@ impl<'a> CaseJudge<'a> {
         Self { keep_results, ..self }
     }
 
-    /// As it is, with a verdict that says which order of ranks summed which elements, if wanted.
-    pub fn with_order_maps(self, wanted: bool) -> Self {
-        let order_maps = self.order_maps.or_else(|| wanted.then(OrderMaps::default));
-        Self { order_maps, shows_order_maps: wanted, ..self }
+    /// As it is, with a verdict that has these details.
+    pub fn with_details(self, details: Details) -> Self {
+        let order_maps = self.order_maps.or_else(|| (details == Details::OrderMaps).then(OrderMaps::default));
+        Self { order_maps, details, ..self }
     }
 
     /// Judges the next run. Returns false if no further run can change the verdict.
@@ -156,7 +167,8 @@ impl<'a> CaseJudge<'a> {
             return true;
         }
         let order_maps = self.order_maps.as_mut().filter(|_| self.runs_judged == 1);
-        let memory = judge_run_data(plan, self.forecast, &run, &mut self.collector, &mut self.fingerprint, order_maps);
+        let fingerprint = (self.details >= Details::Fingerprint).then_some(&mut self.fingerprint);
+        let memory = judge_run_data(plan, self.forecast, &run, &mut self.collector, fingerprint, order_maps);
         if let Some(first) = &self.first {
             images::compare_runs(plan, self.forecast, &memory, first, &run, self.runs_judged, &mut self.collector);
         }
@@ -177,7 +189,7 @@ impl<'a> CaseJudge<'a> {
             mut collector,
             fingerprint,
             order_maps,
-            shows_order_maps,
+            details,
             runs_judged: number,
             seconds,
             outcome: ending,
@@ -224,7 +236,8 @@ impl<'a> CaseJudge<'a> {
         }
         let (mut outputs, mut text) = (None, None);
         if let Some((run, memory)) = last.filter(|_| !collector.pass_or_fail_only) {
-            outputs = outputs::json_outputs(plan, forecast, &memory, &run);
+            let shown = details >= Details::Fingerprint;
+            outputs = shown.then(|| outputs::json_outputs(plan, forecast, &memory, &run)).flatten();
             text = snapshot::has_snapshot(plan).then(|| snapshot::render(plan, forecast, &run, &collector));
         }
         let mut verdict = finish_verdict(case, collector, ending, seconds);
@@ -233,9 +246,10 @@ impl<'a> CaseJudge<'a> {
         verdict.buffers = shown;
         verdict.observed = observed;
         if verdict.status == Status::Pass {
-            verdict.order_maps = order_maps.filter(|_| shows_order_maps).map(OrderMaps::into_maps).unwrap_or_default();
+            verdict.order_maps =
+                order_maps.filter(|_| details == Details::OrderMaps).map(OrderMaps::into_maps).unwrap_or_default();
         }
-        verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
+        verdict.fingerprint = Some(fingerprint).filter(|print| details >= Details::Fingerprint && print.tells());
         verdict
     }
 }

@@ -150,8 +150,8 @@ pub enum Ruling {
     },
     /// Wrong.
     Reject {
-        /// The right results.
-        answer: RightResults,
+        /// The right results; `None` if it is so far off that they were not needed. [`ColumnReduction::right_results`] has them.
+        answer: Option<RightResults>,
     },
     /// Undecided, because no lane applies; never taken as right.
     Unable {

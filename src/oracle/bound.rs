@@ -61,7 +61,14 @@ impl ColumnReduction {
         if float == Float::F64 || self.kind == ReduceKind::Prod || values.len() > 1 << 12 {
             return false;
         }
-        let Ok(growth) = self.sum_growth(float, !scalars.is_empty()) else { return false };
+        self.sums_of(float, values, scalars).is_some_and(|FloatSums { sum, size, growth, .. }| {
+            (observed - sum).abs() + size * power(-39) <= size * growth * (1.0 - power(-40))
+        })
+    }
+
+    /// The sums that the interval is made of, in f64; `None` if a partial result may overflow, or an input is not finite.
+    fn sums_of(&self, float: Float, values: &[f64], scalars: &[f64]) -> Option<FloatSums> {
+        let growth = self.sum_growth(float, !scalars.is_empty()).ok()?;
         let (mut sum, mut size, mut unscaled) = (0.0, 0.0, 0.0);
         for (rank, x) in values.iter().enumerate() {
             let term = scalars.get(rank).map_or(*x, |s| x * s);
@@ -69,11 +76,23 @@ impl ColumnReduction {
             size += term.abs();
             unscaled += x.abs();
         }
-        // Scalars may push products below the least value; leave room for that, too.
-        let lost = power(float.least_exponent()) * (4 * values.len()) as f64;
+        let least = power(float.least_exponent()).max(f64::from_bits(1));
+        let lost = least * (4 * values.len()) as f64;
         let largest = if self.kind == ReduceKind::Avg { f64::max(size, unscaled) } else { size };
         let fits = largest * (1.0 + growth) * (1.0 + power(-30)) + 2.0 * lost <= float.max_finite();
-        fits && (observed - sum).abs() + size * power(-39) <= size * growth * (1.0 - power(-40))
+        fits.then_some(FloatSums { sum, size, growth, lost })
+    }
+
+    /// True if the value is outside the interval by so much that f64 can tell: most wrong values are.
+    pub(super) fn surely_outside(&self, float: Float, values: &[f64], scalars: &[f64], observed: f64) -> bool {
+        if self.kind == ReduceKind::Prod || values.len() > 1 << 12 {
+            return false;
+        }
+        let Some(sums) = self.sums_of(float, values, scalars) else { return false };
+        let FloatSums { sum, size, growth, lost } = sums;
+        // Twice the interval, and what f64 may err by: a NaN is outside, too.
+        let inside = (observed - sum).abs() <= size * (2.0 * growth + power(-39)) + 2.0 * lost;
+        !inside
     }
 
     fn sum_bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<(Dyadic, Dyadic, Dyadic), String> {
@@ -180,6 +199,17 @@ impl ColumnReduction {
             _ => Ok(()),
         }
     }
+}
+
+/// What the interval of a sum is made of, in f64.
+struct FloatSums {
+    sum: f64,
+    /// The sum of magnitudes.
+    size: f64,
+    /// G.
+    growth: f64,
+    /// What products below the least value may lose, with room to spare.
+    lost: f64,
 }
 
 /// A product of finite factors.

@@ -73,6 +73,11 @@ impl Budget {
         }
     }
 
+    /// The default budget, without elements for the fingerprint.
+    pub fn without_samples() -> Self {
+        Self { samples: 0, ..Self::default() }
+    }
+
     /// True if the budget was used up, so that an element was not judged by a search.
     #[cfg(test)]
     pub fn is_exhausted(&self) -> bool {

@@ -2,7 +2,7 @@
 //! chains, the search, and last the bound.
 use super::admissible::GROUPS;
 use super::answer::{ColumnReduction, ElementLane, JudgedElement, RightResults, Ruling};
-use super::budget::Budget;
+use super::budget::{Budget, PreparedReduction};
 use super::float::Float;
 use crate::num::{canonical_nan, decode_f64, is_nan, mask};
 use crate::plan::cost::SEARCH_RANKS;
@@ -23,7 +23,11 @@ impl ColumnReduction {
             let size = if let RightResults::OneOf(choices) = &answer { choices.len() } else { 1 };
             return match answer.admits(self.dtype, observed) {
                 true => accepted(ElementLane::Exact, None, Some(size), None),
-                false => JudgedElement { lane: ElementLane::Exact, ruling: Ruling::Reject { answer }, note: None },
+                false => JudgedElement {
+                    lane: ElementLane::Exact,
+                    ruling: Ruling::Reject { answer: Some(answer) },
+                    note: None,
+                },
             };
         }
         let (Some(float), true) = (Float::of(self.dtype), self.has_one_input_per_rank(column.len())) else {
@@ -65,6 +69,11 @@ impl ColumnReduction {
             let found = self.chain_found(values, observed, budget, &mut steps);
             found.then(|| accepted(ElementLane::Admissible, None, None, None))
         };
+        if self.is_far_off(&budget.prepared(self), values, observed) {
+            budget.samples = budget.samples.saturating_sub(1);
+            let ruling = Ruling::Reject { answer: None };
+            return JudgedElement { lane: ElementLane::Admissible, ruling, note: None };
+        }
         // Enough elements have contributed to the fingerprint; the others need not be searched.
         let has_enough_samples = budget.samples == 0;
         if has_enough_samples && let Some(judged) = by_chain(budget) {
@@ -91,6 +100,12 @@ impl ColumnReduction {
         })
     }
 
+    /// True if no search is needed to find the value wrong.
+    pub(super) fn is_far_off(&self, prepared: &PreparedReduction, values: &[f64], observed: u64) -> bool {
+        let outside = |float| self.surely_outside(float, values, &prepared.scalars, decode_f64(self.dtype, observed));
+        values.len() <= SEARCH_RANKS && Float::of(self.dtype).is_some_and(outside)
+    }
+
     /// Judges a column whose inputs are results of the run, so that the plan could not refuse it, by the wide bound.
     fn judge_by_wide_bound(&self, float: Float, values: &[f64], observed: u64, why: String) -> JudgedElement {
         match self.wide_bound(float, values) {
@@ -114,7 +129,7 @@ impl ColumnReduction {
                 return Some(accepted(found));
             }
             if groups == GROUPS {
-                let ruling = Ruling::Reject { answer: set.answer(self) };
+                let ruling = Ruling::Reject { answer: Some(set.answer(self)) };
                 return Some(JudgedElement { lane: ElementLane::Admissible, ruling, note: None });
             }
         }
@@ -168,7 +183,9 @@ impl ColumnReduction {
     fn judge_by_bound(&self, answer: RightResults, observed: u64, note: Option<&'static str>) -> JudgedElement {
         match answer.admits(self.dtype, observed) {
             true => accepted(ElementLane::Bounded, None, None, note),
-            false => JudgedElement { lane: ElementLane::Bounded, ruling: Ruling::Reject { answer }, note },
+            false => {
+                JudgedElement { lane: ElementLane::Bounded, ruling: Ruling::Reject { answer: Some(answer) }, note }
+            }
         }
     }
 
@@ -198,13 +215,13 @@ impl ColumnReduction {
         self.bound(float, &values, &self.scalar_values()).map(|_| ())
     }
 
-    /// All right results: the exact answer, else the whole admissible set, else the bound. `judge` does not need all of it.
+    /// All right results: the exact answer, else the whole admissible set, else the bound. [`Self::judge`] does not need all of
+    /// them.
     ///
     /// # Errors
     ///
     /// The reason why the column cannot be judged.
-    #[cfg(test)]
-    pub fn answer(&self, column: &[u64], budget: &mut Budget) -> Result<RightResults, String> {
+    pub fn right_results(&self, column: &[u64], budget: &mut Budget) -> Result<RightResults, String> {
         self.judgeable(column)?;
         if let Some(answer) = self.exact(column) {
             return Ok(answer);

@@ -60,7 +60,11 @@ impl RoundingElements<'_> {
         let prepared = budget.prepared(self.reduction);
         let searched = in_parallel(parts, |part| {
             let mut search = Search::default();
-            let each = |element| self.reduction.search_ahead(&prepared, &self.values(element), &mut search);
+            let each = |element| {
+                let values: Vec<f64> = self.values(element);
+                let is_far_off = self.reduction.is_far_off(&prepared, &values, self.observed_bits(element));
+                if is_far_off { None } else { self.reduction.search_ahead(&prepared, &values, &mut search) }
+            };
             part.filter_map(each).collect::<Vec<_>>()
         });
         budget.set_ahead(searched.into_iter().flatten());
@@ -99,6 +103,10 @@ impl RoundingElements<'_> {
             let hits = self.explained(prepared, hint, from, count, &mut memory);
             for element in (from..from + count).filter(|element| !hits[element - from]) {
                 let (values, bits) = (self.values(element), self.observed_bits(element));
+                if self.reduction.is_far_off(prepared, &values, bits) {
+                    unexplained.push(element);
+                    continue;
+                }
                 match self.reduction.find_chain(prepared, &values, bits, None, &mut u64::MAX.clone()) {
                     Some(chain) => {
                         (hint, from, length) = (Some(chain), element + 1, FIRST_TRIED);

@@ -8,7 +8,7 @@ use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
 use crate::backend::version_text;
 use crate::job::{Ended, Observation, SetId};
-use crate::judge::{self, CaseJudge, Status, Verdict};
+use crate::judge::{self, CaseJudge, Details, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
 use crate::run::execute::{Again, Executed, Task, execute};
@@ -126,7 +126,7 @@ impl Runner {
         job.fault = fault.to_string();
         let (images, opening) = (&ForecastImages { forecast: &forecast, in_place: true }, self.opening_limit());
         let task = Task { job, images, map, repeat: 1, again: Again::Same, opening, limit, used_before: false };
-        let mut judge = CaseJudge::new(history, &forecast);
+        let mut judge = CaseJudge::new(history, &forecast).with_details(Details::None);
         let executed = execute(&mut pooled.worker, task, &mut |seen| judge.judge_run(seen))?;
         if !matches!(executed, Executed::Complete) {
             return Err(self.dead(pooled));

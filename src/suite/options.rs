@@ -50,8 +50,8 @@ pub struct RunOptions {
     pub show_buffers: ShowBuffers,
     /// True if verdicts have what the last run left behind.
     pub keep_results: bool,
-    /// True if verdicts have no order maps.
-    pub without_order_maps: bool,
+    /// True if verdicts lack what only some reports show: outputs, the fingerprint and order maps.
+    pub brief_verdicts: bool,
     /// Variables of the workers' environment, which the variables that files set replace.
     pub variables: Vec<(String, String)>,
     /// Which program is started as a worker.

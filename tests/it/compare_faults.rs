@@ -57,8 +57,7 @@ fn what_a_fault_breaks_is_worse_and_nothing_else_has_changed() {
     let workers = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     // Which order explains other bits is not asked here, and finding out would take most of the time.
     let backend = BackendRequest { backend: BackendChoice::Soft, ..BackendRequest::default() };
-    let options =
-        RunOptions { backend, workers, timeout: Some(2.0), without_order_maps: true, ..RunOptions::default() };
+    let options = RunOptions { backend, workers, timeout: Some(2.0), brief_verdicts: true, ..RunOptions::default() };
     let side = |text: &str| SideRequest::parse(text).unwrap().resolve(&options).unwrap();
     record(&home.path("base.jsonl"), &cases, &options);
     let base = side(home.path("base.jsonl").to_str().unwrap());

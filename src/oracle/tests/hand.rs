@@ -5,7 +5,7 @@ use crate::num::decode_f64;
 /// The admissible set as numbers, in ascending order.
 fn set(dtype: DType, kind: ReduceKind, values: &[f64]) -> Vec<f64> {
     let (reduction, column) = case(dtype, kind, values);
-    match reduction.answer(&column, &mut Budget::default()).unwrap() {
+    match reduction.right_results(&column, &mut Budget::default()).unwrap() {
         RightResults::Bits(bits) => vec![decode_f64(dtype, bits)],
         RightResults::AnyNan => vec![f64::NAN],
         RightResults::OneOf(choices) => choices.iter().map(|c| decode_f64(dtype, c.bits)).collect(),
@@ -143,7 +143,7 @@ fn nan_observed_is_one_class() {
 fn a_wrong_value_is_rejected_with_what_was_right() {
     let (reduction, column) = case(DType::F32, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]);
     let judged = reduction.judge(&column, encode_f64(DType::F32, 3.0), &mut Budget::default());
-    let Ruling::Reject { answer } = &judged.ruling else { panic!("{judged:?}") };
+    let Ruling::Reject { answer: Some(answer) } = &judged.ruling else { panic!("{judged:?}") };
     assert_eq!(answer.text(DType::F32), "one of 0, 1, 2");
 }
 

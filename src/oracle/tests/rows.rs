@@ -1,4 +1,5 @@
 //! Loops over rows against single columns: the same results, rulings and budgets.
+use super::super::admissible::GROUPS;
 use super::super::answer::JudgedElement;
 use super::super::reduced_buffer::{ReducedBuffer, reduce};
 use super::super::rounding_elements::RoundingElements;
@@ -138,6 +139,55 @@ proptest! {
         }
         prop_assert_eq!((together.joins, together.reserve), (alone.joins, alone.reserve));
         prop_assert_eq!((together.chain_steps, together.samples), (alone.chain_steps, alone.samples));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_right_value_is_far_off(
+        dtype in prop::sample::select(FLOATS.to_vec()),
+        which in 1usize..5,
+        ranks in 2usize..=6,
+        seed in any::<u64>(),
+        sorts in prop::collection::vec(0u8..7, 1..3),
+    ) {
+        let reduction = reduction(dtype, which, ranks, seed);
+        let rows = inputs(dtype, ranks, 4, seed, &sorts);
+        let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        for i in 0..4 {
+            let column = reduction.column(&inputs, i);
+            let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
+            let mut budget = Budget::default();
+            let prepared = budget.prepared(&reduction);
+            let Ok(found) = reduction.search(&values, GROUPS, false, &mut budget) else { continue };
+            for bits in found.bits() {
+                prop_assert!(!reduction.is_far_off(&prepared, &values, bits), "{bits:#x} of {column:x?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sum_without_one_rank_is_far_off() {
+    for (dtype, which) in [(DType::F32, 0), (DType::F64, 0), (DType::F16, 0), (DType::Bf16, 0), (DType::F32, 2)] {
+        let reduction = reduction(dtype, which, 4, 1);
+        let values = [0.7, 1.3, 2.1, 0.9].map(|value| decode_f64(dtype, encode_f64(dtype, value)));
+        let column: Vec<u64> = values.iter().map(|value| encode_f64(dtype, *value)).collect();
+        let divisor = if which == 2 { 4.0 } else { 1.0 };
+        let wrong = encode_f64(dtype, values.iter().skip(1).sum::<f64>() / divisor);
+        let mut budget = Budget::default();
+        let prepared = budget.prepared(&reduction);
+        for bits in [wrong, canonical_nan(dtype), encode_f64(dtype, f64::INFINITY)] {
+            assert!(reduction.is_far_off(&prepared, &values, bits), "{dtype:?} {bits:#x}");
+            let judged = reduction.judge(&column, bits, &mut budget);
+            let ruling = Ruling::Reject { answer: None };
+            assert_eq!(judged, JudgedElement { lane: ElementLane::Admissible, ruling, note: None });
+        }
+        let joins = budget.joins;
+        assert_eq!(joins, Budget::default().joins, "no search");
+        assert!(matches!(reduction.right_results(&column, &mut budget), Ok(RightResults::OneOf(_))));
     }
 }
 

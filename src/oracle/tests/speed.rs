@@ -77,7 +77,7 @@ fn speed() {
             let start = Instant::now();
             let mut budget = Budget::default();
             for i in 0..16 {
-                reduction.answer(&reduction.column(&inputs, i), &mut budget).unwrap();
+                reduction.right_results(&reduction.column(&inputs, i), &mut budget).unwrap();
             }
             println!(
                 "judge {dtype:?} {kind:?} n={ranks}: search {searched:?} each, chains {:?} each, all ways {:?} each, blown {}",
