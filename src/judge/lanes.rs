@@ -23,6 +23,8 @@ pub(crate) struct ResultJudge<'a> {
     pub observation: &'a Observation,
     pub collector: &'a mut FindingCollector,
     pub budget: &'a mut Budget,
+    /// For the right values that messages name, so that they cost verdicts nothing.
+    pub message_budget: &'a mut Budget,
     /// Collects the families that explain the results, if they are wanted.
     pub fingerprint: Option<&'a mut Fingerprint>,
     /// Collects order maps, if they are wanted.
@@ -46,7 +48,7 @@ struct WrongElement {
     index: usize,
     /// The lane that found it.
     lane: Lane,
-    /// The right value for messages, if it is known.
+    /// The right value as text, if a message may name it.
     right: Option<String>,
 }
 
@@ -236,7 +238,10 @@ impl ResultJudge<'_> {
             }
             i += 1;
         }
-        let Tally { counts, unable, wrong, note, .. } = tally;
+        let Tally { counts, unable, mut wrong, note, .. } = tally;
+        if let Some(first @ WrongElement { right: None, .. }) = wrong.first_mut() {
+            first.right = self.right_text(choice, first.index);
+        }
         if let Some(note) = note {
             self.collector.note_on_lane(Lane::Bounded, note.into());
         }
@@ -277,23 +282,26 @@ impl ResultJudge<'_> {
         )
     }
 
-    /// The right value of an element as text, worked out for it alone.
-    fn right_text(&mut self, choice: &AmbiguousResult<'_>, element: usize) -> String {
+    /// The right value of an element as text, worked out for it alone; `None` if nothing shows it.
+    fn right_text(&mut self, choice: &AmbiguousResult<'_>, element: usize) -> Option<String> {
+        if self.collector.pass_or_fail_only {
+            return None;
+        }
         let dtype = choice.reduction.dtype;
         if !choice.reduced.is_ambiguous(choice.first + element) {
-            return message::value_text(dtype, get_element(dtype, choice.canonical, element));
+            return Some(message::value_text(dtype, get_element(dtype, choice.canonical, element)));
         }
         let mut values = Vec::new();
         column(dtype, choice.inputs, choice.first + element, &mut values);
-        match choice.reduction.right_results(&values, self.budget) {
+        Some(match choice.reduction.right_results(&values, self.message_budget) {
             Ok(right) => right.text(dtype),
             Err(why) => cannot_be_judged(&why),
-        }
+        })
     }
 
     fn report(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
         let Some(first) = wrong.first() else { return };
-        let expected = first.right.clone().unwrap_or_else(|| self.right_text(choice, first.index));
+        let expected = first.right.clone().or_else(|| self.right_text(choice, first.index)).unwrap_or_default();
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let dtype = choice.reduction.dtype;

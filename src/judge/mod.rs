@@ -90,6 +90,7 @@ fn judge_run_data<'a>(
             observation,
             collector: &mut *collector,
             budget: &mut budget,
+            message_budget: &mut Budget::default(),
             fingerprint,
             order_maps: order_maps.as_deref_mut(),
             first: None,

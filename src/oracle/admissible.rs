@@ -1,6 +1,6 @@
 //! The admissible set of a column: every value that some model yields, with the families of these models.
 use super::answer::{AdmissibleValue, ColumnReduction, ReduceKind, RightResults};
-use super::budget::{Budget, PreparedReduction};
+use super::budget::{Budget, PreparedReduction, Purpose};
 use super::families::FamilySet;
 use super::reduction_models::ReductionModels;
 use super::search::{Search, SearchStop};
@@ -51,30 +51,30 @@ impl ColumnReduction {
         &self,
         values: &[f64],
         groups: usize,
-        use_reserve: bool,
+        purpose: Purpose,
         budget: &mut Budget,
     ) -> Result<Arc<Admissible>, SearchStop> {
         let key = self.key(values);
-        let known = budget.cached(&key);
+        let known = budget.cached(purpose, &key);
         if let Some(known) = known.as_ref().filter(|known| known.0.len() >= groups) {
             return Ok(Arc::clone(known));
         }
         if known.is_none()
             && groups == 1
-            && !use_reserve
-            && let Some(found) = budget.take_ahead(&key)
+            && purpose != Purpose::LastResort
+            && let Some(found) = budget.take_ahead(purpose, &key)
         {
             let found = Arc::new(found);
-            budget.add_to_cache(key, &found);
+            budget.add_to_cache(purpose, key, &found);
             return Ok(found);
         }
         let prepared = budget.prepared(self);
         let mut found = known.map(|known| Admissible::clone(&known)).unwrap_or_default();
-        let mut joins = if use_reserve { budget.reserve } else { budget.joins };
+        let mut joins = *budget.joins_for(purpose);
         let done = self.search_models(&prepared, values, groups, &mut found, &mut budget.search, &mut joins);
-        *if use_reserve { &mut budget.reserve } else { &mut budget.joins } = joins;
+        *budget.joins_for(purpose) = joins;
         let found = Arc::new(found);
-        budget.add_to_cache(key, &found);
+        budget.add_to_cache(purpose, key, &found);
         done.map(|()| found)
     }
 

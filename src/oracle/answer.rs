@@ -121,7 +121,7 @@ pub(super) fn same_value(dtype: DType, a: u64, b: u64) -> bool {
 pub enum ElementLane {
     /// Every order and rounding gives the same result.
     Exact,
-    /// A search found the set of right results.
+    /// The set of right results, which a search finds; what is far outside it needs no search.
     Admissible,
     /// A proven error bound.
     Bounded,
@@ -130,7 +130,7 @@ pub enum ElementLane {
 /// The judgement on one element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedElement {
-    /// The method that decided.
+    /// What decided.
     pub lane: ElementLane,
     /// The decision.
     pub ruling: Ruling,

@@ -15,17 +15,32 @@ const MAX_CACHED: usize = 1 << 15;
 /// Number of prepared reductions that are kept: the current one, with and without neutral inputs, and some others.
 const MAX_KNOWN: usize = 8;
 
+/// What a search is for. Each purpose has joins of its own, and verdicts do not depend on what is sampled for the fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The verdict on an element.
+    Verdict,
+    /// The verdict on an element without a bound, once the usual joins are used up.
+    LastResort,
+    /// The families that explain a right element.
+    Fingerprint,
+}
+
 /// The operations that a case's searches may still use, and their caches.
 #[derive(Debug)]
 pub struct Budget {
     pub(super) joins: u64,
     /// Joins for elements without a bound, once `joins` is used up.
     pub(super) reserve: u64,
+    /// Joins for the fingerprint.
+    pub(super) sample_joins: u64,
     /// Steps for chains of many ranks.
     pub(super) chain_steps: u64,
     pub(super) samples: u32,
     pub(super) search: Search,
     cache: HashMap<Vec<u64>, Arc<Admissible>>,
+    /// Sets that were searched for the fingerprint.
+    sample_cache: HashMap<Vec<u64>, Arc<Admissible>>,
     /// Sets that were searched before they are asked for.
     ahead: HashMap<Vec<u64>, SearchedAhead>,
     /// Prepared reductions, the last used first.
@@ -57,23 +72,25 @@ impl PreparedReduction {
 }
 
 impl Budget {
-    /// A budget of `joins` joins of two partial results (some nanoseconds each); four times as many are reserved for
-    /// elements that only a search can judge.
+    /// A budget of `joins` joins of two partial results (some nanoseconds each); as many are for the fingerprint, and four times as
+    /// many are reserved for elements that only a search can judge.
     pub fn new(joins: u64) -> Self {
         Self {
             joins,
             reserve: joins.saturating_mul(4),
+            sample_joins: joins,
             chain_steps: joins.saturating_mul(4),
             samples: FINGERPRINT_SAMPLES,
             search: Search::default(),
             cache: HashMap::new(),
+            sample_cache: HashMap::new(),
             ahead: HashMap::new(),
             known: Vec::new(),
             exhausted: false,
         }
     }
 
-    /// The default budget, without elements for the fingerprint.
+    /// The default budget, with which nothing is searched for the fingerprint.
     pub fn without_samples() -> Self {
         Self { samples: 0, ..Self::default() }
     }
@@ -88,8 +105,23 @@ impl Budget {
         self.exhausted = true;
     }
 
-    pub(super) fn cached(&self, key: &[u64]) -> Option<Arc<Admissible>> {
-        self.cache.get(key).cloned()
+    pub(super) fn joins_for(&mut self, purpose: Purpose) -> &mut u64 {
+        match purpose {
+            Purpose::Verdict => &mut self.joins,
+            Purpose::LastResort => &mut self.reserve,
+            Purpose::Fingerprint => &mut self.sample_joins,
+        }
+    }
+
+    fn cache_for(&mut self, purpose: Purpose) -> &mut HashMap<Vec<u64>, Arc<Admissible>> {
+        match purpose {
+            Purpose::Verdict | Purpose::LastResort => &mut self.cache,
+            Purpose::Fingerprint => &mut self.sample_cache,
+        }
+    }
+
+    pub(super) fn cached(&mut self, purpose: Purpose, key: &[u64]) -> Option<Arc<Admissible>> {
+        self.cache_for(purpose).get(key).cloned()
     }
 
     /// Keeps sets that were searched ahead, in place of all others.
@@ -98,15 +130,17 @@ impl Budget {
     }
 
     /// A set that was searched ahead, if the joins that it took are left; they are subtracted.
-    pub(super) fn take_ahead(&mut self, key: &[u64]) -> Option<Admissible> {
+    pub(super) fn take_ahead(&mut self, purpose: Purpose, key: &[u64]) -> Option<Admissible> {
         let searched = self.ahead.remove(key)?;
-        self.joins = self.joins.checked_sub(searched.cost)?;
+        let joins = self.joins_for(purpose);
+        *joins = joins.checked_sub(searched.cost)?;
         Some(searched.found)
     }
 
-    pub(super) fn add_to_cache(&mut self, key: Vec<u64>, admissible: &Arc<Admissible>) {
-        if self.cache.len() < MAX_CACHED || self.cache.contains_key(&key) {
-            self.cache.insert(key, Arc::clone(admissible));
+    pub(super) fn add_to_cache(&mut self, purpose: Purpose, key: Vec<u64>, admissible: &Arc<Admissible>) {
+        let cache = self.cache_for(purpose);
+        if cache.len() < MAX_CACHED || cache.contains_key(&key) {
+            cache.insert(key, Arc::clone(admissible));
         }
     }
 

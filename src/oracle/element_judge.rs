@@ -2,7 +2,7 @@
 //! chains, the search, and last the bound.
 use super::admissible::GROUPS;
 use super::answer::{ColumnReduction, ElementLane, JudgedElement, RightResults, Ruling};
-use super::budget::{Budget, PreparedReduction};
+use super::budget::{Budget, PreparedReduction, Purpose};
 use super::float::Float;
 use crate::num::{canonical_nan, decode_f64, is_nan, mask};
 use crate::plan::cost::SEARCH_RANKS;
@@ -61,32 +61,24 @@ impl ColumnReduction {
         try_chains: bool,
         budget: &mut Budget,
     ) -> JudgedElement {
-        let by_chain = |budget: &mut Budget| {
-            if !try_chains {
-                return None;
-            }
-            let mut steps = u64::MAX;
-            let found = self.chain_found(values, observed, budget, &mut steps);
-            found.then(|| accepted(ElementLane::Admissible, None, None, None))
-        };
-        if self.is_far_off(&budget.prepared(self), values, observed) {
-            budget.samples = budget.samples.saturating_sub(1);
-            let ruling = Ruling::Reject { answer: None };
-            return JudgedElement { lane: ElementLane::Admissible, ruling, note: None };
-        }
-        // Enough elements have contributed to the fingerprint; the others need not be searched.
-        let has_enough_samples = budget.samples == 0;
-        if has_enough_samples && let Some(judged) = by_chain(budget) {
-            return judged;
-        }
+        let is_sample = budget.samples > 0;
         budget.samples = budget.samples.saturating_sub(1);
-        if let Some(judged) = self.judge_by_search(values, observed, false, budget) {
+        if self.is_far_off(&budget.prepared(self), values, observed) {
+            return JudgedElement {
+                lane: ElementLane::Admissible,
+                ruling: Ruling::Reject { answer: None },
+                note: None,
+            };
+        }
+        if try_chains && self.chain_found(values, observed, budget, &mut u64::MAX.clone()) {
+            let sampled = if is_sample { self.search(values, 1, Purpose::Fingerprint, budget).ok() } else { None };
+            let (families, size) = sampled.and_then(|set| set.find(observed)).unzip();
+            return accepted(ElementLane::Admissible, families, size, None);
+        }
+        if let Some(judged) = self.judge_by_search(values, observed, Purpose::Verdict, budget) {
             return judged;
         }
         budget.set_exhausted();
-        if !has_enough_samples && let Some(judged) = by_chain(budget) {
-            return judged;
-        }
         let prepared = budget.prepared(self);
         if self.surely_within(float, values, &prepared.scalars, decode_f64(self.dtype, observed)) {
             return accepted(ElementLane::Bounded, None, None, Some(BUDGET_NOTE));
@@ -95,7 +87,7 @@ impl ColumnReduction {
             Ok(answer) => return self.judge_by_bound(answer, observed, Some(BUDGET_NOTE)),
             Err(why) => why,
         };
-        self.judge_by_search(values, observed, true, budget).unwrap_or_else(|| {
+        self.judge_by_search(values, observed, Purpose::LastResort, budget).unwrap_or_else(|| {
             self.judge_by_wide_bound(float, values, observed, format!("the search budget is used up, and {why}"))
         })
     }
@@ -119,12 +111,12 @@ impl ColumnReduction {
         &self,
         values: &[f64],
         observed: u64,
-        reserve: bool,
+        purpose: Purpose,
         budget: &mut Budget,
     ) -> Option<JudgedElement> {
         let accepted = |(families, size)| accepted(ElementLane::Admissible, Some(families), Some(size), None);
         for groups in 1..=GROUPS {
-            let set = self.search(values, groups, reserve, budget).ok()?;
+            let set = self.search(values, groups, purpose, budget).ok()?;
             if let Some(found) = set.find(observed) {
                 return Some(accepted(found));
             }
@@ -170,7 +162,7 @@ impl ColumnReduction {
         if self.chain_found(values, observed, budget, &mut steps) {
             return Some(accepted(ElementLane::Admissible, None, None, None));
         }
-        let Some(judged) = self.judge_by_search(values, observed, false, budget) else {
+        let Some(judged) = self.judge_by_search(values, observed, Purpose::Verdict, budget) else {
             budget.set_exhausted();
             return None;
         };
@@ -215,8 +207,8 @@ impl ColumnReduction {
         self.bound(float, &values, &self.scalar_values()).map(|_| ())
     }
 
-    /// All right results: the exact answer, else the whole admissible set, else the bound. [`Self::judge`] does not need all of
-    /// them.
+    /// All right results: the exact answer, else the whole admissible set, else the bound (not the wide one). [`Self::judge`] does
+    /// not need all of them.
     ///
     /// # Errors
     ///
@@ -234,7 +226,7 @@ impl ColumnReduction {
             self.without_neutral_inputs(&values)
         };
         if let Some((few, values)) = few
-            && let Ok(found) = few.search(&values, GROUPS, false, budget)
+            && let Ok(found) = few.search(&values, GROUPS, Purpose::Verdict, budget)
         {
             return Ok(found.answer(self));
         }

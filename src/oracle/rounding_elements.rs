@@ -24,12 +24,12 @@ pub(crate) struct RoundingElements<'a> {
 }
 
 impl RoundingElements<'_> {
-    /// Judges all elements as [`ColumnReduction::judge`] does one after the other. Those that a chain explains are accepted
-    /// without families, and only counted; `settle` gets the others in ascending order. Returns how many it did not get.
+    /// Judges all elements as [`ColumnReduction::judge`] does one after the other. Those that a chain explains and that are no
+    /// samples for the fingerprint are only counted; `settle` gets the others in ascending order. Returns how many it did not get.
     pub fn judge(&self, budget: &mut Budget, mut settle: impl FnMut(usize, JudgedElement)) -> u64 {
         let count = self.observed.len() / self.reduction.dtype.size();
         let mut from = 0;
-        // The first elements of few ranks are searched, for the fingerprint.
+        // The first elements of few ranks may be samples for the fingerprint, which are searched.
         if self.reduction.ranks <= SEARCH_RANKS {
             self.search_ahead(count.min(budget.samples as usize), budget);
         }
@@ -54,7 +54,7 @@ impl RoundingElements<'_> {
     fn search_ahead(&self, count: usize, budget: &mut Budget) {
         // There are 3^n / 2 pairs of groups of n ranks, with a few partial results each.
         let parts = parts(count, 3usize.pow(self.reduction.ranks as u32), 1);
-        if parts.len() < 2 || budget.joins == 0 {
+        if parts.len() < 2 || budget.sample_joins == 0 {
             return;
         }
         let prepared = budget.prepared(self.reduction);

@@ -1,5 +1,6 @@
 //! Laws that hold for any column, and the bound against random trees.
 use super::super::admissible::GROUPS;
+use super::super::budget::Purpose;
 use super::brute::{columns, kind};
 use super::*;
 use crate::num::{Random, decode_f64, get_element};
@@ -61,7 +62,7 @@ proptest! {
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
         let Some((few, values_of_few)) = reduction.without_neutral_inputs(&values) else { return Ok(()) };
         let found = |reduction: &ColumnReduction, values: &[f64]| {
-            reduction.search(values, GROUPS, false, &mut Budget::default()).unwrap().bits()
+            reduction.search(values, GROUPS, Purpose::Verdict, &mut Budget::default()).unwrap().bits()
         };
         prop_assert_eq!(found(&reduction, &values), found(&few, &values_of_few));
     }

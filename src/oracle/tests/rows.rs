@@ -1,6 +1,7 @@
 //! Loops over rows against single columns: the same results, rulings and budgets.
 use super::super::admissible::GROUPS;
 use super::super::answer::JudgedElement;
+use super::super::budget::Purpose;
 use super::super::reduced_buffer::{ReducedBuffer, reduce};
 use super::super::rounding_elements::RoundingElements;
 use super::*;
@@ -137,7 +138,7 @@ proptest! {
             let got = settled.next_if(|(element, _)| *element == i).map_or(by_chain.clone(), |(_, judged)| judged);
             prop_assert_eq!(&got, want, "element {}", i);
         }
-        prop_assert_eq!((together.joins, together.reserve), (alone.joins, alone.reserve));
+        prop_assert_eq!((together.joins, together.reserve, together.sample_joins), (alone.joins, alone.reserve, alone.sample_joins));
         prop_assert_eq!((together.chain_steps, together.samples), (alone.chain_steps, alone.samples));
     }
 }
@@ -148,24 +149,61 @@ proptest! {
     #[test]
     fn no_right_value_is_far_off(
         dtype in prop::sample::select(FLOATS.to_vec()),
-        which in 1usize..5,
-        ranks in 2usize..=6,
+        which in prop::sample::select(vec![0usize, 2, 3]),
+        ranks in 2usize..=8,
         seed in any::<u64>(),
         sorts in prop::collection::vec(0u8..7, 1..3),
     ) {
         let reduction = reduction(dtype, which, ranks, seed);
-        let rows = inputs(dtype, ranks, 4, seed, &sorts);
+        let rows = inputs(dtype, ranks, 2, seed, &sorts);
         let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        for i in 0..4 {
+        for i in 0..2 {
             let column = reduction.column(&inputs, i);
             let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
             let mut budget = Budget::default();
             let prepared = budget.prepared(&reduction);
-            let Ok(found) = reduction.search(&values, GROUPS, false, &mut budget) else { continue };
+            let Ok(found) = reduction.search(&values, GROUPS, Purpose::Verdict, &mut budget) else { continue };
             for bits in found.bits() {
                 prop_assert!(!reduction.is_far_off(&prepared, &values, bits), "{bits:#x} of {column:x?}");
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn samples_for_the_fingerprint_change_no_verdict(
+        dtype in prop::sample::select(FLOATS.to_vec()),
+        which in 0usize..5,
+        ranks in prop::sample::select(vec![2usize, 3, 4, 5, 9]),
+        elements in prop::sample::select(vec![40usize, 300]),
+        seed in any::<u64>(),
+        sorts in prop::collection::vec(0u8..7, 1..3),
+        (joins, samples) in (prop::sample::select(vec![0u64, 300, 3_000, 20_000]), prop::sample::select(vec![1u32, 30, 1024])),
+        length in 1usize..150,
+        how in 0u64..6,
+    ) {
+        let reduction = reduction(dtype, which, ranks, seed);
+        let rows = inputs(dtype, ranks, elements, seed, &sorts);
+        let (inputs, observed) = rounding(&reduction, &rows, elements, length, how, seed);
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let judged = |samples| {
+            let mut budget = Budget::new(joins);
+            budget.samples = samples;
+            let elements = RoundingElements { reduction: &reduction, inputs: inputs.clone(), observed: &observed };
+            let mut rulings = vec![None; observed.len() / dtype.size()];
+            elements.judge(&mut budget, |element, mut judged| {
+                if let Ruling::Accept { families, set_size } = &mut judged.ruling {
+                    (*families, *set_size) = (None, None);
+                }
+                let explained = judged.lane == ElementLane::Admissible && judged.ruling.accepted();
+                rulings[element] = Some(judged).filter(|_| !explained);
+            });
+            (rulings, budget.joins, budget.reserve, budget.chain_steps)
+        };
+        prop_assert_eq!(judged(samples), judged(0));
     }
 }
 
@@ -206,8 +244,9 @@ fn elements_that_are_searched_ahead_cost_what_they_cost_one_after_the_other() {
         let elements = RoundingElements { reduction: &reduction, inputs: inputs.clone(), observed: &observed };
         assert_eq!(elements.judge(&mut together, |_, judged| got.push(judged)), 0);
         assert_eq!(got, want);
-        assert_eq!((together.joins, together.reserve), (alone.joins, alone.reserve));
-        assert_eq!(alone.is_exhausted(), joins < 100_000_000);
+        assert_eq!((together.joins, together.sample_joins), (alone.joins, alone.sample_joins));
+        let has_families = |judged: &JudgedElement| matches!(judged.ruling, Ruling::Accept { families: Some(_), .. });
+        assert_eq!(want.iter().all(has_families), joins == 100_000_000);
     }
 }
 
