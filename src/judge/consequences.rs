@@ -139,7 +139,7 @@ impl Walk<'_> {
         // They were worked out from right inputs.
         interpreter.known_results.clear();
         let (mut roots, mut root) = (BTreeMap::new(), None);
-        let mut budget = Budget::default();
+        let mut budget = Budget::default().without_samples();
         for (number, event) in self.plan.events.iter().enumerate().take(last + 1) {
             let mut judge = StepJudge { walk: self, budget: &mut budget, wrong_ranks: Vec::new() };
             interpreter.run(number..number + 1, &mut judge);

@@ -83,7 +83,8 @@ fn judge_run_data<'a>(
 ) -> Cow<'a, [Memory]> {
     let memory = if forecast.needs_observation {
         let mut interpreter = forecast.new_interpreter(plan);
-        let mut budget = if fingerprint.is_some() { Budget::default() } else { Budget::without_samples() };
+        let budget = Budget::default();
+        let mut budget = if fingerprint.is_some() { budget } else { budget.without_samples() };
         let mut judge = lanes::ResultJudge {
             plan,
             forecast,

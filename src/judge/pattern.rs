@@ -222,7 +222,7 @@ fn missing_or_double_rank(
     members: &[usize],
     site: &WrongWrite<'_>,
 ) -> Option<String> {
-    let mut budget = Budget::new(1_000_000);
+    let mut budget = Budget::new(1_000_000).without_samples();
     let samples = site.wrong.samples();
     // avg divides by the number of ranks, which would change with them.
     if whole.kind == ReduceKind::Avg || inputs.len() < 2 || inputs.len() > 64 {

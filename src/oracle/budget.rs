@@ -90,9 +90,9 @@ impl Budget {
         }
     }
 
-    /// The default budget, with which nothing is searched for the fingerprint.
-    pub fn without_samples() -> Self {
-        Self { samples: 0, ..Self::default() }
+    /// As it is, with nothing to search for the fingerprint.
+    pub fn without_samples(self) -> Self {
+        Self { samples: 0, ..self }
     }
 
     /// True if the budget was used up, so that an element was not judged by a search.
