@@ -83,7 +83,7 @@ fn main() {
         let plan = random(dtype, ranks, elements);
         let (forecasting, forecast) = shortest(3, || Forecast::new(&plan, 7).unwrap_or_else(|d| panic!("{d:?}")));
         let run = ring(&plan, &forecast, dtype);
-        let (without, verdict) = shortest(3, || judged(&plan, &forecast, &run, Details::None));
+        let (without, verdict) = shortest(3, || judged(&plan, &forecast, &run, Details::Fingerprint));
         assert_eq!(verdict.status, Status::Pass, "{:?}", verdict.reason);
         let (with, verdict) = shortest(3, || judged(&plan, &forecast, &run, Details::OrderMaps));
         let map = verdict.order_maps.first().map_or("no order map", |order| &order.map.name);

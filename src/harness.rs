@@ -21,6 +21,7 @@ mod settings;
 mod snapshot;
 mod trials;
 
+use crate::judge::Details;
 use crate::printable::{printable, printable_lines};
 use crate::suite::Runner;
 use crate::suite::options::cores;
@@ -150,7 +151,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
                 suite.weigh(jobs);
             }
             let options =
-                RunOptions { jobs: NonZeroUsize::new(jobs), brief_verdicts: true, ..settings.options.clone() };
+                RunOptions { jobs: NonZeroUsize::new(jobs), details: Details::None, ..settings.options.clone() };
             let runner = Runner::new(options, chosen).map_err(|error| failed(&error))?;
             Some(Arc::new(runner))
         }

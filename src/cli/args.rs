@@ -6,7 +6,7 @@ use super::settings_args::SettingsArgs;
 use crate::audit::peers::Peer;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
 use crate::child::Workers;
-use crate::judge::ShowBuffers;
+use crate::judge::{Details, ShowBuffers};
 use crate::launch::ChosenLauncher;
 use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
@@ -272,7 +272,7 @@ impl RunArgs {
             reading: self.selection.reading(),
             show_buffers: self.show_buffers(),
             keep_results: self.record.is_some(),
-            brief_verdicts: self.brief_verdicts(),
+            details: self.details(),
             workers: Workers::CurrentExe,
             ..RunOptions::default()
         })
@@ -280,10 +280,15 @@ impl RunArgs {
 }
 
 impl RunArgs {
-    /// True if no report shows more of a passing case than that it passed.
-    fn brief_verdicts(&self) -> bool {
-        let shown = [ReportFormat::Jsonl, ReportFormat::Html].into_iter().any(|format| self.report.has(format));
-        !shown && !self.verbose && !self.show && self.record.is_none()
+    /// What the reports show.
+    fn details(&self) -> Details {
+        if self.report.has(ReportFormat::Jsonl) || self.record.is_some() {
+            Details::OrderMaps
+        } else if self.verbose || self.show {
+            Details::Fingerprint
+        } else {
+            Details::None
+        }
     }
 
     /// Whose buffers are shown: of all cases if that was asked for, else of the failures that get a page.

@@ -3,6 +3,7 @@ use super::args::{AloneArgs, LIMITS, MANNER, REPORT};
 use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
 use crate::child::Workers;
+use crate::judge::Details;
 use crate::run::seconds;
 use crate::scenario::AllowEnv;
 use crate::suite::options::usual_memory;
@@ -65,7 +66,7 @@ impl MinimizeArgs {
         self.settings.apply(RunOptions {
             backend: self.backend.request(),
             reading,
-            brief_verdicts: true,
+            details: Details::None,
             workers: Workers::CurrentExe,
             ..RunOptions::default()
         })

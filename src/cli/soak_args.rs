@@ -3,6 +3,7 @@ use super::args::{AloneArgs, MANNER, REPORT};
 use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
 use crate::child::Workers;
+use crate::judge::Details;
 use crate::run::seconds;
 use crate::suite::options::usual_memory;
 use crate::suite::{Reading, RunOptions};
@@ -55,7 +56,7 @@ impl SoakArgs {
             backend: self.backend.request(),
             jobs: self.jobs,
             reading,
-            brief_verdicts: true,
+            details: Details::None,
             workers: Workers::CurrentExe,
             ..RunOptions::default()
         })

@@ -12,7 +12,8 @@ const MAX_FINDINGS: usize = 16;
 pub(crate) struct FindingCollector {
     /// The flaw of this judge, if it has one.
     pub mutation: JudgeMutation,
-    /// True if only pass or fail counts: right values in messages, patterns, outputs, the fingerprint and the snapshot are left out.
+    /// True if only pass or fail counts: patterns, outputs, the fingerprint and the snapshot are left out, and right
+    /// values that only a message would need.
     pub pass_or_fail_only: bool,
     lanes: BTreeMap<Lane, LaneTally>,
     findings: Vec<Found>,

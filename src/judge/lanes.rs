@@ -301,6 +301,7 @@ impl ResultJudge<'_> {
 
     fn report(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
         let Some(first) = wrong.first() else { return };
+        // A judge with a flaw may notice another one first.
         let expected = first.right.clone().or_else(|| self.right_text(choice, first.index)).unwrap_or_default();
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
@@ -434,7 +435,7 @@ impl Tally {
         }
     }
 
-    /// Adds a wrong element. Its message names the first one, so only of that the right value is kept as text.
+    /// Adds a wrong element. A message names the first one, so only of that the right value is kept as text.
     fn add_wrong(&mut self, index: usize, lane: Lane, right: impl FnOnce() -> Option<String>) {
         let right = if self.wrong.is_empty() { right() } else { None };
         self.wrong.push(WrongElement { index, lane, right });

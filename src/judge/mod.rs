@@ -56,7 +56,7 @@ pub fn judge(plan: &Plan, forecast: &Forecast, observations: &[Observation]) -> 
     judge_case(plan, forecast, observations, FindingCollector::default())
 }
 
-/// The verdict without outputs, snapshot and patterns, of a judge with this flaw, if one is given.
+/// The verdict without outputs, fingerprint, snapshot and patterns, of a judge with this flaw, if one is given.
 pub fn judge_pass_or_fail(
     plan: &Plan,
     forecast: &Forecast,

@@ -46,13 +46,14 @@ pub enum ShowBuffers {
 }
 
 /// What a verdict says besides what was checked and what is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Details {
     /// Nothing.
     None,
     /// Outputs, and the fingerprint.
     Fingerprint,
     /// These, and the order maps.
+    #[default]
     OrderMaps,
 }
 

@@ -134,7 +134,7 @@ impl ColumnReduction {
     }
 
     /// What the set depends on: type, kind, number of ranks, and the inputs (with their scalars) in any order.
-    fn key(&self, values: &[f64]) -> Vec<u64> {
+    pub(super) fn key(&self, values: &[f64]) -> Vec<u64> {
         let kind = match self.kind {
             ReduceKind::Sum => 0,
             ReduceKind::Prod => 1,

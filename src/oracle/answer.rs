@@ -121,7 +121,7 @@ pub(super) fn same_value(dtype: DType, a: u64, b: u64) -> bool {
 pub enum ElementLane {
     /// Every order and rounding gives the same result.
     Exact,
-    /// The set of right results, which a search finds; what is far outside it needs no search.
+    /// The set of right results, which a search finds. A value far outside the proven bound is not in it, without a search.
     Admissible,
     /// A proven error bound.
     Bounded,

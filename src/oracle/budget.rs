@@ -96,7 +96,6 @@ impl Budget {
     }
 
     /// True if the budget was used up, so that an element was not judged by a search.
-    #[cfg(test)]
     pub fn is_exhausted(&self) -> bool {
         self.exhausted
     }
@@ -167,7 +166,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// About half a second in a release build.
+    /// About a second in a release build.
     fn default() -> Self {
         Self::new(100_000_000)
     }

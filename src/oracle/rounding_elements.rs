@@ -1,6 +1,6 @@
 //! Judges many elements that round at once: those that a chain explains in blocks, the others one by one.
 use super::answer::{ColumnReduction, JudgedElement};
-use super::budget::{Budget, PreparedReduction};
+use super::budget::{Budget, PreparedReduction, Purpose};
 use super::chains::Chain;
 use super::parts::parts;
 use super::row_models::{RowElements, RowMemory, RowStep, RowTrial};
@@ -9,10 +9,13 @@ use super::search::Search;
 use crate::cores::in_parallel;
 use crate::num::{canonical_nan, decode_f64, get_element, is_nan};
 use crate::plan::cost::SEARCH_RANKS;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Elements that are tried at first with a chain that may explain only a few.
 const FIRST_TRIED: usize = 16;
+/// Elements that no chain explains and that are searched at once.
+const SEARCHED_AHEAD: usize = 1024;
 
 /// Inputs and observed results of elements that have no exact answer.
 pub(crate) struct RoundingElements<'a> {
@@ -31,7 +34,8 @@ impl RoundingElements<'_> {
         let mut from = 0;
         // The first elements of few ranks may be samples for the fingerprint, which are searched.
         if self.reduction.ranks <= SEARCH_RANKS {
-            self.search_ahead(count.min(budget.samples as usize), budget);
+            let samples: Vec<usize> = (0..count.min(budget.samples as usize)).collect();
+            self.search_ahead(&samples, Purpose::Fingerprint, budget);
         }
         while from < count && self.reduction.ranks <= SEARCH_RANKS && budget.samples > 0 {
             settle(from, self.reduction.judge(&self.column(from), self.observed_bits(from), budget));
@@ -50,22 +54,34 @@ impl RoundingElements<'_> {
         count as u64 - settled
     }
 
-    /// Searches the first elements on all cores, if that is much work.
-    fn search_ahead(&self, count: usize, budget: &mut Budget) {
+    /// Searches elements on all cores, if that is much work; of those with equal inputs one.
+    fn search_ahead(&self, elements: &[usize], purpose: Purpose, budget: &mut Budget) {
         // There are 3^n / 2 pairs of groups of n ranks, with a few partial results each.
-        let parts = parts(count, 3usize.pow(self.reduction.ranks as u32), 1);
-        if parts.len() < 2 || budget.sample_joins == 0 {
+        let each = 3usize.pow(self.reduction.ranks as u32);
+        let is_much = |count| parts(count, each, 1).len() > 1;
+        if !is_much(elements.len()) || *budget.joins_for(purpose) == 0 {
             return;
         }
         let prepared = budget.prepared(self.reduction);
-        let searched = in_parallel(parts, |part| {
+        let mut keys = HashSet::new();
+        let mut columns: Vec<Vec<f64>> = Vec::new();
+        for &element in elements {
+            let values: Vec<f64> = self.values(element);
+            if self.reduction.is_far_off(&prepared, &values, self.observed_bits(element)) {
+                continue;
+            }
+            let key = self.reduction.key(&values);
+            if budget.cached(purpose, &key).is_none() && keys.insert(key) {
+                columns.push(values);
+            }
+        }
+        if !is_much(columns.len()) {
+            return;
+        }
+        let searched = in_parallel(parts(columns.len(), each, 1), |part| {
             let mut search = Search::default();
-            let each = |element| {
-                let values: Vec<f64> = self.values(element);
-                let is_far_off = self.reduction.is_far_off(&prepared, &values, self.observed_bits(element));
-                if is_far_off { None } else { self.reduction.search_ahead(&prepared, &values, &mut search) }
-            };
-            part.filter_map(each).collect::<Vec<_>>()
+            let each = |values: &Vec<f64>| self.reduction.search_ahead(&prepared, values, &mut search);
+            columns.get(part).unwrap_or_default().iter().filter_map(each).collect::<Vec<_>>()
         });
         budget.set_ahead(searched.into_iter().flatten());
     }
@@ -82,9 +98,14 @@ impl RoundingElements<'_> {
         let found = in_parallel(parts, |part| self.unexplained(&prepared, part, hint));
         for (unexplained, last) in found {
             *budget.last_chain(self.reduction) = last;
-            for element in unexplained {
-                let values: Vec<f64> = self.values(element);
-                settle(element, self.reduction.judge_without_chains(&values, self.observed_bits(element), budget));
+            for elements in unexplained.chunks(SEARCHED_AHEAD) {
+                if !budget.is_exhausted() {
+                    self.search_ahead(elements, Purpose::Verdict, budget);
+                }
+                for &element in elements {
+                    let values: Vec<f64> = self.values(element);
+                    settle(element, self.reduction.judge_without_chains(&values, self.observed_bits(element), budget));
+                }
             }
         }
     }

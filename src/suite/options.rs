@@ -3,7 +3,7 @@
 //! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `src/cli/args.rs`.
 use super::{BackendChoice, BackendRequest, ChosenBackend, Forms, Reading};
 use crate::child::Workers;
-use crate::judge::ShowBuffers;
+use crate::judge::{Details, ShowBuffers};
 use crate::plan::Limits;
 use crate::run::memory::free;
 use crate::run::{RanksPerGpu, seconds};
@@ -50,8 +50,8 @@ pub struct RunOptions {
     pub show_buffers: ShowBuffers,
     /// True if verdicts have what the last run left behind.
     pub keep_results: bool,
-    /// True if verdicts lack what only some reports show: outputs, the fingerprint and order maps.
-    pub brief_verdicts: bool,
+    /// What verdicts say that only some reports show.
+    pub details: Details,
     /// Variables of the workers' environment, which the variables that files set replace.
     pub variables: Vec<(String, String)>,
     /// Which program is started as a worker.

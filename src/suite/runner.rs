@@ -9,7 +9,7 @@ use super::{ChosenBackend, RunOptions, requires};
 use crate::child::Workers;
 use crate::child::program::Program;
 use crate::job::Observation;
-use crate::judge::{self, CaseJudge, Details, Status, Verdict};
+use crate::judge::{self, CaseJudge, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::cost::human;
 use crate::plan::{self, Plan};
@@ -222,7 +222,7 @@ impl Runner {
             CaseJudge::new(&ready.plan, &ready.forecast)
                 .showing_buffers(options.show_buffers)
                 .keeping_results(options.keep_results)
-                .with_details(if options.brief_verdicts { Details::None } else { Details::OrderMaps })
+                .with_details(options.details)
         };
         Ok(self.run_and_confirm(ready, self.options.fault, limits, judge)?.0)
     }

@@ -3,6 +3,7 @@ use crate::support::Home;
 use collspec::Workers;
 use collspec::internals::audit::{FaultOrFlaw, examples::scenario_for};
 use collspec::internals::compare::{Change, Meaning, Observer, Repetition, Side, SideRequest, compare};
+use collspec::internals::judge::Details;
 use collspec::internals::record::{Header, RecordingWriter};
 use collspec::internals::report::Event;
 use collspec::internals::suite::{BackendChoice, BackendRequest, CaseSet, RunOptions};
@@ -57,7 +58,7 @@ fn what_a_fault_breaks_is_worse_and_nothing_else_has_changed() {
     let workers = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     // Which order explains other bits is not asked here, and finding out would take most of the time.
     let backend = BackendRequest { backend: BackendChoice::Soft, ..BackendRequest::default() };
-    let options = RunOptions { backend, workers, timeout: Some(2.0), brief_verdicts: true, ..RunOptions::default() };
+    let options = RunOptions { backend, workers, timeout: Some(2.0), details: Details::None, ..RunOptions::default() };
     let side = |text: &str| SideRequest::parse(text).unwrap().resolve(&options).unwrap();
     record(&home.path("base.jsonl"), &cases, &options);
     let base = side(home.path("base.jsonl").to_str().unwrap());

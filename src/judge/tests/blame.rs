@@ -1,7 +1,7 @@
 //! Who is said to be wrong: the library, the file's own words, or a step before.
 use super::test_case::{TestCase, planned_case};
 use crate::job::{Ended, Observation, RankEnd};
-use crate::judge::{CaseJudge, Finding, ShowBuffers, Status, Verdict};
+use crate::judge::{CaseJudge, Details, Finding, ShowBuffers, Status, Verdict};
 
 fn perfect(text: &str) -> Verdict {
     let planned = planned_case(text);
@@ -312,4 +312,36 @@ fn other_elements_on_other_ranks_are_other_findings() {
     });
     let ranks: Vec<_> = verdict.findings.iter().filter(|f| f.step.is_some()).map(|f| f.ranks()).collect();
     assert_eq!(ranks, [[0], [1]], "{:#?}", verdict.findings);
+}
+
+#[test]
+fn details_change_neither_lanes_nor_findings() {
+    let text = "world_size = 5\nop = \"all_reduce\"\ncount = 40\ninputs = { random = { seed = 3 } }\n";
+    let planned = planned_case(text);
+    let mut near = planned.perfect();
+    let mut far = planned.perfect();
+    let right = [0, 1].map(|element| planned.get_f32(&mut near, "out", 1, element));
+    planned.set_f32(&mut near, "out", 1, &[f32::from_bits(right[0].to_bits() + 5), right[1]]);
+    planned.set_f32(&mut far, "out", 1, &[right[0] + 1.0, f32::NAN]);
+    for (seen, status) in [(planned.perfect(), Status::Pass), (near, Status::Fail), (far, Status::Fail)] {
+        let verdict = |details| {
+            let mut judge = CaseJudge::new(&planned.plan, &planned.forecast).with_details(details);
+            judge.judge_run(seen.clone());
+            judge.into_verdict(true)
+        };
+        let essence = |verdict: &Verdict| format!("{:#?} {:#?} {:#?}", verdict.status, verdict.lanes, verdict.findings);
+        let (none, fingerprint, all) =
+            (verdict(Details::None), verdict(Details::Fingerprint), verdict(Details::OrderMaps));
+        assert_eq!(none.status, status);
+        assert_eq!(essence(&none), essence(&fingerprint));
+        assert_eq!(essence(&none), essence(&all));
+        assert!(none.fingerprint.is_none() && none.outputs.is_none() && fingerprint.order_maps.is_empty());
+        assert!(fingerprint.outputs.is_some() && all.outputs.is_some());
+        if status == Status::Pass {
+            assert!(
+                all.fingerprint.is_some_and(|print| fingerprint.fingerprint == Some(print))
+                    && !all.order_maps.is_empty()
+            );
+        }
+    }
 }

@@ -232,21 +232,27 @@ fn a_sum_without_one_rank_is_far_off() {
 #[test]
 fn elements_that_are_searched_ahead_cost_what_they_cost_one_after_the_other() {
     let reduction = reduction(DType::F32, 0, 8, 3);
-    let rows = inputs(DType::F32, 8, 200, 3, &[0]);
+    // Where inputs cancel, no chain gives what a tree gives.
+    let rows = inputs(DType::F32, 8, 200, 3, &[0, 0, 5]);
     let (inputs, observed) = rounding(&reduction, &rows, 200, 20, 1, 3);
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    for joins in [100_000_000, 1_000_000, 30_000] {
+    let plenty = 10_000_000_000;
+    for (joins, samples) in [plenty, 1_000_000, 30_000].into_iter().flat_map(|joins| [(joins, 1024), (joins, 0)]) {
         let (mut alone, mut together) = (Budget::new(joins), Budget::new(joins));
+        (alone.samples, together.samples) = (samples, samples);
         let want: Vec<JudgedElement> = (0..observed.len() / 4)
             .map(|i| reduction.judge(&reduction.column(&inputs, i), get_element(DType::F32, &observed, i), &mut alone))
             .collect();
-        let mut got = Vec::new();
+        let ruling = Ruling::Accept { families: None, set_size: None };
+        let by_chain = JudgedElement { lane: ElementLane::Admissible, ruling, note: None };
+        let mut got = vec![by_chain; want.len()];
         let elements = RoundingElements { reduction: &reduction, inputs: inputs.clone(), observed: &observed };
-        assert_eq!(elements.judge(&mut together, |_, judged| got.push(judged)), 0);
+        elements.judge(&mut together, |element, judged| got[element] = judged);
         assert_eq!(got, want);
         assert_eq!((together.joins, together.sample_joins), (alone.joins, alone.sample_joins));
         let has_families = |judged: &JudgedElement| matches!(judged.ruling, Ruling::Accept { families: Some(_), .. });
-        assert_eq!(want.iter().all(has_families), joins == 100_000_000);
+        assert_eq!(want.iter().all(has_families), joins == plenty && samples > 0);
+        assert!(alone.joins < joins, "trees are searched");
     }
 }
 
