@@ -121,7 +121,7 @@ pub(super) fn same_value(dtype: DType, a: u64, b: u64) -> bool {
 pub enum ElementLane {
     /// Every order and rounding gives the same result.
     Exact,
-    /// The set of right results, which a search finds. A value far outside the proven bound is not in it, without a search.
+    /// The set of right results. A search finds it; a value far outside the proven bound cannot be in it, so none is needed.
     Admissible,
     /// A proven error bound.
     Bounded,
@@ -130,7 +130,7 @@ pub enum ElementLane {
 /// The judgement on one element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedElement {
-    /// What decided.
+    /// What the element was compared with.
     pub lane: ElementLane,
     /// The decision.
     pub ruling: Ruling,
@@ -150,7 +150,8 @@ pub enum Ruling {
     },
     /// Wrong.
     Reject {
-        /// The right results; `None` if it is so far off that they were not needed. [`ColumnReduction::right_results`] has them.
+        /// The right results. `None` if the observed value is so far off that they were not worked out;
+        /// [`ColumnReduction::right_results`] does that.
         answer: Option<RightResults>,
     },
     /// Undecided, because no lane applies; never taken as right.

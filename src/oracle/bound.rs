@@ -83,9 +83,9 @@ impl ColumnReduction {
         fits.then_some(FloatSums { sum, size, growth, lost })
     }
 
-    /// True if the value is outside the interval by so much that f64 can tell: most wrong values are.
+    /// True if the value of a sum of few ranks is outside the interval by so much that f64 can tell: most wrong values are.
     pub(super) fn surely_outside(&self, float: Float, values: &[f64], scalars: &[f64], observed: f64) -> bool {
-        if self.kind == ReduceKind::Prod || values.len() > 1 << 12 {
+        if self.kind == ReduceKind::Prod {
             return false;
         }
         let Some(sums) = self.sums_of(float, values, scalars) else { return false };

@@ -15,7 +15,8 @@ const MAX_CACHED: usize = 1 << 15;
 /// Number of prepared reductions that are kept: the current one, with and without neutral inputs, and some others.
 const MAX_KNOWN: usize = 8;
 
-/// What a search is for. Each purpose has joins of its own, and verdicts do not depend on what is sampled for the fingerprint.
+/// What a search is for. Each purpose has its own number of joins, so that the searches for the fingerprint take none away from
+/// those that decide verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The verdict on an element.
@@ -32,7 +33,7 @@ pub struct Budget {
     pub(super) joins: u64,
     /// Joins for elements without a bound, once `joins` is used up.
     pub(super) reserve: u64,
-    /// Joins for the fingerprint.
+    /// Joins for searches that only the fingerprint needs.
     pub(super) sample_joins: u64,
     /// Steps for chains of many ranks.
     pub(super) chain_steps: u64,
