@@ -65,6 +65,8 @@ steps = [
   { op = "all_reduce", in = "x", out = "z" },
   { op = "wait" },
   { op = "exit", ranks = [1] },
+  # Each rank meets the fault here, before the shrink makes a communicator that it could break as well.
+  { op = "wait", error = "remote_error" },
   { op = "shrink", new = "rest", without = [1], abort = true },
   { op = "launch", graph = "g" },
   { op = "wait" },
