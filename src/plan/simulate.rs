@@ -4,10 +4,12 @@ use super::rank_op::{RankOp, Route};
 use super::types::{CommId, Event, Waiting};
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
+use aborts::Aborts;
 use clocks::Clocks;
 use one_sided::{Lane, OneSidedState};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
+mod aborts;
 mod clocks;
 mod deaths;
 mod matching;
@@ -15,6 +17,7 @@ mod one_sided;
 mod partners;
 mod unmatched;
 
+pub use aborts::play;
 pub use clocks::check_size;
 pub use deaths::ENDED;
 pub use matching::check_one_thread;
@@ -108,8 +111,7 @@ struct Simulation<'a> {
     /// By call: its number in its sequence, given when the host issues it.
     numbers: HashMap<Index, usize>,
     counters: HashMap<Sequence, usize>,
-    /// Calls that an abort ended before their streams came to them.
-    aborted: HashSet<Index>,
+    aborts: Aborts,
     one_sided: OneSidedState,
     toll: deaths::Toll,
     /// What is known to have happened before what; only for programs with one-sided operations.
@@ -119,48 +121,57 @@ struct Simulation<'a> {
     queued: Vec<bool>,
 }
 
-/// Plays the program; `buffered` sends do not wait.
-pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
-    let n = lowered.unrolled.n;
-    let stream = |_| Stream::default();
-    let rank = |_| SimulatedRank {
-        cursor: 0,
-        streams: (0..lowered.unrolled.streams).map(stream).collect(),
-        group: None,
-        host_arrived: false,
-    };
-    let mut simulation = Simulation {
-        lowered,
-        buffered,
-        out: Played::default(),
-        ranks: (0..n).map(rank).collect(),
-        nodes: Vec::new(),
-        meetings: HashMap::new(),
-        hosts: HashMap::new(),
-        messages: HashMap::new(),
-        numbers: HashMap::new(),
-        counters: HashMap::new(),
-        aborted: HashSet::new(),
-        one_sided: OneSidedState::default(),
-        toll: deaths::Toll::default(),
-        clocks: Clocks::of(lowered),
-        next_message: 0,
-        ready: (0..n).collect(),
-        queued: vec![true; n],
-    };
-    while let Some(rank) = simulation.ready.pop_front() {
-        simulation.queued[rank] = false;
-        simulation.advance(rank);
+impl<'a> Simulation<'a> {
+    fn new(lowered: &'a LoweredProgram, buffered: bool, aborts: Aborts) -> Self {
+        let n = lowered.unrolled.n;
+        let stream = |_| Stream::default();
+        let rank = |_| SimulatedRank {
+            cursor: 0,
+            streams: (0..lowered.unrolled.streams).map(stream).collect(),
+            group: None,
+            host_arrived: false,
+        };
+        Self {
+            lowered,
+            buffered,
+            out: Played::default(),
+            ranks: (0..n).map(rank).collect(),
+            nodes: Vec::new(),
+            meetings: HashMap::new(),
+            hosts: HashMap::new(),
+            messages: HashMap::new(),
+            numbers: HashMap::new(),
+            counters: HashMap::new(),
+            aborts,
+            one_sided: OneSidedState::default(),
+            toll: deaths::Toll::default(),
+            clocks: Clocks::of(lowered),
+            next_message: 0,
+            ready: (0..n).collect(),
+            queued: vec![true; n],
+        }
     }
-    for rank in 0..n {
-        simulation.report_waiting(rank);
-    }
-    simulation.report_unreceived();
-    simulation.report_one_sided();
-    simulation.out
 }
 
 impl Simulation<'_> {
+    fn run(&mut self) {
+        loop {
+            while let Some(rank) = self.ready.pop_front() {
+                self.queued[rank] = false;
+                self.advance(rank);
+            }
+            if !self.admit_one() {
+                break;
+            }
+        }
+        self.place_unknown();
+        for rank in 0..self.lowered.unrolled.n {
+            self.report_waiting(rank);
+        }
+        self.report_unreceived();
+        self.report_one_sided();
+    }
+
     fn wake(&mut self, rank: usize) {
         if !self.queued[rank] {
             self.queued[rank] = true;
@@ -423,11 +434,14 @@ impl Simulation<'_> {
                     if !heads || !deps {
                         break;
                     }
+                    if self.awaits_abort(id) {
+                        break;
+                    }
                     self.nodes[id].active = true;
                     self.clocks_begin(id);
                     for index in self.nodes[id].calls.clone() {
                         let call = &self.lowered.programs[rank][index];
-                        if call.left_in_progress || self.aborted.contains(&(rank, index)) {
+                        if call.left_in_progress || self.is_ended((rank, index)) {
                             // Whether it happens is unknown, and calls before it on its streams may have written to its output.
                             self.undefine((rank, index), &[]);
                             self.happened(id);

@@ -82,3 +82,75 @@ fn what_a_call_in_progress_writes_is_undefined() {
         assert_eq!(planned.judge(&[seen]).status, expected, "{buffer}");
     }
 }
+
+/// Ranks that meet on the host between an operation and its abort give the operation time, but do not wait for it.
+#[test]
+fn what_reads_an_aborted_result_is_undefined_although_ranks_meet_before_the_abort() {
+    let text = "world_size = 2\ncomms.a = { groups = [[0, 1]] }\ninputs.x = { each = \"rank + 1\", count = 2 }\nsteps = [\n\
+        { op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" },\n\
+        { op = \"all_reduce\", in = \"y\", out = \"sum\" },\n{ op = \"all_reduce\", in = \"x\", out = \"other\" },\n\
+        { op = \"init\", groups = [[0, 1]], new = \"late\" },\n{ op = \"abort\", comm = \"a\" },\n]\n";
+    let planned = planned_case(text);
+    for (buffer, expected) in [("y", Status::Pass), ("sum", Status::Pass), ("other", Status::Fail)] {
+        for rank in 0..2 {
+            let mut seen = planned.perfect();
+            planned.set_f32(&mut seen, buffer, rank, &[9.0]);
+            assert_eq!(planned.judge(&[seen]).status, expected, "{buffer} on rank {rank}");
+        }
+    }
+}
+
+/// Rank 0 aborts when rank 1 has its result, so the operation comes before the abort; but its part on rank 0 may not be over.
+#[test]
+fn an_operation_that_begins_before_its_abort_may_not_be_over() {
+    let text = "world_size = 2\ncomms.a = { groups = [[0, 1]] }\ncomms.own = { groups = [[0], [1]] }\n\
+        inputs.x = { each = \"rank + 1\", count = 2 }\nsteps = [\n\
+        { op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" },\n{ op = \"wait\", ranks = [1] },\n\
+        { op = \"all_reduce\", ranks = [0], comm = \"own\", in = \"INPUT\", out = \"z\" },\n\
+        { op = \"init\", groups = [[0, 1]], new = \"late\" },\n{ op = \"abort\", ranks = [0], comm = \"a\" },\n]\n";
+    for (input, expected) in [("x", Status::Fail), ("y", Status::Pass)] {
+        let planned = planned_case(&text.replace("INPUT", input));
+        let mut seen = planned.perfect();
+        planned.set_f32(&mut seen, "z", 0, &[9.0]);
+        assert_eq!(planned.judge(&[seen]).status, expected, "{input}");
+    }
+}
+
+/// The rank that is left alone may wait without end, whichever rank aborts and although the ranks meet before the abort.
+#[test]
+fn a_rank_that_waits_for_what_another_may_abort_is_refused() {
+    for (aborting, waiting) in [(0, 1), (1, 0)] {
+        for operation in [
+            "{ op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" }".to_owned(),
+            format!(
+                "{{ op = \"send\", ranks = [{aborting}], peer = {waiting}, comm = \"a\", in = \"x\" }},\n\
+                {{ op = \"recv\", ranks = [{waiting}], peer = {aborting}, comm = \"a\", out = \"y\", count = 2, dtype = \"f32\" }}"
+            ),
+        ] {
+            let text = format!(
+                "world_size = 2\ncomms.a = {{ groups = [[0, 1]] }}\ninputs.x = {{ each = \"rank + 1\", count = 2 }}\nsteps = [\n\
+                {operation},\n{{ op = \"init\", groups = [[0, 1]], new = \"late\" }},\n\
+                {{ op = \"abort\", ranks = [{aborting}], comm = \"a\" }},\n{{ op = \"wait\", ranks = [{waiting}] }},\n]\n"
+            );
+            let refused = refusal(&text);
+            assert!(refused.contains(&format!("cannot finish: rank {waiting}")), "{text}{refused}");
+        }
+    }
+}
+
+/// Rank 0 comes to the operation, aborts it, and only then rank 1 comes to it: no result is written on either.
+#[test]
+fn an_operation_whose_partner_comes_after_the_abort_is_undefined() {
+    let text = "world_size = 3\ncomms.a = { groups = [[0, 1]] }\ninputs.x = { each = \"rank + 1\", count = 2 }\nsteps = [\n\
+        { op = \"all_reduce\", ranks = [0], comm = \"a\", in = \"x\", out = \"y\" },\n\
+        { op = \"init\", groups = [[0, 2]], new = \"early\" },\n{ op = \"abort\", ranks = [0], comm = \"a\" },\n\
+        { op = \"init\", groups = [[1, 2]], new = \"late\" },\n\
+        { op = \"all_reduce\", ranks = [1], comm = \"a\", in = \"x\", out = \"y\" },\n\
+        { op = \"init\", groups = [[0, 1]], new = \"last\" },\n{ op = \"abort\", ranks = [1], comm = \"a\" },\n]\n";
+    let planned = planned_case(text);
+    for rank in 0..2 {
+        let mut seen = planned.perfect();
+        planned.set_f32(&mut seen, "y", rank, &[9.0]);
+        assert_eq!(planned.judge(&[seen]).status, Status::Pass, "rank {rank}");
+    }
+}

@@ -1,8 +1,8 @@
-//! Calls that have come to the heads of their streams find their partners and happen; an abort ends them.
+//! Calls that have come to the heads of their streams find their partners and happen.
 use super::super::lower::Index;
 use super::super::rank_op::{RankOp, Route};
 use super::super::registration::check_collective;
-use super::super::types::{CommId, Event, Write};
+use super::super::types::Event;
 use super::matching::{check_message, collective_event};
 use super::{Message, Simulation};
 
@@ -27,6 +27,7 @@ impl Simulation<'_> {
                     Ok(event) => {
                         self.out.mismatches.extend(check_collective(lowered, &arrived).err());
                         self.out.events.push(Event::Collective(event));
+                        self.note_writers(&arrived);
                     }
                     Err(diagnostic) => self.out.mismatches.push(diagnostic),
                 }
@@ -85,58 +86,9 @@ impl Simulation<'_> {
             self.out.mismatches.extend(check_message(lowered, from, at).err());
             if !self.is_lost(at) {
                 self.out.events.push(Event::Received { message, call: lowered.rank_call(at, op.clone()) });
+                self.note_writers(&[at]);
             }
             self.over(at, node);
         }
-    }
-
-    /// Aborts this rank's calls on `comm` that its host has not waited for. What they have written is undefined.
-    pub(super) fn abort(&mut self, rank: usize, comm: CommId) {
-        let lowered = self.lowered;
-        self.release(rank, comm);
-        for id in self.unwaited(rank) {
-            for index in self.nodes[id].calls.clone() {
-                let at = (rank, index);
-                let op = lowered.op(at);
-                if op.and_then(RankOp::comm) != Some(comm) {
-                    continue;
-                }
-                let mut others = Vec::new();
-                let mut over = false;
-                if let (Some(RankOp::Collective(_)), Some(number)) = (op, self.numbers.get(&at)) {
-                    let meeting = self.meetings.entry((comm, *number)).or_default();
-                    over = meeting.happened;
-                    others.extend(meeting.arrived.iter().copied().filter(|a| *a != at));
-                }
-                // What a rank's own abort has ended, no later abort of another rank changes.
-                others.retain(|(other, _)| !self.has_released(*other, comm));
-                self.undefine(at, &others);
-                self.abort_one_sided(at, self.nodes[id].done);
-                if (!over || self.is_lost(at)) && !self.nodes[id].done {
-                    if self.nodes[id].active {
-                        self.happened(id);
-                    } else {
-                        self.aborted.insert(at);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Marks what a call and its partners' calls have written as undefined, their factors in device memory among it: those are
-    /// written on the stream right before the call.
-    pub(super) fn undefine(&mut self, at: Index, partners: &[Index]) {
-        let lowered = self.lowered;
-        let writes = |at: &Index| {
-            let after = lowered.ends[at.0][at.1];
-            let factor = lowered.factor_in_device_memory(*at);
-            let of = move |op: &'_ RankOp<_>| -> Vec<Write> {
-                let regions = op.writes().iter().copied().chain(factor);
-                regions.map(|region| Write { region, after, stream: op.stream() }).collect()
-            };
-            lowered.op(*at).map(of).unwrap_or_default()
-        };
-        let out = [at].iter().chain(partners).flat_map(writes).collect();
-        self.out.events.push(Event::Undefined { step: lowered.step(at), out });
     }
 }
