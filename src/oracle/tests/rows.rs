@@ -37,6 +37,46 @@ fn inputs(dtype: DType, ranks: usize, elements: usize, seed: u64, sorts: &[u8]) 
     (0..ranks).map(row).collect()
 }
 
+/// Results that round, and the inputs they were made of.
+struct RoundedRows {
+    reduction: ColumnReduction,
+    inputs: Vec<Vec<u8>>,
+    observed: Vec<u8>,
+}
+
+impl RoundedRows {
+    fn elements(&self) -> RoundingElements<'_> {
+        let inputs = self.inputs.iter().map(Vec::as_slice).collect();
+        RoundingElements { reduction: &self.reduction, inputs, observed: &self.observed }
+    }
+
+    fn len(&self) -> usize {
+        self.observed.len() / self.reduction.dtype.size()
+    }
+
+    /// Judges the elements all together; what is not told of an element is that a chain explains it.
+    fn judge(&self, budget: &mut Budget) -> Vec<JudgedElement> {
+        let ruling = Ruling::Accept { families: None, set_size: None };
+        let by_chain = JudgedElement { lane: ElementLane::Admissible, ruling, note: None };
+        let mut judged = vec![by_chain; self.len()];
+        let mut told = Vec::new();
+        let explained = self.elements().judge(budget, |element, one| {
+            told.push(element);
+            judged[element] = one;
+        });
+        assert!(told.is_sorted_by(|a, b| a < b), "{told:?}");
+        assert_eq!(explained as usize + told.len(), judged.len());
+        judged
+    }
+
+    /// Judges one element after the other.
+    fn judge_each(&self, budget: &mut Budget) -> Vec<JudgedElement> {
+        let inputs: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();
+        let bits = |i| get_element(self.reduction.dtype, &self.observed, i);
+        (0..self.len()).map(|i| self.reduction.judge(&self.reduction.column(&inputs, i), bits(i), budget)).collect()
+    }
+}
+
 fn reduction(dtype: DType, which: usize, ranks: usize, seed: u64) -> ColumnReduction {
     let codes = Random::new(DType::U64, seed ^ 1, None, None);
     let scalar = |rank: u64| {
@@ -110,34 +150,14 @@ proptest! {
         how in 0u64..6,
     ) {
         let reduction = reduction(dtype, which, ranks, seed);
-        let rows = inputs(dtype, ranks, elements, seed, &sorts);
-        let (inputs, observed) = rounding(&reduction, &rows, elements, length, how, seed);
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        let count = observed.len() / dtype.size();
+        let rows = rounding(reduction, &inputs(dtype, ranks, elements, seed, &sorts), elements, length, how, seed);
         let new_budget = || {
             let mut budget = Budget::new(joins);
             (budget.samples, budget.chain_steps) = (samples, steps);
             budget
         };
         let (mut alone, mut together) = (new_budget(), new_budget());
-        let want: Vec<JudgedElement> = (0..count)
-            .map(|i| reduction.judge(&reduction.column(&inputs, i), get_element(dtype, &observed, i), &mut alone))
-            .collect();
-        let mut settled: Vec<(usize, JudgedElement)> = Vec::new();
-        let elements = RoundingElements { reduction: &reduction, inputs, observed: &observed };
-        let explained = elements.judge(&mut together, |element, judged| settled.push((element, judged)));
-        prop_assert_eq!(explained as usize + settled.len(), count);
-        prop_assert!(settled.is_sorted_by(|a, b| a.0 < b.0));
-        let by_chain = JudgedElement {
-            lane: ElementLane::Admissible,
-            ruling: Ruling::Accept { families: None, set_size: None },
-            note: None,
-        };
-        let mut settled = settled.into_iter().peekable();
-        for (i, want) in want.iter().enumerate() {
-            let got = settled.next_if(|(element, _)| *element == i).map_or(by_chain.clone(), |(_, judged)| judged);
-            prop_assert_eq!(&got, want, "element {}", i);
-        }
+        prop_assert_eq!(rows.judge(&mut together), rows.judge_each(&mut alone));
         prop_assert_eq!((together.joins, together.reserve, together.sample_joins), (alone.joins, alone.reserve, alone.sample_joins));
         prop_assert_eq!((together.chain_steps, together.samples), (alone.chain_steps, alone.samples));
     }
@@ -186,22 +206,17 @@ proptest! {
         how in 0u64..6,
     ) {
         let reduction = reduction(dtype, which, ranks, seed);
-        let rows = inputs(dtype, ranks, elements, seed, &sorts);
-        let (inputs, observed) = rounding(&reduction, &rows, elements, length, how, seed);
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let rows = rounding(reduction, &inputs(dtype, ranks, elements, seed, &sorts), elements, length, how, seed);
         let judged = |samples| {
             let mut budget = Budget::new(joins);
             budget.samples = samples;
-            let elements = RoundingElements { reduction: &reduction, inputs: inputs.clone(), observed: &observed };
-            let mut rulings = vec![None; observed.len() / dtype.size()];
-            elements.judge(&mut budget, |element, mut judged| {
-                if let Ruling::Accept { families, set_size } = &mut judged.ruling {
+            let mut judged = rows.judge(&mut budget);
+            for one in &mut judged {
+                if let Ruling::Accept { families, set_size } = &mut one.ruling {
                     (*families, *set_size) = (None, None);
                 }
-                let explained = judged.lane == ElementLane::Admissible && judged.ruling.accepted();
-                rulings[element] = Some(judged).filter(|_| !explained);
-            });
-            (rulings, budget.joins, budget.reserve, budget.chain_steps)
+            }
+            (judged, budget.joins, budget.reserve, budget.chain_steps)
         };
         prop_assert_eq!(judged(samples), judged(0));
     }
@@ -233,22 +248,13 @@ fn a_sum_without_one_rank_is_far_off() {
 fn elements_that_are_searched_ahead_cost_what_they_cost_one_after_the_other() {
     let reduction = reduction(DType::F32, 0, 8, 3);
     // Where inputs cancel, no chain gives what a tree gives.
-    let rows = inputs(DType::F32, 8, 200, 3, &[0, 0, 5]);
-    let (inputs, observed) = rounding(&reduction, &rows, 200, 20, 1, 3);
-    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let rows = rounding(reduction, &inputs(DType::F32, 8, 200, 3, &[0, 0, 5]), 200, 20, 1, 3);
     let plenty = 10_000_000_000;
     for (joins, samples) in [plenty, 1_000_000, 30_000].into_iter().flat_map(|joins| [(joins, 1024), (joins, 0)]) {
         let (mut alone, mut together) = (Budget::new(joins), Budget::new(joins));
         (alone.samples, together.samples) = (samples, samples);
-        let want: Vec<JudgedElement> = (0..observed.len() / 4)
-            .map(|i| reduction.judge(&reduction.column(&inputs, i), get_element(DType::F32, &observed, i), &mut alone))
-            .collect();
-        let ruling = Ruling::Accept { families: None, set_size: None };
-        let by_chain = JudgedElement { lane: ElementLane::Admissible, ruling, note: None };
-        let mut got = vec![by_chain; want.len()];
-        let elements = RoundingElements { reduction: &reduction, inputs: inputs.clone(), observed: &observed };
-        elements.judge(&mut together, |element, judged| got[element] = judged);
-        assert_eq!(got, want);
+        let want = rows.judge_each(&mut alone);
+        assert_eq!(rows.judge(&mut together), want);
         assert_eq!((together.joins, together.sample_joins), (alone.joins, alone.sample_joins));
         let has_families = |judged: &JudgedElement| matches!(judged.ruling, Ruling::Accept { families: Some(_), .. });
         assert_eq!(want.iter().all(has_families), joins == plenty && samples > 0);
@@ -275,13 +281,13 @@ fn assert_reduced(
 
 /// The columns without an exact answer, with results by runs of an order: chains, trees, wide accumulators, and wrong ones.
 fn rounding(
-    reduction: &ColumnReduction,
+    reduction: ColumnReduction,
     rows: &[Vec<u8>],
     elements: usize,
     length: usize,
     how: u64,
     seed: u64,
-) -> (Vec<Vec<u8>>, Vec<u8>) {
+) -> RoundedRows {
     let (dtype, ranks) = (reduction.dtype, reduction.ranks);
     let codes = Random::new(DType::U64, seed ^ 2, None, None);
     let all: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
@@ -319,7 +325,7 @@ fn rounding(
             _ => by_chain,
         }));
     }
-    (inputs, observed)
+    RoundedRows { reduction, inputs, observed }
 }
 
 #[test]
