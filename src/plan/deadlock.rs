@@ -111,10 +111,11 @@ fn accept(
         Foresight::Stuck(waiting) => {
             undefined.get_or_insert_with(|| "it cannot finish".to_owned());
             if !lenient {
+                let aborted = waiting.iter().any(|w| w.what == simulate::MAY_BE_ABORTED);
                 return Err(vec![stuck(
                     lowered,
                     waiting,
-                    "this program cannot finish",
+                    if aborted { "this program may not finish" } else { "this program cannot finish" },
                     &advice::against(case, waiting, |step| lowered.unrolled.steps[step as usize].span),
                 )]);
             }

@@ -5,11 +5,13 @@ use super::types::{CommId, Event, Waiting};
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
 use aborts::Aborts;
+use causes::Causes;
 use clocks::Clocks;
 use one_sided::{Lane, OneSidedState};
 use std::collections::{HashMap, VecDeque};
 
 mod aborts;
+mod causes;
 mod clocks;
 mod deaths;
 mod matching;
@@ -17,7 +19,7 @@ mod one_sided;
 mod partners;
 mod unmatched;
 
-pub use aborts::play;
+pub use aborts::{MAY_BE_ABORTED, play};
 pub use clocks::check_size;
 pub use deaths::ENDED;
 pub use matching::check_one_thread;
@@ -116,6 +118,8 @@ struct Simulation<'a> {
     toll: deaths::Toll,
     /// What is known to have happened before what; only for programs with one-sided operations.
     clocks: Option<Clocks>,
+    /// What must have happened before what; only for programs with aborts.
+    causes: Option<Causes>,
     next_message: usize,
     ready: VecDeque<usize>,
     queued: Vec<bool>,
@@ -146,6 +150,7 @@ impl<'a> Simulation<'a> {
             one_sided: OneSidedState::default(),
             toll: deaths::Toll::default(),
             clocks: Clocks::of(lowered),
+            causes: Causes::of(lowered),
             next_message: 0,
             ready: (0..n).collect(),
             queued: vec![true; n],
@@ -155,16 +160,10 @@ impl<'a> Simulation<'a> {
 
 impl Simulation<'_> {
     fn run(&mut self) {
-        loop {
-            while let Some(rank) = self.ready.pop_front() {
-                self.queued[rank] = false;
-                self.advance(rank);
-            }
-            if !self.admit_one() {
-                break;
-            }
+        while let Some(rank) = self.ready.pop_front() {
+            self.queued[rank] = false;
+            self.advance(rank);
         }
-        self.place_unknown();
         for rank in 0..self.lowered.unrolled.n {
             self.report_waiting(rank);
         }
@@ -259,15 +258,16 @@ impl Simulation<'_> {
                 CallKind::Revoke { comm } if !call.tolerate || call.left_in_progress => {
                     self.abort(rank, *comm as usize)
                 }
-                CallKind::Finalize { comm } | CallKind::Destroy { comm } => {
-                    let busy = self.ranks[rank]
-                        .streams
-                        .iter()
-                        .flat_map(|s| &s.queue)
-                        .any(|node| self.speaks(*node, *comm as usize));
+                CallKind::Finalize { comm } | CallKind::Destroy { comm } if !call.left_in_progress => {
+                    let comm = *comm as usize;
+                    let busy =
+                        self.ranks[rank].streams.iter().flat_map(|s| &s.queue).any(|node| self.speaks(*node, comm));
                     if busy {
                         return moved;
                     }
+                    let mut over = self.unwaited(rank);
+                    over.retain(|node| self.speaks(*node, comm));
+                    self.causes_host_knows(rank, over);
                 }
                 CallKind::Deregister { .. } => self.clocks_deregisters((rank, index)),
                 CallKind::Abort { comm } => self.abort(rank, *comm as usize),
@@ -386,6 +386,8 @@ impl Simulation<'_> {
             stream.queue.push_back(id);
         }
         let left = calls.len();
+        let behind = streams.iter().copied().zip(numbers.iter().copied()).chain(after.iter().copied());
+        self.causes_issue(rank, behind);
         self.clocks_issue(id, rank, &streams);
         self.nodes.push(Node { rank, calls, streams, numbers, left, after, active: false, done: false });
     }
@@ -434,16 +436,13 @@ impl Simulation<'_> {
                     if !heads || !deps {
                         break;
                     }
-                    if self.awaits_abort(id) {
-                        break;
-                    }
                     self.nodes[id].active = true;
                     self.clocks_begin(id);
                     for index in self.nodes[id].calls.clone() {
                         let call = &self.lowered.programs[rank][index];
                         if call.left_in_progress || self.is_ended((rank, index)) {
                             // Whether it happens is unknown, and calls before it on its streams may have written to its output.
-                            self.undefine((rank, index), &[]);
+                            self.undefine((rank, index));
                             self.happened(id);
                         } else {
                             self.arrive((rank, index), id);

@@ -1,6 +1,6 @@
 //! What to write in place of a program that cannot finish.
 use super::super::ranks_hint::find;
-use super::super::simulate::ENDED;
+use super::super::simulate::{ENDED, MAY_BE_ABORTED};
 use super::super::types::{StepId, Waiting};
 use crate::ops::Kind;
 use crate::scenario::{Case, Span, Step, StepComm};
@@ -12,6 +12,11 @@ pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) 
     if waiting.iter().any(|w| w.what == ENDED) {
         return format!(
             "end the operations before with `abort`, or with a `shrink` that has `abort = true`, or wait for them before the `exit`; {IF_MEANT}"
+        );
+    }
+    if waiting.iter().any(|w| w.what == MAY_BE_ABORTED) {
+        return format!(
+            "let the rank that aborts wait for the operation first, or abort the communicator on the ranks that wait as well; {IF_MEANT}"
         );
     }
     let steps: Option<Vec<&Step>> = waiting.iter().map(|w| find(&case.steps, span(w.step))).collect();

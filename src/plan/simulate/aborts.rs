@@ -1,106 +1,119 @@
-//! Aborts end the calls that a rank's host has not waited for. Whether such a call happens before the abort depends on time. If one
-//! does, the program is played again with these calls as late as they can be. What is written by those that still happen before the
-//! abort, because the abort itself waits for them, is undefined from there on.
+//! Aborts end the calls of a communicator that are not over. Which those are depends on time, so a simulation that shows one order
+//! is not enough: a call may be cut short unless it is over before the abort in every order. The program is played again with the
+//! calls that may be cut short: each of them is over when its own rank aborts the communicator, and not before.
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
 use super::super::types::{CommId, Event, Write};
+use super::causes::Past;
 use super::{Played, Simulation};
-use std::collections::{HashMap, HashSet, VecDeque};
+use crate::scenario::Diagnostic;
+use std::collections::{HashMap, HashSet};
 
-/// The calls that aborts may end.
+/// Why a rank that waits for a call which another rank may cut short cannot go on.
+pub const MAY_BE_ABORTED: &str = "which may abort the communicator before the call is over";
+
+/// How often a program is played until no more calls are found that may be cut short.
+const MOST_PLAYS: usize = 8;
+
+/// What aborts do in a simulation.
 #[derive(Debug, Default)]
 pub struct Aborts {
-    /// Calls that some abort may end, known from playing the program before.
-    foreseen: HashSet<Index>,
-    /// Calls that an abort has met, over or not.
-    met: HashSet<Index>,
+    /// By call that may be cut short: the rank whose abort may do that.
+    cut: HashMap<Index, usize>,
+    /// Calls whose ranks have done their part.
+    over: HashSet<Index>,
     /// Calls that an abort ended before their streams came to them.
     ended: HashSet<Index>,
-    /// True if a call that an abort has met had begun.
-    late: bool,
-    /// By call that is foreseen: the number of events when it had written.
-    written: HashMap<Index, usize>,
-    /// What is unknown behind that many events.
-    unknown: Vec<(usize, Event)>,
-    /// Nodes at the heads of their streams with calls that are foreseen.
-    waiting: VecDeque<usize>,
-    /// Nodes that no longer wait, because nothing else could go on.
-    admitted: HashSet<usize>,
+    met: Vec<Abort>,
+}
+
+/// An abort, and the calls of its rank and communicator for which its host had not waited.
+#[derive(Debug)]
+struct Abort {
+    at: Index,
+    comm: CommId,
+    /// What its host knew.
+    host: u32,
+    /// With their nodes.
+    calls: Vec<(Index, usize)>,
+}
+
+impl Aborts {
+    /// True if an abort may come before the call is over.
+    pub(super) fn may_be_cut(&self, at: Index) -> bool {
+        self.cut.contains_key(&at)
+    }
 }
 
 /// Plays the program; `buffered` sends do not wait.
 pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
-    let mut simulation = Simulation::new(lowered, buffered, Aborts::default());
-    simulation.run();
-    if !simulation.aborts.late || !simulation.out.mismatches.is_empty() {
-        return simulation.out;
+    let mut cut = HashMap::new();
+    for _ in 0..MOST_PLAYS {
+        let known = cut.len();
+        let mut simulation = Simulation::new(lowered, buffered, Aborts { cut, ..Aborts::default() });
+        simulation.run();
+        let more = simulation.find_cut();
+        if !simulation.out.mismatches.is_empty() || !simulation.out.waiting.is_empty() {
+            return simulation.out;
+        }
+        cut = std::mem::take(&mut simulation.aborts.cut);
+        for (at, by) in more {
+            cut.entry(at).or_insert(by);
+        }
+        if cut.len() == known {
+            return simulation.out;
+        }
     }
-    let foreseen = std::mem::take(&mut simulation.aborts.met);
-    let mut again = Simulation::new(lowered, buffered, Aborts { foreseen, ..Aborts::default() });
-    again.run();
-    again.out
+    let text = "the aborts of this program depend on each other in too many ways";
+    let help = "wait for the operations of a communicator before it is aborted";
+    let mismatches = vec![Diagnostic::new(lowered.unrolled.case.span, text).help(help)];
+    Played { mismatches, ..Played::default() }
 }
 
 impl Simulation<'_> {
-    /// Aborts this rank's calls on `comm` that its host has not waited for. What they have written is undefined.
+    /// Aborts this rank's calls on `comm` that its host has not waited for.
     pub(super) fn abort(&mut self, rank: usize, comm: CommId) {
         let lowered = self.lowered;
         self.release(rank, comm);
+        let mut calls = Vec::new();
         for id in self.unwaited(rank) {
             for index in self.nodes[id].calls.clone() {
                 let at = (rank, index);
-                let op = lowered.op(at);
-                if op.and_then(RankOp::comm) != Some(comm) {
+                if lowered.op(at).and_then(RankOp::comm) != Some(comm) {
                     continue;
                 }
-                let mut others = Vec::new();
-                let mut over = false;
-                if let (Some(RankOp::Collective(_)), Some(number)) = (op, self.numbers.get(&at)) {
-                    let meeting = self.meetings.entry((comm, *number)).or_default();
-                    over = meeting.happened;
-                    others.extend(meeting.arrived.iter().copied().filter(|a| *a != at));
+                if lowered.programs[rank][index].left_in_progress {
+                    // It may have done its work until now.
+                    self.undefine(at);
+                    continue;
                 }
-                // What a rank's own abort has ended, no later abort of another rank changes.
-                others.retain(|(other, _)| !self.has_released(*other, comm));
-                self.aborts.met.insert(at);
-                self.aborts.late |= over || self.nodes[id].active;
-                if let Some(written) = self.aborts.written.get(&at).copied() {
-                    let unknown = self.undefined((rank, index), &others);
-                    self.aborts.unknown.push((written, unknown));
+                calls.push((at, id));
+                let is_over = self.aborts.over.contains(&at);
+                if self.nodes[id].done || is_over && !self.is_kept(at) {
+                    continue;
                 }
-                self.undefine(at, &others);
-                self.abort_one_sided(at, self.nodes[id].done);
-                if (!over || self.is_lost(at)) && !self.nodes[id].done {
-                    if self.nodes[id].active {
-                        self.happened(id);
-                    } else {
-                        self.aborts.ended.insert(at);
-                    }
+                if !self.nodes[id].active {
+                    self.aborts.ended.insert(at);
+                    continue;
                 }
+                if !is_over {
+                    self.undefine(at);
+                    self.withdraw(at);
+                }
+                self.happened(id);
             }
+        }
+        if let Some(causes) = &self.causes
+            && !calls.is_empty()
+        {
+            let at = (rank, self.ranks[rank].cursor);
+            self.aborts.met.push(Abort { at, comm, host: causes.host(rank), calls });
         }
     }
 
-    /// Marks what a call and its partners' calls have written as undefined, their factors in device memory among it: those are
-    /// written on the stream right before the call.
-    pub(super) fn undefine(&mut self, at: Index, partners: &[Index]) {
-        let undefined = self.undefined(at, partners);
-        self.out.events.push(undefined);
-    }
-
-    fn undefined(&self, at: Index, partners: &[Index]) -> Event {
-        let lowered = self.lowered;
-        let writes = |at: &Index| {
-            let after = lowered.ends[at.0][at.1];
-            let factor = lowered.factor_in_device_memory(*at);
-            let of = move |op: &'_ RankOp<_>| -> Vec<Write> {
-                let regions = op.writes().iter().copied().chain(factor);
-                regions.map(|region| Write { region, after, stream: op.stream() }).collect()
-            };
-            lowered.op(*at).map(of).unwrap_or_default()
-        };
-        let out = [at].iter().chain(partners).flat_map(writes).collect();
-        Event::Undefined { step: lowered.step(at), out }
+    /// True if a call whose partners have done their part keeps its stream all the same, until its communicator is aborted.
+    fn is_kept(&self, at: Index) -> bool {
+        self.aborts.may_be_cut(at) || self.stands_still(at)
     }
 
     /// True if an abort has ended the call before its stream came to it.
@@ -108,53 +121,121 @@ impl Simulation<'_> {
         self.aborts.ended.contains(&at)
     }
 
-    /// The calls have just written. If an abort has met one of them meanwhile, what they have written is unknown.
-    pub(super) fn note_writers(&mut self, calls: &[Index]) {
-        if let Some((first, others)) = calls.split_first()
-            && calls.iter().any(|at| self.aborts.met.contains(at))
-        {
-            self.undefine(*first, others);
+    /// A call's partners have done their part: it is over, unless a rank has died that may have left it unfinished, or an abort may
+    /// come first.
+    pub(super) fn over(&mut self, at: Index, node: usize) {
+        if self.causes.is_some() {
+            self.aborts.over.insert(at);
         }
-        let events = self.out.events.len();
-        let aborts = &mut self.aborts;
-        let foreseen = calls.iter().filter(|at| aborts.foreseen.contains(at));
-        aborts.written.extend(foreseen.map(|at| (*at, events)));
+        if self.is_lost(at) || self.aborts.may_be_cut(at) {
+            self.undefine(at);
+        }
+        if !self.is_kept(at) {
+            self.happened(node);
+        }
     }
 
-    /// True if the node, at the head of its streams, has to wait because an abort may come before it.
-    pub(super) fn awaits_abort(&mut self, id: usize) -> bool {
-        let (node, aborts) = (&self.nodes[id], &mut self.aborts);
-        let may_come = |at: Index| aborts.foreseen.contains(&at) && !aborts.ended.contains(&at);
-        let waits = !aborts.admitted.contains(&id) && node.calls.iter().any(|index| may_come((node.rank, *index)));
-        if waits && !aborts.waiting.contains(&id) {
-            aborts.waiting.push_back(id);
+    /// A one-sided operation is over. One that an abort may cut short is refused, so none keeps its stream.
+    pub(super) fn over_one_sided(&mut self, at: Index, node: usize) {
+        if self.causes.is_some() {
+            self.aborts.over.insert(at);
         }
-        waits
+        self.happened(node);
     }
 
-    /// Nothing can go on: lets one call happen that an abort may end. False if there is none.
-    pub(super) fn admit_one(&mut self) -> bool {
-        let Some(id) = self.aborts.waiting.pop_front() else { return false };
-        self.aborts.admitted.insert(id);
-        self.wake(self.nodes[id].rank);
-        true
-    }
-
-    /// Puts what is unknown right behind the events that have written it, so that it is unknown to all that read it.
-    pub(super) fn place_unknown(&mut self) {
-        let mut unknown = std::mem::take(&mut self.aborts.unknown);
-        if unknown.is_empty() {
-            return;
-        }
-        unknown.sort_by_key(|(events, _)| *events);
-        let mut unknown = unknown.into_iter().peekable();
-        let events = std::mem::take(&mut self.out.events);
-        for (before, event) in events.into_iter().enumerate() {
-            while let Some((_, event)) = unknown.next_if(|(events, _)| *events == before) {
-                self.out.events.push(event);
+    /// An aborted call no longer takes part in what its partners wait for.
+    fn withdraw(&mut self, at: Index) {
+        let number = self.number_of(at);
+        match self.lowered.op(at) {
+            Some(RankOp::Collective(op)) => {
+                if let Some(meeting) = self.meetings.get_mut(&(op.comm, number))
+                    && let Some(place) = meeting.arrived.iter().position(|other| *other == at)
+                {
+                    meeting.arrived.remove(place);
+                    meeting.nodes.remove(place);
+                }
             }
-            self.out.events.push(event);
+            Some(op @ (RankOp::Send(_) | RankOp::Recv(_))) => {
+                if let Some(message) = op.route().and_then(|route| self.messages.get_mut(&(route, number))) {
+                    message.send = message.send.filter(|(send, _)| *send != at);
+                    message.recv = message.recv.filter(|(recv, _)| *recv != at);
+                }
+            }
+            _ => {}
         }
-        self.out.events.extend(unknown.map(|(_, event)| event));
+    }
+
+    /// The calls that may be cut short, and by whom: those that are not over before an abort of their communicator in every order.
+    fn find_cut(&mut self) -> HashMap<Index, usize> {
+        let mut cut = HashMap::new();
+        let Some(causes) = self.causes.take() else { return cut };
+        let mut past = Past::new(&causes);
+        let mut aborts = std::mem::take(&mut self.aborts.met);
+        // Those of which the hosts knew the same need one search.
+        aborts.sort_by_key(|abort| abort.host);
+        for abort in aborts {
+            if !past.search(&causes, abort.host) {
+                self.out.mismatches.push(self.too_many(&abort));
+                return cut;
+            }
+            for (at, node) in &abort.calls {
+                if past.has_ended(&causes, *node) || self.is_lost(*at) {
+                    continue;
+                }
+                self.report_cut_one_sided(*at, abort.at);
+                cut.entry(*at).or_insert(abort.at.0);
+                for (partner, node) in self.partners_of(*at, abort.comm) {
+                    if !past.has_ended(&causes, node) {
+                        cut.entry(partner).or_insert(abort.at.0);
+                    }
+                }
+            }
+        }
+        cut
+    }
+
+    fn too_many(&self, abort: &Abort) -> Diagnostic {
+        let lowered = self.lowered;
+        let span = lowered.unrolled.steps[lowered.step(abort.at) as usize].span;
+        let text = "there are too many calls before this abort to tell which of them are over";
+        Diagnostic::new(span, text).help("wait for the operations of the communicator before it is aborted")
+    }
+
+    /// The calls of other ranks, with their nodes, that a call has met.
+    fn partners_of(&self, at: Index, comm: CommId) -> Vec<(Index, usize)> {
+        let number = self.number_of(at);
+        match self.lowered.op(at) {
+            Some(RankOp::Collective(_)) => {
+                let Some(meeting) = self.meetings.get(&(comm, number)) else { return Vec::new() };
+                let all = meeting.arrived.iter().copied().zip(meeting.nodes.iter().copied());
+                all.filter(|(other, _)| *other != at).collect()
+            }
+            Some(op @ (RankOp::Send(_) | RankOp::Recv(_))) => {
+                let message = op.route().and_then(|route| self.messages.get(&(route, number)));
+                let both = message.into_iter().flat_map(|message| [message.send, message.recv]).flatten();
+                both.filter(|(other, _)| *other != at).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Why a call whose partners have done their part is not over.
+    pub(super) fn waits_for_abort(&self, at: Index) -> Option<(Vec<usize>, String)> {
+        let by = self.aborts.cut.get(&at).filter(|_| self.aborts.over.contains(&at))?;
+        Some((vec![*by], MAY_BE_ABORTED.to_owned()))
+    }
+
+    /// Marks what a call has written as undefined, its factor in device memory among it: that is written on the stream right
+    /// before the call.
+    pub(super) fn undefine(&mut self, at: Index) {
+        let lowered = self.lowered;
+        let after = lowered.ends[at.0][at.1];
+        let factor = lowered.factor_in_device_memory(at);
+        let of = |op: &RankOp<_>| -> Vec<Write> {
+            let regions = op.writes().iter().copied().chain(factor);
+            regions.map(|region| Write { region, after, stream: op.stream() }).collect()
+        };
+        let out = lowered.op(at).map(of).unwrap_or_default();
+        self.out.events.push(Event::Undefined { step: lowered.step(at), out });
     }
 }

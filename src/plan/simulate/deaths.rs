@@ -43,7 +43,7 @@ impl Simulation<'_> {
             let dying = deaths.dying(death);
             self.toll.dead.extend(dying.iter().copied());
             for at in deaths.lost_with(&dying) {
-                self.undefine(at, &[]);
+                self.undefine(at);
             }
             for survivor in come.iter().filter(|rank| !dying.contains(rank)) {
                 self.hold_lost(*survivor);
@@ -107,21 +107,6 @@ impl Simulation<'_> {
         self.toll.released.insert((rank, comm));
         if let Some(held) = self.toll.held.get_mut(&rank) {
             held.retain(|held| held.comm != comm);
-        }
-    }
-
-    /// True if a rank has ended its operations on a communicator.
-    pub(super) fn has_released(&self, rank: usize, comm: CommId) -> bool {
-        self.toll.released.contains(&(rank, comm))
-    }
-
-    /// A call's partners have done their part: it is over, unless a rank has died that may have left it unfinished.
-    pub(super) fn over(&mut self, at: Index, node: usize) {
-        if self.is_lost(at) {
-            self.undefine(at, &[]);
-        }
-        if !self.stands_still(at) {
-            self.happened(node);
         }
     }
 

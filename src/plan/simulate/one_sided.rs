@@ -204,7 +204,7 @@ impl Simulation<'_> {
             let sent = lowered.rank_call(at, message_of(op, source));
             self.out.events.push(Event::Sent { message, call: sent });
         }
-        self.happened(node);
+        self.over_one_sided(at, node);
     }
 
     /// Lets the waits of a rank happen for which enough signals have come.
@@ -230,11 +230,13 @@ impl Simulation<'_> {
     fn see_signals(&mut self, at: Index, node: usize) {
         let lowered = self.lowered;
         let Some(RankOp::OneSided(wait)) = lowered.op(at) else { return };
+        let mut senders = Vec::new();
         for (counter, total) in self.one_sided.wanted.get(&at).cloned().unwrap_or_default() {
             let state = &mut self.one_sided;
             let seen = state.seen.entry((counter, wait.stream)).or_default();
             let new = state.sent.get(&counter).and_then(|sent| sent.get(*seen..total)).unwrap_or_default();
             *seen = (*seen).max(total);
+            senders.extend(new.iter().map(|sent| sent.node));
             if let Some(clocks) = &mut self.clocks {
                 clocks.follows(node, new.iter().map(|sent| sent.node));
             }
@@ -264,7 +266,8 @@ impl Simulation<'_> {
                 self.out.events.push(Event::Received { message: put.message, call });
             }
         }
-        self.happened(node);
+        self.causes_message(senders, at, node);
+        self.over_one_sided(at, node);
     }
 
     /// The ranks that a one-sided operation waits for, and why.
@@ -318,12 +321,12 @@ impl Simulation<'_> {
         self.out.mismatches.extend(found);
     }
 
-    /// One-sided operations that the call at hand of their rank may cut short, which leaves their counters undefined.
-    pub(super) fn abort_one_sided(&mut self, at: Index, over: bool) {
-        if over || !matches!(self.lowered.op(at), Some(RankOp::OneSided(_))) {
+    /// A one-sided operation that an abort may cut short leaves its counters undefined.
+    pub(super) fn report_cut_one_sided(&mut self, at: Index, abort: Index) {
+        if !matches!(self.lowered.op(at), Some(RankOp::OneSided(_))) {
             return;
         }
-        let Some(call) = self.lowered.programs[at.0].get(self.ranks[at.0].cursor) else { return };
+        let Some(call) = self.lowered.programs[abort.0].get(abort.1) else { return };
         let (how, op) = match call.kind {
             CallKind::Revoke { .. } => ("its communicator is revoked", "revoke"),
             CallKind::Shrink { .. } => ("a shrink aborts its communicator", "shrink"),

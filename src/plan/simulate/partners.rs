@@ -27,7 +27,6 @@ impl Simulation<'_> {
                     Ok(event) => {
                         self.out.mismatches.extend(check_collective(lowered, &arrived).err());
                         self.out.events.push(Event::Collective(event));
-                        self.note_writers(&arrived);
                     }
                     Err(diagnostic) => self.out.mismatches.push(diagnostic),
                 }
@@ -83,10 +82,10 @@ impl Simulation<'_> {
             && let Some(RankOp::Recv(op)) = lowered.op(at)
         {
             self.clocks_message(send.map(|(_, node)| node), node);
+            self.causes_message(send.map(|(_, node)| node), at, node);
             self.out.mismatches.extend(check_message(lowered, from, at).err());
             if !self.is_lost(at) {
                 self.out.events.push(Event::Received { message, call: lowered.rank_call(at, op.clone()) });
-                self.note_writers(&[at]);
             }
             self.over(at, node);
         }

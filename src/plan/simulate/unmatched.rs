@@ -103,6 +103,9 @@ impl Simulation<'_> {
 
     /// The world ranks that a call which has arrived but not happened waits for, and why.
     fn partners_missing(&self, at: Index) -> Option<(Vec<usize>, String)> {
+        if let Some(waits) = self.waits_for_abort(at) {
+            return Some(waits);
+        }
         let lowered = self.lowered;
         let number = self.number_of(at);
         let members = |comm: CommId| &lowered.unrolled.comms.list[comm].members;

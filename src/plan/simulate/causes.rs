@@ -1,0 +1,185 @@
+//! What must have happened before an abort, in whatever order a program runs. What a simulation happens to do before it may be
+//! cut short in a real run.
+//!
+//! The graph has a vertex for each start and end of a node, and one for each state of a host's knowledge. A path from one vertex
+//! to another means that the first always comes before the second.
+use super::super::lower::LoweredProgram;
+use super::super::rank_op::RankOp;
+use super::{Index, Simulation};
+use crate::job::CallKind;
+use std::collections::HashMap;
+
+/// The visits of vertices that one simulation may make.
+const MOST_VISITS: usize = 1 << 28;
+
+type Vertex = u32;
+
+/// The graph of a simulation.
+pub(super) struct Causes {
+    /// By vertex: those that come right before it.
+    before: Vec<Vec<Vertex>>,
+    /// By rank: what its host knows.
+    host: Vec<Vertex>,
+    /// By node.
+    start: Vec<Vertex>,
+    end: Vec<Vertex>,
+    /// Meetings of hosts.
+    met: HashMap<(u32, usize), Vertex>,
+}
+
+/// The vertices that always come before another one.
+pub(super) struct Past {
+    /// By vertex: the number of the search that has come to it last.
+    seen: Vec<u32>,
+    search: u32,
+    from: Option<Vertex>,
+    visits: usize,
+}
+
+impl Causes {
+    /// `None` if the program aborts nothing.
+    pub fn of(lowered: &LoweredProgram) -> Option<Self> {
+        let aborts = |kind: &CallKind| {
+            matches!(kind, CallKind::Abort { .. } | CallKind::Revoke { .. } | CallKind::Shrink { abort: true, .. })
+        };
+        lowered.programs.iter().flatten().find(|call| aborts(&call.kind))?;
+        let n = lowered.unrolled.n;
+        let (before, host) = (vec![Vec::new(); n], (0..n as Vertex).collect());
+        Some(Self { before, host, start: Vec::new(), end: Vec::new(), met: HashMap::new() })
+    }
+
+    fn vertex(&mut self, before: Vec<Vertex>) -> Vertex {
+        self.before.push(before);
+        (self.before.len() - 1) as Vertex
+    }
+
+    fn follows(&mut self, vertex: Vertex, before: Vertex) {
+        self.before[vertex as usize].push(before);
+    }
+
+    /// What the host of a rank knows.
+    pub fn host(&self, rank: usize) -> Vertex {
+        self.host[rank]
+    }
+}
+
+impl Past {
+    pub fn new(causes: &Causes) -> Self {
+        Self { seen: vec![0; causes.before.len()], search: 0, from: None, visits: 0 }
+    }
+
+    /// Looks for all that comes before a vertex; false if that is too much.
+    pub fn search(&mut self, causes: &Causes, from: Vertex) -> bool {
+        if self.from.replace(from) == Some(from) {
+            return true;
+        }
+        self.search += 1;
+        self.seen[from as usize] = self.search;
+        let mut open = vec![from];
+        while let Some(vertex) = open.pop() {
+            let before = &causes.before[vertex as usize];
+            self.visits += 1 + before.len();
+            for other in before {
+                let seen = &mut self.seen[*other as usize];
+                if *seen != self.search {
+                    *seen = self.search;
+                    open.push(*other);
+                }
+            }
+        }
+        self.visits <= MOST_VISITS
+    }
+
+    /// True if the node is over before the vertex of the last search.
+    pub fn has_ended(&self, causes: &Causes, node: usize) -> bool {
+        self.seen[causes.end[node] as usize] == self.search
+    }
+}
+
+impl Simulation<'_> {
+    /// The host of a rank issues a node behind the first nodes of its streams, as many as these numbers say.
+    pub(super) fn causes_issue(&mut self, rank: usize, behind: impl Iterator<Item = (u32, usize)>) {
+        let Some(causes) = &mut self.causes else { return };
+        let last = |(stream, count): (u32, usize)| {
+            let stream = &self.ranks[rank].streams[stream as usize];
+            // The host knows already that earlier ones are over.
+            let last = count.checked_sub(1).filter(|last| *last >= stream.waited)?;
+            stream.nodes.get(last).copied()
+        };
+        let mut before: Vec<Vertex> = behind.filter_map(last).map(|id| causes.end[id]).collect();
+        before.push(causes.host[rank]);
+        let start = causes.vertex(before);
+        let end = causes.vertex(vec![start]);
+        causes.start.push(start);
+        causes.end.push(end);
+    }
+
+    /// The host of a rank has waited for a stream, or for all.
+    pub(super) fn causes_host_waits(&mut self, rank: usize, stream: Option<u32>) {
+        let streams = self.ranks[rank].streams.iter().enumerate();
+        let waited = streams.filter(|(number, _)| stream.is_none_or(|stream| stream as usize == *number));
+        let new = waited.filter_map(|(_, stream)| stream.nodes.get(stream.waited..)?.last().copied()).collect();
+        self.causes_host_knows(rank, new);
+    }
+
+    /// The host of a rank knows that these nodes are over.
+    pub(super) fn causes_host_knows(&mut self, rank: usize, nodes: Vec<usize>) {
+        let Some(causes) = &mut self.causes else { return };
+        if !nodes.is_empty() {
+            let mut before: Vec<Vertex> = nodes.into_iter().map(|id| causes.end[id]).collect();
+            before.push(causes.host[rank]);
+            causes.host[rank] = causes.vertex(before);
+        }
+    }
+
+    pub(super) fn causes_host_comes(&mut self, rank: usize, meeting: (u32, usize)) {
+        let Some(causes) = &mut self.causes else { return };
+        let host = causes.host[rank];
+        let vertex = match causes.met.get(&meeting) {
+            Some(vertex) => *vertex,
+            None => causes.vertex(Vec::new()),
+        };
+        causes.met.insert(meeting, vertex);
+        causes.follows(vertex, host);
+    }
+
+    pub(super) fn causes_hosts_met(&mut self, rank: usize, meeting: (u32, usize)) {
+        let Some(causes) = &mut self.causes else { return };
+        // All who come know the same behind it.
+        if let Some(met) = causes.met.get(&meeting) {
+            causes.host[rank] = *met;
+        }
+    }
+
+    /// The ranks that get data of a collective wait for the starts of those that give some. A call that may be cut short need not
+    /// have waited for anything.
+    pub(super) fn causes_collective(&mut self, arrived: &[Index], nodes: &[usize]) {
+        let Some(causes) = &mut self.causes else { return };
+        let calls = arrived.iter().zip(nodes).filter_map(|(at, node)| match self.lowered.op(*at) {
+            Some(RankOp::Collective(op)) if op.size.count > 0 => Some((*at, op, *node)),
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        let givers = calls.iter().filter(|(_, op, _)| op.op.readers.includes(op.rank, op.root()));
+        let given: Vec<Vertex> = givers.map(|(_, _, node)| causes.start[*node]).collect();
+        let given = causes.vertex(given);
+        for (at, op, node) in &calls {
+            if op.op.writers.includes(op.rank, op.root()) && !self.aborts.may_be_cut(*at) {
+                let end = causes.end[*node];
+                causes.follows(end, given);
+            }
+        }
+    }
+
+    /// A receive, or a wait for signals, has got what other nodes have sent.
+    pub(super) fn causes_message(&mut self, from: impl IntoIterator<Item = usize>, at: Index, node: usize) {
+        let Some(causes) = &mut self.causes else { return };
+        if self.aborts.may_be_cut(at) {
+            return;
+        }
+        for from in from {
+            let (end, start) = (causes.end[node], causes.start[from]);
+            causes.follows(end, start);
+        }
+    }
+}
