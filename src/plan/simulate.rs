@@ -9,6 +9,7 @@ use causes::Causes;
 use clocks::Clocks;
 use one_sided::{Lane, OneSidedState};
 use std::collections::{HashMap, VecDeque};
+use turns::Turns;
 
 mod aborts;
 mod causes;
@@ -17,6 +18,7 @@ mod deaths;
 mod matching;
 mod one_sided;
 mod partners;
+mod turns;
 mod unmatched;
 
 pub use aborts::{MAY_BE_ABORTED, play};
@@ -120,6 +122,8 @@ struct Simulation<'a> {
     clocks: Option<Clocks>,
     /// What must have happened before what; only for programs with aborts.
     causes: Option<Causes>,
+    /// The step at which one thread is; only for programs that one thread drives.
+    turns: Option<Turns>,
     next_message: usize,
     ready: VecDeque<usize>,
     queued: Vec<bool>,
@@ -151,6 +155,7 @@ impl<'a> Simulation<'a> {
             toll: deaths::Toll::default(),
             clocks: Clocks::of(lowered),
             causes: Causes::of(lowered),
+            turns: Turns::of(lowered),
             next_message: 0,
             ready: (0..n).collect(),
             queued: vec![true; n],
@@ -194,6 +199,9 @@ impl Simulation<'_> {
         let mut moved = false;
         let lowered = self.lowered;
         while let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
+            if !self.is_at(call.step) {
+                return moved;
+            }
             let index = self.ranks[rank].cursor;
             match call.kind.effect() {
                 CallKind::GroupStart => match &mut self.ranks[rank].group {
@@ -285,7 +293,7 @@ impl Simulation<'_> {
                 },
                 _ => {}
             }
-            self.ranks[rank].cursor += 1;
+            self.goes_on(rank);
             moved = true;
         }
         moved

@@ -1,0 +1,60 @@
+//! One thread that drives all ranks makes the calls of a step at a time: where a rank's host waits, no rank gets further.
+use super::super::lower::LoweredProgram;
+use super::super::types::StepId;
+use super::Simulation;
+use crate::scenario::Placement;
+use std::collections::BTreeMap;
+
+/// By step: how many ranks have their next call in it.
+pub(super) struct Turns(BTreeMap<StepId, usize>);
+
+impl Turns {
+    /// `None` if each rank has a thread of its own.
+    pub fn of(lowered: &LoweredProgram) -> Option<Self> {
+        if lowered.unrolled.case.placement != Placement::OneThread {
+            return None;
+        }
+        let mut ranks = BTreeMap::new();
+        for first in lowered.programs.iter().filter_map(|program| program.first()) {
+            *ranks.entry(first.step).or_default() += 1;
+        }
+        Some(Self(ranks))
+    }
+
+    fn step(&self) -> Option<StepId> {
+        self.0.first_key_value().map(|(step, _)| *step)
+    }
+
+    /// A rank goes on from one step to another; true if the thread does.
+    fn passes(&mut self, from: StepId, to: Option<StepId>) -> bool {
+        let before = self.step();
+        if let Some(ranks) = self.0.get_mut(&from) {
+            *ranks -= 1;
+            if *ranks == 0 {
+                self.0.remove(&from);
+            }
+        }
+        if let Some(to) = to {
+            *self.0.entry(to).or_default() += 1;
+        }
+        self.step() != before
+    }
+}
+
+impl Simulation<'_> {
+    /// True if a rank's thread makes calls of this step now.
+    pub(super) fn is_at(&self, step: StepId) -> bool {
+        self.turns.as_ref().and_then(Turns::step).is_none_or(|turn| turn >= step)
+    }
+
+    /// A rank's host has made a call.
+    pub(super) fn goes_on(&mut self, rank: usize) {
+        let program = &self.lowered.programs[rank];
+        let cursor = self.ranks[rank].cursor;
+        self.ranks[rank].cursor += 1;
+        let (from, to) = (program[cursor].step, program.get(cursor + 1).map(|call| call.step));
+        if self.turns.as_mut().is_some_and(|turns| turns.passes(from, to)) {
+            (0..self.ranks.len()).filter(|other| *other != rank).for_each(|other| self.wake(other));
+        }
+    }
+}
