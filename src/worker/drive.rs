@@ -256,10 +256,17 @@ fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>]
     let library = &run.backend.library;
     let refuse = |rank: usize| move |error: CallError| (rank, HaltAt::outside(prelude)(Halt::Call(error)));
     let first = takes.iter().position(|calls| !calls.is_empty()).unwrap_or(0);
+    // A rank that joins may come before the one that gives the id for it.
+    let gives_id = |call: &Call| matches!(call.kind, CallKind::GrowId { .. });
+    for r in ranks.iter_mut() {
+        for (index, call) in takes[r.rank].iter().filter(|(_, call)| gives_id(call)) {
+            single(r, *index, call, prelude)?;
+        }
+    }
     library.group_start().map_err(refuse(first))?;
     for r in ranks.iter_mut() {
         r.inside(true).map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?;
-        for (index, call) in &takes[r.rank] {
+        for (index, call) in takes[r.rank].iter().filter(|(_, call)| !gives_id(call)) {
             single(r, *index, call, prelude)?;
         }
     }
