@@ -273,9 +273,12 @@ impl Simulation<'_> {
                     if busy {
                         return moved;
                     }
-                    let mut over = self.unwaited(rank);
-                    over.retain(|node| self.speaks(*node, comm));
-                    self.causes_host_knows(rank, over);
+                    // No abort can follow a destroy.
+                    if self.causes.is_some() && matches!(call.kind.effect(), CallKind::Finalize { .. }) {
+                        let mut over = self.unwaited(rank);
+                        over.retain(|node| self.speaks(*node, comm));
+                        self.causes_host_knows(rank, over);
+                    }
                 }
                 CallKind::Deregister { .. } => self.clocks_deregisters((rank, index)),
                 CallKind::Abort { comm } => self.abort(rank, *comm as usize),
@@ -445,6 +448,7 @@ impl Simulation<'_> {
                         break;
                     }
                     self.nodes[id].active = true;
+                    self.causes_begin(id);
                     self.clocks_begin(id);
                     for index in self.nodes[id].calls.clone() {
                         let call = &self.lowered.programs[rank][index];
@@ -471,6 +475,7 @@ impl Simulation<'_> {
         let node = &mut self.nodes[id];
         node.done = true;
         let (rank, streams) = (node.rank, node.streams.clone());
+        self.causes_end(id);
         self.clocks_end(id);
         for s in streams {
             let stream = &mut self.ranks[rank].streams[s as usize];

@@ -4,7 +4,7 @@
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
 use super::super::types::{CommId, Event, Write};
-use super::causes::Past;
+use super::causes::{Causes, Past};
 use super::{Played, Simulation};
 use crate::scenario::Diagnostic;
 use std::collections::{HashMap, HashSet};
@@ -173,25 +173,49 @@ impl Simulation<'_> {
         let mut aborts = std::mem::take(&mut self.aborts.met);
         // Those of which the hosts knew the same need one search.
         aborts.sort_by_key(|abort| abort.host);
-        for abort in aborts {
-            if !past.search(&causes, abort.host) {
-                self.out.mismatches.push(self.too_many(&abort));
+        for same in aborts.chunk_by(|a, b| a.host == b.host) {
+            let since = same.iter().map(|abort| self.oldest_call(&causes, abort)).min().unwrap_or(0);
+            if !past.search(&causes, same[0].host, since) {
+                self.out.mismatches.push(self.too_many(&same[0]));
                 return cut;
             }
+            self.find_cut_by(same, &causes, &past, &mut cut);
+        }
+        cut
+    }
+
+    /// A time before which no call that an abort has met, and none that those have met, was over.
+    fn oldest_call(&self, causes: &Causes, abort: &Abort) -> u32 {
+        let times = abort.calls.iter().map(|(at, node)| {
+            // All ranks must have come to a collective before it is over on one; a send may be over before its receive begins.
+            let start = causes.start_time(*node);
+            match self.lowered.op(*at) {
+                Some(RankOp::Recv(_)) => {
+                    let partners = self.partners_of(*at, abort.comm);
+                    partners.iter().map(|(_, node)| causes.end_time(*node)).min().map_or(start, |end| end.min(start))
+                }
+                _ => start,
+            }
+        });
+        times.min().unwrap_or(0)
+    }
+
+    /// The same for aborts whose hosts knew the same.
+    fn find_cut_by(&mut self, aborts: &[Abort], causes: &Causes, past: &Past, cut: &mut HashMap<Index, usize>) {
+        for abort in aborts {
             for (at, node) in &abort.calls {
-                if past.has_ended(&causes, *node) || self.is_lost(*at) {
+                if past.has_ended(causes, *node) || self.is_lost(*at) {
                     continue;
                 }
                 self.report_cut_one_sided(*at, abort.at);
                 cut.entry(*at).or_insert(abort.at.0);
                 for (partner, node) in self.partners_of(*at, abort.comm) {
-                    if !past.has_ended(&causes, node) {
+                    if !past.has_ended(causes, node) {
                         cut.entry(partner).or_insert(abort.at.0);
                     }
                 }
             }
         }
-        cut
     }
 
     fn too_many(&self, abort: &Abort) -> Diagnostic {

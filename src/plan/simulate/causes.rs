@@ -18,6 +18,9 @@ type Vertex = u32;
 pub(super) struct Causes {
     /// By vertex: those that come right before it.
     before: Vec<Vec<Vertex>>,
+    /// By vertex: when it came in the simulation.
+    time: Vec<u32>,
+    now: u32,
     /// By rank: what its host knows.
     host: Vec<Vertex>,
     /// By node.
@@ -32,7 +35,6 @@ pub(super) struct Past {
     /// By vertex: the number of the search that has come to it last.
     seen: Vec<u32>,
     search: u32,
-    from: Option<Vertex>,
     visits: usize,
 }
 
@@ -45,16 +47,34 @@ impl Causes {
         lowered.programs.iter().flatten().find(|call| aborts(&call.kind))?;
         let n = lowered.unrolled.n;
         let (before, host) = (vec![Vec::new(); n], (0..n as Vertex).collect());
-        Some(Self { before, host, start: Vec::new(), end: Vec::new(), met: HashMap::new() })
+        Some(Self { before, time: vec![0; n], now: 0, host, start: Vec::new(), end: Vec::new(), met: HashMap::new() })
     }
 
     fn vertex(&mut self, before: Vec<Vertex>) -> Vertex {
         self.before.push(before);
+        self.now += 1;
+        self.time.push(self.now);
         (self.before.len() - 1) as Vertex
+    }
+
+    /// The vertex comes now.
+    fn comes(&mut self, vertex: Vertex) {
+        self.now += 1;
+        self.time[vertex as usize] = self.now;
     }
 
     fn follows(&mut self, vertex: Vertex, before: Vertex) {
         self.before[vertex as usize].push(before);
+    }
+
+    /// When a node began.
+    pub fn start_time(&self, node: usize) -> u32 {
+        self.time[self.start[node] as usize]
+    }
+
+    /// When a node ended.
+    pub fn end_time(&self, node: usize) -> u32 {
+        self.time[self.end[node] as usize]
     }
 
     /// What the host of a rank knows.
@@ -65,14 +85,11 @@ impl Causes {
 
 impl Past {
     pub fn new(causes: &Causes) -> Self {
-        Self { seen: vec![0; causes.before.len()], search: 0, from: None, visits: 0 }
+        Self { seen: vec![0; causes.before.len()], search: 0, visits: 0 }
     }
 
-    /// Looks for all that comes before a vertex; false if that is too much.
-    pub fn search(&mut self, causes: &Causes, from: Vertex) -> bool {
-        if self.from.replace(from) == Some(from) {
-            return true;
-        }
+    /// Looks for all that always comes before a vertex and came in the simulation since a time; false if that is too much.
+    pub fn search(&mut self, causes: &Causes, from: Vertex, since: u32) -> bool {
         self.search += 1;
         self.seen[from as usize] = self.search;
         let mut open = vec![from];
@@ -81,7 +98,8 @@ impl Past {
             self.visits += 1 + before.len();
             for other in before {
                 let seen = &mut self.seen[*other as usize];
-                if *seen != self.search {
+                // What always comes before it came before it in the simulation, too.
+                if *seen != self.search && causes.time[*other as usize] >= since {
                     *seen = self.search;
                     open.push(*other);
                 }
@@ -114,6 +132,29 @@ impl Simulation<'_> {
         causes.end.push(end);
     }
 
+    pub(super) fn causes_begin(&mut self, id: usize) {
+        if let Some(causes) = &mut self.causes {
+            causes.comes(causes.start[id]);
+        }
+    }
+
+    pub(super) fn causes_end(&mut self, id: usize) {
+        if let Some(causes) = &mut self.causes {
+            causes.comes(causes.end[id]);
+        }
+    }
+
+    /// The thread that drives all ranks goes on to another step, so that what it knew for one rank it knows for all.
+    pub(super) fn causes_thread_goes_on(&mut self) {
+        let Some(causes) = &mut self.causes else { return };
+        let mut before = causes.host.clone();
+        before.dedup();
+        if before.len() > 1 {
+            let all = causes.vertex(before);
+            causes.host.fill(all);
+        }
+    }
+
     /// The host of a rank has waited for a stream, or for all.
     pub(super) fn causes_host_waits(&mut self, rank: usize, stream: Option<u32>) {
         let streams = self.ranks[rank].streams.iter().enumerate();
@@ -141,6 +182,7 @@ impl Simulation<'_> {
         };
         causes.met.insert(meeting, vertex);
         causes.follows(vertex, host);
+        causes.comes(vertex);
     }
 
     pub(super) fn causes_hosts_met(&mut self, rank: usize, meeting: (u32, usize)) {

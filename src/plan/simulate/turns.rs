@@ -54,6 +54,7 @@ impl Simulation<'_> {
         self.ranks[rank].cursor += 1;
         let (from, to) = (program[cursor].step, program.get(cursor + 1).map(|call| call.step));
         if self.turns.as_mut().is_some_and(|turns| turns.passes(from, to)) {
+            self.causes_thread_goes_on();
             (0..self.ranks.len()).filter(|other| *other != rank).for_each(|other| self.wake(other));
         }
     }
