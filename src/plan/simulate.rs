@@ -238,6 +238,7 @@ impl Simulation<'_> {
                     if !done {
                         return moved;
                     }
+                    self.causes_host_waits(rank, *stream);
                     self.clocks_host_waits(rank, *stream);
                     match stream {
                         Some(stream) => self.host_has_waited(rank, *stream),
@@ -326,6 +327,7 @@ impl Simulation<'_> {
             self.ranks[rank].host_arrived = true;
             here.push(rank);
             let here = here.clone();
+            self.causes_host_comes(rank, key);
             self.clocks_host_comes(rank, key);
             if here.len() == members.len() {
                 let others: Vec<usize> = here.clone();
@@ -334,6 +336,7 @@ impl Simulation<'_> {
         }
         let all = self.hosts.get(&key).is_some_and(|h| h.len() >= members.len());
         if all {
+            self.causes_hosts_met(rank, key);
             self.clocks_hosts_met(rank, key);
         }
         all

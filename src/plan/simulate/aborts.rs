@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 /// Why a rank that waits for a call which another rank may cut short cannot go on.
 pub const MAY_BE_ABORTED: &str = "which may abort the communicator before the call is over";
 
-/// How often a program is played until no more calls are found that may be cut short.
+/// A program is played again until no more calls are found that may be cut short, but not more often than this.
 const MOST_PLAYS: usize = 8;
 
 /// What aborts do in a simulation.
@@ -171,7 +171,7 @@ impl Simulation<'_> {
         let Some(causes) = self.causes.take() else { return cut };
         let mut past = Past::new(&causes);
         let mut aborts = std::mem::take(&mut self.aborts.met);
-        // Those of which the hosts knew the same need one search.
+        // Aborts whose hosts knew the same share one search.
         aborts.sort_by_key(|abort| abort.host);
         for same in aborts.chunk_by(|a, b| a.host == b.host) {
             let since = same.iter().map(|abort| self.oldest_call(&causes, abort)).min().unwrap_or(0);
@@ -184,7 +184,7 @@ impl Simulation<'_> {
         cut
     }
 
-    /// A time before which no call that an abort has met, and none that those have met, was over.
+    /// A time of the simulation at which neither the calls that an abort has met nor their partners on other ranks were over.
     fn oldest_call(&self, causes: &Causes, abort: &Abort) -> u32 {
         let times = abort.calls.iter().map(|(at, node)| {
             // All ranks must have come to a collective before it is over on one; a send may be over before its receive begins.
@@ -200,7 +200,7 @@ impl Simulation<'_> {
         times.min().unwrap_or(0)
     }
 
-    /// The same for aborts whose hosts knew the same.
+    /// Adds the calls that these aborts may cut short. Their hosts knew the same, and `past` is what came before that.
     fn find_cut_by(&mut self, aborts: &[Abort], causes: &Causes, past: &Past, cut: &mut HashMap<Index, usize>) {
         for abort in aborts {
             for (at, node) in &abort.calls {

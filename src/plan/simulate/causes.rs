@@ -1,24 +1,24 @@
-//! What must have happened before an abort, in whatever order a program runs. What a simulation happens to do before it may be
-//! cut short in a real run.
+//! Works out which operations are over before an abort in every run. The simulation shows one possible order only: an operation
+//! that it finishes before the abort may still be running when a real run aborts.
 //!
-//! The graph has a vertex for each start and end of a node, and one for each state of a host's knowledge. A path from one vertex
-//! to another means that the first always comes before the second.
+//! The graph has a vertex for the start and the end of each node, and a vertex each time a host learns that something is over. A
+//! path from one vertex to another means that the first comes before the second in every run.
 use super::super::lower::LoweredProgram;
 use super::super::rank_op::RankOp;
 use super::{Index, Simulation};
 use crate::job::CallKind;
 use std::collections::HashMap;
 
-/// The visits of vertices that one simulation may make.
+/// The number of vertices and edges that the searches for one simulation may visit.
 const MOST_VISITS: usize = 1 << 28;
 
 type Vertex = u32;
 
 /// The graph of a simulation.
 pub(super) struct Causes {
-    /// By vertex: those that come right before it.
+    /// By vertex: the vertices with an edge to it.
     before: Vec<Vec<Vertex>>,
-    /// By vertex: when it came in the simulation.
+    /// By vertex: when the simulation reached it.
     time: Vec<u32>,
     now: u32,
     /// By rank: what its host knows.
@@ -30,7 +30,7 @@ pub(super) struct Causes {
     met: HashMap<(u32, usize), Vertex>,
 }
 
-/// The vertices that always come before another one.
+/// Searches for the vertices that come before another one.
 pub(super) struct Past {
     /// By vertex: the number of the search that has come to it last.
     seen: Vec<u32>,
@@ -57,7 +57,7 @@ impl Causes {
         (self.before.len() - 1) as Vertex
     }
 
-    /// The vertex comes now.
+    /// The simulation reaches the vertex now.
     fn comes(&mut self, vertex: Vertex) {
         self.now += 1;
         self.time[vertex as usize] = self.now;
@@ -88,7 +88,8 @@ impl Past {
         Self { seen: vec![0; causes.before.len()], search: 0, visits: 0 }
     }
 
-    /// Looks for all that always comes before a vertex and came in the simulation since a time; false if that is too much.
+    /// Finds the vertices that come before `from` in every run, as far back as the time `since` of the simulation. Returns false
+    /// when all searches together have visited more than [`MOST_VISITS`].
     pub fn search(&mut self, causes: &Causes, from: Vertex, since: u32) -> bool {
         self.search += 1;
         self.seen[from as usize] = self.search;
@@ -98,7 +99,7 @@ impl Past {
             self.visits += 1 + before.len();
             for other in before {
                 let seen = &mut self.seen[*other as usize];
-                // What always comes before it came before it in the simulation, too.
+                // The simulation is one possible run, so older vertices lead to still older ones only.
                 if *seen != self.search && causes.time[*other as usize] >= since {
                     *seen = self.search;
                     open.push(*other);
@@ -115,7 +116,7 @@ impl Past {
 }
 
 impl Simulation<'_> {
-    /// The host of a rank issues a node behind the first nodes of its streams, as many as these numbers say.
+    /// The host of a rank issues a node. For each stream that the node waits for, `behind` says how many nodes of it come first.
     pub(super) fn causes_issue(&mut self, rank: usize, behind: impl Iterator<Item = (u32, usize)>) {
         let Some(causes) = &mut self.causes else { return };
         let last = |(stream, count): (u32, usize)| {
@@ -144,7 +145,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The thread that drives all ranks goes on to another step, so that what it knew for one rank it knows for all.
+    /// The thread that drives all ranks goes on to another step: what one rank's host knows, all hosts know from now on.
     pub(super) fn causes_thread_goes_on(&mut self) {
         let Some(causes) = &mut self.causes else { return };
         let mut before = causes.host.clone();
@@ -187,14 +188,14 @@ impl Simulation<'_> {
 
     pub(super) fn causes_hosts_met(&mut self, rank: usize, meeting: (u32, usize)) {
         let Some(causes) = &mut self.causes else { return };
-        // All who come know the same behind it.
+        // After a meeting all its hosts know the same.
         if let Some(met) = causes.met.get(&meeting) {
             causes.host[rank] = *met;
         }
     }
 
-    /// The ranks that get data of a collective wait for the starts of those that give some. A call that may be cut short need not
-    /// have waited for anything.
+    /// The ranks that get data of a collective wait for the starts of those that give some, unless an abort may end their call
+    /// before that.
     pub(super) fn causes_collective(&mut self, arrived: &[Index], nodes: &[usize]) {
         let Some(causes) = &mut self.causes else { return };
         let calls = arrived.iter().zip(nodes).filter_map(|(at, node)| match self.lowered.op(*at) {

@@ -199,7 +199,6 @@ impl Simulation<'_> {
     }
 
     pub(super) fn clocks_host_waits(&mut self, rank: usize, stream: Option<u32>) {
-        self.causes_host_waits(rank, stream);
         let Some(clocks) = &mut self.clocks else { return };
         let all = 0..clocks.streams as u32;
         for stream in stream.map_or(all, |stream| stream..stream + 1) {
@@ -209,14 +208,12 @@ impl Simulation<'_> {
     }
 
     pub(super) fn clocks_host_comes(&mut self, rank: usize, meeting: (u32, usize)) {
-        self.causes_host_comes(rank, meeting);
         let Some(clocks) = &mut self.clocks else { return };
         let lanes = clocks.host[rank].len();
         join(clocks.met.entry(meeting).or_insert_with(|| vec![0; lanes]), &clocks.host[rank]);
     }
 
     pub(super) fn clocks_hosts_met(&mut self, rank: usize, meeting: (u32, usize)) {
-        self.causes_hosts_met(rank, meeting);
         let Some(clocks) = &mut self.clocks else { return };
         if let Some(met) = clocks.met.get(&meeting) {
             join(&mut clocks.host[rank], met);
@@ -225,7 +222,6 @@ impl Simulation<'_> {
 
     /// The ranks that get data of a collective wait for the starts of those that give some.
     pub(super) fn clocks_collective(&mut self, arrived: &[Index], nodes: &[usize]) {
-        self.causes_collective(arrived, nodes);
         let Some(clocks) = &mut self.clocks else { return };
         let lowered = self.lowered;
         let calls = arrived.iter().zip(nodes).filter_map(|(at, node)| match lowered.op(*at) {

@@ -22,6 +22,7 @@ impl Simulation<'_> {
                 }
                 meeting.happened = true;
                 let (arrived, nodes) = (meeting.arrived.clone(), meeting.nodes.clone());
+                self.causes_collective(&arrived, &nodes);
                 self.clocks_collective(&arrived, &nodes);
                 match collective_event(lowered, &arrived) {
                     Ok(event) => {

@@ -1,4 +1,5 @@
-//! One thread that drives all ranks makes the calls of a step at a time: where a rank's host waits, no rank gets further.
+//! With `placement = "one_thread"` one thread makes the calls of all ranks, step by step. While it waits for one rank, no other
+//! rank makes a call of a later step.
 use super::super::lower::LoweredProgram;
 use super::super::types::StepId;
 use super::Simulation;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 pub(super) struct Turns(BTreeMap<StepId, usize>);
 
 impl Turns {
-    /// `None` if each rank has a thread of its own.
+    /// `None` unless the case has `placement = "one_thread"`.
     pub fn of(lowered: &LoweredProgram) -> Option<Self> {
         if lowered.unrolled.case.placement != Placement::OneThread {
             return None;
@@ -25,7 +26,7 @@ impl Turns {
         self.0.first_key_value().map(|(step, _)| *step)
     }
 
-    /// A rank goes on from one step to another; true if the thread does.
+    /// The next call of a rank is in step `to` and no longer in `from`. Returns true if all ranks have left the earliest step.
     fn passes(&mut self, from: StepId, to: Option<StepId>) -> bool {
         let before = self.step();
         if let Some(ranks) = self.0.get_mut(&from) {
@@ -42,12 +43,12 @@ impl Turns {
 }
 
 impl Simulation<'_> {
-    /// True if a rank's thread makes calls of this step now.
+    /// True if calls of this step may be made now.
     pub(super) fn is_at(&self, step: StepId) -> bool {
         self.turns.as_ref().and_then(Turns::step).is_none_or(|turn| turn >= step)
     }
 
-    /// A rank's host has made a call.
+    /// A rank's host has made its call and goes on to the next.
     pub(super) fn goes_on(&mut self, rank: usize) {
         let program = &self.lowered.programs[rank];
         let cursor = self.ranks[rank].cursor;
