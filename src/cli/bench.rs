@@ -120,7 +120,8 @@ fn requests(args: &BenchArgs, paths: &[PathBuf]) -> anyhow::Result<Vec<Request>>
     if !suite.invalid_files.is_empty() {
         return Err(Error::InvalidFiles(suite.invalid_files.len()).into());
     }
-    let requests: Vec<Request> = suite.cases.iter().filter_map(|case| case.bench.as_ref()).map(Request::from).collect();
+    let requests: Vec<Request> =
+        suite.cases.iter().filter_map(|case| case.bench.as_deref()).map(Request::from).collect();
     if requests.is_empty() {
         let shown: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
         anyhow::bail!(

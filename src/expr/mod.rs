@@ -29,17 +29,18 @@ mod wrapping;
 
 pub use block::{BLOCK, BlockEvaluator, BlockValues};
 pub use eval::Mode;
-pub use parse::{NameUse, UseKind, parse, parse_ref};
+pub use parse::{NameUse, Parsed, UseKind, parse, parse_ref};
 
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-/// A parsed expression. The worker gets it too, to evaluate a `map`.
+/// A parsed expression. The worker gets it too, to evaluate a `map`. Copies share text and tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expr {
     /// The text as the user wrote it.
-    pub text: String,
+    pub text: Arc<str>,
     /// The syntax tree.
-    pub node: ExprNode,
+    pub node: Arc<ExprNode>,
 }
 
 /// A node of the syntax tree.

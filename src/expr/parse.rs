@@ -64,7 +64,7 @@ pub fn parse(text: &str) -> Result<Parsed, ParseError> {
     let mut p = Parser::new(text)?;
     let (node, _) = p.comparison(0)?;
     p.end()?;
-    Ok(Parsed { expr: Expr { text: text.to_owned(), node }, names: p.names })
+    Ok(Parsed { expr: Expr { text: text.into(), node: node.into() }, names: p.names })
 }
 
 /// Parses a buffer or a part of it: `x`, `x[2:5]`, `x[:n]`.
@@ -85,10 +85,10 @@ pub fn parse_ref(text: &str) -> Result<ParsedRef, ParseError> {
             let t = p.peek();
             let e = ParseError::new(t.start, t.end, "a slice has a start and an end with `:` between them");
             return Err(match from {
-                Some(Expr { node: ExprNode::Int(k), .. }) => {
-                    e.help(format!("one element is `{name}[{k}:{}]`", k.saturating_add(1)))
-                }
-                Some(Expr { text, .. }) => e.help(format!("one element is `{name}[{text}:{text} + 1]`")),
+                Some(Expr { text, node }) => e.help(match &*node {
+                    ExprNode::Int(k) => format!("one element is `{name}[{k}:{}]`", k.saturating_add(1)),
+                    _ => format!("one element is `{name}[{text}:{text} + 1]`"),
+                }),
                 None => e,
             });
         }
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
         let start = self.peek().start;
         let (node, _) = self.comparison(0)?;
         let end = self.at.checked_sub(1).and_then(|k| self.tokens.get(k)).map_or(start, |t| t.end);
-        Ok(Some(Expr { text: self.text[start..end].to_owned(), node }))
+        Ok(Some(Expr { text: self.text[start..end].into(), node: node.into() }))
     }
 
     fn deeper(&self, depth: usize) -> Result<usize, ParseError> {

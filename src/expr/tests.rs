@@ -217,7 +217,7 @@ fn references() {
     assert_eq!(whole, Ok(("x".to_owned(), None)));
     let part = parse_ref("all[8 * t : 8 * t + 8]").ok().and_then(|r| r.slice);
     let texts = part.map(|(a, b)| (a.map(|e| e.text), b.map(|e| e.text)));
-    assert_eq!(texts, Some((Some("8 * t".to_owned()), Some("8 * t + 8".to_owned()))));
+    assert_eq!(texts, Some((Some("8 * t".into()), Some("8 * t + 8".into()))));
     let open = parse_ref("x[:]").ok().and_then(|r| r.slice);
     assert_eq!(open, Some((None, None)));
     for bad in ["", "x[", "x[1]", "x[1:2]3", "[1:2]", "x[1:2:3]", "x y"] {

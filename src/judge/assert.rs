@@ -66,7 +66,8 @@ pub(crate) fn check(
             if plan.case.swept {
                 collector.note(text);
             } else {
-                let finding = message::about(Subject::Assert, text, assertion.value.text.clone(), "not checked".into());
+                let finding =
+                    message::about(Subject::Assert, text, assertion.value.text.to_string(), "not checked".into());
                 collector.add(priority, Finding { span: Some(assertion.span), ..finding });
             }
         }
@@ -237,7 +238,7 @@ impl<'a> AssertCheck<'a> {
         Finding {
             rank: Some(self.rank),
             span: Some(self.assertion.span),
-            ..message::about(Subject::Assert, text, self.assertion.value.text.clone(), actual)
+            ..message::about(Subject::Assert, text, self.assertion.value.text.to_string(), actual)
         }
     }
 
@@ -273,7 +274,7 @@ impl<'a> AssertCheck<'a> {
     fn closeness_advice(&self) -> Option<String> {
         const MAX_ELEMENTS: u64 = 1 << 16;
         let Self { plan, forecast, observation, used, assertion, .. } = *self;
-        let ExprNode::Binary(BinOp::Eq, left, right) = &assertion.value.node else { return None };
+        let ExprNode::Binary(BinOp::Eq, left, right) = &*assertion.value.node else { return None };
         let (left_text, right_text) = assertion.value.text.split_once("==")?;
         let dtypes = used.buffers.iter().filter_map(|buf| Some(plan.buffers.get(*buf)?.dtype));
         let mut nearness = Nearness::of_types(dtypes)?;

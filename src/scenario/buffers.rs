@@ -60,7 +60,7 @@ pub(crate) fn read_inputs(
         );
         return Vec::new();
     }
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(table.entries.len());
     for e in &table.entries {
         if reader.is_full() {
             break;
@@ -438,7 +438,7 @@ pub(crate) fn read_expect(
         }
         return Vec::new();
     };
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(table.entries.len());
     for e in &table.entries {
         if reader.is_full() {
             break;

@@ -90,7 +90,7 @@ pub struct Case {
     /// The forms in which the file wants the case to run in addition.
     pub forms: Vec<Spanned<&'static Form>>,
     /// The file's table `[bench]`.
-    pub bench: Option<Bench>,
+    pub bench: Option<Box<Bench>>,
     /// The form and the case that this one is derived from; `None` for a case of the file.
     pub form: Option<FormOrigin>,
     /// The larger world that this one is split out of, if there is one.

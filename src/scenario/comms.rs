@@ -21,7 +21,7 @@ pub(crate) fn before_first_step(reader: &mut PointReader<'_>, val: &TomlValue) -
         reader.report_wrong_type("comms", ValueType::Table, val);
         return Vec::new();
     };
-    let mut out: Vec<CommDef> = Vec::new();
+    let mut out: Vec<CommDef> = Vec::with_capacity(table.entries.len());
     for e in &table.entries {
         let TomlKind::Table(t) = &e.value.kind else {
             let d = reader.misplaced_key(e, val.span);

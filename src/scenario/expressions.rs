@@ -5,8 +5,26 @@ use super::foreign_words;
 use super::keys::ValueType;
 use super::reader::{AllowedNames, PointReader};
 use super::tree::{TomlKind, TomlValue};
-use crate::expr::{self, BUILTIN_NAMES, Expr, NameUse, ParseError, UseKind};
+use crate::expr::{self, BUILTIN_NAMES, Expr, NameUse, ParseError, Parsed, UseKind};
 use crate::suggest::nearest;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The expressions of a file by their texts. Most points of a matrix have the same ones, so each text is parsed once.
+#[derive(Debug, Default)]
+pub(crate) struct ParsedExpressions(RefCell<HashMap<String, Rc<Parsed>>>);
+
+impl ParsedExpressions {
+    fn parse(&self, text: &str) -> Result<Rc<Parsed>, ParseError> {
+        if let Some(parsed) = self.0.borrow().get(text) {
+            return Ok(parsed.clone());
+        }
+        let parsed = Rc::new(expr::parse(text)?);
+        self.0.borrow_mut().insert(text.to_owned(), parsed.clone());
+        Ok(parsed)
+    }
+}
 
 impl PointReader<'_> {
     /// An expression; the value must be text.
@@ -28,11 +46,11 @@ impl PointReader<'_> {
         part: &str,
         names: AllowedNames,
     ) -> Option<Spanned<Expr>> {
-        match expr::parse(part) {
+        match self.expressions.parse(part) {
             Ok(parsed) => {
                 let all = self.span_in_text(span, whole, offset, offset + part.len());
                 let good = self.check_names(&parsed.names, span, whole, offset, names);
-                good.then_some(Spanned { span: all, value: parsed.expr })
+                good.then_some(Spanned { span: all, value: parsed.expr.clone() })
             }
             Err(e) => {
                 self.report_parse_error(&e, span, whole, offset);

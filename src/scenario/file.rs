@@ -5,6 +5,7 @@ use super::case::*;
 use super::comms;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
+use super::expressions::ParsedExpressions;
 use super::file_keys;
 use super::history;
 use super::keys::{self, KeyPlace, ValueType};
@@ -31,6 +32,7 @@ pub(crate) struct MatrixPoint<'a> {
     pub axes: &'a [AxisValue],
     pub swept: bool,
     pub allow_env: &'a AllowEnv,
+    pub expressions: &'a ParsedExpressions,
 }
 
 /// The result of reading one point.
@@ -49,6 +51,7 @@ pub(crate) fn read_point(file: &Arc<SourceFile>, top: &mut TomlTable, point: Mat
         world: 0,
         refused: false,
         allow_env: point.allow_env,
+        expressions: point.expressions,
         known: DefinedNames::default(),
         diagnostics: Vec::new(),
         used: UsedNames::default(),
@@ -125,6 +128,8 @@ impl CaseReader<'_, '_, '_> {
         });
         let comms_before = history::used_by(&before, &comms);
         let comms = if before.is_empty() { comms } else { history::used_by(&steps, &comms) };
+        let mut axes: Vec<_> = point.axes.iter().filter_map(|a| a.value.map(|v: Value| (a.name.clone(), v))).collect();
+        axes.shrink_to_fit();
         let file_span = Span { start: 0, end: 0 };
         file_keys::text(reader, top, "source");
         Some(Case {
@@ -136,13 +141,13 @@ impl CaseReader<'_, '_, '_> {
             placement: file_keys::placement(reader, top),
             requires: file_keys::requires(reader, top),
             forms: file_keys::forms(reader, top),
-            bench: bench::bench(reader, top),
+            bench: bench::bench(reader, top).map(Box::new),
             snapshot: top.get("snapshot").and_then(|e| reader.bool("snapshot", &e.value)),
             name: point.name,
             file: file.clone(),
             span: world_size.as_ref().map_or(file_span, |w| w.span),
             world_size: world_size?,
-            axes: point.axes.iter().filter_map(|a| a.value.map(|v: Value| (a.name.clone(), v))).collect(),
+            axes,
             config: config.unwrap_or_default(),
             swept: point.swept,
             inputs,

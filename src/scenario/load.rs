@@ -2,6 +2,7 @@
 use super::case::Case;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::discover::ScenarioFile;
+use super::expressions::ParsedExpressions;
 use super::file::{self, MatrixPoint, ReadPoint};
 use super::matrix::{self, Matrix, Variant};
 use super::mend;
@@ -131,12 +132,14 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
 pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
     let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics };
     let mut top = tree::parse(file).map_err(reject)?;
+    let expressions = ParsedExpressions::default();
     let mut reader = PointReader {
         file,
         axes: &[],
         world: 0,
         refused: false,
         allow_env,
+        expressions: &expressions,
         known: DefinedNames::default(),
         diagnostics: Vec::new(),
         used: UsedNames::default(),
@@ -173,6 +176,7 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         name,
         swept,
         allow_env,
+        expressions: &expressions,
         axes: &axes,
         cases: Vec::new(),
         diagnostics: BTreeMap::new(),
@@ -230,6 +234,7 @@ struct FileCases<'a> {
     name: &'a str,
     swept: bool,
     allow_env: &'a AllowEnv,
+    expressions: &'a ParsedExpressions,
     axes: &'a Matrix,
     cases: Vec<Case>,
     /// Diagnostics by place and message, each with the number of points that have it.
@@ -257,8 +262,9 @@ impl FileCases<'_> {
         let point = point_as_text(self.axes, values, variant);
         let extra = reader.diagnostics.split_off(before);
         let name = case_name(self.name, &point);
-        let (swept, allow_env) = (self.swept, self.allow_env);
-        let found = file::read_point(self.file, &mut tree, MatrixPoint { name, axes: now, swept, allow_env });
+        let Self { swept, allow_env, expressions, .. } = *self;
+        let point_of_file = MatrixPoint { name, axes: now, swept, allow_env, expressions };
+        let found = file::read_point(self.file, &mut tree, point_of_file);
         self.add_point(found, extra, &case_name("", &point), &tree);
     }
 

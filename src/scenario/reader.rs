@@ -2,6 +2,7 @@
 //! continues after them.
 use super::case::{NumberByRank, NumberByRankKind, Ranks, Spanned};
 use super::diagnostic::{Diagnostic, SourceFile, Span};
+use super::expressions::ParsedExpressions;
 use super::keys::{self, ValueType};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use super::units;
@@ -122,6 +123,7 @@ pub(crate) struct PointReader<'a> {
     pub refused: bool,
     /// Variables that `--allow-env` allows.
     pub allow_env: &'a AllowEnv,
+    pub expressions: &'a ParsedExpressions,
     pub known: DefinedNames,
     pub diagnostics: Vec<Diagnostic>,
     pub used: UsedNames,
@@ -450,6 +452,6 @@ impl PointReader<'_> {
 
 /// True for `rank ^ 1`, which is the other rank of a pair in languages where `^` is exclusive or.
 fn is_exclusive_or(expr: &Expr) -> bool {
-    let ExprNode::Binary(BinOp::Pow, base, exponent) = &expr.node else { return false };
+    let ExprNode::Binary(BinOp::Pow, base, exponent) = &*expr.node else { return false };
     matches!(&**base, ExprNode::Name(name) if *name == "rank") && matches!(**exponent, ExprNode::Int(1))
 }

@@ -39,7 +39,7 @@ pub(crate) fn read_steps(
     if entries.is_empty() && around != StepContext::Group {
         reader.report(Diagnostic::new(val.span, "`steps` has no step"));
     }
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(entries.len());
     for v in entries.iter() {
         if reader.is_full() {
             break;
@@ -170,18 +170,15 @@ impl<'t> StepReader<'t, '_> {
         self.own_entry(key).or(default)
     }
 
-    fn num(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<NumberByRank> {
-        let entry = self.own_entry(key)?;
-        reader.number_by_rank(key, &entry.value, AllowedNames::STEP, want, RankScope::Communicator)
+    fn num(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<Box<NumberByRank>> {
+        step_number(reader, key, self.own_entry(key)?, want)
     }
 
     fn read(self, reader: &mut PointReader<'_>, nests: bool) -> Step {
         let input = self.buffer(reader, "in", false);
         let output = self.buffer(reader, "out", true);
         let in_place = self.entry_or_default(reader, "in_place");
-        let in_place = in_place.and_then(|e| {
-            reader.number_by_rank("in_place", &e.value, AllowedNames::STEP, NumberKind::Bool, RankScope::Communicator)
-        });
+        let in_place = in_place.and_then(|e| step_number(reader, "in_place", e, NumberKind::Bool));
         let place = self.communicator(reader);
         let root = self.entry_or_default(reader, "root");
         let mut step = Step {
@@ -189,9 +186,7 @@ impl<'t> StepReader<'t, '_> {
             op: self.op,
             name: self.name(reader),
             reduce: self.reduce(reader),
-            root: root.and_then(|e| {
-                reader.number_by_rank("root", &e.value, AllowedNames::STEP, NumberKind::Whole, RankScope::Communicator)
-            }),
+            root: root.and_then(|e| step_number(reader, "root", e, NumberKind::Whole)),
             comm: place,
             ranks: Ranks::All,
             own_ranks: !nests && self.table.get("ranks").is_some(),
@@ -203,13 +198,16 @@ impl<'t> StepReader<'t, '_> {
             after: self.after(reader),
             graph: self.graph(reader),
             times: self.num(reader, "times", NumberKind::Natural),
-            algorithm: self.entry_or_default(reader, "algorithm").and_then(|e| algorithm(reader, &e.value)),
-            error: self.own_entry("error").and_then(|e| step_error(reader, &e.value)),
+            algorithm: self
+                .entry_or_default(reader, "algorithm")
+                .and_then(|e| algorithm(reader, &e.value))
+                .map(Box::new),
+            error: self.own_entry("error").and_then(|e| step_error(reader, &e.value)).map(Box::new),
             peer: self.num(reader, "peer", NumberKind::Whole),
             to: self.num(reader, "to", NumberKind::Whole),
             from: self.num(reader, "from", NumberKind::Whole),
             count: self.num(reader, "count", NumberKind::Natural),
-            counts: self.own_entry("counts").and_then(|e| counts(reader, &e.value)),
+            counts: self.own_entry("counts").and_then(|e| counts(reader, &e.value)).map(Box::new),
             expr: self.own_entry("expr").and_then(|e| reader.expression(&e.value, AllowedNames::MAP)),
             dtype: None,
             seconds: self.num(reader, "seconds", NumberKind::Real),
@@ -219,17 +217,12 @@ impl<'t> StepReader<'t, '_> {
                 context: self.num(reader, "context", NumberKind::Whole),
                 index: self.num(reader, "signal_index", NumberKind::Whole),
                 signals: self.own_entry("signals").and_then(|e| {
-                    reader.number_by_rank(
-                        "signals",
-                        &e.value,
-                        AllowedNames::COUNTS,
-                        NumberKind::Whole,
-                        RankScope::Communicator,
-                    )
+                    let (names, scope) = (AllowedNames::COUNTS, RankScope::Communicator);
+                    reader.number_by_rank("signals", &e.value, names, NumberKind::Whole, scope).map(Box::new)
                 }),
             },
             register: self.own_entry("register").and_then(|e| register_word(reader, &e.value)),
-            new: comms::new_communicator(reader, self.table, self.op, self.defaults),
+            new: comms::new_communicator(reader, self.table, self.op, self.defaults).map(Box::new),
             steps: Vec::new(),
             input,
             output,
@@ -274,20 +267,12 @@ impl<'t> StepReader<'t, '_> {
     fn map_from_defaults(
         &self,
         reader: &mut PointReader<'_>,
-        count: &mut Option<NumberByRank>,
+        count: &mut Option<Box<NumberByRank>>,
         dtype: &mut Option<Spanned<crate::num::DType>>,
     ) {
         if count.is_none() {
             let e = self.defaults.find(reader, "count");
-            *count = e.and_then(|e| {
-                reader.number_by_rank(
-                    "count",
-                    &e.value,
-                    AllowedNames::STEP,
-                    NumberKind::Natural,
-                    RankScope::Communicator,
-                )
-            });
+            *count = e.and_then(|e| step_number(reader, "count", e, NumberKind::Natural));
             if e.is_none() {
                 let d = Diagnostic::new(self.span, "this map reads no buffer and has no `count`");
                 reader.report(d.help("write `count = ...`, the elements of `out`"));
@@ -490,6 +475,17 @@ impl<'t> StepReader<'t, '_> {
             }
         }
     }
+}
+
+/// A number of a step that may differ by rank of its communicator.
+fn step_number(
+    reader: &mut PointReader<'_>,
+    key: &str,
+    entry: &TomlEntry,
+    want: NumberKind,
+) -> Option<Box<NumberByRank>> {
+    let number = reader.number_by_rank(key, &entry.value, AllowedNames::STEP, want, RankScope::Communicator);
+    number.map(Box::new)
 }
 
 fn names_buffer(reader: &PointReader<'_>, e: &Expr) -> bool {

@@ -30,8 +30,8 @@ fn of_steps(steps: &[Step], found: &mut BTreeSet<&'static str>) {
         found.insert(step.op.name);
         let marks = [
             (step.algorithm.is_some(), "algorithms of calls"),
-            (step.new.as_ref().is_some_and(makes_non_blocking), "non-blocking communicators"),
-            (step.error.as_ref().is_some_and(is_left_in_progress), "calls left in progress"),
+            (step.new.as_deref().is_some_and(makes_non_blocking), "non-blocking communicators"),
+            (step.error.as_deref().is_some_and(is_left_in_progress), "calls left in progress"),
         ];
         found.extend(marks.into_iter().filter(|(has, _)| *has).map(|(_, mark)| mark));
         of_steps(&step.steps, found);

@@ -19,10 +19,10 @@ impl<'a> Unroll<'a> {
         member: &Member<'a>,
         stream: u32,
     ) -> Result<ItemKind, Diagnostic> {
-        let number = |number: &Option<NumberByRank>| number.as_ref().map_or(Ok(0), |n| n.whole(&member.names));
+        let number = |number: &Option<Box<NumberByRank>>| number.as_ref().map_or(Ok(0), |n| n.whole(&member.names));
         let (context, signal_index) = (number(&step.signal.context)?, number(&step.signal.index)?);
         let peers = match kind {
-            OneSided::Put | OneSided::Signal => vec![(self.peer(step, step.peer.as_ref(), member)?, 1)],
+            OneSided::Put | OneSided::Signal => vec![(self.peer(step, step.peer.as_deref(), member)?, 1)],
             OneSided::WaitSignal => self.awaited(step, member)?,
         };
         let put = match kind {

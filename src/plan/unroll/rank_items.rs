@@ -73,20 +73,20 @@ impl<'a> Unroll<'a> {
             Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, member, stream, fails),
             Kind::Composite(Composite::Barrier) => return self.barrier(step, id, member, stream, fails),
             Kind::Send => {
-                let peer = self.peer(step, step.peer.as_ref(), member)?;
+                let peer = self.peer(step, step.peer.as_deref(), member)?;
                 let input = self.required(step, "in", member)?;
                 ItemKind::Op(RankOp::Send(message(peer, input, WrittenSize::default())))
             }
             Kind::Recv => {
-                let peer = self.peer(step, step.peer.as_ref(), member)?;
+                let peer = self.peer(step, step.peer.as_deref(), member)?;
                 let count = self.elements(step, member)?;
                 let output = self.required(step, "out", member)?;
                 let size = WrittenSize { count, dtype: step.dtype.as_ref().map(|d| d.value) };
                 ItemKind::Op(RankOp::Recv(message(peer, output, size)))
             }
             Kind::SendRecv => {
-                let to = self.peer(step, step.to.as_ref().or(step.peer.as_ref()), member)?;
-                let from = self.peer(step, step.from.as_ref().or(step.peer.as_ref()), member)?;
+                let to = self.peer(step, step.to.as_deref().or(step.peer.as_deref()), member)?;
+                let from = self.peer(step, step.from.as_deref().or(step.peer.as_deref()), member)?;
                 let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
                 let mut push = |kind| self.push(member.world, id, step.span, fails, kind);
                 push(ItemKind::Call(CallKind::GroupStart));

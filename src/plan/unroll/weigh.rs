@@ -6,7 +6,7 @@ use crate::scenario::{
 
 /// Operations of all numbers of a step on one rank. Names are looked up among `axes` axes; `n` is the world size.
 pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
-    let num = |num: &Option<NumberByRank>| num.as_ref().map_or(0, |v| of_num(v, axes));
+    let num = |num: &Option<Box<NumberByRank>>| num.as_ref().map_or(0, |v| of_num(v, axes));
     let signal = &step.signal;
     let nums = [
         &signal.context,

@@ -36,7 +36,7 @@ pub struct Step {
     /// The reduction; the default is sum.
     pub reduce: Option<Spanned<StepReduction>>,
     /// The root; the default is 0.
-    pub root: Option<NumberByRank>,
+    pub root: Option<Box<NumberByRank>>,
     /// The communicators.
     pub comm: StepComm,
     /// World ranks that run the step.
@@ -44,7 +44,7 @@ pub struct Step {
     /// True if the step itself has the key `ranks`, not only a default.
     pub own_ranks: bool,
     /// 1 for ranks of the communicator on which the call is in place.
-    pub in_place: Option<NumberByRank>,
+    pub in_place: Option<Box<NumberByRank>>,
     /// True if unused buffers are passed as null pointers.
     pub null_pointers: bool,
     /// Stream name; the default is `main`.
@@ -54,27 +54,27 @@ pub struct Step {
     /// The graph into which the step is captured, or which it launches or releases.
     pub graph: Option<Spanned<String>>,
     /// Number of rounds; the default is 1.
-    pub times: Option<NumberByRank>,
+    pub times: Option<Box<NumberByRank>>,
     /// The algorithm that the call asks for.
-    pub algorithm: Option<Spanned<StepAlgorithm>>,
+    pub algorithm: Option<Box<Spanned<StepAlgorithm>>>,
     /// Codes that the call must return, by rank of the communicator.
-    pub error: Option<Spanned<StepError>>,
+    pub error: Option<Box<Spanned<StepError>>>,
     /// send, recv and send_recv: the peer, of send_recv in both directions.
-    pub peer: Option<NumberByRank>,
+    pub peer: Option<Box<NumberByRank>>,
     /// send_recv: the receiver.
-    pub to: Option<NumberByRank>,
+    pub to: Option<Box<NumberByRank>>,
     /// send_recv: the sender.
-    pub from: Option<NumberByRank>,
+    pub from: Option<Box<NumberByRank>>,
     /// recv and map: number of elements.
-    pub count: Option<NumberByRank>,
+    pub count: Option<Box<NumberByRank>>,
     /// all_to_all_v: the number of elements that each rank sends to each rank.
-    pub counts: Option<Spanned<AllToAllCounts>>,
+    pub counts: Option<Box<Spanned<AllToAllCounts>>>,
     /// map: the expression.
     pub expr: Option<Spanned<Expr>>,
     /// map: the dtype of `out`.
     pub dtype: Option<Spanned<DType>>,
     /// sleep: the duration in seconds.
-    pub seconds: Option<NumberByRank>,
+    pub seconds: Option<Box<NumberByRank>>,
     /// exit: how the process ends; the default is the exit status 0.
     pub status: Option<ExitStatus>,
     /// wait: the stream; `None` for all streams.
@@ -84,7 +84,7 @@ pub struct Step {
     /// register: how.
     pub register: Option<Spanned<RegisterKind>>,
     /// init and split: the new communicator.
-    pub new: Option<CommDef>,
+    pub new: Option<Box<CommDef>>,
     /// group and loop: the inner steps.
     pub steps: Vec<Step>,
 }
@@ -93,11 +93,11 @@ pub struct Step {
 #[derive(Clone, Debug, Default)]
 pub struct StepSignal {
     /// `context`; the default is 0.
-    pub context: Option<NumberByRank>,
+    pub context: Option<Box<NumberByRank>>,
     /// `signal_index`; the default is 0.
-    pub index: Option<NumberByRank>,
+    pub index: Option<Box<NumberByRank>>,
     /// wait_signal: how many signals, of `peer` or of each rank; the default is 1.
-    pub signals: Option<NumberByRank>,
+    pub signals: Option<Box<NumberByRank>>,
 }
 
 /// `algorithm` of a step.

@@ -76,7 +76,7 @@ fn set(steps: &mut [Step], looped: bool, uses: &BufferUses, shown: &mut bool) {
     for step in steps {
         let again = looped || step.times.is_some();
         if uses.allow(step, again) {
-            step.in_place = Some(NumberByRank { span: step.span, kind: NumberByRankKind::Int(1) });
+            step.in_place = Some(Box::new(NumberByRank { span: step.span, kind: NumberByRankKind::Int(1) }));
             *shown |= matches!(&step.op.kind, Kind::Collective(op) if shows_input(op));
         }
         set(&mut step.steps, again, uses, shown);

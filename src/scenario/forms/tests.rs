@@ -122,7 +122,7 @@ fn grouped_puts_neighbours_that_do_not_meddle_into_one_group() {
     let changed = form("grouped", PROGRAM).unwrap();
     let shape: Vec<(&str, usize)> = changed.steps.iter().map(|step| (step.op.name, step.steps.len())).collect();
     assert_eq!(shape, [("group", 2), ("group", 1), ("map", 0), ("group", 1)]);
-    let asserts: Vec<&str> = changed.asserts.iter().map(|assert| assert.value.text.as_str()).collect();
+    let asserts: Vec<&str> = changed.asserts.iter().map(|assert| &*assert.value.text).collect();
     assert_eq!(asserts, ["sum.rounds > 0", "e[0] > 0"]);
     let plan = planned(changed);
     let opened = plan.programs[0].iter().filter(|call| call.kind == CallKind::GroupStart).count();
@@ -160,7 +160,7 @@ fn captured_gives_every_step_a_graph_that_is_launched_and_released() {
     let shape: Vec<&str> = changed.steps.iter().map(|step| step.op.name).collect();
     let steps = ["all_reduce", "all_gather", "all_reduce", "map", "send_recv"];
     assert_eq!(shape, steps.map(|step| [step, "launch", "release"]).concat());
-    let asserts: Vec<&str> = changed.asserts.iter().map(|assert| assert.value.text.as_str()).collect();
+    let asserts: Vec<&str> = changed.asserts.iter().map(|assert| &*assert.value.text).collect();
     assert_eq!(asserts, ["e[0] > 0"]);
     let plan = planned(changed);
     let count = |is: fn(&CallKind) -> bool| plan.programs[0].iter().filter(|call| is(&call.kind)).count();
@@ -289,7 +289,8 @@ fn the_software_library_serves_what_the_forms_ask_for() {
 
 #[test]
 fn an_algorithm_has_its_own_figures() {
-    let asserts: Vec<String> = form("tree", PROGRAM).unwrap().asserts.into_iter().map(|a| a.value.text).collect();
+    let asserts: Vec<String> =
+        form("tree", PROGRAM).unwrap().asserts.into_iter().map(|a| a.value.text.to_string()).collect();
     assert_eq!(asserts, ["sum.seconds < 100", "e[0] > 0"]);
 }
 
