@@ -8,9 +8,20 @@ pub(super) struct Format {
     bias: i32,
     largest: u8,
     infinity: Option<u8>,
-    /// The value of every code.
-    values: LazyLock<[f32; 256]>,
+    tables: LazyLock<Tables>,
 }
+
+/// What a format's codes and numbers stand for, worked out once.
+pub(super) struct Tables {
+    /// The value of every code.
+    values: [f32; 256],
+    /// By the leading bits of a magnitude: the greatest finite code whose value is not above it.
+    below: [u8; 1 << (31 - DROPPED_BITS)],
+}
+
+/// Bits of an f32 below its first three of the mantissa. No format here has more than three, so they decide nothing about which
+/// value is the next one below.
+const DROPPED_BITS: u32 = 20;
 
 const NAN: u8 = 0x7f;
 
@@ -20,14 +31,13 @@ impl Format {
         bias: i32,
         largest: u8,
         infinity: Option<u8>,
-        values: fn() -> [f32; 256],
+        tables: fn() -> Tables,
     ) -> Self {
-        Self { mantissa_bits, bias, largest, infinity, values: LazyLock::new(values) }
+        Self { mantissa_bits, bias, largest, infinity, tables: LazyLock::new(tables) }
     }
 
-    /// The value of every code.
-    pub(super) fn table(&self) -> [f32; 256] {
-        std::array::from_fn(|code| {
+    pub(super) fn make_tables(&self) -> Tables {
+        let values: [f32; 256] = std::array::from_fn(|code| {
             let code = code as u8;
             let magnitude = code & 0x7f;
             let value = if Some(magnitude) == self.infinity {
@@ -45,11 +55,18 @@ impl Format {
                 }
             };
             if code & 0x80 == 0 { value } else { -value }
-        })
+        });
+        // The positive finite codes are in the order of their values.
+        let finite = &values[..=usize::from(self.largest)];
+        let below = std::array::from_fn(|leading| {
+            let magnitude = f32::from_bits((leading as u32) << DROPPED_BITS);
+            finite.partition_point(|&v| v <= magnitude).saturating_sub(1) as u8
+        });
+        Tables { values, below }
     }
 
     pub(super) fn decode(&self, code: u8) -> f32 {
-        self.values[usize::from(code)]
+        self.tables.values[usize::from(code)]
     }
 
     /// The nearest code, ties to the even one; what lies beyond the largest finite value becomes that value.
@@ -59,16 +76,14 @@ impl Format {
         }
         let sign = if value.is_sign_negative() { 0x80 } else { 0 };
         let magnitude = value.abs();
-        let values: &[f32; 256] = &self.values;
+        let Tables { values, below } = &*self.tables;
         if magnitude >= values[usize::from(self.largest)] {
             return sign | self.largest;
         }
-        // The positive finite codes are in the order of their values, so the neighbours are found by halving.
-        let above = values[..=usize::from(self.largest)].partition_point(|&v| v <= magnitude);
-        let low = above - 1;
-        let middle = (values[low] + values[above]) / 2.0;
-        let code = if magnitude < middle || (magnitude == middle && low % 2 == 0) { low } else { above };
-        sign | code as u8
+        let low = below[(magnitude.to_bits() >> DROPPED_BITS) as usize];
+        let middle = (values[usize::from(low)] + values[usize::from(low) + 1]) / 2.0;
+        let goes_up = magnitude > middle || (magnitude == middle && low % 2 == 1);
+        sign | (low + u8::from(goes_up))
     }
 
     /// A sum as the GPU forms it: in half precision, then narrowed.

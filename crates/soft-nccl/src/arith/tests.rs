@@ -96,6 +96,27 @@ fn scaling_rounds_to_the_type() {
 }
 
 #[test]
+fn numbers_around_each_tie_go_to_the_nearer_eight_bit_float() {
+    for (format, largest) in [(&E4M3, 0x7eu8), (&E5M2, 0x7b)] {
+        for low in 0..largest {
+            let (below, above) = (format.decode(low), format.decode(low + 1));
+            let tie = (below + above) / 2.0;
+            let even = low + low % 2;
+            for (value, code) in [
+                (below, low),
+                (below.next_up(), low),
+                (tie.next_down(), low),
+                (tie, even),
+                (tie.next_up(), low + 1),
+                (above.next_down(), low + 1),
+            ] {
+                assert_eq!((format.encode(value), format.encode(-value)), (code, code | 0x80), "{value:e}");
+            }
+        }
+    }
+}
+
+#[test]
 fn eight_bit_sums_and_products_are_the_nearest_values() {
     for (format, largest) in [(&E4M3, 0x7eu8), (&E5M2, 0x7b)] {
         let finite: Vec<u8> = (0..=255u8).filter(|code| code & 0x7f <= largest).collect();

@@ -7,9 +7,9 @@ use nccl_sys::ncclDataType_t;
 use serde::{Deserialize, Serialize};
 
 /// Four exponent bits, no infinity, largest 448.
-pub(super) static E4M3: Format = Format::new(3, 7, 0x7e, None, || E4M3.table());
+pub(super) static E4M3: Format = Format::new(3, 7, 0x7e, None, || E4M3.make_tables());
 /// Five exponent bits, with infinities, largest 57,344.
-pub(super) static E5M2: Format = Format::new(2, 15, 0x7b, Some(0x7c), || E5M2.table());
+pub(super) static E5M2: Format = Format::new(2, 15, 0x7b, Some(0x7c), || E5M2.make_tables());
 
 macro_rules! element_types {
     ($($variant:ident = $code:ident, $kind:ident($of:tt);)*) => {
