@@ -91,6 +91,7 @@ impl Random {
                 DType::F16 => self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F16, v)),
                 DType::Bf16 => self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::Bf16, v)),
                 DType::F32 => self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F32, v)),
+                DType::F64 => self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F64, v)),
                 DType::F8e4m3 => {
                     self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F8e4m3, v))
                 }
