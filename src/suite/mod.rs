@@ -25,6 +25,7 @@ mod time_limits;
 #[cfg(feature = "cli")]
 mod timed_group;
 pub mod variables;
+mod waiting;
 mod worker_environment;
 
 pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
@@ -45,6 +46,7 @@ use crate::plan::{Limits, cost};
 use crate::printable::printable;
 use crate::report::Event;
 use crate::report::{Reporter, Tally};
+use crate::run::Backend;
 use crate::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
 use file_work::FileWork;
 use std::io;
@@ -248,11 +250,15 @@ impl CaseSet {
             return Err(Error::Empty);
         }
         let (jobs, fail_fast) = (options.jobs_on(&chosen), options.fail_fast);
+        // On GPUs cases take turns, and a number of jobs that was asked for is kept to.
+        let is_free = options.jobs.is_none() && chosen.backend == Backend::Soft && chosen.cluster.is_none();
+        let (cases, waiting) = if is_free { waiting::in_front(&self.cases) } else { (self.cases.clone(), 0) };
         let reading = Reading { limits: self.limits, ..options.reading };
         let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
         let mut tally = Tally::default();
-        let ahead = ahead::Ahead::new(&runner, &self.cases);
-        parallel::run_all(&self.cases, &ahead, jobs, fail_fast, |event| {
+        let ahead = ahead::Ahead::new(&runner, &cases);
+        let lanes = parallel::Lanes { jobs, waiting };
+        parallel::run_all(&cases, &ahead, lanes, fail_fast, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 tally.add(verdict);
             }

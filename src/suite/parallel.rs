@@ -18,13 +18,22 @@ pub trait Executor: Sync {
     /// The verdict of the case; called from several threads at once.
     fn run_case(&self, case: &Arc<Case>) -> Verdict;
 
-    /// The verdict of the case with this number. The numbers come about in their order, each once.
+    /// The verdict of the case with this number. Each number comes once, those of waiting cases in their order and the others in theirs.
     fn run_numbered(&self, _: usize, case: &Arc<Case>) -> Verdict {
         self.run_case(case)
     }
 }
 
-/// Runs all `cases` on `jobs` threads. The events come on the calling thread; when `sink` fails, cases that are
+/// The threads that cases run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    /// Threads for cases that compute.
+    pub jobs: usize,
+    /// The first cases, which mostly wait and run on additional threads.
+    pub waiting: usize,
+}
+
+/// Runs all `cases`. The events come on the calling thread; when `sink` fails, cases that are
 /// running finish, no other is started, and its error is returned. With `fail_fast` no case is started after one has failed.
 ///
 /// # Errors
@@ -33,16 +42,17 @@ pub trait Executor: Sync {
 pub fn run_all<E>(
     cases: &[Arc<Case>],
     executor: &dyn Executor,
-    jobs: usize,
+    lanes: Lanes,
     fail_fast: bool,
     mut sink: impl FnMut(&Event) -> Result<(), E>,
 ) -> Result<(), E> {
     let begun = Instant::now();
     let ended = AtomicBool::new(false);
     sink(&Event::Started { cases: cases.len() })?;
-    stream(
+    stream_with_waiting(
         cases,
-        jobs,
+        lanes.jobs,
+        lanes.waiting,
         |number, case, send| {
             if ended.load(Ordering::Relaxed) {
                 return;
@@ -213,6 +223,8 @@ mod tests {
     use crate::suite::fixture::{case, verdict};
     use std::sync::mpsc;
 
+    const ONE_JOB: Lanes = Lanes { jobs: 1, waiting: 0 };
+
     struct Fake;
     impl Executor for Fake {
         fn run_case(&self, case: &Arc<Case>) -> Verdict {
@@ -236,7 +248,7 @@ mod tests {
     fn every_case_gets_one_verdict_between_start_and_finish() {
         let cases: Vec<_> = (0..20).map(|i| case(&format!("c{i}"))).collect();
         let mut events = Vec::new();
-        run_all(&cases, &Fake, 3, false, |event| {
+        run_all(&cases, &Fake, Lanes { jobs: 3, waiting: 7 }, false, |event| {
             events.push(event.clone());
             Ok::<(), ()>(())
         })
@@ -260,7 +272,7 @@ mod tests {
     fn a_panic_costs_one_case() {
         let cases = [case("good"), case("bad"), case("fine")];
         let mut seen = Vec::new();
-        run_all(&cases, &Fake, 1, false, |event| {
+        run_all(&cases, &Fake, ONE_JOB, false, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 seen.push((verdict.status, verdict.reason.clone()));
             }
@@ -278,7 +290,7 @@ mod tests {
         let names = |fail_fast| {
             let mut done = Vec::new();
             let mut finished = false;
-            run_all(&cases, &Fake, 1, fail_fast, |event| {
+            run_all(&cases, &Fake, ONE_JOB, fail_fast, |event| {
                 match event {
                     Event::CaseDone { case, .. } => done.push(case.name.clone()),
                     Event::Finished { .. } => finished = true,
@@ -298,7 +310,7 @@ mod tests {
     fn a_failing_sink_ends_the_run() {
         let cases: Vec<_> = (0..1000).map(|i| case(&format!("c{i}"))).collect();
         let mut done = 0;
-        let result = run_all(&cases, &Fake, 2, false, |event| {
+        let result = run_all(&cases, &Fake, Lanes { jobs: 2, waiting: 0 }, false, |event| {
             done += usize::from(matches!(event, Event::CaseDone { .. }));
             if done == 3 { Err("closed") } else { Ok(()) }
         });
