@@ -61,13 +61,14 @@ pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<Col
     let Some(first) = rank_calls.first().cloned() else {
         return Err(Diagnostic::new(lowered.unrolled.case.span, "a collective that no rank calls"));
     };
-    let expected = describe(&first.op);
     for other in &rank_calls {
-        let called = describe(&other.op);
-        if called != expected {
+        if !is_same_call(&first.op, &other.op) {
             let text = format!(
-                "rank {} calls {expected}, but rank {} calls {called}: every rank of a communicator must make the same call",
-                first.op.rank, other.op.rank
+                "rank {} calls {}, but rank {} calls {}: every rank of a communicator must make the same call",
+                first.op.rank,
+                describe(&first.op),
+                other.op.rank,
+                describe(&other.op)
             );
             let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
             let d = Diagnostic::new(span(other.step), text);
@@ -92,6 +93,26 @@ pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<Col
     Ok(CollectiveEvent { first, calls: rank_calls, reduction })
 }
 
+/// True if two ranks' calls agree in all that must be the same on all ranks; [`describe`] says the same in words.
+fn is_same_call(a: &RankCollective<Placed>, b: &RankCollective<Placed>) -> bool {
+    let reductions = match (&a.reduction, &b.reduction) {
+        (None, None) | (Some(Reduction::PreMulSum(_)), Some(Reduction::PreMulSum(_))) => true,
+        (Some(Reduction::Builtin(a)), Some(Reduction::Builtin(b))) => a == b,
+        _ => false,
+    };
+    reductions
+        && a.op.call == b.op.call
+        && (!a.op.rooted || a.root == b.root)
+        && (a.size.count, a.size.dtype) == (b.size.count, b.size.dtype)
+        && algorithm_choice(a) == algorithm_choice(b)
+}
+
+/// What a call says about its algorithm, if anything; `Some(None)` if it leaves the choice to the library.
+fn algorithm_choice(call: &RankCollective<Placed>) -> Option<Option<&AlgorithmChoice>> {
+    let choice = call.algorithm.as_deref().map(|algorithm| &algorithm.choice);
+    choice.map(|choice| Some(choice).filter(|choice| !choice.is_automatic()))
+}
+
 /// A call in words: all that must be the same on all ranks.
 fn describe(c: &RankCollective<Placed>) -> String {
     let red = match &c.reduction {
@@ -113,7 +134,7 @@ fn describe(c: &RankCollective<Placed>) -> String {
 fn only_counts_differ(a: &RankCollective<Placed>, b: &RankCollective<Placed>) -> bool {
     let mut b = b.clone();
     b.size.count = a.size.count;
-    describe(a) == describe(&b)
+    is_same_call(a, &b)
 }
 
 /// What to write for a collective whose pieces are meant to differ in length.
