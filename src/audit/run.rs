@@ -8,7 +8,7 @@ use crate::num::DType;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
 use crate::scenario::{Case, Placement};
-use crate::suite::parallel::{Parcel, panic_text, stream, stream_with_waiting};
+use crate::suite::parallel::{Lanes, Parcel, panic_text, stream, stream_with_waiting};
 use crate::suite::with_causes;
 use crate::suite::{Experiment, Prepared, Ready, Runner, is_small};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// Threads for groups of cases that mostly wait, for each job.
+const WAITING_THREADS: usize = 4;
 /// Bytes of plans that are kept from the run without a fault for those with faults; other cases are planned again.
 const MAX_KEPT_BYTES: u64 = 1 << 30;
 /// A run with a fault may take this many times as long as the one without,
@@ -257,8 +259,7 @@ pub(super) fn run_all(
     let overall: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
     stream_with_waiting(
         &groups,
-        settings.jobs,
-        waiting,
+        Lanes { jobs: settings.jobs, waiting, waiting_threads: settings.jobs.saturating_mul(WAITING_THREADS) },
         |_, group, send| {
             let own: BTreeMap<Fault, AtomicUsize> =
                 selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();

@@ -33,9 +33,11 @@ pub(super) enum EarlyWork {
 pub(super) struct Ahead<'a> {
     runner: &'a Runner,
     cases: &'a [Arc<Case>],
+    waiting: usize,
     state: Mutex<State>,
 }
 
+/// How far the cases are that do not run apart.
 #[derive(Default)]
 struct State {
     /// By number; only of cases that have not begun.
@@ -49,9 +51,10 @@ struct State {
 }
 
 impl<'a> Ahead<'a> {
-    /// For these cases, which come about in their order.
-    pub fn new(runner: &'a Runner, cases: &'a [Arc<Case>]) -> Self {
-        Self { runner, cases, state: Mutex::default() }
+    /// For these cases, which come about in their order, but for the first `waiting` ones: they run apart, and are not prepared.
+    pub fn new(runner: &'a Runner, cases: &'a [Arc<Case>], waiting: usize) -> Self {
+        let state = Mutex::new(State { next: waiting, begun: waiting, ..State::default() });
+        Self { runner, cases, waiting, state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,7 +110,8 @@ impl Executor for Ahead<'_> {
     }
 
     fn run_numbered(&self, number: usize, case: &Arc<Case>) -> Verdict {
-        match self.take(number) {
+        let early = if number < self.waiting { None } else { self.take(number) };
+        match early {
             Some(early) => self.runner.run_early(case, early),
             None => self.runner.run_case(case),
         }

@@ -46,9 +46,9 @@ use crate::plan::{Limits, cost};
 use crate::printable::printable;
 use crate::report::Event;
 use crate::report::{Reporter, Tally};
-use crate::run::Backend;
 use crate::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
 use file_work::FileWork;
+use parallel::Lanes;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -250,14 +250,15 @@ impl CaseSet {
             return Err(Error::Empty);
         }
         let (jobs, fail_fast) = (options.jobs_on(&chosen), options.fail_fast);
-        // On GPUs cases take turns, and a number of jobs that was asked for is kept to.
-        let is_free = options.jobs.is_none() && chosen.backend == Backend::Soft && chosen.cluster.is_none();
-        let (cases, waiting) = if is_free { waiting::in_front(&self.cases) } else { (self.cases.clone(), 0) };
+        let (cases, waiting) = match options.may_run_more_at_a_time(&chosen) {
+            true => waiting::in_front(&self.cases, &self.limits),
+            false => (self.cases.clone(), 0),
+        };
         let reading = Reading { limits: self.limits, ..options.reading };
         let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
         let mut tally = Tally::default();
-        let ahead = ahead::Ahead::new(&runner, &cases);
-        let lanes = parallel::Lanes { jobs, waiting };
+        let ahead = ahead::Ahead::new(&runner, &cases, waiting);
+        let lanes = Lanes { jobs, waiting, waiting_threads: 1 };
         parallel::run_all(&cases, &ahead, lanes, fail_fast, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 tally.add(verdict);

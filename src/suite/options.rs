@@ -303,6 +303,11 @@ impl RunOptions {
         let default = || if chosen.machine.is_some() { 1 } else { cores() };
         self.jobs.map_or_else(default, NonZeroUsize::get)
     }
+
+    /// True if cases that wait may run beside the jobs: on GPUs cases take turns, and a number that was asked for is kept to.
+    pub(super) fn may_run_more_at_a_time(&self, chosen: &ChosenBackend) -> bool {
+        self.jobs.is_none() && chosen.machine.is_none() && chosen.cluster.is_none()
+    }
 }
 
 /// Cores that this process may use.
@@ -313,6 +318,15 @@ pub fn cores() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_run_at_a_time_only_where_no_number_was_asked_for() {
+        let mut options = RunOptions::default();
+        let chosen = ChosenBackend::default();
+        assert!(options.may_run_more_at_a_time(&chosen));
+        options.jobs = NonZeroUsize::new(2);
+        assert!(!options.may_run_more_at_a_time(&chosen));
+    }
 
     #[test]
     fn what_is_set_is_repeated() {

@@ -24,13 +24,22 @@ pub trait Executor: Sync {
     }
 }
 
-/// The threads that cases run on.
+/// The threads that items are worked on by.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
-    /// Threads for cases that compute.
+    /// Threads for items that compute.
     pub jobs: usize,
-    /// The first cases, which mostly wait and run on additional threads.
+    /// Number of the first items that spend most of their time waiting.
     pub waiting: usize,
+    /// Additional threads for those.
+    pub waiting_threads: usize,
+}
+
+impl Lanes {
+    /// So many threads for all items.
+    pub fn of(jobs: usize) -> Self {
+        Self { jobs, waiting: 0, waiting_threads: 0 }
+    }
 }
 
 /// Runs all `cases`. The events come on the calling thread; when `sink` fails, cases that are
@@ -51,8 +60,7 @@ pub fn run_all<E>(
     sink(&Event::Started { cases: cases.len() })?;
     stream_with_waiting(
         cases,
-        lanes.jobs,
-        lanes.waiting,
+        lanes,
         |number, case, send| {
             if ended.load(Ordering::Relaxed) {
                 return;
@@ -105,26 +113,22 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
     work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)) + Sync,
     sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
-    stream_with_waiting(items, jobs, 0, work, sink)
+    stream_with_waiting(items, Lanes::of(jobs), work, sink)
 }
 
-/// Threads for items that mostly wait, for each job.
-const WAITING_THREADS: usize = 4;
-
-/// Does the same as [`stream`], for items of which the first `waiting` spend most of their time waiting. Those run on additional
-/// threads, so that the threads of the jobs are left for items that compute.
+/// Does the same as [`stream`], with additional threads for the items that mostly wait, so that the threads of the jobs are left for
+/// items that compute.
 pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
     items: &[T],
-    jobs: usize,
-    waiting: usize,
+    lanes: Lanes,
     work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)) + Sync,
     mut sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
-    let waiting = waiting.min(items.len());
+    let waiting = lanes.waiting.min(items.len());
     let next = [AtomicUsize::new(waiting), AtomicUsize::new(0)];
     let (next, work) = (&next, &work);
-    let jobs = threads(jobs);
-    let most = [jobs.clamp(1, items.len().max(1)), (jobs * WAITING_THREADS).min(waiting)];
+    let most =
+        [threads(lanes.jobs).clamp(1, items.len().max(1)), lanes.waiting_threads.min(threads(waiting)).min(waiting)];
     let mailbox = Mailbox::new();
     thread::scope(|scope| {
         let messages = mailbox.receiver();
@@ -223,8 +227,6 @@ mod tests {
     use crate::suite::fixture::{case, verdict};
     use std::sync::mpsc;
 
-    const ONE_JOB: Lanes = Lanes { jobs: 1, waiting: 0 };
-
     struct Fake;
     impl Executor for Fake {
         fn run_case(&self, case: &Arc<Case>) -> Verdict {
@@ -248,7 +250,7 @@ mod tests {
     fn every_case_gets_one_verdict_between_start_and_finish() {
         let cases: Vec<_> = (0..20).map(|i| case(&format!("c{i}"))).collect();
         let mut events = Vec::new();
-        run_all(&cases, &Fake, Lanes { jobs: 3, waiting: 7 }, false, |event| {
+        run_all(&cases, &Fake, Lanes { jobs: 3, waiting: 7, waiting_threads: 2 }, false, |event| {
             events.push(event.clone());
             Ok::<(), ()>(())
         })
@@ -272,7 +274,7 @@ mod tests {
     fn a_panic_costs_one_case() {
         let cases = [case("good"), case("bad"), case("fine")];
         let mut seen = Vec::new();
-        run_all(&cases, &Fake, ONE_JOB, false, |event| {
+        run_all(&cases, &Fake, Lanes::of(1), false, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 seen.push((verdict.status, verdict.reason.clone()));
             }
@@ -290,7 +292,7 @@ mod tests {
         let names = |fail_fast| {
             let mut done = Vec::new();
             let mut finished = false;
-            run_all(&cases, &Fake, ONE_JOB, fail_fast, |event| {
+            run_all(&cases, &Fake, Lanes::of(1), fail_fast, |event| {
                 match event {
                     Event::CaseDone { case, .. } => done.push(case.name.clone()),
                     Event::Finished { .. } => finished = true,
@@ -310,7 +312,7 @@ mod tests {
     fn a_failing_sink_ends_the_run() {
         let cases: Vec<_> = (0..1000).map(|i| case(&format!("c{i}"))).collect();
         let mut done = 0;
-        let result = run_all(&cases, &Fake, Lanes { jobs: 2, waiting: 0 }, false, |event| {
+        let result = run_all(&cases, &Fake, Lanes::of(2), false, |event| {
             done += usize::from(matches!(event, Event::CaseDone { .. }));
             if done == 3 { Err("closed") } else { Ok(()) }
         });
@@ -324,8 +326,7 @@ mod tests {
             let mut done = Vec::new();
             let all = stream_with_waiting(
                 &items,
-                jobs,
-                waiting,
+                Lanes { jobs, waiting, waiting_threads: 4 * jobs },
                 |_, item, send| send(Parcel::Now(*item)),
                 |item| {
                     done.push(item);
@@ -340,8 +341,7 @@ mod tests {
         let gate = std::sync::Mutex::new(gate);
         let done = stream_with_waiting(
             &[0, 1],
-            1,
-            1,
+            Lanes { jobs: 1, waiting: 1, waiting_threads: 1 },
             |index, _, send: &mut dyn FnMut(Parcel<usize>)| {
                 if index == 0 {
                     gate.lock().unwrap().recv().unwrap();

@@ -1,20 +1,30 @@
-//! Cases that spend most of their time waiting: others can run on their core meanwhile.
+//! Small cases that spend most of their time waiting: others can run on their core meanwhile.
 use crate::ops::{Host, Kind};
-use crate::scenario::{Case, ExpectedOutcome, Step};
+use crate::plan::{self, Limits};
+use crate::scenario::{Case, ExpectedOutcome, Placement, Step};
 use std::sync::Arc;
 
+/// Operations that a case which mostly waits may cost: less than a tenth of a second.
+const MOST_WORK: u64 = 5_000_000;
+/// Bytes of such a case's memory, in all copies, which limit what the library has to do.
+const MOST_MEMORY: u64 = 8 << 20;
+
 /// The cases with those in front that mostly wait, and the number of these.
-pub(super) fn in_front(cases: &[Arc<Case>]) -> (Vec<Arc<Case>>, usize) {
-    let (mut waiting, others): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(|case| mostly_waits(case));
+pub(super) fn in_front(cases: &[Arc<Case>], limits: &Limits) -> (Vec<Arc<Case>>, usize) {
+    let (mut waiting, others): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(|case| mostly_waits(case, limits));
     let count = waiting.len();
     waiting.extend(others);
     (waiting, count)
 }
 
-/// True if a rank sleeps or a process ends, or if the case may hang until its time is up.
-fn mostly_waits(case: &Case) -> bool {
+/// True if a rank sleeps or a process ends, or if only a time limit can end a hang, and if there is little to compute besides: a
+/// case that computes would slow down the others.
+fn mostly_waits(case: &Arc<Case>, limits: &Limits) -> bool {
     let may_hang = case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang));
-    may_hang || any_pauses(&case.before) || any_pauses(&case.steps)
+    let waits = any_pauses(&case.before) || any_pauses(&case.steps);
+    // Between the threads of one process a hang is proved at once.
+    (waits || may_hang && case.placement == Placement::Processes)
+        && plan::plan(case, limits).is_ok_and(|plan| plan.cost.memory <= MOST_MEMORY && plan.cost.work <= MOST_WORK)
 }
 
 fn any_pauses(steps: &[Step]) -> bool {
@@ -28,26 +38,35 @@ mod tests {
     use crate::scenario::{SourceFile, parse};
 
     fn case(name: &str, rest: &str) -> Arc<Case> {
-        let text = format!("world_size = 2\ninputs.x = [[1], [2]]\n{rest}\n");
+        let text = format!("world_size = 2\n{rest}\n");
         let file = Arc::new(SourceFile { path: format!("{name}.toml"), text: text.into() });
         Arc::new(parse(&file, name).unwrap().remove(0))
     }
 
+    fn program(name: &str, count: usize, rest: &str) -> Arc<Case> {
+        case(name, &format!("inputs.x = {{ each = \"rank + i\", count = {count} }}\n{rest}"))
+    }
+
     #[test]
-    fn cases_that_wait_come_first_and_all_keep_their_order() {
+    fn small_cases_that_wait_come_first_and_all_keep_their_order() {
         let reduce = "{ op = \"all_reduce\", in = \"x\", out = \"y\" }";
         let sleep = "{ op = \"sleep\", seconds = 0.1, ranks = [1] }";
+        let in_a_loop = format!("steps = [{{ op = \"loop\", times = 2, steps = [{reduce}, {sleep}] }}]");
+        let may_hang = format!("outcome = [\"ok\", \"hang\"]\nsteps = [{reduce}]");
         let cases = [
-            case("plain", &format!("steps = [{reduce}]")),
-            case("sleeps", &format!("steps = [{sleep}, {reduce}]")),
-            case("sleeps_in_a_loop", &format!("steps = [{{ op = \"loop\", times = 2, steps = [{reduce}, {sleep}] }}]")),
-            case("plain_too", &format!("steps = [{reduce}, {reduce}]")),
-            case("slept_before", &format!("before = [{sleep}, {reduce}]\nsteps = [{reduce}]")),
-            case("may_hang", &format!("outcome = [\"ok\", \"hang\"]\nsteps = [{reduce}]")),
+            program("plain", 2, &format!("steps = [{reduce}]")),
+            program("sleeps", 2, &format!("steps = [{sleep}, {reduce}]")),
+            program("sleeps_and_computes", 1 << 20, &format!("steps = [{sleep}, {reduce}]")),
+            program("sleeps_in_a_loop", 2, &in_a_loop),
+            program("plain_too", 2, &format!("steps = [{reduce}, {reduce}]")),
+            program("slept_before", 2, &format!("before = [{sleep}, {reduce}]\nsteps = [{reduce}]")),
+            program("hang_that_is_proved", 2, &may_hang),
+            program("hang_of_processes", 2, &format!("placement = \"processes\"\n{may_hang}")),
         ];
-        let (ordered, waiting) = in_front(&cases);
+        let (ordered, waiting) = in_front(&cases, &Limits::default());
         let names: Vec<_> = ordered.iter().map(|case| case.name.as_str()).collect();
-        assert_eq!(names, ["sleeps", "sleeps_in_a_loop", "slept_before", "may_hang", "plain", "plain_too"]);
-        assert_eq!(waiting, 4);
+        let (first, others) = names.split_at(waiting);
+        assert_eq!(first, ["sleeps", "sleeps_in_a_loop", "slept_before", "hang_of_processes"]);
+        assert_eq!(others, ["plain", "sleeps_and_computes", "plain_too", "hang_that_is_proved"]);
     }
 }
