@@ -219,7 +219,7 @@ fn send_signal(run: &Child, signal: Signal) {
 /// The case sleeps while it is stopped, so that the time which counts is far below the limit.
 #[test]
 fn time_in_which_the_command_is_stopped_does_not_count() {
-    const SLEEP: u64 = 8;
+    const SLEEP: u64 = 4;
     const LIMIT: u64 = SLEEP + 1;
     let home = Home::new();
     let text = format!(

@@ -552,16 +552,20 @@ fn commands_of_one_process_refuse_to_be_several() {
     let refused = crate::support::Run::of(&mut lonely);
     assert_eq!(refused.code, 2, "{refused}");
     assert!(refused.err.contains("runs in one process, and openmpi has started 4"), "{refused}");
-    // One whose others do not exist says it as well, whether it would lead or not.
-    for rank in ["0", "1"] {
-        let mut left_over = home.command(soak);
-        left_over.env("RANK", rank).env("WORLD_SIZE", "8").env("LOCAL_RANK", rank);
-        left_over.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port().to_string());
-        let refused = crate::support::Run::of(&mut left_over);
-        assert_eq!(refused.code, 2, "{refused}");
-        assert!(refused.err.contains("runs in one process, and torchrun has started 8"), "{refused}");
-        assert!(refused.err.contains("`--launcher none` says"), "{refused}");
-    }
+    // One whose others do not exist says it as well, whether it would lead or not. They wait for the others, both at once.
+    std::thread::scope(|scope| {
+        for rank in ["0", "1"] {
+            let mut left_over = home.command(soak);
+            left_over.env("RANK", rank).env("WORLD_SIZE", "8").env("LOCAL_RANK", rank);
+            left_over.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port().to_string());
+            scope.spawn(move || {
+                let refused = crate::support::Run::of(&mut left_over);
+                assert_eq!(refused.code, 2, "{refused}");
+                assert!(refused.err.contains("runs in one process, and torchrun has started 8"), "{refused}");
+                assert!(refused.err.contains("`--launcher none` says"), "{refused}");
+            });
+        }
+    });
     let mut alone = home.command(&[soak, &["--launcher", "none"]].concat());
     alone.env("COLLSPEC_RANK", "1").env("COLLSPEC_SIZE", "4");
     assert_eq!(crate::support::Run::of(&mut alone).code, 0);

@@ -41,43 +41,47 @@ fn assert_hangs(verdict: &Value, words: &[&str]) {
 
 const REDUCE: &str = "op = \"all_reduce\"\ninputs = { each = \"rank\", count = 4 }\n";
 
+/// A library's fault, the program that meets it, the limits of [`case_of_three_ranks`], further options and what the report says.
+type Hang<'a> = (&'a str, &'a str, [&'a str; 2], &'a [&'a str], &'a [&'a str]);
+
 #[test]
-fn in_init() {
+fn wherever_a_library_hangs_the_limit_ends_it_and_the_report_says_where() {
+    let destroyed = SPLIT.replace(" } ]", " },\n{ op = \"wait\" },\n{ op = \"destroy\", comm = \"half\" } ]");
+    let init: &[&str] = &[
+        "hang while making communicators (not finished within the time limit): ",
+        "rank 2 in ncclCommInitRank of communicator `world`",
+    ];
+    let step: &[&str] = &["hang (not finished within the time limit): ", "rank 2 at step 1 (all_reduce)"];
+    let processes: &[&str] = &["--placement", "processes"];
+    let hangs: [Hang<'_>; 7] = [
+        ("hang-init", REDUCE, [NEVER, LIMIT], &["--placement", "threads"], init),
+        ("hang-init", REDUCE, [NEVER, LIMIT], processes, init),
+        ("hang-collective", REDUCE, [LIMIT, NEVER], &[], step),
+        ("hang-synchronize", REDUCE, [LIMIT, NEVER], processes, step),
+        (
+            "hang-destroy",
+            &destroyed,
+            [LIMIT, NEVER],
+            &[],
+            &["hang (not finished within the time limit): ", "rank 2 at step 4 (destroy)"],
+        ),
+        // A communicator that no step destroys is destroyed after the case, which fails then.
+        (
+            "hang-destroy",
+            SPLIT,
+            [NEVER, LIMIT],
+            &[],
+            &["hang while destroying communicators (not finished within the time limit): rank 2"],
+        ),
+        // Work that the library leaves on its own stream holds up the freeing of memory.
+        ("hang-default", REDUCE, [NEVER, LIMIT], &[], &["hang while memory and streams were released"]),
+    ];
+    // All at once, because each waits for its limit.
     std::thread::scope(|scope| {
-        for placement in ["threads", "processes"] {
-            scope.spawn(move || {
-                let verdict = case_of_three_ranks("hang-init", REDUCE, [NEVER, LIMIT], &["--placement", placement]);
-                assert_hangs(&verdict, &["hang while making communicators (not finished within the time limit): "]);
-                assert_hangs(&verdict, &["rank 2 in ncclCommInitRank of communicator `world`"]);
-            });
+        for (fault, program, limits, options, words) in hangs {
+            scope.spawn(move || assert_hangs(&case_of_three_ranks(fault, program, limits, options), words));
         }
     });
-}
-
-#[test]
-fn in_a_collective() {
-    let verdict = case_of_three_ranks("hang-collective", REDUCE, [LIMIT, NEVER], &[]);
-    assert_hangs(&verdict, &["hang (not finished within the time limit): ", "rank 2 at step 1 (all_reduce)"]);
-}
-
-#[test]
-fn in_synchronizing() {
-    let verdict = case_of_three_ranks("hang-synchronize", REDUCE, [LIMIT, NEVER], &["--placement", "processes"]);
-    assert_hangs(&verdict, &["hang (not finished within the time limit): ", "rank 2 at step 1 (all_reduce)"]);
-}
-
-#[test]
-fn in_destroy() {
-    let step = SPLIT.replace(" } ]", " },\n{ op = \"wait\" },\n{ op = \"destroy\", comm = \"half\" } ]");
-    let verdict = case_of_three_ranks("hang-destroy", &step, [LIMIT, NEVER], &[]);
-    assert_hangs(&verdict, &["hang (not finished within the time limit): ", "rank 2 at step 4 (destroy)"]);
-}
-
-#[test]
-fn in_destroying_what_no_step_destroyed() {
-    // a communicator that no step destroys is destroyed after the case, whose failure that is
-    let verdict = case_of_three_ranks("hang-destroy", SPLIT, [NEVER, LIMIT], &[]);
-    assert_hangs(&verdict, &["hang while destroying communicators (not finished within the time limit): rank 2"]);
 }
 
 #[test]
@@ -103,11 +107,4 @@ fn failing_to_destroy_kept_communicators_fails_no_case() {
     let library = library(&home, "faulty", "hang-destroy");
     let run = run(&home, 5, &library, &["run", "--timeout", NEVER, "--opening-timeout", LIMIT]);
     assert!(run.code == 0 && run.out.contains("4 passed"), "{run}");
-}
-
-/// Work that the library leaves on its own stream holds up the freeing of memory; the next case does not suffer.
-#[test]
-fn in_freeing_memory_and_streams() {
-    let verdict = case_of_three_ranks("hang-default", REDUCE, [NEVER, LIMIT], &[]);
-    assert_hangs(&verdict, &["hang while memory and streams were released"]);
 }

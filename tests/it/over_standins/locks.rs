@@ -17,7 +17,7 @@ const SLEEP: &str = "world_size = 2\ntimeout = 600\ninputs.x = { each = \"rank\"
     { op = \"sleep\", ranks = [0], seconds = 300 },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
 
 /// The time limit of the case that waits; its own work takes a small part of it.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(3);
 
 fn locks(home: &Home) -> Vec<PathBuf> {
     let entries = fs::read_dir(home.path(".")).unwrap().map(|entry| entry.unwrap().path());
