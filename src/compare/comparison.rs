@@ -256,7 +256,14 @@ impl Comparison {
         if compared > 0 && failing as f64 > compared as f64 * MOST_FAILING {
             reasons.push(format!("the base itself fails {failing} of the {compared} cases that were compared"));
         }
-        let undecided = self.count_of(Meaning::Undecided);
+        let mut undecided = self.count_of(Meaning::Undecided);
+        let starts = self.starts.as_ref().filter(|starts| starts.accepted.is_none());
+        if let Some(starts) = starts.filter(|starts| starts.change().meaning() == Meaning::Undecided) {
+            undecided -= 1;
+            let words = starts.words();
+            let what = format!("some starts fail, too few to say whether more often than before ({words})");
+            reasons.push(format!("{what}: more --starts would tell"));
+        }
         if undecided > 0 {
             let what =
                 if undecided == 1 { "1 result comes and goes" } else { &format!("{undecided} results come and go") };

@@ -150,7 +150,7 @@ impl SideRequest {
     /// The library is missing, the recording cannot be read, or a setting has no such value.
     pub fn resolve(&self, usual: &RunOptions) -> Result<Side, SideError> {
         let path = Path::new(&self.what);
-        if record::is_recording(path) {
+        if record::is_recording(path) || path.extension().is_some_and(|end| end == "jsonl" || end == "json") {
             if !(self.variables.is_empty() && self.options.is_empty()) {
                 let why = "a recorded run takes no settings: it has those that it was recorded with".to_owned();
                 return Err(SideError::Text { text: self.text.clone(), why });

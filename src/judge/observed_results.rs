@@ -5,7 +5,8 @@ use super::outputs::{whole_buffer, written_buffers};
 use crate::job::{Observation, RankEnd};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
-use crate::plan::Plan;
+use crate::oracle::memory::Certainty;
+use crate::plan::{Event, Plan};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
@@ -23,7 +24,7 @@ pub struct ObservedResults {
     pub errors: Vec<CallError>,
 }
 
-/// The final contents of a buffer.
+/// The final contents of a buffer, as far as the program decides them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferHashes {
     /// The buffer's name.
@@ -107,10 +108,27 @@ fn contents(
     let (alloc, range) = region_bytes(plan, whole_buffer(plan, buf, rank)?)?;
     let start = plan.allocs[alloc].start();
     let part = (start + range.start) as usize..(start + range.end) as usize;
-    image_bytes(forecast, observation, alloc, part).map(|bytes| ContentHash::of(&bytes))
+    let image = image_bytes(forecast, observation, alloc, part)?;
+    let mut hash = Xxh3Default::new();
+    for (part, run) in forecast.final_memory.get(alloc)?.runs_in(range.clone()) {
+        if is_result(run.certainty) {
+            hash.update(image.get((part.start - range.start) as usize..(part.end - range.start) as usize)?);
+        }
+    }
+    Some(ContentHash(hash.digest()))
+}
+
+/// True for bytes that the program decides. What it leaves untouched has the contents that the run put there, and what is
+/// undefined has any.
+fn is_result(certainty: Certainty) -> bool {
+    matches!(certainty, Certainty::Known | Certainty::Ambiguous)
 }
 
 fn intermediate(plan: &Plan, forecast: &Forecast, observation: &Observation) -> Vec<Option<ContentHash>> {
+    // It is not known how far a step came that was cut short.
+    if plan.events.iter().any(|event| matches!(event, Event::Undefined { .. })) {
+        return Vec::new();
+    }
     let mut by_rank: Vec<Option<Xxh3Default>> = (0..plan.n).map(|_| None).collect();
     for (checkpoint, bytes) in forecast.checkpoints.iter().zip(&observation.checkpoints) {
         if let Some(hash) = by_rank.get_mut(checkpoint.write.region.rank) {

@@ -136,13 +136,15 @@ impl BackendRequest {
 
     /// The backend nccl, or why there is none.
     fn nccl(&self, workers: &Workers) -> Result<ChosenBackend, String> {
+        // First, because a name that is mistyped is wrong on every machine.
+        let named = self.named_library(workers).transpose()?;
         let driver = self.driver_folder()?;
         let gpus = gpus::ask(workers, driver.as_deref()).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
             return Err(format!("{}{DOCTOR}", gpus.state));
         }
-        let (path, probed) = match self.named_library(workers) {
-            Some(named) => named?,
+        let (path, probed) = match named {
+            Some(named) => named,
             None => {
                 let mut found = library::find_libraries(workers).into_iter();
                 let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)));

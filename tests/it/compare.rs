@@ -72,6 +72,47 @@ fn another_order_is_no_worse_unless_bits_count() {
     assert!(human.out.contains("variable NCCL_ALGO: not set -> `Ring;allreduce:Tree`"), "{human}");
 }
 
+/// The contents of memory that no step writes come from the seed, and those of a call that is cut short are any.
+#[test]
+fn memory_that_no_step_decides_is_no_result() {
+    let home = Home::new();
+    home.file("scenarios/off_root.toml", "world_size = 2\nop = \"reduce\"\ninputs = [[1], [2]]\n");
+    home.file(
+        "scenarios/half.toml",
+        "world_size = 2\ninputs.x = { each = \"rank + i\", count = 4 }\nsteps = [\n  \
+         { op = \"all_reduce\", in = \"x[:2]\", out = \"y[2:4]\" },\n  { op = \"all_gather\", in = \"x\", out = \"z\" },\n]\n",
+    );
+    home.file(
+        "scenarios/aborted.toml",
+        "world_size = 3\ninputs.x = { each = \"rank + 1\", count = 4 }\nsteps = [\n  \
+         { op = \"all_reduce\", ranks = [0, 1], in = \"x\", out = \"y\" },\n  { op = \"abort\" },\n]\n",
+    );
+    let seed = compare(&home, "soft", "soft seed=7", &["--format", "jsonl"]);
+    let same = named(&[("aborted", "same-bits"), ("half", "same-bits"), ("off_root", "same-bits")]);
+    assert_eq!((seed.code, changes(&seed)), (0, same), "{seed}");
+    // What steps write is compared beside them.
+    let fault = compare(&home, "soft", "soft fault=F18", &["--format", "jsonl"]);
+    assert!(changes(&fault).contains(&("half".to_owned(), "now-wrong".to_owned())), "{fault}");
+}
+
+#[test]
+fn a_file_that_is_no_recording_is_named_before_a_driver_is_looked_for() {
+    let home = corpus();
+    let report = home.run(&["run", "--format", "jsonl", "--output", "report.jsonl"]);
+    assert_eq!(report.code, 0, "{report}");
+    for (base, words) in
+        [("monday.jsonl", "cannot read monday.jsonl: "), ("report.jsonl", "report.jsonl is not a recording")]
+    {
+        let run = compare(&home, base, "soft", &[]);
+        assert!(run.code == 2 && run.err.contains(words) && !run.err.contains("driver"), "{run}");
+    }
+    for (library, words) in [("./no.so", "no.so: No such file"), ("9.99.9", "there is no NCCL 9.99.9 on this machine")]
+    {
+        let run = home.run(&["run", "--nccl", library]);
+        assert!(run.code == 3 && run.err.contains(words) && !run.err.contains("driver"), "{run}");
+    }
+}
+
 #[test]
 fn recorded_runs_are_compared_as_libraries_are() {
     let home = corpus();
