@@ -33,6 +33,11 @@ const FOREIGN_OPERATORS: &[(&str, &str)] = &[
     ("!", "write `x == 0`"),
     ("=", "equality is `==`"),
     ("?", "write `if(condition, then, else)`"),
+    ("&", "multiply the two comparisons: `(a < b) * (c < d)`"),
+    ("|", "write `max(a, b)` of the two comparisons"),
+    ("~", "write `x == 0`"),
+    ("<<", "multiply: `x * 2 ^ k`"),
+    (">>", "divide: `floor(x / 2 ^ k)`"),
 ];
 
 /// All tokens, the last being [`TokenKind::End`].

@@ -2,6 +2,18 @@
 use super::lex::{Token, TokenKind, tokens};
 use super::{BinOp, Expr, ExprNode, Func, ParseError};
 
+/// Words that are operators in other languages, and what to write here.
+const FOREIGN_WORDS: &[(&str, &str)] = &[
+    ("and", "comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"),
+    ("or", "comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"),
+    ("not", "write `x == 0`"),
+    ("in", "compare with each: `max(x == 1, x == 2)`; a step for some ranks has `ranks = [1, 2]`"),
+    ("is", "equality is `==`"),
+    ("mod", "write `x % k`"),
+    ("div", "write `floor(x / k)`"),
+    ("xor", "of two comparisons it is `a != b`"),
+];
+
 /// Largest length of an expression in bytes.
 pub const MAX_LENGTH: usize = 4096;
 /// Largest depth of a syntax tree, which bounds the recursion of evaluation.
@@ -174,14 +186,22 @@ impl<'a> Parser<'a> {
 
     fn end(&mut self) -> Result<(), ParseError> {
         let t = self.peek();
+        // `not x`: the word was taken for the name of a value.
+        let before = self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).cloned();
+        let not = before.filter(|before| {
+            matches!((&before.tok, &t.tok), (TokenKind::Name("not"), TokenKind::Name(_) | TokenKind::Int(_)))
+        });
+        let word = not.unwrap_or_else(|| t.clone());
+        if let TokenKind::Name(name) = word.tok
+            && let Some((_, cure)) = FOREIGN_WORDS.iter().find(|(foreign, _)| *foreign == name)
+        {
+            let message = format!("`{name}` is not an operator here");
+            return Err(ParseError::new(word.start, word.end, message).help(*cure));
+        }
         match t.tok {
             TokenKind::End => Ok(()),
             TokenKind::Sign(s @ (")" | "]")) => Err(ParseError::new(t.start, t.end, format!("`{s}` closes nothing"))),
             TokenKind::Sign(":") => Err(ParseError::new(t.start, t.end, "`:` stands in slices only")),
-            TokenKind::Name(n @ ("and" | "or" | "not" | "in" | "is")) => {
-                Err(ParseError::new(t.start, t.end, format!("`{n}` is not an operator here"))
-                    .help("comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"))
-            }
             TokenKind::Name("if") => {
                 Err(ParseError::new(t.start, t.end, "expected an operator before `if`")
                     .help("write `if(condition, a, b)`"))

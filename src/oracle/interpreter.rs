@@ -411,8 +411,17 @@ impl<'p> Interpreter<'p> {
         if let Some((part, _)) = unwritten {
             let buffer = &self.plan.buffers[region.buf];
             let element = region.start + (part.start - range.start) / buffer.dtype.size() as u64;
+            let writes_it = |event: &&Event| {
+                event.writes().iter().flatten().map(|write| write.region).any(|r| {
+                    (r.buf, r.rank) == (region.buf, region.rank) && (r.start..r.start + r.len).contains(&element)
+                })
+            };
+            // Such as one that is captured and not launched yet.
+            let later = self.plan.events.iter().find(writes_it).and_then(|e| self.plan.steps.get(e.step() as usize));
+            let later = later.map_or_else(String::new, |step| format!(": {} runs later", step.label));
+            let name = &buffer.name;
             let message =
-                format!("`{}[{element}]` on rank {} is read, but no step has written it", buffer.name, region.rank);
+                format!("`{name}[{element}]` on rank {} is read, but no step has written it{later}", region.rank);
             return Err((Some(region.rank), message));
         }
         for mark in &data.runs {

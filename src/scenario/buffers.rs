@@ -148,10 +148,7 @@ fn read_buffer(
         reader.check_keys(t, val.span, &allowed, "a buffer");
     }
     let own = |key: &str| table.and_then(|t| t.get(key));
-    let find = |reader: &mut PointReader<'_>, key: &str| {
-        let default = defaults.find(reader, key);
-        own(key).or(default).cloned()
-    };
+    let find = |reader: &mut PointReader<'_>, key: &str| defaults.own_or_find(reader, own(key), key).cloned();
     let written = find(reader, "dtype").and_then(|e| read_dtype(reader, &e.value));
     let is_text = own("text").is_some();
     let dtype = written.unwrap_or(if is_text { DType::U8 } else { DType::F32 });
@@ -380,8 +377,13 @@ fn read_fill_table(
     let given = matches!(values, FillValues::Row(_));
     let mut entry = written;
     if let Some(default) = r.count.filter(|_| r.usage == ContentUse::Input && !given) {
-        Defaults::mark_used(reader, default.key_span);
-        entry = entry.or(Some(default));
+        match entry {
+            Some(own) => reader.used.replace_default(default.key_span, own.key_span),
+            None => {
+                Defaults::mark_used(reader, default.key_span);
+                entry = Some(default);
+            }
+        }
     }
     let count = entry.and_then(|e| {
         reader.number_by_rank("count", &e.value, AllowedNames::PER_RANK, NumberKind::Natural, RankScope::World)
@@ -448,6 +450,13 @@ pub(crate) fn read_expect(
         if let Some(d) = reader.misplaced_key(e, entry.value.span).filter(|_| plain || !known) {
             reader.report(d);
             continue;
+        }
+        if !known && keys::find(KeyPlace::Buffer, &e.key).is_some() {
+            let d = Diagnostic::new(e.key_span, format!("expected the name of a buffer here, found `{}`", e.key));
+            let first = reader.known.buffers.keys().next_back().cloned().unwrap_or_else(|| "out".to_owned());
+            let shown = reader.shown(&e.value);
+            reader.report(d.help(format!("with `steps`, write `expect.{first} = {{ {} = {shown} }}`", e.key)));
+            break;
         }
         let target = reader.buffer_ref_in_text(e.key_span, &e.key, AllowedNames::PER_RANK, false);
         out.extend(one(reader, target, &e.value));

@@ -129,10 +129,8 @@ pub(crate) fn new_communicator(
         };
         CommCreation::Groups(reader.groups(&e.value)?)
     } else {
-        let parent = match t.get("comm") {
-            Some(e) => communicator_name(reader, &e.value),
-            None => defaults.find(reader, "comm").and_then(|e| communicator_name(reader, &e.value)),
-        };
+        let parent = defaults.own_or_find(reader, t.get("comm"), "comm");
+        let parent = parent.and_then(|e| communicator_name(reader, &e.value));
         let parent = parent.unwrap_or(Spanned { span, value: "world".to_owned() });
         match kind {
             CommOp::Shrink => members::shrink(reader, t, span, parent)?,

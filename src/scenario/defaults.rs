@@ -20,20 +20,37 @@ impl<'t> Defaults<'t> {
         Self(layers)
     }
 
-    /// The innermost default of a key; it counts as used.
-    pub fn find(&self, reader: &mut PointReader<'_>, key: &str) -> Option<&'t TomlEntry> {
-        self.find_any(reader, &[key])
+    /// The value of a key that a step or buffer itself has, else the innermost default, which counts as used then.
+    pub fn own_or_find(
+        &self,
+        reader: &mut PointReader<'_>,
+        own: Option<&'t TomlEntry>,
+        key: &str,
+    ) -> Option<&'t TomlEntry> {
+        self.own_or_find_any(reader, own, &[key])
     }
 
-    /// The default in the innermost table that has one of the keys. Defaults that it replaces count as used too.
-    pub fn find_any(&self, reader: &mut PointReader<'_>, keys: &[&str]) -> Option<&'t TomlEntry> {
-        for entry in self.0.iter().flat_map(|t| keys.iter().filter_map(|k| t.get(k))) {
-            reader.used.defaults.insert(entry.key_span);
+    /// The same for the default in the innermost table that has one of the keys.
+    pub fn own_or_find_any(
+        &self,
+        reader: &mut PointReader<'_>,
+        own: Option<&'t TomlEntry>,
+        keys: &[&str],
+    ) -> Option<&'t TomlEntry> {
+        let mut found = own;
+        for entry in self.0.iter().rev().flat_map(|t| keys.iter().filter_map(|k| t.get(k))) {
+            match found {
+                Some(inner) => reader.used.replace_default(entry.key_span, inner.key_span),
+                None => {
+                    reader.used.defaults.insert(entry.key_span);
+                    found = Some(entry);
+                }
+            }
         }
-        self.peek(keys)
+        found
     }
 
-    /// The same as [`Self::find_any`], but the default does not count as used.
+    /// The default in the innermost table that has one of the keys. It does not count as used.
     pub fn peek(&self, keys: &[&str]) -> Option<&'t TomlEntry> {
         self.0.iter().rev().find_map(|t| keys.iter().find_map(|k| t.get(k)))
     }

@@ -342,12 +342,19 @@ fn unused_definitions(
             "buffer" => (used.buffers.contains(name), format!("the buffer `{name}` is used nowhere")),
             "communicator" => (used.comms.contains(name), format!("the communicator `{name}` is used nowhere")),
             "name" => (used.step_names.contains(name), format!("the name `{name}` is used nowhere")),
-            _ => (used.defaults.contains(&span), format!("nothing here uses `{name}`")),
+            _ => (
+                used.defaults.contains(&span)
+                    || axes.axes.iter().any(|a| a.key_span == span && used.axes.contains(&a.name)),
+                format!("nothing here uses `{name}`"),
+            ),
         };
         if !found {
             let d = Diagnostic::new(span, message);
-            out.push(match *what {
-                "name" => d.help("a step's `name` is for `assert`; a case is called after its file"),
+            out.push(match (*what, used.replaced_defaults.get(&span)) {
+                ("name", _) => d.help("a step's `name` is for `assert`; a case is called after its file"),
+                ("default", Some(by)) => d
+                    .related(*by, "has its own value")
+                    .help(format!("all that `{name}` could be for has its own value: leave one of them out")),
                 _ => d,
             });
         }

@@ -133,7 +133,14 @@ impl Matrix {
             let name = if prefix.is_empty() { e.key.to_string() } else { format!("{prefix}.{}", e.key) };
             match &e.value.kind {
                 _ if name == "exclude" => {}
-                TomlKind::Table(t) => self.collect(reader, t, &name, span, short),
+                TomlKind::Table(t) => match (values_of_range(t), t.get("from")) {
+                    (Some(values), Some(first)) => {
+                        let d = no_list(&name, &e.value);
+                        reader.report(d.help(format!("write each value by itself: `{name} = [{values}]`")));
+                        self.add_stray_key(&TomlEntry { value: first.value.clone(), ..e.clone() }, name);
+                    }
+                    _ => self.collect(reader, t, &name, span, short),
+                },
                 TomlKind::Array(values) => {
                     if let Some(d) = reader.misplaced_key(e, span).filter(|_| not_an_axis(&name, values)) {
                         reader.report(d);
@@ -156,9 +163,15 @@ impl Matrix {
                             )));
                         }
                         None => {
-                            let d =
-                                Diagnostic::new(e.value.span, format!("the axis `{name}` must be a list of values"));
-                            reader.report(d.label(format!("this is {}", e.value.kind_name())));
+                            let values = match &e.value.kind {
+                                TomlKind::Str(text)
+                                    if text.split(',').all(|part| part.trim().parse::<f64>().is_ok()) =>
+                                {
+                                    text.to_string()
+                                }
+                                _ => reader.shown(&e.value),
+                            };
+                            reader.report(no_list(&name, &e.value).help(format!("write `{name} = [{values}]`")));
                         }
                     }
                 }
@@ -193,9 +206,10 @@ impl Matrix {
                 return;
             }
             if !values.iter().any(|v| number(v).is_some()) && !values.is_empty() {
-                let d =
-                    Diagnostic::new(e.key_span, format!("the axis `{name}` is neither a key of the file nor a number"));
-                reader.report(near_key(d, name));
+                let message = format!("the axis `{name}` is neither a key of the file nor a number");
+                let d = near_key(Diagnostic::new(e.key_span, message), name);
+                let help = "an axis of texts has the name of the key that it sets, such as `dtype` or `env.NCCL_ALGO`";
+                reader.report(if d.help.is_some() { d } else { d.help(help) });
                 return;
             }
         }
@@ -335,6 +349,35 @@ fn near_key(d: Diagnostic, name: &str) -> Diagnostic {
         None => d,
     }
 }
+
+/// The diagnostic for an axis without a list.
+fn no_list(name: &str, value: &TomlValue) -> Diagnostic {
+    let d = Diagnostic::new(value.span, format!("the axis `{name}` must be a list of values"));
+    d.label(format!("this is {}", value.kind_name()))
+}
+
+/// The values of a table that says where they begin and end, as a list, the middle ones left out where they are many; `None` for
+/// other tables.
+fn values_of_range(table: &TomlTable) -> Option<String> {
+    let whole =
+        |key: &str| table.get(key).and_then(|e| if let TomlKind::Int(v) = e.value.kind { Some(v) } else { None });
+    let (from, to) = (whole("from")?, whole("to")?);
+    let next = |value: i128| match (whole("factor"), whole("step")) {
+        (Some(factor), _) => value.checked_mul(factor),
+        (None, step) => value.checked_add(step.unwrap_or(1)),
+    };
+    let all = std::iter::successors(Some(from), |value| next(*value).filter(|after| after > value));
+    let mut values: Vec<_> =
+        all.take_while(|value| *value <= to).take(SHOWN_VALUES + 1).map(|v| v.to_string()).collect();
+    if values.len() > SHOWN_VALUES {
+        values.truncate(SHOWN_VALUES - 2);
+        values.extend(["...".to_owned(), to.to_string()]);
+    }
+    Some(values.join(", "))
+}
+
+/// Values of a range that a message lists.
+const SHOWN_VALUES: usize = 12;
 
 /// True for a key of the file whose value is a list and no list of an axis' values.
 fn not_an_axis(name: &str, values: &[TomlValue]) -> bool {

@@ -37,6 +37,8 @@ pub(crate) struct UsedNames {
     pub axes: HashSet<String>,
     /// Key spans of the defaults that apply to some step or buffer.
     pub defaults: HashSet<Span>,
+    /// Key spans of the defaults that something has its own value for, with that value's.
+    pub replaced_defaults: HashMap<Span, Span>,
     pub buffers: HashSet<String>,
     pub step_names: HashSet<String>,
     pub comms: HashSet<String>,
@@ -46,9 +48,15 @@ impl UsedNames {
     pub fn merge(&mut self, other: Self) {
         self.axes.extend(other.axes);
         self.defaults.extend(other.defaults);
+        other.replaced_defaults.into_iter().for_each(|(default, by)| self.replace_default(default, by));
         self.buffers.extend(other.buffers);
         self.step_names.extend(other.step_names);
         self.comms.extend(other.comms);
+    }
+
+    /// Takes down that a value is used in place of a default, if it is the first one.
+    pub fn replace_default(&mut self, default: Span, by: Span) {
+        self.replaced_defaults.entry(default).or_insert(by);
     }
 }
 
@@ -145,7 +153,23 @@ impl PointReader<'_> {
     /// Reports that a value has another type than the key wants.
     pub fn report_wrong_type(&mut self, name: &str, ty: ValueType, val: &TomlValue) {
         let message = format!("`{name}` must be {}", ty.describe());
-        self.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
+        let d = Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name()));
+        self.report(match (ty, &val.kind) {
+            (ValueType::Table, TomlKind::Array(_)) if self.is_header(val.span) => {
+                d.help(format!("write `[{name}]`, with one pair of brackets"))
+            }
+            (ValueType::TextList, TomlKind::Str(_)) => d.help(format!("write `{name} = [{}]`", self.shown(val))),
+            (ValueType::Text, TomlKind::Array(list)) if name == "op" && list.len() > 1 => {
+                d.help("one operation after the other is `steps`; one case for each of them is `matrix.op = [...]`")
+            }
+            (ValueType::Text, TomlKind::Array(list)) => match list.first() {
+                Some(only) if list.len() == 1 && matches!(only.kind, TomlKind::Str(_)) => {
+                    d.help(format!("write `{name} = {}`", self.shown(only)))
+                }
+                _ => d,
+            },
+            _ => d,
+        });
     }
 
     /// Reports the keys of a table that are not allowed in it.

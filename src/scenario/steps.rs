@@ -166,8 +166,7 @@ impl<'t> StepReader<'t, '_> {
         if !keys::is_step_key(self.op, key) {
             return None;
         }
-        let default = self.defaults.find(reader, key);
-        self.own_entry(key).or(default)
+        self.defaults.own_or_find(reader, self.own_entry(key), key)
     }
 
     fn num(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<Box<NumberByRank>> {
@@ -271,7 +270,7 @@ impl<'t> StepReader<'t, '_> {
         dtype: &mut Option<Spanned<crate::num::DType>>,
     ) {
         if count.is_none() {
-            let e = self.defaults.find(reader, "count");
+            let e = self.defaults.own_or_find(reader, None, "count");
             *count = e.and_then(|e| step_number(reader, "count", e, NumberKind::Natural));
             if e.is_none() {
                 let d = Diagnostic::new(self.span, "this map reads no buffer and has no `count`");
@@ -279,7 +278,7 @@ impl<'t> StepReader<'t, '_> {
             }
         }
         if dtype.is_none() {
-            let e = self.defaults.find(reader, "dtype");
+            let e = self.defaults.own_or_find(reader, None, "dtype");
             *dtype =
                 e.and_then(|e| buffers::read_dtype(reader, &e.value).map(|v| Spanned { span: e.value.span, value: v }));
         }
@@ -352,8 +351,8 @@ impl<'t> StepReader<'t, '_> {
         }
         let own = can.iter().find_map(|k| self.table.get(k)).filter(|_| !self.short);
         // On a group or loop it is a default of the inner steps, which mark it as used.
-        let default = if nests { self.defaults.peek(&can) } else { self.defaults.find_any(reader, &can) };
-        let entry = own.or(default);
+        let entry =
+            if nests { own.or(self.defaults.peek(&can)) } else { self.defaults.own_or_find_any(reader, own, &can) };
         match entry {
             None => world,
             Some(e) if &*e.key == "comm" => comms::communicator_name(reader, &e.value).map_or(world, StepComm::Comm),

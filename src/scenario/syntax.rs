@@ -127,6 +127,10 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, key: Option<&str>, here: &str) -
         value if value.len() > 60 => {
             say(format!("`{}` is no value", shorten(value, 24))).help("write text and expressions in quotes")
         }
+        value if value.starts_with(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']) => {
+            let inside = value.trim_matches(|c: char| matches!(c, '\u{2018}'..='\u{201f}'));
+            say(format!("`{value}` is no value")).help(format!("quotes are straight ones: `\"{inside}\"`"))
+        }
         value => {
             say(format!("`{value}` is no value")).help(format!("write text and expressions in quotes: `\"{value}\"`"))
         }
