@@ -76,7 +76,7 @@ pub struct Selection(BTreeSet<FaultOrFlaw>);
 
 /// A text that is the id of no fault or flaw.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no fault `{0}`: the library's are {first} to {last}, the judge's J01 to J10, some followed by a letter",
+#[error("there is no fault `{0}`: the library's are from {first} to {last}, the judge's J01 to J10; `collspec audit --list-faults` lists them",
         first = class_bounds().0, last = class_bounds().1)]
 pub struct UnknownId(String);
 

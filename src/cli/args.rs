@@ -385,6 +385,10 @@ pub struct AuditArgs {
     #[arg(long, value_name = "FAULTS", value_parser = faults, help_heading = FAULTS)]
     pub fault: Option<Faults>,
 
+    /// Print these faults and flaws with what is wrong in each, and run nothing.
+    #[arg(long, help_heading = FAULTS)]
+    pub list_faults: bool,
+
     /// The checker: collspec (the default), or a public suite's way to run and judge the same operations: nccl-tests,
     /// rccl, ucc. May be given several times; then one table compares them.
     #[arg(long = "as", value_name = "NAME", value_parser = checker_name, help_heading = FAULTS)]

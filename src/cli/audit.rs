@@ -8,7 +8,9 @@ use super::run::{NAMES_BY_RUN, open, select, show_diagnostics, warn_of_variables
 use super::terminal;
 use crate::audit::peers::PeerChecker;
 use crate::audit::report::{comparison as side_by_side, table};
-use crate::audit::{self, AuditError, AuditEvent, AuditReport, AuditSettings, Checker, Collspec, Depth, SoundFailure};
+use crate::audit::{
+    self, AuditError, AuditEvent, AuditReport, AuditSettings, Checker, Collspec, Depth, Selection, SoundFailure,
+};
 use crate::plan::Limits;
 use crate::printable::{PrintableWriter, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand, Styles, failure};
@@ -23,6 +25,9 @@ use std::time::Instant;
 const MAX_FAILURES: usize = 5;
 
 pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
+    if args.list_faults {
+        return list_faults(&args.fault.clone().unwrap_or_default());
+    }
     warn_of_variables()?;
     let mut suite = open(&args.selection)?;
     output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
@@ -96,6 +101,17 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
         return requirements.check(report);
     }
     Ok(if counts.iter().any(AuditReport::has_misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+}
+
+/// Faults and flaws in lines, with the kind of scenario that shows each.
+fn list_faults(selection: &Selection) -> anyhow::Result<Exit> {
+    let mut out = BufWriter::new(terminal::out());
+    let width = selection.items().map(|item| item.id().len()).max().unwrap_or(0);
+    for item in selection.items() {
+        writeln!(out, "{:width$}  {}; shown by {}", item.id(), item.text(), item.shown_by())?;
+    }
+    out.flush()?;
+    Ok(Exit::ALL_PASSED)
 }
 
 /// The audit of one checker; the exit code if cases fail without a fault, which has been reported then.

@@ -50,6 +50,7 @@ struct Numbers {
     complete: usize,
     may_block: usize,
     cannot_finish: usize,
+    undefined: usize,
     refused: usize,
     too_large: usize,
     seconds: f64,
@@ -129,6 +130,7 @@ impl<'a> CheckReport<'a> {
             complete: count(|result| matches!(result, CheckResult::Completes)),
             may_block: count(|result| matches!(result, CheckResult::MayBlock(_))),
             cannot_finish: count(|result| matches!(result, CheckResult::Stuck(_))),
+            undefined: count(|result| matches!(result, CheckResult::Undefined(_))),
             refused: count(|result| matches!(result, CheckResult::Refused)),
             too_large: count(|result| matches!(result, CheckResult::TooLarge(_))),
             seconds: self.begun.elapsed().as_secs_f64(),
@@ -151,10 +153,12 @@ fn file_line(cases: &[&CheckResult]) -> String {
     let refused = cases.iter().filter(|case| matches!(case, CheckResult::Refused)).count();
     let (may_block, circle) = of(|case| if let CheckResult::MayBlock(words) = case { Some(words) } else { None });
     let (stuck, end) = of(|case| if let CheckResult::Stuck(words) = case { Some(words) } else { None });
+    let (undefined, misuse) = of(|case| if let CheckResult::Undefined(words) = case { Some(words) } else { None });
     let (large, why) = of(|case| if let CheckResult::TooLarge(words) = case { Some(words) } else { None });
 
     let number = if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) };
-    if cases.len() == 1 || [completes, refused, may_block, stuck, large].iter().filter(|kinds| **kinds > 0).count() == 1
+    if cases.len() == 1
+        || [completes, refused, may_block, stuck, undefined, large].iter().filter(|kinds| **kinds > 0).count() == 1
     {
         let words = match cases.first() {
             None => "nothing selected".to_owned(),
@@ -162,6 +166,7 @@ fn file_line(cases: &[&CheckResult]) -> String {
             Some(CheckResult::Refused) => "refused, as expected".to_owned(),
             Some(CheckResult::MayBlock(words)) => format!("may block: {words}"),
             Some(CheckResult::Stuck(words)) => format!("cannot finish: {words}"),
+            Some(CheckResult::Undefined(words)) => format!("how it ends is not defined: {words}"),
             Some(CheckResult::TooLarge(words)) => format!("planned without expected results: {words}"),
         };
         return format!("{number}, {words}");
@@ -171,6 +176,7 @@ fn file_line(cases: &[&CheckResult]) -> String {
         count("refused, as expected", refused),
         count("may block", may_block).map(|words| format!("{words}: {circle}")),
         count("cannot finish", stuck).map(|words| format!("{words}: {end}")),
+        count("end in a way that is not defined", undefined).map(|words| format!("{words}: {misuse}")),
         count("planned without expected results", large).map(|words| format!("{words}: {why}")),
     ];
     format!("{number}; {}", parts.into_iter().flatten().collect::<Vec<_>>().join("; "))

@@ -62,8 +62,8 @@ pub struct SoftwareArgs {
     #[arg(long, value_name = "N", help_heading = SOFTWARE)]
     pub ranks_per_node: Option<NonZeroUsize>,
 
-    /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit` lists
-    /// them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
+    /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit
+    /// --list-faults` lists them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
     #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
     pub fault: Option<Fault>,
 }

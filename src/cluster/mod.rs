@@ -27,6 +27,17 @@ use std::time::Duration;
 /// How long the processes of a job may take to meet, unless an option says otherwise.
 pub const MEETING_LIMIT: Duration = Duration::from_secs(120);
 
+/// What may hold the port that cannot be had.
+fn of_this_job(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            " (where several processes of a job run on one machine, each needs its local rank: COLLSPEC_LOCAL_RANK, \
+             counted from 0)"
+        }
+        _ => "",
+    }
+}
+
 /// Why processes do not meet.
 #[derive(Debug, thiserror::Error)]
 pub enum MeetingError {
@@ -34,7 +45,7 @@ pub enum MeetingError {
     #[error("{0}")]
     NoPlace(String),
     /// No port can be had.
-    #[error("cannot listen on {hosts}, ports {first} to {last}")]
+    #[error("cannot listen on {hosts}, ports {first} to {last}{}", of_this_job(source))]
     NoPort {
         /// Names or addresses.
         hosts: String,

@@ -155,16 +155,17 @@ fn in_program(path: &[Part]) -> bool {
 /// Keys of steps that name no buffers.
 const NO_BUFFERS: [&str; 6] = ["op", "reduce", "dtype", "comm", "stream", "graph"];
 
-/// The document without expectations and inputs of buffers that no step names.
+/// The document without the communicators, and the expectations and inputs of buffers, that no step names.
 fn without_orphans(document: &Document) -> Document {
     let mut used = BTreeSet::new();
     let mut new = document.clone();
-    for path in document.places().iter().filter(|path| in_program(path)) {
+    let makes_from_another = |path: &[Part]| is_in(path, "comms") && innermost_key(path) == Some("comm");
+    for path in document.places().iter().filter(|path| in_program(path) || makes_from_another(path)) {
         if let Some(Value::String(text)) = document.get(path) {
             used.extend(words(text).map(str::to_owned));
         }
     }
-    for key in ["inputs", "expect"] {
+    for key in ["inputs", "expect", "comms"] {
         let Some(Value::Table(table)) = document.0.get(key) else { continue };
         for name in table.keys().filter(|name| !used.contains(*name) && *name != "each" && *name != "count") {
             new = new.without(&[Part::Key(key.to_owned()), Part::Key(name.clone())]);

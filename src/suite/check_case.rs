@@ -17,6 +17,8 @@ pub enum CheckResult {
     MayBlock(String),
     /// It cannot finish; who waits for whom.
     Stuck(String),
+    /// How it ends is not defined, and the file admits that; why.
+    Undefined(String),
     /// It is refused, as its file expects.
     Refused,
     /// It can be planned, but this machine lacks the memory to work out the expected results.
@@ -44,7 +46,7 @@ pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<Ch
         return Err(vec![Diagnostic { help: finding.advice, ..diagnostic }]);
     }
     Ok(match &plan.foresight {
-        Foresight::Completes => CheckResult::Completes,
+        Foresight::Completes => plan.undefined.clone().map_or(CheckResult::Completes, CheckResult::Undefined),
         Foresight::MayBlock(circle) => CheckResult::MayBlock(waiting_text(&plan, circle)),
         Foresight::Stuck(waiting) => CheckResult::Stuck(waiting_text(&plan, waiting)),
     })

@@ -17,6 +17,17 @@ fn entry<'a>(lines: &'a [Value], kind: &str, id: &str) -> &'a Value {
 }
 
 #[test]
+fn faults_are_listed_without_a_run() {
+    let home = Home::new();
+    let run = home.run(&["audit", "--list-faults"]);
+    assert!(run.code == 0 && run.out.lines().count() > 700, "{run}");
+    assert!(run.out.lines().any(|line| line.starts_with("J10 ") && line.contains("hangs")), "{run}");
+    let some = home.run(&["audit", "--list-faults", "--fault", "F14,J01"]);
+    let ids: Vec<_> = some.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(ids, ["F14", "J01"], "{some}");
+}
+
+#[test]
 fn what_is_caught_and_what_is_missed_is_told_fault_by_fault() {
     let home = Home::new();
     home.file("mine/root.toml", BROADCAST);

@@ -290,6 +290,22 @@ fn check_says_what_may_block_and_runs_nothing() {
 }
 
 #[test]
+fn check_does_not_say_that_calls_complete_which_do_not_match() {
+    let home = Home::new();
+    home.file(
+        "scenarios/counts.toml",
+        "world_size = 2\noutcome = \"hang\"\ninputs.x = { each = \"rank\", count = [4, 8] }\n\
+         steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }]\n",
+    );
+    let check = home.run(&["check"]);
+    let words = "scenarios/counts.toml: 1 case, how it ends is not defined: rank 0 calls AllReduce sum of 4 f32, but rank 1 calls";
+    assert!(check.code == 0 && check.out.starts_with(words), "{check}");
+    let lines = home.run(&["check", "--format", "jsonl"]);
+    let summary: Value = serde_json::from_str(lines.out.trim_end()).unwrap();
+    assert_eq!((&summary["complete"], &summary["undefined"]), (&json!(0), &json!(1)), "{lines}");
+}
+
+#[test]
 fn check_counts_files_cases_forms_and_errors() {
     let home = Home::new();
     home.file("scenarios/sum.toml", &format!("forms = [\"sub\"]\nmatrix.dtype = [\"f32\", \"f64\"]\n{SUM}"));

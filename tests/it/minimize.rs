@@ -61,6 +61,22 @@ fn a_large_case_becomes_a_handful_of_elements_and_the_failing_step() {
     assert_eq!(home.run(&["run", "small.toml"]).code, 0, "{text}");
 }
 
+/// A step can only be left out together with the communicator that nothing else uses.
+#[test]
+fn communicators_that_the_failure_does_not_need_are_left_out() {
+    let home = Home::new();
+    home.file(
+        "parallel.toml",
+        "world_size = 4\ncomms.tp = { color = \"rank / 2\" }\ncomms.dp = { color = \"rank % 2\" }\n\
+         inputs.x = { each = \"rank + i % 7\", count = 64 }\nsteps = [\n  \
+         { op = \"all_reduce\", comm = \"tp\", in = \"x\", out = \"y\" },\n  \
+         { op = \"all_reduce\", comm = \"dp\", in = \"x\", out = \"z\" },\n  \
+         { op = \"broadcast\", root = 3, in = \"x\", out = \"w\" },\n]\n",
+    );
+    let (run, text) = small(&home, &["parallel.toml", "--fault", "F14"]);
+    assert!(size(&run)[2] == 1 && !text.contains("comm"), "{run}\n{text}");
+}
+
 /// The last element of the last rank is wrong: neither can be left out, but the other steps can.
 #[test]
 fn what_is_left_and_why_is_told() {
