@@ -285,12 +285,21 @@ pub(crate) fn step_of_call(plan: &Plan, rank: usize, call: Option<u32>) -> Optio
 }
 
 fn add_location(plan: &Plan, observation: &Observation, finding: &mut Finding) {
-    let found = observation.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
+    let ends = || observation.ranks.iter().map(|report| &report.end).enumerate();
+    let failed = ends().find_map(|(rank, end)| match end {
         RankEnd::Error { call, .. } => Some((rank, *call)),
-        RankEnd::Running { call } => Some((rank, Some(*call))),
-        RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (rank, None)),
         _ => None,
     });
+    // The rank that came least far holds up the others; one that is behind its last call has come farthest.
+    let unfinished = ends().filter_map(|(rank, end)| match end {
+        RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (None, (rank, None))),
+        RankEnd::Running { call } => {
+            let call = Some(*call);
+            Some((Some(step_of_call(plan, rank, call).unwrap_or(u32::MAX)), (rank, call)))
+        }
+        _ => None,
+    });
+    let found = failed.or_else(|| unfinished.min_by_key(|(step, _)| *step).map(|(_, place)| place));
     let Some((rank, call)) = found else { return };
     finding.rank = Some(rank);
     if let Some(step) = step_of_call(plan, rank, call).and_then(|s| plan.steps.get(s as usize)) {

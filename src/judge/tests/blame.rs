@@ -1,6 +1,6 @@
 //! Who is said to be wrong: the library, the file's own words, or a step before.
 use super::test_case::{TestCase, planned_case};
-use crate::job::{Ended, Observation, RankEnd};
+use crate::job::{CallKind, Ended, Observation, RankEnd};
 use crate::judge::{CaseJudge, Details, Finding, ShowBuffers, Status, Verdict};
 
 fn perfect(text: &str) -> Verdict {
@@ -344,4 +344,43 @@ fn details_change_neither_lanes_nor_findings() {
             );
         }
     }
+}
+
+#[test]
+fn a_hang_is_placed_where_the_rank_is_that_came_least_far() {
+    let text = "world_size = 3\ninputs.x = [[1], [2], [3]]\nsteps = [\n\
+        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"all_gather\", in = \"y\", out = \"z\" } ]\n";
+    let collective = |case: &TestCase, rank: usize, wanted: usize| {
+        let calls = case.plan.programs[rank].iter();
+        let mut places = (0u32..).zip(calls).filter(|(_, call)| matches!(call.kind, CallKind::Collective { .. }));
+        RankEnd::Running { call: places.nth(wanted).expect("a collective").0 }
+    };
+    let place = |ends: &dyn Fn(&TestCase) -> [RankEnd; 3]| {
+        let verdict = after(text, |case, seen| {
+            seen.ended = Ended::Hung { proved: true, opening: false, waits: String::new() };
+            for (report, end) in seen.ranks.iter_mut().zip(ends(case)) {
+                report.end = end;
+            }
+        });
+        assert_eq!(verdict.status, Status::Fail);
+        let finding = &verdict.findings[0];
+        (finding.rank, finding.step.clone())
+    };
+    let behind_the_last_call =
+        |case: &TestCase, rank: usize| RankEnd::Running { call: case.plan.programs[rank].len() as u32 };
+    let in_the_second = Some("step 2 (all_gather)".to_owned());
+    assert_eq!(
+        place(&|case| [collective(case, 0, 1), collective(case, 1, 0), collective(case, 2, 1)]),
+        (Some(1), Some("step 1 (all_reduce)".to_owned()))
+    );
+    assert_eq!(
+        place(&|case| [behind_the_last_call(case, 0), collective(case, 1, 1), RankEnd::Done]),
+        (Some(1), in_the_second.clone())
+    );
+    assert_eq!(
+        place(&|case| [RankEnd::Done, RankEnd::Opening { call: None }, collective(case, 2, 0)]),
+        (Some(1), None)
+    );
+    let failed = RankEnd::Error { prelude: false, call: None, code: 1, text: "no".into() };
+    assert_eq!(place(&|case| [collective(case, 0, 0), collective(case, 1, 1), failed.clone()]), (Some(2), None));
 }
