@@ -3,6 +3,7 @@ use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AxisValue, PointReader};
+use super::syntax_numbers::{listed, range_as_list};
 use super::tree::{TEXT_BYTES_PER_VALUE, TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::suggest::nearest;
 use std::collections::{BTreeMap, HashMap};
@@ -169,6 +170,7 @@ impl Matrix {
                                 {
                                     text.to_string()
                                 }
+                                TomlKind::Str(text) => range_as_list(text).unwrap_or_else(|| reader.shown(&e.value)),
                                 _ => reader.shown(&e.value),
                             };
                             reader.report(no_list(&name, &e.value).help(format!("write `{name} = [{values}]`")));
@@ -367,17 +369,8 @@ fn values_of_range(table: &TomlTable) -> Option<String> {
         (None, step) => value.checked_add(step.unwrap_or(1)),
     };
     let all = std::iter::successors(Some(from), |value| next(*value).filter(|after| after > value));
-    let mut values: Vec<_> =
-        all.take_while(|value| *value <= to).take(SHOWN_VALUES + 1).map(|v| v.to_string()).collect();
-    if values.len() > SHOWN_VALUES {
-        values.truncate(SHOWN_VALUES - 2);
-        values.extend(["...".to_owned(), to.to_string()]);
-    }
-    Some(values.join(", "))
+    Some(listed(all.take_while(|value| *value <= to), to))
 }
-
-/// Values of a range that a message lists.
-const SHOWN_VALUES: usize = 12;
 
 /// True for a key of the file whose value is a list and no list of an axis' values.
 fn not_an_axis(name: &str, values: &[TomlValue]) -> bool {

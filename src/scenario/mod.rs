@@ -34,6 +34,7 @@ mod statements;
 mod step_values;
 mod steps;
 mod syntax;
+mod syntax_numbers;
 mod tree;
 mod units;
 mod values;

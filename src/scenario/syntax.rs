@@ -2,6 +2,7 @@
 use super::diagnostic::{Diagnostic, Span};
 use super::names::shorten;
 use super::statements::{line_end, open_bracket};
+use super::syntax_numbers;
 
 /// The message and help for an error that the TOML parser reports as `message` at `span`.
 pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
@@ -21,8 +22,22 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
         return say("this is YAML; TOML has `=` between key and value".into())
             .help(format!("write a key per line: `{}`", lines.join("`, `")));
     }
+    if message.starts_with("invalid literal string, expected `'`") {
+        return say("this text does not end on its line".into()).help("close it with `'`");
+    }
+    if let Some(diagnostic) = VALUE_ERRORS.iter().find(|start| message.starts_with(**start)).and_then(|_| {
+        // What follows the value is reported where it begins.
+        let at = if message.starts_with(MORE_BEHIND) { span.start.saturating_sub(1) } else { span.start };
+        syntax_numbers::diagnostic(text, at)
+    }) {
+        return diagnostic;
+    }
     if message.starts_with("string values must be quoted") {
-        return unquoted(say, key_before(text, span.start), here);
+        return match key_behind_value(text, span) {
+            Some(key) if open_bracket(text, span.start).is_some() => say(format!("a comma is missing before `{key}`")),
+            Some(_) => line_goes_on(say),
+            None => unquoted(say, key_before(text, span.start), here),
+        };
     }
     if message.starts_with("invalid basic string, expected `\"`") {
         return say("this text does not end on its line".into()).help("close it with `\"`");
@@ -51,8 +66,32 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
     if message.starts_with("missing comma") || message.starts_with("missing key for inline table") {
         return missing_in_list(say, text, span.start, from_here);
     }
-    say(message.to_owned())
+    if message.starts_with(MORE_BEHIND) {
+        return line_goes_on(say);
+    }
+    say(message.trim_end_matches(", expected nothing").to_owned())
 }
+
+/// How the parser's messages on values begin that are neither texts nor lists nor tables.
+const VALUE_ERRORS: [&str; 16] = [
+    "string values must be quoted",
+    MORE_BEHIND,
+    "`_` may only go between digits",
+    "integers with a radix cannot be signed",
+    "radix must be lowercase",
+    "redundant integer number prefix",
+    "invalid fraction",
+    "invalid mantissa",
+    "invalid exponent",
+    "invalid float",
+    "invalid boolean",
+    "invalid hexadecimal",
+    "invalid octal",
+    "invalid binary",
+    "unexpected leading zero",
+    "redundant numeric sign",
+];
+const MORE_BEHIND: &str = "unexpected key or value";
 
 /// The levels that the TOML parser reads.
 const MOST_NESTED: usize = 80;
@@ -111,6 +150,18 @@ pub(crate) fn is_yaml(text: &str) -> bool {
     from_yaml(text).is_some()
 }
 
+/// The key that follows a value at the end of `span`: `op` in `world_size = 2 op = "all_reduce"`.
+fn key_behind_value(text: &str, span: Span) -> Option<&str> {
+    let (value, key) = text.get(span.start..span.end)?.trim().rsplit_once(char::is_whitespace)?;
+    let behind = text.get(span.end..)?.trim_start_matches([' ', '\t']);
+    (!value.trim().is_empty() && is_word(key) && behind.starts_with('=')).then_some(key)
+}
+
+fn line_goes_on(say: impl Fn(String) -> Diagnostic) -> Diagnostic {
+    say("the line does not end behind this value".into())
+        .help("each key has a line of its own, and a comment begins with `#`")
+}
+
 /// A value that is neither a number nor in quotes.
 fn unquoted(say: impl Fn(String) -> Diagnostic, key: Option<&str>, here: &str) -> Diagnostic {
     match here.trim() {
@@ -131,6 +182,7 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, key: Option<&str>, here: &str) -
             let inside = value.trim_matches(|c: char| matches!(c, '\u{2018}'..='\u{201f}'));
             say(format!("`{value}` is no value")).help(format!("quotes are straight ones: `\"{inside}\"`"))
         }
+        value if value.contains(" //") => say("`//` does not begin a comment".into()).help("a comment begins with `#`"),
         value => {
             say(format!("`{value}` is no value")).help(format!("write text and expressions in quotes: `\"{value}\"`"))
         }
