@@ -4,7 +4,7 @@ use crate::enums::ncclResult_t;
 use crate::table::Nccl;
 use crate::version::version_text;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::path::{Path, PathBuf};
 
 /// The oldest version that is accepted; the oldest that this table was ever held against.
@@ -36,7 +36,10 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// It does not say which version it is.
-    #[error("{} does not tell its version: ncclGetVersion answers {code:?}, version {version}", path.display())]
+    #[error(
+        "{} does not tell its version: ncclGetVersion answers {code:?}, version {version}{}",
+        path.display(), after_colon(text)
+    )]
     NoVersion {
         /// The file.
         path: PathBuf,
@@ -44,6 +47,8 @@ pub enum LoadError {
         code: ncclResult_t,
         /// What it left as version.
         version: c_int,
+        /// What ncclGetLastError says of it, if anything.
+        text: String,
     },
     /// Older than [`OLDEST`].
     #[error(
@@ -97,13 +102,29 @@ impl Nccl {
         // SAFETY: a place for one number; the call needs nothing else, neither device nor initialisation.
         let code = unsafe { get_version(&mut version) };
         if code != ncclResult_t::Success || version <= 0 {
-            return Err(LoadError::NoVersion { path, code, version });
+            return Err(LoadError::NoVersion { path, code, version, text: last_error(&table) });
         }
         if version < OLDEST {
             return Err(LoadError::TooOld { path, version });
         }
         Ok(table)
     }
+}
+
+/// The library's text for its last error; empty if it has none.
+fn last_error(table: &Nccl) -> String {
+    let Some(get_last_error) = table.ncclGetLastError else { return String::new() };
+    // SAFETY: a null communicator is allowed: the text is that of the process.
+    let text = unsafe { get_last_error(std::ptr::null_mut()) };
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null, and the library's texts have an end and last until its next error on this thread.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().to_owned()
+}
+
+fn after_colon(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
 /// Whether a file is a shared library of this machine that defines `symbol`; it is read, not opened as a library.

@@ -81,6 +81,14 @@ fn what_is_no_library_of_nccls_is_refused() {
     let silent = folder.library("silent.so", "int ncclGetVersion(int *v) { (void)v; return 3; }");
     let error = Nccl::load(&silent).err().unwrap();
     assert!(matches!(error, LoadError::NoVersion { code: ncclResult_t::InternalError, .. }), "{error}");
+    assert!(error.to_string().ends_with("answers internal_error, version 0"), "{error}");
+    let explains = folder.library(
+        "explains.so",
+        "int ncclGetVersion(int *v) { (void)v; return 3; }\n\
+         const char *ncclGetLastError(void *c) { return c ? 0 : \"no licence\"; }",
+    );
+    let error = Nccl::load(&explains).err().unwrap();
+    assert!(error.to_string().ends_with("answers internal_error, version 0: no licence"), "{error}");
     let odd = folder.library("odd.so", "int ncclGetVersion(int *v) { *v = -5; return 0; }");
     assert!(matches!(Nccl::load(&odd), Err(LoadError::NoVersion { version: -5, .. })));
 }

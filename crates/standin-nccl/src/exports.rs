@@ -221,7 +221,7 @@ unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_char {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetLastError(comm: Comm) -> *const c_char {
     // SAFETY: the library checks the handle.
-    misbehave::text_or(table().ncclGetLastError.map_or(c"".as_ptr(), |f| unsafe { f(comm) }))
+    misbehave::last_error_or(table().ncclGetLastError.map_or(c"".as_ptr(), |f| unsafe { f(comm) }))
 }
 
 #[unsafe(no_mangle)]

@@ -154,18 +154,18 @@ fn own_path() -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
-static WANTED: OnceLock<Result<Vec<Demand>, String>> = OnceLock::new();
+static WANTED: OnceLock<Result<Vec<Demand>, CString>> = OnceLock::new();
 
-/// What is asked for, read once; the error is a demand that cannot be understood.
-pub(crate) fn wanted() -> Result<&'static [Demand], &'static str> {
+/// What is asked for, read once; the error names a demand that cannot be understood.
+pub(crate) fn wanted() -> Result<&'static [Demand], &'static CStr> {
     let read = || {
         let beside = own_path().map(|path| path.with_file_name("standin.faults"));
         let mut text = beside.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
         text.push('\n');
         text.push_str(&std::env::var("COLLSPEC_STANDIN_FAULT").unwrap_or_default());
-        parse(&text).inspect_err(|why| eprintln!("stand-in NCCL: faults: {why}"))
+        parse(&text).map_err(|why| CString::new(format!("stand-in NCCL: {why}")).unwrap_or_default())
     };
-    WANTED.get_or_init(read).as_deref().map_err(String::as_str)
+    WANTED.get_or_init(read).as_deref().map_err(CString::as_c_str)
 }
 
 #[cfg(test)]

@@ -230,8 +230,12 @@ pub(crate) fn false_text() -> Option<*const c_char> {
     meant(|| None).find_map(|fault| if let Fault::Text(text) = fault { Some(text.as_ptr()) } else { None })
 }
 
-/// That text in place of another, which is not empty.
-pub(crate) fn text_or(other: *const c_char) -> *const c_char {
+/// What ncclGetLastError answers in place of `other`: what is wrong with the demands, or the text that stands for all texts
+/// about errors, if there is an error.
+pub(crate) fn last_error_or(other: *const c_char) -> *const c_char {
+    if let Err(why) = wanted() {
+        return why.as_ptr();
+    }
     // SAFETY: the library's texts have an end.
     let is_empty = other.is_null() || unsafe { CStr::from_ptr(other) }.is_empty();
     false_text().filter(|_| !is_empty).unwrap_or(other)
