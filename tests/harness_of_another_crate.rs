@@ -64,6 +64,7 @@ fn cargo_test_with(home: &Home, variables: &[(&str, &str)], args: &[&str]) -> Ru
 
 /// One test, because the crate is built for it once.
 #[test]
+#[ignore = "slow"]
 fn the_macro_works_in_another_crate() {
     let home = Home::new();
     let repository = env!("CARGO_MANIFEST_DIR");

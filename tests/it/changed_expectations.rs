@@ -83,6 +83,7 @@ fn write(case: &mut Case, place: &Place, value: ElementValue) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_changed_number_of_an_expect_fails_its_rank_and_element() {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let runner = Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), workers: worker, ..RunOptions::default() })

@@ -212,6 +212,7 @@ fn a_faulty_file_ends_the_run_before_it_begins() {
 
 /// Files that are made to be slow to refuse: each has its error thousands of times.
 #[test]
+#[ignore = "slow"]
 fn files_with_thousands_of_mistakes_are_refused_in_few_words() {
     let home = Home::new();
     let axis = (0..300).map(|value| value.to_string()).collect::<Vec<_>>().join(",");

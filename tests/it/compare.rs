@@ -146,6 +146,7 @@ fn recorded_runs_are_compared_as_libraries_are() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn accepted_changes_need_a_reason_and_must_happen() {
     let home = corpus();
     let faulty = "soft fault=F18";

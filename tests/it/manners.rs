@@ -14,6 +14,7 @@ fn run(home: &Home, manner: &str, args: &[&str]) -> Run {
 
 /// Each case runs in one of the manners here, which takes a seventh of the time that all manners take.
 #[test]
+#[ignore = "slow"]
 fn no_sound_manner_of_computing_fails_a_case() {
     let home = Home::new();
     let manners = [
@@ -34,6 +35,7 @@ fn no_sound_manner_of_computing_fails_a_case() {
 
 /// A part of the cases for each; `ci/manners` runs everything on machines of several sizes.
 #[test]
+#[ignore = "slow"]
 fn no_machines_of_ranks_fail_a_case() {
     let home = Home::new();
     let paths = ["scenarios/conformance/numbers", "scenarios/conformance/all_reduce", "scenarios/laws"];

@@ -41,6 +41,7 @@ fn size(run: &Run) -> [u64; 3] {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_large_case_becomes_a_handful_of_elements_and_the_failing_step() {
     let home = Home::new();
     home.file("large.toml", LARGE);

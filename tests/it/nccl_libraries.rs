@@ -121,6 +121,7 @@ fn no_library_is_to_be_fetched_where_there_is_no_gpu() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_library_that_never_opens_is_given_up() {
     let Some(machine) = Machine::new() else { return };
     let stuck = machine.library(

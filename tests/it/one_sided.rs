@@ -83,6 +83,7 @@ fn an_order_between_ranks_follows_from_what_they_wait_for() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn many_ranks_and_rounds_of_puts_are_checked_in_time_or_refused() {
     let home = Home::new();
     let ring = |ranks: usize, rounds: usize| {

@@ -20,6 +20,7 @@ fn documented(placement: Option<Placement>) -> (Vec<Verdict>, usize) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn threads_and_processes_say_the_same() {
     let (threads, few) = documented(None);
     let (processes, many) = documented(Some(Placement::Processes));

@@ -288,6 +288,7 @@ fn accepted(seed: u64, count: usize, streams: usize) -> Vec<(Arc<Case>, String)>
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_plan_refuses_exactly_the_programs_with_unordered_uses() {
     accepted(0x5eed_0001, 2000, 1);
     accepted(0x5eed_0002, 4000, 3);
@@ -320,6 +321,7 @@ fn groups_that_a_form_makes_have_no_race() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_program_of_very_many_slices_is_looked_at_quickly() {
     // every call overlaps all calls of the other kind
     let text = "world_size = 2\ninputs.x = { each = \"i\", count = 20000 }\nsteps = [\n\

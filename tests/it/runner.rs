@@ -8,8 +8,6 @@ use collspec::internals::scenario::{Case, SourceFile, parse};
 use collspec::internals::suite::{RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 fn runner(jobs: usize) -> Runner {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
@@ -188,28 +186,6 @@ fn a_program_that_is_no_worker_is_an_error_not_a_hang() {
 fn a_thousand_ranks_from_text_to_verdict() {
     let text = "world_size = 1024\nop = \"all_reduce\"\ninputs = { each = \"rank % 7 + i\", count = 4 }\n";
     assert_passes(&runner(1).run_case(&case("large", text)));
-}
-
-/// `cargo test --release --test it runner -- --ignored --nocapture speed`
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let jobs = 2;
-    let runner = runner(jobs);
-    let many: Vec<_> = (0..4000).map(|i| case(&format!("sum{i}"), SUM)).collect();
-    let next = AtomicUsize::new(0);
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                while let Some(case) = many.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    assert_passes(&runner.run_case(case));
-                }
-            });
-        }
-    });
-    let seconds = begun.elapsed().as_secs_f64();
-    println!("{} cases in {seconds:.3} s: {:.0} per second", many.len(), many.len() as f64 / seconds);
 }
 
 /// Communicators of sixteen ranks are kept, a case with an error makes others by an equal prelude, and smaller cases follow.

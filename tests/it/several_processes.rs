@@ -260,6 +260,7 @@ fn who_has_not_come_is_named() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn processes_that_differ_are_refused_and_both_are_named() {
     let home = Home::new();
     home.file("sum.toml", SUM);
@@ -456,6 +457,7 @@ fn what_needs_a_machine_that_is_lost_is_skipped() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_comparison_in_which_a_process_is_lost_has_no_verdict() {
     let home = Home::new();
     home.file("long.toml", FEW_SECONDS);
@@ -531,6 +533,7 @@ fn a_recorded_run_is_needed_by_the_leading_process_alone() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn commands_of_one_process_refuse_to_be_several() {
     let home = Home::new();
     home.file("sum.toml", SUM);

@@ -2,6 +2,7 @@
 use crate::support::Home;
 
 #[test]
+#[ignore = "slow"]
 fn five_hundred_programs_pass_and_nothing_grows() {
     let home = Home::new();
     let run = home.run(&["soak", "--backend", "soft", "--programs", "500", "--seed", "1000000"]);
@@ -29,6 +30,7 @@ fn five_hundred_programs_pass_and_nothing_grows() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_fault_is_found_and_its_program_made_smaller() {
     let home = Home::new();
     let options = ["soak", "--backend", "soft", "--programs", "20", "--fault", "F02", "--output", "found"];

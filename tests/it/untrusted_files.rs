@@ -46,6 +46,7 @@ fn run_in_every_format(home: &Home, args: &[&str]) -> Run {
 }
 
 #[test]
+#[ignore = "slow"]
 fn what_a_file_says_is_shown_and_not_obeyed() {
     let home = Home::new();
     let texts = [
@@ -319,6 +320,7 @@ fn a_file_is_read_once_however_many_links_lead_to_it() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_working_folder_has_no_say_in_what_is_started() {
     let home = Home::new();
     home.file("out/.keep", "");

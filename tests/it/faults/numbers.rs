@@ -13,6 +13,7 @@ fn family(id: &str) -> Option<&str> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn one_of_each_family_is_noticed_where_it_strikes_and_only_there() {
     assert_all_are_shown(EXAMPLES);
 }
@@ -27,6 +28,7 @@ fn no_family_is_left_out() {
 
 /// Also: each member is caught by the very scenario that the audit's advice gives for it.
 #[test]
+#[ignore = "slow"]
 fn the_scenarios_of_numbers_catch_every_member() {
     let families: BTreeSet<&str> = TABLE.iter().filter_map(|entry| entry.family).map(|(family, _)| family).collect();
     let families = families.into_iter().collect::<Vec<_>>().join(",");

@@ -38,6 +38,7 @@ const SHOWN: &[Shown] = &[
 const ALWAYS: [&str; 2] = ["F65c", "F65e"];
 
 #[test]
+#[ignore = "slow"]
 fn each_fault_of_structure_fails_its_scenario() {
     assert_each_is_shown(SHOWN);
 }

@@ -26,6 +26,7 @@ const SHOWN: &[Shown] = &[
 ];
 
 #[test]
+#[ignore = "slow"]
 fn every_fault_of_windows_and_one_sided_operations_is_shown() {
     assert_each_is_shown(SHOWN);
 }

@@ -60,6 +60,7 @@ fn is_exact(verdict: &Verdict) -> bool {
 }
 
 #[test]
+#[ignore = "slow"]
 fn expectations_tell_right_from_wrong() {
     let first = first_seed();
     let (mut right, mut wrong) = (Vec::new(), Vec::new());

@@ -27,6 +27,7 @@ pub fn compare(home: &Home, candidate: &Path, more: &[&str]) -> Run {
 }
 
 #[test]
+#[ignore = "slow"]
 fn what_each_candidate_does_is_called_by_its_name() {
     for (scenario, demands, code, words) in [
         (SUM, "", 0, "1  same bits"),
@@ -63,6 +64,7 @@ fn error_codes_and_texts_that_change_are_named() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_hang_is_named() {
     let home = home(&format!("timeout = 0.5\n{SUM}"));
     let candidate = library(&home, "candidate", "hang-collective");
@@ -83,6 +85,7 @@ fn a_lost_function_is_worse_also_if_no_case_calls_it() {
 /// A failure in one of three processes is not seen in 34 processes with a probability of 1 in a million, and seen in all of the
 /// first six with 1 in 700.
 #[test]
+#[ignore = "slow"]
 fn what_fails_in_some_starts_is_a_rate() {
     let home = home(SUM);
     let candidate = library(&home, "candidate", "wrong-start=3");

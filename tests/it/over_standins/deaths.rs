@@ -4,6 +4,7 @@ use crate::support::Home;
 use collspec::internals::backend::standin;
 
 #[test]
+#[ignore = "slow"]
 fn ranks_that_end_are_judged_as_in_software() {
     let home = Home::new();
     let folder = format!("{}/scenarios/conformance/deaths", env!("CARGO_MANIFEST_DIR"));

@@ -23,6 +23,7 @@ fn worse(subject: &str) -> Vec<(String, String)> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn what_a_library_leaves_behind_and_changes_is_called_by_its_name_and_nothing_else_is() {
     let assert_change = |demands: &str, code: i32, subject: &str, meaning: &str| {
         let home = home(SUM);
@@ -47,6 +48,7 @@ fn what_a_library_leaves_behind_and_changes_is_called_by_its_name_and_nothing_el
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_report_says_how_much_is_left_behind_and_by_what() {
     let home = home(SUM);
     let candidate = library(&home, "candidate", "leak=1048576; leak-thread; slow-init=250");
@@ -84,6 +86,7 @@ fn another_algorithm_is_told_by_operation_and_is_not_worse() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_copy_of_a_library_is_never_worse_or_changed() {
     let home = home(SUM);
     let candidate = library(&home, "candidate", "");

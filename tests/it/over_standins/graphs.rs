@@ -4,6 +4,7 @@ use crate::support::Home;
 use collspec::internals::backend::standin;
 
 #[test]
+#[ignore = "slow"]
 fn graphs_give_the_same_outputs_as_in_software() {
     let home = Home::new();
     let folder = format!("{}/scenarios/conformance/graphs", env!("CARGO_MANIFEST_DIR"));
@@ -18,6 +19,7 @@ fn graphs_give_the_same_outputs_as_in_software() {
 
 /// The end of a communicator waits for its graphs, and the report of the hang says so.
 #[test]
+#[ignore = "slow"]
 fn a_communicator_that_is_ended_before_its_graph_hangs_and_says_why() {
     let home = Home::new();
     let text = r#"world_size = 2

@@ -45,6 +45,7 @@ const REDUCE: &str = "op = \"all_reduce\"\ninputs = { each = \"rank\", count = 4
 type Hang<'a> = (&'a str, &'a str, [&'a str; 2], &'a [&'a str], &'a [&'a str]);
 
 #[test]
+#[ignore = "slow"]
 fn wherever_a_library_hangs_the_limit_ends_it_and_the_report_says_where() {
     let destroyed = SPLIT.replace(" } ]", " },\n{ op = \"wait\" },\n{ op = \"destroy\", comm = \"half\" } ]");
     let init: &[&str] = &[
@@ -97,6 +98,7 @@ fn failing_to_destroy_communicators_fails_the_case_that_made_them() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn failing_to_destroy_kept_communicators_fails_no_case() {
     let home = Home::new();
     // the worker keeps two sets, so the third and fourth case push one out each

@@ -49,6 +49,7 @@ fn kill(run: &Child, signal: Signal) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
     let home = Home::new();
     home.file("sum.toml", &format!("timeout = {}\n{SUM}", LIMIT.as_secs()));

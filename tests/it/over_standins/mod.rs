@@ -66,6 +66,7 @@ fn results(run: &Run) -> BTreeMap<String, (String, Value)> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn documented_scenarios_give_the_same_outputs_as_in_software() {
     let home = Home::new();
     let soft = home.run(&["run", &documented(), "--backend", "soft", "--format", "jsonl"]);
@@ -105,6 +106,7 @@ fn two_libraries_by_path_give_their_own_results() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn images_larger_than_the_pinned_memory_come_through_it_whole() {
     let home = Home::new();
     // No two pieces of an image are alike. One piece and a bit, an odd number of pieces, and an even one with a rest.
@@ -116,6 +118,7 @@ fn images_larger_than_the_pinned_memory_come_through_it_whole() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn faults_of_a_library_end_in_the_right_verdicts() {
     let home = Home::new();
     home.file("sum.toml", SUM);
