@@ -23,12 +23,22 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
             .help(format!("write a key per line: `{}`", lines.join("`, `")));
     }
     if message.starts_with("invalid literal string, expected `'`") {
-        return say("this text does not end on its line".into()).help("close it with `'`");
+        let line = text.get(..span.start).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+        return match line.contains('\'') {
+            true => say("this text does not end on its line".into()).help("close it with `'`"),
+            // The parser says the same of a key in a table that has no value.
+            false => say("expected `=` and a value before this".into()),
+        };
+    }
+    for (kind, quotes) in [("basic", "\"\"\""), ("literal", "'''")] {
+        if message.starts_with(&format!("invalid multi-line {kind} string, expected `{}`", &quotes[..1])) {
+            return say("this text never ends".into()).help(format!("close it with `{quotes}`"));
+        }
     }
     if let Some(diagnostic) = VALUE_ERRORS.iter().find(|start| message.starts_with(**start)).and_then(|_| {
         // What follows the value is reported where it begins.
         let at = if message.starts_with(MORE_BEHIND) { span.start.saturating_sub(1) } else { span.start };
-        syntax_numbers::diagnostic(text, at)
+        syntax_numbers::diagnostic(text, at, message)
     }) {
         return diagnostic;
     }
@@ -36,7 +46,7 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
         return match key_behind_value(text, span) {
             Some(key) if open_bracket(text, span.start).is_some() => say(format!("a comma is missing before `{key}`")),
             Some(_) => line_goes_on(say),
-            None => unquoted(say, key_before(text, span.start), here),
+            None => unquoted(say, text, span, here),
         };
     }
     if message.starts_with("invalid basic string, expected `\"`") {
@@ -62,6 +72,9 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
             }
             None => say(message.to_owned()),
         };
+    }
+    if message.starts_with("extra comma") {
+        return say("there is one comma too many".into());
     }
     if message.starts_with("missing comma") || message.starts_with("missing key for inline table") {
         return missing_in_list(say, text, span.start, from_here);
@@ -154,7 +167,7 @@ pub(crate) fn is_yaml(text: &str) -> bool {
 fn key_behind_value(text: &str, span: Span) -> Option<&str> {
     let (value, key) = text.get(span.start..span.end)?.trim().rsplit_once(char::is_whitespace)?;
     let behind = text.get(span.end..)?.trim_start_matches([' ', '\t']);
-    (!value.trim().is_empty() && is_word(key) && behind.starts_with('=')).then_some(key)
+    (!value.trim().is_empty() && key.split('.').all(is_word) && behind.starts_with('=')).then_some(key)
 }
 
 fn line_goes_on(say: impl Fn(String) -> Diagnostic) -> Diagnostic {
@@ -163,26 +176,54 @@ fn line_goes_on(say: impl Fn(String) -> Diagnostic) -> Diagnostic {
 }
 
 /// A value that is neither a number nor in quotes.
-fn unquoted(say: impl Fn(String) -> Diagnostic, key: Option<&str>, here: &str) -> Diagnostic {
+fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &str) -> Diagnostic {
     match here.trim() {
         "" => say("a value is missing here".into())
             .help("a value is a number, a text in quotes, true, false, a list `[...]` or a table `{...}`"),
-        value if value.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
-            let list = value.split_whitespace().collect::<Vec<_>>().join(", ");
-            say(format!("a comma is missing in `{value}`")).help(format!("write `{list}`"))
+        _ if here.contains(|c: char| c.is_whitespace() && !c.is_ascii()) => {
+            say("TOML does not allow this kind of space".into()).help("write an ordinary space in its place")
         }
-        word if is_word(word) && word.len() <= 60 => match key {
-            Some(key) => say("text needs quotes".into()).help(format!("write `{key} = \"{word}\"`")),
-            None => say("text needs quotes".into()).help(format!("write `\"{word}\"`")),
-        },
         value if value.len() > 60 => {
             say(format!("`{}` is no value", shorten(value, 24))).help("write text and expressions in quotes")
         }
+        value if value.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
+            let words: Vec<_> = value.split_whitespace().collect();
+            let list = words.join(", ");
+            let are_groups = words.len() > 1
+                && words.iter().all(|word| word.bytes().all(|b| b.is_ascii_digit()))
+                && (words[0].len() <= 3 && words[1..].iter().all(|word| word.len() == 3));
+            match open_bracket(text, span.start) {
+                // In a list `1 000` cannot be two values, but `1 200` can.
+                bracket if are_groups && (bracket.is_none() || words[1..].iter().any(|word| word.starts_with('0'))) => {
+                    say("the digits of a number are not separated by spaces".into()).help(format!(
+                        "write `{}` or `{}`",
+                        words.concat(),
+                        words.join("_")
+                    ))
+                }
+                Some(('[', _)) => say(format!("a comma is missing in `{value}`")).help(format!("write `{list}`")),
+                _ => say(format!("`{value}` is more than one value")).help(format!("a list is written `[{list}]`")),
+            }
+        }
+        word if is_word(word) && word.len() <= 60 => match key_before(text, span.start) {
+            Some(key) => say("text needs quotes".into()).help(format!("write `{key} = \"{word}\"`")),
+            None => say("text needs quotes".into()).help(format!("write `\"{word}\"`")),
+        },
         value if value.starts_with(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']) => {
             let inside = value.trim_matches(|c: char| matches!(c, '\u{2018}'..='\u{201f}'));
             say(format!("`{value}` is no value")).help(format!("quotes are straight ones: `\"{inside}\"`"))
         }
-        value if value.contains(" //") => say("`//` does not begin a comment".into()).help("a comment begins with `#`"),
+        value if value.contains(" //") || value.contains(" /*") => {
+            let mark = if value.contains(" //") { "//" } else { "/*" };
+            say(format!("`{mark}` does not begin a comment")).help("a comment begins with `#`")
+        }
+        // Part of a value whose other part is in quotes, or what needs more than quotes.
+        value
+            if value.contains(['\\', '`', '"'])
+                || text.get(span.end..).unwrap_or_default().trim_start().starts_with(['"', '\'']) =>
+        {
+            say(format!("`{value}` is no value")).help("write the whole text or expression in quotes")
+        }
         value => {
             say(format!("`{value}` is no value")).help(format!("write text and expressions in quotes: `\"{value}\"`"))
         }
