@@ -273,12 +273,22 @@ impl Mapping {
     ///
     /// They lie outside, or there is no memory for them.
     pub fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
-        let Atomics { first, words, last } = self.atomics(at, len)?;
-        let len = first.len() + words.len() * 8 + last.len();
+        let len = self.span(at, len)?.len();
         let mut bytes = Vec::<u8>::new();
         bytes.try_reserve_exact(len).map_err(|_| ReadError::Memory { len })?;
         bytes.resize(len, 0);
-        let (to_first, rest) = bytes.split_at_mut(first.len());
+        self.copy_to(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`Mapping::read`], to where the bytes are wanted.
+    ///
+    /// # Errors
+    ///
+    /// They lie outside.
+    pub fn copy_to(&self, at: u64, to: &mut [u8]) -> Result<(), Outside> {
+        let Atomics { first, words, last } = self.atomics(at, to.len() as u64)?;
+        let (to_first, rest) = to.split_at_mut(first.len());
         let (to_words, to_last) = rest.as_chunks_mut::<8>();
         for (to, from) in to_first.iter_mut().zip(first).chain(to_last.iter_mut().zip(last)) {
             *to = from.load(Ordering::Relaxed);
@@ -286,7 +296,7 @@ impl Mapping {
         for (to, from) in to_words.iter_mut().zip(words) {
             *to = from.load(Ordering::Relaxed).to_ne_bytes();
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Bytes as atomics.

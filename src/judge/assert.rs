@@ -338,7 +338,7 @@ fn figure<'a>(plan: &Plan, observation: &'a Observation, rank: usize, step: &str
 /// A buffer's bytes at the end.
 pub(crate) fn final_bytes<'a>(
     plan: &Plan,
-    forecast: &Forecast,
+    forecast: &'a Forecast,
     observation: &'a Observation,
     buf: BufId,
     rank: usize,

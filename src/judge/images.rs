@@ -19,14 +19,13 @@ use std::ops::Range;
 
 /// Bytes of an allocation's final image; `None` if it was not read or does not have them.
 pub(crate) fn image_bytes<'a>(
-    forecast: &Forecast,
+    forecast: &'a Forecast,
     observation: &'a Observation,
     alloc: usize,
     range: Range<usize>,
 ) -> Option<Cow<'a, [u8]>> {
     if observation.is_as_expected(alloc) {
-        let image = forecast.only_last_image(alloc)?;
-        return image.get(range).map(|bytes| Cow::Owned(bytes.into_owned()));
+        return forecast.only_last_bytes(alloc, range);
     }
     observation.images.get(alloc)?.get(range).map(Cow::Borrowed)
 }

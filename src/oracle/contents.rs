@@ -1,6 +1,7 @@
 //! The bytes of memory as what they are made of: large memory is never held as one image, and copies of it share their bytes.
 use super::held::{Held, Period};
 use super::poison;
+use crate::num;
 use crate::plan::inputs::Filled;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -66,8 +67,34 @@ impl Contents {
         if len <= FLAT { Self::Flat(vec![0; len]) } else { Self::of(len, Source::Zeros) }
     }
 
+    /// Contents with guards around them, whose image has `start` bytes before them.
+    pub fn guarded(&self, alloc: usize, start: usize, guard: usize) -> Self {
+        let end = start + self.len();
+        if end + guard <= FLAT {
+            let mut bytes = Vec::with_capacity(end + guard);
+            poison::append_guard(&mut bytes, alloc, 0..start);
+            match self {
+                Self::Flat(own) => bytes.extend_from_slice(own),
+                Self::Pieces(_) => bytes.extend_from_slice(&self.to_vec()),
+            }
+            poison::append_guard(&mut bytes, alloc, end..end + guard);
+            return Self::Flat(bytes);
+        }
+        let mut image = poison::guard(alloc, 0, start);
+        image.append(self);
+        image.append(&poison::guard(alloc, end, guard));
+        image
+    }
+
     /// The period over and over; it is not empty.
     pub fn repeated(period: Vec<u8>, len: usize) -> Self {
+        if len <= FLAT && !period.is_empty() {
+            let mut bytes = period;
+            let filled = bytes.len();
+            bytes.resize(len, 0);
+            num::repeat_period(&mut bytes, filled);
+            return Self::Flat(bytes);
+        }
         Self::of(len, Source::Repeated(Arc::new(Period::new(period))))
     }
 
@@ -89,6 +116,11 @@ impl Contents {
     /// Poison for bytes that are `first` after the first write and `last` at the end, where that is known.
     pub fn poison(first: Self, last: Option<Self>) -> Self {
         let last = last.filter(|last| !first.is_same_as(last));
+        if first.len() <= FLAT {
+            let mut bytes = vec![0; first.len()];
+            copy_poison(&first, last.as_ref(), 0, &mut bytes);
+            return Self::Flat(bytes);
+        }
         if let (None, Some(Piece { end, source: Source::Repeated(period), from })) = (&last, first.only_piece()) {
             let source = Source::Repeated(Arc::clone(period.complement()));
             return Self::Pieces(vec![Piece { end: *end, source, from: *from }]).compact();
@@ -253,9 +285,14 @@ impl Contents {
     pub fn append(&mut self, other: &Self) {
         let before = self.len();
         if before + other.len() <= FLAT {
-            if let Self::Flat(bytes) = self {
-                bytes.resize(before + other.len(), 0);
-                other.copy_to(0, &mut bytes[before..]);
+            match (self, other) {
+                (Self::Flat(bytes), Self::Flat(more)) => bytes.extend_from_slice(more),
+                (Self::Flat(bytes), Self::Pieces(_)) => {
+                    bytes.resize(before + other.len(), 0);
+                    other.copy_to(0, &mut bytes[before..]);
+                }
+                // Pieces are more bytes than that.
+                (Self::Pieces(_), _) => {}
             }
             return;
         }
@@ -331,6 +368,9 @@ impl Contents {
 
 impl PartialEq<[u8]> for Contents {
     fn eq(&self, other: &[u8]) -> bool {
+        if let Self::Flat(bytes) = self {
+            return bytes == other;
+        }
         let mut room = vec![0; FLAT.min(other.len())];
         self.len() == other.len()
             && other.chunks(FLAT).enumerate().all(|(number, chunk)| {
@@ -390,16 +430,19 @@ impl Source {
             Self::Repeated(period) => period.copy_to(from, to),
             Self::Filled(filled) => filled.copy_to(from, to),
             Self::Pattern(key) => poison::fill(to, *key, from),
-            Self::Poison(poison) => {
-                poison.first.copy_to(from, to);
-                to.iter_mut().for_each(|byte| *byte = !*byte);
-                if let Some(last) = &poison.last {
-                    let mut data = vec![0; to.len()];
-                    last.copy_to(from, &mut data);
-                    poison::avoid(to, &data);
-                }
-            }
+            Self::Poison(poison) => copy_poison(&poison.first, poison.last.as_ref(), from, to),
         }
+    }
+}
+
+/// Copies the bytes from `from` on of the poison of these contents.
+fn copy_poison(first: &Contents, last: Option<&Contents>, from: usize, to: &mut [u8]) {
+    first.copy_to(from, to);
+    to.iter_mut().for_each(|byte| *byte = !*byte);
+    if let Some(last) = last {
+        let mut data = vec![0; to.len()];
+        last.copy_to(from, &mut data);
+        poison::avoid(to, &data);
     }
 }
 

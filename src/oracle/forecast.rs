@@ -11,7 +11,9 @@ use crate::job::{CallKind, Ptr, Red};
 use crate::plan::inputs::InitialContents;
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
 use crate::scenario::Diagnostic;
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of checkpoints of results with one right value that a later step overwrites.
@@ -163,17 +165,47 @@ impl Forecast {
         self.initial.iter().map(Contents::to_vec).collect()
     }
 
-    /// The image that an allocation has at the end of every right run; `None` if several values are right somewhere.
-    pub(crate) fn only_last_image(&self, alloc: usize) -> Option<Contents> {
+    /// The initial image of an allocation, and the payload that it has at the end of every right run, with its place in the
+    /// image; `None` if several values are right somewhere.
+    fn only_last_payload(&self, alloc: usize) -> Option<(&Contents, &Contents, usize)> {
         let memory = self.final_memory.get(alloc)?;
         let is_known = |run: &MemoryRun| matches!(run.certainty, Certainty::Known | Certainty::Unwritten);
         if !memory.runs().iter().all(is_known) {
             return None;
         }
-        let mut image = self.initial.get(alloc)?.clone();
-        let start = image.len().checked_sub(memory.data.len() + GUARD as usize)?;
-        image.write(start, &memory.data)?;
+        let initial = self.initial.get(alloc)?;
+        let start = initial.len().checked_sub(memory.data.len() + GUARD as usize)?;
+        Some((initial, &memory.data, start))
+    }
+
+    /// The image that an allocation has at the end of every right run; `None` if several values are right somewhere.
+    pub(crate) fn only_last_image(&self, alloc: usize) -> Option<Contents> {
+        let (initial, payload, start) = self.only_last_payload(alloc)?;
+        let mut image = initial.clone();
+        image.write(start, payload)?;
         Some(image)
+    }
+
+    /// Some bytes of that image.
+    pub(crate) fn only_last_bytes(&self, alloc: usize, range: Range<usize>) -> Option<Cow<'_, [u8]>> {
+        let (_, payload, start) = self.only_last_payload(alloc)?;
+        if range.start >= start && range.end <= start + payload.len() {
+            return payload.get(range.start - start..range.end - start);
+        }
+        self.only_last_image(alloc)?.get(range).map(|bytes| Cow::Owned(bytes.into_owned()))
+    }
+
+    /// True if an allocation has this image at the end of every right run.
+    pub(crate) fn is_only_last_image(&self, alloc: usize, image: &[u8]) -> bool {
+        self.only_last_payload(alloc).is_some_and(|(initial, payload, start)| {
+            let end = start + payload.len();
+            let has_guard =
+                |range: Range<usize>| initial.get(range.clone()).is_some_and(|guard| *guard == image[range]);
+            image.len() == initial.len()
+                && *payload == image[start..end]
+                && has_guard(0..start)
+                && has_guard(end..image.len())
+        })
     }
 
     /// The runs of an allocation before the first step, without data.
@@ -320,7 +352,6 @@ struct InitialMemory<'a> {
 /// The initial image of an allocation: guards, inputs, and poison in the other bytes.
 fn initial_image(alloc: usize, start: usize, memory: InitialMemory<'_>, key: u64) -> Contents {
     let InitialMemory { inputs, runs, first, last } = memory;
-    let end = start + inputs.len();
     let mut payload = inputs.clone();
     let mut from = 0;
     for run in runs {
@@ -339,10 +370,7 @@ fn initial_image(alloc: usize, start: usize, memory: InitialMemory<'_>, key: u64
             let _ = payload.write(part.start, &Contents::poison(first, last));
         }
     }
-    let mut image = poison::guard(alloc, 0, start);
-    image.append(&payload);
-    image.append(&poison::guard(alloc, end, GUARD as usize));
-    image
+    payload.guarded(alloc, start, GUARD as usize)
 }
 
 fn to_diagnostic(plan: &Plan, fault: Uncomputable) -> Diagnostic {

@@ -1,9 +1,34 @@
 //! Poison and guards: the patterns in memory that no event has written. Poison differs from the right values.
 use super::contents::Contents;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Allocations whose first guard bytes are made once and kept: those of small cases, where making them anew costs more than all else.
+const KEPT_ALLOCATIONS: usize = 32;
+/// Bytes that are kept of the pattern of such an allocation.
+const KEPT_BYTES: usize = 16 << 10;
 
 /// The pattern of guard bytes: a function of allocation and place, so that a shifted copy is detected too.
 pub(crate) fn guard(alloc: usize, from: usize, len: usize) -> Contents {
     Contents::pattern(guard_key(alloc, from), 0, len)
+}
+
+/// Appends the guard bytes of an allocation, whose places in its image these are.
+pub(crate) fn append_guard(bytes: &mut Vec<u8>, alloc: usize, places: Range<usize>) {
+    static KEPT: [OnceLock<Box<[u8]>>; KEPT_ALLOCATIONS] = [const { OnceLock::new() }; KEPT_ALLOCATIONS];
+    // The pattern goes on from word to word, so that a guard that begins with a word is a part of what is kept.
+    if let (Some(kept), true) = (KEPT.get(alloc), places.start.is_multiple_of(8) && places.end <= KEPT_BYTES) {
+        let kept = kept.get_or_init(|| {
+            let mut all = vec![0; KEPT_BYTES];
+            fill(&mut all, guard_key(alloc, 0), 0);
+            all.into()
+        });
+        bytes.extend_from_slice(&kept[places]);
+        return;
+    }
+    let before = bytes.len();
+    bytes.resize(before + places.len(), 0);
+    fill(&mut bytes[before..], guard_key(alloc, places.start), 0);
 }
 
 /// The key of the pattern of an allocation's guard bytes from a place on, of which [`fill`] makes the bytes.
@@ -47,4 +72,23 @@ fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appended_guards_are_the_bytes_of_their_pattern() {
+        for alloc in [0, 1, KEPT_ALLOCATIONS - 1, KEPT_ALLOCATIONS, 1000] {
+            for start in [0, 4096, 4104, 4107, KEPT_BYTES - 4096, KEPT_BYTES - 4095, KEPT_BYTES, 1 << 20] {
+                for len in [0, 1, 4096] {
+                    let mut bytes = vec![7];
+                    append_guard(&mut bytes, alloc, start..start + len);
+                    assert_eq!(bytes.remove(0), 7);
+                    assert!(guard(alloc, start, len) == *bytes, "{len} bytes from {start} on of {alloc}");
+                }
+            }
+        }
+    }
 }

@@ -16,8 +16,14 @@ pub enum Fraction {
     Refused,
 }
 
+/// Up to so many elements are evaluated one by one: to prepare for blocks of them would take longer.
+const FEW: u64 = 16;
+
 /// The number of elements that are computed, out of all; the others repeat them.
 pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
+    if count <= FEW {
+        return count;
+    }
     repeating(BlockEvaluator::new(expr, names, mode).as_ref(), count)
 }
 
@@ -39,8 +45,9 @@ pub fn fill(
     bytes: &mut [u8],
 ) -> Result<(), Diagnostic> {
     let size = dtype.size();
-    let mut elements = Elements::new(expr, span, names, dtype, fraction);
-    let computed = elements.computed((bytes.len() / size) as u64) as usize;
+    let count = (bytes.len() / size) as u64;
+    let mut elements = Elements::new(expr, span, names, dtype, fraction, count);
+    let computed = elements.computed(count) as usize;
     for (block, bytes) in bytes[..computed * size].chunks_mut(BLOCK * size).enumerate() {
         elements.block((block * BLOCK) as u64, bytes)?;
     }
@@ -62,7 +69,8 @@ pub fn fill_from(
     first: u64,
     bytes: &mut [u8],
 ) -> Result<(), Diagnostic> {
-    let mut elements = Elements::new(expr, span, names, dtype, fraction);
+    let count = (bytes.len() / dtype.size()) as u64;
+    let mut elements = Elements::new(expr, span, names, dtype, fraction, count);
     let mut blocks = bytes.chunks_mut(BLOCK * dtype.size()).enumerate();
     blocks.try_for_each(|(block, bytes)| elements.block(first + (block * BLOCK) as u64, bytes))
 }
@@ -81,9 +89,9 @@ pub fn have_values(
     count: u64,
 ) -> Result<(), Diagnostic> {
     let size = dtype.size();
-    let computed = Elements::new(expr, span, names, dtype, fraction).computed(count);
+    let computed = Elements::new(expr, span, names, dtype, fraction, count).computed(count);
     let of_part = |from: u64, to: u64| {
-        let mut elements = Elements::new(expr, span, names, dtype, fraction);
+        let mut elements = Elements::new(expr, span, names, dtype, fraction, to - from);
         let mut bytes = vec![0; BLOCK * size];
         (from..to).step_by(BLOCK).try_for_each(|from| {
             let len = (to - from).min(BLOCK as u64) as usize;
@@ -113,8 +121,9 @@ struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction) -> Self {
-        let blocks = BlockEvaluator::new(expr, &names, mode(dtype));
+    /// For about `count` elements.
+    fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction, count: u64) -> Self {
+        let blocks = if count > FEW { BlockEvaluator::new(expr, &names, mode(dtype)) } else { None };
         Self { expr, span, names, dtype, fraction, blocks }
     }
 

@@ -13,7 +13,7 @@ use crate::ops::BROADCAST;
 use crate::scenario::{Diagnostic, Span};
 use call::{Pointers, call_of};
 use nccl_sys::ncclResult_t;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 mod call;
@@ -34,7 +34,7 @@ pub struct LoweredProgram {
     pub ends: Vec<Vec<u32>>,
     pub registrations: Registrations,
     /// By rank and graph: the call that begins its capture.
-    pub captures: HashMap<(usize, u32), usize>,
+    pub captures: FxHashMap<(usize, u32), usize>,
     /// What is lost with ranks whose processes end.
     pub deaths: Deaths,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
@@ -102,16 +102,16 @@ struct LoweredOp {
 struct Lowering {
     lowered: LoweredProgram,
     /// Buffers of factors in device memory.
-    factors: HashMap<(DType, u64), BufId>,
+    factors: FxHashMap<(DType, u64), BufId>,
     scrap: Vec<Option<u32>>,
     /// Inputs whose memory an in-place call has taken.
-    taken: HashMap<(BufId, usize), Span>,
+    taken: FxHashMap<(BufId, usize), Span>,
     /// By rank: the indices of the `GroupStart`s that are open.
     open_groups: Vec<Vec<usize>>,
     /// What the item at hand has its effect by.
     phase: Phase,
     /// By rank, then captured item: its first call and its stream, until a launch has said what its calls are.
-    captured: Vec<HashMap<usize, (usize, u32)>>,
+    captured: Vec<FxHashMap<usize, (usize, u32)>>,
     /// By rank: the latest launch.
     launches: Vec<u32>,
     lenient: bool,
@@ -135,7 +135,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         ops: vec![Vec::new(); n],
         ends: vec![Vec::new(); n],
         registrations: Registrations::new(n),
-        captures: HashMap::new(),
+        captures: FxHashMap::default(),
         deaths: Deaths::default(),
         constants: Vec::new(),
         undefined: None,
@@ -144,12 +144,12 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
     };
     let mut lowering = Lowering {
         lowered,
-        factors: HashMap::new(),
+        factors: FxHashMap::default(),
         scrap: vec![None; n],
-        taken: HashMap::new(),
+        taken: FxHashMap::default(),
         open_groups: vec![Vec::new(); n],
         phase: Phase::Eager,
-        captured: vec![HashMap::new(); n],
+        captured: vec![FxHashMap::default(); n],
         launches: vec![0; n],
         lenient,
         one_sided: one_sided::OneSidedComms::default(),

@@ -7,7 +7,7 @@ use super::resolve::dedupe;
 use super::types::{CommId, StepId};
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Checks every rank.
 ///
@@ -39,7 +39,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     let streams = lowered.unrolled.streams as usize;
     let mut progress = Progress::new(streams);
     // By communicator and stream: the number of its last call, and that call's step.
-    let mut last: HashMap<(CommId, usize), (usize, StepId)> = HashMap::new();
+    let mut last: FxHashMap<(CommId, usize), (usize, StepId)> = FxHashMap::default();
     let mut diagnostics = Vec::new();
     for (index, call) in lowered.programs[rank].iter().enumerate() {
         progress.follow(call.kind.effect());

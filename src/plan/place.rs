@@ -91,7 +91,10 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<PlacedBuffers
             let count = sizes.counts[buf][rank].unwrap_or(0);
             places[buf][rank] = Some(Place { alloc: allocs.len(), offset: u64::try_from(at).unwrap_or(0), count });
         }
-        let label = buffers.iter().map(|b| p.names[*b].name.as_str()).collect::<Vec<_>>().join(", ");
+        let label = match buffers[..] {
+            [only] => p.names[only].name.clone(),
+            _ => buffers.iter().map(|b| p.names[*b].name.as_str()).collect::<Vec<_>>().join(", "),
+        };
         allocs.push(Alloc {
             rank,
             lead,

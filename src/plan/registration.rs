@@ -7,7 +7,7 @@ use super::types::{AllocId, CommId, Region, StepId};
 use crate::ops::InPlace;
 use crate::scenario::{Diagnostic, Span};
 use lifetimes::Lifetimes;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// Memory of one rank that is registered with one communicator for a part of the rank's program.
@@ -33,15 +33,15 @@ pub struct Registration {
 pub struct Registrations {
     by_rank: Vec<Vec<Registration>>,
     /// By rank and communicator: where its registrations stand in `by_rank`, and when they hold.
-    lifetimes: HashMap<(usize, CommId), (Vec<usize>, Lifetimes)>,
+    lifetimes: FxHashMap<(usize, CommId), (Vec<usize>, Lifetimes)>,
     /// By rank and a registration's number: where it stands in `by_rank`.
-    places: HashMap<(usize, u32), usize>,
+    places: FxHashMap<(usize, u32), usize>,
     /// By the call that ends them: where registrations stand in `by_rank`, of each call the first.
-    ended: HashMap<Index, usize>,
+    ended: FxHashMap<Index, usize>,
     /// By communicator: the numbers of its windows in the order in which each of its ranks registers them.
-    windows: HashMap<CommId, Vec<u32>>,
+    windows: FxHashMap<CommId, Vec<u32>>,
     /// By rank and communicator: how many windows the rank has registered.
-    registered: HashMap<(usize, CommId), usize>,
+    registered: FxHashMap<(usize, CommId), usize>,
     next: u32,
 }
 
@@ -162,7 +162,7 @@ pub fn all_covering<'a>(
 ///
 /// The later step.
 pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
-    let mut first: HashMap<u32, StepId> = HashMap::new();
+    let mut first: FxHashMap<u32, StepId> = FxHashMap::default();
     let unit = |step: StepId| lowered.unrolled.units[step as usize];
     for window in lowered.registrations.by_rank.iter().flatten().filter(|r| r.window) {
         let other = *first.entry(window.id).or_insert(window.step);

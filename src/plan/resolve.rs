@@ -8,7 +8,7 @@ use super::types::{BufId, CommId};
 use crate::num::DType;
 use crate::ops::Extent;
 use crate::scenario::{Diagnostic, Span};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What is known of a buffer once everything is resolved.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Sizes {
     /// By buffer.
     pub dtypes: Vec<Option<DType>>,
     /// Elements that an item (rank, index) writes.
-    pub lens: HashMap<(usize, usize), u64>,
+    pub lens: FxHashMap<(usize, usize), u64>,
 }
 
 /// (communicator, sender, receiver), ranks of the communicator.
@@ -37,10 +37,10 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
     let mut r = Resolver {
         counts: vec![vec![None; p.n]; p.names.len()],
         dtypes: p.names.iter().map(|b| b.dtype).collect(),
-        roots: HashMap::new(),
-        meets: HashMap::new(),
-        lens: HashMap::new(),
-        open: HashMap::new(),
+        roots: FxHashMap::default(),
+        meets: FxHashMap::default(),
+        lens: FxHashMap::default(),
+        open: FxHashMap::default(),
         changed: false,
         diags: Vec::new(),
         p,
@@ -90,7 +90,7 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
 
 /// Of the diagnostics at one place, which are mostly the same mistake seen on many ranks, keeps the first.
 pub fn dedupe(diags: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    let mut seen: HashSet<Span> = HashSet::new();
+    let mut seen: FxHashSet<Span> = FxHashSet::default();
     diags.into_iter().filter(|d| seen.insert(d.span)).collect()
 }
 
@@ -99,12 +99,12 @@ struct Resolver<'a> {
     counts: Vec<Vec<Option<u64>>>,
     dtypes: Vec<Option<DType>>,
     /// Items that read the root's buffer -> the root's item of the same call.
-    roots: HashMap<(usize, usize), (usize, usize)>,
+    roots: FxHashMap<(usize, usize), (usize, usize)>,
     /// The send that a receive meets.
-    meets: HashMap<(usize, usize), (usize, usize)>,
-    lens: HashMap<(usize, usize), u64>,
+    meets: FxHashMap<(usize, usize), (usize, usize)>,
+    lens: FxHashMap<(usize, usize), u64>,
     /// Writes to slices that leave their end open and are not resolved yet: until then the buffer may still grow.
-    open: HashMap<(BufId, usize), usize>,
+    open: FxHashMap<(BufId, usize), usize>,
     changed: bool,
     diags: Vec<Diagnostic>,
 }
@@ -131,8 +131,8 @@ impl Resolver<'_> {
     }
 
     fn match_messages(&mut self) {
-        let mut sends: HashMap<Pair, Vec<(usize, usize)>> = HashMap::new();
-        let mut recvs: HashMap<Pair, Vec<(usize, usize)>> = HashMap::new();
+        let mut sends: FxHashMap<Pair, Vec<(usize, usize)>> = FxHashMap::default();
+        let mut recvs: FxHashMap<Pair, Vec<(usize, usize)>> = FxHashMap::default();
         for &(rank, index) in &self.p.order {
             let item = &self.p.items[rank][index];
             if item.fails {
@@ -160,7 +160,7 @@ impl Resolver<'_> {
 
     /// For calls in which only the root's buffer says the count: the root's call of the same number on the communicator.
     fn match_roots(&mut self) {
-        let mut calls: HashMap<(CommId, usize), Vec<(usize, usize)>> = HashMap::new();
+        let mut calls: FxHashMap<(CommId, usize), Vec<(usize, usize)>> = FxHashMap::default();
         for &(rank, index) in &self.p.order {
             let item = &self.p.items[rank][index];
             if let (ItemKind::Op(RankOp::Collective(c)), false) = (&item.kind, item.fails) {
@@ -182,7 +182,7 @@ impl Resolver<'_> {
     fn slice_only(&mut self) {
         let n = self.p.n;
         let mut whole = vec![vec![false; n]; self.p.names.len()];
-        let mut farthest: HashMap<(BufId, usize), u64> = HashMap::new();
+        let mut farthest: FxHashMap<(BufId, usize), u64> = FxHashMap::default();
         for &(rank, index) in &self.p.order {
             let kind = &self.p.items[rank][index].kind;
             for slice in kind.writes() {

@@ -8,7 +8,8 @@ use aborts::Aborts;
 use causes::Causes;
 use clocks::Clocks;
 use one_sided::{Lane, OneSidedState};
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use turns::Turns;
 
 mod aborts;
@@ -109,12 +110,12 @@ struct Simulation<'a> {
     out: Played,
     ranks: Vec<SimulatedRank>,
     nodes: Vec<Node>,
-    meetings: HashMap<(CommId, usize), Meeting>,
-    hosts: HashMap<(u32, usize), Vec<usize>>,
-    messages: HashMap<(Route, usize), Message>,
+    meetings: FxHashMap<(CommId, usize), Meeting>,
+    hosts: FxHashMap<(u32, usize), Vec<usize>>,
+    messages: FxHashMap<(Route, usize), Message>,
     /// By call: its number in its sequence, given when the host issues it.
-    numbers: HashMap<Index, usize>,
-    counters: HashMap<Sequence, usize>,
+    numbers: FxHashMap<Index, usize>,
+    counters: FxHashMap<Sequence, usize>,
     aborts: Aborts,
     one_sided: OneSidedState,
     toll: deaths::Toll,
@@ -145,11 +146,11 @@ impl<'a> Simulation<'a> {
             out: Played::default(),
             ranks: (0..n).map(rank).collect(),
             nodes: Vec::new(),
-            meetings: HashMap::new(),
-            hosts: HashMap::new(),
-            messages: HashMap::new(),
-            numbers: HashMap::new(),
-            counters: HashMap::new(),
+            meetings: FxHashMap::default(),
+            hosts: FxHashMap::default(),
+            messages: FxHashMap::default(),
+            numbers: FxHashMap::default(),
+            counters: FxHashMap::default(),
             aborts,
             one_sided: OneSidedState::default(),
             toll: deaths::Toll::default(),

@@ -186,11 +186,11 @@ pub fn execute(
         }
         let done = |rank: u32| is_done(&report, rank);
         let read = |rank: u32, at: u64, len: u64| if done(rank) { arena.read(at, len) } else { Ok(Vec::new()) };
-        let (mut last, mut as_expected) = (Vec::new(), Vec::new());
+        let (mut last, mut as_expected, mut room) = (Vec::new(), Vec::new(), Vec::new());
         for (alloc, spec) in job.allocs.iter().enumerate() {
             let image = match done(spec.rank) {
                 true if right_elsewhere.contains(&alloc) => None,
-                true => take_last(&worker.arena, images, alloc, spec)?,
+                true => take_last(&worker.arena, images, alloc, spec, &mut room)?,
                 false => Some(Vec::new()),
             };
             as_expected.push(image.is_none());

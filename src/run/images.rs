@@ -21,6 +21,8 @@ pub trait Images: Sync {
     fn initial(&self, alloc: usize) -> Option<Cow<'_, Contents>>;
     /// The final image, if there is only one right one and it need not be copied where it is that one.
     fn only_last(&self, alloc: usize) -> Option<Contents>;
+    /// True if these bytes are such a final image.
+    fn is_only_last(&self, alloc: usize, bytes: &[u8]) -> bool;
     /// The final image, if there is only one right one.
     fn right(&self, alloc: usize) -> Option<Contents>;
 }
@@ -31,6 +33,9 @@ impl Images for Vec<Vec<u8>> {
     }
     fn only_last(&self, _: usize) -> Option<Contents> {
         None
+    }
+    fn is_only_last(&self, _: usize, _: &[u8]) -> bool {
+        false
     }
     fn right(&self, _: usize) -> Option<Contents> {
         None
@@ -51,6 +56,9 @@ impl Images for ForecastImages<'_> {
     }
     fn only_last(&self, alloc: usize) -> Option<Contents> {
         if self.in_place { self.right(alloc) } else { None }
+    }
+    fn is_only_last(&self, alloc: usize, bytes: &[u8]) -> bool {
+        self.in_place && self.forecast.is_only_last_image(alloc, bytes)
     }
     fn right(&self, alloc: usize) -> Option<Contents> {
         self.forecast.only_last_image(alloc)
@@ -99,14 +107,26 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
 }
 
 /// The final image, or `None` if it is as expected. No byte is looked at twice: if a late write changes one meanwhile, it counts as
-/// it was found first.
+/// it was found first. Small images are copied to `room` for that, which grows as needed.
 ///
 /// # Errors
 ///
 /// The arena does not have the place, or there is no memory for a copy.
-pub fn take_last(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocSpec) -> Result<Option<Vec<u8>>, Error> {
-    let expected = if spec.image < LARGE { None } else { images.only_last(alloc) };
-    let Some(expected) = expected.filter(|expected| expected.len() as u64 == spec.image) else {
+pub fn take_last(
+    arena: &Arena,
+    images: &dyn Images,
+    alloc: usize,
+    spec: &AllocSpec,
+    room: &mut Vec<u8>,
+) -> Result<Option<Vec<u8>>, Error> {
+    if spec.image < LARGE {
+        let len = spec.image as usize;
+        room.resize(room.len().max(len), 0);
+        let bytes = &mut room[..len];
+        arena.mapping().copy_to(spec.last, bytes)?;
+        return Ok((!images.is_only_last(alloc, bytes)).then(|| bytes.to_vec()));
+    }
+    let Some(expected) = images.only_last(alloc).filter(|expected| expected.len() as u64 == spec.image) else {
         return Ok(Some(arena.mapping().read(spec.last, spec.image)?));
     };
     let own = || (vec![0; BLOCK], vec![0; BLOCK]);

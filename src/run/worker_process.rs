@@ -55,6 +55,8 @@ pub struct Inbox {
     pipe: UntilEnd<PipeReader>,
     /// Bytes that were read and are no complete message yet.
     come: Vec<u8>,
+    /// Where bytes are read to.
+    piece: Box<[u8]>,
     /// True if nothing more is expected of it.
     ended: bool,
 }
@@ -64,7 +66,7 @@ const PIECE: usize = 16 << 10;
 
 impl Inbox {
     fn of(pipe: UntilEnd<PipeReader>) -> Self {
-        Self { pipe, come: Vec::new(), ended: false }
+        Self { pipe, come: Vec::new(), piece: vec![0; PIECE].into(), ended: false }
     }
 
     /// The next message that has come; does not wait.
@@ -88,10 +90,9 @@ impl Inbox {
 
     /// Reads what is there; the end of it, if that is all.
     pub fn read(&mut self, due: Due) -> Option<Incoming> {
-        let mut piece = [0; PIECE];
         let read = match due {
             Due::Nothing => return None,
-            Due::Bytes => self.pipe.read_there(&mut piece),
+            Due::Bytes => self.pipe.read_there(&mut self.piece),
             Due::End => Ok(0),
         };
         match read {
@@ -100,7 +101,7 @@ impl Inbox {
                 Some(Incoming::End)
             }
             Ok(length) => {
-                self.come.extend_from_slice(piece.get(..length).unwrap_or_default());
+                self.come.extend_from_slice(self.piece.get(..length).unwrap_or_default());
                 None
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => None,

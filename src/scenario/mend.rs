@@ -9,36 +9,80 @@ use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::ops::{self, Op};
 use crate::suggest::nearest;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 /// What a table is, and the keys that it may have.
 struct TableKind {
     place: KeyPlace,
     /// The operation of a step, or of the short form.
     op: Option<&'static Op>,
-    /// The table in messages.
-    name: String,
-    allowed: Vec<&'static str>,
+    /// The table in messages, if it is no step's.
+    name: &'static str,
+    allowed: &'static [&'static str],
 }
 
 impl TableKind {
     fn file(op: Option<&'static Op>) -> Self {
-        let step_keys = op.into_iter().flat_map(step_keys).filter(|k| !matches!(*k, "in" | "out" | "steps"));
-        let allowed = keys::keys_in(KeyPlace::File).chain(keys::default_keys()).chain(step_keys).collect();
-        Self { place: KeyPlace::File, op, name: "the file".into(), allowed }
+        Self { place: KeyPlace::File, op, name: "the file", allowed: AllowedKeys::of(op).file }
     }
 
     fn step(op: &'static Op) -> Self {
-        let mut allowed: Vec<_> = step_keys(op).collect();
-        if nests(op) {
-            allowed.extend(keys::default_keys());
-        }
-        Self { place: KeyPlace::Step, op: Some(op), name: format!("`{}`", op.name), allowed }
+        Self { place: KeyPlace::Step, op: Some(op), name: "", allowed: AllowedKeys::of(Some(op)).step }
     }
 
-    fn other(place: KeyPlace, name: &str) -> Self {
-        Self { place, op: None, name: name.into(), allowed: keys::keys_in(place).collect() }
+    fn other(place: KeyPlace, name: &'static str) -> Self {
+        static KEYS: LazyLock<Vec<(KeyPlace, Vec<&'static str>)>> = LazyLock::new(|| {
+            let mut of_places: Vec<(KeyPlace, Vec<&'static str>)> = Vec::new();
+            for place in keys::KEYS.iter().flat_map(|key| key.places).copied() {
+                if of_places.iter().all(|(known, _)| *known != place) {
+                    of_places.push((place, keys::keys_in(place).collect()));
+                }
+            }
+            of_places
+        });
+        let allowed = KEYS.iter().find(|(of, _)| *of == place).map_or(&[][..], |(_, keys)| keys);
+        Self { place, op: None, name, allowed }
     }
+}
+
+impl fmt::Display for TableKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.op.filter(|_| self.place == KeyPlace::Step) {
+            Some(op) => write!(f, "`{}`", op.name),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// The keys of a file and of a step with an operation. They are listed once, since every point of every matrix asks for them.
+#[derive(Clone, Copy, Default)]
+struct AllowedKeys {
+    file: &'static [&'static str],
+    step: &'static [&'static str],
+}
+
+impl AllowedKeys {
+    /// Those of an operation's short form and of its step; without an operation, of a file alone.
+    fn of(op: Option<&'static Op>) -> Self {
+        type ByOperation = Vec<(Option<&'static str>, [Vec<&'static str>; 2])>;
+        static KEYS: LazyLock<ByOperation> = LazyLock::new(|| {
+            let ops = ops::TABLE.iter().map(Some).chain([None]);
+            ops.map(|op| (op.map(|op| op.name), [file_keys(op), op.map_or_else(Vec::new, all_step_keys)])).collect()
+        });
+        let found = KEYS.iter().find(|(name, _)| *name == op.map(|op| op.name));
+        found.map_or_else(Self::default, |(_, [file, step])| Self { file, step })
+    }
+}
+
+fn file_keys(op: Option<&'static Op>) -> Vec<&'static str> {
+    let step_keys = op.into_iter().flat_map(step_keys).filter(|k| !matches!(*k, "in" | "out" | "steps"));
+    keys::keys_in(KeyPlace::File).chain(keys::default_keys()).chain(step_keys).collect()
+}
+
+fn all_step_keys(op: &'static Op) -> Vec<&'static str> {
+    let defaults = nests(op).then(keys::default_keys);
+    step_keys(op).chain(defaults.into_iter().flatten()).collect()
 }
 
 fn step_keys(op: &'static Op) -> impl Iterator<Item = &'static str> {
@@ -176,7 +220,7 @@ fn changed(table: Cow<'_, TomlTable>, span: Span) -> Mended {
 fn mended_step(reader: &mut PointReader<'_>, value: &TomlValue) -> Mended {
     let TomlKind::Table(t) = &value.kind else { return None };
     let mut table = Cow::Borrowed(&**t);
-    let none = TableKind { place: KeyPlace::Step, op: None, name: "a step".into(), allowed: vec!["op"] };
+    let none = TableKind { place: KeyPlace::Step, op: None, name: "a step", allowed: &["op"] };
     if let Some(op) = mend_operation(reader, &mut table, &none) {
         mend_keys(reader, &mut table, value.span, &TableKind::step(op));
         mend_values::of_step(reader, &mut table);
@@ -312,7 +356,7 @@ fn means_operation(e: &TomlEntry, table: &TomlTable, kind: &TableKind) -> bool {
 }
 
 fn unknown(key: &str, kind: &TableKind) -> String {
-    format!("unknown key `{key}` in {}", kind.name)
+    format!("unknown key `{key}` in {kind}")
 }
 
 /// Mends the keys of a table. What no key of the language stands for is taken out.

@@ -157,8 +157,8 @@ struct StepReader<'t, 'd> {
 impl<'t> StepReader<'t, '_> {
     /// The entry of a key on the step itself; in the short form only of keys that are no defaults.
     fn own_entry(&self, key: &str) -> Option<&'t TomlEntry> {
-        let mine = !self.short || !keys::default_keys().any(|s| s == key);
-        self.table.get(key).filter(|_| mine && keys::is_step_key(self.op, key))
+        let entry = self.table.get(key).filter(|_| keys::is_step_key(self.op, key))?;
+        (!self.short || !keys::default_keys().any(|s| s == key)).then_some(entry)
     }
 
     /// The entry of a key on the step, else the innermost default; `None` if the operation does not have the key.

@@ -4,7 +4,8 @@ use super::super::rank_op::{Placed, RankOp};
 use super::super::registration::Registration;
 use super::super::types::{AllocId, CommId};
 use super::{ByStream, Use, by_stream, uses};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The latest use of a registration by a stream: the number of the call on it.
@@ -17,21 +18,21 @@ pub(super) struct LatestUse {
 
 /// What a rank's streams use.
 pub(super) struct Registered {
-    memory: HashMap<(AllocId, CommId), Vec<ByStream>>,
+    memory: FxHashMap<(AllocId, CommId), Vec<ByStream>>,
     /// By window, then stream: the latest put.
-    puts: HashMap<u32, BTreeMap<usize, u32>>,
+    puts: FxHashMap<u32, BTreeMap<usize, u32>>,
 }
 
 impl Registered {
     /// Nothing is used yet.
     pub(super) fn of(lowered: &LoweredProgram, rank: usize) -> Self {
-        let known: HashSet<(AllocId, CommId)> =
+        let known: FxHashSet<(AllocId, CommId)> =
             lowered.registrations.of_rank(rank).iter().map(|r| (r.alloc, r.comm)).collect();
         let used = lowered.ops[rank].iter().flatten().filter(|_| !known.is_empty()).flat_map(|op| {
             let uses = uses(lowered, op).into_iter();
             uses.filter_map(|used| Some(((used.alloc, op.comm()?), op.stream() as usize, used)))
         });
-        Self { memory: by_stream(used.filter(|(key, ..)| known.contains(key))), puts: HashMap::new() }
+        Self { memory: by_stream(used.filter(|(key, ..)| known.contains(key))), puts: FxHashMap::default() }
     }
 
     /// A call is enqueued with this number on its stream.

@@ -7,7 +7,7 @@ use super::super::types::{CommId, Event, Write};
 use super::causes::{Causes, Past};
 use super::{Played, Simulation};
 use crate::scenario::Diagnostic;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Why a rank that waits for a call which another rank may cut short cannot go on.
 pub const MAY_BE_ABORTED: &str = "which may abort the communicator before the call is over";
@@ -19,11 +19,11 @@ const MOST_PLAYS: usize = 8;
 #[derive(Debug, Default)]
 pub struct Aborts {
     /// By call that may be cut short: the rank whose abort may do that.
-    cut: HashMap<Index, usize>,
+    cut: FxHashMap<Index, usize>,
     /// Calls whose ranks have done their part.
-    over: HashSet<Index>,
+    over: FxHashSet<Index>,
     /// Calls that an abort ended before their streams came to them.
-    ended: HashSet<Index>,
+    ended: FxHashSet<Index>,
     met: Vec<Abort>,
 }
 
@@ -47,7 +47,7 @@ impl Aborts {
 
 /// Plays the program; `buffered` sends do not wait.
 pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
-    let mut cut = HashMap::new();
+    let mut cut = FxHashMap::default();
     for _ in 0..MOST_PLAYS {
         let known = cut.len();
         let mut simulation = Simulation::new(lowered, buffered, Aborts { cut, ..Aborts::default() });
@@ -166,8 +166,8 @@ impl Simulation<'_> {
     }
 
     /// The calls that may be cut short, and by whom: those that are not over before an abort of their communicator in every order.
-    fn find_cut(&mut self) -> HashMap<Index, usize> {
-        let mut cut = HashMap::new();
+    fn find_cut(&mut self) -> FxHashMap<Index, usize> {
+        let mut cut = FxHashMap::default();
         let Some(causes) = self.causes.take() else { return cut };
         let mut past = Past::new(&causes);
         let mut aborts = std::mem::take(&mut self.aborts.met);
@@ -201,7 +201,7 @@ impl Simulation<'_> {
     }
 
     /// Adds the calls that these aborts may cut short. Their hosts knew the same, and `past` is what came before that.
-    fn find_cut_by(&mut self, aborts: &[Abort], causes: &Causes, past: &Past, cut: &mut HashMap<Index, usize>) {
+    fn find_cut_by(&mut self, aborts: &[Abort], causes: &Causes, past: &Past, cut: &mut FxHashMap<Index, usize>) {
         for abort in aborts {
             for (at, node) in &abort.calls {
                 if past.has_ended(causes, *node) || self.is_lost(*at) {

@@ -7,7 +7,7 @@ use super::super::lower::LoweredProgram;
 use super::super::rank_op::RankOp;
 use super::{Index, Simulation};
 use crate::job::CallKind;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The number of vertices and edges that the searches for one simulation may visit.
 const MOST_VISITS: usize = 1 << 28;
@@ -27,7 +27,7 @@ pub(super) struct Causes {
     start: Vec<Vertex>,
     end: Vec<Vertex>,
     /// Meetings of hosts.
-    met: HashMap<(u32, usize), Vertex>,
+    met: FxHashMap<(u32, usize), Vertex>,
 }
 
 /// Searches for the vertices that come before another one.
@@ -47,7 +47,15 @@ impl Causes {
         lowered.programs.iter().flatten().find(|call| aborts(&call.kind))?;
         let n = lowered.unrolled.n;
         let (before, host) = (vec![Vec::new(); n], (0..n as Vertex).collect());
-        Some(Self { before, time: vec![0; n], now: 0, host, start: Vec::new(), end: Vec::new(), met: HashMap::new() })
+        Some(Self {
+            before,
+            time: vec![0; n],
+            now: 0,
+            host,
+            start: Vec::new(),
+            end: Vec::new(),
+            met: FxHashMap::default(),
+        })
     }
 
     fn vertex(&mut self, before: Vec<Vertex>) -> Vertex {

@@ -9,7 +9,7 @@ use super::super::rank_op::RankOp;
 use super::super::types::{AllocId, Region, StepId};
 use super::Simulation;
 use crate::scenario::Diagnostic;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// Entries of all clocks together that a program may have.
@@ -50,9 +50,9 @@ pub(super) struct Clocks {
     /// By node: its first stream, counted over all ranks, and its number there.
     place: Vec<(usize, u32)>,
     /// Meetings of hosts.
-    met: HashMap<(u32, usize), Clock>,
+    met: FxHashMap<(u32, usize), Clock>,
     /// Allocations into which some rank puts data.
-    targets: HashSet<AllocId>,
+    targets: FxHashSet<AllocId>,
     pub accesses: Vec<Access>,
     pub deregistered: Vec<Deregistered>,
 }
@@ -62,7 +62,7 @@ fn join(into: &mut [u32], other: &[u32]) {
 }
 
 /// Allocations into which the program puts data.
-fn targets(lowered: &LoweredProgram) -> HashSet<AllocId> {
+fn targets(lowered: &LoweredProgram) -> FxHashSet<AllocId> {
     let puts = lowered.ops.iter().flatten().flatten().filter_map(|op| match op {
         RankOp::OneSided(op) => op.put.map(|(_, to)| to),
         _ => None,
@@ -107,7 +107,7 @@ impl Clocks {
             start: Vec::new(),
             end: Vec::new(),
             place: Vec::new(),
-            met: HashMap::new(),
+            met: FxHashMap::default(),
             targets: targets(lowered),
             accesses: Vec::new(),
             deregistered: Vec::new(),

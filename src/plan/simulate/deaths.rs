@@ -4,7 +4,8 @@ use super::super::lower::Index;
 use super::super::rank_op::RankOp;
 use super::super::types::{CommId, Waiting};
 use super::Simulation;
-use std::collections::{BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 
 /// Why a rank that waits for an operation of a communicator with a dead rank cannot go on.
 pub const ENDED: &str = "its process has ended";
@@ -13,10 +14,10 @@ pub const ENDED: &str = "its process has ended";
 #[derive(Default)]
 pub struct Toll {
     /// The ranks that have come to each death.
-    come: HashMap<u32, BTreeSet<usize>>,
+    come: FxHashMap<u32, BTreeSet<usize>>,
     dead: BTreeSet<usize>,
     /// By rank: the operations that may not be over on their streams, although all ranks had called them.
-    held: HashMap<usize, Vec<Held>>,
+    held: FxHashMap<usize, Vec<Held>>,
     /// Ranks, and communicators whose operations they have ended.
     released: BTreeSet<(usize, CommId)>,
 }

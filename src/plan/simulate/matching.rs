@@ -5,7 +5,8 @@ use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
 use super::super::types::{CollectiveEvent, RankCall, Reduction, StepId};
 use crate::ops::{AUTOMATIC, AlgorithmChoice, NcclCall};
 use crate::scenario::Diagnostic;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Checks the messages of one thread that drives all ranks: it does a step at a time.
@@ -15,8 +16,8 @@ use std::sync::Arc;
 /// A send whose receive is in another step.
 pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     super::one_sided::check_one_thread(lowered)?;
-    let mut sends: HashMap<Route, VecDeque<StepId>> = HashMap::new();
-    let mut recvs: HashMap<Route, VecDeque<StepId>> = HashMap::new();
+    let mut sends: FxHashMap<Route, VecDeque<StepId>> = FxHashMap::default();
+    let mut recvs: FxHashMap<Route, VecDeque<StepId>> = FxHashMap::default();
     for (calls, ops) in lowered.programs.iter().zip(&lowered.ops) {
         for (call, op) in calls.iter().zip(ops) {
             let (Some(op), unit) = (op, lowered.unrolled.units[call.step as usize]) else { continue };

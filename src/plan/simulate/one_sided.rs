@@ -8,7 +8,8 @@ use super::{Sequence, Simulation};
 use crate::job::CallKind;
 use crate::ops::OneSided;
 use crate::scenario::{Diagnostic, Span};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Pairs of a put and a use of the same buffer that are compared at most.
@@ -63,7 +64,7 @@ struct LaneState {
     /// Its puts, by index.
     puts: Vec<usize>,
     /// By stream of the rank that waits: how many of them its waits have made visible.
-    visible: HashMap<u32, usize>,
+    visible: FxHashMap<u32, usize>,
     /// How many of them some wait has made visible.
     received: usize,
 }
@@ -71,16 +72,16 @@ struct LaneState {
 /// The state of all one-sided operations.
 #[derive(Default)]
 pub(super) struct OneSidedState {
-    lanes: HashMap<Lane, LaneState>,
+    lanes: FxHashMap<Lane, LaneState>,
     sent: BTreeMap<Counter, Vec<Sent>>,
     /// Signals that waits were called for.
-    awaited: HashMap<Counter, usize>,
+    awaited: FxHashMap<Counter, usize>,
     /// By stream of the rank that waits: how many signals have come before its latest wait was over.
-    seen: HashMap<(Counter, u32), usize>,
+    seen: FxHashMap<(Counter, u32), usize>,
     /// By wait: how many signals must have come.
-    wanted: HashMap<Index, Vec<(Counter, usize)>>,
+    wanted: FxHashMap<Index, Vec<(Counter, usize)>>,
     /// Waits that have come to the heads of their streams, by communicator and rank.
-    waits: HashMap<(CommId, usize), Vec<(Index, usize)>>,
+    waits: FxHashMap<(CommId, usize), Vec<(Index, usize)>>,
     puts: Vec<Put>,
     disorders: Vec<Diagnostic>,
 }
@@ -104,7 +105,7 @@ fn awaited(op: &RankOneSided<Placed>) -> impl Iterator<Item = (Counter, usize)> 
 ///
 /// A wait whose signals come from a later step.
 pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
-    let mut sent: HashMap<Counter, Vec<StepId>> = HashMap::new();
+    let mut sent: FxHashMap<Counter, Vec<StepId>> = FxHashMap::default();
     let calls = |rank: usize| lowered.ops[rank].iter().zip(&lowered.programs[rank]);
     let one_sided = |rank: usize| {
         calls(rank).filter_map(|(op, call)| match op {
@@ -117,7 +118,7 @@ pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>>
     }
     let unit = |step: StepId| lowered.unrolled.units[step as usize];
     for rank in 0..lowered.unrolled.n {
-        let mut before: HashMap<Counter, usize> = HashMap::new();
+        let mut before: FxHashMap<Counter, usize> = FxHashMap::default();
         for (op, step) in one_sided(rank).filter(|(op, _)| op.kind == OneSided::WaitSignal) {
             for (counter, count) in awaited(op) {
                 let so_far = before.entry(counter).or_default();
@@ -389,10 +390,10 @@ fn unordered(lowered: &LoweredProgram, at: Index, other: Index) -> Diagnostic {
 
 /// Uses of memory that are in no order with a put to it; and the messages of puts that may be written over, by a later put of
 /// their order, before they are seen.
-fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> (Vec<Diagnostic>, HashSet<usize>) {
-    let (mut found, mut hidden) = (Vec::new(), HashSet::new());
+fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> (Vec<Diagnostic>, FxHashSet<usize>) {
+    let (mut found, mut hidden) = (Vec::new(), FxHashSet::default());
     // One finding for each step is enough.
-    let mut told: HashSet<Span> = HashSet::new();
+    let mut told: FxHashSet<Span> = FxHashSet::default();
     let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
     let mut by_alloc: BTreeMap<AllocId, (Vec<&Put>, Vec<&Access>)> = BTreeMap::new();
     puts.iter().for_each(|put| by_alloc.entry(put.alloc).or_default().0.push(put));
@@ -432,7 +433,7 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> (Vec<Diag
             }
         }
     }
-    let mut by_window: HashMap<(usize, u32), Vec<&Put>> = HashMap::new();
+    let mut by_window: FxHashMap<(usize, u32), Vec<&Put>> = FxHashMap::default();
     for put in puts.iter().filter(|put| !put.waits.is_empty()) {
         by_window.entry((put.region.rank, put.window.unwrap_or(u32::MAX))).or_default().push(put);
     }

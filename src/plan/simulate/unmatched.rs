@@ -7,7 +7,8 @@ use super::super::types::{CommId, Event, Waiting};
 use super::Simulation;
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// The roots of a communicator's unique ids that have not heard of all of their ranks: some of them, if there are many.
 fn roots_that_wait(members: &[usize], absent: &[usize], ids: usize) -> String {
@@ -31,7 +32,7 @@ impl Simulation<'_> {
     pub(super) fn report_unreceived(&mut self) {
         let lowered = self.lowered;
         let calls = |rank: usize| lowered.ops[rank].iter().enumerate().map(move |(i, op)| ((rank, i), op));
-        let mut balance: HashMap<Route, (i64, Index)> = HashMap::new();
+        let mut balance: FxHashMap<Route, (i64, Index)> = FxHashMap::default();
         for (at, op) in (0..lowered.unrolled.n).flat_map(calls) {
             let Some(op) = op else { continue };
             let Some(route) = op.route() else { continue };
