@@ -428,7 +428,9 @@ impl Run {
     pub fn leave(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.reported.swap(true, Ordering::AcqRel) {
-                self.replies.send(&Reply::Done(self.report(self.reports().clone())));
+                // No rank has anything to add, so they need not be copied.
+                let ranks = std::mem::take(&mut *self.reports());
+                self.replies.send(&Reply::Done(self.report(ranks)));
             }
         } else {
             watch::consider();

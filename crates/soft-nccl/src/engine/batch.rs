@@ -13,7 +13,8 @@ use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(super) type BatchId = u64;
@@ -90,7 +91,7 @@ impl State {
     /// Checks the requests of a group, all of them or none, and chooses their algorithms; changes nothing.
     pub(crate) fn prepare(&mut self, requests: Vec<Request>) -> Outcome<ByComm> {
         let mut by_comm = ByComm::new();
-        let mut place: HashMap<usize, usize> = HashMap::new();
+        let mut place: FxHashMap<usize, usize> = FxHashMap::default();
         for mut request in requests {
             let member = self.member(request.comm as ncclComm_t)?;
             member.accept_work()?;

@@ -14,8 +14,9 @@ use crate::op::PreMul;
 use crate::settings::{CommConfig, Ctas, settings};
 use crate::transport::{Address, Name};
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What all ranks of a communicator share.
@@ -107,9 +108,9 @@ pub(crate) struct Member {
     /// Collectives enqueued so far.
     pub(super) collectives: u64,
     /// Sends enqueued so far, by peer.
-    pub(super) sends: HashMap<usize, u64>,
+    pub(super) sends: FxHashMap<usize, u64>,
     /// Receives enqueued so far, by peer.
-    pub(super) receives: HashMap<usize, u64>,
+    pub(super) receives: FxHashMap<usize, u64>,
     pub(super) splits: u64,
     /// Windows asked for so far.
     pub(crate) windows: u64,
@@ -130,7 +131,7 @@ pub(crate) struct Member {
     pub(crate) revoked: bool,
     pub(crate) suspended: bool,
     pub(crate) error: Option<ncclResult_t>,
-    user_ops: HashMap<i32, UserOp>,
+    user_ops: FxHashMap<i32, UserOp>,
     pub(crate) hooks: Box<dyn CommHooks>,
 }
 
@@ -178,8 +179,8 @@ impl State {
                 tag: 0,
                 traffic: BTreeMap::new(),
                 collectives: 0,
-                sends: HashMap::new(),
-                receives: HashMap::new(),
+                sends: FxHashMap::default(),
+                receives: FxHashMap::default(),
                 splits: 0,
                 windows: 0,
                 one_sided: OneSided::default(),
@@ -193,7 +194,7 @@ impl State {
                 revoked: false,
                 suspended: false,
                 error: None,
-                user_ops: HashMap::new(),
+                user_ops: FxHashMap::default(),
                 hooks: hooks().communicator(),
             };
             self.members.insert(handle, member);

@@ -55,6 +55,7 @@ use member::CommShared;
 use one_sided::Inbox;
 use progress::{Drivers, Ready};
 use rendezvous::{PendingJoin, Rendezvous, Split};
+use rustc_hash::FxHashMap;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -64,14 +65,14 @@ use windows::Registered;
 /// All state of the library, under one lock.
 pub(crate) struct State {
     /// Live communicators of single ranks, by handle. A handle is a number that is never used again.
-    pub members: HashMap<usize, Member>,
-    shared: HashMap<u64, CommShared>,
+    pub members: FxHashMap<usize, Member>,
+    shared: FxHashMap<u64, CommShared>,
     /// Meetings by unique ids of this process.
     rendezvous: HashMap<Id, Rendezvous>,
     /// Ids with which ranks of several processes could not meet; ranks that come later get the same answer.
     spoiled: VecDeque<(Id, Failure)>,
     /// Ranks of this process that wait for an answer, by token.
-    pending_joins: HashMap<u64, PendingJoin>,
+    pending_joins: FxHashMap<u64, PendingJoin>,
     /// With what ranks 0 listen for ranks that know their address alone, by token.
     roots: HashMap<u64, Root>,
     /// Threads that look for ranks 0.
@@ -95,14 +96,14 @@ pub(crate) struct State {
     splits: HashMap<Place, Split>,
     registered: Registered,
     /// Signals by communicator and the rank that got them.
-    inboxes: HashMap<(u64, usize), Inbox>,
-    waiting_hosts: HashMap<u64, BlockedHost>,
+    inboxes: FxHashMap<(u64, usize), Inbox>,
+    waiting_hosts: FxHashMap<u64, BlockedHost>,
     blocked_hosts: usize,
     /// Non-blocking calls that are not over, by handle.
-    progress: HashMap<usize, Progress>,
+    progress: FxHashMap<usize, Progress>,
     /// Threads that go on with non-blocking calls and wait for nothing.
     background: usize,
-    tasks: HashMap<TaskId, Box<Task>>,
+    tasks: FxHashMap<TaskId, Box<Task>>,
     ready: Ready,
     /// The communicators whose steps run right now, outside the lock.
     running: Vec<usize>,
@@ -115,9 +116,9 @@ pub(crate) struct State {
     ends: u64,
     channels: Vec<Option<Channel>>,
     free_channels: Vec<ChannelId>,
-    index: HashMap<ChannelKey, ChannelId>,
-    eager: HashMap<(u64, usize, usize), usize>,
-    batches: HashMap<BatchId, Batch>,
+    index: FxHashMap<ChannelKey, ChannelId>,
+    eager: FxHashMap<(u64, usize, usize), usize>,
+    batches: FxHashMap<BatchId, Batch>,
     /// Operations of all batches: asked for at every change, so it is not counted anew.
     pending: u64,
     next: u64,
@@ -183,11 +184,11 @@ impl Locked {
 impl State {
     fn new() -> Self {
         Self {
-            members: HashMap::new(),
-            shared: HashMap::new(),
+            members: FxHashMap::default(),
+            shared: FxHashMap::default(),
             rendezvous: HashMap::new(),
             spoiled: VecDeque::new(),
-            pending_joins: HashMap::new(),
+            pending_joins: FxHashMap::default(),
             roots: HashMap::new(),
             searches: HashMap::new(),
             formings: HashMap::new(),
@@ -200,12 +201,12 @@ impl State {
             doomed: Vec::new(),
             splits: HashMap::new(),
             registered: Registered::default(),
-            inboxes: HashMap::new(),
-            waiting_hosts: HashMap::new(),
+            inboxes: FxHashMap::default(),
+            waiting_hosts: FxHashMap::default(),
             blocked_hosts: 0,
-            progress: HashMap::new(),
+            progress: FxHashMap::default(),
             background: 0,
-            tasks: HashMap::new(),
+            tasks: FxHashMap::default(),
             ready: Ready::new(crate::settings::settings().seed),
             running: Vec::new(),
             aborting: 0,
@@ -214,9 +215,9 @@ impl State {
             ends: 0,
             channels: Vec::new(),
             free_channels: Vec::new(),
-            index: HashMap::new(),
-            eager: HashMap::new(),
-            batches: HashMap::new(),
+            index: FxHashMap::default(),
+            eager: FxHashMap::default(),
+            batches: FxHashMap::default(),
             pending: 0,
             next: 1,
             epoch: 0,
