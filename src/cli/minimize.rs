@@ -6,7 +6,7 @@ use crate::minimize::{Error, Reduced, Request, in_runs, minimize, nearest_comman
 use crate::printable::{one_line, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand};
 use crate::run::PoolLimits;
-use crate::scenario::{AllowEnv, Case, SourceFile};
+use crate::scenario::{AllowEnv, SourceFile};
 use crate::suite::Runner;
 use anyhow::Context;
 use std::fs::File;
@@ -86,7 +86,8 @@ fn summary(reduced: &Reduced, output: Option<&Path>, rerun: &RerunCommand) -> st
         let new = path.file_stem().unwrap_or_default().to_string_lossy();
         let name = reduced.case.name.strip_prefix(&*old).map(|point| format!("{new}{point}"));
         let name = name.unwrap_or_else(|| reduced.case.name.clone());
-        let case = Case { name, file: at(path, &reduced.case.file), ..(*reduced.case).clone() };
+        let mut case = (*reduced.case).clone();
+        (case.name, case.file) = (name, at(path, &reduced.case.file));
         writeln!(to, "run it: {}", one_line(&rerun.command(&case)))?;
     }
     match nearest_command(&reduced.case) {

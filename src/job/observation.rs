@@ -35,8 +35,8 @@ pub struct Observation {
     pub ranks: Vec<RankReport>,
     /// Final images by allocation (guards included); empty unless the allocation's rank is `Done`.
     pub images: Vec<Vec<u8>>,
-    /// By allocation true if its final image was compared where the worker left it, and every byte is the one that is expected: it
-    /// was not copied then. `false` for allocations beyond the end.
+    /// By allocation true if every byte of its final image was found to be the only right one when it was read: it was not kept then.
+    /// `false` for allocations beyond the end.
     pub as_expected: Vec<bool>,
     /// Checkpoints, by index; empty unless its rank is `Done`.
     pub checkpoints: Vec<Vec<u8>>,
@@ -56,7 +56,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// True if the allocation's final image is the expected one, and was not copied for that reason.
+    /// True if the allocation's final image is the expected one, and was not kept for that reason.
     pub fn is_as_expected(&self, alloc: usize) -> bool {
         self.as_expected.get(alloc).copied().unwrap_or(false)
     }

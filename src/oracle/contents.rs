@@ -73,10 +73,8 @@ impl Contents {
         if end + guard <= FLAT {
             let mut bytes = Vec::with_capacity(end + guard);
             poison::append_guard(&mut bytes, alloc, 0..start);
-            match self {
-                Self::Flat(own) => bytes.extend_from_slice(own),
-                Self::Pieces(_) => bytes.extend_from_slice(&self.to_vec()),
-            }
+            bytes.resize(end, 0);
+            self.copy_to(0, &mut bytes[start..]);
             poison::append_guard(&mut bytes, alloc, end..end + guard);
             return Self::Flat(bytes);
         }
@@ -285,16 +283,11 @@ impl Contents {
     pub fn append(&mut self, other: &Self) {
         let before = self.len();
         if before + other.len() <= FLAT {
-            match (self, other) {
-                (Self::Flat(bytes), Self::Flat(more)) => bytes.extend_from_slice(more),
-                (Self::Flat(bytes), Self::Pieces(_)) => {
-                    bytes.resize(before + other.len(), 0);
-                    other.copy_to(0, &mut bytes[before..]);
-                }
-                // Pieces are more bytes than that.
-                (Self::Pieces(_), _) => {}
+            if let Self::Flat(bytes) = self {
+                bytes.resize(before + other.len(), 0);
+                other.copy_to(0, &mut bytes[before..]);
+                return;
             }
-            return;
         }
         let mut pieces = std::mem::replace(self, Self::Flat(Vec::new())).into_pieces();
         for piece in other.clone().into_pieces() {

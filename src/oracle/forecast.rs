@@ -198,13 +198,13 @@ impl Forecast {
     /// True if an allocation has this image at the end of every right run.
     pub(crate) fn is_only_last_image(&self, alloc: usize, image: &[u8]) -> bool {
         self.only_last_payload(alloc).is_some_and(|(initial, payload, start)| {
+            if image.len() != initial.len() {
+                return false;
+            }
             let end = start + payload.len();
             let has_guard =
                 |range: Range<usize>| initial.get(range.clone()).is_some_and(|guard| *guard == image[range]);
-            image.len() == initial.len()
-                && *payload == image[start..end]
-                && has_guard(0..start)
-                && has_guard(end..image.len())
+            *payload == image[start..end] && has_guard(0..start) && has_guard(end..image.len())
         })
     }
 

@@ -7,8 +7,8 @@ use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
 use crate::ops::{Kind, Who};
 use crate::scenario::{
-    BufferContent, Case, Diagnostic, Expectation, ExpectedOutcome, FillTable, FillValues, NumberByRankKind, RowKind,
-    Span, Step, StepComm,
+    BufferContent, CaseContent, Diagnostic, Expectation, ExpectedOutcome, FillTable, FillValues, NumberByRankKind,
+    RowKind, Span, Step, StepComm,
 };
 
 /// What is wrong with `expect` and `assert`.
@@ -28,7 +28,7 @@ pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
 /// Data is compared after a good end alone, so a single case that cannot have one would compare nothing. One that is to be
 /// refused is not compared either, but an error here would be the refusal.
 fn never_compared(plan: &Plan) -> Option<Diagnostic> {
-    let Case { swept, outcome, expect, asserts, .. } = &*plan.case;
+    let CaseContent { swept, outcome, expect, asserts, .. } = &**plan.case;
     let outcome = outcome.as_ref().filter(|_| !swept)?;
     if outcome.value.iter().any(|o| matches!(o, ExpectedOutcome::Ok | ExpectedOutcome::Refused)) {
         return None;

@@ -1,4 +1,5 @@
 //! Elements that an expression of `i` gives: one period of them if they repeat, blocks of them otherwise.
+use super::cost::operations;
 use super::eval::{Names, no_value};
 use super::inputs::mode;
 use crate::cores::{cores, in_parallel};
@@ -16,12 +17,16 @@ pub enum Fraction {
     Refused,
 }
 
-/// Up to so many elements are evaluated one by one: to prepare for blocks of them would take longer.
-const FEW: u64 = 16;
+/// Elements are evaluated one by one if that takes no more operations than these: to prepare for blocks of them would take longer.
+const FEW_OPERATIONS: u64 = 64;
+
+fn are_few(expr: &Expr, count: u64) -> bool {
+    count <= FEW_OPERATIONS && count * operations(expr, 0) <= FEW_OPERATIONS
+}
 
 /// The number of elements that are computed, out of all; the others repeat them.
 pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
-    if count <= FEW {
+    if are_few(expr, count) {
         return count;
     }
     repeating(BlockEvaluator::new(expr, names, mode).as_ref(), count)
@@ -91,7 +96,7 @@ pub fn have_values(
     let size = dtype.size();
     let computed = Elements::new(expr, span, names, dtype, fraction, count).computed(count);
     let of_part = |from: u64, to: u64| {
-        let mut elements = Elements::new(expr, span, names, dtype, fraction, to - from);
+        let mut elements = Elements::new(expr, span, names, dtype, fraction, count);
         let mut bytes = vec![0; BLOCK * size];
         (from..to).step_by(BLOCK).try_for_each(|from| {
             let len = (to - from).min(BLOCK as u64) as usize;
@@ -121,9 +126,9 @@ struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// For about `count` elements.
+    /// `count`: how many elements will be asked for in all.
     fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction, count: u64) -> Self {
-        let blocks = if count > FEW { BlockEvaluator::new(expr, &names, mode(dtype)) } else { None };
+        let blocks = if !are_few(expr, count) { BlockEvaluator::new(expr, &names, mode(dtype)) } else { None };
         Self { expr, span, names, dtype, fraction, blocks }
     }
 

@@ -14,6 +14,7 @@ use crate::scenario::{Diagnostic, Span};
 use call::{Pointers, call_of};
 use nccl_sys::ncclResult_t;
 use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 mod call;
@@ -102,7 +103,7 @@ struct LoweredOp {
 struct Lowering {
     lowered: LoweredProgram,
     /// Buffers of factors in device memory.
-    factors: FxHashMap<(DType, u64), BufId>,
+    factors: HashMap<(DType, u64), BufId>,
     scrap: Vec<Option<u32>>,
     /// Inputs whose memory an in-place call has taken.
     taken: FxHashMap<(BufId, usize), Span>,
@@ -144,7 +145,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
     };
     let mut lowering = Lowering {
         lowered,
-        factors: FxHashMap::default(),
+        factors: HashMap::new(),
         scrap: vec![None; n],
         taken: FxHashMap::default(),
         open_groups: vec![Vec::new(); n],

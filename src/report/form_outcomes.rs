@@ -1,31 +1,65 @@
 //! Cases whose forms end differently.
 use crate::judge::{Status, Verdict};
-use crate::scenario::Case;
+use crate::scenario::forms::{self, Form};
+use crate::scenario::{Case, SourceFile};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The outcomes of all forms so far, by case.
 #[derive(Clone, Debug, Default)]
 pub struct FormOutcomes(BTreeMap<String, CaseOutcomes>);
 
-/// The forms of a case that passed and that failed; `None` stands for the case of the file.
-#[derive(Clone, Debug, Default)]
+/// The forms of a case that passed and that failed.
+#[derive(Clone, Debug)]
 struct CaseOutcomes {
-    file: String,
-    passed: Vec<Option<&'static str>>,
-    failed: Vec<Option<&'static str>>,
+    file: Arc<SourceFile>,
+    passed: FormSet,
+    failed: FormSet,
+}
+
+/// Forms of a case; `None` stands for the case of the file. There is a set of them for each case of a run, so it is one word.
+#[derive(Clone, Copy, Debug, Default)]
+struct FormSet(u32);
+
+// One bit is for the case of the file.
+const _: () = assert!(forms::FORMS.len() < u32::BITS as usize);
+
+impl FormSet {
+    fn insert(&mut self, form: Option<&Form>) {
+        let place = form.map(|form| forms::FORMS.iter().position(|known| known.name == form.name));
+        self.0 |= match place {
+            None => 1,
+            Some(place) => place.map_or(0, |place| 2 << place),
+        };
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn has_plain(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        forms::FORMS.iter().enumerate().filter(move |(place, _)| self.0 & 2 << place != 0).map(|(_, form)| form.name)
+    }
 }
 
 impl FormOutcomes {
     /// Adds a verdict.
     pub fn add(&mut self, case: &Case, verdict: &Verdict) {
-        let form = case.form.as_ref().map(|derived| derived.form.name);
-        let ends = self.0.entry(case.base_name().to_owned()).or_default();
-        match verdict.status {
-            Status::Pass => ends.passed.push(form),
-            Status::Fail => ends.failed.push(form),
-            Status::Skip => return,
+        if verdict.status == Status::Skip {
+            return;
         }
-        ends.file.clone_from(&case.file.path);
+        let form = case.form.as_ref().map(|derived| derived.form);
+        let outcomes = self.0.entry(case.base_name().to_owned()).or_insert_with(|| CaseOutcomes {
+            file: case.file.clone(),
+            passed: FormSet::default(),
+            failed: FormSet::default(),
+        });
+        let set = if verdict.status == Status::Pass { &mut outcomes.passed } else { &mut outcomes.failed };
+        set.insert(form);
     }
 
     /// A sentence for each case of which some forms pass and some fail; cases of one file with the same forms share one.
@@ -38,12 +72,12 @@ impl FormOutcomes {
             }
             let words = format!(
                 "{}, {}",
-                subject_and_verb(&ends.passed, "passes", "pass"),
-                subject_and_verb(&ends.failed, "fails", "fail")
+                subject_and_verb(ends.passed, "passes", "pass"),
+                subject_and_verb(ends.failed, "fails", "fail")
             );
-            match alike.iter_mut().find(|(file, other, ..)| *file == ends.file && *other == words) {
+            match alike.iter_mut().find(|(file, other, ..)| *file == ends.file.path && *other == words) {
                 Some((.., more)) => *more += 1,
-                None => alike.push((&ends.file, words, name, 0)),
+                None => alike.push((&ends.file.path, words, name, 0)),
             }
         }
         let sentence = |(_, words, name, more): (&str, String, &str, usize)| match more {
@@ -56,16 +90,16 @@ impl FormOutcomes {
 }
 
 /// `plain passes`, `form tree fails`, `plain and forms ring, tree pass`.
-fn subject_and_verb(who: &[Option<&'static str>], one: &str, several: &str) -> String {
-    let mut forms: Vec<&str> = who.iter().copied().flatten().collect();
+fn subject_and_verb(who: FormSet, one: &str, several: &str) -> String {
+    let mut forms: Vec<&str> = who.names().collect();
     forms.sort_unstable();
-    let plain = who.iter().any(Option::is_none).then(|| "plain".to_owned());
+    let plain = who.has_plain().then(|| "plain".to_owned());
     let listed = match forms.as_slice() {
         [] => None,
         [form] => Some(format!("form {form}")),
         many => Some(format!("forms {}", many.join(", "))),
     };
-    let verb = if who.len() == 1 { one } else { several };
+    let verb = if usize::from(plain.is_some()) + forms.len() == 1 { one } else { several };
     let subject: Vec<String> = plain.into_iter().chain(listed).collect();
     format!("{} {verb}", subject.join(" and "))
 }
@@ -73,7 +107,7 @@ fn subject_and_verb(who: &[Option<&'static str>], one: &str, several: &str) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{FormOrigin, forms};
+    use crate::scenario::FormOrigin;
     use crate::suite::fixture;
 
     fn ended(all: &mut FormOutcomes, base: &str, form: Option<&str>, status: Status) {

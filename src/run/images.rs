@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::Mutex;
 
-/// Images from here on are compared in place.
+/// Images from here on are compared block by block.
 const LARGE: u64 = 1 << 20;
 /// Bytes that one thread puts into the arena before another one may have its place at the descriptor.
 const PART: usize = 1 << 20;
@@ -19,9 +19,9 @@ const PART: usize = 1 << 20;
 pub trait Images: Sync {
     /// The initial image.
     fn initial(&self, alloc: usize) -> Option<Cow<'_, Contents>>;
-    /// The final image, if there is only one right one and it need not be copied where it is that one.
+    /// As [`Images::right`], if an image that is the right one need not be kept.
     fn only_last(&self, alloc: usize) -> Option<Contents>;
-    /// True if these bytes are such a final image.
+    /// True if these bytes are an image that need not be kept.
     fn is_only_last(&self, alloc: usize, bytes: &[u8]) -> bool;
     /// The final image, if there is only one right one.
     fn right(&self, alloc: usize) -> Option<Contents>;
@@ -46,7 +46,7 @@ impl Images for Vec<Vec<u8>> {
 pub struct ForecastImages<'a> {
     /// The forecast.
     pub forecast: &'a Forecast,
-    /// True if final images that are as expected are not copied.
+    /// True if final images that are as expected need not be kept.
     pub in_place: bool,
 }
 

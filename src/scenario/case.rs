@@ -19,6 +19,7 @@ use crate::expr::Expr;
 use crate::num::DType;
 pub use crate::num::ElementValue;
 pub use crate::ops::ConfigValue;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// A value with its place in the file.
@@ -35,6 +36,31 @@ pub struct Spanned<T> {
 pub struct Case {
     /// Path under the root without `.toml`, then `[axis=value,...,variant=name]`; unique in a suite.
     pub name: String,
+    /// Axes with numbers, which expressions may name.
+    pub axes: Vec<(String, crate::expr::Value)>,
+    /// The form and the case that this one is derived from; `None` for a case of the file.
+    pub form: Option<FormOrigin>,
+    /// Points of a file that differ only in numbers that expressions name share it. It is copied when it is changed.
+    pub(in crate::scenario) content: Arc<CaseContent>,
+}
+
+impl Deref for Case {
+    type Target = CaseContent;
+
+    fn deref(&self) -> &CaseContent {
+        &self.content
+    }
+}
+
+impl DerefMut for Case {
+    fn deref_mut(&mut self) -> &mut CaseContent {
+        Arc::make_mut(&mut self.content)
+    }
+}
+
+/// All of a case but its name and numbers. Its fields are those of the case too.
+#[derive(Clone, Debug)]
+pub struct CaseContent {
     /// The file it came from.
     pub file: Arc<SourceFile>,
     /// The span of diagnostics about the whole case: `world_size`, or the file's start.
@@ -45,8 +71,6 @@ pub struct Case {
     pub tags: Vec<String>,
     /// Number of ranks.
     pub world_size: Spanned<usize>,
-    /// Axes with numbers, which expressions may name.
-    pub axes: Vec<(String, crate::expr::Value)>,
     /// Buffers that exist before the first step.
     pub inputs: Vec<BufferDef>,
     /// Communicators made before the first step, in file order; `world` is not listed.
@@ -91,8 +115,6 @@ pub struct Case {
     pub forms: Vec<Spanned<&'static Form>>,
     /// The file's table `[bench]`.
     pub bench: Option<Box<Bench>>,
-    /// The form and the case that this one is derived from; `None` for a case of the file.
-    pub form: Option<FormOrigin>,
     /// The larger world that this one is split out of, if there is one.
     pub outer: Option<OuterWorld>,
 }

@@ -128,11 +128,9 @@ impl CaseReader<'_, '_, '_> {
         });
         let comms_before = history::used_by(&before, &comms);
         let comms = if before.is_empty() { comms } else { history::used_by(&steps, &comms) };
-        let mut axes: Vec<_> = point.axes.iter().filter_map(|a| a.value.map(|v: Value| (a.name.clone(), v))).collect();
-        axes.shrink_to_fit();
         let file_span = Span { start: 0, end: 0 };
         file_keys::text(reader, top, "source");
-        Some(Case {
+        let content = CaseContent {
             description: file_keys::text(reader, top, "description"),
             tags: file_keys::tags(reader, top),
             env: file_keys::env(reader, top),
@@ -143,11 +141,9 @@ impl CaseReader<'_, '_, '_> {
             forms: file_keys::forms(reader, top),
             bench: bench::bench(reader, top).map(Box::new),
             snapshot: top.get("snapshot").and_then(|e| reader.bool("snapshot", &e.value)),
-            name: point.name,
             file: file.clone(),
             span: world_size.as_ref().map_or(file_span, |w| w.span),
             world_size: world_size?,
-            axes,
             config: config.unwrap_or_default(),
             swept: point.swept,
             inputs,
@@ -162,10 +158,17 @@ impl CaseReader<'_, '_, '_> {
             offset,
             offsets: Vec::new(),
             register,
-            form: None,
             outer: None,
-        })
+        };
+        Some(Case { name: point.name, axes: numbers(point.axes), form: None, content: Arc::new(content) })
     }
+}
+
+/// The axes that are numbers in expressions.
+pub(crate) fn numbers(axes: &[AxisValue]) -> Vec<(String, Value)> {
+    let mut numbers: Vec<_> = axes.iter().filter_map(|a| Some((a.name.clone(), a.value?))).collect();
+    numbers.shrink_to_fit();
+    numbers
 }
 
 /// Reads `before`.

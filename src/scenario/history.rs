@@ -1,6 +1,7 @@
 //! `before`: the steps that run first in the processes of a case, made into a separate case.
-use super::case::{Case, CommCreation, CommDef, Step, StepComm};
+use super::case::{Case, CaseContent, CommCreation, CommDef, Step, StepComm};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 impl Case {
     /// The program of `before`, with its own buffers and communicators; `None` if the file has none. Its name is that of the case.
@@ -8,7 +9,7 @@ impl Case {
         if self.before.is_empty() {
             return None;
         }
-        Some(Self {
+        let content = CaseContent {
             steps: self.before.clone(),
             comms: self.comms_before.clone(),
             before: Vec::new(),
@@ -18,8 +19,9 @@ impl Case {
             outcome: None,
             reason: None,
             repeat: 1,
-            ..self.clone()
-        })
+            ..(**self).clone()
+        };
+        Some(Self { content: Arc::new(content), ..self.clone() })
     }
 }
 

@@ -1,5 +1,5 @@
 //! Reads files: size and encoding, the tree, every point of the matrix, and definitions that no case uses.
-use super::case::Case;
+use super::case::{Case, CaseContent};
 use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::discover::ScenarioFile;
 use super::expressions::ParsedExpressions;
@@ -12,6 +12,7 @@ use super::prescan;
 use super::reader::{AxisValue, DefinedNames, Mended, PointReader, UsedNames};
 use super::tree::{self, TomlTable};
 use super::variables::AllowEnv;
+use rustc_hash::FxHashMap;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,6 +179,7 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         allow_env,
         expressions: &expressions,
         axes: &axes,
+        contents: FxHashMap::default(),
         cases: Vec::new(),
         diagnostics: BTreeMap::new(),
         points: 0,
@@ -227,6 +229,10 @@ fn point_as_text(axes: &Matrix, values: &[&tree::TomlValue], variant: &Variant<'
     axes.chain(variant.name.map(|v| ("variant".to_owned(), v.to_owned()))).collect()
 }
 
+/// What decides the content of a case: the places of the variant's keys and of the values that the axes set, and which other axes
+/// are numbers.
+type ContentKey = (usize, Vec<usize>);
+
 /// The cases and diagnostics of all points of a file.
 struct FileCases<'a> {
     file: &'a Arc<SourceFile>,
@@ -236,6 +242,8 @@ struct FileCases<'a> {
     allow_env: &'a AllowEnv,
     expressions: &'a ParsedExpressions,
     axes: &'a Matrix,
+    /// Contents of cases, by what decides them.
+    contents: FxHashMap<ContentKey, Arc<CaseContent>>,
     cases: Vec<Case>,
     /// Diagnostics by place and message, each with the number of points that have it.
     diagnostics: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
@@ -254,18 +262,40 @@ impl FileCases<'_> {
         now: &[AxisValue],
         variant: &Variant<'_>,
     ) {
+        let point = point_as_text(self.axes, values, variant);
+        let name = case_name(self.name, &point);
+        let key = self.content_key(values, now, variant);
+        if let Some(content) = key.as_ref().and_then(|key| self.contents.get(key)) {
+            self.points += 1;
+            self.cases.push(Case { name, axes: file::numbers(now), form: None, content: content.clone() });
+            return;
+        }
         let mut tree = matrix::with_variant(self.top, variant);
         let before = reader.diagnostics.len();
         for (axis, value) in self.axes.axes.iter().zip(values).filter(|(a, _)| a.sets) {
             matrix::overlay(reader, &mut tree, axis, value);
         }
-        let point = point_as_text(self.axes, values, variant);
         let extra = reader.diagnostics.split_off(before);
-        let name = case_name(self.name, &point);
         let Self { swept, allow_env, expressions, .. } = *self;
         let point_of_file = MatrixPoint { name, axes: now, swept, allow_env, expressions };
         let found = file::read_point(self.file, &mut tree, point_of_file);
+        if let (Some(key), Some(case), true) = (key, &found.case, extra.is_empty()) {
+            self.contents.insert(key, case.content.clone());
+        }
         self.add_point(found, extra, &case_name("", &point), &tree);
+    }
+
+    /// `None` if no other point can have the same content: an axis that is only a name in expressions gives each of its points a
+    /// number, and changes nothing else of them.
+    fn content_key(&self, values: &[&tree::TomlValue], now: &[AxisValue], variant: &Variant<'_>) -> Option<ContentKey> {
+        let place = |value: &tree::TomlValue| std::ptr::from_ref(value).addr();
+        let keys = variant.keys.map_or(0, |keys| std::ptr::from_ref(keys).addr());
+        let axes = || self.axes.axes.iter().zip(values.iter().zip(now));
+        axes().any(|(axis, _)| !axis.sets).then(|| {
+            let each =
+                axes().map(|(axis, (value, now))| if axis.sets { place(value) } else { now.value.is_some().into() });
+            (keys, each.collect())
+        })
     }
 
     fn add_point(&mut self, found: ReadPoint, extra: Vec<Diagnostic>, point: &str, tree: &TomlTable) {
@@ -360,4 +390,49 @@ fn unused_definitions(
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cases of a file with these axes, without its text.
+    fn cases(axes: &str) -> Vec<Case> {
+        let text = format!(
+            "world_size = 2\nop = \"reduce\"\ninputs = {{ each = \"k * h + i\", count = 3 }}\nassert = [\"k < 9\"]\n\
+             matrix.h = [1, 0.5]\nvariants.a.root = \"k - k\"\nvariants.b.repeat = 2\n{axes}\n"
+        );
+        let file = Arc::new(SourceFile { path: "a.toml".into(), text: text.into() });
+        let mut cases = parse(&file, "a").unwrap_or_else(|rejected| panic!("{rejected}"));
+        let without_text = Arc::new(SourceFile { path: "a.toml".into(), text: "".into() });
+        cases.iter_mut().for_each(|case| case.file = without_text.clone());
+        cases
+    }
+
+    #[test]
+    fn points_that_share_their_content_are_as_if_each_was_read() {
+        // The values of an axis are in another order, so that other points are read first, and the rest share their contents.
+        let [one, other] = ["3, 7", "7, 3"].map(|k| {
+            let cases = cases(&format!("matrix.k = [{k}]\nmatrix.dtype = [\"f32\", \"f64\"]"));
+            let mut texts: Vec<String> = cases.iter().map(|case| format!("{case:?}")).collect();
+            texts.sort();
+            texts
+        });
+        assert_eq!(one.len(), 16);
+        assert_eq!(one, other);
+    }
+
+    #[test]
+    fn contents_are_shared_where_no_axis_sets_a_key_to_another_value() {
+        let text = "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"k + i\", count = 3 }\n\
+                    matrix.dtype = [\"f32\", \"f64\"]\nmatrix.k = [1, 2, 3]\n";
+        let file = Arc::new(SourceFile { path: "a.toml".into(), text: text.into() });
+        let cases = parse(&file, "a").unwrap_or_else(|rejected| panic!("{rejected}"));
+        let shares = |a: usize, b: usize| Arc::ptr_eq(&cases[a].content, &cases[b].content);
+        assert!(shares(0, 1) && shares(0, 2) && shares(3, 5));
+        assert!(!shares(2, 3), "the types differ");
+        let mut changed = cases[1].clone();
+        changed.repeat = 5;
+        assert_eq!((cases[0].repeat, changed.repeat), (1, 5), "a case that is changed leaves the others as they are");
+    }
 }

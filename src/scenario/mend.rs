@@ -17,18 +17,18 @@ struct TableKind {
     place: KeyPlace,
     /// The operation of a step, or of the short form.
     op: Option<&'static Op>,
-    /// The table in messages, if it is no step's.
-    name: &'static str,
+    /// The table in messages; `None` for a step, which is named after its operation.
+    name: Option<&'static str>,
     allowed: &'static [&'static str],
 }
 
 impl TableKind {
     fn file(op: Option<&'static Op>) -> Self {
-        Self { place: KeyPlace::File, op, name: "the file", allowed: AllowedKeys::of(op).file }
+        Self { place: KeyPlace::File, op, name: Some("the file"), allowed: AllowedKeys::of(op).file }
     }
 
     fn step(op: &'static Op) -> Self {
-        Self { place: KeyPlace::Step, op: Some(op), name: "", allowed: AllowedKeys::of(Some(op)).step }
+        Self { place: KeyPlace::Step, op: Some(op), name: None, allowed: AllowedKeys::of(Some(op)).step }
     }
 
     fn other(place: KeyPlace, name: &'static str) -> Self {
@@ -42,15 +42,15 @@ impl TableKind {
             of_places
         });
         let allowed = KEYS.iter().find(|(of, _)| *of == place).map_or(&[][..], |(_, keys)| keys);
-        Self { place, op: None, name, allowed }
+        Self { place, op: None, name: Some(name), allowed }
     }
 }
 
 impl fmt::Display for TableKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.op.filter(|_| self.place == KeyPlace::Step) {
-            Some(op) => write!(f, "`{}`", op.name),
-            None => f.write_str(self.name),
+        match (self.name, self.op) {
+            (None, Some(op)) => write!(f, "`{}`", op.name),
+            (name, _) => f.write_str(name.unwrap_or("a step")),
         }
     }
 }
@@ -220,7 +220,7 @@ fn changed(table: Cow<'_, TomlTable>, span: Span) -> Mended {
 fn mended_step(reader: &mut PointReader<'_>, value: &TomlValue) -> Mended {
     let TomlKind::Table(t) = &value.kind else { return None };
     let mut table = Cow::Borrowed(&**t);
-    let none = TableKind { place: KeyPlace::Step, op: None, name: "a step", allowed: &["op"] };
+    let none = TableKind { place: KeyPlace::Step, op: None, name: Some("a step"), allowed: &["op"] };
     if let Some(op) = mend_operation(reader, &mut table, &none) {
         mend_keys(reader, &mut table, value.span, &TableKind::step(op));
         mend_values::of_step(reader, &mut table);

@@ -175,6 +175,24 @@ fn line_goes_on(say: impl Fn(String) -> Diagnostic) -> Diagnostic {
         .help("each key has a line of its own, and a comment begins with `#`")
 }
 
+/// The message and help for several numbers that stand where one value is wanted, inside of this bracket.
+fn numbers_in_a_row(value: &str, bracket: Option<char>) -> (String, String) {
+    let words: Vec<_> = value.split_whitespace().collect();
+    let list = words.join(", ");
+    let are_groups = words.len() > 1
+        && words.iter().all(|word| word.bytes().all(|b| b.is_ascii_digit()))
+        && (words[0].len() <= 3 && words[1..].iter().all(|word| word.len() == 3));
+    match bracket {
+        // In a list `1 000` cannot be two values, but `1 200` can.
+        bracket if are_groups && (bracket.is_none() || words[1..].iter().any(|word| word.starts_with('0'))) => {
+            let help = format!("write `{}` or `{}`", words.concat(), words.join("_"));
+            ("the digits of a number are not separated by spaces".into(), help)
+        }
+        Some('[') => (format!("a comma is missing in `{value}`"), format!("write `{list}`")),
+        _ => (format!("`{value}` is more than one value"), format!("a list is written `[{list}]`")),
+    }
+}
+
 /// A value that is neither a number nor in quotes.
 fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &str) -> Diagnostic {
     match here.trim() {
@@ -187,23 +205,8 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
             say(format!("`{}` is no value", shorten(value, 24))).help("write text and expressions in quotes")
         }
         value if value.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
-            let words: Vec<_> = value.split_whitespace().collect();
-            let list = words.join(", ");
-            let are_groups = words.len() > 1
-                && words.iter().all(|word| word.bytes().all(|b| b.is_ascii_digit()))
-                && (words[0].len() <= 3 && words[1..].iter().all(|word| word.len() == 3));
-            match open_bracket(text, span.start) {
-                // In a list `1 000` cannot be two values, but `1 200` can.
-                bracket if are_groups && (bracket.is_none() || words[1..].iter().any(|word| word.starts_with('0'))) => {
-                    say("the digits of a number are not separated by spaces".into()).help(format!(
-                        "write `{}` or `{}`",
-                        words.concat(),
-                        words.join("_")
-                    ))
-                }
-                Some(('[', _)) => say(format!("a comma is missing in `{value}`")).help(format!("write `{list}`")),
-                _ => say(format!("`{value}` is more than one value")).help(format!("a list is written `[{list}]`")),
-            }
+            let (message, help) = numbers_in_a_row(value, open_bracket(text, span.start).map(|(bracket, _)| bracket));
+            say(message).help(help)
         }
         word if is_word(word) && word.len() <= 60 => match key_before(text, span.start) {
             Some(key) => say("text needs quotes".into()).help(format!("write `{key} = \"{word}\"`")),

@@ -72,14 +72,13 @@ pub(super) fn diagnostic(text: &str, at: usize, message: &str) -> Option<Diagnos
         else {
             continue;
         };
-        if prefix != radix {
-            return say(
-                format!("`{radix}` is written in small letters"),
-                write(format!("{radix}{}", behind.to_lowercase())),
-            );
-        }
         return match behind.chars().find(|c| !c.is_digit(base) && *c != '_') {
             Some(wrong) => say(format!("`{wrong}` is no digit of a number that begins with `{radix}`"), None),
+            None if prefix != radix => {
+                let has_digits = behind.starts_with(|c: char| c.is_digit(base));
+                let help = if has_digits { write(format!("{radix}{}", behind.to_lowercase())) } else { None };
+                say(format!("`{radix}` is written in small letters"), help)
+            }
             None if digits.len() < value.len() => say(format!("a number that begins with `{radix}` has no sign"), None),
             None => None,
         };
@@ -214,6 +213,7 @@ mod tests {
             ("++3", "a number has one sign", "write `3`"),
             ("8..4", "`8..4` is no value", "a list of values is written `[1, 2, 3]`"),
             ("1..", "`1..` is no value", "a list of values is written `[1, 2, 3]`"),
+            ("0XZZ", "`Z` is no digit of a number that begins with `0x`", ""),
             ("0xG", "`G` is no digit of a number that begins with `0x`", ""),
             ("0b12", "`2` is no digit of a number that begins with `0b`", ""),
             ("0XFF", "`0x` is written in small letters", "write `0xff`"),

@@ -9,7 +9,9 @@ pub fn case(name: &str) -> Arc<Case> {
     let text = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\n";
     let file = Arc::new(SourceFile { path: format!("scenarios/{stem}.toml"), text: text.into() });
     let mut cases = scenario::parse(&file, stem).unwrap();
-    Arc::new(Case { name: name.to_owned(), ..cases.remove(0) })
+    let mut case = cases.remove(0);
+    case.name = name.to_owned();
+    Arc::new(case)
 }
 
 /// A verdict with nothing but its status.

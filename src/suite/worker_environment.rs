@@ -47,7 +47,9 @@ impl Runner {
         if let Some(timeout) = timeout.as_mut().filter(|_| placement == Placement::Processes) {
             timeout.value = self.limit_in_processes(case, timeout.value);
         }
-        let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
+        let mut placed = (**case).clone();
+        (placed.placement, placed.timeout) = (placement, timeout);
+        let placed = Arc::new(placed);
         let fits = match placement {
             Placement::Threads => true,
             Placement::Processes => self.chosen.cluster.is_some() || case.total_ranks() <= requires::MAX_PROCESSES,

@@ -73,20 +73,19 @@ impl Peer {
     /// Why the suite cannot run it.
     pub fn adapt_case(self, case: &Arc<Case>) -> Result<Case, NotRunnable> {
         let operation = self.suite().adapt(SingleOperation::from_case(case)?)?;
-        let own = parse_case(&case.name, &case.file.path, &operation.scenario_text())?;
+        let mut own = parse_case(&case.name, &case.file.path, &operation.scenario_text())?;
         // With one thread every step is a group, and a send cannot meet the receive of the next step.
         let pairs = matches!(operation.op.kind, Kind::SendRecv) && operation.steps.is_some();
         let placement =
             if pairs && case.placement == Placement::OneThread { Placement::Threads } else { case.placement };
-        Ok(Case {
-            env: case.env.clone(),
-            config: case.config.clone(),
-            requires: case.requires.clone(),
-            placement,
-            timeout: case.timeout.clone(),
-            repeat: case.repeat,
-            ..own
-        })
+        let content = &mut *own;
+        content.env.clone_from(&case.env);
+        content.config.clone_from(&case.config);
+        content.requires.clone_from(&case.requires);
+        content.placement = placement;
+        content.timeout.clone_from(&case.timeout);
+        content.repeat = case.repeat;
+        Ok(own)
     }
 
     /// The programs that the suite runs itself.

@@ -1,4 +1,5 @@
 //! The judge on right observations, and on observations that were tampered with.
+mod as_expected;
 mod blame;
 mod corpus;
 mod deaths;

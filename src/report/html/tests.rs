@@ -57,7 +57,8 @@ fn failure(name: &str, rows: usize) -> Event {
     };
     let case = fixture::case(name);
     let file = SourceFile { path: format!("{HOSTILE}.toml"), text: format!("x = 1\n# {HOSTILE}\n").into() };
-    let case = Case { file: Arc::new(file), description: Some(HOSTILE.into()), ..(*case).clone() };
+    let mut case = (*case).clone();
+    (case.file, case.description) = (Arc::new(file), Some(HOSTILE.into()));
     let verdict = Verdict {
         reason: Some(HOSTILE.into()),
         findings: vec![finding],

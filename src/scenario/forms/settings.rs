@@ -104,5 +104,6 @@ fn elsewhere(case: &Case) -> bool {
 }
 
 fn set(case: &mut Case, name: &str, value: String) {
-    case.env.push(EnvVar { name: Spanned { span: case.span, value: name.to_owned() }, value: EnvValue::All(value) });
+    let name = Spanned { span: case.span, value: name.to_owned() };
+    case.env.push(EnvVar { name, value: EnvValue::All(value) });
 }

@@ -290,7 +290,7 @@ fn the_software_library_serves_what_the_forms_ask_for() {
 #[test]
 fn an_algorithm_has_its_own_figures() {
     let asserts: Vec<String> =
-        form("tree", PROGRAM).unwrap().asserts.into_iter().map(|a| a.value.text.to_string()).collect();
+        form("tree", PROGRAM).unwrap().asserts.iter().map(|a| a.value.text.to_string()).collect();
     assert_eq!(asserts, ["sum.seconds < 100", "e[0] > 0"]);
 }
 
