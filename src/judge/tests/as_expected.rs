@@ -7,9 +7,9 @@ const PROGRAMS: [&str; 5] = [
     "world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 4]]\nexpect = [[4], [6]]",
     "world_size = 3\nop = \"all_gather\"\nin_place = true\noffset = \"rank\"\ninputs = { each = \"10 * rank + i\", count = 5 }",
     // The first result has several right values, which the second step copies.
-    "world_size = 3\ninputs.x = { each = \"1e8 * (rank - 1) + rank + i\", count = 4 }\nassert = [\"same(z)\"]\n\
+    "world_size = 3\ninputs.x = { each = \"1e8 * (rank - 1) + rank + i\", count = 4 }\nassert = [\"same(y, z)\"]\n\
      steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }, { op = \"broadcast\", in = \"y\", out = \"z\" }]",
-    "world_size = 2\nrepeat = 3\ndtype = \"i16\"\nop = \"all_to_all\"\ninputs = { each = \"100 * rank + i\", count = 6 }",
+    "world_size = 2\nrepeat = 3\ndtype = \"i32\"\nop = \"all_to_all\"\ninputs = { each = \"100 * rank + i\", count = 6 }",
     "world_size = 2\ninputs.x = { each = \"rank\", count = 3 }\nassert = [\"y == x\"]\n\
      steps = [{ op = \"map\", expr = \"x\", out = \"y\" }, { op = \"send_recv\", in = \"x\", out = \"z\", to = \"1 - rank\", from = \"1 - rank\" }]",
 ];
