@@ -103,7 +103,7 @@ fn check_buffer_name(reader: &mut PointReader<'_>, e: &TomlEntry, table: &TomlVa
         reader.report(Diagnostic::new(e.key_span, message).help(help));
         return false;
     }
-    if reader.axes.iter().any(|a| *a.name == *e.key && a.value.is_some()) {
+    if reader.axes.iter().any(|a| *a.name == *e.key && a.is_number()) {
         reader.report(Diagnostic::new(e.key_span, format!("`{}` is an axis of the matrix already", e.key)));
         return false;
     }

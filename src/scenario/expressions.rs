@@ -90,7 +90,7 @@ impl PointReader<'_> {
             UseKind::Plain if names.has(name) => true,
             UseKind::Plain if self.axes.iter().any(|a| a.name == name) => {
                 self.used.axes.insert(name.to_owned());
-                let number = !self.axes.iter().any(|a| a.name == name && a.value.is_none());
+                let number = !self.axes.iter().any(|a| a.name == name && !a.is_number());
                 if !number {
                     self.report(Diagnostic::new(place, format!("the axis `{name}` is not a number here")));
                 }
@@ -136,7 +136,7 @@ impl PointReader<'_> {
     fn unknown_name(&self, u: &NameUse, place: Span, names: AllowedNames) -> Diagnostic {
         let name = u.name.as_str();
         let own = BUILTIN_NAMES.iter().chain(&["peer"]).copied().filter(|w| names.has(w));
-        let axes = self.axes.iter().filter(|a| a.value.is_some()).map(|a| a.name.as_str());
+        let axes = self.axes.iter().filter(|a| a.is_number()).map(|a| a.name.as_str());
         let buffers = self.known.buffers.keys().map(String::as_str).filter(|_| names.buffers);
         let all: Vec<&str> = own.chain(axes).chain(buffers).collect();
         let what = if u.kind == UseKind::Plain { "name" } else { "buffer" };

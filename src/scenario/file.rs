@@ -11,11 +11,10 @@ use super::history;
 use super::keys::{self, KeyPlace, ValueType};
 use super::mend;
 use super::prescan;
-use super::reader::{AllowedNames, AxisValue, DefinedNames, Mended, PointReader, UsedNames};
+use super::reader::{self, AllowedNames, AxisValue, DefinedNames, Mended, PointReader, UsedNames};
 use super::steps::{self, StepContext};
 use super::tree::{TomlKind, TomlTable};
 use super::variables::AllowEnv;
-use crate::expr::Value;
 use crate::num::DType;
 use crate::ops;
 use std::collections::BTreeMap;
@@ -160,15 +159,8 @@ impl CaseReader<'_, '_, '_> {
             register,
             outer: None,
         };
-        Some(Case { name: point.name, axes: numbers(point.axes), form: None, content: Arc::new(content) })
+        Some(Case { name: point.name, axes: reader::numbers(point.axes), form: None, content: Arc::new(content) })
     }
-}
-
-/// The axes that are numbers in expressions.
-pub(crate) fn numbers(axes: &[AxisValue]) -> Vec<(String, Value)> {
-    let mut numbers: Vec<_> = axes.iter().filter_map(|a| Some((a.name.clone(), a.value?))).collect();
-    numbers.shrink_to_fit();
-    numbers
 }
 
 /// Reads `before`.

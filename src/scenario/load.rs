@@ -9,7 +9,7 @@ use super::mend;
 use super::misplaced;
 use super::names::case_name;
 use super::prescan;
-use super::reader::{AxisValue, DefinedNames, Mended, PointReader, UsedNames};
+use super::reader::{self, AxisValue, DefinedNames, Mended, PointReader, UsedNames};
 use super::tree::{self, TomlTable};
 use super::variables::AllowEnv;
 use rustc_hash::FxHashMap;
@@ -267,7 +267,7 @@ impl FileCases<'_> {
         let key = self.content_key(values, now, variant);
         if let Some(content) = key.as_ref().and_then(|key| self.contents.get(key)) {
             self.points += 1;
-            self.cases.push(Case { name, axes: file::numbers(now), form: None, content: content.clone() });
+            self.cases.push(Case { name, axes: reader::numbers(now), form: None, content: content.clone() });
             return;
         }
         let mut tree = matrix::with_variant(self.top, variant);
@@ -285,15 +285,14 @@ impl FileCases<'_> {
         self.add_point(found, extra, &case_name("", &point), &tree);
     }
 
-    /// `None` if no other point can have the same content: an axis that is only a name in expressions gives each of its points a
-    /// number, and changes nothing else of them.
+    /// `None` if every axis sets a key, so that no two points have the same content. An axis that is only a name in expressions
+    /// gives each point a number, and changes nothing else of it.
     fn content_key(&self, values: &[&tree::TomlValue], now: &[AxisValue], variant: &Variant<'_>) -> Option<ContentKey> {
         let place = |value: &tree::TomlValue| std::ptr::from_ref(value).addr();
         let keys = variant.keys.map_or(0, |keys| std::ptr::from_ref(keys).addr());
         let axes = || self.axes.axes.iter().zip(values.iter().zip(now));
         axes().any(|(axis, _)| !axis.sets).then(|| {
-            let each =
-                axes().map(|(axis, (value, now))| if axis.sets { place(value) } else { now.value.is_some().into() });
+            let each = axes().map(|(axis, (value, now))| if axis.sets { place(value) } else { now.is_number().into() });
             (keys, each.collect())
         })
     }

@@ -334,13 +334,13 @@ impl Matrix {
         let values: Vec<&TomlValue> = self.axes.iter().map(|a| a.values.first()).collect::<Option<_>>()?;
         let mut now = self.axis_values(&values);
         let stand_in = Some(crate::expr::Value::Int(1));
-        now.extend(self.faulty.iter().map(|f| AxisValue { name: f.clone(), value: stand_in }));
+        now.extend(self.faulty.iter().map(|f| AxisValue::new(f, stand_in)));
         Some((values, now))
     }
 
     /// The values of a point in expressions.
     pub fn axis_values(&self, values: &[&TomlValue]) -> Vec<AxisValue> {
-        self.axes.iter().zip(values).map(|(a, v)| AxisValue { name: a.name.clone(), value: number(v) }).collect()
+        self.axes.iter().zip(values).map(|(a, v)| AxisValue::new(&a.name, number(v))).collect()
     }
 }
 

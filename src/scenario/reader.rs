@@ -12,12 +12,31 @@ use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The value of an axis at a point of the matrix.
+/// The value of an axis at a point of the matrix. Points that differ only in numbers share what was read of the first one, so that
+/// reading must not depend on a number: it is asked for when a case is made, and evaluated when the case is planned.
 #[derive(Clone, Debug)]
 pub(crate) struct AxisValue {
     pub name: String,
-    /// The number in expressions; `None` if the value is no number.
-    pub value: Option<Value>,
+    number: Option<Value>,
+}
+
+impl AxisValue {
+    /// `number`: the value in expressions; `None` if the value is no number.
+    pub fn new(name: &str, number: Option<Value>) -> Self {
+        Self { name: name.to_owned(), number }
+    }
+
+    /// True if expressions can name the axis.
+    pub fn is_number(&self) -> bool {
+        self.number.is_some()
+    }
+}
+
+/// The axes that are numbers, for the case of a point.
+pub(crate) fn numbers(axes: &[AxisValue]) -> Vec<(String, Value)> {
+    let mut numbers: Vec<_> = axes.iter().filter_map(|a| Some((a.name.clone(), a.number?))).collect();
+    numbers.shrink_to_fit();
+    numbers
 }
 
 /// The names that a program defines, collected before it is read so that every use can be checked.

@@ -311,7 +311,7 @@ impl<'t> StepReader<'t, '_> {
                     let place = reader.span_in_text(e.value.span, s, 0, r.name.len());
                     reader.report(Diagnostic::new(place, message).help(help));
                 }
-                if reader.axes.iter().any(|a| a.name == r.name && a.value.is_some()) {
+                if reader.axes.iter().any(|a| a.name == r.name && a.is_number()) {
                     let d = Diagnostic::new(e.value.span, format!("`{}` is an axis of the matrix already", r.name));
                     reader.report(d);
                 }

@@ -156,6 +156,16 @@ fn a_form_is_kept() {
 }
 
 #[test]
+fn axes_keep_the_order_that_the_file_has() {
+    let home = Home::new();
+    let text = "world_size = 4\nop = \"all_reduce\"\ninputs = { each = \"rank * k + i + h\", count = 8 }\n\
+                [matrix]\nk = [1, 2, 5]\nh = [1, 2.5]\n";
+    home.file("two.toml", text);
+    let (_, text) = small(&home, &["two.toml", "--case", "two[k=5,h=2.5]", "--fault", "F21"]);
+    assert!(text.starts_with("# Reduced from two[k=5,h=2.5] (two.toml): "), "{text}");
+}
+
+#[test]
 fn without_output_the_scenario_is_printed() {
     let home = Home::new();
     home.file("wrong.toml", WRONG);
