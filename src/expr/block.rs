@@ -162,27 +162,28 @@ impl Block<'_> {
         }
     }
 
+    // Each operation is a type, not a pointer, so that it becomes part of its loop.
     fn floats(&self, op: BinOp, x: &OneOrMany<f64>, y: &OneOrMany<f64>, len: usize) -> Option<NodeValues> {
-        let float = |f: fn(f64, f64) -> f64| Some(NodeValues::Float(zip(x, y, len, f)));
+        let float = |values| Some(NodeValues::Float(values));
         // In floating point a comparison is 1.0 or 0.0, otherwise a whole number.
-        let truth = |f: fn(&f64, &f64) -> bool| {
+        let truth = |holds: OneOrMany<bool>| {
             Some(match self.mode {
-                Mode::Float => NodeValues::Float(zip(x, y, len, |a, b| f64::from(f(&a, &b)))),
-                Mode::Whole => NodeValues::Whole(zip(x, y, len, |a, b| f(&a, &b).into())),
+                Mode::Float => NodeValues::Float(holds.convert(f64::from)),
+                Mode::Whole => NodeValues::Whole(holds.convert(i64::from)),
             })
         };
         match op {
-            BinOp::Add => float(|a, b| a + b),
-            BinOp::Sub => float(|a, b| a - b),
-            BinOp::Mul => float(|a, b| a * b),
-            BinOp::Div => float(|a, b| a / b),
-            BinOp::Rem => Some(NodeValues::Float(remainders(x, y, len))),
-            BinOp::Lt => truth(f64::lt),
-            BinOp::Le => truth(f64::le),
-            BinOp::Gt => truth(f64::gt),
-            BinOp::Ge => truth(f64::ge),
-            BinOp::Eq => truth(f64::eq),
-            BinOp::Ne => truth(f64::ne),
+            BinOp::Add => float(zip(x, y, len, |a, b| a + b)),
+            BinOp::Sub => float(zip(x, y, len, |a, b| a - b)),
+            BinOp::Mul => float(zip(x, y, len, |a, b| a * b)),
+            BinOp::Div => float(zip(x, y, len, |a, b| a / b)),
+            BinOp::Rem => float(remainders(x, y, len)),
+            BinOp::Lt => truth(zip(x, y, len, |a, b| a < b)),
+            BinOp::Le => truth(zip(x, y, len, |a, b| a <= b)),
+            BinOp::Gt => truth(zip(x, y, len, |a, b| a > b)),
+            BinOp::Ge => truth(zip(x, y, len, |a, b| a >= b)),
+            BinOp::Eq => truth(zip(x, y, len, |a, b| a == b)),
+            BinOp::Ne => truth(zip(x, y, len, |a, b| a != b)),
             BinOp::Pow => None,
         }
     }
@@ -235,6 +236,13 @@ impl<T: Copy> OneOrMany<T> {
             Self::One(v) => Self::One(f(v)?),
             Self::Many(v) => Self::Many(v.into_iter().map(f).collect::<Option<_>>()?),
         })
+    }
+
+    fn convert<R>(self, f: impl Fn(T) -> R) -> OneOrMany<R> {
+        match self {
+            Self::One(v) => OneOrMany::One(f(v)),
+            Self::Many(v) => OneOrMany::Many(v.into_iter().map(f).collect()),
+        }
     }
 
     /// True if `f` holds for all elements, false if for none; `None` otherwise.
@@ -303,29 +311,28 @@ fn choose<T: Copy>(condition: &NodeValues, yes: &OneOrMany<T>, no: &OneOrMany<T>
 
 /// An operation on whole numbers of 64 bits; `None` for other operations, and if a result does not fit.
 fn whole_operation(op: BinOp, x: &OneOrMany<i64>, y: &OneOrMany<i64>, len: usize) -> Option<NodeValues> {
-    let checked = |f: fn(i64, i64) -> Option<i64>| {
-        let out = zip(x, y, len, f);
+    let checked = |out| {
         Some(NodeValues::Whole(match out {
             OneOrMany::One(v) => OneOrMany::One(v?),
             OneOrMany::Many(v) => OneOrMany::Many(v.into_iter().collect::<Option<_>>()?),
         }))
     };
-    let truth = |f: fn(&i64, &i64) -> bool| Some(NodeValues::Whole(zip(x, y, len, |a, b| f(&a, &b).into())));
+    let truth = |holds: OneOrMany<bool>| Some(NodeValues::Whole(holds.convert(i64::from)));
     match op {
-        BinOp::Add => checked(i64::checked_add),
-        BinOp::Sub => checked(i64::checked_sub),
-        BinOp::Mul => checked(i64::checked_mul),
-        BinOp::Div => checked(i64::checked_div),
-        BinOp::Rem => checked(|a, b| {
+        BinOp::Add => checked(zip(x, y, len, i64::checked_add)),
+        BinOp::Sub => checked(zip(x, y, len, i64::checked_sub)),
+        BinOp::Mul => checked(zip(x, y, len, i64::checked_mul)),
+        BinOp::Div => checked(zip(x, y, len, i64::checked_div)),
+        BinOp::Rem => checked(zip(x, y, len, |a: i64, b: i64| {
             let r = a.checked_rem(b)?;
             Some(if r != 0 && (r < 0) != (b < 0) { r + b } else { r })
-        }),
-        BinOp::Lt => truth(i64::lt),
-        BinOp::Le => truth(i64::le),
-        BinOp::Gt => truth(i64::gt),
-        BinOp::Ge => truth(i64::ge),
-        BinOp::Eq => truth(i64::eq),
-        BinOp::Ne => truth(i64::ne),
+        })),
+        BinOp::Lt => truth(zip(x, y, len, |a, b| a < b)),
+        BinOp::Le => truth(zip(x, y, len, |a, b| a <= b)),
+        BinOp::Gt => truth(zip(x, y, len, |a, b| a > b)),
+        BinOp::Ge => truth(zip(x, y, len, |a, b| a >= b)),
+        BinOp::Eq => truth(zip(x, y, len, |a, b| a == b)),
+        BinOp::Ne => truth(zip(x, y, len, |a, b| a != b)),
         BinOp::Pow => None,
     }
 }

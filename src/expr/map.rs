@@ -1,7 +1,7 @@
 //! Evaluates one element of a `map`, for the worker and for the oracle.
 use super::block::CompiledNode;
 use super::{BLOCK, BlockEvaluator, BlockValues, EvalError, Expr, Mode, Scope, Value};
-use crate::num::{DType, Number, decode, decode_f64, encode_f64, encode_int, get_element, put_elements};
+use crate::num::{DType, Number, decode, decode_f64, encode_f64, encode_int, get_element, put_elements, put_floats};
 
 /// A buffer that a map reads.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +135,7 @@ pub fn put_block(dtype: DType, block: &BlockValues, bytes: &mut [u8]) {
         // Integers wrap: the low bytes are the element.
         BlockValues::Whole(values) if !dtype.is_float() => put_elements(dtype, bytes, values.iter().map(|v| *v as u64)),
         BlockValues::Whole(values) => put_elements(dtype, bytes, values.iter().map(|v| encode_int(dtype, (*v).into()))),
-        BlockValues::Float(values) => put_elements(dtype, bytes, values.iter().map(|v| encode_f64(dtype, *v))),
+        BlockValues::Float(values) => put_floats(dtype, bytes, values),
     }
 }
 

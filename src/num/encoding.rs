@@ -190,6 +190,22 @@ pub fn put_elements(dtype: DType, bytes: &mut [u8], bits: impl Iterator<Item = u
     }
 }
 
+/// Rounds numbers into elements as [`encode_f64`] does, and writes them as [`put_elements`] does.
+pub fn put_floats(dtype: DType, bytes: &mut [u8], values: &[f64]) {
+    macro_rules! put {
+        ($($constant:ident)*) => {
+            match dtype {
+                // The type is a constant in each of these loops.
+                $(DType::$constant => {
+                    put_elements(dtype, bytes, values.iter().map(|v| encode_inlined(DType::$constant, *v)));
+                })*
+                _ => put_elements(dtype, bytes, values.iter().map(|v| encode_f64(dtype, *v))),
+            }
+        };
+    }
+    put!(F16 Bf16 F32 F64 F8e4m3 F8e5m2);
+}
+
 /// Fills the bytes with repetitions of their first `period` bytes.
 pub fn repeat_period(bytes: &mut [u8], period: usize) {
     let mut done = period.max(1);

@@ -14,7 +14,7 @@ pub use dtype::DType;
 pub use element::{ElementValue, element_bits, has_infinity, int_range, max_finite, neighbours, overflow_edge};
 pub use encoding::{
     Number, canonical_nan, decode, decode_f64, encode_f64, encode_int, get_element, is_nan, mask, put_element,
-    put_elements, repeat_period,
+    put_elements, put_floats, repeat_period,
 };
 pub(crate) use format::{FloatFormat, round};
 pub use random::{Random, empty_range};

@@ -279,6 +279,11 @@ fn bytes_repeat_and_elements_are_put_in_a_row() {
         (0..5).for_each(|i| put_element(dtype, &mut one, i, 0x0102_0304_0506_0708 * i as u64));
         put_elements(dtype, &mut all, (0..9).map(|i| 0x0102_0304_0506_0708 * i));
         assert_eq!(one, all, "{dtype:?}");
+        let values = [0.0, -0.0, 1.5, -2.75e-5, 1e-310, 1e9, -1e300, f64::INFINITY, f64::NAN, 255.5, 3.0];
+        let (mut one, mut all) = (vec![0; 9 * dtype.size()], vec![0; 9 * dtype.size()]);
+        values.iter().enumerate().for_each(|(i, v)| put_element(dtype, &mut one, i, encode_f64(dtype, *v)));
+        put_floats(dtype, &mut all, &values);
+        assert_eq!(one, all, "{dtype:?}");
     }
 }
 
