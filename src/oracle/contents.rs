@@ -282,12 +282,12 @@ impl Contents {
     /// Appends other contents.
     pub fn append(&mut self, other: &Self) {
         let before = self.len();
-        if before + other.len() <= FLAT {
-            if let Self::Flat(bytes) = self {
-                bytes.resize(before + other.len(), 0);
-                other.copy_to(0, &mut bytes[before..]);
-                return;
-            }
+        if before + other.len() <= FLAT
+            && let Self::Flat(bytes) = self
+        {
+            bytes.resize(before + other.len(), 0);
+            other.copy_to(0, &mut bytes[before..]);
+            return;
         }
         let mut pieces = std::mem::replace(self, Self::Flat(Vec::new())).into_pieces();
         for piece in other.clone().into_pieces() {
