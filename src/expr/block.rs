@@ -178,13 +178,7 @@ impl Block<'_> {
             BinOp::Mul => float(zip(x, y, len, |a, b| a * b)),
             BinOp::Div => float(zip(x, y, len, |a, b| a / b)),
             BinOp::Rem => float(remainders(x, y, len)),
-            BinOp::Lt => truth(zip(x, y, len, |a, b| a < b)),
-            BinOp::Le => truth(zip(x, y, len, |a, b| a <= b)),
-            BinOp::Gt => truth(zip(x, y, len, |a, b| a > b)),
-            BinOp::Ge => truth(zip(x, y, len, |a, b| a >= b)),
-            BinOp::Eq => truth(zip(x, y, len, |a, b| a == b)),
-            BinOp::Ne => truth(zip(x, y, len, |a, b| a != b)),
-            BinOp::Pow => None,
+            _ => truth(comparison(op, x, y, len)?),
         }
     }
 
@@ -282,6 +276,24 @@ fn zip<T: Copy, R>(x: &OneOrMany<T>, y: &OneOrMany<T>, len: usize, f: impl Fn(T,
     })
 }
 
+/// Whether a comparison holds for each; `None` for other operations.
+fn comparison<T: Copy + PartialOrd>(
+    op: BinOp,
+    x: &OneOrMany<T>,
+    y: &OneOrMany<T>,
+    len: usize,
+) -> Option<OneOrMany<bool>> {
+    Some(match op {
+        BinOp::Lt => zip(x, y, len, |a, b| a < b),
+        BinOp::Le => zip(x, y, len, |a, b| a <= b),
+        BinOp::Gt => zip(x, y, len, |a, b| a > b),
+        BinOp::Ge => zip(x, y, len, |a, b| a >= b),
+        BinOp::Eq => zip(x, y, len, |a, b| a == b),
+        BinOp::Ne => zip(x, y, len, |a, b| a != b),
+        BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Div | BinOp::Rem | BinOp::Pow => return None,
+    })
+}
+
 /// The remainders; of small whole numbers by a constant without a division of integers for each.
 fn remainders(x: &OneOrMany<f64>, y: &OneOrMany<f64>, len: usize) -> OneOrMany<f64> {
     // Below this, products and differences of whole numbers and the nearest whole number to a quotient are exact.
@@ -317,7 +329,6 @@ fn whole_operation(op: BinOp, x: &OneOrMany<i64>, y: &OneOrMany<i64>, len: usize
             OneOrMany::Many(v) => OneOrMany::Many(v.into_iter().collect::<Option<_>>()?),
         }))
     };
-    let truth = |holds: OneOrMany<bool>| Some(NodeValues::Whole(holds.convert(i64::from)));
     match op {
         BinOp::Add => checked(zip(x, y, len, i64::checked_add)),
         BinOp::Sub => checked(zip(x, y, len, i64::checked_sub)),
@@ -327,13 +338,7 @@ fn whole_operation(op: BinOp, x: &OneOrMany<i64>, y: &OneOrMany<i64>, len: usize
             let r = a.checked_rem(b)?;
             Some(if r != 0 && (r < 0) != (b < 0) { r + b } else { r })
         })),
-        BinOp::Lt => truth(zip(x, y, len, |a, b| a < b)),
-        BinOp::Le => truth(zip(x, y, len, |a, b| a <= b)),
-        BinOp::Gt => truth(zip(x, y, len, |a, b| a > b)),
-        BinOp::Ge => truth(zip(x, y, len, |a, b| a >= b)),
-        BinOp::Eq => truth(zip(x, y, len, |a, b| a == b)),
-        BinOp::Ne => truth(zip(x, y, len, |a, b| a != b)),
-        BinOp::Pow => None,
+        _ => Some(NodeValues::Whole(comparison(op, x, y, len)?.convert(i64::from))),
     }
 }
 

@@ -128,7 +128,7 @@ struct Elements<'a> {
 impl<'a> Elements<'a> {
     /// `count`: how many elements will be asked for in all.
     fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction, count: u64) -> Self {
-        let blocks = if !are_few(expr, count) { BlockEvaluator::new(expr, &names, mode(dtype)) } else { None };
+        let blocks = if are_few(expr, count) { None } else { BlockEvaluator::new(expr, &names, mode(dtype)) };
         Self { expr, span, names, dtype, fraction, blocks }
     }
 

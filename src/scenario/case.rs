@@ -58,7 +58,7 @@ impl DerefMut for Case {
     }
 }
 
-/// All of a case but its name and numbers. Its fields are those of the case too.
+/// All of a case but its name, its numbers and its form. Its fields are those of the case too.
 #[derive(Clone, Debug)]
 pub struct CaseContent {
     /// The file it came from.
