@@ -73,16 +73,24 @@ pub struct GithubReporter<W> {
 
 /// Failures of a file with one cause: one annotation.
 struct Cause {
-    file: String,
-    line: usize,
-    column: usize,
     /// What the failures share.
     key: String,
-    title: String,
-    /// What the first of them says.
-    text: String,
+    /// The first of them by name, since cases end in another order with every run.
+    first: Annotated,
     /// Number of cases.
     cases: usize,
+}
+
+/// A failure with its place.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Annotated {
+    file: String,
+    /// The name of the case or of the invalid file.
+    name: String,
+    line: usize,
+    column: usize,
+    title: String,
+    text: String,
 }
 
 impl<W: Write> GithubReporter<W> {
@@ -94,10 +102,15 @@ impl<W: Write> GithubReporter<W> {
         Self { to, places, rerun, resume, causes, tally, cases: 0, invalid_files: 0, summary }
     }
 
-    fn add(&mut self, cause: Cause) {
-        match self.causes.iter_mut().find(|known| (&known.file, &known.key) == (&cause.file, &cause.key)) {
-            Some(known) => known.cases += 1,
-            None => self.causes.push(cause),
+    fn add(&mut self, key: String, failure: Annotated) {
+        match self.causes.iter_mut().find(|known| (&known.first.file, &known.key) == (&failure.file, &key)) {
+            Some(known) => {
+                known.cases += 1;
+                if failure < known.first {
+                    known.first = failure;
+                }
+            }
+            None => self.causes.push(Cause { key, first: failure, cases: 1 }),
         }
     }
 
@@ -116,15 +129,9 @@ impl<W: Write> GithubReporter<W> {
         let (line, column) = line_column(&case.file, place.unwrap_or(case.span));
         let reason = verdict.reason.clone().unwrap_or_else(|| "failed".to_owned());
         let what = what.unwrap_or_else(|| outcome.to_owned());
-        self.add(Cause {
-            file: case.file.path.clone(),
-            line,
-            column,
-            key: format!("{outcome} {what}"),
-            title: format!("{} fails: {what}", case.name),
-            text: reason,
-            cases: 1,
-        });
+        let title = format!("{} fails: {what}", case.name);
+        let (file, name) = (case.file.path.clone(), case.name.clone());
+        self.add(format!("{outcome} {what}"), Annotated { file, name, line, column, title, text: reason });
         let text = failure_message(case, verdict, &self.rerun.command(case));
         self.summary.failure(&case.name, verdict.reason.as_deref().unwrap_or("failed"), &text);
     }
@@ -142,18 +149,20 @@ impl<W: Write> GithubReporter<W> {
         }
         let title = format!("{name} has errors and was not run");
         self.summary.failure(&file.path, &title, &scenario::render(file, diagnostics, false));
-        self.add(Cause { file: file.path.clone(), line, column, key: "invalid".to_owned(), title, text, cases: 1 });
+        let (file, name) = (file.path.clone(), name.to_owned());
+        self.add("invalid".to_owned(), Annotated { file, name, line, column, title, text });
     }
 
     fn finished(&mut self, seconds: f64) -> io::Result<()> {
         writeln!(self.to, "::{}::", self.resume)?;
+        self.causes.sort_by(|a, b| a.first.cmp(&b.first));
         let (shown, left) = match self.causes.len() {
             all if all <= MAX_ANNOTATIONS => (all, 0),
             all => (MAX_ANNOTATIONS - 1, all - (MAX_ANNOTATIONS - 1)),
         };
         for cause in self.causes.iter().take(shown) {
-            let Cause { line, column, title, text, cases, .. } = cause;
-            let file = property(&one_line(&self.places.relative(&cause.file)));
+            let Cause { first: Annotated { file, line, column, title, text, .. }, cases, .. } = cause;
+            let file = property(&one_line(&self.places.relative(file)));
             let more = match cases - 1 {
                 0 => String::new(),
                 1 => "\nand 1 more case of the file for the same cause".to_owned(),

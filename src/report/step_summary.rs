@@ -15,9 +15,15 @@ const MAX_SKIPS: usize = 50;
 /// The failures of a run, for the step's summary.
 pub struct StepSummary {
     facts: RunFacts,
-    failures: Vec<String>,
+    failures: Vec<Failure>,
     kept: usize,
     left_out: usize,
+}
+
+/// A failure as Markdown.
+struct Failure {
+    name: String,
+    markdown: String,
 }
 
 impl StepSummary {
@@ -28,22 +34,22 @@ impl StepSummary {
 
     /// Adds a failed case or an invalid file: its name, the reason in a line, and all of it.
     pub fn failure(&mut self, name: &str, reason: &str, text: &str) {
-        let [name, reason] = [name, reason].map(|text| html_text(&one_line(text)));
+        let [shown, reason] = [name, reason].map(|text| html_text(&one_line(text)));
         let text = html_text(&printable_lines(text));
-        let entry = format!(
-            "<details><summary><code>{name}</code>: {reason}</summary>\n\n<pre>{}</pre>\n\n</details>\n",
+        let markdown = format!(
+            "<details><summary><code>{shown}</code>: {reason}</summary>\n\n<pre>{}</pre>\n\n</details>\n",
             text.trim_end()
         );
-        if self.kept + entry.len() > KEPT {
+        if self.kept + markdown.len() > KEPT {
             self.left_out += 1;
             return;
         }
-        self.kept += entry.len();
-        self.failures.push(entry);
+        self.kept += markdown.len();
+        self.failures.push(Failure { name: name.to_owned(), markdown });
     }
 
-    /// The Markdown in at most `room` bytes.
-    pub fn text(&self, tally: &Tally, not_run: usize, invalid_files: usize, seconds: f64, room: usize) -> String {
+    /// The Markdown in at most `room` bytes, with the failures by name: cases end in another order with every run.
+    pub fn text(&mut self, tally: &Tally, not_run: usize, invalid_files: usize, seconds: f64, room: usize) -> String {
         let Tally { pass, fail, skips, .. } = tally;
         let mut text = match (fail, invalid_files) {
             (0, 0) => "## collspec: passed\n\n".to_owned(),
@@ -70,10 +76,11 @@ impl StepSummary {
         }
         let mut room_left = room.saturating_sub(FRAME.max(text.len() + end.len() + 256));
         let mut shown = 0;
-        for entry in &self.failures {
-            let Some(left) = room_left.checked_sub(entry.len()) else { break };
+        self.failures.sort_by(|a, b| a.name.cmp(&b.name));
+        for Failure { markdown, .. } in &self.failures {
+            let Some(left) = room_left.checked_sub(markdown.len()) else { break };
             room_left = left;
-            text.push_str(entry);
+            text.push_str(markdown);
             shown += 1;
         }
         let left_out = self.left_out + self.failures.len() - shown;

@@ -43,6 +43,22 @@ fn cases_of_a_file_with_one_cause_share_an_annotation() {
 }
 
 #[test]
+fn the_order_in_which_cases_end_changes_nothing() {
+    let cases = [("a[n=1]", "one"), ("a[n=2]", "two"), ("b", "three")];
+    let report = |order: [usize; 3]| {
+        let events = order.map(|i| failed(cases[i].0, cases[i].1));
+        (annotations(&events, GithubPlaces::default()), summary(0, &events))
+    };
+    let (annotations, text) = report([0, 1, 2]);
+    assert!(annotations[0].contains("title=a[n=1] fails") && annotations[0].contains("::one%0A"), "{annotations:?}");
+    let places = cases.map(|(name, _)| text.find(&format!("<code>{name}</code>")));
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    for order in [[1, 0, 2], [2, 1, 0], [1, 2, 0]] {
+        assert_eq!(report(order), (annotations.clone(), text.clone()));
+    }
+}
+
+#[test]
 fn there_are_ten_annotations_at_most_and_the_last_says_how_many_more() {
     let fails = |number: usize| -> Vec<Event> { (0..number).map(|i| failed(&format!("c{i}"), "it differs")).collect() };
     assert_eq!(annotations(&fails(10), GithubPlaces::default()).len(), 10);
