@@ -10,7 +10,7 @@ use collspec::internals::num::{DType, decode_f64, encode_f64, get_element, put_e
 use collspec::internals::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
 use collspec::internals::plan::Plan;
 use measure::observed::{observation, places, planned};
-use measure::shortest;
+use measure::{shortest, shortest_on};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -42,17 +42,14 @@ fn ring(plan: &Plan, forecast: &Forecast, dtype: DType) -> Observation {
     observation(ranks, images)
 }
 
-/// The verdict and the shortest of three times. Copying what the judge takes over is not judging.
+/// The shortest of three times, and the verdict. Copying what the judge takes over is not judging.
 fn judged(plan: &Plan, forecast: &Forecast, run: &Observation, details: Details) -> (Duration, Verdict) {
-    let timed = || {
-        let run = run.clone();
-        let start = Instant::now();
+    let judge = |run| {
         let mut judge = CaseJudge::new(plan, forecast).with_details(details);
         judge.judge_run(run);
-        let verdict = judge.into_verdict(true);
-        (start.elapsed(), verdict)
+        judge.into_verdict(true)
     };
-    (1..3).map(|_| timed()).fold(timed(), |best, next| if next.0 < best.0 { next } else { best })
+    shortest_on(3, || run.clone(), judge)
 }
 
 /// Judges the elements one by one, as single columns.

@@ -16,9 +16,15 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// The shortest of `times` runs, and what it computed.
 pub fn shortest<T>(times: usize, run: impl Fn() -> T) -> (Duration, T) {
+    shortest_on(times, || (), |()| run())
+}
+
+/// Does the same as [`shortest`] for runs that each take something, the making of which is not timed.
+pub fn shortest_on<I, T>(times: usize, make: impl Fn() -> I, run: impl Fn(I) -> T) -> (Duration, T) {
     let timed = || {
+        let input = make();
         let start = Instant::now();
-        let result = black_box(run());
+        let result = black_box(run(input));
         (start.elapsed(), result)
     };
     (1..times).map(|_| timed()).fold(timed(), |best, next| if next.0 < best.0 { next } else { best })

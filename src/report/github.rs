@@ -81,12 +81,12 @@ struct Cause {
     cases: usize,
 }
 
-/// A failure with its place.
+/// A failure with its place. Invalid files come first, then cases by name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Annotated {
+    /// The case's name; `None` for an invalid file.
+    case: Option<String>,
     file: String,
-    /// The name of the case or of the invalid file.
-    name: String,
     line: usize,
     column: usize,
     title: String,
@@ -130,10 +130,10 @@ impl<W: Write> GithubReporter<W> {
         let reason = verdict.reason.clone().unwrap_or_else(|| "failed".to_owned());
         let what = what.unwrap_or_else(|| outcome.to_owned());
         let title = format!("{} fails: {what}", case.name);
-        let (file, name) = (case.file.path.clone(), case.name.clone());
-        self.add(format!("{outcome} {what}"), Annotated { file, name, line, column, title, text: reason });
+        let (name, file) = (Some(case.name.clone()), case.file.path.clone());
+        self.add(format!("{outcome} {what}"), Annotated { case: name, file, line, column, title, text: reason });
         let text = failure_message(case, verdict, &self.rerun.command(case));
-        self.summary.failure(&case.name, verdict.reason.as_deref().unwrap_or("failed"), &text);
+        self.summary.failed_case(&case.name, verdict.reason.as_deref().unwrap_or("failed"), &text);
     }
 
     fn file_invalid(&mut self, file: &SourceFile, name: &str, diagnostics: &[Diagnostic]) {
@@ -148,9 +148,9 @@ impl<W: Write> GithubReporter<W> {
             text.push_str(&format!("\nand {} more in this file", diagnostics.len() - 1));
         }
         let title = format!("{name} has errors and was not run");
-        self.summary.failure(&file.path, &title, &scenario::render(file, diagnostics, false));
-        let (file, name) = (file.path.clone(), name.to_owned());
-        self.add("invalid".to_owned(), Annotated { file, name, line, column, title, text });
+        self.summary.invalid_file(&file.path, &title, &scenario::render(file, diagnostics, false));
+        let file = file.path.clone();
+        self.add("invalid".to_owned(), Annotated { case: None, file, line, column, title, text });
     }
 
     fn finished(&mut self, seconds: f64) -> io::Result<()> {

@@ -22,7 +22,8 @@ pub struct StepSummary {
 
 /// A failure as Markdown.
 struct Failure {
-    name: String,
+    /// The case's name; `None` for an invalid file.
+    case: Option<String>,
     markdown: String,
 }
 
@@ -32,12 +33,21 @@ impl StepSummary {
         Self { facts, failures: Vec::new(), kept: 0, left_out: 0 }
     }
 
-    /// Adds a failed case or an invalid file: its name, the reason in a line, and all of it.
-    pub fn failure(&mut self, name: &str, reason: &str, text: &str) {
-        let [shown, reason] = [name, reason].map(|text| html_text(&one_line(text)));
+    /// Adds a failed case: its name, the reason in a line, and all of it.
+    pub fn failed_case(&mut self, name: &str, reason: &str, text: &str) {
+        self.add(Some(name.to_owned()), name, reason, text);
+    }
+
+    /// Adds an invalid file: its path, the reason in a line, and all of it.
+    pub fn invalid_file(&mut self, path: &str, reason: &str, text: &str) {
+        self.add(None, path, reason, text);
+    }
+
+    fn add(&mut self, case: Option<String>, name: &str, reason: &str, text: &str) {
+        let [name, reason] = [name, reason].map(|text| html_text(&one_line(text)));
         let text = html_text(&printable_lines(text));
         let markdown = format!(
-            "<details><summary><code>{shown}</code>: {reason}</summary>\n\n<pre>{}</pre>\n\n</details>\n",
+            "<details><summary><code>{name}</code>: {reason}</summary>\n\n<pre>{}</pre>\n\n</details>\n",
             text.trim_end()
         );
         if self.kept + markdown.len() > KEPT {
@@ -45,10 +55,11 @@ impl StepSummary {
             return;
         }
         self.kept += markdown.len();
-        self.failures.push(Failure { name: name.to_owned(), markdown });
+        self.failures.push(Failure { case, markdown });
     }
 
-    /// The Markdown in at most `room` bytes, with the failures by name: cases end in another order with every run.
+    /// The Markdown in at most `room` bytes, with invalid files first and then the cases by name, since they end in
+    /// another order with every run.
     pub fn text(&mut self, tally: &Tally, not_run: usize, invalid_files: usize, seconds: f64, room: usize) -> String {
         let Tally { pass, fail, skips, .. } = tally;
         let mut text = match (fail, invalid_files) {
@@ -76,7 +87,7 @@ impl StepSummary {
         }
         let mut room_left = room.saturating_sub(FRAME.max(text.len() + end.len() + 256));
         let mut shown = 0;
-        self.failures.sort_by(|a, b| a.name.cmp(&b.name));
+        self.failures.sort_by(|a, b| a.case.cmp(&b.case));
         for Failure { markdown, .. } in &self.failures {
             let Some(left) = room_left.checked_sub(markdown.len()) else { break };
             room_left = left;

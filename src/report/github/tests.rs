@@ -59,6 +59,20 @@ fn the_order_in_which_cases_end_changes_nothing() {
 }
 
 #[test]
+fn invalid_files_come_before_cases() {
+    let source = SourceFile { path: "scenarios/z.toml".into(), text: "x".into() };
+    let diagnostics = vec![Diagnostic::new(Span { start: 0, end: 1 }, "no such key")];
+    let invalid = Event::FileInvalid { file: source.into(), name: "z".into(), diagnostics };
+    let events = [invalid, failed("zz", "late"), failed("a", "early")];
+    let lines = annotations(&events, GithubPlaces::default());
+    let files = ["scenarios/z.toml", "scenarios/a.toml", "scenarios/zz.toml"];
+    assert!(lines.iter().zip(files).all(|(line, file)| line.contains(file)) && lines.len() == 3, "{lines:?}");
+    let text = summary(0, &events);
+    let places = ["scenarios/z.toml", "a", "zz"].map(|name| text.find(&format!("<code>{name}</code>")));
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+}
+
+#[test]
 fn there_are_ten_annotations_at_most_and_the_last_says_how_many_more() {
     let fails = |number: usize| -> Vec<Event> { (0..number).map(|i| failed(&format!("c{i}"), "it differs")).collect() };
     assert_eq!(annotations(&fails(10), GithubPlaces::default()).len(), 10);
