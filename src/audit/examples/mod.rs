@@ -5,6 +5,7 @@ pub mod deaths;
 pub mod graphs;
 pub mod numbers;
 pub mod order;
+pub mod situations;
 pub mod structure;
 pub mod transport;
 pub mod windows;
@@ -48,7 +49,7 @@ pub fn scenario_for(item: FaultOrFlaw) -> Option<String> {
             .or_else(|| of(deaths::EXAMPLES))
             .map(str::to_owned)
     });
-    let text = text.or_else(|| numbers::of_member(id).map(str::to_owned))?;
+    let text = text.or_else(|| numbers::of_member(id).map(str::to_owned)).or_else(|| situations::of_member(id))?;
     Some(format!("{}\n", text.trim_end()))
 }
 

@@ -26,6 +26,8 @@ pub const EXAMPLES: &[Example] = &[
     ("F36", KEYS),
     ("F36b", TIES),
     ("F36c", COLOURS),
+    ("F36d", MANY_TIES),
+    ("F36e", FAR_COLOURS),
     ("F37", TINY),
     ("F37b", TINY),
     ("F38", TINY),
@@ -238,3 +240,13 @@ steps = [
   { op = "abort", comm = "a" },
   { op = "abort", comm = "b" },
 ]"#;
+
+const MANY_TIES: &str = r#"world_size = 9
+inputs.x = { each = "rank", count = 1 }
+comms.child = { color = 0, key = 3 }
+steps = [{ op = "all_gather", comm = "child", in = "x", out = "y" }]"#;
+
+const FAR_COLOURS: &str = r#"world_size = 4
+inputs.x = { each = "rank", count = 1 }
+comms.child = { color = "1 + 65536 * (rank % 2)" }
+steps = [{ op = "all_gather", comm = "child", in = "x", out = "y" }]"#;

@@ -7,6 +7,7 @@ mod graphs;
 mod numbers;
 mod order;
 mod shown;
+mod situations;
 mod structure;
 mod transport;
 mod windows;

@@ -29,6 +29,8 @@ const SHOWN: &[Shown] = &[
     silent("F36"),
     silent("F36b"),
     hangs("F36c"),
+    silent("F36d"),
+    silent("F36e"),
     silent("F37"),
     hangs("F37b"),
     hangs("F38"),

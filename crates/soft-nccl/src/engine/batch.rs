@@ -51,6 +51,11 @@ impl Request {
         Self { comm, spec, stream, null_stream, selection: None, tag }
     }
 
+    /// True if the call says which algorithms it allows.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.selection.is_some()
+    }
+
     /// With the algorithms that the call's configuration allows.
     pub(crate) fn selecting(self, selection: Option<Selection>) -> Self {
         Self { selection, ..self }
@@ -141,7 +146,8 @@ impl State {
             let Some(member) = self.members.get_mut(&comm) else { continue };
             let devices = self.shared.get(&member.shared).map_or(&[][..], |shared| &shared.devices);
             let second = *first.get_or_insert(member.shared) != member.shared;
-            let context = RequestContext { rank: member.rank, n: member.n, devices, in_flight: &in_flight, second };
+            let Member { rank, n, origin, .. } = *member;
+            let context = RequestContext { rank, n, origin, devices, in_flight: &in_flight, second };
             let Requested { again, batch } = member.hooks.requested(context, &mut requests);
             all.push((comm, requests, batch));
             if !again.is_empty() {

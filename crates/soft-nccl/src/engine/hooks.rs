@@ -64,11 +64,23 @@ pub(crate) struct ChangedRank {
     pub lost: bool,
 }
 
+/// How a communicator came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// By an id.
+    Id,
+    Split,
+    Shrink,
+    /// For a rank that was there before.
+    Grow,
+}
+
 /// The communicator of a group's requests.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     pub rank: usize,
     pub n: usize,
+    pub origin: Origin,
     /// The devices of the communicator's ranks.
     pub devices: &'a [i32],
     /// Counts the rank's operations that are not finished.

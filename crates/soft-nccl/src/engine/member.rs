@@ -4,7 +4,7 @@
 use super::State;
 use super::capture::GraphNodes;
 use super::connect::Connection;
-use super::hooks::{CommHooks, hooks};
+use super::hooks::{CommHooks, Origin, hooks};
 use super::hosts::Ticket;
 use super::one_sided::OneSided;
 use crate::algo::Machines;
@@ -94,6 +94,7 @@ pub(crate) struct Member {
     pub world_size: usize,
     /// The communicator that this one was split from; it may have ended.
     pub parent: Option<usize>,
+    pub origin: Origin,
     /// Its number in the communicator that was shrunk to this one.
     pub shrunk_from: Option<usize>,
     /// True if that communicator had lost a rank.
@@ -170,6 +171,7 @@ impl State {
                 n: sites.len(),
                 world_size: sites.len(),
                 parent: None,
+                origin: Origin::Id,
                 shrunk_from: None,
                 after_death: false,
                 device: site.device,

@@ -3,7 +3,7 @@
 use super::State;
 use super::changing::{Meeting, Place};
 use super::growing::NewRank;
-use super::hooks::{SplitRank, hooks};
+use super::hooks::{Origin, SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
 use super::member::Site;
 use crate::algo::Buffers;
@@ -330,13 +330,19 @@ impl State {
             let shrunk_from = parent.filter(|_| shrinks).map(|parent| parent.rank);
             let after_death = parent.is_some_and(|parent| shrinks && parent.error == Some(ncclResult_t::RemoteError));
             let grows = pending.meeting == Some(Meeting::Grow);
+            let origin = match pending.meeting {
+                None => Origin::Id,
+                Some(Meeting::Split) => Origin::Split,
+                Some(Meeting::Shrink(_)) => Origin::Shrink,
+                Some(Meeting::Grow) => Origin::Grow,
+            };
             let parent = parent.map(|parent| if grows { None } else { Some(parent.world_size) });
             if let Ok(Some(made)) = &answer
                 && let Some(made) = self.members.get_mut(made)
             {
                 made.ctas = pending.config.ctas;
                 made.nonblocking = pending.config.nonblocking;
-                made.shrunk_from = shrunk_from;
+                (made.origin, made.shrunk_from) = (origin, shrunk_from);
                 made.after_death = after_death;
                 if after_death {
                     made.hooks.outlives();

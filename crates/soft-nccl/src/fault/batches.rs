@@ -3,6 +3,7 @@
 
 use super::registration;
 use super::requests::{CommState, Injected, apart, renumber};
+use super::situations::End;
 use super::streams::{self, ChangedInput, DelayedOutput};
 use crate::device::Done;
 use crate::engine::Operation;
@@ -21,6 +22,8 @@ pub(super) struct InjectedBatch {
     operations: Vec<Option<Injected>>,
     delayed: Vec<DelayedOutput>,
     changed: Vec<ChangedInput>,
+    /// Ends of outputs that are put back when the batch is over.
+    kept: Vec<End>,
     /// The stream went on before the batch began.
     overtaken: bool,
 }
@@ -29,7 +32,7 @@ impl InjectedBatch {
     pub(super) fn new(comm: Arc<Mutex<CommState>>, operations: Vec<Injected>) -> Self {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let operations = operations.into_iter().map(Some).collect();
-        Self { id, comm, operations, delayed: Vec::new(), changed: Vec::new(), overtaken: false }
+        Self { id, comm, operations, delayed: Vec::new(), changed: Vec::new(), kept: Vec::new(), overtaken: false }
     }
 }
 
@@ -62,6 +65,10 @@ impl BatchHooks for InjectedBatch {
         if injected.lost {
             return Start::Skipped;
         }
+        if injected.short {
+            // SAFETY: the caller makes the same promise.
+            self.kept.push(unsafe { End::of(context, spec) });
+        }
         *signature = apart(*signature, &injected);
         // SAFETY: the caller makes the same promise.
         let Some(substitutes) = (unsafe { registration::begin(context, spec) }) else { return Start::Stalls };
@@ -81,6 +88,7 @@ impl BatchHooks for InjectedBatch {
         unsafe {
             streams::restore(self.id, std::mem::take(&mut self.changed));
             streams::end(std::mem::take(&mut self.delayed), dones);
+            std::mem::take(&mut self.kept).into_iter().for_each(|end| end.restore());
         }
     }
 }

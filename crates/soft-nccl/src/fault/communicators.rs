@@ -8,11 +8,16 @@ use crate::engine::{Request, State};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
 use nccl_sys::ncclResult_t;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is asked for has no algorithm, or none yet.
 const NONE: Algorithm = Algorithm::Direct;
+
+/// Colours that a split of 16 bits can tell apart.
+const COLORS: i32 = 1 << 16;
+/// Ranks whose equal keys are put in order even by a sort that forgets about it for more.
+const FEW_RANKS: usize = 8;
 
 /// What faults keep of a rank's communicator.
 #[derive(Default)]
@@ -95,7 +100,8 @@ impl CommHooks for Comm {
     }
 
     fn resumed(&mut self) {
-        self.state().resumed = true;
+        let mut state = self.state();
+        (state.resumed, state.was_suspended) = (true, true);
     }
 
     fn parent_ends(&mut self) {
@@ -105,11 +111,19 @@ impl CommHooks for Comm {
 
 /// Changes what the ranks of a split have asked for; they come in their old order.
 pub(super) fn misjudge<'a>(arrived: &mut dyn Iterator<Item = SplitRank<'a>>) {
-    if ![named::F36, named::F36B, named::F36C].into_iter().any(wanted) {
+    if ![named::F36, named::F36B, named::F36C, named::F36D, named::F36E].into_iter().any(wanted) {
         return;
     }
+    let mut ranks: Vec<SplitRank<'a>> = arrived.collect();
+    let asked: BTreeSet<Option<i32>> = ranks.iter().map(|asking| *asking.color).collect();
+    for SplitRank { rank, color, .. } in &mut ranks {
+        let low = color.map(|color| color % COLORS);
+        if low != **color && asked.contains(&low) && hit(named::F36E, *rank, NONE) {
+            **color = low;
+        }
+    }
     let mut colors: BTreeMap<Option<i32>, Vec<SplitRank<'a>>> = BTreeMap::new();
-    for asking in arrived {
+    for asking in ranks {
         colors.entry(*asking.color).or_default().push(asking);
     }
     let lowest = colors.keys().flatten().next().copied();
@@ -133,7 +147,11 @@ pub(super) fn misjudge<'a>(arrived: &mut dyn Iterator<Item = SplitRank<'a>>) {
         keys.sort_unstable();
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {
             // Among equals the later come first.
-            let unstable = |rank: usize| if hit(named::F36B, rank, NONE) { -(rank as i64) } else { rank as i64 };
+            let many = ranks.len() > FEW_RANKS;
+            let unstable = |rank: usize| {
+                let wrong = hit(named::F36B, rank, NONE) || (many && hit(named::F36D, rank, NONE));
+                if wrong { -(rank as i64) } else { rank as i64 }
+            };
             let numbered = ranks.iter().enumerate();
             let mut order: Vec<(i32, i64, usize)> =
                 numbered.map(|(at, asking)| (*asking.key, unstable(asking.rank), at)).collect();

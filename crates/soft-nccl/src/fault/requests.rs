@@ -4,6 +4,7 @@
 use super::graphs::{Graphs, Place};
 use super::groups::{self, Group};
 use super::memory::{Extent, Substitute, read, stand_in};
+use super::situations::{self, Surroundings};
 use super::{FaultMode, deaths, hit, mode, named, one_sided, wanted};
 use crate::algo::{Algorithm, Selection};
 use crate::arith::Scalar;
@@ -28,6 +29,8 @@ pub(super) struct Injected {
     pub lost: bool,
     /// It never ends.
     pub stalls: bool,
+    /// The last element of its output keeps what it held.
+    pub short: bool,
     /// The rank uses another protocol than ranks of which this is not true.
     pub apart: bool,
     /// The input as it was when the call was made.
@@ -71,6 +74,8 @@ pub(super) struct CommState {
     pub(super) after_death: bool,
     /// It was suspended and works again, and had no operation since.
     pub(super) resumed: bool,
+    /// It was suspended at some time.
+    pub(super) was_suspended: bool,
     /// The selection of the last call that had one.
     pub(super) last_selection: Option<Selection>,
 }
@@ -86,9 +91,17 @@ pub(super) fn misread(
     let in_flight = if wanted(named::F38) { (of.in_flight)() } else { 0 };
     let mut group = Group::default();
     groups::share_attributes(of, requests);
+    let (together, first_stream) = (requests.len(), requests.first().map(|request| request.stream.raw()));
     for (at, request) in requests.iter_mut().enumerate() {
         let (stream, null_stream) = (request.stream.raw(), request.null_stream);
         let mut injected = Injected { stream, null_stream, ..Injected::default() };
+        let around = Surroundings {
+            together,
+            second_stream: Some(stream) != first_stream,
+            in_graph: state.graphs.place(at).is_some(),
+            resumed: state.was_suspended && !state.resumed,
+        };
+        injected.short = situations::leaves_the_end(of, around, request);
         let spec = &mut request.spec;
         peers(of, spec);
         if spec.kind.is_one_sided() {

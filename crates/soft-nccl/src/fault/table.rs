@@ -1,10 +1,11 @@
 //! The table of faults. A class may have several faults, each with an entry; the hooks name the entries' constants. Faults of
 //! numbers come in families with an entry for each member, numbered after the others.
-use super::{Entry, Fault, numbers};
+use super::{Entry, Fault, numbers, situations};
 use std::sync::LazyLock;
 
 /// All faults by number.
-pub static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| PLAIN.iter().copied().chain(numbers::entries()).collect());
+pub static TABLE: LazyLock<Vec<Entry>> =
+    LazyLock::new(|| PLAIN.iter().copied().chain(numbers::entries()).chain(situations::entries()).collect());
 
 /// Makes the constants and the table: name of the constant, id, what goes wrong, and what kind of scenario shows it.
 macro_rules! faults {
@@ -167,6 +168,10 @@ faults! {
         "a split with equal keys, then an all_gather of the old ranks"
     F36C, "F36c": "split lets ranks without a colour in";
         "a split in which one rank has no colour, then an operation on the new communicator"
+    F36D, "F36d": "split orders equal keys of more than eight ranks the wrong way round";
+        "a split of more than 8 ranks with equal keys, then an all_gather of the old ranks"
+    F36E, "F36e": "split takes colours modulo 65,536";
+        "a split with colours that differ by 65,536"
     F37, "F37": "a counter of eight bits wraps: the message before counts as the new one";
         "300 tiny operations with changing data"
     F37B, "F37b": "a counter of eight bits wraps: an operation never ends";
