@@ -39,13 +39,15 @@ fn named(path: &Path, error: io::Error) -> io::Error {
 }
 
 impl Locks {
-    /// Waits until no other process has one of the devices. Every process takes them in the same order, so there is no deadlock.
+    /// Waits until no other process has one of the devices that processes share. Every process takes them in the same order, so
+    /// there is no deadlock.
     ///
     /// # Errors
     ///
     /// A lock file cannot be made or locked.
     pub fn take<'a>(folder: &Path, devices: impl IntoIterator<Item = &'a DeviceInfo>) -> io::Result<Self> {
-        let mut names: Vec<&str> = devices.into_iter().map(|device| device.uuid.as_str()).collect();
+        let mut names: Vec<&str> =
+            devices.into_iter().filter(|device| !device.private).map(|device| device.uuid.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         let files = names.into_iter().map(|name| lock(&folder.join(format!("collspec-{name}.lock"))));

@@ -14,7 +14,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 17] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
@@ -25,6 +25,7 @@ const OTHERS: [&str; 16] = [
     "COLLSPEC_STANDIN",
     "COLLSPEC_STANDIN_DEVICES",
     "COLLSPEC_STANDIN_DRIVER",
+    "COLLSPEC_STANDIN_EXCLUSIVE",
     "COLLSPEC_STANDIN_FAULT",
     "COLLSPEC_WORKER",
     "COLLSPEC_WORKER_DEVICE",

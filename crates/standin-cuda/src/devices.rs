@@ -3,7 +3,7 @@ use crate::{Out, Outcome, codes, driver, put};
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
-const DEFAULT_DEVICES: usize = 8;
+const DEFAULT_DEVICES: usize = 64;
 const DEFAULT_VERSION: c_int = 12080;
 const NAME: &[u8] = b"collspec stand-in device";
 /// The PCI bus that the devices pretend to sit on; each has its own slot.

@@ -12,7 +12,7 @@
 //!   capture is over, and nodes have none at all.
 //! - `cuMemFree` waits for all work of the current device, as the real driver does.
 //!
-//! COLLSPEC_STANDIN_DEVICES is the number of devices (8), COLLSPEC_STANDIN_DRIVER the version that
+//! COLLSPEC_STANDIN_DEVICES is the number of devices (64), COLLSPEC_STANDIN_DRIVER the version that
 //! `cuDriverGetVersion` answers (12080). `collspecStandin` tells a stand-in from a real driver; the other `collspec*`
 //! functions let a library enqueue work that ends later (see `soft_nccl::device`).
 #![allow(non_snake_case)] // the driver's names

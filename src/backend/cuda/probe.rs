@@ -6,6 +6,9 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUuuid};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, c_char, c_int};
 
+/// With the value 1, runs take turns on stand-in devices as on GPUs.
+const EXCLUSIVE: &str = "COLLSPEC_STANDIN_EXCLUSIVE";
+
 /// The state of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriverState {
@@ -50,6 +53,8 @@ pub struct DeviceInfo {
     pub bus: String,
     /// Devices whose memory it can reach directly, by number.
     pub reaches: Vec<usize>,
+    /// True for a device that every process has for itself, so that no run has to wait for another.
+    pub private: bool,
 }
 
 /// The driver and its devices.
@@ -97,9 +102,10 @@ pub fn probe() -> DriverReport {
     // SAFETY: a place for the answer.
     let version = unsafe { driver.driver_version(&mut version) }.ok().map(|()| version);
     let standin = driver.standin();
+    let private = standin.is_some() && std::env::var_os(EXCLUSIVE).is_none_or(|value| value != "1");
     let broken = |error: CudaError| DriverState::Driver(error.code, format!("{}: {}", error.call, error.name));
     let devices = device_count(&driver)
-        .and_then(|n| (0..n).map(|i| describe_device(&driver, i, n)).collect::<Result<Vec<_>, _>>());
+        .and_then(|n| (0..n).map(|i| describe_device(&driver, i, n, private)).collect::<Result<Vec<_>, _>>());
     let (state, devices) = match devices {
         Ok(devices) if devices.is_empty() => (DriverState::NoDevices, devices),
         Ok(devices) => (DriverState::Devices(devices.len()), devices),
@@ -115,7 +121,7 @@ fn handle(driver: &Driver, number: usize) -> Result<CUdevice, CudaError> {
     Ok(device)
 }
 
-fn describe_device(driver: &Driver, number: usize, of: usize) -> Result<DeviceInfo, CudaError> {
+fn describe_device(driver: &Driver, number: usize, of: usize, private: bool) -> Result<DeviceInfo, CudaError> {
     let device = handle(driver, number)?;
     let text = |ask: &dyn Fn(*mut c_char, c_int) -> Result<(), CudaError>| {
         let mut bytes: [c_char; 256] = [0; 256];
@@ -143,7 +149,7 @@ fn describe_device(driver: &Driver, number: usize, of: usize) -> Result<DeviceIn
     unsafe { driver.device_uuid(&mut uuid, device) }?;
     let reaches = (0..of).filter(|other| *other != number && can_reach(driver, device, *other)).collect();
     let uuid = uuid_text(uuid.bytes.map(|byte| byte as u8));
-    Ok(DeviceInfo { name, compute: (major, minor), memory: memory as u64, uuid, bus, reaches })
+    Ok(DeviceInfo { name, compute: (major, minor), memory: memory as u64, uuid, bus, reaches, private })
 }
 
 fn can_reach(driver: &Driver, from: CUdevice, to: usize) -> bool {

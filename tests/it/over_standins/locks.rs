@@ -29,8 +29,15 @@ fn is_held(path: &Path) -> bool {
     flock(File::open(path).unwrap(), FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
-fn start(home: &Home, devices: usize, args: &[&str]) -> Child {
+/// The command over stand-in devices on which runs take turns as on GPUs.
+fn exclusive(home: &Home, devices: usize, args: &[&str]) -> Command {
     let mut command = command(home, devices, &standin::library().unwrap(), args);
+    command.env("COLLSPEC_STANDIN_EXCLUSIVE", "1");
+    command
+}
+
+fn start(home: &Home, devices: usize, args: &[&str]) -> Child {
+    let mut command = exclusive(home, devices, args);
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -54,7 +61,7 @@ fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
     let home = Home::new();
     home.file("sum.toml", &format!("timeout = {}\n{SUM}", LIMIT.as_secs()));
     let (first, workers) = holder(&home, "threads");
-    let mut second = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml", "--format", "jsonl"]);
+    let mut second = exclusive(&home, 2, &["run", "sum.toml", "--format", "jsonl"]);
     let mut second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
     let message = lines.find(|line| line.contains("waiting for GPU-")).unwrap();
@@ -63,11 +70,9 @@ fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
     // Longer than its limit; no event can say that this time has passed.
     std::thread::sleep(LIMIT + Duration::from_millis(500));
     assert!(second.try_wait().unwrap().is_none(), "it still waits");
-    // with other lock files no run waits
-    let other = Home::new();
-    other.file("sum.toml", SUM);
-    let third = Run::of(&mut command(&other, 2, &standin::library().unwrap(), &["run", "sum.toml"]));
-    assert_eq!(third.code, 0, "another folder of locks: {third}");
+    // Stand-in devices are every process's own, unless it is said otherwise.
+    let third = Run::of(&mut command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]));
+    assert_eq!(third.code, 0, "{third}");
 
     kill(&first, Signal::KILL);
     let second = second.wait_with_output().unwrap();
@@ -99,7 +104,7 @@ fn a_lock_ends_with_its_process_however_that_ends() {
             assert_eq!(names, ["sleep.toml"], "nothing else is left");
             // the lock files that are left do not hold up the next run
             home.file("sum.toml", SUM);
-            let after = Run::of(&mut command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]));
+            let after = Run::of(&mut exclusive(&home, 2, &["run", "sum.toml"]));
             assert_eq!(after.code, 0, "{after}");
         }
     }
@@ -110,8 +115,7 @@ fn lock_files_that_exist_already_do_no_harm() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     home.file("sum.toml", SUM);
-    let run =
-        || Run::of(&mut command(&home, 1, &standin::library().unwrap(), &["run", "sum.toml", "--ranks-per-gpu", "2"]));
+    let run = || Run::of(&mut exclusive(&home, 1, &["run", "sum.toml", "--ranks-per-gpu", "2"]));
     let first = run();
     assert_eq!(first.code, 0, "{first}");
     let [lock] = locks(&home).try_into().unwrap();
@@ -134,7 +138,7 @@ fn lock_files_that_exist_already_do_no_harm() {
 fn a_folder_that_takes_no_lock_files_is_named() {
     let home = Home::new();
     home.file("sum.toml", SUM);
-    let mut command = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]);
+    let mut command = exclusive(&home, 2, &["run", "sum.toml"]);
     // not even the superuser may create files here
     let run = Run::of(command.env("XDG_RUNTIME_DIR", "/proc"));
     assert!(run.code == 1 && run.out.contains("cannot lock the GPUs: /proc/collspec-"), "{run}");
@@ -156,7 +160,7 @@ fn on_a_small_disk(home: &Home, options: &str, args: &[&str]) -> Option<Command>
         eprintln!("skipped: no file system can be mounted here");
         return None;
     }
-    let inner = command(home, 2, &standin::library().unwrap(), args);
+    let inner = exclusive(home, 2, args);
     let mut shell = small("\"$0\" \"$@\"; code=$?; ls disk >&2; exit $code");
     shell.arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {

@@ -35,6 +35,7 @@ fn without_a_folder_for_lock_files_nothing_runs() {
     home.file("scenarios/sum.toml", SUM);
     home.file("scenarios/more.toml", SUM);
     let mut command = command(&home, 2, &standin::library().unwrap(), &["run"]);
+    command.env("COLLSPEC_STANDIN_EXCLUSIVE", "1");
     let run = Run::of(command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", home.path("nowhere")));
     let words = "cannot use the folder for the lock files of the GPUs";
     assert!(run.code == 2 && run.err.matches(words).count() == 1 && !run.out.contains(words), "{run}");
