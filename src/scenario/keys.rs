@@ -193,6 +193,7 @@ pub static KEYS: &[Key] = &[
     key("nodes", &[Requires], "least number of machines"),
     key("compute", &[Requires], "least compute capability"),
     key("backend", &[Requires], "soft or nccl"),
+    key("ranks_per_node", &[Requires], "unset: the option --ranks-per-node is not given"),
     // bench.
     key("op", &[Bench], "operations"),
     key("reduce", &[Bench], "reductions"),

@@ -90,7 +90,7 @@ impl Runner {
             (Backend::Nccl { .. }, _) => 2,
         };
         // a folder that is not there would fail every case by itself
-        if chosen.machine.is_some() {
+        if chosen.machine.as_ref().is_some_and(|machine| machine.gpus.devices.iter().any(|gpu| !gpu.private)) {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
         let turns = Turns::new(options.reading.limits.memory);
@@ -172,6 +172,9 @@ impl Runner {
     /// The reason to skip the case if the machine lacks something that it needs.
     fn not_here(&self, case: &Case) -> Option<String> {
         let chosen = &self.chosen;
+        if case.requires.no_ranks_per_node && self.options.ranks_per_node.is_some() {
+            return Some("needs a run without --ranks-per-node".into());
+        }
         let processes = self.processes(case);
         // They are chosen once: one that is lost meanwhile must not make the reason contradict itself.
         let sites = chosen.cluster.as_ref().and_then(|cluster| cluster.choose(processes));

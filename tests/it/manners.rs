@@ -38,12 +38,28 @@ fn no_sound_manner_of_computing_fails_a_case() {
 #[ignore = "slow"]
 fn no_machines_of_ranks_fail_a_case() {
     let home = Home::new();
-    let paths = ["scenarios/conformance/numbers", "scenarios/conformance/all_reduce", "scenarios/laws"];
+    let paths = [
+        "scenarios/conformance/numbers",
+        "scenarios/conformance/all_reduce",
+        "scenarios/laws",
+        "scenarios/documented",
+        "scenarios/language",
+    ];
     for (ranks_per_node, share) in [("1", "1/5"), ("3", "2/5")] {
         let args = ["run", "--ranks-per-node", ranks_per_node, "--shard", share];
         let run = run(&home, "", &[&args[..], &paths].concat());
         assert!(run.code == 0 && run.out.contains(" 0 failed"), "{ranks_per_node}, {share}: {run}");
     }
+}
+
+#[test]
+fn a_file_about_rings_without_machines_is_skipped_on_machines() {
+    let home = Home::new();
+    let args = ["run", "scenarios/language/times_and_counters.toml"];
+    let plain = run(&home, "", &args);
+    assert!(plain.out.contains("1 passed, 0 failed, 0 skipped"), "{plain}");
+    let on_machines = run(&home, "", &[&args[..], &["--ranks-per-node", "1"]].concat());
+    assert!(on_machines.code == 0 && on_machines.out.contains("needs a run without --ranks-per-node"), "{on_machines}");
 }
 
 #[test]

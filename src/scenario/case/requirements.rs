@@ -16,6 +16,8 @@ pub struct Requires {
     pub compute: Option<(u32, u32)>,
     /// Backend by name.
     pub backend: Option<String>,
+    /// True if the case does not run with `--ranks-per-node`.
+    pub no_ranks_per_node: bool,
 }
 
 /// An environment variable of the worker.
