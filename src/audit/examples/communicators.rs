@@ -7,6 +7,7 @@ pub const EXAMPLES: &[Example] = &[
     ("F70b", SHRUNK),
     ("F70c", SHRUNK),
     ("F70d", SHRUNK_OFTEN),
+    ("F70e", SHRUNK_IN_NO_ORDER),
     ("F71", GROWN),
     ("F71b", GROWN),
     ("F72", REVOKED_AT_WORK),
@@ -20,6 +21,14 @@ const SHRUNK: &str = r#"world_size = 4
 inputs.x = { each = "10 ^ rank", count = 1 }
 steps = [
   { op = "shrink", new = "rest", without = [1] },
+  { op = "all_gather", comm = "rest", in = "x", out = "y" },
+]"#;
+
+const SHRUNK_IN_NO_ORDER: &str = r#"world_size = 4
+timeout = 10
+inputs.x = { each = "10 ^ rank", count = 1 }
+steps = [
+  { op = "shrink", new = "rest", without = [2, 1] },
   { op = "all_gather", comm = "rest", in = "x", out = "y" },
 ]"#;
 

@@ -169,17 +169,20 @@ impl Comms {
 }
 
 /// The ranks of a communicator that a shrink leaves out, in rising order.
-fn left_out(by: &ChangedBy<'_>, without: &Spanned<Ranks>, members: &[usize]) -> Result<BTreeSet<usize>, Diagnostic> {
+fn left_out(by: &ChangedBy<'_>, without: &Spanned<Ranks>, members: &[usize]) -> Result<Vec<usize>, Diagnostic> {
     let n = members.len();
-    let mut out = BTreeSet::new();
+    let mut out = Vec::new();
     match &without.value {
         Ranks::List(list) => {
             for rank in list {
                 let inside = usize::try_from(rank.value).ok().filter(|rank| *rank < n);
-                out.insert(inside.ok_or_else(|| {
+                let left = inside.ok_or_else(|| {
                     let text = format!("rank {} is not in the communicator of {}", rank.value, ranks(n));
                     Diagnostic::new(rank.span, text).help("`without` has ranks of `comm`, not of the world")
-                })?);
+                })?;
+                if !out.contains(&left) {
+                    out.push(left);
+                }
             }
         }
         Ranks::Expr(expr) => {
@@ -188,7 +191,7 @@ fn left_out(by: &ChangedBy<'_>, without: &Spanned<Ranks>, members: &[usize]) -> 
                 let names = Names { rank, n, t: by.t, ..world };
                 let value = evaluate(&expr.value, expr.span, &names, Mode::Whole)?;
                 if value.to_bool().map_err(|e| no_value(&expr.value, expr.span, &names, &e))? {
-                    out.insert(rank);
+                    out.push(rank);
                 }
             }
         }

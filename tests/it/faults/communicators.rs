@@ -6,6 +6,7 @@ const SHOWN: &[Shown] = &[
     silent("F70b"),
     hangs("F70c"),
     fails("F70d"),
+    hangs("F70e"),
     silent("F71"),
     silent("F71b"),
     hangs("F72"),

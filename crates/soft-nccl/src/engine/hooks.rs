@@ -268,6 +268,11 @@ pub(crate) trait Hooks: Sync {
         false
     }
 
+    /// How many of the ranks that a shrink excludes are read, from the first one on.
+    fn read_of_exclusions(&self, list: &[c_int]) -> usize {
+        list.len()
+    }
+
     /// Whether a rank may shrink a communicator.
     fn check_shrink(&self, _rank: usize) -> Outcome<()> {
         Ok(())

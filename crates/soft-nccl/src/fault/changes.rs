@@ -39,6 +39,12 @@ pub(super) fn shrunk_is_destroyed() {
     }
 }
 
+/// How many of a shrink's excluded ranks are read.
+pub(super) fn read_of_exclusions(list: &[c_int]) -> usize {
+    let rising = list.windows(2).take_while(|pair| pair[0] < pair[1]).count() + 1;
+    if rising < list.len() && hit(named::F70E, 0, NONE) { rising } else { list.len() }
+}
+
 /// Whether there is room for another shrunk communicator.
 pub(super) fn check_shrink(rank: usize) -> Outcome<()> {
     if DESTROYED.load(Ordering::Relaxed) >= ROOM && hit(named::F70D, rank, NONE) {

@@ -125,6 +125,10 @@ impl Hooks for Injector {
         changes::shrink_waits_for_all(rank)
     }
 
+    fn read_of_exclusions(&self, list: &[c_int]) -> usize {
+        changes::read_of_exclusions(list)
+    }
+
     fn check_shrink(&self, rank: usize) -> Outcome<()> {
         changes::check_shrink(rank)
     }

@@ -254,6 +254,8 @@ faults! {
         "a shrink"
     F70D, "F70d": "a communicator that came from a shrink is not given back when it is destroyed: after 64 of them there is no room";
         "shrinks in a loop, each destroyed again, more than 64 parts of them"
+    F70E, "F70e": "shrink reads the ranks that it leaves out only as far as their numbers rise";
+        "a shrink whose `without` is a list in another order"
     F71, "F71": "grow numbers the ranks that join before the old ones";
         "a grow, then an all_gather of the old ranks"
     F71B, "F71b": "grow loses the last rank that joins";

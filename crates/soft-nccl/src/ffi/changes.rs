@@ -3,6 +3,7 @@
 
 use super::{check, enter, write};
 use crate::device;
+use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::Failure;
 use crate::group;
@@ -35,6 +36,8 @@ unsafe extern "C" fn comm_shrink(
             }
             // SAFETY: NCCL's contract: a list of so many numbers, which the library may sort.
             let list = unsafe { std::slice::from_raw_parts_mut(exclude, length) };
+            let read = hooks().read_of_exclusions(list).min(length);
+            let list = &mut list[..read];
             list.sort_unstable();
             let without = lock().check_shrink(comm, list)?;
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
