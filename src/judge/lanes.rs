@@ -1,11 +1,12 @@
 //! Judges the observed results of reductions that have several right values, and continues with the observed ones.
+use super::Lane;
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::images::image_bytes;
 use super::indices::Indices;
 use super::message::{self, WrongElements};
 use super::order_maps::OrderMaps;
-use super::{Lane, pattern};
+use super::pattern::{self, Patterns};
 use crate::job::Observation;
 use crate::num::{DType, get_element};
 use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes};
@@ -29,6 +30,8 @@ pub(crate) struct ResultJudge<'a> {
     pub fingerprint: Option<&'a mut Fingerprint>,
     /// Collects order maps, if they are wanted.
     pub order_maps: Option<&'a mut OrderMaps>,
+    /// Recognises what is wrong.
+    pub patterns: Patterns<'a>,
     /// The result of the first rank of the same event.
     pub first: Option<FirstRankResult>,
 }
@@ -181,7 +184,6 @@ impl ResultJudge<'_> {
         let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
         let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
-        let worth = self.collector.wants_pattern();
         let finding = WrongElements {
             lane: Lane::Exact,
             rank: region.rank,
@@ -191,7 +193,7 @@ impl ResultJudge<'_> {
             actual: is,
             wrong: &elements,
             of: region.len,
-            pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten(),
+            pattern: self.patterns.recognise(self.collector, &site),
         };
         let step = self.plan.events[event].step();
         self.collector.add(Priority { kind: 1, event }, message::wrong_elements(self.plan, finding, Some(step), None));
@@ -315,8 +317,7 @@ impl ResultJudge<'_> {
             actual: bytes,
             wrong: &elements,
         };
-        let worth = self.collector.wants_pattern();
-        let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten();
+        let pattern = self.patterns.recognise(self.collector, &site);
         let finding = WrongElements {
             lane: first.lane,
             rank: region.rank,

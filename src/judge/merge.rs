@@ -1,5 +1,6 @@
 //! Makes one finding of those that say the same of several ranks.
 use super::findings::Found;
+use super::pattern::common;
 use super::{Finding, Subject, message};
 
 /// True if both findings say the same, each of its rank.
@@ -7,6 +8,7 @@ pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
     let ranks = known.rank.is_some() && other.rank.is_some() && known.rank != other.rank;
     ranks
         && is_same_place(known, other)
+        && common(&known.pattern, &other.pattern).is_some()
         && known.expected == other.expected
         && known.actual == other.actual
         && known.advice == other.advice
@@ -15,10 +17,7 @@ pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
 
 /// True for the same elements of the same buffer, after the same step or against the same words of the file.
 fn is_same_place(known: &Finding, other: &Finding) -> bool {
-    // Of many findings only the first have been searched for a pattern.
-    let patterns = known.pattern == other.pattern || other.pattern.is_none();
-    patterns
-        && known.wrong_elements == other.wrong_elements
+    known.wrong_elements == other.wrong_elements
         && (known.lane, known.subject) == (other.lane, other.subject)
         && (&known.buffer, known.element, &known.step) == (&other.buffer, other.element, &other.step)
         && (known.span, known.wrong, known.of) == (other.span, other.wrong, other.of)
@@ -34,6 +33,19 @@ fn without_rank_and_pattern(finding: &Finding) -> &str {
     let text = after_rank(finding).unwrap_or(&finding.text);
     let pattern = finding.pattern.as_ref().and_then(|pattern| text.strip_suffix(pattern.as_str()));
     pattern.map_or(text, |text| text.trim_end_matches(": "))
+}
+
+/// Leaves the finding what its pattern has in common with that of another rank with the same values.
+pub(crate) fn keep_common_pattern(known: &mut Finding, other: &Finding) {
+    let Some(pattern) = common(&known.pattern, &other.pattern).filter(|pattern| **pattern != known.pattern) else {
+        return;
+    };
+    let pattern = pattern.clone();
+    let words = known.pattern.as_ref().and_then(|pattern| known.text.strip_suffix(pattern.as_str()));
+    if let Some(words) = words.map(|words| words.trim_end_matches(": ")) {
+        known.text = pattern.as_ref().map_or(words.to_owned(), |pattern| format!("{words}: {pattern}"));
+    }
+    known.pattern = pattern;
 }
 
 /// Makes these, ascending, the ranks of a finding.
@@ -65,6 +77,7 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
                 && finding.rank.is_some()
                 && finding.consequences.is_empty()
                 && known.advice == finding.advice
+                && known.pattern == finding.pattern
                 && is_same_place(known, finding)
         });
         match known {

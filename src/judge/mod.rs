@@ -94,6 +94,7 @@ fn judge_run_data<'a>(
             message_budget: &mut Budget::default(),
             fingerprint,
             order_maps: order_maps.as_deref_mut(),
+            patterns: pattern::Patterns::new(plan, forecast, observation),
             first: None,
         };
         for event in 0..plan.events.len() {
