@@ -158,6 +158,10 @@ impl TimedEvent {
     }
 }
 
+/// Memory of a [`Staging`] that maps of one stream share.
+#[derive(Clone, Copy, Debug)]
+pub struct SetAside(Option<u64>);
+
 /// Host memory for a rank's copies to and from the device; the host device needs none.
 #[derive(Debug)]
 pub struct Staging(Option<cuda::PinnedStaging>);
@@ -166,6 +170,14 @@ impl Staging {
     /// The bytes of host memory for a map that reads and writes this many bytes.
     pub fn need(reads: impl Iterator<Item = u64>, out: u64) -> u64 {
         cuda::PinnedStaging::need(reads, out)
+    }
+    /// Sets memory aside for maps that follow each other on one stream, so that they can share it: up to `most` bytes for each.
+    ///
+    /// # Errors
+    ///
+    /// The host memory does not suffice.
+    pub fn set_aside(&mut self, most: u64) -> Result<SetAside, DeviceError> {
+        Ok(SetAside(self.0.as_mut().map(|staging| staging.set_aside(most)).transpose()?))
     }
     /// Frees the memory that the maps of the last run used; they are finished.
     pub fn restart(&mut self) {
@@ -421,6 +433,25 @@ impl DeviceStream {
             _ => return Err(DeviceError::Mixed),
         }
         Ok(())
+    }
+    /// As [`DeviceStream::map`], in memory that only maps of this stream use.
+    ///
+    /// # Errors
+    ///
+    /// As for [`DeviceStream::map`].
+    pub fn map_in(
+        &self,
+        reads: Vec<(Address, u64)>,
+        out: Address,
+        out_len: u64,
+        f: MapFn,
+        (via, place): (&mut Staging, SetAside),
+    ) -> Result<(), DeviceError> {
+        let Some((staging, place)) = via.0.as_mut().zip(place.0) else { return self.map(reads, out, out_len, f, via) };
+        let used = staging.go_to(place);
+        let done = self.map(reads, out, out_len, f, via);
+        via.0.as_mut().map(|staging| staging.go_to(used));
+        done
     }
     /// Runs `f` in stream order. It must not block.
     ///

@@ -173,7 +173,7 @@ impl Walk<'_> {
 
     /// What a write left behind: its copy, or the final contents if nothing was written there later.
     fn observed(&self, event: usize, write: usize, region: Region) -> Option<Cow<'_, [u8]>> {
-        if let Some(number) = self.forecast.checkpoint(event, write) {
+        if let Some(number) = self.forecast.copy(event, write) {
             return self.observation.checkpoints.get(number).map(|bytes| bytes.into());
         }
         if overwritten(self.plan, event, region) {

@@ -223,6 +223,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         snapshot: None,
         buffers: None,
         observed: None,
+        not_looked_at: None,
         notes,
     }
 }

@@ -6,7 +6,7 @@ use super::indices::Indices;
 use super::lanes::Replay;
 use crate::job::Observation;
 use crate::oracle::Forecast;
-use crate::oracle::interpreter::Interpreter;
+use crate::oracle::interpreter::{Interpreter, region_bytes};
 use crate::plan::{Plan, Region};
 
 /// A write with wrong elements.
@@ -61,6 +61,14 @@ impl<'a> Patterns<'a> {
             (Some(place), Some(content)) => Some(format!("{place}{BETWEEN}{content}")),
             (place, content) => place.or(content),
         }
+    }
+
+    /// What a region holds before an event.
+    pub fn bytes_before(&mut self, event: usize, region: Region) -> Option<Vec<u8>> {
+        self.go_before(event)?;
+        let (alloc, range) = region_bytes(self.plan, region)?;
+        let memory = self.before.as_ref()?.1.memory.get(alloc)?;
+        memory.data.get(range.start as usize..range.end as usize).map(std::borrow::Cow::into_owned)
     }
 
     /// Goes through the events before this one, unless that was done or takes too long.

@@ -189,6 +189,8 @@ pub struct Verdict {
     pub buffers: Option<BufferContents>,
     /// What the last run left behind, if it is to be recorded and the case was run.
     pub observed: Option<Box<super::ObservedResults>>,
+    /// Results that could not be looked at, although they are defined.
+    pub not_looked_at: Option<crate::oracle::NotLookedAt>,
     /// Notes that do not change the verdict.
     pub notes: Vec<String>,
 }

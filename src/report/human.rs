@@ -86,6 +86,10 @@ impl<W: Write> HumanReporter<W> {
         for (reason, count) in &self.tally.skips {
             writeln!(self.to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
         }
+        for (not_looked_at, cases) in self.tally.not_looked_at.values() {
+            let cases = if *cases == 1 { "1 case".to_owned() } else { format!("{cases} cases") };
+            writeln!(self.to, "{skip}not judged{skip:#} in {cases}: {not_looked_at}")?;
+        }
         for (name, seconds) in self.slowest.cases() {
             writeln!(self.to, "{faint}slow{faint:#} {:>9} {}", duration(seconds), printable(name))?;
         }

@@ -1,4 +1,5 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
+mod checkpoints;
 mod clock;
 mod communicators;
 mod deaths;
@@ -180,7 +181,9 @@ impl<'a> Rank<'a> {
             let images = session.allocs[self.rank].iter().map(|&index| job.allocs[index as usize].image);
             let copies = session.checkpoints[self.rank].iter().map(|&index| job.checkpoints[index as usize].bytes);
             let image = images.chain(copies).max().unwrap_or(0);
-            self.state.staging = Some(device.staging(maps, image)?);
+            let mut staging = device.staging(maps.saturating_add(self.staged_digests()), image)?;
+            self.state.digest_places = self.digest_places(&mut staging)?;
+            self.state.staging = Some(staging);
             if self.dies().is_some() {
                 self.state.staging_at_death = Some(device.staging(0, image)?);
             }
@@ -290,14 +293,7 @@ impl<'a> Rank<'a> {
             | CallKind::Launch { .. }
             | CallKind::Release { .. }
             | CallKind::Replayed { .. } => self.graph_call(index, kind),
-            CallKind::Checkpoint { from, bytes, index, stream } => {
-                let find = self.state.shadows.binary_search_by_key(index, |(i, _)| *i);
-                let (_, shadow) =
-                    find.ok().and_then(|at| self.state.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
-                let (to, from) = (shadow.at(0, *bytes)?, self.range(*from, *bytes)?);
-                self.stream(*stream)?.copy(to, from, *bytes)?;
-                Ok(())
-            }
+            CallKind::Checkpoint { .. } => self.checkpoint(kind),
             CallKind::After { stream, on } => {
                 for other in on {
                     let event = self.run.backend.device.event()?;

@@ -42,9 +42,8 @@ impl Held<'_> {
 
     /// True if they hold two values or more: one alone may be there by chance.
     fn has_several_values(&self) -> bool {
-        let samples = self.site.wrong.samples();
-        let first = samples.first().map(|index| self.value(*index));
-        samples.iter().any(|index| Some(self.value(*index)) != first)
+        let first = self.site.wrong.first().map(|index| self.value(index));
+        self.site.wrong.iter().any(|index| Some(self.value(index)) != first)
     }
 
     /// True if one of them holds more than bits that are all alike, which a library may also have written.
