@@ -141,6 +141,20 @@ enum EventKind {
 /// A point in a stream of which it is known when the stream came past it.
 pub struct TimedEvent(EventKind);
 
+impl DeviceEvent {
+    /// True if its stream has come past its last record. The host device's are not asked.
+    ///
+    /// # Errors
+    ///
+    /// Work before it has failed, or a call of the CUDA driver fails.
+    pub fn is_reached(&self) -> Result<bool, DeviceError> {
+        match &self.0 {
+            EventKind::Host(_) => Ok(true),
+            EventKind::Cuda(event) => Ok(event.is_reached()?),
+        }
+    }
+}
+
 impl TimedEvent {
     /// Seconds from this point to a later one. Their stream has come past both.
     ///
@@ -285,6 +299,10 @@ impl Device {
             Self::Host => Ok(soft_cuda::memory::in_use()),
             Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
         }
+    }
+    /// True if a host that waits comes back to ask events, as on CUDA's devices.
+    pub fn has_events_to_ask(self) -> bool {
+        matches!(self, Self::Cuda(_))
     }
     /// True if the device's memory is the host's, as in software and over the stand-in driver.
     pub fn has_host_memory(self) -> bool {

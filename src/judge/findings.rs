@@ -18,6 +18,8 @@ pub(crate) struct FindingCollector {
     lanes: BTreeMap<Lane, LaneTally>,
     findings: Vec<Found>,
     dropped: u64,
+    /// Of those that were dropped the rounds, by what is the same in all rounds.
+    dropped_rounds: merge::Rounds,
     notes: Vec<String>,
     /// Allocation, and the bytes of its payload that are wrong at the end.
     pub wrong_bytes: Vec<(usize, Range<u64>)>,
@@ -110,6 +112,7 @@ impl FindingCollector {
             self.findings.push(Found { priority, finding, events: own.into_iter().collect() });
         } else {
             self.dropped += 1;
+            self.dropped_rounds.add(&finding);
         }
     }
     /// The findings so far.
@@ -177,6 +180,7 @@ impl FindingCollector {
             note: a.note,
         });
         merge::gather_other_values(&mut self.findings);
+        self.dropped -= merge::gather_rounds(&mut self.findings, self.dropped_rounds).min(self.dropped);
         self.dropped += self.findings.len().saturating_sub(MAX_FINDINGS) as u64;
         if self.dropped > 0 {
             self.notes.push(format!("{} more findings are not shown", self.dropped));

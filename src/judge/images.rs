@@ -13,7 +13,7 @@ use crate::oracle::contents::Contents;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
 use crate::oracle::undefined::is_in;
-use crate::plan::{Event, Plan, Region};
+use crate::plan::{Event, Plan, PlanStep, Region};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -303,8 +303,9 @@ impl WrongPayload<'_> {
     }
 
     fn report_unwritten(&self, buf: usize, elements: Indices, collector: &mut FindingCollector) {
-        let buffer = &self.plan.buffers[buf];
-        let rank = self.plan.allocs[self.alloc].rank;
+        let plan = self.plan;
+        let buffer = &plan.buffers[buf];
+        let rank = plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let size = buffer.dtype.size();
         let part = place.offset as usize..;
@@ -325,7 +326,19 @@ impl WrongPayload<'_> {
             of: place.count,
             pattern: pattern::positions_pattern(&elements, place.count),
         };
-        collector.add(Priority { kind: 2, event: NO_EVENT }, message::modified(finding, buffer.input.is_some()));
+        let mut readers: Vec<&PlanStep> = Vec::new();
+        let reading = plan
+            .events
+            .iter()
+            .filter(|event| event.reads().into_iter().any(|region| (region.buf, region.rank) == (buf, rank)));
+        for step in reading.filter_map(|event| plan.steps.get(event.step() as usize)) {
+            if !readers.iter().any(|known| known.label == step.label) {
+                readers.push(step);
+            }
+        }
+        let mut finding = message::modified(finding, buffer.input.is_some(), &readers);
+        finding.span.get_or_insert(buffer.span);
+        collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
     }
 }
 

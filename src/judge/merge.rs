@@ -1,7 +1,8 @@
 //! Makes one finding of those that say the same of several ranks.
 use super::findings::Found;
 use super::pattern::common;
-use super::{Finding, Subject, message};
+use super::{Finding, Lane, Subject, message};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// True if both findings say the same, each of its rank.
 pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
@@ -100,4 +101,57 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
         }
     }
     *findings = gathered;
+}
+
+/// The rounds of findings, by what is the same in all of them.
+#[derive(Default)]
+pub(crate) struct Rounds(BTreeMap<RoundKey, BTreeSet<String>>, BTreeMap<RoundKey, u64>);
+
+/// Step without its round, buffer and lane.
+type RoundKey = (String, Option<String>, Lane);
+
+impl Rounds {
+    /// Notes the round of a finding, if it is of one.
+    pub fn add(&mut self, finding: &Finding) {
+        if let Some((key, label)) = round_of(finding) {
+            *self.1.entry(key.clone()).or_default() += 1;
+            self.0.entry(key).or_default().insert(label);
+        }
+    }
+}
+
+/// The step's label without its round.
+pub(crate) fn without_round(label: &str) -> String {
+    const ROUND: &str = ", round ";
+    let mut parts = label.split(ROUND);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    parts.for_each(|part| text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit())));
+    text
+}
+
+fn round_of(finding: &Finding) -> Option<(RoundKey, String)> {
+    let label = finding.step.clone().filter(|_| finding.subject == Subject::Lane)?;
+    let step = without_round(&label);
+    (step != label).then(|| ((step, finding.buffer.clone(), finding.lane), label))
+}
+
+/// Leaves of the findings on rounds of one step the first, with their number. Returns how many of those that had been dropped are
+/// told with it.
+pub(crate) fn gather_rounds(findings: &mut Vec<Found>, mut rounds: Rounds) -> u64 {
+    let dropped = std::mem::take(&mut rounds.1);
+    findings.iter().for_each(|found| rounds.add(&found.finding));
+    let mut told = BTreeSet::new();
+    findings.retain_mut(|found| {
+        let Some((key, _)) = round_of(&found.finding) else { return true };
+        let number = rounds.0.get(&key).map_or(1, BTreeSet::len);
+        if number > 1 && told.contains(&key) && found.finding.consequences.is_empty() {
+            return false;
+        }
+        if number > 1 && told.insert(key) {
+            found.finding.rounds = number as u64;
+            found.finding.text.push_str(&format!("; wrong in {number} rounds, of which this is the first"));
+        }
+        true
+    });
+    dropped.into_iter().filter(|(key, _)| told.contains(key)).map(|(_, number)| number).sum()
 }

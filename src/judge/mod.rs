@@ -25,6 +25,7 @@ mod shown_buffers;
 mod snapshot;
 mod tolerance;
 pub mod verdict;
+mod waiting;
 mod windows;
 
 #[cfg(test)]

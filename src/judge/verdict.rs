@@ -132,6 +132,8 @@ pub struct Finding {
     pub follows: bool,
     /// What else is wrong because of this, each in one line.
     pub consequences: Vec<String>,
+    /// In how many rounds of a loop the step's result is wrong; this is of the first of them.
+    pub rounds: u64,
 }
 
 impl Finding {
@@ -145,6 +147,11 @@ impl Finding {
             Subject::Error => Some("error"),
             Subject::Refusal => Some("refused"),
         }
+    }
+
+    /// True if it is about the result of its step, not about what the step should have left alone.
+    pub fn is_of_result(&self) -> bool {
+        self.lane != Lane::Invariants
     }
 
     /// All world ranks with this finding; empty if it is about no rank.

@@ -9,6 +9,7 @@ mod progress;
 mod queries;
 pub(super) mod registrations;
 mod tags;
+mod unfinished;
 
 use super::map;
 use super::session::{RankState, Run};
@@ -18,10 +19,12 @@ use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
 pub use graphs::GraphMaps;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 pub use progress::is_in_progress;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tags::{StopClock, Tag};
+use unfinished::Unfinished;
 
 /// Why a rank stops.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +121,8 @@ pub struct Rank<'a> {
     interrupted: BTreeSet<u32>,
     /// Communicators that have lost a rank: their operations and their asynchronous errors may fail.
     bereaved: BTreeSet<u32>,
+    /// What the device has not finished.
+    unfinished: RefCell<Unfinished>,
 }
 
 impl<'a> Rank<'a> {
@@ -139,6 +144,7 @@ impl<'a> Rank<'a> {
             unsettled: false,
             interrupted: BTreeSet::new(),
             bereaved: BTreeSet::new(),
+            unfinished: RefCell::default(),
         }
     }
 
@@ -228,6 +234,7 @@ impl<'a> Rank<'a> {
                 }
                 if call.tolerate || may_fail { Ok(()) } else { Err(Halt::Call(error)) }
             }
+            Ok(()) if !prelude => self.mark(at, &call.kind),
             other => other,
         }
     }
@@ -423,10 +430,14 @@ impl<'a> Rank<'a> {
     }
 
     fn synchronize(&mut self, stream: u32) -> Result<(), Halt> {
-        let stop = || self.run.stopped() || self.async_error().is_some();
+        let stop = || {
+            self.show_unfinished();
+            self.run.stopped() || self.async_error().is_some()
+        };
         if !self.stream(stream)?.synchronize_unless(&stop)? || self.run.failed_map(self.rank).is_some() {
             return Err(Halt::Stopped);
         }
+        self.unfinished.get_mut().finished(stream);
         match self.async_error() {
             Some(_) => Err(Halt::Stopped),
             None => Ok(()),
