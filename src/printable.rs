@@ -63,11 +63,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 
 /// A text of several lines as one line of limited length.
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    if !text.contains('\n') {
-        return cut_line(text);
-    }
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    Cow::Owned(cut_line(&lines.join("; ")).into_owned())
+    cut_line(text)
 }
 
 /// The text as it is, or the beginning of a very long one with a note of how much is left out.

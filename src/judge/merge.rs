@@ -135,6 +135,12 @@ fn round_of(finding: &Finding) -> Option<(RoundKey, String)> {
     (step != label).then(|| ((step, finding.buffer.clone(), finding.lane), label))
 }
 
+/// True if so many findings are about other rounds of a finding's step: more would leave no room for those of other steps.
+pub(crate) fn has_rounds(findings: &[Found], finding: &Finding, number: usize) -> bool {
+    let Some((key, _)) = round_of(finding) else { return false };
+    findings.iter().filter(|found| round_of(&found.finding).is_some_and(|(known, _)| known == key)).count() >= number
+}
+
 /// Leaves of the findings on rounds of one step the first, with their number. Returns how many of those that had been dropped are
 /// told with it.
 pub(crate) fn gather_rounds(findings: &mut Vec<Found>, mut rounds: Rounds) -> u64 {

@@ -193,7 +193,7 @@ pub fn fail_at_teardown(verdict: &mut Verdict, outcome: Outcome, rank: Option<us
     verdict.lanes.sort_by_key(|lane| lane.lane);
     verdict.status = Status::Fail;
     verdict.outcome = Some(outcome);
-    verdict.reason = findings.first().map(|f| f.text.clone());
+    verdict.reason = findings.first().map(Finding::in_one_line);
     verdict.findings = findings;
     verdict.snapshot = None;
 }
@@ -213,7 +213,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         case: case.name.clone(),
         status: if pass { Status::Pass } else { Status::Fail },
         outcome,
-        reason: findings.first().map(|f| f.text.clone()),
+        reason: findings.first().map(Finding::in_one_line),
         seconds,
         wall_seconds: 0.0,
         lanes,

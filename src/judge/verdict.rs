@@ -149,6 +149,12 @@ impl Finding {
         }
     }
 
+    /// Its text without line breaks.
+    pub fn in_one_line(&self) -> String {
+        let lines: Vec<&str> = self.text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.join("; ")
+    }
+
     /// True if it is about the result of its step, not about what the step should have left alone.
     pub fn is_of_result(&self) -> bool {
         self.lane != Lane::Invariants

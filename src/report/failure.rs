@@ -38,7 +38,7 @@ fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles
     push_line(text, format_args!("  at {}", printable(&source_place::path_line_column(&case.file, at))));
     if let Some(reason) = &verdict.reason {
         // A finding's own lines say the same with more detail; other reasons would be lost.
-        if verdict.findings.first().is_none_or(|first| first.text != *reason) {
+        if verdict.findings.first().is_none_or(|first| first.text != *reason && first.in_one_line() != *reason) {
             push_indented(text, "  ", reason);
         }
     }

@@ -410,7 +410,11 @@ fn a_changed_input_stands_at_the_steps_that_read_it() {
     assert!(finding.text.ends_with("; read by step 2 (reduce_scatter) and step 3 (all_reduce)"), "{finding:#?}");
     assert_eq!(finding.span.map(|span| &text[span.start..span.end]), Some("\"reduce_scatter\""));
     // What no step reads stands at its own place.
-    let unread = text.replace("in = \"a\"", "in = \"b\"");
+    let unread = text.replace(
+        "{ op = \"reduce_scatter\", in = \"a\", out = \"d\" }",
+        "{ op = \"send\", peer = 1, in = \"a\", ranks = [0] }, { op = \"recv\", peer = 0, out = \"d\", ranks = [1] }",
+    );
+    let unread = unread.replace("in = \"a\", out = \"e\"", "in = \"b\", out = \"e\"");
     let verdict = after(&unread, |case, seen| case.set_f32(seen, "a", 1, &[9.0]));
     let place = verdict.findings[0].span.map(|span| unread[..span.start].lines().count());
     assert_eq!((verdict.findings[0].step.as_deref(), place), (None, Some(2)), "{:#?}", verdict.findings);
