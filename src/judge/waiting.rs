@@ -10,6 +10,9 @@ const MOST_OF_ONE: usize = 4;
 /// So many operations are told.
 const MOST: usize = 8;
 
+/// Words, and the ranks of which they are said.
+type Alike<'a> = (&'a str, Vec<usize>);
+
 /// The library's lines in one: disagreements first, which are the reason; ranks that wait for the same together; nothing of what only
 /// stands behind another wait of the same rank.
 pub(super) fn most_telling(waits: &str) -> String {
@@ -22,7 +25,7 @@ pub(super) fn most_telling(waits: &str) -> String {
     let mut lines: Vec<&str> = waits.lines().filter(|line| is_told(line)).collect();
     lines.sort_by_key(|line| !line.contains(DISAGREE));
     // What is told of each operation: ranks with the same words.
-    let mut told: Vec<(&str, Vec<(&str, Vec<usize>)>)> = Vec::new();
+    let mut told: Vec<(&str, Vec<Alike<'_>>)> = Vec::new();
     for line in lines {
         let (front, said): (&str, Vec<(&str, Option<usize>)>) = match line.split_once(DISAGREE) {
             Some((front, all)) => {
@@ -62,7 +65,7 @@ fn rank_and_words(text: &str) -> (&str, Option<usize>) {
     rank.parse().map_or((text, None), |rank| (words, Some(rank)))
 }
 
-fn of_operation(front: &str, groups: Vec<(&str, Vec<usize>)>) -> String {
+fn of_operation(front: &str, groups: Vec<Alike<'_>>) -> String {
     if groups.is_empty() {
         return front.to_owned();
     }

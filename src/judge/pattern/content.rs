@@ -60,9 +60,9 @@ impl Patterns<'_> {
         let plan = self.plan;
         let interpreter = &self.before.as_ref()?.1;
         let held = Held { site, dtype: plan.buffers[site.region.buf].dtype };
-        let from_before = self.from_before(interpreter, &held);
-        if from_before.is_some() {
-            return from_before.map(str::to_owned);
+        let before = self.what_was_before(interpreter, &held);
+        if before.is_some() {
+            return before.map(str::to_owned);
         }
         let Event::Collective(collective) = plan.events.get(site.event)? else { return None };
         let rule = collective.op().rule;
@@ -97,7 +97,7 @@ impl Patterns<'_> {
     }
 
     /// The words for elements that hold what was there before the step or the program.
-    fn from_before(&self, interpreter: &Interpreter<'_>, held: &Held<'_>) -> Option<&'static str> {
+    fn what_was_before(&self, interpreter: &Interpreter<'_>, held: &Held<'_>) -> Option<&'static str> {
         let plan = self.plan;
         let (alloc, range) = region_bytes(plan, held.site.region)?;
         let memory = interpreter.memory.get(alloc)?;
