@@ -27,7 +27,7 @@ pub(crate) fn outcome_of(observation: &Observation) -> Outcome {
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
     collector.count_checked(Lane::Expected, 1);
     if let (true, Some(why)) = (outcome_of(observation) != Outcome::Ok, &plan.undefined) {
-        collector.note(format!("how the program ends is not defined: {why}"));
+        collector.note(format!("foreseen: {why}"));
     }
     let default = [ExpectedOutcome::Ok];
     let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.value.as_slice());
