@@ -3,7 +3,7 @@ use super::deaths::AFTER_A_DEATH;
 use super::findings::{FindingCollector, Priority};
 use super::fitting_words;
 use super::flaw::Flaw;
-use super::waiting::most_telling;
+use super::waiting::{first_unfinished, most_telling};
 use super::{Finding, Lane, Outcome, Subject, message};
 use crate::job::NOT_NCCL;
 use crate::job::{CallKind, RankEnd, RankReport};
@@ -287,11 +287,15 @@ fn add_location(plan: &Plan, observation: &Observation, finding: &mut Finding) {
         RankEnd::Error { call, .. } => Some((rank, *call)),
         _ => None,
     });
+    let waited = match &observation.ended {
+        Ended::Hung { waits, .. } if !observation.reused => first_unfinished(plan, waits),
+        _ => HashMap::new(),
+    };
     // The rank that came least far holds up the others; one that is behind its last call has come farthest.
     let unfinished = ends().filter_map(|(rank, end)| match end {
         RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (None, (rank, None))),
         RankEnd::Running { call } => {
-            let call = Some(*call);
+            let call = Some(waited.get(&rank).map_or(*call, |first| *call.min(first)));
             Some((Some(step_of_call(plan, rank, call).unwrap_or(u32::MAX)), (rank, call)))
         }
         _ => None,

@@ -1,5 +1,8 @@
 //! Who waits for whom, as the software library tells it line by line, in a few words.
 use super::message::ranks_text;
+use crate::job::{Call, CallKind};
+use crate::plan::Plan;
+use std::collections::HashMap;
 
 /// What stands behind another operation on its stream.
 const BEHIND: &str = " waits for its stream";
@@ -55,6 +58,43 @@ pub(super) fn most_telling(waits: &str) -> String {
         parts.push(format!("and {more} more operations wait"));
     }
     parts.join("; ")
+}
+
+/// By world rank, the first collective that the library's lines say has not ended, as its call in the program. The library numbers a
+/// communicator's collectives from its beginning, so that is known only of communicators that no earlier case has used.
+pub(super) fn first_unfinished(plan: &Plan, waits: &str) -> HashMap<usize, u32> {
+    let mut found: HashMap<usize, u32> = HashMap::new();
+    // A launch makes calls that are not in the program.
+    let launches = |call: &Call| matches!(call.kind, CallKind::Launch { .. });
+    if plan.programs.iter().flatten().any(launches) {
+        return found;
+    }
+    for line in waits.lines() {
+        let Some((comm, number, member)) = place_in(line) else { continue };
+        let rank = plan.comms.get(comm as usize).and_then(|comm| comm.members.get(member)).copied();
+        let Some((rank, program)) = rank.and_then(|rank| Some((rank, plan.programs.get(rank)?))) else { continue };
+        let collectives = program
+            .iter()
+            .zip(0u32..)
+            .filter(|(call, _)| matches!(&call.kind, CallKind::Collective { comm: of, .. } if *of == comm));
+        if let Some((_, call)) = number.checked_sub(1).and_then(|before| collectives.nth(before)) {
+            let first = found.entry(rank).or_insert(call);
+            *first = call.min(*first);
+        }
+    }
+    found
+}
+
+/// Communicator, number of the collective, and the communicator's rank of a line on a rank that waits.
+fn place_in(line: &str) -> Option<(u32, usize, usize)> {
+    let number = |text: &str| -> Option<usize> {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        text[..digits].parse().ok()
+    };
+    let (front, rank) = line.split_once(": rank ")?;
+    let (comm, what) = front.strip_prefix("communicator #")?.split_once(", ")?;
+    let after = what.strip_prefix("operation number ").or_else(|| Some(what.split_once("(number ")?.1))?;
+    Some((comm.parse().ok()?, number(after)?, number(rank)?))
 }
 
 /// `rank 3 waits for rank 4` as the words after the rank, and the rank.

@@ -442,3 +442,26 @@ fn wrong_rounds_of_a_step_are_one_finding() {
     assert!(rounds.text.ends_with("; wrong in 299 rounds, of which this is the first"), "{rounds:#?}");
     assert_eq!(verdict.notes, Vec::<String>::new());
 }
+
+/// The hosts have issued everything; what has not ended is told by the library, by the number of the operation on its communicator.
+#[test]
+fn a_proven_hang_is_placed_at_the_first_collective_that_has_not_ended() {
+    let text = "world_size = 2\ninputs.x = { each = \"i\", count = 2 }\nsteps = [\n\
+                { op = \"all_reduce\", in = \"x\", out = \"a\" },\n{ op = \"all_gather\", in = \"x\", out = \"b\" },\n\
+                { op = \"broadcast\", in = \"x\", out = \"c\", root = 0 },\n]\n";
+    let waits = "communicator #0, all_gather of 2 f32 (number 2): rank 0 waits for its stream (1 later call stands behind it)\n\
+                 communicator #0, broadcast of 2 f32 (number 3): rank 1 waits for its stream";
+    let place = |reused: bool| {
+        let verdict = after(text, |case, seen| {
+            seen.ended = Ended::Hung { proved: true, opening: false, waits: waits.into() };
+            seen.reused = reused;
+            for (rank, report) in seen.ranks.iter_mut().enumerate() {
+                report.end = RankEnd::Running { call: case.plan.programs[rank].len() as u32 - 1 };
+            }
+        });
+        (verdict.findings[0].rank, verdict.findings[0].step.clone().unwrap_or_default())
+    };
+    assert_eq!(place(false), (Some(0), "step 2 (all_gather)".to_owned()));
+    // On communicators of an earlier case the numbers say nothing.
+    assert_eq!(place(true).1, "step 3 (broadcast)");
+}
