@@ -73,7 +73,7 @@ pub(super) fn first_unfinished(plan: &Plan, waits: &str) -> HashMap<usize, u32> 
         let Some((comm, number, member)) = place_in(line) else { continue };
         let rank = plan.comms.get(comm as usize).and_then(|comm| comm.members.get(member)).copied();
         let Some((rank, program)) = rank.and_then(|rank| Some((rank, plan.programs.get(rank)?))) else { continue };
-        let collectives = program
+        let mut collectives = program
             .iter()
             .zip(0u32..)
             .filter(|(call, _)| matches!(&call.kind, CallKind::Collective { comm: of, .. } if *of == comm));
