@@ -56,6 +56,7 @@ pub use cli::command;
 pub use enter::enter_if_asked;
 pub use interface::{Counts, Error, Options, Suite};
 pub use judge::{Lane, LaneResult, Outcome, Status, Subject};
+pub use oracle::NotLookedAt;
 pub use report::{
     CaseReport, DiagnosticReport, FindingReport, FingerprintReport, InvalidFileReport, OrderMapReport, OrderRunReport,
     Outputs, Place, RankOutput, ReportLine, RunSummary,

@@ -141,6 +141,20 @@ enum EventKind {
 /// A point in a stream of which it is known when the stream came past it.
 pub struct TimedEvent(EventKind);
 
+impl DeviceEvent {
+    /// True if its stream has come past its last record. The host device's are not asked.
+    ///
+    /// # Errors
+    ///
+    /// Work before it has failed, or a call of the CUDA driver fails.
+    pub fn is_reached(&self) -> Result<bool, DeviceError> {
+        match &self.0 {
+            EventKind::Host(_) => Ok(true),
+            EventKind::Cuda(event) => Ok(event.is_reached()?),
+        }
+    }
+}
+
 impl TimedEvent {
     /// Seconds from this point to a later one. Their stream has come past both.
     ///
@@ -158,6 +172,10 @@ impl TimedEvent {
     }
 }
 
+/// Memory of a [`Staging`] that maps of one stream share.
+#[derive(Clone, Copy, Debug)]
+pub struct SetAside(Option<u64>);
+
 /// Host memory for a rank's copies to and from the device; the host device needs none.
 #[derive(Debug)]
 pub struct Staging(Option<cuda::PinnedStaging>);
@@ -166,6 +184,14 @@ impl Staging {
     /// The bytes of host memory for a map that reads and writes this many bytes.
     pub fn need(reads: impl Iterator<Item = u64>, out: u64) -> u64 {
         cuda::PinnedStaging::need(reads, out)
+    }
+    /// Sets memory aside for maps that follow each other on one stream, so that they can share it: up to `most` bytes for each.
+    ///
+    /// # Errors
+    ///
+    /// The host memory does not suffice.
+    pub fn set_aside(&mut self, most: u64) -> Result<SetAside, DeviceError> {
+        Ok(SetAside(self.0.as_mut().map(|staging| staging.set_aside(most)).transpose()?))
     }
     /// Frees the memory that the maps of the last run used; they are finished.
     pub fn restart(&mut self) {
@@ -273,6 +299,10 @@ impl Device {
             Self::Host => Ok(soft_cuda::memory::in_use()),
             Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
         }
+    }
+    /// True if a host that waits comes back to ask events, as on CUDA's devices.
+    pub fn has_events_to_ask(self) -> bool {
+        matches!(self, Self::Cuda(_))
     }
     /// True if the device's memory is the host's, as in software and over the stand-in driver.
     pub fn has_host_memory(self) -> bool {
@@ -421,6 +451,25 @@ impl DeviceStream {
             _ => return Err(DeviceError::Mixed),
         }
         Ok(())
+    }
+    /// As [`DeviceStream::map`], in memory that only maps of this stream use.
+    ///
+    /// # Errors
+    ///
+    /// As for [`DeviceStream::map`].
+    pub fn map_in(
+        &self,
+        reads: Vec<(Address, u64)>,
+        out: Address,
+        out_len: u64,
+        f: MapFn,
+        (via, place): (&mut Staging, SetAside),
+    ) -> Result<(), DeviceError> {
+        let Some((staging, place)) = via.0.as_mut().zip(place.0) else { return self.map(reads, out, out_len, f, via) };
+        let used = staging.go_to(place);
+        let done = self.map(reads, out, out_len, f, via);
+        via.0.as_mut().map(|staging| staging.go_to(used));
+        done
     }
     /// Runs `f` in stream order. It must not block.
     ///

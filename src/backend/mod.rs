@@ -12,7 +12,8 @@ pub mod standin;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, PutCall, RegistrationSlot, TransferCall};
 pub use device::{
-    Address, Device, DeviceError, DeviceGraph, DeviceMemory, DeviceStream, Staging, TimedEvent, WindowMemoryError,
+    Address, Device, DeviceError, DeviceEvent, DeviceGraph, DeviceMemory, DeviceStream, SetAside, Staging, TimedEvent,
+    WindowMemoryError,
 };
 pub use library::Library;
 pub use nccl_sys::version_text;

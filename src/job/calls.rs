@@ -76,12 +76,14 @@ pub enum CallKind {
         dtype: DType,
         stream: u32,
     },
-    /// Checkpoint `index` (see [`Job::checkpoints`](super::Job::checkpoints)) is a copy of `from`, in stream order.
+    /// Checkpoint `index` (see [`Job::checkpoints`](super::Job::checkpoints)) is a copy of `from`, in stream order; with `digest` its
+    /// [`digest`](super::digest).
     Checkpoint {
         from: Ptr,
         bytes: u64,
         index: u32,
         stream: u32,
+        digest: bool,
     },
     /// `stream` waits on the device for the work so far of the streams `on`.
     After {

@@ -49,6 +49,14 @@ impl AllocSpec {
     }
 }
 
+/// Bytes of a [`digest`].
+pub const DIGEST: usize = 16;
+
+/// What is kept of a result of which there is no room for a copy.
+pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
+    xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
+}
+
 /// A checkpoint and where it goes in the arena.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]

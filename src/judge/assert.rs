@@ -262,12 +262,32 @@ impl<'a> AssertCheck<'a> {
         let right: HashMap<&str, (DType, &[u8])> =
             held.iter().map(|(name, (dtype, bytes))| (*name, (*dtype, &**bytes))).collect();
         if right == *observed {
-            let words = "the library's result is what the oracle expects; the assert is probably wrong";
-            finding.advice = Some(self.closeness_advice().unwrap_or_else(|| words.into()));
+            finding.advice = Some(self.closeness_advice().unwrap_or_else(|| {
+                let writers = self.last_writers();
+                format!("the library's result is what the oracle expects; either the program or the assert is wrong{writers}")
+            }));
             return;
         }
         let holds = |i| self.assertion.value.eval_exact(&self.scope(&right, i, false));
         finding.follows = (0..total).all(|i| holds(i).is_ok_and(|value| value.truth() && !value.as_f64().is_nan()));
+    }
+
+    /// The steps that last wrote the buffers that the assert names.
+    fn last_writers(&self) -> String {
+        let Self { plan, last, rank, used, .. } = *self;
+        let of = |buf: &BufId| {
+            let (alloc, range) = region_bytes(plan, whole_buffer(plan, *buf, rank)?)?;
+            let mut steps: Vec<&str> = Vec::new();
+            for (_, run) in last.get(alloc)?.runs_in(range) {
+                let event = run.writer.and_then(|event| plan.events.get(event as usize));
+                let step = event.and_then(|event| plan.steps.get(event.step() as usize));
+                steps.extend(step.map(|step| step.label.as_str()).filter(|label| !steps.contains(label)));
+            }
+            let writers = message::listed(&steps)?;
+            Some(format!("`{}` by {writers}", message::buffer_label(plan.buffers.get(*buf)?)))
+        };
+        let all: Vec<String> = used.buffers.iter().filter_map(of).take(4).collect();
+        if all.is_empty() { String::new() } else { format!("; written last: {}", all.join(", ")) }
     }
 
     /// For `==` between two sides that are near each other on all ranks: the `close` to write instead.

@@ -1,11 +1,12 @@
 //! Whether the sums of a call that asks for an algorithm have an order that this algorithm can have.
 //!
 //! A ring adds each part of the result along a rotation of one cycle, so its orders are chains; a tree has at most two orders, one
-//! for each of its halves. An order that both can have proves nothing, and nothing is said of it.
+//! for each of its halves. An order that both can have proves nothing, and nothing is said of it; nor where any member of the family that
+//! was asked for gives the same bits.
 use super::findings::{FindingCollector, Priority};
-use super::order_maps::OrderMaps;
+use super::order_maps::{EventOrder, OrderMaps};
 use super::{Lane, message};
-use crate::oracle::order_map::{OrderMap, OrderRun, Pattern};
+use crate::oracle::order_map::{Family, OrderMap, OrderRun, Pattern};
 use crate::plan::{Event, Plan};
 use nccl_sys::AlgorithmName;
 use std::collections::HashSet;
@@ -13,34 +14,24 @@ use std::collections::HashSet;
 /// Of the others that explain a run, so many are kept.
 const MOST_OTHERS: usize = 8;
 
-/// Ranks for which all orders are tried. Of more ranks only named orders are, and another one may explain a run as well.
-const MOST_RANKS: usize = 8;
 /// Elements whose result depends on the order that a run must have: fewer are explained by a wrong order by chance.
 const FEWEST_TELLING: u64 = 16;
 
 /// What the names that a call admits have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
-    Ring,
-    Tree,
+fn family_of(names: &[&AlgorithmName]) -> Option<Family> {
+    let all = |start: &str| !names.is_empty() && names.iter().all(|name| name.name.starts_with(start));
+    if all("RING_") { Some(Family::Ring) } else { all("TREE_").then_some(Family::Tree) }
 }
 
-impl Family {
-    fn of(names: &[&AlgorithmName]) -> Option<Self> {
-        let all = |start: &str| !names.is_empty() && names.iter().all(|name| name.name.starts_with(start));
-        if all("RING_") { Some(Self::Ring) } else { all("TREE_").then_some(Self::Tree) }
-    }
-
-    /// What contradicts it in a map, if anything.
-    fn contradicted_by(self, map: &OrderMap) -> Option<&'static str> {
-        match self {
-            Self::Ring if map.pattern == Pattern::DoubleTree && map.runs.iter().all(|run| tells(map, run)) => {
-                Some("a double tree's")
-            }
-            Self::Ring if map.runs.iter().any(|run| tells(map, run) && is_no_chain(map, run)) => Some("no ring's"),
-            Self::Tree if map.pattern == Pattern::Ring && orders(map) > 2 => Some("a ring's"),
-            Self::Ring | Self::Tree => None,
+/// What speaks against a family in a map, if anything does. It is no proof: a member of the family may give the same bits.
+pub(super) fn contradiction(family: Family, map: &OrderMap) -> Option<&'static str> {
+    match family {
+        Family::Ring if map.pattern == Pattern::DoubleTree && map.runs.iter().all(|run| tells(map, run)) => {
+            Some("a double tree's")
         }
+        Family::Ring if map.runs.iter().any(|run| tells(map, run) && is_no_chain(map, run)) => Some("no ring's"),
+        Family::Tree if map.pattern == Pattern::Ring && orders(map) > 2 => Some("a ring's"),
+        Family::Ring | Family::Tree => None,
     }
 }
 
@@ -97,7 +88,7 @@ pub(super) fn is_asked_for(plan: &Plan) -> bool {
 }
 
 /// The family that an event's call must belong to, and the selection that says so.
-fn asked<'p>(plan: &Plan, event: &'p Event) -> Option<(Family, &'p str)> {
+pub(super) fn asked<'p>(plan: &Plan, event: &'p Event) -> Option<(Family, &'p str)> {
     let Event::Collective(collective) = event else { return None };
     let algorithm = collective.first.op.algorithm.as_ref().filter(|algorithm| algorithm.choice.force)?;
     let named = |name: &str| plan.case.env.iter().any(|var| var.name.value == name);
@@ -106,24 +97,16 @@ fn asked<'p>(plan: &Plan, event: &'p Event) -> Option<(Family, &'p str)> {
         return None;
     }
     let names = algorithm.choice.admitted(collective.op().call).ok()?;
-    Some((Family::of(&names)?, &algorithm.choice.selection))
-}
-
-/// Number of ranks that meet in an event.
-fn ranks_of(event: &Event) -> usize {
-    match event {
-        Event::Collective(collective) => collective.calls.len(),
-        _ => usize::MAX,
-    }
+    Some((family_of(&names)?, &algorithm.choice.selection))
 }
 
 /// Reports calls whose sums cannot be of the algorithm that they asked for.
 pub(super) fn check(plan: &Plan, maps: &OrderMaps, collector: &mut FindingCollector) {
-    for (number, order) in maps.by_event() {
-        let Some((family, selection)) = plan.events.get(number).and_then(|event| asked(plan, event)) else { continue };
+    for EventOrder { event: number, order, contradiction } in maps.by_event() {
+        let number = *number;
+        let Some((_, selection)) = plan.events.get(number).and_then(|event| asked(plan, event)) else { continue };
         collector.count_checked(Lane::Invariants, 1);
-        let ranks = plan.events.get(number).map_or(usize::MAX, ranks_of);
-        let Some(is) = family.contradicted_by(&order.map).filter(|_| ranks <= MOST_RANKS) else { continue };
+        let Some(is) = contradiction else { continue };
         let text = format!(
             "{}: the call asks for the algorithm {selection}, but the order in which `{}` was summed is {is}: {}",
             order.step, order.buffer, order.map.name
@@ -173,7 +156,7 @@ mod tests {
     #[test]
     fn a_map_contradicts_an_algorithm_only_where_it_cannot_be_its() {
         let (chain, tree) = ("(3+(2+(0+1)))", "((0+1)+(2+3))");
-        let said = |family: Family, pattern, orders: &[&str]| family.contradicted_by(&map(pattern, orders)).is_some();
+        let said = |family: Family, pattern, orders: &[&str]| contradiction(family, &map(pattern, orders)).is_some();
         assert!(said(Family::Ring, Pattern::DoubleTree, &[chain, "(1+(0+(2+3)))"]));
         assert!(said(Family::Ring, Pattern::OneOrder, &[tree]));
         assert!(said(Family::Ring, Pattern::Runs, &[chain, tree]));
@@ -186,7 +169,7 @@ mod tests {
         assert!(!said(Family::Tree, Pattern::Runs, &rotations));
         // Few elements are explained by any order by chance.
         let few = OrderMap { telling: 4, ..map(Pattern::OneOrder, &[tree]) };
-        assert_eq!(Family::Ring.contradicted_by(&few), None);
+        assert_eq!(contradiction(Family::Ring, &few), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 use super::findings::{FindingCollector, Found, NO_EVENT, RankEvent};
 use super::images::image_bytes;
 use super::lanes::overwritten;
-use super::{Finding, Subject, message};
+use super::{Finding, Subject, merge, message};
 use crate::job::Observation;
 use crate::num::get_element;
 use crate::oracle::contents::Contents;
@@ -104,20 +104,28 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
 
 /// A line for each step and buffer.
 fn wrong_results(found: &[Found]) -> Vec<String> {
-    let mut lines: Vec<(&Finding, Vec<usize>)> = Vec::new();
+    // The first finding of each step and buffer, the ranks and the labels, which differ by round.
+    let mut lines: Vec<(&Finding, Vec<usize>, BTreeSet<&String>)> = Vec::new();
+    let key = |finding: &Finding| (finding.buffer.clone(), finding.step.as_deref().map(merge::without_round));
     for found in found {
         let finding = &found.finding;
-        let known =
-            lines.iter_mut().find(|(known, _)| (&known.buffer, &known.step) == (&finding.buffer, &finding.step));
-        match known {
-            Some((_, ranks)) => ranks.extend(finding.ranks()),
-            None => lines.push((finding, finding.ranks())),
+        match lines.iter_mut().find(|(known, ..)| key(known) == key(finding)) {
+            Some((_, ranks, labels)) => {
+                ranks.extend(finding.ranks());
+                labels.extend(&finding.step);
+            }
+            None => lines.push((finding, finding.ranks(), finding.step.iter().collect())),
         }
     }
-    let line = |(finding, mut ranks): (&Finding, Vec<usize>)| {
+    let line = |(finding, mut ranks, labels): (&Finding, Vec<usize>, BTreeSet<&String>)| {
         ranks.sort_unstable();
         ranks.dedup();
-        let after = finding.step.as_ref().map(|step| format!(" after {step}")).unwrap_or_default();
+        let more = match labels.len() {
+            ..=1 => String::new(),
+            2 => " and in 1 more round".to_owned(),
+            all => format!(" and in {} more rounds", all - 1),
+        };
+        let after = finding.step.as_ref().map(|step| format!(" after {step}{more}")).unwrap_or_default();
         let buffer = finding.buffer.as_deref().unwrap_or_default();
         format!("`{buffer}`{after} is wrong on {}", message::ranks_text(&ranks))
     };
@@ -173,7 +181,7 @@ impl Walk<'_> {
 
     /// What a write left behind: its copy, or the final contents if nothing was written there later.
     fn observed(&self, event: usize, write: usize, region: Region) -> Option<Cow<'_, [u8]>> {
-        if let Some(number) = self.forecast.checkpoint(event, write) {
+        if let Some(number) = self.forecast.copy(event, write) {
             return self.observation.checkpoints.get(number).map(|bytes| bytes.into());
         }
         if overwritten(self.plan, event, region) {

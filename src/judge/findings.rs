@@ -17,9 +17,9 @@ pub(crate) struct FindingCollector {
     pub pass_or_fail_only: bool,
     lanes: BTreeMap<Lane, LaneTally>,
     findings: Vec<Found>,
-    /// Number of findings before they were merged.
-    added: usize,
     dropped: u64,
+    /// Of those that were dropped the rounds, by what is the same in all rounds.
+    dropped_rounds: merge::Rounds,
     notes: Vec<String>,
     /// Allocation, and the bytes of its payload that are wrong at the end.
     pub wrong_bytes: Vec<(usize, Range<u64>)>,
@@ -98,7 +98,6 @@ impl FindingCollector {
     /// Adds a finding and fails its lane. A rank's finding that says the same of another rank is added to that one.
     pub fn add(&mut self, priority: Priority, finding: Finding) {
         self.lanes.entry(finding.lane).or_default().wrong = true;
-        self.added += 1;
         let same = |known: &&mut Found| {
             let expectations = priority.kind < 3 || known.priority == priority;
             known.priority.kind == priority.kind && expectations && merge::is_same(&known.finding, &finding)
@@ -106,12 +105,14 @@ impl FindingCollector {
         let own = finding.rank.map(|rank| RankEvent { event: priority.event, rank });
         if let Some(known) = self.findings.iter_mut().find(same) {
             known.priority = known.priority.min(priority);
+            merge::keep_common_pattern(&mut known.finding, &finding);
             known.finding.other_ranks.extend(finding.rank);
             known.events.extend(own);
-        } else if self.findings.len() < 4 * MAX_FINDINGS {
+        } else if self.findings.len() < 4 * MAX_FINDINGS && !merge::has_rounds(&self.findings, &finding, MAX_FINDINGS) {
             self.findings.push(Found { priority, finding, events: own.into_iter().collect() });
         } else {
             self.dropped += 1;
+            self.dropped_rounds.add(&finding);
         }
     }
     /// The findings so far.
@@ -143,9 +144,9 @@ impl FindingCollector {
             self.wrong_bytes.push((alloc, bytes));
         }
     }
-    /// True if one more finding would be shown, so that looking for its pattern is worth the time.
-    pub fn wants_pattern(&self) -> bool {
-        !self.pass_or_fail_only && self.added < MAX_FINDINGS
+    /// True if one more finding would be shown.
+    pub fn shows_one_more(&self) -> bool {
+        self.findings.len() < MAX_FINDINGS
     }
     /// True if there is no finding.
     pub fn is_empty(&self) -> bool {
@@ -179,6 +180,7 @@ impl FindingCollector {
             note: a.note,
         });
         merge::gather_other_values(&mut self.findings);
+        self.dropped -= merge::gather_rounds(&mut self.findings, self.dropped_rounds).min(self.dropped);
         self.dropped += self.findings.len().saturating_sub(MAX_FINDINGS) as u64;
         if self.dropped > 0 {
             self.notes.push(format!("{} more findings are not shown", self.dropped));

@@ -4,7 +4,8 @@ use super::flaw::{Flaw, JudgeMutation};
 use super::indices::Indices;
 use super::lanes::payload_range;
 use super::message::{self, WrongElements};
-use super::{Finding, Lane, pattern};
+use super::pattern::{self, Patterns};
+use super::{Finding, Lane};
 use crate::job::Observation;
 use crate::num::get_element;
 use crate::oracle::Forecast;
@@ -12,7 +13,7 @@ use crate::oracle::contents::Contents;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
 use crate::oracle::undefined::is_in;
-use crate::plan::{Event, Plan, Region};
+use crate::plan::{Event, Plan, PlanStep, Region};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,6 +39,7 @@ pub(crate) fn compare(
     observation: &Observation,
     collector: &mut FindingCollector,
 ) {
+    let mut patterns = Patterns::new(plan, forecast, observation);
     for (alloc, memory) in last.iter().enumerate() {
         if collector.is_decided() {
             return;
@@ -67,8 +69,7 @@ pub(crate) fn compare(
         }
         if memory.data != image[start..end] {
             let (actual, expected) = (&image[start..end], memory.data.get(0..memory.data.len()).unwrap_or_default());
-            WrongPayload { plan, forecast, observation, alloc, memory, expected: &expected, actual }
-                .add_findings(collector);
+            WrongPayload { plan, alloc, memory, expected: &expected, actual }.add_findings(&mut patterns, collector);
         }
     }
 }
@@ -124,8 +125,6 @@ fn check_guards(
 /// A payload that differs from the expected memory.
 struct WrongPayload<'a> {
     plan: &'a Plan,
-    forecast: &'a Forecast,
-    observation: &'a Observation,
     alloc: usize,
     memory: &'a Memory,
     expected: &'a [u8],
@@ -144,7 +143,7 @@ enum ByteOwner {
 }
 
 impl WrongPayload<'_> {
-    fn add_findings(&self, collector: &mut FindingCollector) {
+    fn add_findings(&self, patterns: &mut Patterns<'_>, collector: &mut FindingCollector) {
         let mut by_owner: BTreeMap<ByteOwner, OwnedWrong> = BTreeMap::new();
         let mut from = 0;
         for run in self.memory.runs() {
@@ -167,7 +166,7 @@ impl WrongPayload<'_> {
                     if collector.mutation.may_answer_from_one() && !by_owner.contains_key(&owner) {
                         let mut one = self.nothing_wrong(owner, most);
                         one.add(from..to);
-                        self.report(owner, one, collector);
+                        self.report(owner, one, patterns, collector);
                         if collector.is_decided() {
                             return;
                         }
@@ -178,17 +177,25 @@ impl WrongPayload<'_> {
             }
         }
         for (owner, wrong) in by_owner {
-            self.report(owner, wrong, collector);
+            self.report(owner, wrong, patterns, collector);
         }
     }
 
     /// Adds the finding of an owner's wrong bytes.
-    fn report(&self, owner: ByteOwner, wrong: OwnedWrong, collector: &mut FindingCollector) {
+    fn report(
+        &self,
+        owner: ByteOwner,
+        wrong: OwnedWrong,
+        patterns: &mut Patterns<'_>,
+        collector: &mut FindingCollector,
+    ) {
         let spec = &self.plan.allocs[self.alloc];
         let OwnedWrong { at, bytes: wrong, elements, .. } = wrong;
         let (expected, actual) = (self.expected[at as usize], self.actual[at as usize]);
         match owner {
-            ByteOwner::Write(event, write) if !spec.scrap => self.report_write(event, write, elements, collector),
+            ByteOwner::Write(event, write) if !spec.scrap => {
+                self.report_write((event, write), elements, patterns, collector)
+            }
             _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
             _ if spec.scrap => {
                 let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
@@ -261,7 +268,13 @@ impl WrongPayload<'_> {
         owners
     }
 
-    fn report_write(&self, event: usize, write: usize, elements: Indices, collector: &mut FindingCollector) {
+    fn report_write(
+        &self,
+        (event, write): (usize, usize),
+        elements: Indices,
+        patterns: &mut Patterns<'_>,
+        collector: &mut FindingCollector,
+    ) {
         let plan = self.plan;
         let writes = plan.events[event].writes();
         let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
@@ -283,18 +296,16 @@ impl WrongPayload<'_> {
             actual: is,
             wrong: &elements,
             of: region.len,
-            pattern: collector
-                .wants_pattern()
-                .then(|| pattern::recognise(plan, self.forecast, self.observation, &site))
-                .flatten(),
+            pattern: patterns.recognise(collector, &site),
         };
         let step = plan.events[event].step();
         collector.add(Priority { kind: 1, event }, message::wrong_elements(plan, finding, Some(step), None));
     }
 
     fn report_unwritten(&self, buf: usize, elements: Indices, collector: &mut FindingCollector) {
-        let buffer = &self.plan.buffers[buf];
-        let rank = self.plan.allocs[self.alloc].rank;
+        let plan = self.plan;
+        let buffer = &plan.buffers[buf];
+        let rank = plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let size = buffer.dtype.size();
         let part = place.offset as usize..;
@@ -315,7 +326,19 @@ impl WrongPayload<'_> {
             of: place.count,
             pattern: pattern::positions_pattern(&elements, place.count),
         };
-        collector.add(Priority { kind: 2, event: NO_EVENT }, message::modified(finding, buffer.input.is_some()));
+        let mut readers: Vec<&PlanStep> = Vec::new();
+        let reading = plan
+            .events
+            .iter()
+            .filter(|event| event.reads().into_iter().any(|region| (region.buf, region.rank) == (buf, rank)));
+        for step in reading.filter_map(|event| plan.steps.get(event.step() as usize)) {
+            if !readers.iter().any(|known| known.label == step.label) {
+                readers.push(step);
+            }
+        }
+        let mut finding = message::modified(finding, buffer.input.is_some(), &readers);
+        finding.span.get_or_insert(buffer.span);
+        collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Judges the observed results of reductions that have several right values, and continues with the observed ones.
+use super::Lane;
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::images::image_bytes;
 use super::indices::Indices;
 use super::message::{self, WrongElements};
 use super::order_maps::OrderMaps;
-use super::{Lane, pattern};
-use crate::job::Observation;
+use super::pattern::{self, Patterns};
+use crate::job::{Observation, digest};
 use crate::num::{DType, get_element};
 use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes};
 use crate::oracle::memory::{Certainty, Memory};
@@ -29,6 +30,8 @@ pub(crate) struct ResultJudge<'a> {
     pub fingerprint: Option<&'a mut Fingerprint>,
     /// Collects order maps, if they are wanted.
     pub order_maps: Option<&'a mut OrderMaps>,
+    /// Recognises what is wrong.
+    pub patterns: Patterns<'a>,
     /// The result of the first rank of the same event.
     pub first: Option<FirstRankResult>,
 }
@@ -163,10 +166,22 @@ impl ResultJudge<'_> {
         let expected = &*expected;
         let actual = self.observation.checkpoints.get(checkpoint).map(Vec::as_slice).unwrap_or_default();
         self.collector.count_checked(Lane::Exact, region.len);
+        let buffer = &self.plan.buffers[region.buf];
+        let mut found = None;
+        if self.forecast.checkpoints.get(checkpoint).is_some_and(|checkpoint| checkpoint.digest) && !actual.is_empty() {
+            if digest(expected) == actual {
+                return;
+            }
+            // Most wrong results are what was there before: then every byte of them is known.
+            found = self.patterns.bytes_before(event, region).filter(|before| digest(before) == actual);
+            if found.is_none() {
+                return self.report_digest(event, region);
+            }
+        }
+        let actual = found.as_deref().unwrap_or(actual);
         if expected == actual {
             return;
         }
-        let buffer = &self.plan.buffers[region.buf];
         if expected.len() != actual.len() {
             let text = format!("rank {}: no data came back for `{}`", region.rank, message::buffer_label(buffer));
             let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
@@ -181,7 +196,6 @@ impl ResultJudge<'_> {
         let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
         let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
-        let worth = self.collector.wants_pattern();
         let finding = WrongElements {
             lane: Lane::Exact,
             rank: region.rank,
@@ -191,10 +205,26 @@ impl ResultJudge<'_> {
             actual: is,
             wrong: &elements,
             of: region.len,
-            pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten(),
+            pattern: self.patterns.recognise(self.collector, &site),
         };
         let step = self.plan.events[event].step();
         self.collector.add(Priority { kind: 1, event }, message::wrong_elements(self.plan, finding, Some(step), None));
+    }
+
+    /// Reports a result that is wrong and of which only the digest is known.
+    fn report_digest(&mut self, event: usize, region: Region) {
+        let buffer = &self.plan.buffers[region.buf];
+        let step = self.plan.events.get(event).and_then(|event| self.plan.steps.get(event.step() as usize));
+        let by = step.map(|step| format!(" after {}", step.label)).unwrap_or_default();
+        let (name, bytes) = (message::buffer_label(buffer), region.len * buffer.dtype.size() as u64);
+        let text = format!(
+            "rank {}: `{name}`{by} is not what must come out; of its {bytes} bytes, which a later step overwrites, only a digest was kept",
+            region.rank
+        );
+        let mut finding = message::without_element(Lane::Exact, text, "other bytes".into(), "other bytes".into());
+        (finding.rank, finding.buffer, finding.of) = (Some(region.rank), Some(name.into()), region.len);
+        (finding.step, finding.span) = (step.map(|step| step.label.clone()), step.map(|step| step.span));
+        self.collector.add(Priority { kind: 1, event }, finding);
     }
 
     /// Judges every element with several right values, of a checkpoint all elements. Returns the wrong ones.
@@ -315,8 +345,7 @@ impl ResultJudge<'_> {
             actual: bytes,
             wrong: &elements,
         };
-        let worth = self.collector.wants_pattern();
-        let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten();
+        let pattern = self.patterns.recognise(self.collector, &site);
         let finding = WrongElements {
             lane: first.lane,
             rank: region.rank,

@@ -1,12 +1,15 @@
 //! Makes one finding of those that say the same of several ranks.
 use super::findings::Found;
-use super::{Finding, Subject, message};
+use super::pattern::common;
+use super::{Finding, Lane, Subject, message};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// True if both findings say the same, each of its rank.
 pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
     let ranks = known.rank.is_some() && other.rank.is_some() && known.rank != other.rank;
     ranks
         && is_same_place(known, other)
+        && common(&known.pattern, &other.pattern).is_some()
         && known.expected == other.expected
         && known.actual == other.actual
         && known.advice == other.advice
@@ -15,10 +18,7 @@ pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
 
 /// True for the same elements of the same buffer, after the same step or against the same words of the file.
 fn is_same_place(known: &Finding, other: &Finding) -> bool {
-    // Of many findings only the first have been searched for a pattern.
-    let patterns = known.pattern == other.pattern || other.pattern.is_none();
-    patterns
-        && known.wrong_elements == other.wrong_elements
+    known.wrong_elements == other.wrong_elements
         && (known.lane, known.subject) == (other.lane, other.subject)
         && (&known.buffer, known.element, &known.step) == (&other.buffer, other.element, &other.step)
         && (known.span, known.wrong, known.of) == (other.span, other.wrong, other.of)
@@ -34,6 +34,19 @@ fn without_rank_and_pattern(finding: &Finding) -> &str {
     let text = after_rank(finding).unwrap_or(&finding.text);
     let pattern = finding.pattern.as_ref().and_then(|pattern| text.strip_suffix(pattern.as_str()));
     pattern.map_or(text, |text| text.trim_end_matches(": "))
+}
+
+/// Leaves the finding what its pattern has in common with that of another rank with the same values.
+pub(crate) fn keep_common_pattern(known: &mut Finding, other: &Finding) {
+    let Some(pattern) = common(&known.pattern, &other.pattern).filter(|pattern| **pattern != known.pattern) else {
+        return;
+    };
+    let pattern = pattern.clone();
+    let words = known.pattern.as_ref().and_then(|pattern| known.text.strip_suffix(pattern.as_str()));
+    if let Some(words) = words.map(|words| words.trim_end_matches(": ")) {
+        known.text = pattern.as_ref().map_or(words.to_owned(), |pattern| format!("{words}: {pattern}"));
+    }
+    known.pattern = pattern;
 }
 
 /// Makes these, ascending, the ranks of a finding.
@@ -65,6 +78,7 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
                 && finding.rank.is_some()
                 && finding.consequences.is_empty()
                 && known.advice == finding.advice
+                && known.pattern == finding.pattern
                 && is_same_place(known, finding)
         });
         match known {
@@ -87,4 +101,63 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
         }
     }
     *findings = gathered;
+}
+
+/// The rounds of findings, by what is the same in all of them.
+#[derive(Default)]
+pub(crate) struct Rounds(BTreeMap<RoundKey, BTreeSet<String>>, BTreeMap<RoundKey, u64>);
+
+/// Step without its round, buffer and lane.
+type RoundKey = (String, Option<String>, Lane);
+
+impl Rounds {
+    /// Notes the round of a finding, if it is of one.
+    pub fn add(&mut self, finding: &Finding) {
+        if let Some((key, label)) = round_of(finding) {
+            *self.1.entry(key.clone()).or_default() += 1;
+            self.0.entry(key).or_default().insert(label);
+        }
+    }
+}
+
+/// The step's label without its round.
+pub(crate) fn without_round(label: &str) -> String {
+    const ROUND: &str = ", round ";
+    let mut parts = label.split(ROUND);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    parts.for_each(|part| text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit())));
+    text
+}
+
+fn round_of(finding: &Finding) -> Option<(RoundKey, String)> {
+    let label = finding.step.clone().filter(|_| finding.subject == Subject::Lane)?;
+    let step = without_round(&label);
+    (step != label).then(|| ((step, finding.buffer.clone(), finding.lane), label))
+}
+
+/// True if so many findings are about other rounds of a finding's step: more would leave no room for those of other steps.
+pub(crate) fn has_rounds(findings: &[Found], finding: &Finding, number: usize) -> bool {
+    let Some((key, _)) = round_of(finding) else { return false };
+    findings.iter().filter(|found| round_of(&found.finding).is_some_and(|(known, _)| known == key)).count() >= number
+}
+
+/// Leaves of the findings on rounds of one step the first, with their number. Returns how many of those that had been dropped are
+/// told with it.
+pub(crate) fn gather_rounds(findings: &mut Vec<Found>, mut rounds: Rounds) -> u64 {
+    let dropped = std::mem::take(&mut rounds.1);
+    findings.iter().for_each(|found| rounds.add(&found.finding));
+    let mut told = BTreeSet::new();
+    findings.retain_mut(|found| {
+        let Some((key, _)) = round_of(&found.finding) else { return true };
+        let number = rounds.0.get(&key).map_or(1, BTreeSet::len);
+        if number > 1 && told.contains(&key) && found.finding.consequences.is_empty() {
+            return false;
+        }
+        if number > 1 && told.insert(key) {
+            found.finding.rounds = number as u64;
+            found.finding.text.push_str(&format!("; wrong in {number} rounds, of which this is the first"));
+        }
+        true
+    });
+    dropped.into_iter().filter(|(key, _)| told.contains(key)).map(|(_, number)| number).sum()
 }

@@ -2,7 +2,7 @@
 use super::indices::Indices;
 use super::{Finding, Lane, Subject};
 use crate::num::{DType, bits_matter, element_hex, element_text};
-use crate::plan::{Buffer, Plan, StepId};
+use crate::plan::{Buffer, Plan, PlanStep, StepId};
 use crate::scenario::Span;
 
 /// An element's value and bits: `0.1 (0x3dcccccd)`.
@@ -58,6 +58,17 @@ pub(crate) fn buffer_label(buffer: &Buffer) -> &str {
         None => &buffer.name,
         Some(name) if name.starts_with("scalar") => "the factor of premul_sum",
         Some(_) => "the barrier's own element",
+    }
+}
+
+/// `step 1 (a), step 2 (b) and 3 more`; `None` for an empty list.
+pub(crate) fn listed(labels: &[&str]) -> Option<String> {
+    const MOST: usize = 3;
+    match labels {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        [rest @ .., last] if labels.len() <= MOST => Some(format!("{} and {last}", rest.join(", "))),
+        _ => Some(format!("{} and {} more", labels[..MOST].join(", "), labels.len() - MOST)),
     }
 }
 
@@ -134,6 +145,7 @@ pub(crate) fn without_element(lane: Lane, text: String, expected: String, actual
         advice: None,
         follows: false,
         consequences: Vec::new(),
+        rounds: 1,
     }
 }
 
@@ -188,18 +200,24 @@ pub(crate) fn written_beyond(rank: usize, label: &str, at: u64, wrong: u64, expe
     }
 }
 
-/// The finding for elements that changed although no step writes them; `input` if the buffer is an input.
-pub(crate) fn modified(wrong: WrongElements<'_>, input: bool) -> Finding {
+/// The finding for elements that changed although no step writes them; `input` if the buffer is an input. `readers` are the steps that
+/// read it, of which the first may have changed it.
+pub(crate) fn modified(wrong: WrongElements<'_>, input: bool, readers: &[&PlanStep]) -> Finding {
     let WrongElements { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
     let what = if input { "input" } else { "untouched" };
     let done = if input { "modified" } else { "written" };
     let extent = extent(wrong.count(), of, pattern.as_deref());
-    let text =
-        format!("rank {rank}: {what} `{buffer}` {done}: element {element} is {actual}, was {expected}; {extent}");
+    let labels: Vec<&str> = readers.iter().map(|step| step.label.as_str()).collect();
+    let readers_text = listed(&labels).map(|labels| format!("; read by {labels}")).unwrap_or_default();
+    let text = format!(
+        "rank {rank}: {what} `{buffer}` {done}: element {element} is {actual}, was {expected}; {extent}{readers_text}"
+    );
     Finding {
         rank: Some(rank),
         buffer: Some(buffer.into()),
         element: Some(element),
+        step: readers.first().map(|step| step.label.clone()),
+        span: readers.first().map(|step| step.span),
         wrong: wrong.count(),
         wrong_elements: wrong.digest(),
         of,

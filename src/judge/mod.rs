@@ -25,6 +25,7 @@ mod shown_buffers;
 mod snapshot;
 mod tolerance;
 pub mod verdict;
+mod waiting;
 mod windows;
 
 #[cfg(test)]
@@ -94,6 +95,7 @@ fn judge_run_data<'a>(
             message_budget: &mut Budget::default(),
             fingerprint,
             order_maps: order_maps.as_deref_mut(),
+            patterns: pattern::Patterns::new(plan, forecast, observation),
             first: None,
         };
         for event in 0..plan.events.len() {
@@ -191,7 +193,7 @@ pub fn fail_at_teardown(verdict: &mut Verdict, outcome: Outcome, rank: Option<us
     verdict.lanes.sort_by_key(|lane| lane.lane);
     verdict.status = Status::Fail;
     verdict.outcome = Some(outcome);
-    verdict.reason = findings.first().map(|f| f.text.clone());
+    verdict.reason = findings.first().map(Finding::in_one_line);
     verdict.findings = findings;
     verdict.snapshot = None;
 }
@@ -211,7 +213,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         case: case.name.clone(),
         status: if pass { Status::Pass } else { Status::Fail },
         outcome,
-        reason: findings.first().map(|f| f.text.clone()),
+        reason: findings.first().map(Finding::in_one_line),
         seconds,
         wall_seconds: 0.0,
         lanes,
@@ -222,6 +224,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         snapshot: None,
         buffers: None,
         observed: None,
+        not_looked_at: None,
         notes,
     }
 }

@@ -1,9 +1,9 @@
 //! The order maps of a run's results: which order of ranks summed which elements.
-use super::message;
+use super::{call_algorithms, message};
 use crate::ops::Rule;
 use crate::oracle::ResultOrder;
 use crate::oracle::interpreter::AmbiguousResult;
-use crate::oracle::order_map::{Columns, MapBudget, OrderMap, has_order, order_map};
+use crate::oracle::order_map::{Columns, MapBudget, has_order, may_explain, order_map};
 use crate::plan::{Event, Plan};
 use std::ops::Range;
 
@@ -14,9 +14,18 @@ const MOST_MAPS: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct OrderMaps {
     budget: MapBudget,
-    found: Vec<(usize, ResultOrder)>,
+    found: Vec<EventOrder>,
     /// The reduce_scatter whose blocks are being collected.
     blocks: Option<Blocks>,
+}
+
+/// The order map of an event's result.
+#[derive(Debug)]
+pub(super) struct EventOrder {
+    pub event: usize,
+    pub order: ResultOrder,
+    /// Whose order it is, where the call asks for an algorithm that never gives these bits.
+    pub contradiction: Option<&'static str>,
 }
 
 /// The blocks of a result, of which every rank receives one.
@@ -30,13 +39,13 @@ struct Blocks {
 
 impl OrderMaps {
     /// The maps with the numbers of their events.
-    pub fn by_event(&self) -> impl Iterator<Item = (usize, &ResultOrder)> {
-        self.found.iter().map(|(event, order)| (*event, order))
+    pub fn by_event(&self) -> &[EventOrder] {
+        &self.found
     }
 
     /// The maps in the order of the steps.
     pub fn into_maps(self) -> Vec<ResultOrder> {
-        self.found.into_iter().map(|(_, order)| order).collect()
+        self.found.into_iter().map(|found| found.order).collect()
     }
 
     /// Adds a rank's result, which was found right. `like_first`: it has the same bits as that of the event's first rank.
@@ -49,17 +58,15 @@ impl OrderMaps {
             return self.add_block(plan, choice, bytes);
         }
         let rank = choice.target.region.rank;
-        let first = self.found.iter_mut().find(|(event, _)| *event == choice.event);
-        if let Some((_, order)) = first.filter(|_| like_first) {
-            return order.ranks.push(rank);
+        let first = self.found.iter_mut().find(|found| found.event == choice.event);
+        if let Some(found) = first.filter(|_| like_first) {
+            return found.order.ranks.push(rank);
         }
         if like_first && self.found.len() >= MOST_MAPS {
             return;
         }
         let elements = 0..choice.target.region.len as usize;
-        if let Some(map) = self.map(choice, bytes, elements) {
-            self.push(plan, choice, vec![rank], map);
-        }
+        self.add_map(plan, choice, bytes, elements, vec![rank]);
     }
 
     /// Adds a block; with the last that has elements with several right values, all blocks get one map.
@@ -83,28 +90,38 @@ impl OrderMaps {
             return;
         }
         let elements = 0..blocks.bytes.len() / size;
-        if let Some(map) = self.map(choice, &blocks.bytes, elements) {
-            self.push(plan, choice, blocks.ranks, map);
-        }
+        self.add_map(plan, choice, &blocks.bytes, elements, blocks.ranks);
     }
 
-    fn map(&mut self, choice: &AmbiguousResult<'_>, result: &[u8], elements: Range<usize>) -> Option<OrderMap> {
+    /// Adds the map of a result that these ranks hold, unless no element tells anything or there are enough maps.
+    fn add_map(
+        &mut self,
+        plan: &Plan,
+        choice: &AmbiguousResult<'_>,
+        result: &[u8],
+        elements: Range<usize>,
+        mut ranks: Vec<usize>,
+    ) {
         if self.found.len() >= MOST_MAPS {
-            return None;
+            return;
         }
         let telling = elements.filter(|element| choice.reduced.is_ambiguous(*element));
-        let telling = telling.map(u32::try_from).collect::<Result<Vec<_>, _>>().ok()?;
+        let Ok(telling) = telling.map(u32::try_from).collect::<Result<Vec<_>, _>>() else { return };
         let dtype = choice.reduction.dtype;
-        let columns = Columns { dtype, inputs: choice.inputs, result, telling };
-        order_map(choice.reduction, columns, &mut self.budget)
-    }
-
-    fn push(&mut self, plan: &Plan, choice: &AmbiguousResult<'_>, mut ranks: Vec<usize>, map: OrderMap) {
+        let columns = || Columns { dtype, inputs: choice.inputs, result, telling: telling.clone() };
+        let Some(map) = order_map(choice.reduction, columns(), &mut self.budget) else { return };
+        let asked = plan.events.get(choice.event).and_then(|event| call_algorithms::asked(plan, event));
+        let contradiction = asked.and_then(|(family, _)| {
+            let is = call_algorithms::contradiction(family, &map)?;
+            // Few telling elements are explained by the wrong order by chance.
+            (!may_explain(family, choice.reduction, columns())).then_some(is)
+        });
         let event = plan.events.get(choice.event);
         let step = event.and_then(|event| plan.steps.get(event.step() as usize));
         let buffer = plan.buffers.get(choice.target.region.buf).map(|buffer| message::buffer_label(buffer).to_owned());
         ranks.sort_unstable();
         let step = step.map(|step| step.label.clone()).unwrap_or_default();
-        self.found.push((choice.event, ResultOrder { step, buffer: buffer.unwrap_or_default(), ranks, map }));
+        let order = ResultOrder { step, buffer: buffer.unwrap_or_default(), ranks, map };
+        self.found.push(EventOrder { event: choice.event, order, contradiction });
     }
 }

@@ -3,6 +3,7 @@ use super::deaths::AFTER_A_DEATH;
 use super::findings::{FindingCollector, Priority};
 use super::fitting_words;
 use super::flaw::Flaw;
+use super::waiting::{first_unfinished, most_telling};
 use super::{Finding, Lane, Outcome, Subject, message};
 use crate::job::NOT_NCCL;
 use crate::job::{CallKind, RankEnd, RankReport};
@@ -25,6 +26,9 @@ pub(crate) fn outcome_of(observation: &Observation) -> Outcome {
 /// Compares the ending with `outcome` and `reason`.
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
     collector.count_checked(Lane::Expected, 1);
+    if let (true, Some(why)) = (outcome_of(observation) != Outcome::Ok, &plan.undefined) {
+        collector.note(format!("foreseen: {why}"));
+    }
     let default = [ExpectedOutcome::Ok];
     let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.value.as_slice());
     let ending = describe_ending(plan, observation);
@@ -168,7 +172,11 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
                 RankEnd::Error { prelude, call, code, text } => {
                     let place =
                         if *prelude { " while making communicators".into() } else { step_suffix(plan, rank, *call) };
-                    Some(format!("rank {rank}{place}: {} ({text})", code_name(*code)))
+                    let code = code_name(*code);
+                    // The library's own words begin with the function and the code.
+                    let said = text.split_once(&format!(": {code}: "));
+                    let text = said.map_or(text.clone(), |(function, rest)| format!("{function}: {rest}"));
+                    Some(format!("rank {rank}{place}: {code} ({text})"))
                 }
                 _ => None,
             });
@@ -176,38 +184,27 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
         }
         Ended::Hung { proved, opening: o, waits } => {
             let how = if *proved { "stuck: no rank can continue" } else { "not finished within the time limit" };
-            let at: Vec<String> = observation
-                .ranks
-                .iter()
-                .enumerate()
-                .filter_map(|(rank, r)| match r.end {
-                    RankEnd::Running { call } => Some(format!("rank {rank}{}", step_suffix(plan, rank, Some(call)))),
-                    RankEnd::Opening { call } => Some(format!("rank {rank} {}", opening_position(plan, rank, call)?)),
+            let mut places: Vec<(String, Vec<usize>)> = Vec::new();
+            for (rank, report) in observation.ranks.iter().enumerate() {
+                let place = match report.end {
+                    RankEnd::Running { call } => Some(step_suffix(plan, rank, Some(call))),
+                    RankEnd::Opening { call } => opening_position(plan, rank, call).map(|place| format!(" {place}")),
                     _ => None,
-                })
-                .take(8)
-                .collect();
+                };
+                let Some(place) = place else { continue };
+                match places.iter_mut().find(|(known, _)| *known == place) {
+                    Some((_, ranks)) => ranks.push(rank),
+                    None => places.push((place, vec![rank])),
+                }
+            }
+            let at: Vec<String> =
+                places.iter().map(|(place, ranks)| message::ranks_text(ranks) + place).take(8).collect();
             let detail = if waits.is_empty() { at.join(", ") } else { with_comm_names(plan, &most_telling(waits)) };
             let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
             format!("hang{} ({how}){detail}", opening(*o))
         }
         Ended::Crashed { how, opening: o } => format!("crash{}: {how}", opening(*o)),
     }
-}
-
-/// The software library's lines about who waits: disagreements first, which are the reason, and nothing of what only stands
-/// behind another wait of the same rank.
-fn most_telling(waits: &str) -> String {
-    const BEHIND: &str = " waits for its stream";
-    let waiting =
-        |line: &str, rank: &str| line.contains(&format!(": rank {rank} waits for ")) && !line.ends_with(BEHIND);
-    let is_told = |line: &str| match line.strip_suffix(BEHIND).and_then(|front| front.rsplit_once(": rank ")) {
-        Some((_, rank)) => !waits.lines().any(|other| waiting(other, rank)),
-        None => true,
-    };
-    let mut lines: Vec<&str> = waits.lines().filter(|line| is_told(line)).collect();
-    lines.sort_by_key(|line| !line.contains(": the ranks disagree:"));
-    lines.join("\n")
 }
 
 /// The software library's words with the names of communicators for their numbers.
@@ -290,11 +287,15 @@ fn add_location(plan: &Plan, observation: &Observation, finding: &mut Finding) {
         RankEnd::Error { call, .. } => Some((rank, *call)),
         _ => None,
     });
+    let waited = match &observation.ended {
+        Ended::Hung { waits, .. } if !observation.reused => first_unfinished(plan, waits),
+        _ => HashMap::new(),
+    };
     // The rank that came least far holds up the others; one that is behind its last call has come farthest.
     let unfinished = ends().filter_map(|(rank, end)| match end {
         RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (None, (rank, None))),
         RankEnd::Running { call } => {
-            let call = Some(*call);
+            let call = Some(waited.get(&rank).map_or(*call, |first| *call.min(first)));
             Some((Some(step_of_call(plan, rank, call).unwrap_or(u32::MAX)), (rank, call)))
         }
         _ => None,

@@ -167,6 +167,9 @@ impl<'a> CaseJudge<'a> {
             self.collector.note(format!("data not judged: {why}"));
             return true;
         }
+        if let Some(not_looked_at) = &self.forecast.not_looked_at {
+            self.collector.note(not_looked_at.to_string());
+        }
         let order_maps = self.order_maps.as_mut().filter(|_| self.runs_judged == 1);
         let fingerprint = (self.details >= Details::Fingerprint).then_some(&mut self.fingerprint);
         let memory = judge_run_data(plan, self.forecast, &run, &mut self.collector, fingerprint, order_maps);
@@ -245,6 +248,7 @@ impl<'a> CaseJudge<'a> {
         verdict.outputs = outputs;
         verdict.snapshot = text;
         verdict.buffers = shown;
+        verdict.not_looked_at = forecast.not_looked_at.clone();
         verdict.observed = observed;
         if verdict.status == Status::Pass {
             verdict.order_maps =

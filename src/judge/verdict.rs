@@ -132,6 +132,8 @@ pub struct Finding {
     pub follows: bool,
     /// What else is wrong because of this, each in one line.
     pub consequences: Vec<String>,
+    /// In how many rounds of a loop the step's result is wrong; this is of the first of them.
+    pub rounds: u64,
 }
 
 impl Finding {
@@ -145,6 +147,17 @@ impl Finding {
             Subject::Error => Some("error"),
             Subject::Refusal => Some("refused"),
         }
+    }
+
+    /// Its text without line breaks.
+    pub fn in_one_line(&self) -> String {
+        let lines: Vec<&str> = self.text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.join("; ")
+    }
+
+    /// True if it is about the result of its step, not about what the step should have left alone.
+    pub fn is_of_result(&self) -> bool {
+        self.lane != Lane::Invariants
     }
 
     /// All world ranks with this finding; empty if it is about no rank.
@@ -189,6 +202,8 @@ pub struct Verdict {
     pub buffers: Option<BufferContents>,
     /// What the last run left behind, if it is to be recorded and the case was run.
     pub observed: Option<Box<super::ObservedResults>>,
+    /// Results that could not be looked at, although they are defined.
+    pub not_looked_at: Option<crate::oracle::NotLookedAt>,
     /// Notes that do not change the verdict.
     pub notes: Vec<String>,
 }

@@ -23,6 +23,12 @@ impl Failure {
         Some(Self { outcome: verdict.outcome, finding })
     }
 
+    /// The ending alone, if it is not that of a program which has finished.
+    pub(super) fn of_ending(verdict: &Verdict) -> Option<Self> {
+        let outcome = verdict.outcome.filter(|outcome| !matches!(outcome, Outcome::Ok | Outcome::Refused))?;
+        Some(Self { outcome: Some(outcome), finding: None })
+    }
+
     /// Of a case that has not been run.
     pub(super) fn unknown() -> Self {
         Self { outcome: None, finding: None }

@@ -119,7 +119,8 @@ pub fn minimize(
     document = passes::reduce(&mut trials, document, progress)?;
     let out_of_time = trials.is_out_of_time();
     let last = trials.into_last();
-    let reason = one_line(last.verdict.reason.as_deref().unwrap_or("it fails")).into_owned();
+    let reason = last.verdict.reason.clone().unwrap_or_else(|| last.failure.to_string());
+    let reason = one_line(&reason);
     let origin = format!("# Reduced from {} ({}): {reason}", first.name, one_line(&request.file.path));
     Ok(Reduced {
         text: format!("{origin}\n{document}"),

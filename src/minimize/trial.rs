@@ -8,7 +8,7 @@ use super::{Error, Request, in_runs};
 use crate::judge::{Outcome, Status, Verdict};
 use crate::plan;
 use crate::scenario::forms::{FORMS, Form};
-use crate::scenario::{self, Case, SourceFile};
+use crate::scenario::{self, Case, ExpectedOutcome, SourceFile, Spanned};
 use crate::suite::Runner;
 use std::collections::HashSet;
 use std::fmt;
@@ -37,10 +37,12 @@ pub(super) struct Last {
 }
 
 /// What a case costs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Planned {
     size: Size,
     work: u64,
+    /// Why its end is not defined, without what differs from case to case.
+    undefined: Option<String>,
 }
 
 /// Runs documents.
@@ -57,6 +59,10 @@ pub(super) struct Trials<'a> {
     case: Arc<Case>,
     planned: Planned,
     form: Option<&'static Form>,
+    /// True if the case ends as no program should, which its file expects or `check` foresees: any ending is admitted then.
+    any_ending: bool,
+    /// True if the file says that it may hang, and is to go on saying so.
+    admits_hang: bool,
     failure: Option<(Failure, Verdict)>,
     /// Seconds of the first failing run.
     first_seconds: f64,
@@ -73,9 +79,18 @@ impl<'a> Trials<'a> {
     /// Finds the case of the request.
     pub fn new(request: &'a Request, runner: &'a Runner, begun: Instant) -> Result<Self, Error> {
         let cases = read(&request.file, request).map_err(Error::Invalid)?;
-        let (case, form) = find(request, cases)?;
-        let planned = planned(&case, runner)
-            .map_err(|why| Error::NoSuchCase(format!("{} cannot be planned: {why}", case.name)))?;
+        let (mut case, form) = find(request, cases)?;
+        let admits_hang = may_hang(&case);
+        let mut any_ending = admits_hang;
+        let mut cost = planned(&case, runner);
+        if any_ending || cost.is_err() {
+            // Mismatched calls and programs that cannot finish are refused only where the file does not expect that.
+            let lenient = with_any_ending(&case);
+            if let Ok(found) = planned(&lenient, runner) {
+                (case, cost, any_ending) = (lenient, Ok(found), true);
+            }
+        }
+        let planned = cost.map_err(|why| Error::NoSuchCase(format!("{} cannot be planned: {why}", case.name)))?;
         Ok(Self {
             request,
             runner,
@@ -85,6 +100,8 @@ impl<'a> Trials<'a> {
             case,
             planned,
             form,
+            any_ending,
+            admits_hang,
             failure: None,
             first_seconds: 0.0,
             pace: 0.0,
@@ -101,7 +118,7 @@ impl<'a> Trials<'a> {
         let mut last = None;
         for run in 1..=self.request.repeats {
             let verdict = self.run(&self.case.clone(), None);
-            let failure = Failure::of(&verdict);
+            let failure = self.failure_of(&verdict);
             last = Some(verdict.status);
             if let Some(failure) = failure {
                 self.first_seconds = verdict.wall_seconds;
@@ -140,9 +157,14 @@ impl<'a> Trials<'a> {
         (!rate.is_always()).then_some((rate.failed, rate.all))
     }
 
+    /// How the verdict fails. Where any ending is admitted, only the ending counts.
+    fn failure_of(&self, verdict: &Verdict) -> Option<Failure> {
+        if self.any_ending { Failure::of_ending(verdict) } else { Failure::of(verdict) }
+    }
+
     /// True if the verdict is of the failure that is to stay.
     fn is_like_first(&self, verdict: &Verdict) -> bool {
-        let failure = Failure::of(verdict);
+        let failure = self.failure_of(verdict);
         failure.is_some() && failure.as_ref() == self.failure.as_ref().map(|(failure, _)| failure)
     }
 
@@ -201,10 +223,14 @@ impl<'a> Trials<'a> {
     /// The document's only case, in the form that was asked for.
     fn case(&self, document: &Document) -> Option<Arc<Case>> {
         let [case] = &self.cases(document)[..] else { return None };
-        match self.form {
-            None => Some(Arc::new(case.clone())),
-            Some(form) => form.apply(case).ok().map(Arc::new),
+        let case = match self.form {
+            None => Arc::new(case.clone()),
+            Some(form) => Arc::new(form.apply(case).ok()?),
+        };
+        if self.admits_hang && !may_hang(&case) {
+            return None;
         }
+        Some(if self.any_ending { with_any_ending(&case) } else { case })
     }
 
     /// True if the document is a scenario that costs clearly less than the smallest case so far.
@@ -220,8 +246,10 @@ impl<'a> Trials<'a> {
             return false;
         }
         let case = self.case(document);
-        let Some((case, planned)) = case.and_then(|case| Some((case.clone(), planned(&case, self.runner).ok()?)))
-        else {
+        let planned = case.and_then(|case| Some((case.clone(), planned(&case, self.runner).ok()?)));
+        // Calls that do not match stay calls that do not match.
+        let is_like_first = |planned: &Planned| !self.any_ending || planned.undefined == self.planned.undefined;
+        let Some((case, planned)) = planned.filter(|(_, planned)| is_like_first(planned)) else {
             self.tried.insert(text);
             return false;
         };
@@ -274,7 +302,7 @@ impl<'a> Trials<'a> {
             if undecided && (hangs || self.is_over()) {
                 return Err(Became::TooLong);
             }
-            match Failure::of(&verdict) {
+            match self.failure_of(&verdict) {
                 Some(failure) if Some(&failure) == wanted.as_ref() => return Ok((failure, verdict)),
                 Some(_) => became = Became::FailsOtherwise,
                 None if verdict.status == Status::Pass => {}
@@ -342,10 +370,27 @@ fn find(request: &Request, cases: Vec<Case>) -> Result<(Arc<Case>, Option<&'stat
     Err(Error::NoSuchCase(format!("{path} has no case called {name}; `collspec run {path} --list` names its cases")))
 }
 
+/// True if the file admits a hang.
+fn may_hang(case: &Case) -> bool {
+    case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang))
+}
+
+/// The case with every ending admitted that mismatched calls may have.
+fn with_any_ending(case: &Arc<Case>) -> Arc<Case> {
+    let mut case = (**case).clone();
+    let value = vec![ExpectedOutcome::Hang, ExpectedOutcome::Error(None), ExpectedOutcome::Crash, ExpectedOutcome::Ok];
+    let span = case.outcome.as_ref().map_or(case.span, |outcome| outcome.span);
+    (case.outcome, case.reason) = (Some(Spanned { value, span }), None);
+    Arc::new(case)
+}
+
 /// What a case costs, or why it cannot be planned.
 fn planned(case: &Arc<Case>, runner: &Runner) -> Result<Planned, String> {
     match plan::plan(case, runner.limits()) {
-        Ok(plan) => Ok(Planned { size: Size::of(&plan, case), work: plan.cost.work }),
+        Ok(plan) => {
+            let why = plan.undefined.as_deref().and_then(|why| why.rsplit(": ").next());
+            Ok(Planned { size: Size::of(&plan, case), work: plan.cost.work, undefined: why.map(str::to_owned) })
+        }
         Err(diagnostics) => {
             Err(diagnostics.first().map_or("no reason is known", |first| first.message.as_str()).to_owned())
         }

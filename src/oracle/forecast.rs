@@ -7,16 +7,17 @@ use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
 use super::reduced_buffer::ReducedBuffer;
 use super::undefined;
-use crate::job::{CallKind, Ptr, Red};
+use crate::job::{CallKind, DIGEST, Ptr, Red};
 use crate::plan::inputs::InitialContents;
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
 use crate::scenario::Diagnostic;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of checkpoints of results with one right value that a later step overwrites.
+/// Bytes of copies of results with one right value that a later step overwrites. Of others only a digest is kept.
 const MAX_OVERWRITTEN_BYTES: u64 = 4 << 20;
 /// Bytes of long fills of a case that are held. Elements of the others are worked out whenever they are asked for, several times
 /// in each run, but take no memory.
@@ -30,6 +31,28 @@ pub struct Checkpoint {
     pub event: usize,
     /// The write, with the stream on which a copy is in order.
     pub write: Write,
+    /// True if only a digest of the result is kept, not a copy.
+    pub digest: bool,
+}
+
+/// Results that a later step overwrites and of which nothing can be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotLookedAt {
+    /// Number of results.
+    pub results: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Why nothing is kept of them.
+    pub why: String,
+}
+
+impl std::fmt::Display for NotLookedAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { results, bytes, why } = self;
+        let (results, were) =
+            if *results == 1 { ("1 result".into(), "was") } else { (format!("{results} results"), "were") };
+        write!(f, "{results} ({bytes} bytes) {were} not looked at: {why}")
+    }
 }
 
 /// The forecast of a case.
@@ -41,6 +64,8 @@ pub struct Forecast {
     pub checkpoints: Vec<Checkpoint>,
     /// Final contents by allocation: canonical where several values are right, poison where no event writes.
     pub(crate) final_memory: Vec<Memory>,
+    /// Results that are overwritten before anything can be kept of them.
+    pub not_looked_at: Option<NotLookedAt>,
     /// True if some result has several right values or a checkpoint, so that a run's events are executed again.
     pub(crate) needs_observation: bool,
     initial_runs: Vec<Vec<MemoryRun>>,
@@ -104,38 +129,20 @@ impl Forecast {
                 unseen.extend(unseen_result(plan, event));
             } else if let Some(target) = target {
                 by_write.insert((event, write), checkpoints.len());
-                checkpoints.push(Checkpoint { event, write: target });
+                checkpoints.push(Checkpoint { event, write: target, digest: false });
             }
         }
         if !unseen.is_empty() {
             return Err(unseen);
         }
-        // After an abort it is unknown how far the steps before it came.
-        let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
-        let mut room = if aborted { 0 } else { MAX_OVERWRITTEN_BYTES };
-        for &(event, alloc) in &overwritten {
-            let writes = plan.events.get(event).map(Event::writes).unwrap_or_default();
-            for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
-                let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
-                let len = bytes.end - bytes.start;
-                if at != alloc
-                    || len > room
-                    || by_write.contains_key(&(event, number))
-                    || lost.contains(&(event, number))
-                {
-                    continue;
-                }
-                room -= len;
-                by_write.insert((event, number), checkpoints.len());
-                checkpoints.push(Checkpoint { event, write });
-            }
-        }
+        let not_looked_at = add_overwritten(plan, &overwritten, &lost, &mut by_write, &mut checkpoints);
         let observed = !origins.is_empty() || !checkpoints.is_empty();
         check_cost(plan, soft_work, &checkpoints)?;
         Ok(Self {
             initial,
             checkpoints,
             final_memory: last,
+            not_looked_at,
             needs_observation: observed,
             initial_runs: runs,
             checkpoint_by_write: by_write,
@@ -217,6 +224,52 @@ impl Forecast {
     pub(crate) fn checkpoint(&self, event: usize, write: usize) -> Option<usize> {
         self.checkpoint_by_write.get(&(event, write)).copied()
     }
+
+    /// The number of the checkpoint of a write, if it is a copy.
+    pub(crate) fn copy(&self, event: usize, write: usize) -> Option<usize> {
+        self.checkpoint(event, write).filter(|number| self.checkpoints.get(*number).is_some_and(|c| !c.digest))
+    }
+}
+
+/// Adds checkpoints of the results with one right value that later steps overwrite: copies while there is room, then digests. Returns
+/// those of which nothing can be kept.
+fn add_overwritten(
+    plan: &Plan,
+    overwritten: &[(usize, usize)],
+    lost: &HashSet<(usize, usize)>,
+    by_write: &mut HashMap<(usize, usize), usize>,
+    checkpoints: &mut Vec<Checkpoint>,
+) -> Option<NotLookedAt> {
+    let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
+    let mut room = MAX_OVERWRITTEN_BYTES;
+    let mut not_looked_at: Option<NotLookedAt> = None;
+    let mut seen = HashSet::new();
+    for &(event, alloc) in overwritten {
+        let writes = plan.events.get(event).map(Event::writes).unwrap_or_default();
+        for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
+            let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
+            let len = bytes.end - bytes.start;
+            if at != alloc || len == 0 || by_write.contains_key(&(event, number)) || !seen.insert((event, number)) {
+                continue;
+            }
+            if aborted || lost.contains(&(event, number)) {
+                let why = match aborted {
+                    true => "later steps overwrite them, and an abort leaves open how far the steps before it came",
+                    false => "later steps of the same launch overwrite them",
+                };
+                let of = not_looked_at.get_or_insert_with(|| NotLookedAt { why: why.into(), ..NotLookedAt::default() });
+                (of.results, of.bytes) = (of.results + 1, of.bytes + len);
+                continue;
+            }
+            let digest = len > room && len > DIGEST as u64;
+            if !digest {
+                room = room.saturating_sub(len);
+            }
+            by_write.insert((event, number), checkpoints.len());
+            checkpoints.push(Checkpoint { event, write, digest });
+        }
+    }
+    not_looked_at
 }
 
 /// A result that rounds, and is used and overwritten within one launch.
@@ -243,7 +296,7 @@ fn check_cost(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result
     let (mut bytes, mut most) = (0u64, (0u64, plan.case.span));
     for checkpoint in checkpoints {
         let Some((_, range)) = region_bytes(plan, checkpoint.write.region) else { continue };
-        let copies = 2 * (range.end - range.start);
+        let copies = 2 * if checkpoint.digest { DIGEST as u64 } else { range.end - range.start };
         bytes = bytes.saturating_add(copies);
         let step = plan.events.get(checkpoint.event).and_then(|e| plan.steps.get(e.step() as usize));
         if let (true, Some(step)) = (copies > most.0, step) {

@@ -53,5 +53,5 @@ pub use families::FamilySet;
 #[cfg(test)]
 pub use families::{Rounding, Scale, Shape};
 pub use fingerprint::Fingerprint;
-pub use forecast::Forecast;
+pub use forecast::{Checkpoint, Forecast, NotLookedAt};
 pub use order_map::ResultOrder;

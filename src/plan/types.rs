@@ -316,6 +316,16 @@ impl Event {
             Self::Undefined { out, .. } => out.iter().copied().map(Some).collect(),
         }
     }
+
+    /// The regions that it reads.
+    pub fn reads(&self) -> Vec<Region> {
+        match self {
+            Self::Collective(collective) => collective.sends().flatten().collect(),
+            Self::Sent { call, .. } => vec![call.op.memory],
+            Self::Map(call) => call.op.reads.clone(),
+            Self::Received { .. } | Self::Undefined { .. } => Vec::new(),
+        }
+    }
 }
 
 /// A reduction with a factor, or by default with the factors of all ranks of the communicator, as bits of the element type.

@@ -137,6 +137,9 @@ pub struct RecordedCase {
     /// Which order of ranks summed which elements of rounded results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<crate::oracle::ResultOrder>,
+    /// Results that could not be looked at, although they are defined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_looked_at: Option<crate::oracle::NotLookedAt>,
     /// The lanes that applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneResult>,
@@ -191,6 +194,7 @@ impl RecordedCase {
             results: verdict.observed.as_deref().cloned(),
             fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
             orders: verdict.order_maps.clone(),
+            not_looked_at: verdict.not_looked_at.clone(),
             lanes: verdict.lanes.clone(),
             seconds: verdict.seconds,
             wall_seconds: verdict.wall_seconds,

@@ -58,6 +58,9 @@ pub struct CaseReport {
     /// What is wrong, the most important first; at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<FindingReport>,
+    /// Results that could not be looked at, although they are defined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_looked_at: Option<crate::oracle::NotLookedAt>,
     /// Notes that do not change the verdict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -203,6 +206,7 @@ impl CaseReport {
             wall_seconds: verdict.wall_seconds,
             lanes: verdict.lanes.clone(),
             findings: verdict.findings.iter().map(|finding| FindingReport::new(case, finding)).collect(),
+            not_looked_at: verdict.not_looked_at.clone(),
             notes: verdict.notes.iter().map(|note| bounded(note).into_owned()).collect(),
             fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
             order_maps: verdict.order_maps.iter().map(OrderMapReport::new).collect(),

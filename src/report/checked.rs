@@ -42,7 +42,8 @@ pub(super) fn checked(case: &Case, verdict: &Verdict) -> String {
         [] => String::new(),
         words => format!(", and {} of the file", words.join(" and ")),
     };
-    format!("{judged}{ranks}{own}")
+    let rest = verdict.not_looked_at.as_ref().map(|rest| format!("; {rest}")).unwrap_or_default();
+    format!("{judged}{ranks}{own}{rest}")
 }
 
 #[cfg(test)]

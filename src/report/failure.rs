@@ -38,7 +38,7 @@ fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles
     push_line(text, format_args!("  at {}", printable(&source_place::path_line_column(&case.file, at))));
     if let Some(reason) = &verdict.reason {
         // A finding's own lines say the same with more detail; other reasons would be lost.
-        if verdict.findings.first().is_none_or(|first| first.text != *reason) {
+        if verdict.findings.first().is_none_or(|first| first.text != *reason && first.in_one_line() != *reason) {
             push_indented(text, "  ", reason);
         }
     }
@@ -74,7 +74,7 @@ fn push_finding<'a>(text: &mut String, case: &Case, finding: &'a Finding, shown:
     let label = finding.label().map(|label| format!("{faint}{label}:{faint:#} ")).unwrap_or_default();
     let label = format!("  {label}");
     match (finding.rank, &finding.buffer, finding.element, &finding.step) {
-        (Some(_), Some(buffer), Some(element), Some(step)) => {
+        (Some(_), Some(buffer), Some(element), Some(step)) if finding.is_of_result() => {
             let (buffer, step, ranks) = (printable(buffer), printable(step), finding.ranks());
             push_line(text, format_args!("{label}{}, {buffer}[{element}] is wrong after {step}", ranks_text(&ranks)));
             push_indented(text, "    expected ", &finding.expected);
@@ -89,6 +89,9 @@ fn push_finding<'a>(text: &mut String, case: &Case, finding: &'a Finding, shown:
         }
         // A finding without an element is complete in its text.
         _ => push_indented(text, &label, &finding.text),
+    }
+    if finding.rounds > 1 && finding.element.is_some() {
+        push_line(text, format_args!("    wrong in {} rounds, of which this is the first", finding.rounds));
     }
     for consequence in &finding.consequences {
         push_indented(text, "    follows from this: ", consequence);
@@ -151,6 +154,7 @@ mod tests {
             advice: None,
             follows: false,
             consequences: Vec::new(),
+            rounds: 1,
         }
     }
 

@@ -57,6 +57,9 @@ pub struct FindingReport {
     /// What else is wrong because of this, each in one line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consequences: Vec<String>,
+    /// In how many rounds of a loop the step's result is wrong; this is of the first of them. 0 in lines of earlier versions.
+    #[serde(default)]
+    pub rounds: u64,
 }
 
 impl FindingReport {
@@ -84,6 +87,7 @@ impl FindingReport {
             text: text(&finding.text),
             advice: finding.advice.as_ref().map(text),
             consequences: finding.consequences.iter().map(text).collect(),
+            rounds: finding.rounds,
         }
     }
 }

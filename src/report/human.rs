@@ -86,6 +86,10 @@ impl<W: Write> HumanReporter<W> {
         for (reason, count) in &self.tally.skips {
             writeln!(self.to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
         }
+        for (not_looked_at, cases) in self.tally.not_looked_at.values() {
+            let cases = if *cases == 1 { "1 case".to_owned() } else { format!("{cases} cases") };
+            writeln!(self.to, "{skip}not judged{skip:#} in {cases}: {not_looked_at}")?;
+        }
         for (name, seconds) in self.slowest.cases() {
             writeln!(self.to, "{faint}slow{faint:#} {:>9} {}", duration(seconds), printable(name))?;
         }
@@ -134,6 +138,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
     use crate::judge::{BufferContents, BufferRow, BufferRows, RowElements, ShownElement};
+    use crate::oracle::NotLookedAt;
     use crate::report::InheritedVariables;
     use crate::suite::fixture;
 
@@ -164,6 +169,18 @@ mod tests {
         assert_eq!(
             report(false, Styles::plain(), verdicts),
             "skipped 2: needs 2 GPUs\nskipped 1: needs nodes\n0 passed, 0 failed, 3 skipped in 1.23 s\n"
+        );
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_told_with_passes_too() {
+        let rest = |results, bytes| NotLookedAt { results, bytes, why: "a launch overwrites them".into() };
+        let pass = |name: &str, rest| Verdict { not_looked_at: Some(rest), ..fixture::verdict(name, Status::Pass) };
+        let verdicts = vec![pass("a", rest(2, 32)), pass("b", rest(1, 8)), fixture::verdict("c", Status::Pass)];
+        assert_eq!(
+            report(false, Styles::plain(), verdicts),
+            "not judged in 2 cases: 3 results (40 bytes) were not looked at: a launch overwrites them\n\
+             3 passed, 0 failed, 0 skipped in 1.23 s\n"
         );
     }
 

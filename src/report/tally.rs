@@ -1,5 +1,6 @@
 //! Counts of passed, failed and skipped cases.
 use crate::judge::{Outcome, Status, Verdict};
+use crate::oracle::NotLookedAt;
 use std::collections::BTreeMap;
 
 /// Counts of a run.
@@ -13,11 +14,19 @@ pub struct Tally {
     pub refused: usize,
     /// Number of skipped cases by reason.
     pub skips: BTreeMap<String, usize>,
+    /// Results that could not be looked at, by reason, with the number of cases.
+    pub not_looked_at: BTreeMap<String, (NotLookedAt, usize)>,
 }
 
 impl Tally {
     /// Adds a verdict.
     pub fn add(&mut self, verdict: &Verdict) {
+        if let Some(more) = &verdict.not_looked_at {
+            let first = || (NotLookedAt { why: more.why.clone(), ..NotLookedAt::default() }, 0);
+            let (all, cases) = self.not_looked_at.entry(more.why.clone()).or_insert_with(first);
+            *cases += 1;
+            (all.results, all.bytes) = (all.results + more.results, all.bytes.saturating_add(more.bytes));
+        }
         match verdict.status {
             Status::Pass => self.pass += 1,
             Status::Fail => {

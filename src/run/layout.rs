@@ -1,5 +1,6 @@
 //! Makes a job of a plan: adds checkpoints to the programs and gives every image its place in the arena.
-use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, Job, Ptr, RankEnd, Report};
+use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, DIGEST, Job, Ptr, RankEnd, Report};
+use crate::oracle::Checkpoint;
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
 
@@ -45,7 +46,7 @@ pub enum MemoryPlace {
 }
 
 /// The job of a plan.
-pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, CallMap) {
+pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (Job, CallMap) {
     let mut end = 8 * plan.ranks() as u64;
     let mut place = |len: u64, align: u64| {
         let at = end.next_multiple_of(align);
@@ -62,7 +63,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, C
     let allocs = allocs.collect();
     let mut inserts: Vec<Vec<(u32, Call)>> = vec![Vec::new(); plan.ranks()];
     let mut specs = Vec::with_capacity(checkpoints.len());
-    for (index, write) in checkpoints.iter().enumerate() {
+    for (index, Checkpoint { write, digest, .. }) in checkpoints.iter().enumerate() {
         let region = &write.region;
         let buffer = &plan.buffers[region.buf];
         let size = buffer.dtype.size() as u64;
@@ -73,10 +74,11 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, C
         };
         // an empty checkpoint keeps the numbering where there is nothing to write
         let bytes = if from == Ptr::Null { 0 } else { bytes };
-        specs.push(CheckpointSpec { rank: region.rank as u32, bytes, at: place(bytes, ALIGN) });
+        let kept = if *digest { DIGEST as u64 } else { bytes };
+        specs.push(CheckpointSpec { rank: region.rank as u32, bytes: kept, at: place(kept, ALIGN) });
         let step = plan.programs[region.rank].get(write.after as usize).map_or(0, |call| call.step);
         let (after, stream) = place_of_copy(&plan.programs[region.rank], write);
-        let kind = CallKind::Checkpoint { from, bytes, index: index as u32, stream };
+        let kind = CallKind::Checkpoint { from, bytes, index: index as u32, stream, digest: *digest };
         if from != Ptr::Null {
             inserts[region.rank].push((after, Call { step, tolerate: false, left_in_progress: false, kind }));
         }

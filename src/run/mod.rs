@@ -43,7 +43,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 
 use crate::job::Job;
 use crate::oracle::Forecast;
-use crate::plan::{Plan, Write};
+use crate::plan::Plan;
 use std::path::PathBuf;
 
 /// How much NCCL logs.
@@ -211,6 +211,5 @@ pub enum Error {
 
 /// The job of a plan, and the way back from its calls to the plan's.
 pub fn job(plan: &Plan, forecast: &Forecast, place: MemoryPlace) -> (Job, layout::CallMap) {
-    let checkpoints: Vec<Write> = forecast.checkpoints.iter().map(|checkpoint| checkpoint.write).collect();
-    layout::job(plan, place, &checkpoints)
+    layout::job(plan, place, &forecast.checkpoints)
 }

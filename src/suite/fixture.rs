@@ -31,6 +31,7 @@ pub fn verdict(name: &str, status: Status) -> Verdict {
         snapshot: None,
         buffers: None,
         observed: None,
+        not_looked_at: None,
         notes: Vec::new(),
     }
 }

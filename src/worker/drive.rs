@@ -150,6 +150,10 @@ fn together(run: &Arc<Run>, ranks: &mut [Rank<'_>]) -> Blamed<Vec<Figures>> {
     for step in steps {
         one_step(run, ranks, &job.programs, &mut next, step)?;
     }
+    if let Some(rank) = (0..ranks.len()).find(|&rank| next[rank] < job.programs[rank].len()) {
+        let text = format!("call {} comes at no step's turn on one thread", next[rank]);
+        return Err(blame(rank, false)(Halt::Trouble(text)));
+    }
     for r in ranks.iter_mut() {
         r.drain().map_err(blame(r.rank, false))?;
     }
@@ -198,7 +202,8 @@ fn one_step(
     next: &mut [usize],
     step: u32,
 ) -> Blamed<()> {
-    let due = |rank: usize, at: usize| programs[rank].get(at).filter(|call| call.step == step);
+    // The end of a named loop or group belongs to a step before those inside.
+    let due = |rank: usize, at: usize| programs[rank].get(at).filter(|call| call.step <= step);
     loop {
         // waits come after every rank's other calls: a wait for work that a later rank completes would never end
         for waits in [false, true] {

@@ -1,4 +1,5 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
+mod checkpoints;
 mod clock;
 mod communicators;
 mod deaths;
@@ -8,6 +9,7 @@ mod progress;
 mod queries;
 pub(super) mod registrations;
 mod tags;
+mod unfinished;
 
 use super::map;
 use super::session::{RankState, Run};
@@ -17,10 +19,12 @@ use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
 pub use graphs::GraphMaps;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 pub use progress::is_in_progress;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tags::{StopClock, Tag};
+use unfinished::Unfinished;
 
 /// Why a rank stops.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +121,8 @@ pub struct Rank<'a> {
     interrupted: BTreeSet<u32>,
     /// Communicators that have lost a rank: their operations and their asynchronous errors may fail.
     bereaved: BTreeSet<u32>,
+    /// What the device has not finished.
+    unfinished: RefCell<Unfinished>,
 }
 
 impl<'a> Rank<'a> {
@@ -138,6 +144,7 @@ impl<'a> Rank<'a> {
             unsettled: false,
             interrupted: BTreeSet::new(),
             bereaved: BTreeSet::new(),
+            unfinished: RefCell::default(),
         }
     }
 
@@ -180,7 +187,9 @@ impl<'a> Rank<'a> {
             let images = session.allocs[self.rank].iter().map(|&index| job.allocs[index as usize].image);
             let copies = session.checkpoints[self.rank].iter().map(|&index| job.checkpoints[index as usize].bytes);
             let image = images.chain(copies).max().unwrap_or(0);
-            self.state.staging = Some(device.staging(maps, image)?);
+            let mut staging = device.staging(maps.saturating_add(self.staged_digests()), image)?;
+            self.state.digest_places = self.digest_places(&mut staging)?;
+            self.state.staging = Some(staging);
             if self.dies().is_some() {
                 self.state.staging_at_death = Some(device.staging(0, image)?);
             }
@@ -225,6 +234,7 @@ impl<'a> Rank<'a> {
                 }
                 if call.tolerate || may_fail { Ok(()) } else { Err(Halt::Call(error)) }
             }
+            Ok(()) if !prelude => self.mark(at, &call.kind),
             other => other,
         }
     }
@@ -290,14 +300,7 @@ impl<'a> Rank<'a> {
             | CallKind::Launch { .. }
             | CallKind::Release { .. }
             | CallKind::Replayed { .. } => self.graph_call(index, kind),
-            CallKind::Checkpoint { from, bytes, index, stream } => {
-                let find = self.state.shadows.binary_search_by_key(index, |(i, _)| *i);
-                let (_, shadow) =
-                    find.ok().and_then(|at| self.state.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
-                let (to, from) = (shadow.at(0, *bytes)?, self.range(*from, *bytes)?);
-                self.stream(*stream)?.copy(to, from, *bytes)?;
-                Ok(())
-            }
+            CallKind::Checkpoint { .. } => self.checkpoint(kind),
             CallKind::After { stream, on } => {
                 for other in on {
                     let event = self.run.backend.device.event()?;
@@ -427,10 +430,14 @@ impl<'a> Rank<'a> {
     }
 
     fn synchronize(&mut self, stream: u32) -> Result<(), Halt> {
-        let stop = || self.run.stopped() || self.async_error().is_some();
+        let stop = || {
+            self.show_unfinished();
+            self.run.stopped() || self.async_error().is_some()
+        };
         if !self.stream(stream)?.synchronize_unless(&stop)? || self.run.failed_map(self.rank).is_some() {
             return Err(Halt::Stopped);
         }
+        self.unfinished.get_mut().finished(stream);
         match self.async_error() {
             Some(_) => Err(Halt::Stopped),
             None => Ok(()),

@@ -6,7 +6,7 @@ use super::rank::GraphMaps;
 use super::rank::Halt;
 use super::rank::registrations::Registered;
 use super::watch;
-use crate::backend::{Backend, CallError, CommSlot, DeviceGraph, DeviceMemory, DeviceStream, Staging};
+use crate::backend::{Backend, CallError, CommSlot, DeviceGraph, DeviceMemory, DeviceStream, SetAside, Staging};
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
 use crate::job::{Answers, CallKind, ELSEWHERE, Id, Job, RankEnd, RankReport, Reply, Report};
@@ -32,6 +32,8 @@ pub struct RankState {
     pub memory: Vec<(u32, DeviceMemory)>,
     /// Copies taken by its checkpoints, by index in the job, ascending.
     pub shadows: Vec<(u32, DeviceMemory)>,
+    /// By stream, host memory that its digests share.
+    pub digest_places: BTreeMap<u32, SetAside>,
     /// What is registered with its communicators.
     pub registered: Vec<Registered>,
     /// Host memory through which data is copied in and out; `None` until memory is loaded.

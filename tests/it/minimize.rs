@@ -213,3 +213,30 @@ fn what_a_file_expects_stays_as_it_is() {
     assert!(ranks <= 2 && (38..=64).contains(&elements), "{run}\n{text}");
     assert!(run.err.contains("expect") || run.err.contains("expected"), "{run}");
 }
+
+/// What `check` refuses for a mismatch stays a mismatch, and what its file expects to hang stays so.
+#[test]
+fn hangs_and_mismatches_become_smaller() {
+    let home = Home::new();
+    let mismatch = "world_size = 4\ninputs.x = { each = \"rank + i\", count = 100 }\nsteps = [\n  \
+                    { op = \"broadcast\", root = 1, in = \"x\", out = \"a\" },\n  \
+                    { op = \"all_reduce\", in = \"x\", out = \"b\", ranks = [0, 1] },\n  \
+                    { op = \"all_gather\", in = \"x\", out = \"c\", ranks = [2, 3] },\n  \
+                    { op = \"all_reduce\", in = \"x\", out = \"d\" },\n]\n";
+    home.file("mismatch.toml", mismatch);
+    let (run, text) = small(&home, &["mismatch.toml"]);
+    assert!(size(&run)[0] == 2 && size(&run)[2] == 2 && run.err.contains("it hangs"), "{run}\n{text}");
+    let refused = home.run(&["check", "small.toml"]);
+    assert!(
+        refused.code == 2 && refused.err.contains("every rank of a communicator must make the same call"),
+        "{refused}"
+    );
+
+    let hang = "world_size = 4\noutcome = \"hang\"\ninputs.x = { each = \"rank + i\", count = 100 }\nsteps = [\n  \
+                { op = \"broadcast\", root = 1, in = \"x\", out = \"a\" },\n  \
+                { op = \"all_reduce\", in = \"x\", out = \"b\", ranks = [0, 1, 2] },\n]\n";
+    home.file("hang.toml", hang);
+    let (run, text) = small(&home, &["hang.toml"]);
+    assert!(size(&run)[0] == 2 && size(&run)[2] == 1 && text.contains("outcome = \"hang\""), "{run}\n{text}");
+    assert_eq!(home.run(&["run", "small.toml"]).code, 0, "{text}");
+}

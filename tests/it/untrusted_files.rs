@@ -162,6 +162,7 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         advice: Some(lines.clone()),
         follows: false,
         consequences: vec![lines.clone(), HIDING.into()],
+        rounds: 1,
     };
     let without_rank = Finding { rank: None, ..finding.clone() };
     let mut failed = skipped(&case, lines.clone());

@@ -126,6 +126,7 @@ functions! {
     graph_exec_destroy cuGraphExecDestroy(graph: CUgraphExec);
     event_create cuEventCreate(out: *mut CUevent, flags: c_uint);
     event_record cuEventRecord(event: CUevent, stream: CUstream);
+    event_query cuEventQuery(event: CUevent);
     event_destroy cuEventDestroy_v2(event: CUevent);
     event_elapsed cuEventElapsedTime(milliseconds: *mut f32, from: CUevent, to: CUevent);
 }

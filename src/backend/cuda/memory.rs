@@ -136,6 +136,8 @@ pub struct PinnedStaging {
     host: *mut u8,
     len: u64,
     used: u64,
+    /// Bytes at the beginning that are set aside for good.
+    set_aside: u64,
     stream: CudaStream,
     /// Functions of graphs, each at an address that stays.
     #[allow(clippy::vec_box)] // the addresses must not change as the list grows
@@ -168,12 +170,29 @@ impl PinnedStaging {
         let mut host = std::ptr::null_mut();
         // SAFETY: a place for the answer.
         unsafe { cuda.driver.host_alloc(&mut host, usize::try_from(len).unwrap_or(usize::MAX), PORTABLE) }?;
-        Ok(Self { cuda, context, host: host.cast(), len, used: 0, stream, kept: Vec::new() })
+        Ok(Self { cuda, context, host: host.cast(), len, used: 0, set_aside: 0, stream, kept: Vec::new() })
     }
 
-    /// Frees all pieces. No copy may be in flight.
+    /// Frees all pieces but those that are set aside. No copy may be in flight.
     pub fn restart(&mut self) {
-        self.used = 0;
+        self.used = self.set_aside;
+    }
+
+    /// Sets bytes aside for good, before the first piece is taken, and returns where they begin.
+    ///
+    /// # Errors
+    ///
+    /// There are not so many.
+    pub fn set_aside(&mut self, len: u64) -> Result<u64, DeviceError> {
+        let from = self.used;
+        self.take(len)?;
+        self.set_aside = self.used;
+        Ok(from)
+    }
+
+    /// Takes further pieces from this byte on. Returns from where they would have come.
+    pub fn go_to(&mut self, from: u64) -> u64 {
+        std::mem::replace(&mut self.used, from)
     }
 
     /// Keeps a function of a graph until this is dropped, which is after the graph.

@@ -295,6 +295,20 @@ impl CudaEvent {
         Ok(Self { cuda, context, raw })
     }
 
+    /// True if its stream has come past its last record.
+    ///
+    /// # Errors
+    ///
+    /// Work before it has failed, or a call of the driver fails.
+    pub fn is_reached(&self) -> Result<bool, CudaError> {
+        // SAFETY: the handle lives.
+        match unsafe { self.cuda.driver.event_query(self.raw) } {
+            Ok(()) => Ok(true),
+            Err(error) if error.code == NOT_READY => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Seconds from this event to a later one. Both have times, and their streams have come past them.
     ///
     /// # Errors

@@ -105,7 +105,8 @@ fn an_assert_shows_both_sides_with_enough_digits() {
         finding.text,
         "rank 0: assert `rank == 5` does not hold: 0 == 5, where rank is 0; nor does it on ranks 1 and 2, with other values"
     );
-    assert!(advice(&perfect(&text("out == 0.7")).findings[0]).ends_with("the assert is probably wrong"));
+    let blamed = "either the program or the assert is wrong; written last: `out` by step 1 (all_reduce)";
+    assert!(advice(&perfect(&text("out == 0.7")).findings[0]).ends_with(blamed));
     assert_eq!(advice(&perfect(&text("n == 4")).findings[0]), "no result is in it: it fails on every run");
 }
 
@@ -148,7 +149,8 @@ fn an_exact_comparison_of_near_values_is_answered_with_close() {
         ("inputs = { each = \"inf\", count = 1 }\n", "out == 1"),
     ] {
         let verdict = perfect(&text(head, assert));
-        assert!(advice(&verdict.findings[0]).ends_with("the assert is probably wrong"), "{:#?}", verdict.findings);
+        let blamed = "either the program or the assert is wrong; written last: `out` by step 1 (all_reduce)";
+        assert!(advice(&verdict.findings[0]).ends_with(blamed), "{:#?}", verdict.findings);
     }
 }
 
@@ -383,4 +385,83 @@ fn a_hang_is_placed_where_the_rank_is_that_came_least_far() {
     );
     let failed = RankEnd::Error { prelude: false, call: None, code: 1, text: "no".into() };
     assert_eq!(place(&|case| [collective(case, 0, 0), collective(case, 1, 1), failed.clone()]), (Some(2), None));
+}
+
+/// A layer that returns what it has not reduced: the assert is what its author wants.
+#[test]
+fn a_failed_assert_names_the_steps_that_last_wrote_its_buffers() {
+    let text = "world_size = 2\ninputs.x = { each = \"10 * rank + i\", count = 8 }\nsteps = [\n\
+                { op = \"map\", expr = \"x[i / 2]\", count = 8, out = \"packed\" },\n\
+                { op = \"all_reduce\", in = \"packed\", out = \"packed\" },\n\
+                { op = \"map\", expr = \"x[i / 2]\", count = 8, out = \"returned\" },\n]\nassert = [\"returned == packed + x * 0\"]\n";
+    let words = "either the program or the assert is wrong; written last: `returned` by step 3 (map), `packed` by step 2 (all_reduce)";
+    assert!(advice(&perfect(text).findings[0]).ends_with(words), "{:#?}", perfect(text).findings);
+}
+
+#[test]
+fn a_changed_input_stands_at_the_steps_that_read_it() {
+    let text = "world_size = 2\ninputs.a = { each = \"i\", count = 8 }\ninputs.b = { each = \"i\", count = 8 }\nsteps = [\n\
+                { op = \"all_gather\", in = \"b\", out = \"c\" },\n\
+                { op = \"reduce_scatter\", in = \"a\", out = \"d\" },\n\
+                { op = \"all_reduce\", in = \"a\", out = \"e\" },\n]\n";
+    let verdict = after(text, |case, seen| case.set_f32(seen, "a", 1, &[9.0]));
+    let [finding] = verdict.findings.as_slice() else { panic!("{:#?}", verdict.findings) };
+    assert_eq!(finding.step.as_deref(), Some("step 2 (reduce_scatter)"));
+    assert!(finding.text.ends_with("; read by step 2 (reduce_scatter) and step 3 (all_reduce)"), "{finding:#?}");
+    assert_eq!(finding.span.map(|span| &text[span.start..span.end]), Some("\"reduce_scatter\""));
+    // What no step reads stands at its own place.
+    let unread = text.replace(
+        "{ op = \"reduce_scatter\", in = \"a\", out = \"d\" }",
+        "{ op = \"send\", peer = 1, in = \"a\", ranks = [0] }, { op = \"recv\", peer = 0, out = \"d\", ranks = [1] }",
+    );
+    let unread = unread.replace("in = \"a\", out = \"e\"", "in = \"b\", out = \"e\"");
+    let verdict = after(&unread, |case, seen| case.set_f32(seen, "a", 1, &[9.0]));
+    let place = verdict.findings[0].span.map(|span| unread[..span.start].lines().count());
+    assert_eq!((verdict.findings[0].step.as_deref(), place), (None, Some(2)), "{:#?}", verdict.findings);
+}
+
+/// Every round is wrong by itself.
+#[test]
+fn wrong_rounds_of_a_step_are_one_finding() {
+    let text = "world_size = 2\ninputs.x = { each = \"rank + i\", count = 4 }\nsteps = [\n\
+                { op = \"all_reduce\", in = \"x\", out = \"w\" },\n\
+                { op = \"loop\", times = 300, steps = [\n\
+                { op = \"map\", expr = \"rank + i + t\", count = 4, out = \"x2\" },\n\
+                { op = \"all_reduce\", in = \"x2\", out = \"y\" },\n] }]\n";
+    let verdict = after(text, |case, seen| {
+        case.set_f32(seen, "w", 0, &[7.0]);
+        for (checkpoint, bytes) in case.forecast.checkpoints.iter().zip(&mut seen.checkpoints) {
+            if case.plan.buffers[checkpoint.write.region.buf].name == "y" {
+                bytes[2] ^= 1;
+            }
+        }
+    });
+    let [first, rounds] = verdict.findings.as_slice() else { panic!("{:#?}", verdict.findings) };
+    assert_eq!((first.buffer.as_deref(), first.rounds), (Some("w"), 1));
+    assert_eq!((rounds.step.as_deref(), rounds.rounds), (Some("step 2.2 (all_reduce, round 0)"), 299));
+    assert!(rounds.text.ends_with("; wrong in 299 rounds, of which this is the first"), "{rounds:#?}");
+    assert_eq!(verdict.notes, Vec::<String>::new());
+}
+
+/// The hosts have issued everything; what has not ended is told by the library, by the number of the operation on its communicator.
+#[test]
+fn a_proven_hang_is_placed_at_the_first_collective_that_has_not_ended() {
+    let text = "world_size = 2\ninputs.x = { each = \"i\", count = 2 }\nsteps = [\n\
+                { op = \"all_reduce\", in = \"x\", out = \"a\" },\n{ op = \"all_gather\", in = \"x\", out = \"b\" },\n\
+                { op = \"broadcast\", in = \"x\", out = \"c\", root = 0 },\n]\n";
+    let waits = "communicator #0, all_gather of 2 f32 (number 2): rank 0 waits for its stream (1 later call stands behind it)\n\
+                 communicator #0, broadcast of 2 f32 (number 3): rank 1 waits for its stream";
+    let place = |reused: bool| {
+        let verdict = after(text, |case, seen| {
+            seen.ended = Ended::Hung { proved: true, opening: false, waits: waits.into() };
+            seen.reused = reused;
+            for (rank, report) in seen.ranks.iter_mut().enumerate() {
+                report.end = RankEnd::Running { call: case.plan.programs[rank].len() as u32 - 1 };
+            }
+        });
+        (verdict.findings[0].rank, verdict.findings[0].step.clone().unwrap_or_default())
+    };
+    assert_eq!(place(false), (Some(0), "step 2 (all_gather)".to_owned()));
+    // On communicators of an earlier case the numbers say nothing.
+    assert_eq!(place(true).1, "step 3 (broadcast)");
 }

@@ -63,10 +63,87 @@ fn patterns_of_movement() {
 
 #[test]
 fn a_block_of_another_rank() {
-    let planned = planned_case("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 5]]\n");
-    let text = said(&planned, |b, seen| b.set_f32(seen, "out", 1, &[4.0]));
-    assert!(text.contains("the rank holds the block of rank 0"), "{text}");
-    assert!(text.contains("the only element"), "{text}");
+    let planned = planned_case("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2, 3, 4], [3, 5, 3, 2]]\n");
+    let text = said(&planned, |b, seen| b.set_f32(seen, "out", 1, &[4.0, 7.0]));
+    assert!(text.contains("all 2 elements wrong: the rank holds the block of rank 0"), "{text}");
+}
+
+#[test]
+fn one_value_proves_no_cause() {
+    let text =
+        |file: &str, out: &str, value: f32| said(&planned_case(file), |b, seen| b.set_f32(seen, out, 1, &[value]));
+    let block = text("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 5]]\n", "out", 4.0);
+    assert!(block.contains("the only element: they equal the block of rank 0"), "{block}");
+    let sum = "world_size = 3\nop = \"all_reduce\"\ninputs = [[1], [10], [100]]\n";
+    assert!(text(sum, "out", 11.0).ends_with("the only element: as if the contribution of rank 2 were missing"));
+    assert!(text(sum, "out", 112.0).ends_with("the only element: as if the contribution of rank 0 counted twice"));
+    let steps = "{ op = \"map\", expr = \"x + 7\", out = \"y\" }, { op = \"all_reduce\", in = \"x\", out = \"y\" }";
+    let stale = text(&format!("world_size = 2\ninputs.x = [[1], [2]]\nsteps = [{steps}]\n"), "y", 9.0);
+    assert!(stale.ends_with("the only element: they equal the values from before this step"), "{stale}");
+    // Where zeros are right the poison is -1, which a library may have written.
+    let zeros = "world_size = 2\nop = \"all_reduce\"\ndtype = \"i32\"\ninputs = [[0], [0]]\n";
+    let poison = said(&planned_case(zeros), |b, seen| b.element(seen, "out", 1, 0).fill(0xff));
+    assert!(poison.ends_with("the only element: they hold the poison they started with"), "{poison}");
+}
+
+#[test]
+fn no_rank_is_named_where_several_explain_the_values() {
+    let equal = planned_case("world_size = 3\nop = \"all_reduce\"\ninputs = { each = \"i + 1\", count = 3 }\n");
+    let text = said(&equal, |b, seen| b.set_f32(seen, "out", 1, &[2.0, 4.0, 6.0]));
+    assert!(text.ends_with("all 3 elements wrong"), "{text}");
+    let gathered = "world_size = 4\nop = \"all_gather\"\ninputs = [[1, 2], [3, 4], [1, 2], [3, 4]]\n";
+    let row = |values: &[f32]| said(&planned_case(gathered), |b, seen| b.set_f32(seen, "out", 1, values));
+    let rotated = row(&[3.0, 4.0, 1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
+    assert!(rotated.ends_with("all 8 elements wrong"), "{rotated}");
+    let copied = row(&[1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 3.0, 4.0]);
+    assert!(copied.ends_with("2 of 8 elements wrong: a block, elements 2 to 3"), "{copied}");
+}
+
+#[test]
+fn a_pattern_is_said_only_of_ranks_on_which_it_was_found() {
+    let in_place = |inputs: &str, value: f32| {
+        let planned = planned_case(&format!(
+            "world_size = 3\ninputs.x = {inputs}\nsteps = [{{ op = \"all_reduce\", in = \"x\", out = \"x\" }}]\n"
+        ));
+        let mut seen = planned.perfect();
+        for rank in 0..3 {
+            planned.set_f32(&mut seen, "x", rank, &[value, value + 1.0]);
+        }
+        planned.judge(&[seen]).findings
+    };
+    // Only rank 0 still has what it had, and by chance: all ranks have the same values.
+    for inputs in ["[[0, 1], [3, 7], [5, 11]]", "[[3, 7], [0, 1], [5, 11]]", "[[3, 7], [5, 11], [0, 1]]"] {
+        let findings = in_place(inputs, 0.0);
+        let [finding] = findings.as_slice() else { panic!("{findings:#?}") };
+        assert_eq!(finding.pattern, None);
+        assert_eq!(
+            finding.text,
+            "ranks 0 to 2: `x[0]` after step 1 (all_reduce) is 0, expected 8; all 2 elements wrong"
+        );
+    }
+    // Of many ranks, too, and where it is true of all.
+    let many = planned_case(
+        "world_size = 40\ninputs.x = { each = \"i\", count = 3 }\nsteps = [{ op = \"map\", expr = \"x + 1\", out = \"y\" }, { op = \"all_reduce\", in = \"x\", out = \"y\" }]\n",
+    );
+    let verdict = |odd: Option<usize>| {
+        let mut seen = many.perfect();
+        for rank in 0..40 {
+            many.set_f32(&mut seen, "y", rank, &[1.0, 2.0, if odd == Some(rank) { 9.0 } else { 3.0 }]);
+        }
+        many.judge(&[seen]).findings
+    };
+    let all = verdict(None);
+    let [finding] = all.as_slice() else { panic!("{all:#?}") };
+    assert!(
+        finding.text.starts_with("ranks 0 to 39")
+            && finding.text.ends_with("stale: they still hold the values from before this step")
+    );
+    let but_one = verdict(Some(37));
+    let [finding] = but_one.as_slice() else { panic!("{but_one:#?}") };
+    assert!(
+        finding.text.starts_with("ranks 0 to 39") && finding.text.ends_with("all 3 elements wrong"),
+        "{finding:#?}"
+    );
 }
 
 #[test]

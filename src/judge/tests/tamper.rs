@@ -334,6 +334,64 @@ fn a_result_that_is_overwritten_is_judged_all_the_same() {
     }
 }
 
+/// Ten rounds of 1 MiB on two ranks: 4 MiB of copies, then digests.
+#[test]
+fn overwritten_results_beyond_the_room_for_copies_are_judged_by_their_digests() {
+    let planned = planned_case(
+        "world_size = 2\ninputs.x = { each = \"0\", count = 262144 }\nsteps = [{ op = \"loop\", times = 10, steps = [\n\
+         { op = \"map\", expr = \"(rank + i + t) % 512\", count = 262144, out = \"x\" },\n\
+         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n] }]\n",
+    );
+    let checkpoints = &planned.forecast.checkpoints;
+    let digests: Vec<usize> = (0..checkpoints.len()).filter(|number| checkpoints[*number].digest).collect();
+    assert_eq!(
+        (checkpoints.len(), digests.len()),
+        (36, 32),
+        "x and y of nine rounds on both ranks, four of them copied"
+    );
+    assert_eq!(planned.forecast.not_looked_at, None);
+    let right = planned.perfect();
+    assert_eq!(planned.judge(std::slice::from_ref(&right)).status, Status::Pass);
+    for number in digests {
+        let mut wrong = right.clone();
+        wrong.checkpoints[number][7] ^= 1;
+        let verdict = planned.judge(&[wrong]);
+        let finding = &verdict.findings[0];
+        assert_eq!((finding.lane, finding.rank), (Lane::Exact, Some(checkpoints[number].write.region.rank)));
+        assert!(finding.text.contains("of its 1048576 bytes, which a later step overwrites, only a digest was kept"));
+        let mut missing = right.clone();
+        missing.checkpoints[number].clear();
+        assert_eq!(planned.judge(&[missing]).status, Status::Fail);
+    }
+    // A round's result that is still that of the round before is known byte for byte.
+    let of_y = |number: &usize| planned.plan.buffers[checkpoints[*number].write.region.buf].name == "y";
+    let rank_1: Vec<usize> =
+        (0..36).filter(of_y).filter(|number| checkpoints[*number].write.region.rank == 1).collect();
+    let mut stale = right.clone();
+    stale.checkpoints[rank_1[6]] = right.checkpoints[rank_1[5]].clone();
+    let text = &planned.judge(&[stale]).findings[0].text;
+    assert!(
+        text.starts_with("rank 1: `y[0]` after step 1.2 (all_reduce, round 6) is 11, expected 13; all 262144"),
+        "{text}"
+    );
+    assert!(text.ends_with("stale: they still hold the values from before this step"), "{text}");
+}
+
+/// What a graph overwrites in the launch that made it cannot be copied; the verdict says so.
+#[test]
+fn results_of_which_nothing_can_be_kept_are_counted() {
+    let planned = planned_case(
+        "world_size = 2\ninputs.x = { each = \"rank + i\", count = 4 }\nsteps = [\n\
+         { op = \"all_reduce\", in = \"x\", out = \"y\", graph = \"g\" },\n\
+         { op = \"broadcast\", in = \"x\", out = \"y\", root = 0, graph = \"g\" },\n\
+         { op = \"launch\", graph = \"g\" },\n]\n",
+    );
+    let verdict = planned.judge(&[planned.perfect()]);
+    let said = "2 results (32 bytes) were not looked at: later steps of the same launch overwrite them";
+    assert_eq!((verdict.status, verdict.notes.as_slice()), (Status::Pass, [said.to_owned()].as_slice()));
+    assert_eq!(verdict.not_looked_at.map(|rest| (rest.results, rest.bytes)), Some((2, 32)));
+}
+
 #[test]
 fn runs_that_differ() {
     let text = INEXACT.split("  { op = \"all_gather\"").next().map(|t| format!("repeat = 2\n{t}]\n")).expect("text");

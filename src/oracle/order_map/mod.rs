@@ -7,12 +7,14 @@
 //! | `computing` | roundings, types of partial results, and scales |
 //! | `trial` | tries an order on elements, within a budget |
 //! | `ring` | finds rings |
+//! | `family` | whether any ring or tree explains a result |
 //! | `find` | finds the map of a result |
 //! | `write` | the map with its name, and how exactly it is known |
 //! | `map` | the map, as verdicts, reports and records hold it |
 //! | `compare` | two maps of the same result: what changed |
 mod compare;
 mod computing;
+mod family;
 mod find;
 mod map;
 mod named_orders;
@@ -24,6 +26,7 @@ mod trial;
 mod write;
 
 pub use compare::{OrderChange, compare, describe_change};
+pub(crate) use family::{Family, may_explain};
 pub(crate) use find::{MapBudget, has_order, order_map};
 pub use map::{Explanation, OrderMap, OrderRun, Pattern, ResultOrder};
 pub(crate) use trial::Columns;

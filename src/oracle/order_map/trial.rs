@@ -18,6 +18,7 @@ const MOST_BETWEEN: usize = 4;
 const MOST_AT_ONCE: usize = 1 << 20;
 
 /// The inputs and the observed result of a reduction, and the elements to which rounding matters.
+#[derive(Clone)]
 pub(crate) struct Columns<'a> {
     pub dtype: DType,
     /// Inputs by rank of the communicator.

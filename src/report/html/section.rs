@@ -43,7 +43,7 @@ fn push_finding(out: &mut String, case: &Case, finding: &Finding) {
     out.push_str("<div class=finding>");
     let label = finding.label().map(|label| format!("<b>{label}</b>: ")).unwrap_or_default();
     match (finding.rank, &finding.buffer, finding.element, &finding.step) {
-        (Some(_), Some(buffer), Some(element), Some(step)) => {
+        (Some(_), Some(buffer), Some(element), Some(step)) if finding.is_of_result() => {
             let ranks = html_text(&ranks_text(&finding.ranks()));
             let (buffer, step) = (line(buffer), line(step));
             let _ = write!(out, "{label}{ranks}, {buffer}[{element}] is wrong after {step}<dl>");
@@ -54,6 +54,9 @@ fn push_finding(out: &mut String, case: &Case, finding: &Finding) {
             if !finding.ranks_with_other_values.is_empty() {
                 let others = html_text(&ranks_text(&finding.ranks_with_other_values));
                 let _ = write!(out, "<dt>also<dd>the same elements on {others}, with other values");
+            }
+            if finding.rounds > 1 {
+                let _ = write!(out, "<dt>rounds<dd>{}, of which this is the first", finding.rounds);
             }
             out.push_str("</dl>");
         }

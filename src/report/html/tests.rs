@@ -54,6 +54,7 @@ fn failure(name: &str, rows: usize) -> Event {
         advice: Some(HOSTILE.into()),
         follows: false,
         consequences: vec![HOSTILE.into()],
+        rounds: 1,
     };
     let case = fixture::case(name);
     let file = SourceFile { path: format!("{HOSTILE}.toml"), text: format!("x = 1\n# {HOSTILE}\n").into() };

@@ -169,6 +169,7 @@ fn failed(name: &str, reason: &str) -> Verdict {
         advice: None,
         follows: false,
         consequences: Vec::new(),
+        rounds: 1,
     };
     Verdict { reason: Some(reason.into()), findings: vec![finding], ..fixture::verdict(name, Status::Fail) }
 }

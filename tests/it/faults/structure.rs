@@ -1,7 +1,7 @@
 //! Faults on demand in what surrounds an operation: its size, the number of operations before it, the next work on its stream,
 //! other readers of its input, ended parents and children of its communicator, answers of query functions, groups, the null
 //! stream, arguments.
-use super::ending::{Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, hangs, silent};
+use super::ending::{Seen, Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, hangs, runner, silent};
 
 const SHOWN: &[Shown] = &[
     silent("F60"),
@@ -46,6 +46,17 @@ fn each_fault_of_structure_fails_its_scenario() {
 #[test]
 fn a_sum_that_meets_no_fault_passes_with_each() {
     assert_a_plain_sum_meets_none(SHOWN, &ALWAYS);
+}
+
+#[test]
+fn a_lost_call_is_found_among_more_results_than_can_be_copied() {
+    let text = "world_size = 2\ninputs.x = { each = \"rank + i\", count = 1024 }\nsteps = [{ op = \"loop\", times = 4200, steps = [\n\
+                { op = \"map\", expr = \"(rank + i + t) % 512\", count = 1024, out = \"x\" },\n\
+                { op = \"all_reduce\", in = \"x\", out = \"y\" },\n] }]\n";
+    Seen::of(&runner(), "", text).passes();
+    let reason = Seen::of(&runner(), "F62", text).verdict.reason.unwrap_or_default();
+    assert!(reason.contains("`y[0]` after step 1.2 (all_reduce, round 4095) is"), "{reason}");
+    assert!(reason.contains("stale: they still hold the values from before this step"), "{reason}");
 }
 
 /// No entry of these classes is without a scenario.

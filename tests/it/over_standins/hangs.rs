@@ -110,3 +110,28 @@ fn failing_to_destroy_kept_communicators_fails_no_case() {
     let run = run(&home, 5, &library, &["run", "--timeout", NEVER, "--opening-timeout", LIMIT]);
     assert!(run.code == 0 && run.out.contains("4 passed"), "{run}");
 }
+
+/// The host has issued all steps; what is stuck is the first operation that the device has not ended.
+#[test]
+fn the_place_of_a_hang_is_the_first_unfinished_operation_of_the_streams() {
+    let home = Home::new();
+    home.file(
+        "scenarios/a.toml",
+        "world_size = 3\ntimeout = 3\ninputs.x = { each = \"rank + i\", count = 100 }\nsteps = [\n\
+         { op = \"map\", expr = \"x + 1\", out = \"y\" },\n\
+         { op = \"all_reduce\", in = \"y\", out = \"a\" },\n\
+         { op = \"all_gather\", in = \"x\", out = \"b\", stream = \"other\" },\n\
+         { op = \"group\", steps = [{ op = \"broadcast\", root = 2, in = \"x\", out = \"c\" }] },\n]\n",
+    );
+    let library = library(&home, "faulty", "hang-synchronize@1");
+    for placement in ["threads", "processes"] {
+        let run = run(&home, 3, &library, &["run", "--format", "jsonl", "--placement", placement]);
+        let line = run.out.lines().next().unwrap_or_default();
+        let case: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {run}"));
+        assert_hangs(&case, &["hang (not finished within the time limit): ranks 0 to 2 at step 2 (all_reduce)"]);
+        assert_eq!(
+            (&case["findings"][0]["step"], &case["findings"][0]["place"]["line"]),
+            (&"step 2 (all_reduce)".into(), &6.into())
+        );
+    }
+}

@@ -36,7 +36,7 @@ fn it_is_run_and_judged_as_nccl_is() {
     for words in [
         "2 passed, 1 failed, 1 skipped",
         "FAIL max",
-        "invalid_argument (ncclAllReduce: invalid_argument: my library says no)",
+        "invalid_argument (ncclAllReduce: my library says no)",
         "needs ncclAllGather (since NCCL 2.0); this library, NCCL 2.28.9, does not have it",
     ] {
         assert!(run.code == 1 && run.out.contains(words), "{words}: {run}");

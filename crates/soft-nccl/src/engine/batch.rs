@@ -388,6 +388,11 @@ fn choose(member: &mut Member, spec: &Spec, selection: Option<Selection>) -> Out
 }
 
 impl Batch {
+    /// The number of the first operation that waits for its stream.
+    pub(super) fn first_sequence(&self) -> u64 {
+        self.waiting.iter().map(|op| op.sequence).min().unwrap_or(u64::MAX)
+    }
+
     /// The operations that wait for their streams, for messages.
     pub(super) fn text(&self) -> String {
         let texts = self.waiting.iter().map(|op| format!("{} (number {})", op.spec.text(), op.sequence));

@@ -37,13 +37,24 @@ impl State {
                 Parked::Taken(peer) => lines.insert(format!("{what} waits for rank {peer} to take its last message")),
             };
         }
+        // Of each rank and communicator the first operations that wait for their stream, and how many batches come after them.
+        let mut behind: BTreeMap<(u64, usize), Vec<(u64, String)>> = BTreeMap::new();
         for batch in self.batches.values().filter(|batch| !batch.started) {
             if let Some(member) = self.members.get(&batch.comm) {
-                let (shared, rank) = (member.shared, member.rank);
-                let texts = batch.text();
-                let comm = self.comm_text(shared);
-                lines.insert(format!("{comm}, {texts}: rank {rank} waits for its stream"));
+                let of_rank = behind.entry((member.shared, member.rank)).or_default();
+                of_rank.push((batch.first_sequence(), batch.text()));
             }
+        }
+        for ((shared, rank), mut batches) in behind {
+            batches.sort();
+            let Some(((_, first), later)) = batches.split_first() else { continue };
+            let later = match later.len() {
+                0 => String::new(),
+                1 => " (1 later call stands behind it)".to_owned(),
+                later => format!(" ({later} later calls stand behind it)"),
+            };
+            let comm = self.comm_text(shared);
+            lines.insert(format!("{comm}, {first}: rank {rank} waits for its stream{later}"));
         }
         for blocked in self.waiting_hosts.values() {
             lines.insert(blocked.text.clone());
