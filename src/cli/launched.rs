@@ -6,6 +6,7 @@ use crate::child::Workers;
 use crate::child::program::Program;
 use crate::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, MeetingError, join, lead};
 use crate::launch::{ChosenLauncher, Variables, detect};
+use crate::printable::one_line;
 use crate::run::serve;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
@@ -55,6 +56,9 @@ pub fn on_all_processes<Found>(
         Ok(exit) => *exit,
         Err(error) => Exit::of_error(error),
     };
+    if let Some(lost) = leader.cluster.lost_in_words() {
+        writeln!(terminal::err(), "collspec: {}", one_line(&lost))?;
+    }
     done
 }
 

@@ -16,7 +16,7 @@ mod variables;
 pub use greeting::{Equipment, MemberOrder, PartMessage, PartOrder, Place, gpu_identity, hash_of_file};
 pub use join::{Joined, join};
 pub use lead::{Listener, lead};
-pub use leader::{Cluster, Site};
+pub use leader::{Among, Cluster, Site};
 pub use member::{ComingPart, Lost, Member};
 pub use socket::Connection;
 pub use traffic::Counted;

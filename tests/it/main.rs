@@ -30,6 +30,8 @@ mod fuzz;
 mod hostile_numbers;
 // A killed process costs one case, and no process or file outlives the command.
 mod killed_processes;
+// What a job could not run because some of its processes ended is a failure.
+mod lost_processes;
 // Large buffers are judged where the library left them as if they had been copied.
 mod large_memory;
 // No small file can ask for more memory or work than the limits allow.
