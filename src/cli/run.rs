@@ -71,8 +71,8 @@ fn run_here(
     let mut suite = open(&args.selection)?;
     let mut outputs = reports::files(&args.report.0);
     outputs.extend(args.record.clone());
-    output::refuse_same_file(&outputs)?;
-    outputs.iter().try_for_each(|path| output::refuse_scenario_as_output(Some(path), &args.selection))?;
+    let inputs = output::of_selection(&args.selection).chain(output::of_backend(&options.backend));
+    output::check("report", &outputs, inputs)?;
     let mut failed = FailedCases::of_working_folder();
     if can_go_on(args, &suite) {
         select_cases(&mut suite, args, &failed)?;
