@@ -10,7 +10,7 @@ use crate::bench::{
 };
 use crate::cluster::Cluster;
 use crate::printable::{PrintableWriter, one_line, printable};
-use crate::report::InheritedVariables;
+use crate::report::{InheritedVariables, is_secret};
 use crate::signals;
 use crate::suggest::nearest;
 use crate::suite::{CaseSet, ChosenBackend, Error, Forms, Reading, RunOptions};
@@ -36,7 +36,7 @@ pub fn usual_ranks(chosen: &ChosenBackend, options: &RunOptions) -> usize {
 pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
     let options = args.options();
     let resolved = Resolved::of(&options);
-    let equipment = || (resolved.equipment(), ());
+    let equipment = || (resolved.equipment(), resolved.allowed(), ());
     on_all_processes(&args.launch, equipment, |job| {
         measure(args, &options, &resolved, job.map(|(cluster, ())| cluster))
     })
@@ -191,7 +191,8 @@ impl Frame {
     }
 
     fn json(self, plan: Plan, version: Option<i32>, time: (u64, u64)) -> JsonFrame {
-        let bears = |name: &str| ["NCCL_", "COLLSPEC_", "CUDA_VISIBLE_DEVICES"].iter().any(|own| name.starts_with(own));
+        let own = |name: &str| ["NCCL_", "COLLSPEC_", "CUDA_VISIBLE_DEVICES"].iter().any(|own| name.starts_with(own));
+        let bears = |name: &str| own(name) && !is_secret(name);
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let env = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
         let mut env: Vec<String> =

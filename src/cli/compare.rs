@@ -17,7 +17,7 @@ use crate::compare::{
 };
 use crate::printable::one_line;
 use crate::report::{Event, GithubPlaces};
-use crate::run::Backend;
+use crate::run::{Allowed, Backend};
 use crate::signals;
 use crate::suite::options::cores;
 use crate::suite::{CaseSet, Error};
@@ -43,7 +43,7 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         &args.launch,
         || {
             let sides = resolve();
-            (equipment(args, &sides), sides)
+            (equipment(args, &sides), allowed(args, &sides), sides)
         },
         |job| match job {
             Some((cluster, sides)) => compare_here(args, || sides, Some(&cluster)),
@@ -62,6 +62,16 @@ fn equipment(args: &CompareArgs, (base, candidate): &Sides) -> Equipment {
     let (base, candidate) = (side(&args.base, base), side(&args.candidate, candidate));
     let gpus = if base.gpus.is_empty() { candidate.gpus } else { base.gpus };
     Equipment { libraries: [base.libraries, candidate.libraries].concat(), gpus }
+}
+
+/// What the leading process may have this one run.
+fn allowed(args: &CompareArgs, (base, candidate): &Sides) -> Allowed {
+    let backend = |side: &Result<Side, SideError>| match side {
+        Ok(Side::Live { chosen, .. }) => Some(chosen.backend.clone()),
+        Ok(Side::Recorded(_)) | Err(_) => None,
+    };
+    let backends = [base, candidate].into_iter().filter_map(backend).collect();
+    Allowed { backends, env: args.options().reading.allow_env }
 }
 
 /// Compares and reports, on the processes of a job if there are others. `sides` were resolved before if there are.

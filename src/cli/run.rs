@@ -31,7 +31,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let resolved = Resolved::of(&options);
     on_all_processes(
         &args.launch,
-        || (resolved.equipment(), ()),
+        || (resolved.equipment(), resolved.allowed(), ()),
         |job| {
             let cluster = job.map(|(cluster, ())| cluster);
             let exit = run_here(args, &options, &resolved, cluster.clone())?;

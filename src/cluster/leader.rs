@@ -1,5 +1,5 @@
 //! All processes of a job, for the one that leads.
-use super::greeting::{Introduction, gpu_identity};
+use super::greeting::{Introduction, MemberOrder, gpu_identity};
 use super::member::{Lost, Member};
 use super::names_in_words;
 use super::traffic::{Counted, Traffic};
@@ -160,7 +160,7 @@ impl Cluster {
     pub fn finish(&self, status: u8) {
         for site in &self.sites {
             if let Site::There(member) = site {
-                member.finish(status);
+                member.tell(&MemberOrder::Finished(status));
             }
         }
     }

@@ -215,7 +215,7 @@ fn processes_that_differ_are_refused_and_both_are_named() {
     });
     assert!(err.iter().all(|err| err.contains("is one of 2 processes, rank 1 on")), "{err:?}");
     let other = run(&home, 2, &["run", "sum.toml", "--meeting-timeout", "5"], |rank, command| {
-        command.env("COLLSPEC_SECRET", if rank == 0 { "one" } else { "two" });
+        command.env("COLLSPEC_SECRET", format!("0123456789abcdef{}", if rank == 0 { "one one" } else { "two two" }));
     });
     assert_eq!(other.codes, [2, 2]);
     assert!(other.err[1].contains("another COLLSPEC_SECRET"), "{:?}", other.err);
@@ -337,6 +337,59 @@ fn strangers_at_the_port_disturb_nobody() {
     let _ = stranger.read_to_end(&mut left);
     assert!(left.is_empty(), "a stranger is told nothing");
     drop((silent, long));
+}
+
+#[test]
+fn idle_connections_keep_no_process_out() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let meeting = format!("127.0.0.1:{}", port());
+    let start = |rank: u32| {
+        let mut command = home.command(&["run", "sum.toml", "--meeting-timeout", "60"]);
+        command.env("COLLSPEC_RANK", rank.to_string()).env("COLLSPEC_SIZE", "2").env("COLLSPEC_MEETING", &meeting);
+        command.env("COLLSPEC_LOCAL_RANK", rank.to_string()).env("COLLSPEC_SECRET", "9f86d081884c7d659a2feaa0c55ad015");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let leader = start(0);
+    let mut idle = Vec::new();
+    wait_until("the leader listens", || {
+        idle.extend(TcpStream::connect(&meeting).ok());
+        !idle.is_empty()
+    });
+    idle.extend((0..300).map(|_| TcpStream::connect(&meeting).unwrap()));
+    let member = start(1);
+    let (leader, member) = (leader.wait_with_output().unwrap(), member.wait_with_output().unwrap());
+    assert_eq!((leader.status.code(), member.status.code()), (Some(0), Some(0)), "{leader:?} {member:?}");
+    assert!(String::from_utf8_lossy(&leader.stdout).contains("1 passed"), "{leader:?}");
+}
+
+#[test]
+fn a_secret_reaches_no_report_and_no_worker() {
+    let home = Home::new();
+    home.file("long.toml", LONG);
+    let mut bench =
+        home.command(&["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "--samples", "1", "--format", "json"]);
+    const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad015";
+    let bench = crate::support::Run::of(bench.env("COLLSPEC_SECRET", SECRET).env("NCCL_ALGO", "Tree"));
+    assert!(bench.code == 0 && bench.out.contains("NCCL_ALGO=Tree") && !bench.out.contains(SECRET), "{bench}");
+    let job = Job::start(&home, 2, &["run", "long.toml"], |_, command| {
+        command.env("COLLSPEC_SECRET", SECRET);
+    });
+    let environment = |pid: i32| {
+        let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    for (process, _) in &job.children {
+        let process = process.id();
+        // One that is not the worker yet still has this process's own.
+        let worker = || children(process).into_iter().map(environment).find(|all| all.contains("COLLSPEC_WORKER="));
+        wait_until("the process has a worker", || worker().is_some());
+        assert!(!worker().unwrap_or_default().contains(SECRET));
+    }
+    for (child, _) in &job.children {
+        Process::find(child.id().cast_signed()).unwrap().signal(rustix::process::Signal::KILL);
+    }
+    job.end(&home);
 }
 
 #[test]
