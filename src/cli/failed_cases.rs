@@ -97,12 +97,12 @@ impl FailedCases {
     ///
     /// Reading or writing fails.
     pub fn write(&self) -> io::Result<()> {
-        if self.news.is_empty() {
+        if !self.news.values().any(|failed| *failed) && self.path.symlink_metadata().is_err() {
             return Ok(());
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
-        let _lock = files::Lock::take(&self.path.with_extension("lock"))?;
+        let _lock = files::Lock::of_folder(folder)?;
         let mut cases = read(&self.path)?;
         for (case, failed) in &self.news {
             if *failed {

@@ -2,6 +2,7 @@
 use super::change::{Change, Meaning};
 use super::comparison::Comparison;
 use crate::files;
+use crate::printable::is_printable;
 use crate::report::source_place::path_line_column;
 use crate::scenario::{SourceFile, Span};
 use serde::Deserialize;
@@ -196,13 +197,25 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// A text as a string of TOML, in which a person sees every character.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if is_printable(c) => out.push(c),
+            c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+        }
+    }
+    out + "\""
+}
+
 /// A file that would accept every change of the comparison that is not accepted yet, once each has its reason.
 pub fn to_accept(comparison: &Comparison) -> String {
     let mut text =
         "# Accepted changes for `collspec compare --allow`. Write a reason into each entry, or take it out.\n\
                     # In `case`, * stands for any text.\n"
             .to_owned();
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut of_library = |subject: &str, what: &str| {
         let what = crate::printable::one_line(what);
         let _ = write!(text, "\n[[accept]]\n# {what}\nlibrary = {}\nreason = \"\"\n", quoted(subject));
@@ -235,4 +248,19 @@ pub fn to_accept(comparison: &Comparison) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_reads_back_and_holds_nothing_raw() {
+        for text in ["a/b[n=2]", "\"\\u\"", "a\u{202e}b\n\u{1b}[31m\u{e0041}", "ä 漢 ''"] {
+            let quoted = quoted(text);
+            assert!(quoted.chars().all(is_printable), "{quoted}");
+            let read: toml::Table = toml::from_str(&format!("text = {quoted}")).unwrap();
+            assert_eq!(read["text"].as_str(), Some(text));
+        }
+    }
 }

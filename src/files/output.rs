@@ -117,19 +117,19 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// Holds a lock that keeps other processes from changing what belongs to it.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    _folder: File,
 }
 
 impl Lock {
-    /// Takes the lock of this file, which is made and stays empty.
+    /// Takes the lock of this folder.
     ///
     /// # Errors
     ///
     /// It cannot be opened, or another process does not let go of it.
-    pub fn take(path: &Path) -> io::Result<Self> {
-        let file = open(path, OFlags::empty())?;
+    pub fn of_folder(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
         if lock(&file, LOCKING) {
-            return Ok(Self { _file: file });
+            return Ok(Self { _folder: file });
         }
         Err(io::Error::other(format!("another process holds {}", path.display())))
     }

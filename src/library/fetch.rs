@@ -6,6 +6,7 @@ use super::wheel::{self, WheelError};
 use crate::child::command::{self, Answer, CommandError};
 use crate::signals;
 use nccl_sys::{LoadError, Nccl};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,7 @@ pub fn fetch(version: &str, cuda: CudaRelease, cache: &LibraryCache) -> Result<F
         return Ok(Fetched { path: place, hash: None });
     }
     signals::catch_interrupt();
+    limit_file_size();
     let cannot = |path: &Path| {
         let path = path.to_owned();
         move |source| FetchError::Cache { path, source }
@@ -130,6 +132,14 @@ pub fn fetch(version: &str, cuda: CudaRelease, cache: &LibraryCache) -> Result<F
     fs::create_dir_all(folder).map_err(cannot(folder))?;
     fs::rename(&ready, &place).map_err(cannot(&place))?;
     Ok(Fetched { path: place, hash: Some(hash) })
+}
+
+/// Keeps files of this process and of those that it starts from growing without bound: uv unpacks wheels itself.
+fn limit_file_size() {
+    let limit = getrlimit(Resource::Fsize);
+    let current = limit.current.map_or(wheel::MAX_LIBRARY_BYTES, |current| current.min(wheel::MAX_LIBRARY_BYTES));
+    // Without success the size that the wheel lists is still held against the limit.
+    let _ = setrlimit(Resource::Fsize, Rlimit { current: Some(current), ..limit });
 }
 
 /// True for digits and dots with a suffix like `.post1`, which no tool takes for an option or a path.

@@ -11,8 +11,8 @@ use zip::ZipArchive;
 const LIBRARY_IN_WHEEL: &str = "nvidia/nccl/lib/libnccl.so.2";
 /// Largest size of a list of hashes in bytes.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
-/// Largest size of the library in bytes, a few times that of the largest that there is: a small wheel can unpack to anything.
-const MAX_LIBRARY_BYTES: u64 = 2 << 30;
+/// Largest size of the library in bytes, more than twice that of the largest that there is: a small wheel can unpack to anything.
+pub(super) const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
 /// An error in a wheel.
 #[derive(Debug, thiserror::Error)]
