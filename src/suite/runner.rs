@@ -356,13 +356,16 @@ impl Runner {
         if first.verdict.status != Status::Fail || !first.doubtful {
             return Ok((first.verdict, first.rest));
         }
-        let second = self.attempt(ready, fault, limits, observer(), true)?;
-        if second.verdict.status == Status::Fail && second.verdict.outcome.is_some() {
-            return Ok((second.verdict, second.rest));
-        }
+        let second = match self.attempt(ready, fault, limits, observer(), true) {
+            Ok(second) if second.verdict.status == Status::Fail && second.verdict.outcome.is_some() => {
+                return Ok((second.verdict, second.rest));
+            }
+            Ok(second) => second.verdict,
+            Err(error) => failed(&ready.plan.case, super::with_causes(&error)),
+        };
         let mut verdict = first.verdict;
         let after = first.after.as_deref();
-        verdict.reason = Some(reason_with_second(verdict.reason, after, &second.verdict));
+        verdict.reason = Some(reason_with_second(verdict.reason, after, &second));
         Ok((verdict, first.rest))
     }
 
