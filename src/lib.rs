@@ -19,6 +19,7 @@ mod compare;
 mod cores;
 mod enter;
 mod expr;
+mod files;
 mod fnv;
 #[cfg(feature = "cli")]
 mod footprint;

@@ -40,7 +40,20 @@ pub enum CommandError {
 /// # Errors
 ///
 /// The program cannot be started, or does not end within `limit`.
-pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError> {
+pub fn run(command: Command, limit: Duration) -> Result<Answer, CommandError> {
+    run_unless(command, limit, &|| false)?.ok_or(CommandError::TooSlow(limit))
+}
+
+/// As [`run`]; `None` if `stop` has said that the answer is not wanted any more, and the program was killed.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_unless(
+    mut command: Command,
+    limit: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Answer>, CommandError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut patience = Patience::new(limit);
     let mut child = command.spawn()?;
@@ -61,13 +74,15 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
     let (mut out, mut err) = (String::new(), String::new());
     for _ in 0..2 {
         let output = patience.wait(|slice| match outputs.recv_timeout(slice) {
+            Err(RecvTimeoutError::Timeout) if stop() => Some(None),
             Err(RecvTimeoutError::Timeout) => None,
-            other => Some(other),
+            other => Some(Some(other)),
         });
         match output {
-            Some(Ok((true, text))) => out = text,
-            Some(Ok((false, text))) => err = text,
-            Some(Err(_)) => break,
+            Some(Some(Ok((true, text)))) => out = text,
+            Some(Some(Ok((false, text)))) => err = text,
+            Some(Some(Err(_))) => break,
+            Some(None) => return Ok(None),
             None => return Err(CommandError::TooSlow(limit)),
         }
     }
@@ -75,7 +90,7 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
     if !guard.ends_within(patience.left()) {
         return Err(CommandError::TooSlow(limit));
     }
-    Ok(Answer { status: guard.end()?, out, err })
+    Ok(Some(Answer { status: guard.end()?, out, err }))
 }
 
 fn read(mut from: Box<dyn Read + Send>) -> String {

@@ -12,6 +12,9 @@ const OWN: &str = "/proc/self/exe";
 /// communicators at the same time, which ranks could not tell apart: it reaches them only where a case sets it.
 pub const COMM_ID: &str = "NCCL_COMM_ID";
 
+/// The variable with which the processes of a job prove that they belong to it. Libraries under test, and what they write, need not have it.
+pub const SECRET: &str = "COLLSPEC_SECRET";
+
 /// A program to start.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -51,7 +54,7 @@ impl Program {
         } else {
             Command::new(&self.path)
         };
-        command.env_remove(COMM_ID);
+        command.env_remove(COMM_ID).env_remove(SECRET);
         command
     }
 }

@@ -30,7 +30,9 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     }
     warn_of_variables()?;
     let mut suite = open(&args.selection)?;
-    output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
+    let outputs: Vec<_> = [&args.output, &args.write_baseline].into_iter().flatten().cloned().collect();
+    output::check("report", &outputs, output::of_selection(&args.selection))?;
+    output::check("report", args.output.as_slice(), args.baseline.clone())?;
     let cores = cores();
     if suite.invalid_files.is_empty() {
         select(&mut suite, &args.selection, NAMES_BY_RUN)?;
@@ -68,8 +70,6 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     if args.has_requirements() && own.is_none() && names.len() > 1 {
         anyhow::bail!("--baseline, --write-baseline and --at-least are for one checker: name one with --as");
     }
-    output::refuse_scenario_as_output(args.write_baseline.as_deref(), &args.selection)?;
-    output::refuse_missing_folder(args.write_baseline.as_deref())?;
     let requirements = Requirements::read(args)?;
     // An audit takes long, so the output file is made before it.
     let output = args.output.as_deref().map(output::create_file).transpose()?;

@@ -4,11 +4,15 @@ use super::exit::Exit;
 use super::{output, terminal};
 use crate::audit::report::advice::ids_by_family;
 use crate::audit::{AtLeast, AuditReport, Baseline};
+use crate::files;
 use crate::printable::printable;
 use anyhow::Context;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+/// Bytes of the largest recorded audit that is read.
+const MAX_BASELINE: u64 = 4 << 20;
 
 /// The requirements of a command line.
 pub struct Requirements {
@@ -65,15 +69,13 @@ impl Requirements {
         }
         if let Some((path, before)) = &self.record {
             let record = Baseline::record(report, before.as_ref());
-            output::create_file(path)?
-                .write_all(record.to_string().as_bytes())
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            output::replace(path, record.to_string().as_bytes())?;
         }
         Ok(exit)
     }
 }
 
 fn read(path: &Path) -> anyhow::Result<Baseline> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::read_text(path, MAX_BASELINE).with_context(|| format!("cannot read {}", path.display()))?;
     text.parse().with_context(|| format!("{}", path.display()))
 }

@@ -3,6 +3,7 @@ use super::exit::Exit;
 use super::terminal;
 use crate::cluster::Equipment;
 use crate::printable::printable_lines;
+use crate::run::Allowed;
 use crate::suite::{BackendMissing, ChosenBackend, RunOptions};
 use std::cell::OnceCell;
 use std::io::{self, Write};
@@ -29,6 +30,12 @@ impl<'a> Resolved<'a> {
             Ok(chosen) => chosen.equipment(),
             Err(missing) => Equipment { libraries: vec![Err(missing.to_string())], gpus: Vec::new() },
         }
+    }
+
+    /// What the leading process may have this one run.
+    pub fn allowed(&self) -> Allowed {
+        let backends = self.found().iter().map(|chosen| chosen.backend.clone()).collect();
+        Allowed { backends, env: self.options.reading.allow_env.clone() }
     }
 
     /// The backend. If it is missing, the standard error says why, and the command ends with the exit code.

@@ -10,14 +10,14 @@ use crate::bench::{
 };
 use crate::cluster::Cluster;
 use crate::printable::{PrintableWriter, one_line, printable};
-use crate::report::InheritedVariables;
+use crate::report::{InheritedVariables, is_secret};
 use crate::signals;
 use crate::suggest::nearest;
 use crate::suite::{CaseSet, ChosenBackend, Error, Forms, Reading, RunOptions};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,7 +36,7 @@ pub fn usual_ranks(chosen: &ChosenBackend, options: &RunOptions) -> usize {
 pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
     let options = args.options();
     let resolved = Resolved::of(&options);
-    let equipment = || (resolved.equipment(), ());
+    let equipment = || (resolved.equipment(), resolved.allowed(), ());
     on_all_processes(&args.launch, equipment, |job| {
         measure(args, &options, &resolved, job.map(|(cluster, ())| cluster))
     })
@@ -51,9 +51,8 @@ fn measure(
 ) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let asked = args.request()?;
-    output::refuse_missing_folder(
-        [&args.output, &args.plot, &args.json].into_iter().filter_map(|file| file.as_deref()),
-    )?;
+    let outputs: Vec<PathBuf> = [&args.output, &args.plot, &args.json].into_iter().flatten().cloned().collect();
+    output::check("report", &outputs, output::of_paths(&paths(args)).chain(output::of_backend(&options.backend)))?;
     let mut chosen = match resolved.backend()? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
@@ -77,13 +76,18 @@ fn measure(
     Ok(if results.iter().any(RowResult::failed) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
+/// The words that are not operations.
+fn paths(args: &BenchArgs) -> Vec<PathBuf> {
+    args.what.iter().filter(|word| operation(word).is_none()).map(PathBuf::from).collect()
+}
+
 /// The plan, and its rows: of the operations that are named, or of the files' tables `[bench]`.
 ///
 /// # Errors
 ///
 /// A word that is neither an operation nor a file, files without such tables, or values that make no rows.
 pub fn plan(args: &BenchArgs, asked: Request, ranks: usize) -> anyhow::Result<(Plan, Vec<Row>)> {
-    let paths: Vec<PathBuf> = args.what.iter().filter(|word| operation(word).is_none()).map(PathBuf::from).collect();
+    let paths = paths(args);
     if let Some(unknown) = paths.iter().find(|path| path.symlink_metadata().is_err()) {
         return Err(unknown_word(&unknown.to_string_lossy()));
     }
@@ -187,7 +191,8 @@ impl Frame {
     }
 
     fn json(self, plan: Plan, version: Option<i32>, time: (u64, u64)) -> JsonFrame {
-        let bears = |name: &str| ["NCCL_", "COLLSPEC_", "CUDA_VISIBLE_DEVICES"].iter().any(|own| name.starts_with(own));
+        let own = |name: &str| ["NCCL_", "COLLSPEC_", "CUDA_VISIBLE_DEVICES"].iter().any(|own| name.starts_with(own));
+        let bears = |name: &str| own(name) && !is_secret(name);
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let env = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
         let mut env: Vec<String> =
@@ -210,36 +215,39 @@ impl Frame {
 fn write_reports(args: &BenchArgs, frame: &JsonFrame, results: &[RowResult]) -> anyhow::Result<()> {
     let models = Models::of(results, &args.predict);
     if let Some(path) = &args.json {
-        write_json(&mut file(path)?, frame, results, &models)?;
+        let mut content = Vec::new();
+        write_json(&mut content, frame, results, &models)?;
+        output::replace(path, &content)?;
     }
     if let Some(path) = &args.plot {
         let (svg, left_out) = plot(&frame.library, results, &Models::nearest(&models, results));
-        file(path)?.write_all(svg.as_bytes())?;
+        output::replace(path, svg.as_bytes())?;
         if left_out > 0 {
             writeln!(terminal::err(), "collspec: {} has no room for {left_out} curves", path.display())?;
         }
     }
-    let mut to: Box<dyn Write> = match (&args.output, args.format) {
-        (None, BenchFormat::Text) => Box::new(terminal::out()),
-        (None, BenchFormat::Json) => Box::new(BufWriter::new(io::stdout())),
-        (Some(path), BenchFormat::Text) => Box::new(PrintableWriter::new(file(path)?, false)),
-        (Some(path), BenchFormat::Json) => Box::new(file(path)?),
-    };
-    match args.format {
-        BenchFormat::Json => write_json(&mut *to, frame, results, &models)?,
+    let write = |to: &mut dyn Write| match args.format {
+        BenchFormat::Json => write_json(to, frame, results, &models),
         BenchFormat::Text => {
             let JsonFrame { library, timing, clock, samples, .. } = frame;
             let table = Table { library, timing: *timing, clock, samples: *samples };
-            table.write(&mut *to, results)?;
-            models.iter().try_for_each(|models| models.write(&mut *to))?;
+            table.write(to, results)?;
+            models.iter().try_for_each(|models| models.write(to))?;
+            Ok(to.flush()?)
+        }
+    };
+    match (&args.output, args.format) {
+        (None, BenchFormat::Text) => write(&mut terminal::out()),
+        (None, BenchFormat::Json) => write(&mut BufWriter::new(io::stdout())),
+        (Some(path), format) => {
+            let mut content = Vec::new();
+            match format {
+                BenchFormat::Text => write(&mut PrintableWriter::new(&mut content, false))?,
+                BenchFormat::Json => write(&mut content)?,
+            }
+            output::replace(path, &content)
         }
     }
-    to.flush()?;
-    Ok(())
-}
-
-fn file(path: &Path) -> anyhow::Result<BufWriter<std::fs::File>> {
-    Ok(BufWriter::new(output::create_file(path)?))
 }
 
 fn write_json(to: &mut dyn Write, frame: &JsonFrame, results: &[RowResult], models: &[Models]) -> anyhow::Result<()> {

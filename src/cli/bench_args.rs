@@ -36,8 +36,8 @@ pub struct BenchArgs {
     #[arg(long, short = 'e', value_name = "SIZE", value_parser = size, help_heading = WHAT)]
     pub maxbytes: Option<u64>,
 
-    /// Each size is the one before times this [default: 2].
-    #[arg(long, short = 'f', value_name = "N", conflicts_with = "stepbytes", help_heading = WHAT)]
+    /// Each size is the one before times this [default: 2]; 1 with --stepbytes.
+    #[arg(long, short = 'f', value_name = "N", help_heading = WHAT)]
     pub stepfactor: Option<u64>,
 
     /// Each size is the one before plus this many bytes.
@@ -164,6 +164,12 @@ impl BenchArgs {
     ///
     /// A type or reduction that does not exist, or sizes that do not grow.
     pub fn request(&self) -> anyhow::Result<Request> {
+        let (factor, bytes) = (self.stepfactor, self.stepbytes);
+        // A factor of 1 is how nccl-tests is told to go by bytes.
+        anyhow::ensure!(
+            bytes.is_none() || factor.is_none_or(|factor| factor == 1),
+            "--stepfactor and --stepbytes: a size is the one before times a factor or plus a number of bytes, not both"
+        );
         let sizes = self.sizes().map(Sizes::list).transpose()?;
         let roots = match self.root.as_slice() {
             [] => None,
@@ -207,8 +213,8 @@ impl BenchArgs {
     /// The sizes, if anything was said of them.
     fn sizes(&self) -> Option<Sizes> {
         let step = match (self.stepfactor, self.stepbytes) {
-            (Some(factor), _) => Some(Step::Factor(factor)),
-            (None, Some(bytes)) => Some(Step::Bytes(bytes)),
+            (_, Some(bytes)) => Some(Step::Bytes(bytes)),
+            (Some(factor), None) => Some(Step::Factor(factor)),
             (None, None) => None,
         };
         if self.minbytes.is_none() && self.maxbytes.is_none() && step.is_none() {
@@ -293,6 +299,15 @@ mod tests {
         assert_eq!(request.roots, Some(Roots::These(vec![1])));
         assert_eq!(operation(&args.what[0]), Some(Operation::AllReduce));
         assert_eq!((args.timeout, args.json), (Some(60.0), Some("out.json".into())));
+    }
+
+    #[test]
+    fn a_factor_of_one_leaves_the_step_in_bytes() {
+        let sizes = |line: &str| args(&line.split(' ').collect::<Vec<_>>()).request().map(|request| request.sizes);
+        let by_bytes = sizes("all_reduce -b 192K -e 200K -i 1024").unwrap();
+        assert_eq!(by_bytes.as_ref().map(Vec::len), Some(9));
+        assert_eq!(sizes("all_reduce -b 192K -e 200K -f 1 -i 1024").unwrap(), by_bytes);
+        assert!(sizes("all_reduce -b 192K -e 200K -f 2 -i 1024").is_err());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::compare::{
 };
 use crate::printable::one_line;
 use crate::report::{Event, GithubPlaces};
-use crate::run::Backend;
+use crate::run::{Allowed, Backend};
 use crate::signals;
 use crate::suite::options::cores;
 use crate::suite::{CaseSet, Error};
@@ -43,7 +43,7 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         &args.launch,
         || {
             let sides = resolve();
-            (equipment(args, &sides), sides)
+            (equipment(args, &sides), allowed(args, &sides), sides)
         },
         |job| match job {
             Some((cluster, sides)) => compare_here(args, || sides, Some(&cluster)),
@@ -64,6 +64,16 @@ fn equipment(args: &CompareArgs, (base, candidate): &Sides) -> Equipment {
     Equipment { libraries: [base.libraries, candidate.libraries].concat(), gpus }
 }
 
+/// What the leading process may have this one run.
+fn allowed(args: &CompareArgs, (base, candidate): &Sides) -> Allowed {
+    let backend = |side: &Result<Side, SideError>| match side {
+        Ok(Side::Live { chosen, .. }) => Some(chosen.backend.clone()),
+        Ok(Side::Recorded(_)) | Err(_) => None,
+    };
+    let backends = [base, candidate].into_iter().filter_map(backend).collect();
+    Allowed { backends, env: args.options().reading.allow_env }
+}
+
 /// Compares and reports, on the processes of a job if there are others. `sides` were resolved before if there are.
 fn compare_here(
     args: &CompareArgs,
@@ -76,9 +86,10 @@ fn compare_here(
     if let Some(path) = args.write_allow.as_deref().filter(|path| path.exists()) {
         anyhow::bail!("--write-allow starts a new file, and {} exists", path.display());
     }
-    let files = reports::files(&args.report.0);
-    output::refuse_same_file(&files)?;
-    output::refuse_missing_folder(files.iter().map(PathBuf::as_path).chain(args.write_allow.as_deref()))?;
+    let outputs: Vec<PathBuf> = reports::files(&args.report.0).into_iter().chain(args.write_allow.clone()).collect();
+    let sides_and_files = [&args.base, &args.candidate].into_iter().map(SideRequest::file).chain(args.allow.clone());
+    let inputs = sides_and_files.chain(output::of_selection(&args.selection));
+    output::check("report", &outputs, inputs.chain(output::of_backend(&args.options().backend)))?;
     let (base, candidate) = sides();
     let shipped = |side: Side| if args.allow_debug_build { Ok(side) } else { side.refuse_debug_build() };
     let (mut base, mut candidate) = match (base.and_then(shipped), candidate.and_then(shipped)) {
@@ -234,8 +245,6 @@ fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<Ca
         return Ok(CaseSet::default());
     }
     let mut suite = run::open(&args.selection)?;
-    let outputs = reports::files(&args.report.0);
-    outputs.iter().try_for_each(|path| output::refuse_scenario_as_output(Some(path), &args.selection))?;
     if suite.invalid_files.is_empty() {
         run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;
         suite.plan(cores());
@@ -256,8 +265,7 @@ fn report(
     let github = GithubPlaces::here();
     let context = ReportedComparison { comparison, verdict, failures, every_row: args.verbose, github };
     for request in reports::requests(&args.report) {
-        let (mut to, styles) = reports::open(&request)?;
-        write(request.format, &mut to, styles, &context)?;
+        reports::write_whole(&request, |mut to, styles| Ok(write(request.format, &mut to, styles, &context)?))?;
     }
     Ok(())
 }

@@ -2,16 +2,21 @@
 //!
 //! They are kept in a file of the user's cache, one for each working folder, and never in the folder of the scenarios. Each
 //! line is a JSON object with the path of a scenario file, links resolved, and the name of the case in it.
+use crate::files::{self, Refused};
 use crate::fnv::fnv64;
 use crate::library::cache_folder;
 use crate::scenario::Case;
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes of the largest file that is read: some 100,000 cases.
+const MAX_BYTES: u64 = 32 << 20;
 
 /// A case of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,6 +56,8 @@ impl FailedCase {
 pub struct FailedCases {
     path: PathBuf,
     cases: BTreeSet<FailedCase>,
+    /// What this run has found: true for a case that has failed.
+    news: BTreeMap<FailedCase, bool>,
     last: LastFile,
 }
 
@@ -63,18 +70,13 @@ impl FailedCases {
     pub fn of_working_folder() -> anyhow::Result<Self> {
         let folder = cache_folder()?.join("failed");
         let here = std::env::current_dir()?;
-        Ok(Self::read(folder.join(format!("{:016x}.jsonl", fnv64(here.as_os_str().as_bytes()))))?)
+        let path = folder.join(format!("{:016x}.jsonl", fnv64(here.as_os_str().as_bytes())));
+        Self::of_file(path.clone()).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    fn read(path: PathBuf) -> io::Result<Self> {
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error),
-        };
-        // A line of another version names no case.
-        let cases = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Self { path, cases, last: LastFile::default() })
+    fn of_file(path: PathBuf) -> io::Result<Self> {
+        let cases = read(&path)?;
+        Ok(Self { path, cases, news: BTreeMap::new(), last: LastFile::default() })
     }
 
     /// Keeps the cases that failed when they last ran.
@@ -83,36 +85,79 @@ impl FailedCases {
         cases.retain(|case| !self.cases.is_empty() && self.cases.contains(&FailedCase::of(case, &mut last)));
     }
 
-    /// Adds a case that has failed, and takes out one that has passed.
+    /// Notes a case that has failed, or passed.
     pub fn note(&mut self, case: &Case, failed: bool) {
         let case = FailedCase::of(case, &mut self.last);
-        if failed {
-            self.cases.insert(case);
-        } else {
-            self.cases.remove(&case);
-        }
+        self.news.insert(case, failed);
     }
 
-    /// Writes the file, or removes it if no case has failed.
+    /// Adds what has failed in this run to the file, and takes out what has passed. Other runs from the same folder may do so too.
     ///
     /// # Errors
     ///
-    /// Writing fails.
+    /// Reading or writing fails.
     pub fn write(&self) -> io::Result<()> {
-        if self.cases.is_empty() {
+        if !self.news.values().any(|failed| *failed) && self.path.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let _lock = files::Lock::of_folder(folder)?;
+        let mut cases = read(&self.path)?;
+        for (case, failed) in &self.news {
+            if *failed {
+                cases.insert(case.clone());
+            } else {
+                cases.remove(case);
+            }
+        }
+        if cases.is_empty() {
             return match fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             };
         }
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        // Another run must not see half a file.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        for case in &self.cases {
-            writeln!(file, "{}", serde_json::to_string(case)?)?;
+        let mut text = Vec::new();
+        for case in &cases {
+            serde_json::to_writer(&mut text, case)?;
+            text.push(b'\n');
         }
-        file.persist(&self.path)?;
-        Ok(())
+        files::replace(&self.path, &text)
+    }
+}
+
+/// The cases of a file; none if it does not exist.
+fn read(path: &Path) -> io::Result<BTreeSet<FailedCase>> {
+    let bytes = match files::open(path).and_then(|file| files::read(file, MAX_BYTES)) {
+        Ok(bytes) => bytes,
+        Err(Refused::Io(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(refused) => return Err(refused.into()),
+    };
+    // A line of another version names no case.
+    Ok(String::from_utf8_lossy(&bytes).lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture;
+
+    #[test]
+    fn runs_at_the_same_time_lose_nothing_of_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || FailedCases::of_file(folder.path().join("failed/0.jsonl")).unwrap();
+        let case = fixture::case;
+        let mut before = open();
+        before.note(&case("old"), true);
+        before.write().unwrap();
+        let (mut first, mut second) = (open(), open());
+        first.note(&case("a"), true);
+        second.note(&case("b"), true);
+        second.note(&case("old"), false);
+        first.write().unwrap();
+        second.write().unwrap();
+        let mut cases = vec![case("a"), case("b"), case("old")];
+        open().select(&mut cases);
+        assert_eq!(cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     }
 }

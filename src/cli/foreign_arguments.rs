@@ -12,6 +12,12 @@ const TOLERANCE: &str = "results are judged exactly or with every rounding that 
 const REPEATS: &str = "`collspec run` judges results, and `collspec bench` measures; a scenario runs several times with \
     `repeat = 10`";
 const ITERATIONS: &str = "every iteration is one call outside of graphs, timed by itself";
+const REGISTRATION: &str =
+    "registration is part of the scenario: `register = \"local\"` at its top, or in an entry of its `inputs`";
+const CPU_TIME: &str =
+    "times are those between two events on each rank's stream; `-a` says how the ranks' times become one";
+const NULL_STREAM: &str =
+    "every rank has a stream of its own; a scenario's step with `stream = \"default\"` runs on the null stream";
 const THREADS: &str = "every rank has a thread, and makes its communicator there: `-g 8` are 8 ranks";
 
 /// Options of mpirun, torchrun, nccl-tests and pytest, and what to write instead.
@@ -25,6 +31,10 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["--tolerance", "--atol", "--rtol"], TOLERANCE),
     (&["-w", "--warmup_iters", "--iters", "--repeat"], REPEATS),
     (&["-m", "--agg_iters", "-G", "--cudagraph", "-N", "--run_cycles", "-z", "--blocking"], ITERATIONS),
+    (&["-R", "--local_register"], REGISTRATION),
+    (&["-C", "--report_cputime"], CPU_TIME),
+    (&["-y", "--stream_null"], NULL_STREAM),
+    (&["-B", "--bitwise"], TOLERANCE),
     (&["-t", "--nthreads", "-p", "--parallel_init"], THREADS),
     (&["-x", "--exitfirst"], "`--fail-fast` starts no other case after one has failed"),
     (&["--json", "--jsonl"], "write `--format jsonl`"),
@@ -75,6 +85,18 @@ mod tests {
         assert_eq!(of(&["collspec", "run", "--json"]), "collspec: there is no option `--json`: write `--format jsonl`");
         assert!(of(&["collspec", "run", "--dry-run"]).contains("`collspec check PATH`"));
         assert!(of(&["collspec", "run", "--atol=1e-6"]).contains("close(out"));
+        // The options in people's scripts for nccl-tests.
+        for (option, words) in
+            [("-R", "`register = \"local\"`"), ("-C", "events"), ("-y", "`stream = \"default\"`"), ("-B", "exactly")]
+        {
+            for words_of in
+                [&["collspec", "bench", "all_reduce", option, "1"], &["collspec", "run", "a.toml", option, "1"]]
+            {
+                let message = of(words_of);
+                assert!(message.starts_with(&format!("collspec: there is no option `{option}`: ")), "{message}");
+                assert!(message.contains(words), "{message}");
+            }
+        }
         assert!(of(&["collspec", "test"]).contains("`collspec run PATH`"));
         assert_eq!(of(&["collspec", "run", "--jbos", "4"]), "", "the parser's own message has the nearest option");
     }

@@ -6,7 +6,8 @@ use crate::child::Workers;
 use crate::child::program::Program;
 use crate::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, MeetingError, join, lead};
 use crate::launch::{ChosenLauncher, Variables, detect};
-use crate::run::serve;
+use crate::printable::one_line;
+use crate::run::{Allowed, Served, serve};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::sync::Arc;
@@ -21,14 +22,15 @@ const REFUSING: f64 = 5.0;
 
 /// Does `work` in the process that leads, with all processes of the job; the others serve it and end with the same exit code. A
 /// process that no launcher has started together with others is alone. `equipment` is what this process has to run cases on, which
-/// is looked up only in a job, and what was found meanwhile that `work` needs as well: those that serve let go of it.
+/// is looked up only in a job, what it allows the leading process to have it run, and what was found meanwhile that `work` needs as well:
+/// those that serve let go of it.
 ///
 /// # Errors
 ///
 /// The launcher's variables make no sense, the processes do not meet, the leading process ends early, or those of `work`.
 pub fn on_all_processes<Found>(
     args: &LaunchArgs,
-    equipment: impl FnOnce() -> (Equipment, Found),
+    equipment: impl FnOnce() -> (Equipment, Allowed, Found),
     work: impl FnOnce(Option<(Arc<Cluster>, Found)>) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     let Some(launch) = detect(&Variables::of_this_process(), args.launcher)? else { return work(None) };
@@ -37,14 +39,19 @@ pub fn on_all_processes<Found>(
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
     });
     let Some(listener) = Listener::of(&launch, limit)? else {
-        let (equipment, _) = equipment();
+        let (equipment, allowed, _) = equipment();
         let joined = join(&launch, equipment, limit)?;
         let program = Program::of(&Workers::CurrentExe)?;
-        let status = serve(joined, &program)?;
-        anyhow::ensure!(status.is_some(), "the leading process has gone before the run was over");
-        return Ok(Exit::of_code(status.unwrap_or_default()));
+        return match serve(joined, &program, allowed)? {
+            Served::Finished(status) => Ok(Exit::of_code(status)),
+            Served::Gone => Err(anyhow::anyhow!("the leading process has gone before the run was over")),
+            Served::Silent(limit) => Err(anyhow::anyhow!(
+                "the leading process has said nothing for {} s: it is stopped or stuck",
+                limit.as_secs()
+            )),
+        };
     };
-    let (equipment, found) = equipment();
+    let (equipment, _, found) = equipment();
     let cluster = Arc::new(lead(&launch, listener, equipment, limit)?);
     let (processes, machines) = (cluster.sites().len(), cluster.machines());
     let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };
@@ -55,6 +62,9 @@ pub fn on_all_processes<Found>(
         Ok(exit) => *exit,
         Err(error) => Exit::of_error(error),
     };
+    if let Some(lost) = leader.cluster.lost_in_words() {
+        writeln!(terminal::err(), "collspec: {}", one_line(&lost))?;
+    }
     done
 }
 
@@ -78,7 +88,7 @@ pub fn in_one_process(
         )
     };
     let args = LaunchArgs { launcher, meeting_timeout: Some(REFUSING), ranks_per_process: None };
-    let nothing = || (Equipment { libraries: Vec::new(), gpus: Vec::new() }, ());
+    let nothing = || (Equipment { libraries: Vec::new(), gpus: Vec::new() }, Allowed::default(), ());
     // Those that do not meet say it each.
     on_all_processes(&args, nothing, |_| Err(refusal()))
         .map_err(|error| if error.is::<MeetingError>() { refusal() } else { error })

@@ -2,6 +2,7 @@
 use super::exit::Exit;
 use super::minimize_args::MinimizeArgs;
 use super::{backend, output, run, terminal};
+use crate::files;
 use crate::minimize::{Error, Reduced, Request, in_runs, minimize, nearest_command};
 use crate::printable::{one_line, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand};
@@ -9,8 +10,7 @@ use crate::run::PoolLimits;
 use crate::scenario::{AllowEnv, SourceFile};
 use crate::suite::Runner;
 use anyhow::Context;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +22,8 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
-    if let Some(path) = &args.output {
-        output::refuse_same_file(&[args.file.clone(), path.clone()]).map_err(|_| {
-            anyhow::anyhow!("the scenario would be written over {}, which it comes from", path.display())
-        })?;
-    }
-    output::refuse_missing_folder(args.output.as_deref())?;
+    let inputs = [args.file.clone()].into_iter().chain(output::of_backend(&options.backend));
+    output::check("scenario", args.output.as_slice(), inputs)?;
     let request = Request {
         file: read(&args.file, options.reading.limits.file)?,
         stem: args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -54,10 +50,7 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
         Err(error) => return Err(error.into()),
     };
     match &args.output {
-        Some(path) => {
-            let mut file = output::create_file(path)?;
-            file.write_all(reduced.text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        Some(path) => output::replace(path, reduced.text.as_bytes())?,
         None => {
             let mut out = terminal::out();
             out.write_all(reduced.text.as_bytes())?;
@@ -103,11 +96,6 @@ fn at(path: &Path, file: &SourceFile) -> Arc<SourceFile> {
 /// The file's text.
 fn read(path: &Path, most: u64) -> anyhow::Result<Arc<SourceFile>> {
     let shown = path.display().to_string();
-    let context = || format!("cannot read {shown}");
-    let mut text = String::new();
-    let file = File::open(path).with_context(context)?;
-    anyhow::ensure!(file.metadata().with_context(context)?.is_file(), "{shown} is no file");
-    file.take(most + 1).read_to_string(&mut text).with_context(context)?;
-    anyhow::ensure!(text.len() as u64 <= most, "{shown} has more than {most} bytes");
+    let text = files::read_text(path, most).with_context(|| format!("cannot read {shown}"))?;
     Ok(Arc::new(SourceFile { path: shown, text: text.into() }))
 }

@@ -1,63 +1,71 @@
-//! The files of `--output`.
+//! The files that a command writes: none is one that it reads, and no two are one.
 use super::args::SelectionArgs;
+use crate::files;
+use crate::scenario;
+use crate::suite::BackendRequest;
 use anyhow::Context;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Checks that the report does not overwrite a scenario file of this run. A link to one counts as the file.
-///
-/// # Errors
-///
-/// The output is a scenario file of this run.
-pub fn refuse_scenario_as_output(output: Option<&Path>, selection: &SelectionArgs) -> anyhow::Result<()> {
-    let Some(path) = output else { return Ok(()) };
-    let Ok(there) = path.metadata() else { return Ok(()) };
-    let place = |file: &Metadata| (file.dev(), file.ino());
-    let read = crate::scenario::search(&selection.paths)?.scenarios;
-    let same = read.iter().find(|file| file.target.metadata().is_ok_and(|file| place(&file) == place(&there)));
-    match same {
-        Some(scenario) if scenario.path == *path => {
-            anyhow::bail!("the report would be written over {}, a scenario file of this run", path.display())
-        }
-        Some(scenario) => anyhow::bail!(
-            "the report would be written over {}, a scenario file of this run: {} is the same file",
-            scenario.path.display(),
-            path.display()
-        ),
-        None => Ok(()),
-    }
+/// The library and the driver that were named by their files.
+pub fn of_backend(request: &BackendRequest) -> impl Iterator<Item = PathBuf> {
+    let driver = request.driver.as_ref().map(|folder| folder.join("libcuda.so.1"));
+    request.nccl.iter().map(PathBuf::from).chain(driver)
 }
 
-/// Checks that no two reports go to one file. A link to a file counts as the file, and devices take any number.
+/// The scenario files of these paths. Paths that cannot be searched have none: whoever reads them says why.
+pub fn of_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> + use<> {
+    scenario::search(paths).unwrap_or_default().scenarios.into_iter().map(|file| file.path)
+}
+
+/// The scenario files of a command line.
+pub fn of_selection(selection: &SelectionArgs) -> impl Iterator<Item = PathBuf> + use<> {
+    of_paths(&selection.paths)
+}
+
+/// Checks before anything runs that the outputs can be written and overwrite nothing: there is a folder for each, no two are one file, and
+/// none is one that the command reads. A link to a file counts as the file, and devices take any number. `what` is written.
 ///
 /// # Errors
 ///
-/// Two outputs are one file.
-pub fn refuse_same_file(outputs: &[PathBuf]) -> anyhow::Result<()> {
+/// An output that cannot be written there.
+pub fn check(what: &str, outputs: &[PathBuf], inputs: impl IntoIterator<Item = PathBuf>) -> anyhow::Result<()> {
+    refuse_same_file(what, outputs)?;
+    refuse_missing_folder(outputs)?;
+    let program = std::env::current_exe().ok();
+    let inputs: Vec<PathBuf> = inputs.into_iter().chain(program).collect();
+    let identities: Vec<Option<FileIdentity>> = inputs.iter().map(|input| FileIdentity::of(input)).collect();
+    for output in outputs {
+        let own = FileIdentity::of(output);
+        let Some(at) = identities.iter().position(|identity| own.is_some() && *identity == own) else { continue };
+        let (input, output) = (inputs.get(at).unwrap_or(output).display().to_string(), output.display().to_string());
+        let same = if input == output { String::new() } else { format!(": {output} is the same file") };
+        anyhow::bail!("the {what} would be written over {input}, which this command reads{same}");
+    }
+    Ok(())
+}
+
+fn refuse_same_file(what: &str, outputs: &[PathBuf]) -> anyhow::Result<()> {
     let mut seen: Vec<(FileIdentity, &Path)> = Vec::new();
     for path in outputs {
         let Some(identity) = FileIdentity::of(path) else { continue };
         if let Some((_, other)) = seen.iter().find(|(known, _)| *known == identity) {
             let (path, other) = (path.display(), other.display());
             if path.to_string() == other.to_string() {
-                anyhow::bail!("two reports would be written to {path}");
+                anyhow::bail!("two {what}s would be written to {path}");
             }
-            anyhow::bail!("two reports would be written to one file: {other} and {path}");
+            anyhow::bail!("two {what}s would be written to one file: {other} and {path}");
         }
         seen.push((identity, path));
     }
     Ok(())
 }
 
-/// Checks that there are folders for these files, which are written at the end of what may take long.
-///
-/// # Errors
-///
-/// A file's folder is missing or none.
-pub fn refuse_missing_folder<'a>(files: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
-    for path in files {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// What is written at the end of what may take long needs its folder at the beginning.
+fn refuse_missing_folder(outputs: &[PathBuf]) -> anyhow::Result<()> {
+    for path in outputs {
+        let folder = folder_of(path);
         let why = match folder.metadata() {
             Ok(there) if there.is_dir() => continue,
             Ok(_) => format!("{} is not a folder", folder.display()),
@@ -66,6 +74,10 @@ pub fn refuse_missing_folder<'a>(files: impl IntoIterator<Item = &'a Path>) -> a
         anyhow::bail!("cannot write {}: {why}", path.display());
     }
     Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What tells a file from others: its number if it exists, else its folder and name.
@@ -81,17 +93,30 @@ impl FileIdentity {
         if let Ok(there) = path.metadata() {
             return there.is_file().then_some(Self::There(there.dev(), there.ino()));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(path);
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         Some(Self::New(folder.join(path.file_name().unwrap_or_default())))
     }
 }
 
-/// Creates or empties the file.
+/// Creates or empties a file that is written while the command works.
+///
+/// # Errors
+///
+/// The file cannot be written, or another process is writing it.
+pub fn create_file(path: &Path) -> anyhow::Result<File> {
+    files::create(path).with_context(|| cannot(path))
+}
+
+/// Gives a file this content at once.
 ///
 /// # Errors
 ///
 /// The file cannot be written.
-pub fn create_file(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+pub fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    files::replace(path, content).with_context(|| cannot(path))
+}
+
+fn cannot(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }

@@ -92,7 +92,32 @@ pub fn requests(args: &ReportArgs) -> Vec<ReportRequest> {
     requests
 }
 
-/// The files of the reports.
+/// Writes a report that is complete now: a file gets all of it or stays as it is.
+///
+/// # Errors
+///
+/// Those of `write`; the file cannot be written.
+pub fn write_whole(
+    request: &ReportRequest,
+    write: impl FnOnce(&mut dyn Write, Styles) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let Some(path) = &request.output else {
+        let (mut to, styles) = open(request)?;
+        write(&mut to, styles)?;
+        return Ok(to.flush()?);
+    };
+    let mut content = Vec::new();
+    if request.format.is_text() {
+        write(&mut PrintableWriter::new(&mut content, false), Styles::plain())?;
+    } else {
+        write(&mut content, Styles::plain())?;
+    }
+    output::replace(path, &content)
+}
+
+/// The files of the reports, with that of the step's summary if one of them writes it.
 pub fn files(requests: &[ReportRequest]) -> Vec<PathBuf> {
-    requests.iter().filter_map(|request| request.output.clone()).collect()
+    let github = requests.iter().any(|request| request.format == ReportFormat::Github);
+    let summary = GithubPlaces::here().step_summary.filter(|_| github);
+    requests.iter().filter_map(|request| request.output.clone()).chain(summary).collect()
 }

@@ -31,7 +31,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let resolved = Resolved::of(&options);
     on_all_processes(
         &args.launch,
-        || (resolved.equipment(), ()),
+        || (resolved.equipment(), resolved.allowed(), ()),
         |job| {
             let cluster = job.map(|(cluster, ())| cluster);
             let exit = run_here(args, &options, &resolved, cluster.clone())?;
@@ -71,8 +71,8 @@ fn run_here(
     let mut suite = open(&args.selection)?;
     let mut outputs = reports::files(&args.report.0);
     outputs.extend(args.record.clone());
-    output::refuse_same_file(&outputs)?;
-    outputs.iter().try_for_each(|path| output::refuse_scenario_as_output(Some(path), &args.selection))?;
+    let inputs = output::of_selection(&args.selection).chain(output::of_backend(&options.backend));
+    output::check("report", &outputs, inputs)?;
     let mut failed = FailedCases::of_working_folder();
     if can_go_on(args, &suite) {
         select_cases(&mut suite, args, &failed)?;

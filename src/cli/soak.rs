@@ -1,7 +1,7 @@
 //! `collspec soak`.
 use super::exit::Exit;
 use super::soak_args::SoakArgs;
-use super::{backend, run, terminal};
+use super::{backend, output, run, terminal};
 use crate::printable::{one_line, thousands};
 use crate::report::InheritedVariables;
 use crate::run::PoolLimits;
@@ -102,8 +102,8 @@ fn describe(to: &mut dyn Write, failed: &Failed, folder: &Path) -> anyhow::Resul
 
 fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let path = folder.join(name);
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
-    written.with_context(|| format!("cannot write {}", path.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot write {}", path.display()))?;
+    output::replace(&path, text.as_bytes())?;
     Ok(path)
 }
 

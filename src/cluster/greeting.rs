@@ -31,25 +31,18 @@ impl Opening {
     }
 }
 
-/// The leader's answer.
+/// The leader's answer, upon which the member sends its [`Proof`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
     /// [`PROTOCOL`].
     pub protocol: u32,
     /// The leader's.
     pub nonce: Nonce,
-    /// That it belongs to the job.
-    pub proof: Proof,
 }
 
-/// A member's second message.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Wish {
-    /// That it belongs to the job.
-    pub proof: Proof,
-    /// What the connection is for.
-    pub purpose: Purpose,
-}
+/// What the leader says of a member's proof: its own, or `None` if the member does not belong to the job. Only then the member says what the
+/// connection is for.
+pub type Trust = Option<Proof>;
 
 /// What a connection is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -192,6 +185,8 @@ pub enum Answer {
 pub enum MemberOrder {
     /// Connect again, for a part with this number.
     StartPart(u64),
+    /// The leader is still there.
+    GoOn,
     /// The run is over with this exit status.
     Finished(u8),
 }

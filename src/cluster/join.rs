@@ -1,6 +1,6 @@
 //! A member's side of the meeting.
 use super::MeetingError;
-use super::greeting::{Answer, Challenge, Equipment, Introduction, MemberOrder, Opening, Purpose, Wish};
+use super::greeting::{Answer, Challenge, Equipment, Introduction, MemberOrder, Opening, Purpose, Trust};
 use super::lead::ends;
 use super::secret::{Secret, Side, nonce};
 use super::socket::Connection;
@@ -9,6 +9,7 @@ use crate::job::PROTOCOL;
 use crate::job::wire::WireError;
 use crate::launch::Launch;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,11 @@ pub fn join(launch: &Launch, equipment: Equipment, limit: Duration) -> Result<Jo
         for (host, port) in place.ports.iter().flat_map(|port| place.hosts.iter().map(move |host| (host, *port))) {
             for address in (host.as_str(), port).to_socket_addrs().into_iter().flatten() {
                 match greet(address, &secret, Purpose::Join(Box::new(introduction.clone()))) {
-                    Ok((orders, variables)) => return Ok(Joined { orders, leader: address, secret, variables }),
+                    Ok((orders, variables)) => {
+                        // Read only where something has come.
+                        orders.wait_at_most(Some(GREETING)).map_err(MeetingError::Resources)?;
+                        return Ok(Joined { orders, leader: address, secret, variables });
+                    }
                     Err(Failed::Refused(words)) => return Err(MeetingError::Refused(words)),
                     Err(Failed::Yet(words)) => why = format!("{address}: {words}"),
                     Err(Failed::OtherJob(words)) => other_job = Some(format!("{address}: {words}")),
@@ -92,19 +97,27 @@ fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Conn
             format!("it speaks protocol {}, this program {PROTOCOL}: all must run the same file", challenge.protocol);
         return Err(Failed::Refused(words));
     }
-    if challenge.proof != secret.proof(Side::Leader, &own, &challenge.nonce) {
+    // This process proves first what it knows, and says nothing of itself until the leader has proven it too.
+    connection.send(&secret.proof(Side::Member, &own, &challenge.nonce))?;
+    let trust: Trust = connection.receive_greeting(end)?;
+    if trust != Some(secret.proof(Side::Leader, &own, &challenge.nonce)) {
         return Err(Failed::OtherJob(
             "a process of another job, or with another COLLSPEC_SECRET, listens there".into(),
         ));
     }
-    let proof = secret.proof(Side::Member, &own, &challenge.nonce);
-    connection.send(&Wish { proof, purpose })?;
+    connection.send(&purpose)?;
     match connection.receive_greeting(end)? {
         Answer::Welcome(variables) => {
             connection.wait_at_most(None).map_err(yet)?;
             Ok((connection, variables))
         }
         Answer::Refused(words) => Err(Failed::Refused(words)),
+    }
+}
+
+impl AsFd for Joined {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.orders.as_fd()
     }
 }
 

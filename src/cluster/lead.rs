@@ -1,8 +1,9 @@
 //! The leader's side of the meeting: it listens, greets who comes, and waits for all.
-use super::greeting::{Answer, Challenge, Equipment, Introduction, MAGIC, Opening, Purpose, Wish};
+use super::door::{Door, Place};
+use super::greeting::{Answer, Challenge, Equipment, Introduction, MAGIC, MemberOrder, Opening, Purpose, Trust};
 use super::leader::Cluster;
 use super::member::{Member, PartsToCome};
-use super::secret::{Secret, Side, nonce};
+use super::secret::{Proof, Secret, Side, nonce};
 use super::socket::Connection;
 use super::traffic::Traffic;
 use super::{MeetingError, variables};
@@ -11,7 +12,6 @@ use crate::launch::Launch;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
 /// Connections that may wait to be accepted: all processes of a job come at once.
 const WAITING: i32 = 4096;
-/// Connections that are greeted at a time; more are closed.
-const GREETED_AT_ONCE: usize = 256;
+/// How often members hear that this process is still there.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The port of a job, held by the process that leads.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ struct Meeting {
     come: Mutex<Come>,
     news: Condvar,
     parts: Arc<PartsToCome>,
-    greeted: AtomicUsize,
+    door: Arc<Door>,
     traffic: Arc<Traffic>,
 }
 
@@ -137,12 +137,21 @@ pub fn lead(
         come: Mutex::default(),
         news: Condvar::new(),
         parts: Arc::default(),
-        greeted: AtomicUsize::new(0),
+        door: Arc::default(),
         traffic: Arc::default(),
     });
     let door = meeting.clone();
     let accept = move || accept_all(&listener.0, &door);
     std::thread::Builder::new().name("meeting".into()).spawn(accept).map_err(MeetingError::Resources)?;
+    let heart = meeting.clone();
+    let beat = move || {
+        loop {
+            std::thread::sleep(HEARTBEAT);
+            let members: Vec<Arc<Member>> = heart.come().members.values().cloned().collect();
+            members.iter().for_each(|member| member.tell(&MemberOrder::GoOn));
+        }
+    };
+    std::thread::Builder::new().name("heartbeat".into()).spawn(beat).map_err(MeetingError::Resources)?;
     let size = launch.position.size;
     let still_to_come = |come: &mut Come| come.members.len() + 1 < size as usize && come.mixed.is_none();
     let waited = meeting.news.wait_timeout_while(meeting.come(), limit, still_to_come);
@@ -161,27 +170,21 @@ pub fn lead(
 /// Accepts connections until the process ends. Each connection is greeted on a new thread.
 fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
     for stream in listener.incoming() {
-        let Ok(connection) = stream.and_then(|stream| Connection::over(stream, &meeting.traffic)) else {
+        let accepted = stream.and_then(|stream| Connection::over(stream, &meeting.traffic));
+        let entered = accepted.and_then(|connection| Ok((meeting.door.enter(&connection)?, connection)));
+        let Ok((place, connection)) = entered else {
             std::thread::sleep(NO_DESCRIPTORS);
             continue;
         };
-        if meeting.greeted.fetch_add(1, Ordering::AcqRel) >= GREETED_AT_ONCE {
-            meeting.greeted.fetch_sub(1, Ordering::AcqRel);
-            continue;
-        }
         let own = meeting.clone();
-        let body = move || {
-            // A connection that fails the greeting is not from a process of this job, and is closed.
-            let _ = greet(&own, connection);
-            own.greeted.fetch_sub(1, Ordering::AcqRel);
-        };
-        if std::thread::Builder::new().name("greeting".into()).spawn(body).is_err() {
-            meeting.greeted.fetch_sub(1, Ordering::AcqRel);
-        }
+        // A connection that fails the greeting is not from a process of this job, and is closed.
+        let body = move || _ = greet(&own, connection, place);
+        // Without a thread the connection is closed, and its process tries again.
+        let _ = std::thread::Builder::new().name("greeting".into()).spawn(body);
     }
 }
 
-fn greet(meeting: &Arc<Meeting>, connection: Connection) -> Result<(), crate::job::wire::WireError> {
+fn greet(meeting: &Arc<Meeting>, connection: Connection, place: Place) -> Result<(), crate::job::wire::WireError> {
     connection.wait_at_most(Some(GREETING))?;
     let end = Instant::now() + GREETING;
     let opening: Opening = connection.receive_greeting(end)?;
@@ -189,16 +192,17 @@ fn greet(meeting: &Arc<Meeting>, connection: Connection) -> Result<(), crate::jo
         return Ok(());
     }
     let own = nonce()?;
-    let proof = meeting.secret.proof(Side::Leader, &opening.nonce, &own);
-    connection.send(&Challenge { protocol: PROTOCOL, nonce: own, proof })?;
+    connection.send(&Challenge { protocol: PROTOCOL, nonce: own })?;
     if opening.protocol != PROTOCOL {
         return Ok(());
     }
-    let wish: Wish = connection.receive_greeting(end)?;
-    if wish.proof != meeting.secret.proof(Side::Member, &opening.nonce, &own) {
-        return connection.send(&Answer::Refused("it belongs to another job, or has another COLLSPEC_SECRET".into()));
+    let proof: Proof = connection.receive_greeting(end)?;
+    if proof != meeting.secret.proof(Side::Member, &opening.nonce, &own) {
+        return connection.send(&Trust::None);
     }
-    match wish.purpose {
+    drop(place);
+    connection.send(&Trust::Some(meeting.secret.proof(Side::Leader, &opening.nonce, &own)))?;
+    match connection.receive_greeting(end)? {
         Purpose::Part(number) => {
             connection.send(&Answer::Welcome(Default::default()))?;
             connection.wait_at_most(None)?;
@@ -223,7 +227,7 @@ fn admit(
         meeting.news.notify_all();
         return sent;
     }
-    connection.send(&Answer::Welcome(meeting.own.variables.clone()))?;
+    connection.send(&Answer::Welcome(variables::carried(&meeting.own.variables)))?;
     connection.wait_at_most(None)?;
     let rank = introduction.rank;
     let member = Member::new(introduction, connection, meeting.parts.clone())?;

@@ -1,5 +1,5 @@
 //! All processes of a job, for the one that leads.
-use super::greeting::{Introduction, gpu_identity};
+use super::greeting::{Introduction, MemberOrder, gpu_identity};
 use super::member::{Lost, Member};
 use super::names_in_words;
 use super::traffic::{Counted, Traffic};
@@ -14,6 +14,15 @@ pub enum Site {
     Here,
     /// Another one.
     There(Arc<Member>),
+}
+
+/// Which processes of a job are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Among {
+    /// Those that are there now.
+    Living,
+    /// All that have met, also those that are lost since.
+    All,
 }
 
 /// The processes of a job, by rank.
@@ -62,10 +71,14 @@ impl Cluster {
         })
     }
 
-    /// Number of GPUs that its living processes see, each counted once.
-    pub fn gpus(&self) -> usize {
-        let living = (0..self.sites.len()).filter(|site| self.lost([*site]).is_none());
-        let processes = living.filter_map(|site| self.introduction(site));
+    /// The places of these processes.
+    fn places(&self, among: Among) -> impl Iterator<Item = usize> {
+        (0..self.sites.len()).filter(move |site| among == Among::All || self.lost([*site]).is_none())
+    }
+
+    /// Number of GPUs that these processes see, each counted once.
+    pub fn gpus(&self, among: Among) -> usize {
+        let processes = self.places(among).filter_map(|site| self.introduction(site));
         let gpus = processes.flat_map(|process| {
             let gpus = process.equipment.gpus.iter().enumerate();
             gpus.map(|(number, gpu)| gpu_identity(&process.host, number, gpu))
@@ -90,9 +103,9 @@ impl Cluster {
     }
 
     /// So many places, on as many machines as possible, those of a machine one after the other; `None` if there are not enough.
-    pub fn choose(&self, processes: usize) -> Option<Vec<usize>> {
+    pub fn choose(&self, processes: usize, among: Among) -> Option<Vec<usize>> {
         let (mut machines, mut numbers): (Vec<Vec<usize>>, HashMap<&str, usize>) = Default::default();
-        for site in (0..self.sites.len()).filter(|site| self.lost([*site]).is_none()) {
+        for site in self.places(among) {
             let host = self.introduction(site).map_or("", |process| process.host.as_str());
             let number = *numbers.entry(host).or_insert(machines.len());
             match machines.get_mut(number) {
@@ -147,7 +160,7 @@ impl Cluster {
     pub fn finish(&self, status: u8) {
         for site in &self.sites {
             if let Site::There(member) = site {
-                member.finish(status);
+                member.tell(&MemberOrder::Finished(status));
             }
         }
     }

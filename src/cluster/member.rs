@@ -160,9 +160,9 @@ impl Member {
         Lost { name: self.introduction.name(), why }
     }
 
-    /// Tells it that the run is over.
-    pub fn finish(&self, status: u8) {
+    /// Tells it something that needs no answer, as that the run is over.
+    pub(super) fn tell(&self, order: &MemberOrder) {
         // One that is lost needs no telling.
-        let _ = self.orders.send(&MemberOrder::Finished(status));
+        let _ = self.orders.send(order);
     }
 }

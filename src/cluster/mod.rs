@@ -3,6 +3,7 @@
 //! One process leads: it reads scenarios, plans, judges and reports. The others are members: each starts parts of workers when the
 //! leader asks for them. For every part the member opens one more connection to the leader, so that only the leader listens, on one
 //! port.
+mod door;
 mod greeting;
 mod join;
 mod lead;
@@ -16,10 +17,11 @@ mod variables;
 pub use greeting::{Equipment, MemberOrder, PartMessage, PartOrder, Place, gpu_identity, hash_of_file};
 pub use join::{Joined, join};
 pub use lead::{Listener, lead};
-pub use leader::{Cluster, Site};
+pub use leader::{Among, Cluster, Site};
 pub use member::{ComingPart, Lost, Member};
 pub use socket::Connection;
 pub use traffic::Counted;
+pub use variables::is_harmless;
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Proofs that two processes belong to the same job, without sending what they know.
+//! Proofs that two processes belong to the same job, without sending what they know. Whoever hears a proof, or gets one by pretending to be
+//! the other side, can try guesses on it: a secret must be one that nobody guesses ([`crate::launch`] refuses others).
 use sha2::{Digest, Sha256};
 use std::io;
 

@@ -1,9 +1,12 @@
 //! A file of accepted changes: which change of which cases, and why it is accepted.
 use super::change::{Change, Meaning};
 use super::comparison::Comparison;
+use crate::files;
+use crate::printable::is_printable;
 use crate::report::source_place::path_line_column;
 use crate::scenario::{SourceFile, Span};
 use serde::Deserialize;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 use std::ops::Range;
@@ -16,6 +19,11 @@ const STARTS: &str = "starts";
 const SPEED: &str = "speed";
 /// Bytes of the largest file that is read.
 const MAX_FILE: u64 = 4 << 20;
+
+/// Entries whose cases are a pattern: each of these is compared with every case.
+const MAX_PATTERNS: usize = 1000;
+/// Faults of entries that are shown.
+const MAX_SHOWN: usize = 20;
 
 /// Why a file of accepted changes cannot be used.
 #[derive(Debug, Error)]
@@ -67,11 +75,7 @@ impl Accepted {
     pub fn read(path: &Path) -> Result<Self, AcceptedError> {
         let name = path.display().to_string();
         let read = |source| AcceptedError::Read { path: name.clone(), source };
-        let size = std::fs::metadata(path).map_err(read)?.len();
-        if size > MAX_FILE {
-            return Err(read(io::Error::other(format!("it is larger than {} MiB", MAX_FILE >> 20))));
-        }
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = files::read_text(path, MAX_FILE).map_err(|refused| read(refused.into()))?;
         Self::parse(&name, text)
     }
 
@@ -82,15 +86,18 @@ impl Accepted {
             let at = place(error.span().unwrap_or_default());
             AcceptedError::Entries(vec![format!("{at}: {}", error.message())])
         })?;
-        let wrong = |entry: &Spanned<Entry>| {
-            let why = fault(entry.get_ref())?;
-            Some(format!("{}: {why}", place(entry.span())))
-        };
-        let faults: Vec<String> = file.accept.iter().filter_map(wrong).collect();
-        if !faults.is_empty() {
-            return Err(AcceptedError::Entries(faults));
+        let (mut faults, mut patterns) = (Vec::new(), 0);
+        for entry in &file.accept {
+            patterns += usize::from(entry.get_ref().case.as_ref().is_some_and(|case| case.contains('*')));
+            let many = || format!("more than {MAX_PATTERNS} entries have * in `case`");
+            let why = fault(entry.get_ref()).or_else(|| (patterns == MAX_PATTERNS + 1).then(many));
+            faults.extend(why.map(|why| (entry.span(), why)));
         }
-        Ok(Self { entries: file.accept, file: source })
+        if faults.is_empty() {
+            Ok(Self { entries: file.accept, file: source })
+        } else {
+            Err(at_places(&source, &faults))
+        }
     }
 
     /// Marks the changes that are accepted.
@@ -100,11 +107,17 @@ impl Accepted {
     /// An entry matches no change.
     pub fn apply(&self, comparison: &mut Comparison) -> Result<(), AcceptedError> {
         let mut stale = Vec::new();
+        let rows = comparison.rows.iter().enumerate();
+        let by_name: HashMap<String, usize> = rows.map(|(at, row)| (row.case.clone(), at)).collect();
         for entry in &self.entries {
             let (span, entry) = (entry.span(), entry.get_ref());
             let mut used = false;
             if let (Some(pattern), Some(change)) = (&entry.case, entry.change.as_deref().and_then(Change::from_word)) {
-                for row in comparison.rows.iter_mut() {
+                let rows = match by_name.get(pattern).filter(|_| !pattern.contains('*')) {
+                    Some(at) => comparison.rows.get_mut(*at..=*at),
+                    None => comparison.rows.get_mut(..).filter(|_| pattern.contains('*')),
+                };
+                for row in rows.into_iter().flatten() {
                     if row.change == change && matches(pattern, &row.case) {
                         row.accepted.get_or_insert_with(|| entry.reason.clone());
                         used = true;
@@ -128,12 +141,22 @@ impl Accepted {
                 }
             }
             if !used {
-                let at = path_line_column(&self.file, Span { start: span.start, end: span.end });
-                stale.push(format!("{at}: no change matches this entry; take it out"));
+                stale.push((span, "no change matches this entry; take it out".to_owned()));
             }
         }
-        if stale.is_empty() { Ok(()) } else { Err(AcceptedError::Entries(stale)) }
+        if stale.is_empty() { Ok(()) } else { Err(at_places(&self.file, &stale)) }
     }
+}
+
+/// Faults of entries with their places; of many the first.
+fn at_places(file: &SourceFile, faults: &[(Range<usize>, String)]) -> AcceptedError {
+    let place = |range: &Range<usize>| path_line_column(file, Span { start: range.start, end: range.end });
+    let mut lines: Vec<String> =
+        faults.iter().take(MAX_SHOWN).map(|(range, why)| format!("{}: {why}", place(range))).collect();
+    if let Some(more) = faults.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more"));
+    }
+    AcceptedError::Entries(lines)
 }
 
 /// What is wrong with an entry.
@@ -174,13 +197,25 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// A text as a string of TOML, in which a person sees every character.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if is_printable(c) => out.push(c),
+            c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+        }
+    }
+    out + "\""
+}
+
 /// A file that would accept every change of the comparison that is not accepted yet, once each has its reason.
 pub fn to_accept(comparison: &Comparison) -> String {
     let mut text =
         "# Accepted changes for `collspec compare --allow`. Write a reason into each entry, or take it out.\n\
                     # In `case`, * stands for any text.\n"
             .to_owned();
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut of_library = |subject: &str, what: &str| {
         let what = crate::printable::one_line(what);
         let _ = write!(text, "\n[[accept]]\n# {what}\nlibrary = {}\nreason = \"\"\n", quoted(subject));
@@ -213,4 +248,19 @@ pub fn to_accept(comparison: &Comparison) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_reads_back_and_holds_nothing_raw() {
+        for text in ["a/b[n=2]", "\"\\u\"", "a\u{202e}b\n\u{1b}[31m\u{e0041}", "ä 漢 ''"] {
+            let quoted = quoted(text);
+            assert!(quoted.chars().all(is_printable), "{quoted}");
+            let read: toml::Table = toml::from_str(&format!("text = {quoted}")).unwrap();
+            assert_eq!(read["text"].as_str(), Some(text));
+        }
+    }
 }

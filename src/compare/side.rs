@@ -5,7 +5,7 @@ use crate::suite::options::NAMED;
 use crate::suite::{
     BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, RunOptions, with_causes,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -109,6 +109,11 @@ impl SideRequest {
             }
         }
         Ok(Self { text: text.to_owned(), what, variables, options })
+    }
+
+    /// The file that it names, if what it names is one.
+    pub fn file(&self) -> PathBuf {
+        PathBuf::from(&self.what)
     }
 
     /// Why the side cannot be had, for other processes: files of one need not be there in another.

@@ -97,7 +97,7 @@ fn with_source(text: &str, source: &str) -> String {
     format!("---\n{}---\n{body}", lines.collect::<String>())
 }
 
-const ACCEPT: &str = "if that is right, accept it with `cargo insta review`, or by running with INSTA_UPDATE=always";
+const ACCEPT: &str = "if that is right, accept it with `cargo insta review` (`cargo install cargo-insta` adds that command), or by running with INSTA_UPDATE=always";
 
 fn differs(path: &Path, old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);

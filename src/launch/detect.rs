@@ -1,7 +1,11 @@
 //! Which launcher has started this process.
-use super::meeting_place;
+use super::meeting_place::{self, SECRET};
 use super::{Launch, Launcher, Position};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Characters of the shortest secret, and how many of them must be different: 16 random bytes in any spelling have these.
+const LEAST_SECRET: usize = 22;
+const LEAST_DIFFERENT: usize = 7;
 
 /// Variables of an environment, without those that are empty.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +97,12 @@ pub enum LaunchError {
         .0.iter().map(|(launcher, position)| format!("{} says {position}", launcher.name())).collect::<Vec<_>>().join(", ")
     )]
     Contradiction(Vec<(Launcher, Position)>),
+    /// The secret can be guessed.
+    #[error(
+        "{SECRET} can be guessed: it must have {LEAST_SECRET} characters or more, and {LEAST_DIFFERENT} different ones; `openssl rand -hex 16` \
+         makes one"
+    )]
+    WeakSecret,
     /// The launcher that was named has not started this process.
     #[error("`--launcher {}`, but the environment does not have its variables, or they name one process only", .0.name())]
     NotThere(Launcher),
@@ -127,6 +137,9 @@ pub fn detect(variables: &Variables, chosen: ChosenLauncher) -> Result<Option<La
             found
         }
     };
+    if variables.get(SECRET).is_some_and(is_weak) {
+        return Err(LaunchError::WeakSecret);
+    }
     let unknown = || {
         let (launcher, variable) = (launcher.name(), meeting_place::MEETING);
         format!(
@@ -141,6 +154,12 @@ pub fn detect(variables: &Variables, chosen: ChosenLauncher) -> Result<Option<La
         secret: meeting_place::secret(launcher, variables),
         place: place.and_then(|place| place.ok_or_else(unknown)),
     }))
+}
+
+/// True for a secret that somebody could find by trying.
+fn is_weak(secret: &str) -> bool {
+    let different: BTreeSet<char> = secret.chars().collect();
+    secret.chars().count() < LEAST_SECRET || different.len() < LEAST_DIFFERENT
 }
 
 /// True if a process at `outer` can be, or can have started, a process at `inner`: a launcher that starts another one starts fewer
@@ -243,6 +262,22 @@ mod tests {
         let local =
             "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=2";
         assert!(error(local).contains("local rank 3 of 2"));
+    }
+
+    #[test]
+    fn a_secret_that_can_be_guessed_is_an_error() {
+        let detected = |secret: &str| {
+            detect(
+                &variables(&format!("COLLSPEC_RANK=0 COLLSPEC_SIZE=2 COLLSPEC_SECRET={secret}")),
+                ChosenLauncher::Auto,
+            )
+        };
+        for weak in ["hunter2", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "0123456789"] {
+            assert_eq!(detected(weak), Err(LaunchError::WeakSecret), "{weak}");
+        }
+        for good in ["9f86d081884c7d659a2feaa0c55ad015", "o4q8dYV7nYqkBqzYp3M2Xw"] {
+            assert_eq!(detected(good).unwrap().unwrap().secret, good);
+        }
     }
 
     #[test]

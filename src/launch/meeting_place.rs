@@ -2,10 +2,11 @@
 use super::detect::Variables;
 use super::{Launcher, Position};
 
+/// The variable with which processes prove that they belong to the job.
+pub use crate::child::program::SECRET;
+
 /// The variable that names the place: `HOST:PORT`, on a machine of the job.
 pub const MEETING: &str = "COLLSPEC_MEETING";
-/// The variable with which processes prove that they belong to the job.
-pub const SECRET: &str = "COLLSPEC_SECRET";
 
 /// A machine of the job, and ports of it. The first process on that machine listens on the first port that is free.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,9 @@ use super::cache::{CudaRelease, LibraryCache};
 use super::program::command_for;
 use super::wheel::{self, WheelError};
 use crate::child::command::{self, Answer, CommandError};
+use crate::signals;
+use nccl_sys::{LoadError, Nccl};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,6 +68,12 @@ pub enum FetchError {
         /// The tool.
         tool: &'static str,
     },
+    /// SIGINT has come.
+    #[error("interrupted")]
+    Interrupted,
+    /// The file is not an NCCL library of this machine.
+    #[error(transparent)]
+    NoLibrary(#[from] LoadError),
     /// The wheel cannot be used.
     #[error(transparent)]
     Wheel(#[from] WheelError),
@@ -82,20 +91,25 @@ fn other_versions_text(there: &[String]) -> String {
     if there.is_empty() { String::new() } else { format!("; there are {}", there.join(", ")) }
 }
 
-/// Fetches `version` for CUDA `cuda` into the cache, where it appears complete or not at all. A version that the cache has
-/// stays.
+/// Fetches `version` for CUDA `cuda` into the cache, where it appears complete or not at all, also if SIGINT comes, which ends the work. A
+/// version that the cache has stays.
 ///
 /// # Errors
 ///
-/// No version, no tool, a registry or download that fails, a wheel with wrong bytes, or a cache that cannot be written.
+/// No version, no tool, a registry or download that fails, a wheel with wrong bytes or without an NCCL library, or a cache that cannot be
+/// written.
 pub fn fetch(version: &str, cuda: CudaRelease, cache: &LibraryCache) -> Result<Fetched, FetchError> {
     if !is_version(version) {
         return Err(FetchError::Version(version.to_owned()));
     }
     let place = cache.library_path(version, cuda);
+    // What is there is looked at and not opened: opening a library runs its code.
     if place.is_file() {
+        Nccl::look_at(&place)?;
         return Ok(Fetched { path: place, hash: None });
     }
+    signals::catch_interrupt();
+    limit_file_size();
     let cannot = |path: &Path| {
         let path = path.to_owned();
         move |source| FetchError::Cache { path, source }
@@ -110,10 +124,22 @@ pub fn fetch(version: &str, cuda: CudaRelease, cache: &LibraryCache) -> Result<F
     let came = tool.download(&cuda.package(), version, work.path())?;
     let ready = work.path().join("ready");
     let hash = wheel::extract(&came, &ready)?;
+    Nccl::look_at(&ready)?;
+    if signals::is_interrupted() {
+        return Err(FetchError::Interrupted);
+    }
     let folder = place.parent().unwrap_or(cache.folder());
     fs::create_dir_all(folder).map_err(cannot(folder))?;
     fs::rename(&ready, &place).map_err(cannot(&place))?;
     Ok(Fetched { path: place, hash: Some(hash) })
+}
+
+/// Keeps files of this process and of those that it starts from growing without bound: uv unpacks wheels itself.
+fn limit_file_size() {
+    let limit = getrlimit(Resource::Fsize);
+    let current = limit.current.map_or(wheel::MAX_LIBRARY_BYTES, |current| current.min(wheel::MAX_LIBRARY_BYTES));
+    // Without success the size that the wheel lists is still held against the limit.
+    let _ = setrlimit(Resource::Fsize, Rlimit { current: Some(current), ..limit });
 }
 
 /// True for digits and dots with a suffix like `.post1`, which no tool takes for an option or a path.
@@ -190,8 +216,9 @@ impl FetchTool {
                 command.arg("--target").arg(&target).arg(&wanted);
             }
         }
-        let answer = match command::run(command, DOWNLOAD_LIMIT) {
-            Ok(answer) => answer,
+        let answer = match command::run_unless(command, DOWNLOAD_LIMIT, &signals::is_interrupted) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Err(FetchError::Interrupted),
             Err(CommandError::TooSlow(_)) => return Err(FetchError::TooSlow { tool }),
             Err(error) => return Err(FetchError::Tool { tool, words: error.to_string() }),
         };
@@ -276,7 +303,8 @@ mod tests {
         let path = cache.library_path("2.30.7", cu13);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "x").unwrap();
-        assert_eq!(fetch("2.30.7", cu13, &cache).unwrap(), Fetched { path, hash: None });
+        let refused = fetch("2.30.7", cu13, &cache).unwrap_err().to_string();
+        assert!(refused.ends_with("cannot be loaded: it is no library (no ELF file)"), "{refused}");
     }
 
     #[test]

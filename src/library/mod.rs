@@ -22,7 +22,7 @@ pub use choose::choose;
 #[cfg(feature = "internals")]
 pub use choose::{ChooseError, ChosenLibrary};
 #[cfg(feature = "cli")]
-pub use fetch::{fetch, is_version};
+pub use fetch::{FetchError, fetch, is_version};
 #[cfg(feature = "internals")]
 pub use probe::probe_within;
 pub use probe::{LibraryInfo, ProbeError, enter_if_asked, probe};

@@ -39,6 +39,12 @@ impl LibraryInfo {
         version_text(self.version)
     }
 
+    /// What a file exports, which was not asked.
+    #[cfg(feature = "cli")]
+    pub fn of_exports(exports: impl IntoIterator<Item = String>) -> Self {
+        Self { version: 0, maker: Maker::Other, symbols: exports.into_iter().collect() }
+    }
+
     /// The functions of NCCL that it lacks, each with the release that introduced it.
     pub fn missing_functions(&self) -> Vec<(&'static str, &'static str)> {
         let has = |name: &str| self.symbols.iter().any(|symbol| symbol == name);

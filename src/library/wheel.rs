@@ -1,5 +1,6 @@
 //! Extracts NCCL's library from a Python wheel, or from the folder into which one was unpacked, and checks its hash against
 //! the wheel's list. No code of the wheel runs.
+use crate::files;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,6 +11,8 @@ use zip::ZipArchive;
 const LIBRARY_IN_WHEEL: &str = "nvidia/nccl/lib/libnccl.so.2";
 /// Largest size of a list of hashes in bytes.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
+/// Largest size of the library in bytes, more than twice that of the largest that there is: a small wheel can unpack to anything.
+pub(super) const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
 /// An error in a wheel.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,14 @@ pub enum WheelError {
         path: PathBuf,
         /// The file.
         what: &'static str,
+    },
+    /// It lists a library that is too large.
+    #[error("{}: {LIBRARY_IN_WHEEL} has {bytes} bytes, more than {MAX_LIBRARY_BYTES}", path.display())]
+    TooLarge {
+        /// The wheel.
+        path: PathBuf,
+        /// Number of bytes.
+        bytes: u64,
     },
     /// The bytes are not those that the wheel lists.
     #[error("{}: {LIBRARY_IN_WHEEL} has sha256 {found} and {bytes} bytes, but the wheel lists {listed}", path.display())]
@@ -70,9 +81,10 @@ pub fn extract(wheel: &Path, to: &Path) -> Result<String, WheelError> {
     if wheel.is_dir() {
         let records = fs::read_dir(wheel).map_err(read)?.flatten().map(|entry| entry.path().join("RECORD"));
         let nccl = |path: &PathBuf| path.is_file() && is_record(&relative(path, wheel));
-        let records = records.filter(nccl).map(fs::read_to_string).collect::<Result<String, _>>().map_err(read)?;
+        let text = |path: PathBuf| files::read_text(&path, MAX_RECORD_BYTES).map_err(|refused| read(refused.into()));
+        let records = records.filter(nccl).map(text).collect::<Result<String, _>>()?;
         let record = library_record(&records).ok_or_else(|| lacks("hash of the library (RECORD)"))?;
-        let library = File::open(wheel.join(LIBRARY_IN_WHEEL)).map_err(read)?;
+        let library = files::open(&wheel.join(LIBRARY_IN_WHEEL)).map_err(|refused| read(refused.into()))?;
         return copy_verified(library, record, wheel, to);
     }
     let zip_error = |error: zip::result::ZipError| read(io::Error::from(error));
@@ -109,6 +121,9 @@ fn library_record(records: &str) -> Option<RecordLine> {
 fn copy_verified(mut library: impl Read, record: RecordLine, wheel: &Path, to: &Path) -> Result<String, WheelError> {
     let read = |source| WheelError::Read { path: wheel.to_owned(), source };
     let write = |source| WheelError::Write { path: to.to_owned(), source };
+    if record.size > MAX_LIBRARY_BYTES {
+        return Err(WheelError::TooLarge { path: wheel.to_owned(), bytes: record.size });
+    }
     let mut file = File::create_new(to).map_err(write)?;
     let mut sum = Sha256::new();
     let mut bytes = 0u64;
@@ -205,6 +220,11 @@ mod tests {
             WheelError::Hash { .. }
         ));
         assert!(matches!(refused(&[(LIBRARY_IN_WHEEL, b"ab"), (RECORD, good.as_bytes())]), WheelError::Hash { .. }));
+        let huge = line(b"abc", 3 << 30);
+        assert!(matches!(
+            refused(&[(LIBRARY_IN_WHEEL, b"abc"), (RECORD, huge.as_bytes())]),
+            WheelError::TooLarge { .. }
+        ));
         assert!(matches!(refused(&[(LIBRARY_IN_WHEEL, b"abc")]), WheelError::Lacks { .. }));
         assert!(matches!(refused(&[(RECORD, good.as_bytes())]), WheelError::Lacks { .. }));
         assert!(matches!(refused(&[(LIBRARY_IN_WHEEL, b"abc"), (RECORD, b"a,b,c\n")]), WheelError::Lacks { .. }));

@@ -24,6 +24,10 @@ use std::collections::BTreeMap;
 /// The number of the format that this version writes, and the greatest that it reads.
 pub const FORMAT: u32 = 1;
 
+/// Bytes of the longest line. A case of 1,024 ranks with 16 buffers takes about 400 kB; what is read of a line can take forty times as much
+/// memory.
+const MAX_LINE: u64 = 8 << 20;
+
 /// A recorded run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {

@@ -1,14 +1,11 @@
 //! Reads a recording.
-use super::{Closing, FORMAT, Header, RecordedCase, Recording};
+use super::{Closing, FORMAT, Header, MAX_LINE, RecordedCase, Recording};
+use crate::files;
 use serde::Deserialize;
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use thiserror::Error;
-
-/// Bytes of the longest line that is read. A case of 1,024 ranks with 16 buffers takes about 400 kB.
-const MAX_LINE: u64 = 64 << 20;
 
 /// Why a file cannot be read as a recording.
 #[derive(Debug, Error)]
@@ -64,7 +61,7 @@ enum Line {
 /// True if the file's first line is that of a recording, of any format.
 pub fn is_recording(path: &Path) -> bool {
     let mut start = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
+    let read = files::open(path).map_err(io::Error::from).and_then(|file| file.take(64).read_to_end(&mut start));
     // The header's first member; every format begins with it.
     read.is_ok() && start.starts_with(b"{\"collspec_recording\":")
 }
@@ -76,7 +73,7 @@ pub fn is_recording(path: &Path) -> bool {
 /// The file cannot be read, is no recording, or is one of a later format.
 pub fn read(path: &Path) -> Result<Recording, ReadError> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|source| ReadError::File { path: name.clone(), source })?;
+    let file = files::open(path).map_err(|refused| ReadError::File { path: name.clone(), source: refused.into() })?;
     from_lines(BufReader::new(file), &name)
 }
 

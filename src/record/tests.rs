@@ -127,3 +127,16 @@ fn a_recording_of_format_1_is_read_for_ever() {
     assert_eq!(hashes.len(), 4);
     assert!(hashes.iter().all(|hash| hash.map(String::from).as_deref() == Some("bce54661363f3194")));
 }
+
+#[test]
+fn a_line_is_not_longer_than_is_read() {
+    let long = "x".repeat(MAX_LINE as usize);
+    let refused = from_lines(long.as_bytes(), "x").unwrap_err().to_string();
+    assert_eq!(refused, "x, line 1: longer than 8 MiB");
+    let mut verdict = fixture::verdict("a", Status::Pass);
+    let buffers = vec![BufferHashes { buffer: long, ranks: Vec::new() }];
+    verdict.observed = Some(Box::new(ObservedResults { buffers, ..ObservedResults::default() }));
+    let mut writer = RecordingWriter::new(Vec::new(), &header()).unwrap();
+    let event = Event::CaseDone { case: fixture::case("a"), verdict: Box::new(verdict) };
+    assert!(writer.event(&event).unwrap_err().to_string().contains("is too long for a recording"));
+}

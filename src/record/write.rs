@@ -1,5 +1,5 @@
 //! Writes a recording while the cases run.
-use super::{Closing, Header, RecordedCase};
+use super::{Closing, Header, MAX_LINE, RecordedCase};
 use crate::report::{Event, Reporter};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -23,8 +23,14 @@ impl<W: Write> RecordingWriter<W> {
 }
 
 fn write_line(to: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *to, line)?;
-    to.write_all(b"\n")?;
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    if text.len() as u64 >= MAX_LINE {
+        let words =
+            format!("a line of {} bytes is too long for a recording, of which a line may have {MAX_LINE}", text.len());
+        return Err(io::Error::other(words));
+    }
+    to.write_all(&text)?;
     // What was recorded is kept if the program is killed.
     to.flush()
 }

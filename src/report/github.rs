@@ -3,12 +3,12 @@ use super::failure::failure_message;
 use super::source_place::line_column;
 use super::step_summary::StepSummary;
 use super::{Reporter, RerunCommand, RunFacts, Tally};
+use crate::files;
 use crate::judge::{Status, Verdict};
 use crate::printable::{one_line, printable_lines};
 use crate::report::Event;
 use crate::scenario::{self, Case, Diagnostic, SourceFile, Span};
 use std::env;
-use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
@@ -193,9 +193,14 @@ impl<W: Write> GithubReporter<W> {
 /// Appends a text of at most so many bytes to the step's summary, if there is one.
 pub(crate) fn append_summary(places: &GithubPlaces, text: impl FnOnce(usize) -> io::Result<String>) -> io::Result<()> {
     let Some(path) = &places.step_summary else { return Ok(()) };
-    let there = path.metadata().map_or(0, |there| there.len());
-    let text = text(MAX_SUMMARY.saturating_sub(there + 1) as usize)?;
-    OpenOptions::new().create(true).append(true).open(path)?.write_all(text.as_bytes())
+    let cannot = |error: io::Error| {
+        let words = format!("the step's summary (GITHUB_STEP_SUMMARY) cannot be written: {}: {error}", path.display());
+        io::Error::new(error.kind(), words)
+    };
+    let mut file = files::append(path).map_err(cannot)?;
+    let there = file.metadata().map_err(cannot)?.len();
+    let text = text(MAX_SUMMARY.saturating_sub(there.saturating_add(1)) as usize)?;
+    file.write_all(text.as_bytes()).map_err(cannot)
 }
 
 impl<W: Write> Reporter for GithubReporter<W> {

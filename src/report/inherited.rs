@@ -46,7 +46,12 @@ impl InheritedVariables {
 }
 
 fn affects_library(name: &str) -> bool {
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != NOT_INHERITED
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != NOT_INHERITED && !is_secret(name)
+}
+
+/// True for the name of a variable whose value no report shows.
+pub fn is_secret(name: &str) -> bool {
+    ["SECRET", "TOKEN", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]
@@ -61,6 +66,8 @@ mod tests {
             ("COLLSPEC_EAGER", ""),
             ("NCCL_ALGO", "Ring;allreduce:Tree"),
             ("COLLSPEC_SOFT_SEED", "4"),
+            ("COLLSPEC_SOFT_TOKEN", "t"),
+            ("NCCL_PLUGIN_SECRET", "s"),
             ("XNCCL_A", "1"),
             ("NCCL_COMM_ID", "10.0.0.1:29500"),
         ];

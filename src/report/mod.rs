@@ -34,7 +34,7 @@ pub use github::{GithubPlaces, GithubReporter};
 #[cfg(feature = "cli")]
 pub use html::HtmlReporter;
 pub use human::HumanReporter;
-pub use inherited::InheritedVariables;
+pub use inherited::{InheritedVariables, is_secret};
 pub use json::JsonLinesReporter;
 #[cfg(feature = "cli")]
 pub use junit::JunitReporter;

@@ -13,7 +13,8 @@ const QUESTION: Question = Question { variable: "COLLSPEC_PROBE_DRIVER", mark: "
 /// Starting a driver with many devices takes seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The loader's path.
-const LOADER_PATH: &str = "LD_LIBRARY_PATH";
+/// The variable with the folders in which the loader looks for libraries.
+pub(super) const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 /// The names under which a driver is opened, by whatever opens it.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// The function of a driver that is called first.

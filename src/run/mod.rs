@@ -12,6 +12,7 @@ mod lost_parts;
 pub mod machine;
 pub mod memory;
 mod part;
+mod part_variables;
 pub mod pool;
 pub mod proof;
 mod remote_images;
@@ -25,8 +26,9 @@ pub mod worker_process;
 
 pub use layout::MemoryPlace;
 pub use machine::{Machine, RanksPerGpu};
+pub use part_variables::Allowed;
 pub use pool::PoolLimits;
-pub use serve::serve;
+pub use serve::{Served, serve};
 pub use worker::ranks_of_part;
 
 /// Seconds of a time limit, as they are written in options and variables.
@@ -44,7 +46,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 use crate::job::Job;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How much NCCL logs.
 const NCCL_LOG: &str = "NCCL_DEBUG";
@@ -78,6 +80,14 @@ impl Backend {
         match self {
             Self::Soft => "soft",
             Self::Nccl { .. } => "nccl",
+        }
+    }
+
+    /// The file of its library, if it has one.
+    fn library(&self) -> Option<&Path> {
+        match self {
+            Self::Soft => None,
+            Self::Nccl { library, .. } => Some(library),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A part of a worker: a process here, or one that a member of the job has started.
 use super::Error;
+use super::gpus::LOADER_PATH;
 use super::log::Log;
 use super::remote_part::RemotePart;
 use super::worker_process::{Incoming, WorkerProcess};
@@ -49,7 +50,11 @@ impl Part {
     pub fn begin(site: &Site, program: &Program, env: &[(String, String)], arena: &Arena) -> Result<Begun, Error> {
         Ok(match site {
             Site::Here => Begun::Here(Box::new(WorkerProcess::start(program, env, arena)?)),
-            Site::There(member) => Begun::There(member.ask_for_part()?, env.to_vec()),
+            // The folders for the loader are those of the other process, which knows its own machine.
+            Site::There(member) => {
+                let env = env.iter().filter(|(name, _)| name != LOADER_PATH).cloned().collect();
+                Begun::There(member.ask_for_part()?, env)
+            }
         })
     }
 

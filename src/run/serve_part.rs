@@ -1,7 +1,7 @@
 //! The member's side of a part: starts its process, and carries messages and bytes of its arena between it and the leader.
 use super::remote_images::arena_hash;
 use super::worker_process::{Incoming, WorkerProcess};
-use super::{Backend, proof};
+use super::{Allowed, Backend, proof};
 use crate::child::guard::{Due, Watched, wait_any};
 use crate::child::program::Program;
 use crate::cluster::{Connection, PartMessage, PartOrder, Place};
@@ -29,6 +29,7 @@ const MOST: u64 = 1 << 26;
 struct Served<'a> {
     connection: &'a Connection,
     program: &'a Program,
+    allowed: &'a Allowed,
     arena: Arena,
     process: Option<WorkerProcess>,
     /// The NCCL library that it is to load, if it is to load one.
@@ -55,8 +56,8 @@ impl From<WireError> for Over {
 }
 
 /// Serves a part until its connection ends; its process ends with it. `carried` are variables that its process gets where neither
-/// the leader nor this process sets them.
-pub fn serve_part(connection: &Connection, program: &Program, carried: &[(String, String)]) {
+/// the leader nor this process sets them. It gets none that is not `allowed`.
+pub fn serve_part(connection: &Connection, program: &Program, allowed: &Allowed, carried: &[(String, String)]) {
     let arena = match Arena::create() {
         Ok(arena) => arena,
         Err(error) => {
@@ -66,7 +67,7 @@ pub fn serve_part(connection: &Connection, program: &Program, carried: &[(String
         }
     };
     let (process, library, told, ranks, logged) = (None, None, false, 0..0, 0);
-    let mut part = Served { connection, program, arena, process, library, told, ranks, logged };
+    let mut part = Served { connection, program, allowed, arena, process, library, told, ranks, logged };
     match part.serve(carried) {
         Over::Left => {}
         Over::Broken(error) => _ = connection.send(&PartMessage::Trouble(error.to_string())),
@@ -181,7 +182,11 @@ impl Served<'_> {
             PartOrder::Start(env) => {
                 let given = |name: &str| env.iter().any(|(other, _)| other == name) || std::env::var_os(name).is_some();
                 let more = carried.iter().filter(|(name, _)| !given(name)).cloned();
-                let all: Vec<_> = more.chain(env.iter().cloned()).collect();
+                let wanted: Vec<_> = more.chain(env.iter().cloned()).collect();
+                let all = match self.allowed.variables(&wanted) {
+                    Ok(all) => all,
+                    Err(words) => return Ok(self.connection.send(&PartMessage::Trouble(words))?),
+                };
                 let library = env.iter().find(|(name, _)| name == crate::child::LIBRARY);
                 self.library = library.map(|(_, path)| path.into());
                 match WorkerProcess::start(self.program, &all, &self.arena) {

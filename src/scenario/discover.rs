@@ -1,10 +1,12 @@
 //! Finds scenario files in files and folders, and their names.
 use super::different_names::{FoundFiles, with_different_names};
-use super::names::file_part;
+use super::names::{escape_bytes, file_part};
 use crate::printable::{is_printable, printable};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -21,6 +23,8 @@ pub struct ScenarioFile {
     pub path: PathBuf,
     /// The file that is opened: `path`, or what a link leads to.
     pub target: PathBuf,
+    /// False if the path cannot be a case's name. `name` has it with escapes then.
+    pub is_named: bool,
 }
 
 /// Scenario files, and entries that look like one but are passed over.
@@ -85,8 +89,6 @@ pub enum DiscoverError {
     Empty { path: PathBuf, passed_over: Vec<PassedOver> },
     #[error("{}: more than {MAX_DEPTH} folders deep", printable_path(.0))]
     TooDeep(PathBuf),
-    #[error("{}: a scenario's path must be UTF-8 without control characters, `[`, `]` and `\\`", printable_path(.0))]
-    InvalidName(PathBuf),
     #[error("{} and {} both have the name {name}", printable_path(.first), printable_path(.second))]
     DuplicateName { name: String, first: PathBuf, second: PathBuf },
 }
@@ -110,8 +112,7 @@ fn among(passed_over: &[PassedOver]) -> String {
 ///
 /// # Errors
 ///
-/// A path that cannot be read or is no scenario file, a folder without one or nested too deeply, a name that is not allowed,
-/// or two files with one name.
+/// A path that cannot be read or is no scenario file, a folder without one or nested too deeply, or two files with one name.
 pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     let mut roots = Vec::new();
     for path in paths {
@@ -125,7 +126,7 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
         let meta = fs::metadata(path).map_err(|source| unreadable(path, source))?;
         let found = if meta.is_dir() {
             let mut walk = FolderSearch { roots: &roots, ..FolderSearch::default() };
-            walk.folder(path, "", 1)?;
+            walk.folder(path, &NamePrefix::default(), 1)?;
             walk.links()?;
             if walk.found.is_empty() {
                 return Err(DiscoverError::Empty { path: path.clone(), passed_over: walk.passed_over });
@@ -177,20 +178,39 @@ pub fn find_exact(root: &Path, name: &str) -> Option<ScenarioFile> {
         // If a file has several names, the one that is used depends on the whole folder.
         return discover(&[root.to_owned()]).ok()?.into_iter().find(|s| s.name == name);
     }
-    meta.is_file().then(|| ScenarioFile { name: name.to_owned(), target: path.clone(), path })
+    meta.is_file().then(|| ScenarioFile { name: name.to_owned(), target: path.clone(), path, is_named: true })
 }
 
 fn single_file(path: &Path) -> Result<ScenarioFile, DiscoverError> {
     if path.extension().is_none_or(|e| e != "toml") {
         return Err(DiscoverError::NotToml(path.to_owned()));
     }
-    let stem = path.file_stem().and_then(|s| s.to_str()).filter(|s| is_valid_name(s));
-    match stem {
-        Some(name) => {
-            let target = if path.is_symlink() { canonical(path)? } else { path.to_owned() };
-            Ok(ScenarioFile { name: name.to_owned(), path: path.to_owned(), target })
+    let NamePrefix { text: name, is_named } = NamePrefix::default().with(path.file_stem());
+    let target = if path.is_symlink() { canonical(path)? } else { path.to_owned() };
+    Ok(ScenarioFile { name, path: path.to_owned(), target, is_named })
+}
+
+/// The beginning of a name, from the folders of a file.
+#[derive(Clone, Debug)]
+struct NamePrefix {
+    text: String,
+    is_named: bool,
+}
+
+impl Default for NamePrefix {
+    fn default() -> Self {
+        Self { text: String::new(), is_named: true }
+    }
+}
+
+impl NamePrefix {
+    /// With one more part, which is escaped if it cannot be part of a name.
+    fn with(&self, part: Option<&OsStr>) -> Self {
+        let part = part.unwrap_or_default();
+        match part.to_str().filter(|part| is_valid_name(part)) {
+            Some(part) => Self { text: format!("{}{part}", self.text), is_named: self.is_named },
+            None => Self { text: format!("{}{}", self.text, escape_bytes(part.as_bytes())), is_named: false },
         }
-        None => Err(DiscoverError::InvalidName(path.to_owned())),
     }
 }
 
@@ -215,12 +235,12 @@ struct FolderSearch<'a> {
     /// Path under which a file was taken, by device and inode.
     taken: HashMap<(u64, u64), PathBuf>,
     /// Links with names of scenarios; they are followed after all regular files have been taken.
-    links: Vec<(String, PathBuf)>,
+    links: Vec<(NamePrefix, PathBuf)>,
     passed_over: Vec<PassedOver>,
 }
 
 impl FolderSearch<'_> {
-    fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), DiscoverError> {
+    fn folder(&mut self, folder: &Path, prefix: &NamePrefix, depth: usize) -> Result<(), DiscoverError> {
         if depth > MAX_DEPTH {
             return Err(DiscoverError::TooDeep(folder.to_owned()));
         }
@@ -237,16 +257,17 @@ impl FolderSearch<'_> {
             let meta = fs::symlink_metadata(&path).map_err(|source| unreadable(&path, source))?;
             let is_toml = path.extension().is_some_and(|e| e == "toml");
             if meta.is_dir() {
-                let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("\u{fffd}[");
-                self.folder(&path, &format!("{prefix}{name}/"), depth + 1)?;
+                let mut inside = prefix.with(path.file_name());
+                inside.text.push('/');
+                self.folder(&path, &inside, depth + 1)?;
             } else if meta.is_symlink() {
                 if is_toml {
-                    self.links.push((prefix.to_owned(), path));
+                    self.links.push((prefix.clone(), path));
                 } else if path.is_dir() {
                     self.pass_over(path, PassedOverReason::Folder);
                 }
             } else if is_toml && meta.is_file() {
-                self.take(prefix, path.clone(), path, &meta)?;
+                self.take(prefix, path.clone(), path, &meta);
             } else if is_toml {
                 self.pass_over(path, PassedOverReason::NoRegularFile);
             }
@@ -268,7 +289,7 @@ impl FolderSearch<'_> {
             } else if !meta.is_file() {
                 self.pass_over(path, PassedOverReason::NoRegularFile);
             } else {
-                self.take(&prefix, path, target, &meta)?;
+                self.take(&prefix, path, target, &meta);
             }
         }
         Ok(())
@@ -280,17 +301,14 @@ impl FolderSearch<'_> {
         self.roots.iter().any(|root| target.strip_prefix(root).is_ok_and(seen))
     }
 
-    fn take(&mut self, prefix: &str, path: PathBuf, target: PathBuf, meta: &Metadata) -> Result<(), DiscoverError> {
+    fn take(&mut self, prefix: &NamePrefix, path: PathBuf, target: PathBuf, meta: &Metadata) {
         if let Some(first) = self.taken.get(&(meta.dev(), meta.ino())) {
             let first = first.clone();
-            self.pass_over(path, PassedOverReason::AlreadyTaken(first));
-            return Ok(());
+            return self.pass_over(path, PassedOverReason::AlreadyTaken(first));
         }
-        let name = path.file_stem().and_then(|s| s.to_str()).map(|s| format!("{prefix}{s}"));
-        let Some(name) = name.filter(|n| is_valid_name(n)) else { return Err(DiscoverError::InvalidName(path)) };
+        let NamePrefix { text: name, is_named } = prefix.with(path.file_stem());
         self.taken.insert((meta.dev(), meta.ino()), path.clone());
-        self.found.push(ScenarioFile { name, path, target });
-        Ok(())
+        self.found.push(ScenarioFile { name, path, target, is_named });
     }
 
     fn pass_over(&mut self, path: PathBuf, why: PassedOverReason) {
@@ -306,7 +324,6 @@ mod tests {
     fn a_line_break_in_a_name_makes_no_line() {
         let path = PathBuf::from("a\n3 passed\n[.toml");
         let errors = [
-            DiscoverError::InvalidName(path.clone()),
             DiscoverError::NotToml(path.clone()),
             DiscoverError::DuplicateName { name: "x".into(), first: path.clone(), second: path },
         ];

@@ -12,11 +12,10 @@ use super::prescan;
 use super::reader::{self, AxisValue, DefinedNames, Mended, PointReader, UsedNames};
 use super::tree::{self, TomlTable};
 use super::variables::AllowEnv;
+use crate::files::{self, Refused};
 use rustc_hash::FxHashMap;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,6 +51,10 @@ pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Reject
 ///
 /// A file that cannot be read, has more than `max_bytes`, or is no scenario.
 pub fn load_found(found: &ScenarioFile, allow_env: &AllowEnv, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
+    if !found.is_named {
+        let message = "a scenario's path must be UTF-8 without control characters, `[`, `]` and `\\`";
+        return Err(rejected(&found.path, "", Diagnostic::new(Span::default(), message)));
+    }
     let file = read_target(&found.path, &found.target, max_bytes)?;
     parse_with(&file, &found.name, allow_env)
 }
@@ -79,29 +82,15 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
 /// Reads `target` if it is no link. A pipe or a device is opened without waiting, and not read.
 fn read_target(path: &Path, target: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
     let refuse = |message: String| rejected(path, "", Diagnostic::new(Span::default(), message));
-    let too_large = || refuse(format!("this file is larger than {max_bytes} bytes"));
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let no_file = || refuse("this is not a regular file".into());
-    let opened = match rustix::fs::open(target, flags, Mode::empty()) {
-        Ok(opened) => std::fs::File::from(opened),
-        Err(Errno::LOOP) => return Err(refuse("this file became a link while it was read".into())),
-        // A socket, or a device without a driver.
-        Err(Errno::NXIO | Errno::NODEV) => return Err(no_file()),
-        Err(error) => return Err(unreadable(path, &error.into())),
+    let bytes = match files::open_no_link(target).and_then(|opened| files::read(opened, max_bytes)) {
+        Ok(bytes) => bytes,
+        Err(Refused::NotRegular) => return Err(refuse("this is not a regular file".into())),
+        Err(Refused::TooLong(_)) => return Err(refuse(format!("this file is larger than {max_bytes} bytes"))),
+        Err(Refused::Io(error)) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            return Err(refuse("this file became a link while it was read".into()));
+        }
+        Err(Refused::Io(error)) => return Err(unreadable(path, &error)),
     };
-    let meta = opened.metadata().map_err(|e| unreadable(path, &e))?;
-    if !meta.is_file() {
-        return Err(no_file());
-    }
-    if meta.len() > max_bytes {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    // A file can grow while it is read.
-    opened.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| unreadable(path, &e))?;
-    if bytes.len() as u64 > max_bytes {
-        return Err(too_large());
-    }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Arc::new(SourceFile { path: path.display().to_string(), text: text.into() })),
         Err(e) => {

@@ -38,10 +38,15 @@ pub fn with_form(name: &str, form: &str) -> String {
 
 /// Bytes outside `[A-Za-z0-9._^+-]` as %XX, so that a name passes shells, filters and file systems.
 pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for b in text.bytes() {
-        if b.is_ascii_alphanumeric() || b"._^+-".contains(&b) {
-            out.push(char::from(b));
+    escape_bytes(text.as_bytes())
+}
+
+/// The same of bytes that may not be text.
+pub(super) fn escape_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for b in bytes {
+        if b.is_ascii_alphanumeric() || b"._^+-".contains(b) {
+            out.push(char::from(*b));
         } else {
             out.push_str(&format!("%{b:02X}"));
         }

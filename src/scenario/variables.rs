@@ -142,6 +142,11 @@ impl AllowEnv {
         &self.0
     }
 
+    /// True if a file may set this variable to this value.
+    pub fn admits(&self, name: &str, value: &str) -> bool {
+        refuse_name(name, Span::default(), self).is_none() && refuse_value(name, value, Span::default(), self).is_none()
+    }
+
     fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|allowed| allowed == name)
     }

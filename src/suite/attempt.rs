@@ -65,9 +65,9 @@ impl Runner {
         let clean = clean_case(plan) && fault == FaultMode::Sound;
         loop {
             // Looked at behind the choice of processes: those that are left now are no more than those that it was made from.
-            if let Some(reason) = self.lacks_since(case) {
+            if let Some(verdict) = self.lacks_since(case) {
                 let (_, rest) = observer.close(false)?;
-                return Ok(Attempt { verdict: judge::skipped(case, reason), rest, after: None, doubtful: false });
+                return Ok(Attempt { verdict, rest, after: None, doubtful: false });
             }
             // no other process runs a case on these devices until this case is over; its time limit does not count this wait
             let devices = self.rank_devices_at(case, &key.sites).map(|devices| devices.all()).unwrap_or_default();

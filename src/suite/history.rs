@@ -51,9 +51,9 @@ impl Runner {
         let case = &plan.case;
         let core = self.core_for(plan);
         let key = &WorkerKey { core: core.as_ref().map(|claim| claim.core), ..self.worker_key(case) };
-        if let Some(reason) = self.lacks_since(case) {
+        if let Some(verdict) = self.lacks_since(case) {
             let (_, rest) = observer.close(false)?;
-            return Ok(Attempt { verdict: judge::skipped(case, reason), rest, after: None, doubtful: false });
+            return Ok(Attempt { verdict, rest, after: None, doubtful: false });
         }
         let devices = self.rank_devices_at(case, &key.sites).map(|devices| devices.all()).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;

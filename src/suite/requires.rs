@@ -1,7 +1,7 @@
 //! Requirements of a case that the machine or the options do not meet: reasons to skip it.
 use super::rank_devices::RankDevices;
 use crate::backend::version_text;
-use crate::cluster::Cluster;
+use crate::cluster::{Among, Cluster};
 use crate::run::{Backend, Machine, RanksPerGpu};
 use crate::scenario::{Case, EnvValue, Placement};
 use nccl_sys::Maker;
@@ -14,6 +14,8 @@ pub const MAX_PROCESSES: usize = Placement::MAX_PROCESSES;
 pub struct JobOfCase<'a> {
     /// All of them.
     pub cluster: &'a Cluster,
+    /// Those of them that the case may run in.
+    pub among: Among,
     /// How many the case runs in.
     pub processes: usize,
     /// Which these are; `None` if there are not enough.
@@ -70,7 +72,7 @@ pub fn missing(
             Some(format!("needs a GPU of compute capability {major}.{minor}; the backend soft has none"))
         }
         (Backend::Nccl { .. }, Some((machine, devices))) => {
-            let there = job.map_or(machine.gpus.devices.len(), |job| job.cluster.gpus());
+            let there = job.map_or(machine.gpus.devices.len(), |job| job.cluster.gpus(job.among));
             missing_gpus(case, machine, devices, there, sharing)
         }
     }
@@ -78,18 +80,17 @@ pub fn missing(
 
 /// The reason to skip a case that runs in so many processes of the job.
 fn missing_processes(job: &JobOfCase<'_>) -> Option<String> {
-    let JobOfCase { cluster, processes, sites, ranks_per_process } = job;
+    let JobOfCase { cluster, processes, sites, ranks_per_process, .. } = job;
     if sites.is_some() {
         return None;
     }
     let all = cluster.sites().len();
-    let lost = cluster.lost_in_words().map_or_else(String::new, |lost| format!(", and {lost}"));
     let more = if *ranks_per_process == 1 {
         "with --ranks-per-process N each has several ranks"
     } else {
         "its ranks need a process each"
     };
-    Some(format!("needs {processes} processes; the launcher has started {all}{lost}; {more}"))
+    Some(format!("needs {processes} processes; the launcher has started {all}; {more}"))
 }
 
 fn gpus(n: usize) -> String {

@@ -8,6 +8,7 @@ use super::time_limits::RunLimits;
 use super::{ChosenBackend, RunOptions, requires};
 use crate::child::Workers;
 use crate::child::program::Program;
+use crate::cluster::Among;
 use crate::job::Observation;
 use crate::judge::{self, CaseJudge, Status, Verdict};
 use crate::oracle::Forecast;
@@ -154,7 +155,7 @@ impl Runner {
         let case = &self.placed(case);
         let machine = self.machine();
         let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
-        self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
+        self.lacks(case, Among::Living).or_else(|| requires::too_old(case, version)).or_else(|| {
             let case = match self.with_algorithms(case) {
                 Ok(case) => case,
                 Err(reason) => return Some(reason),
@@ -164,23 +165,34 @@ impl Runner {
         })
     }
 
-    /// The reason to skip a case after all that was prepared before a process of the job was lost.
-    pub(super) fn lacks_since(&self, case: &Case) -> Option<String> {
+    /// The verdict on a case that was prepared before a process of the job was lost, if it cannot run any more.
+    pub(super) fn lacks_since(&self, case: &Case) -> Option<Verdict> {
         self.chosen.cluster.as_ref().and_then(|_| self.not_here(case))
     }
 
-    /// The reason to skip the case if the machine lacks something that it needs.
-    fn not_here(&self, case: &Case) -> Option<String> {
+    /// The verdict on a case that cannot run because the machine lacks something that it needs: it is skipped, unless the processes
+    /// of the job had this until some were lost.
+    fn not_here(&self, case: &Case) -> Option<Verdict> {
+        let reason = self.lacks(case, Among::Living)?;
+        let lost = self.chosen.cluster.as_ref().and_then(|cluster| cluster.lost_in_words());
+        Some(match lost.filter(|_| self.lacks(case, Among::All).is_none()) {
+            Some(lost) => failed(case, format!("not run, because the job broke: {lost}")),
+            None => judge::skipped(case, reason),
+        })
+    }
+
+    /// What a case needs and does not have among these processes, in words.
+    fn lacks(&self, case: &Case, among: Among) -> Option<String> {
         let chosen = &self.chosen;
         if case.requires.no_ranks_per_node && self.options.ranks_per_node.is_some() {
             return Some("needs a run without --ranks-per-node".into());
         }
         let processes = self.processes(case);
         // They are chosen once: one that is lost meanwhile must not make the reason contradict itself.
-        let sites = chosen.cluster.as_ref().and_then(|cluster| cluster.choose(processes));
+        let sites = chosen.cluster.as_ref().and_then(|cluster| cluster.choose(processes, among));
         let job = chosen.cluster.as_deref().map(|cluster| {
             let ranks_per_process = self.options.ranks_per_process();
-            JobOfCase { cluster, processes, sites: sites.as_deref(), ranks_per_process }
+            JobOfCase { cluster, among, processes, sites: sites.as_deref(), ranks_per_process }
         });
         let devices = self.rank_devices_at(case, sites.as_deref().unwrap_or_default());
         let machine = self.machine().zip(devices.as_ref());
@@ -264,8 +276,8 @@ impl Runner {
         let settled = |verdict| Ok(Err(Box::new(verdict)));
         let placed = self.placed(case);
         let case = &placed;
-        if let Some(reason) = self.not_here(case) {
-            return settled(judge::skipped(case, reason));
+        if let Some(verdict) = self.not_here(case) {
+            return settled(verdict);
         }
         let case = &match self.with_algorithms(case) {
             Ok(case) => case,
@@ -347,14 +359,16 @@ impl Runner {
         if first.verdict.status != Status::Fail || !first.doubtful {
             return Ok((first.verdict, first.rest));
         }
-        let second = self.attempt(ready, fault, limits, observer(), true)?;
-        if second.verdict.status == Status::Fail {
-            return Ok((second.verdict, second.rest));
-        }
+        let second = match self.attempt(ready, fault, limits, observer(), true) {
+            Ok(second) if second.verdict.status == Status::Fail && second.verdict.outcome.is_some() => {
+                return Ok((second.verdict, second.rest));
+            }
+            Ok(second) => second.verdict,
+            Err(error) => failed(&ready.plan.case, super::with_causes(&error)),
+        };
         let mut verdict = first.verdict;
-        let after = first.after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
-        let reason = verdict.reason.unwrap_or_else(|| "failed".into());
-        verdict.reason = Some(format!("{reason} (only after {after}: in a fresh worker it passes)"));
+        let after = first.after.as_deref();
+        verdict.reason = Some(reason_with_second(verdict.reason, after, &second));
         Ok((verdict, first.rest))
     }
 
@@ -387,11 +401,26 @@ impl Runner {
     }
 }
 
+/// Why a case has failed that passed or could not be run when it was to run again in a fresh worker.
+fn reason_with_second(reason: Option<String>, after: Option<&str>, second: &Verdict) -> String {
+    let reason = reason.unwrap_or_else(|| "failed".into());
+    let after = after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
+    if second.status == Status::Pass {
+        return format!("{reason} (only after {after}: in a fresh worker it passes)");
+    }
+    let why = second.reason.as_deref().unwrap_or_default();
+    format!("{reason} (after {after}; it could not be run again in a fresh worker: {why})")
+}
+
+/// The verdict on a case that could not be run and should have been.
+pub(super) fn failed(case: &Case, reason: String) -> Verdict {
+    Verdict { status: Status::Fail, ..judge::skipped(case, reason) }
+}
+
 /// The verdict of a run with its time, to which that of an earlier part is added. An error is the case's failure.
 fn timed(case: &Case, earlier: Duration, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
     let begun = Instant::now();
-    let verdict = run()
-        .unwrap_or_else(|error| Verdict { status: Status::Fail, ..judge::skipped(case, super::with_causes(&error)) });
+    let verdict = run().unwrap_or_else(|error| failed(case, super::with_causes(&error)));
     Verdict { wall_seconds: (earlier + begun.elapsed()).as_secs_f64(), ..verdict }
 }
 
@@ -407,4 +436,22 @@ fn room_for(plan: &Plan) -> Result<(), Error> {
     let Ok(len) = usize::try_from(bytes) else { return Err(none) };
     // The memory is never touched, so only address space is taken.
     Vec::<u8>::new().try_reserve_exact(len).map_err(|_| none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture;
+
+    #[test]
+    fn only_a_second_run_that_passed_clears_a_fresh_worker() {
+        let reason = |status, why: Option<&str>| {
+            let second = Verdict { reason: why.map(str::to_owned), outcome: None, ..fixture::verdict("a", status) };
+            reason_with_second(Some("wrong".into()), Some("b"), &second)
+        };
+        assert_eq!(reason(Status::Pass, None), "wrong (only after `b`: in a fresh worker it passes)");
+        let not_run = |why: &str| format!("wrong (after `b`; it could not be run again in a fresh worker: {why})");
+        assert_eq!(reason(Status::Skip, Some("needs 2 processes")), not_run("needs 2 processes"));
+        assert_eq!(reason(Status::Fail, Some("not run")), not_run("not run"));
+    }
 }

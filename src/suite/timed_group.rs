@@ -1,14 +1,15 @@
 //! Times cases one after another on one group of ranks that nothing else has used.
 use super::Runner;
-use super::runner::Ready;
+use super::runner::{Ready, failed};
 use super::teardown_failure::attribute_failure;
 use super::time_limits::duration;
+use super::with_causes;
 use crate::job::{Ended, Observation, Timed};
 use crate::judge::{self, Verdict};
 use crate::run::execute::{Again, Executed, Task, execute};
 use crate::run::images::ForecastImages;
 use crate::run::lock::{self, Locks};
-use crate::run::pool::{KeptSet, Pooled};
+use crate::run::pool::{KeptSet, Pooled, WorkerKey};
 use crate::run::teardown::tear_down;
 use crate::run::{Error, MemoryPlace, job};
 
@@ -45,11 +46,26 @@ impl TimedGroup<'_> {
     ///
     /// A worker cannot be started or cannot do what is asked of it.
     pub fn run(&mut self, ready: &Ready, timed: Timed, judged: bool) -> Result<TimedRun, Error> {
+        let (runner, case) = (self.runner, &ready.plan.case);
+        let not_run = |verdict| TimedRun { times: Vec::new(), verdict: Some(verdict) };
+        let key = runner.worker_key(case);
+        // Looked at after the choice of processes: those that are left now are no more than those that it was made from.
+        if let Some(verdict) = runner.lacks_since(case) {
+            return Ok(not_run(verdict));
+        }
+        match self.run_on(&key, ready, timed, judged) {
+            // A process of the job may be lost: what was measured before is reported all the same.
+            Err(error) if runner.chosen.cluster.is_some() => Ok(not_run(failed(case, with_causes(&error)))),
+            tried => tried,
+        }
+    }
+
+    fn run_on(&mut self, key: &WorkerKey, ready: &Ready, timed: Timed, judged: bool) -> Result<TimedRun, Error> {
         let Ready { plan, forecast } = ready;
         let runner = self.runner;
         let devices = runner.rank_devices(&plan.case).map(|devices| devices.all()).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
-        let mut pooled = self.worker_for(ready)?;
+        let mut pooled = self.worker_for(key)?;
         // Before the last iteration the ranks put their inputs in place again, so there must be a second copy of them.
         let (mut job, map) = job(plan, forecast, MemoryPlace::Device);
         job.timed = Some(timed);
@@ -78,13 +94,11 @@ impl TimedGroup<'_> {
     }
 
     /// The group's worker, or a new one if the case needs another.
-    fn worker_for(&mut self, ready: &Ready) -> Result<Pooled, Error> {
-        let runner = self.runner;
-        let key = runner.worker_key(&ready.plan.case);
-        if let Some(pooled) = self.worker.take().filter(|pooled| pooled.key == key) {
-            return Ok(pooled);
+    fn worker_for(&mut self, key: &WorkerKey) -> Result<Pooled, Error> {
+        match self.worker.take().filter(|pooled| pooled.key == *key) {
+            Some(pooled) => Ok(pooled),
+            None => self.runner.new_worker(key),
         }
-        runner.new_worker(&key)
     }
 
     /// Ends a case. Its communicators are kept for the next one, and those of an earlier case that it did not use are

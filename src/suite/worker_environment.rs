@@ -2,6 +2,7 @@
 use super::rank_devices::{ProcessGpus, RankDevices};
 use super::{RunOptions, Runner, requires};
 use crate::child::DEVICE_OFFSET;
+use crate::cluster::Among;
 use crate::plan;
 use crate::run::Backend;
 use crate::run::pool::WorkerKey;
@@ -18,7 +19,8 @@ impl Runner {
     /// The GPUs of the case's ranks; `None` in software.
     pub(super) fn rank_devices(&self, case: &Case) -> Option<RankDevices<'_>> {
         // A case for which there are too few processes is skipped, and uses no GPU.
-        let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(self.processes(case)));
+        let sites =
+            self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(self.processes(case), Among::Living));
         self.rank_devices_at(case, &sites.unwrap_or_default())
     }
 
@@ -78,7 +80,8 @@ impl Runner {
     /// Workers with equal keys can run the same cases.
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
         let parts = self.processes(case);
-        let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts)).unwrap_or_default();
+        let sites =
+            self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts, Among::Living)).unwrap_or_default();
         let devices = self.rank_devices_at(case, &sites).unwrap_or_default();
         let shares_gpus = devices.busiest() > 1;
         let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part, shares_gpus)).collect();

@@ -28,8 +28,12 @@ mod from_torch;
 mod fuzz;
 // Scenario files with hostile numbers are refused at a place or run.
 mod hostile_numbers;
+// What a command reads it does not overwrite, and what it cannot write is an error.
+mod inputs_and_outputs;
 // A killed process costs one case, and no process or file outlives the command.
 mod killed_processes;
+// What a job could not run because some of its processes ended is a failure.
+mod lost_processes;
 // Large buffers are judged where the library left them as if they had been copied.
 mod large_memory;
 // No small file can ask for more memory or work than the limits allow.

@@ -186,3 +186,87 @@ fn what_cannot_be_fetched_is_said_and_leaves_nothing() {
     let left: Vec<_> = fs::read_dir(machine.path("cache/collspec/nccl")).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// A `uv` that unpacks a wheel with this library.
+fn uv_with(machine: &Machine, library: &Path) {
+    use sha2::{Digest, Sha256};
+    let bytes = fs::read(library).unwrap();
+    let hash = Sha256::digest(&bytes);
+    let record = format!("nvidia/nccl/lib/libnccl.so.2,sha256={},{}\n", base64_for_files(&hash), bytes.len());
+    let record = machine.file("RECORD", &record);
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\nwhile [ \"$1\" != --target ]; do shift; done\n\
+         /bin/mkdir -p \"$2/nvidia/nccl/lib\" \"$2/nvidia_nccl_cu12-2.30.7.dist-info\"\n\
+         /bin/cp {} \"$2/nvidia/nccl/lib/libnccl.so.2\"\n/bin/cp {} \"$2/nvidia_nccl_cu12-2.30.7.dist-info/RECORD\"\n",
+        library.display(),
+        record.display()
+    );
+    tool(machine, "uv", &script);
+}
+
+fn tool(machine: &Machine, name: &str, script: &str) {
+    let tool = machine.file(&format!("bin/{name}"), script);
+    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+fn base64_for_files(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect::<Vec<_>>();
+    let digit = |six: &[u8]| {
+        let value = (0..6).fold(0, |value, at| value << 1 | six.get(at).copied().unwrap_or(0));
+        char::from(DIGITS[usize::from(value)])
+    };
+    bits.chunks(6).map(digit).collect()
+}
+
+fn fetch(machine: &Machine) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+    command.args(["nccl", "fetch", "2.30.7"]).env("XDG_CACHE_HOME", machine.path("cache"));
+    command.env("PATH", machine.path("bin"));
+    command
+}
+
+#[test]
+fn what_is_fetched_is_an_nccl_and_none_of_its_code_runs() {
+    let Some(machine) = Machine::new() else { return };
+    let ran = machine.path("ran");
+    let constructor = format!(
+        "#include <stdlib.h>\n__attribute__((constructor)) static void run(void) {{ system(\"/bin/touch {}\"); }}\n",
+        ran.display()
+    );
+    uv_with(&machine, &machine.library("none", &constructor));
+    let answer = fetch(&machine).output().unwrap();
+    let words = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(2), "{words}");
+    assert!(words.contains("is a library, but not NCCL: it has no ncclGetVersion"), "{words}");
+    let left: Vec<_> = fs::read_dir(machine.path("cache/collspec/nccl")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    uv_with(&machine, &machine.library("good", &format!("{constructor}{GOOD}")));
+    for again in [false, true] {
+        let answer = fetch(&machine).output().unwrap();
+        let words = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.status.code(), Some(0), "{words}");
+        assert!(
+            words.contains("collspec: NCCL 2.30.7; it lacks") && words.contains("fetched before") == again,
+            "{words}"
+        );
+    }
+    assert!(!ran.exists(), "the library was opened");
+}
+
+#[test]
+fn a_fetch_that_is_interrupted_leaves_nothing() {
+    let Some(machine) = Machine::new() else { return };
+    let started = machine.path("started");
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho x > {}\nexec /bin/sleep 600\n", started.display());
+    tool(&machine, "uv", &script);
+    let mut run =
+        fetch(&machine).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    crate::support::processes::wait_until("the tool has started", || started.exists());
+    let process = crate::support::processes::Process::find(run.id().cast_signed()).unwrap();
+    process.signal(rustix::process::Signal::INT);
+    assert_eq!(crate::support::processes::end_of(&mut run).code(), Some(130));
+    let left: Vec<_> = fs::read_dir(machine.path("cache/collspec/nccl")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}

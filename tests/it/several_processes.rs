@@ -1,78 +1,11 @@
 //! `collspec run` as several processes: they meet, one judges and reports, all end with its exit code.
-use crate::support::processes::{Descendants, Process, children, end_of, wait_until};
+use crate::support::jobs::{Job, LONG, port, run};
+use crate::support::processes::{Process, children, wait_until};
 use crate::support::{Home, SUM, WRONG};
-use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-
-/// A port that is free now.
-fn port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// Takes long enough to be interrupted.
-const LONG: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\nrepeat = 300000\ntimeout = 600\n";
-/// Takes long enough to lose a process in it, and can be run again as a whole.
-const FEW_SECONDS: &str =
-    "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\nrepeat = 3000\ntimeout = 600\n";
-
-/// True if a part that this process has started is at work: a case that loses a part before that goes to other processes.
-fn runs_a_rank(process: u32) -> bool {
-    let threads = |pid: i32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let is_rank = |thread: fs::DirEntry| {
-        fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("rank "))
-    };
-    children(process).into_iter().any(|pid| threads(pid).any(is_rank))
-}
-
-/// Processes that were started together.
-struct Job {
-    children: Vec<(Child, Descendants)>,
-}
-
-/// What came of them, by rank.
-struct Ended {
-    codes: Vec<i32>,
-    out: Vec<String>,
-    err: Vec<String>,
-}
-
-impl Job {
-    /// Starts `size` processes with these arguments; `change` may change the command of a rank.
-    fn start(home: &Home, size: u32, args: &[&str], change: impl Fn(u32, &mut Command)) -> Self {
-        let meeting = format!("127.0.0.1:{}", port());
-        let children = (0..size).map(|rank| {
-            let mut command = home.command(args);
-            command.env("COLLSPEC_RANK", rank.to_string()).env("COLLSPEC_SIZE", size.to_string());
-            command.env("COLLSPEC_LOCAL_RANK", rank.to_string()).env("COLLSPEC_MEETING", &meeting);
-            change(rank, &mut command);
-            Descendants::of(&command, |shell| {
-                let file = |name: &str| fs::File::create(home.path(&format!("{name}{rank}"))).unwrap();
-                shell.stdout(Stdio::from(file("out"))).stderr(Stdio::from(file("err")));
-            })
-        });
-        Self { children: children.collect() }
-    }
-
-    /// Waits for all of them, and for everything that they have started.
-    fn end(self, home: &Home) -> Ended {
-        let mut codes = Vec::new();
-        for (mut child, descendants) in self.children {
-            codes.push(end_of(&mut child).code().unwrap_or(-1));
-            descendants.wait_for_end();
-        }
-        let all = |name: &str| -> Vec<String> {
-            (0..codes.len()).map(|rank| fs::read_to_string(home.path(&format!("{name}{rank}"))).unwrap()).collect()
-        };
-        Ended { out: all("out"), err: all("err"), codes }
-    }
-}
-
-fn run(home: &Home, size: u32, args: &[&str], change: impl Fn(u32, &mut Command)) -> Ended {
-    Job::start(home, size, args, change).end(home)
-}
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
 #[test]
 fn one_process_reports_and_all_end_with_its_exit_code() {
@@ -282,7 +215,7 @@ fn processes_that_differ_are_refused_and_both_are_named() {
     });
     assert!(err.iter().all(|err| err.contains("is one of 2 processes, rank 1 on")), "{err:?}");
     let other = run(&home, 2, &["run", "sum.toml", "--meeting-timeout", "5"], |rank, command| {
-        command.env("COLLSPEC_SECRET", if rank == 0 { "one" } else { "two" });
+        command.env("COLLSPEC_SECRET", format!("0123456789abcdef{}", if rank == 0 { "one one" } else { "two two" }));
     });
     assert_eq!(other.codes, [2, 2]);
     assert!(other.err[1].contains("another COLLSPEC_SECRET"), "{:?}", other.err);
@@ -407,98 +340,56 @@ fn strangers_at_the_port_disturb_nobody() {
 }
 
 #[test]
-fn a_process_that_is_killed_costs_its_case_and_is_named() {
+fn idle_connections_keep_no_process_out() {
     let home = Home::new();
-    home.file("cases/a.toml", LONG);
-    home.file("cases/b.toml", SUM);
-    let args = ["run", "cases", "--jobs", "1", "--verbose", "--timeout", "600"];
-    for victim in [0, 1] {
-        let job = Job::start(&home, 3, &args, |rank, command| {
-            command.env("NCCL_HOSTID", format!("m{rank}"));
-        });
-        wait_until("the second process's part runs a rank", || runs_a_rank(job.children[1].0.id()));
-        Process::find(job.children[victim].0.id().cast_signed()).unwrap().signal(rustix::process::Signal::KILL);
-        let ended = job.end(&home);
-        let words = format!("{:?} {:?} {:?}", ended.codes, ended.out, ended.err);
-        assert_eq!(ended.codes[victim], -1, "{words}");
-        if victim == 0 {
-            assert_eq!(ended.codes[1..], [2, 2], "{words}");
-            assert!(ended.err[1].contains("the leading process has gone"), "{words}");
-        } else {
-            assert!(ended.out[0].contains("rank 1 on m1"), "{words}");
-            assert!(ended.out[0].contains("1 passed, 1 failed"), "the other case runs on the third process: {words}");
-            assert_eq!((ended.codes[0], ended.codes[2]), (1, 1), "{words}");
-        }
-    }
-}
-
-/// Three processes on two machines; the second machine's is killed once it has a part of a case.
-fn lose_the_second_machine(home: &Home, args: &[&str]) -> Ended {
-    let job = Job::start(home, 3, args, |rank, command| {
-        command.env("NCCL_HOSTID", if rank < 2 { "m0" } else { "m1" });
+    home.file("sum.toml", SUM);
+    let meeting = format!("127.0.0.1:{}", port());
+    let start = |rank: u32| {
+        let mut command = home.command(&["run", "sum.toml", "--meeting-timeout", "60"]);
+        command.env("COLLSPEC_RANK", rank.to_string()).env("COLLSPEC_SIZE", "2").env("COLLSPEC_MEETING", &meeting);
+        command.env("COLLSPEC_LOCAL_RANK", rank.to_string()).env("COLLSPEC_SECRET", "9f86d081884c7d659a2feaa0c55ad015");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let leader = start(0);
+    let mut idle = Vec::new();
+    wait_until("the leader listens", || {
+        idle.extend(TcpStream::connect(&meeting).ok());
+        !idle.is_empty()
     });
-    let victim = job.children[2].0.id();
-    wait_until("the part on the second machine runs a rank", || runs_a_rank(victim));
-    Process::find(victim.cast_signed()).unwrap().signal(rustix::process::Signal::KILL);
-    job.end(home)
+    idle.extend((0..300).map(|_| TcpStream::connect(&meeting).unwrap()));
+    let member = start(1);
+    let (leader, member) = (leader.wait_with_output().unwrap(), member.wait_with_output().unwrap());
+    assert_eq!((leader.status.code(), member.status.code()), (Some(0), Some(0)), "{leader:?} {member:?}");
+    assert!(String::from_utf8_lossy(&leader.stdout).contains("1 passed"), "{leader:?}");
 }
 
 #[test]
-fn what_needs_a_machine_that_is_lost_is_skipped() {
+fn a_secret_reaches_no_report_and_no_worker() {
     let home = Home::new();
-    home.file("cases/a.toml", LONG);
-    home.file("cases/b.toml", &format!("{SUM}requires = {{ nodes = 2 }}\n"));
-    home.file("cases/c.toml", SUM);
-    let ended = lose_the_second_machine(&home, &["run", "cases", "--jobs", "1", "--verbose", "--timeout", "600"]);
-    let words = format!("{:?} {:?} {:?}", ended.codes, ended.out, ended.err);
-    assert!(ended.out[0].contains("1 passed, 1 failed, 1 skipped"), "{words}");
-    assert!(ended.out[0].contains("needs 2 machines; it would run in 2 of 3 processes, on one machine"), "{words}");
-    assert!(!ended.out[0].contains("only after"), "the lost process is the cause: {words}");
-}
-
-#[test]
-#[ignore = "slow"]
-fn a_comparison_in_which_a_process_is_lost_has_no_verdict() {
-    let home = Home::new();
-    home.file("long.toml", FEW_SECONDS);
-    let args = ["compare", "--base", "soft", "--candidate", "soft", "long.toml", "--no-footprint", "--timeout", "600"];
-    let args: Vec<&str> = args.into_iter().chain(["--starts", "0", "--repeats", "0", "--runs", "1"]).collect();
-    let ended = lose_the_second_machine(&home, &args);
-    assert_eq!(ended.codes[..2], [4, 4], "{:?} {:?}", ended.out, ended.err);
-    assert!(ended.out[0].contains("did not run on the same processes"), "{:?}", ended.out);
-}
-
-#[test]
-fn all_processes_that_are_lost_at_once_are_named() {
-    let home = Home::new();
-    let long = LONG.replace("world_size = 2", "world_size = 4").replace("[3, 4]]", "[3, 4], [5, 6], [7, 8]]");
-    home.file("cases/a.toml", &long);
-    home.file("cases/b.toml", &long);
-    let args = ["run", "cases", "--jobs", "1", "--verbose", "--timeout", "600"];
-    let job = Job::start(&home, 4, &args, |rank, command| {
-        command.env("NCCL_HOSTID", if rank == 0 { "m0" } else { "m1" });
+    home.file("long.toml", LONG);
+    let mut bench =
+        home.command(&["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "--samples", "1", "--format", "json"]);
+    const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad015";
+    let bench = crate::support::Run::of(bench.env("COLLSPEC_SECRET", SECRET).env("NCCL_ALGO", "Tree"));
+    assert!(bench.code == 0 && bench.out.contains("NCCL_ALGO=Tree") && !bench.out.contains(SECRET), "{bench}");
+    let job = Job::start(&home, 2, &["run", "long.toml"], |_, command| {
+        command.env("COLLSPEC_SECRET", SECRET);
     });
-    let process = |rank: usize| Process::find(job.children[rank].0.id().cast_signed()).unwrap();
-    wait_until("the parts on the other machine run ranks", || {
-        (1..4).all(|rank| runs_a_rank(job.children[rank].0.id()))
-    });
-    // While the leader does not look, a machine goes with all that runs on it.
-    let leader = process(0);
-    leader.signal(Signal::STOP);
-    for rank in 1..4 {
-        let lost = process(rank);
-        lost.signal(Signal::KILL);
-        lost.wait_for_end();
+    let environment = |pid: i32| {
+        let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    for (process, _) in &job.children {
+        let process = process.id();
+        // One that is not the worker yet still has this process's own.
+        let worker = || children(process).into_iter().map(environment).find(|all| all.contains("COLLSPEC_WORKER="));
+        wait_until("the process has a worker", || worker().is_some());
+        assert!(!worker().unwrap_or_default().contains(SECRET));
     }
-    leader.signal(Signal::CONT);
-    let ended = job.end(&home);
-    let words = format!("{:?} {:?} {:?}", ended.codes, ended.out, ended.err);
-    assert!(ended.out[0].contains("1 failed, 1 skipped"), "{words}");
-    for rank in 1..4 {
-        let case = ended.out[0].lines().find(|line| line.contains("lost too")).unwrap_or_default();
-        assert!(case.contains(&format!("rank {rank} on m1")), "rank {rank}: {words}");
+    for (child, _) in &job.children {
+        Process::find(child.id().cast_signed()).unwrap().signal(rustix::process::Signal::KILL);
     }
-    assert!(ended.out[0].contains("and rank 1 on m1, rank 2 on m1 and rank 3 on m1 are lost"), "{words}");
+    job.end(&home);
 }
 
 #[test]

@@ -64,6 +64,22 @@ pub enum LoadError {
 }
 
 impl Nccl {
+    /// Looks into the file at `path`, without opening it as a library: its path without links, if it is one of this machine that defines
+    /// `ncclGetVersion`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is no such library.
+    pub fn look_at(path: &Path) -> Result<PathBuf, LoadError> {
+        let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
+        let path = path.canonicalize().map_err(not_found)?;
+        match looked_at(&path, "ncclGetVersion").map_err(not_found)? {
+            Ok(()) => Ok(path),
+            Err(NoLibrary::Not(words)) => Err(LoadError::Refused { words, path }),
+            Err(NoLibrary::Lacks) => Err(LoadError::NotNccl { path }),
+        }
+    }
+
     /// Opens the library at `path` and fills a table from it; entries that it lacks stay empty.
     ///
     /// The path is made absolute first: two files are then two libraries, even if both call themselves `libnccl.so.2`.
@@ -76,13 +92,7 @@ impl Nccl {
     ///
     /// The file cannot be opened, is no library of NCCL for this machine, or the loader refuses it.
     pub fn load(path: &Path) -> Result<Nccl, LoadError> {
-        let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
-        let path = path.canonicalize().map_err(not_found)?;
-        match looked_at(&path, "ncclGetVersion").map_err(not_found)? {
-            Ok(()) => {}
-            Err(NoLibrary::Not(words)) => return Err(LoadError::Refused { words, path }),
-            Err(NoLibrary::Lacks) => return Err(LoadError::NotNccl { path }),
-        }
+        let path = Self::look_at(path)?;
         // SAFETY: initialisers run; the caller trusts the file (see above). Local binding keeps the library's symbols
         // from other libraries', and theirs from it; binding now makes a missing dependency an error here, not an
         // abort at the first call.

@@ -32,7 +32,7 @@ pub fn write_github(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()>
     for ((change, file), rows) in causes {
         let first = rows.first().map(|row| format!("{}: {}", row.case, row.detail)).unwrap_or_default();
         let level = if change.meaning() == Meaning::Worse { "error" } else { "warning" };
-        let file = property(&context.github.relative(file));
+        let file = property(&one_line(&context.github.relative(file)));
         let title = property(&format!("{change}: {}", cases(rows.len())));
         annotations.push(format!("::{level} file={file},title={title}::{}", message(&one_line(&first))));
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test target uses its share.
 
 pub mod fragments;
+pub mod jobs;
 pub mod libraries;
 pub mod processes;
 

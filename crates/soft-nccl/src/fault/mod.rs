@@ -119,7 +119,7 @@ pub enum FaultMode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoFault {
     /// The id is not in the table.
-    #[error("there is no fault `{0}`: they are from {first} to {last}, not every number, some followed by a letter", first = first(), last = last())]
+    #[error("there is no fault `{0}`: they are from {first} to {last}, not every number, some followed by a letter; `collspec audit --list-faults` lists them", first = first(), last = last())]
     Unknown(String),
     /// Neither `rank=` nor `algorithm=`.
     #[error("`{0}` is neither `rank=N` nor `algorithm=` with Ring, Tree, SingleTree or Direct")]

@@ -1,0 +1,73 @@
+//! The variables of a part, for a process that starts it at the leading process's wish. Whoever leads can have it load the NCCL libraries that
+//! this process was started with, and nothing else.
+use super::Backend;
+use super::gpus::LOADER_PATH;
+use crate::child::{DEVICE_OFFSET, LIBRARY};
+use crate::cluster::is_harmless;
+use crate::scenario::AllowEnv;
+use std::path::Path;
+
+/// What the command line of a process allows its parts.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    /// The backends that they may use.
+    pub backends: Vec<Backend>,
+    /// Variables that scenario files may set.
+    pub env: AllowEnv,
+}
+
+impl Allowed {
+    /// The variables for a part of which the leader wants these.
+    ///
+    /// # Errors
+    ///
+    /// One that this process does not take from others, in words.
+    pub fn variables(&self, wanted: &[(String, String)]) -> Result<Vec<(String, String)>, String> {
+        let mut all = Vec::with_capacity(wanted.len() + 1);
+        for (name, value) in wanted {
+            let backend = self.backends.iter().find(|backend| backend.library() == Some(Path::new(value)));
+            let taken = match name.as_str() {
+                LIBRARY => backend.is_some(),
+                DEVICE_OFFSET => value.parse::<u32>().is_ok(),
+                name => is_harmless(name, value, &self.env),
+            };
+            if !taken {
+                return Err(format!(
+                    "{name}={value:?} is not taken from the leading process, because it could load code or write a file"
+                ));
+            }
+            all.push((name.clone(), value.clone()));
+            // The folders in which the loader looks are those of this process.
+            let own = backend.filter(|_| name == LIBRARY).map(|backend| backend.env()).unwrap_or_default();
+            all.extend(own.into_iter().filter(|(name, _)| name == LOADER_PATH));
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_load_what_their_own_process_was_started_with() {
+        let library = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: Some("/driver".into()) };
+        let allowed = Allowed { backends: vec![Backend::Soft, library], env: AllowEnv::default() };
+        let variables = |name: &str, value: &str| allowed.variables(&[(name.to_owned(), value.to_owned())]);
+        let own = variables(LIBRARY, "/lib/libnccl.so.2").unwrap();
+        assert_eq!((own[0].0.as_str(), own[1].0.as_str()), (LIBRARY, LOADER_PATH));
+        assert!(own[1].1.starts_with("/driver"), "{own:?}");
+        assert_eq!(variables("NCCL_ALGO", "Tree").unwrap().len(), 1);
+        for (name, value) in [
+            (LIBRARY, "/tmp/other.so"),
+            (LOADER_PATH, "/tmp"),
+            ("LD_PRELOAD", "/tmp/other.so"),
+            ("NCCL_NET_PLUGIN", "other"),
+            ("COLLSPEC_PROBE", "1:/tmp/other.so"),
+            (DEVICE_OFFSET, "x"),
+        ] {
+            let words = variables(name, value).unwrap_err();
+            assert!(words.starts_with(&format!("{name}=")), "{words}");
+        }
+    }
+}
