@@ -26,6 +26,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
         n: unrolled.n,
         buffers: lowered.placed.buffers,
         allocs: lowered.placed.allocs,
+        nonblocking: comms.nonblocking(case.total_ranks()),
         comms: comms.list,
         steps: unrolled.steps,
         events: analysis.events,

@@ -42,6 +42,8 @@ pub struct Plan {
     pub programs: Vec<Vec<Call>>,
     /// Configurations that `Init` and `Split` calls name.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
+    /// By world rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
+    pub nonblocking: Vec<Vec<u32>>,
     /// Unique ids needed (`Init` calls name them by index).
     pub ids: u32,
     /// Unique ids that live communicators give for ranks that join (`GrowId` and `Grow` calls name them by index).

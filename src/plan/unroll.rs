@@ -138,8 +138,8 @@ fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Resul
         unroll.registration_point(RegistrationPoint::Last);
         unroll.diags.extend(end.err());
         let lives = |rank: usize| unroll.ended.at(rank).is_none();
-        if let Some(at) = unroll.program.comms.left_in_progress(lives).filter(|_| unroll.diags.is_empty()) {
-            let text = "a call is left in progress to the end of the case";
+        let left = unroll.program.comms.left_to_abort(lives);
+        if let Some((at, text)) = left.filter(|_| unroll.diags.is_empty()) {
             unroll.diags.push(Diagnostic::new(at, text).help("abort its communicator in a later step"));
         }
     }
@@ -394,6 +394,7 @@ impl<'a> Unroll<'a> {
         }
         self.check_blocking_in_group(step, &members)?;
         self.note_in_progress(step, id, &members)?;
+        self.note_failures(step, id, &members);
         if let Some(tag) = tag {
             let host = matches!(
                 step.op.kind,
@@ -457,7 +458,7 @@ impl<'a> Unroll<'a> {
         let outermost = self.open_group(step);
         self.steps(&step.steps, &position.path, position.t)?;
         if outermost {
-            self.group = None;
+            self.close_group(id);
         }
         for (world, &from) in starts.iter().enumerate() {
             let calls = |i: &Item| {

@@ -34,6 +34,7 @@ pub use forms::Forms;
 pub use invalid_files::InvalidFile;
 #[cfg(any(test, feature = "internals"))]
 pub use missing_feature::functions_of;
+pub use missing_feature::skipped_for_functions;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
