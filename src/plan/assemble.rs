@@ -38,6 +38,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
         streams: unrolled.real_streams,
         null_stream: unrolled.null_stream,
         tags: unrolled.tags,
+        warnings: Vec::new(),
         cost: Cost::default(),
         limits: Limits::default(),
         foresight: analysis.foresight,

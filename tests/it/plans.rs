@@ -100,8 +100,14 @@ fn both_recv_first_is_stuck() {
 
 #[test]
 fn a_hang_that_cannot_be_is_refused() {
-    let text = refusal("world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\noutcome = \"hang\"\n");
-    assert!(text.contains("this program cannot hang"), "{text}");
+    for outcome in ["\"hang\"", "[\"hang\", \"ok\"]"] {
+        let text = refusal(&format!("world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\noutcome = {outcome}\n"));
+        assert!(text.contains("this program cannot hang"), "{text}");
+    }
+    let alone = "world_size = 1\noutcome = \"hang\"\n\
+        steps = [{ op = \"recv\", peer = 0, count = 4, dtype = \"f32\", out = \"x\" }]\n";
+    let text = refusal(alone);
+    assert!(text.contains("receives from itself") && text.contains("say `outcome = \"invalid_usage\"`"), "{text}");
 }
 
 #[test]
