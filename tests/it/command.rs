@@ -353,15 +353,18 @@ fn check_has_its_diagnostics_as_json() {
 /// Two communicators of the same ranks, used in another order on rank 1, on streams that nothing orders.
 const OTHER_ORDER: &str = "world_size = 2\ncomms.a = { groups = [[0, 1]] }\ncomms.b = { groups = [[0, 1]] }\n\
     inputs.x = { each = \"rank\", count = 4 }\nsteps = [\n\
-    { op = \"all_reduce\", comm = \"a\", ranks = [0], in = \"x\", out = \"y\", stream = \"s\" },\n\
-    { op = \"all_reduce\", comm = \"b\", in = \"x\", out = \"z\", stream = \"t\" },\n\
-    { op = \"all_reduce\", comm = \"a\", ranks = [1], in = \"x\", out = \"y\", stream = \"s\" },\n]\n";
+    { op = \"all_reduce\", comm = \"a\", ranks = [0], in = \"x\", out = \"y\", stream = \"first\" },\n\
+    { op = \"all_reduce\", comm = \"b\", in = \"x\", out = \"z\", stream = \"second\" },\n\
+    { op = \"all_reduce\", comm = \"a\", ranks = [1], in = \"x\", out = \"y\", stream = \"first\" },\n]\n";
 
 #[test]
 fn collectives_of_two_communicators_in_different_orders_are_warned_of() {
     let home = Home::new();
     home.file("scenarios/order.toml", OTHER_ORDER);
-    home.file("scenarios/ordered.toml", &OTHER_ORDER.replace("stream = \"t\"", "stream = \"t\", after = \"s\""));
+    home.file(
+        "scenarios/ordered.toml",
+        &OTHER_ORDER.replace("stream = \"second\"", "stream = \"second\", after = \"first\""),
+    );
     home.file("scenarios/first.toml", &OTHER_ORDER.replace("ranks = [0], ", "").replace(", ranks = [1]", ""));
     let check = home.run(&["check", "scenarios/order.toml"]);
     assert_eq!(check.code, 0, "{check}");

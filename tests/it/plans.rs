@@ -107,7 +107,7 @@ fn a_hang_that_cannot_be_is_refused() {
     let alone = "world_size = 1\noutcome = \"hang\"\n\
         steps = [{ op = \"recv\", peer = 0, count = 4, dtype = \"f32\", out = \"x\" }]\n";
     let text = refusal(alone);
-    assert!(text.contains("receives from itself") && text.contains("say `outcome = \"invalid_usage\"`"), "{text}");
+    assert!(text.contains("rank 0 receives from itself"), "{text}");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn absurd_sizes_are_refused_at_once() {
         "world_size = 2\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [{ op = \"loop\", times = 1000000000, steps = [\n\
          { op = \"all_reduce\", in = \"x\", out = \"y\" },\n] }]\n",
     );
-    assert!(text.contains("more than 200000 calls"), "{text}");
+    assert!(text.contains("the limit is 200,000"), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 use super::super::graphs::check::check_both_captured;
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
+use super::super::ranks_hint::who_runs;
 use super::super::types::{CollectiveEvent, RankCall, Reduction, StepId};
 use crate::ops::{AUTOMATIC, AlgorithmChoice, NcclCall};
 use crate::scenario::Diagnostic;
@@ -65,9 +66,11 @@ pub fn lone_message_to_oneself(lowered: &LoweredProgram) -> Option<Diagnostic> {
     let sends = matches!(lowered.op(at), Some(RankOp::Send(_)));
     let (does, partner) = if sends { ("sends to", "recv") } else { ("receives from", "send") };
     let text = format!("rank {rank} {does} itself, which NCCL allows only with the {partner} in the same group");
-    let wrong = Diagnostic::new(spot(at), text).help(
-        "put both into one `group`, or use a `send_recv`; if the error is meant, say `outcome = \"invalid_usage\"`",
-    );
+    let hint = who_runs(&lowered.unrolled.case, spot(at)).unwrap_or_else(|| {
+        "put both into one `group`, or use a `send_recv`; if the error is meant, say `outcome = \"invalid_usage\"`"
+            .into()
+    });
+    let wrong = Diagnostic::new(spot(at), text).help(hint);
     // The partner that stands elsewhere.
     let others = lone.iter().filter(|((other, _, to), _)| *other == rank && *to == route).flat_map(|(_, calls)| calls);
     let other = others.filter(|other| matches!(lowered.op(**other), Some(RankOp::Send(_))) != sends).min();
