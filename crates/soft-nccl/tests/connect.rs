@@ -97,7 +97,9 @@ fn the_pairs_of_a_group_connect_in_the_order_of_their_distance_and_all_together(
     let world = World::new(3);
     let data: Vec<Buffer> = (0..3).map(|rank| Buffer::of(&[rank, -1, -1])).collect();
     let (send, recv) = (true, false);
+    let shared = &world;
     let group = |rank: usize, calls: &[(bool, c_int, usize)]| {
+        let world: &World = shared;
         let (comm, stream) = (world.comms[rank], world.streams[rank].raw());
         assert_eq!(nccl!(ncclGroupStart()), OK);
         for (sends, peer, byte) in calls {

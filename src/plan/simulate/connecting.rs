@@ -15,6 +15,9 @@ pub const CONNECTS: &str = "the ranks of a message connect when a group first us
 /// Why a rank waits for others that use a communicator still.
 pub const ENDS_TOGETHER: &str = "NCCL may let the end of a communicator wait for all its ranks on the machine";
 
+/// A pair that connects: the distance, whether this rank sends, the sender and the receiver.
+type Pair = (usize, bool, usize, usize);
+
 /// What a rank tells another one about the connection of a route: first its address, then that it is done. `sends` on the side of
 /// the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,7 +97,7 @@ impl Simulation<'_> {
         // One thread ends the groups of all ranks in one call, so they connect together.
         let alone = lowered.unrolled.case.placement == Placement::OneThread;
         let Some(waits) = self.host_waits.as_mut().filter(|_| !alone) else { return Vec::new() };
-        let mut pairs: Vec<(CommId, BTreeSet<(usize, bool, usize, usize)>)> = Vec::new();
+        let mut pairs: Vec<(CommId, BTreeSet<Pair>)> = Vec::new();
         for index in calls {
             let Some(op @ (RankOp::Send(_) | RankOp::Recv(_))) = lowered.op((rank, *index)) else { continue };
             let Some(route) = op.route().filter(|route| route.from != route.to) else { continue };
@@ -254,8 +257,8 @@ fn other_side(lowered: &LoweredProgram, word: &Word) -> usize {
 }
 
 impl Rounds {
-    /// Of pairs in the order of their distance: with the distance, whether the rank sends, and the two ranks.
-    fn new(comm: CommId, pairs: &BTreeSet<(usize, bool, usize, usize)>) -> Self {
+    /// The rounds of these pairs.
+    fn new(comm: CommId, pairs: &BTreeSet<Pair>) -> Self {
         let mut words: Vec<Vec<Word>> = Vec::new();
         for done in [false, true] {
             let mut last = None;
