@@ -53,20 +53,20 @@ mod one_sided;
 mod parameters;
 mod windows;
 
-/// Keeps the memory that the library may still use after a call that makes a communicator.
-fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, code: ncclResult_t) {
+/// Keeps the memory that the library may still use after a call that makes a communicator; `unfinished` if the call goes on.
+fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, unfinished: bool) {
     let things = [Some(LentMemory::Slot(slot.clone())), config.map(LentMemory::Config)];
-    lent_memory::lend(things.into_iter().flatten(), code == ncclResult_t::InProgress);
+    lent_memory::lend(things.into_iter().flatten(), unfinished);
 }
 
 /// Keeps a list of ranks that the library may still read.
-fn lend_list(list: Vec<i32>, code: ncclResult_t) {
-    lent_memory::lend([LentMemory::Ranks(list)], code == ncclResult_t::InProgress);
+fn lend_list(list: Vec<i32>, unfinished: bool) {
+    lent_memory::lend([LentMemory::Ranks(list)], unfinished);
 }
 
 /// Keeps unique ids that the library may still read.
-fn lend_ids(ids: Vec<ncclUniqueId>, code: ncclResult_t) {
-    lent_memory::lend([LentMemory::Ids(ids)], code == ncclResult_t::InProgress);
+fn lend_ids(ids: Vec<ncclUniqueId>, unfinished: bool) {
+    lent_memory::lend([LentMemory::Ids(ids)], unfinished);
 }
 
 impl Library {
@@ -95,6 +95,15 @@ impl Library {
 
     fn missing(&self, symbol: &'static str) -> CallError {
         CallError::Missing(self.table.missing(symbol, self.version))
+    }
+
+    /// True if a call that makes a communicator of another one goes on after it has answered. The answer alone does not say so:
+    /// NCCL's `ncclCommSplit` answers success of a non-blocking communicator that it is still splitting.
+    fn goes_on(&self, parent: CommHandle, made: &CommSlot, answer: ncclResult_t) -> bool {
+        let asks = answer == ncclResult_t::Success && self.table.ncclCommGetAsyncError.is_some();
+        let in_progress =
+            |comm: CommHandle| comm != CommHandle::NULL && self.calls_are_over(comm).is_ok_and(|over| !over);
+        answer == ncclResult_t::InProgress || asks && (in_progress(parent) || in_progress(made.get()))
     }
 
     /// Turns a result code into an error with the library's text.
@@ -150,12 +159,12 @@ impl Library {
         let out = slot.0.as_ptr();
         if config.is_empty() {
             let code = call!(self, ncclCommInitRank(out, n, id, rank))?;
-            lend(slot, None, code);
+            lend(slot, None, code == ncclResult_t::InProgress);
             return self.check("ncclCommInitRank", CommHandle::NULL, code);
         }
         let mut config = Box::new(CommConfig::new(self.version, config)?);
         let code = call!(self, ncclCommInitRankConfig(out, n, id, rank, config.as_mut().as_mut()))?;
-        lend(slot, Some(config), code);
+        lend(slot, Some(config), code == ncclResult_t::InProgress);
         self.check("ncclCommInitRankConfig", CommHandle::NULL, code)
     }
 
@@ -175,7 +184,7 @@ impl Library {
         let mut given = if config.is_empty() { None } else { Some(Box::new(CommConfig::new(self.version, config)?)) };
         let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut().as_mut());
         let code = call!(self, ncclCommSplit(comm.0, color, key, slot.0.as_ptr(), config))?;
-        lend(slot, given, code);
+        lend(slot, given, self.goes_on(comm, slot, code));
         self.check("ncclCommSplit", comm, code)
     }
 

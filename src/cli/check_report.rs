@@ -15,6 +15,7 @@ pub struct CheckReport<'a> {
     cases: usize,
     forms: usize,
     invalid: &'a [InvalidFile],
+    warned: &'a [InvalidFile],
     begun: Instant,
 }
 
@@ -45,6 +46,7 @@ struct Numbers {
     files: usize,
     invalid_files: usize,
     diagnostics: usize,
+    warnings: usize,
     cases: usize,
     forms: usize,
     complete: usize,
@@ -59,8 +61,14 @@ struct Numbers {
 impl<'a> CheckReport<'a> {
     /// The report on these cases, with a result for each that has been checked since the checks began.
     pub fn new(suite: &'a CaseSet, results: &'a [Option<CheckResult>], begun: Instant) -> Self {
-        let mut report =
-            Self { files: BTreeMap::new(), cases: 0, forms: 0, invalid: suite.invalid_files.as_slice(), begun };
+        let mut report = Self {
+            files: BTreeMap::new(),
+            cases: 0,
+            forms: 0,
+            invalid: suite.invalid_files.as_slice(),
+            warned: &suite.warnings,
+            begun,
+        };
         for (case, result) in suite.cases.iter().zip(results) {
             // A file with diagnostics shows these and nothing else.
             let invalid = suite.invalid_files.iter().any(|faulty| faulty.file.path == case.file.path);
@@ -103,11 +111,11 @@ impl<'a> CheckReport<'a> {
     ///
     /// Writing fails.
     pub fn write_json_lines(&self, to: &mut dyn Write) -> io::Result<()> {
-        for faulty in self.invalid {
+        for faulty in self.warned.iter().chain(self.invalid) {
             for diagnostic in &faulty.diagnostics {
                 let (line, column) = line_column(&faulty.file, diagnostic.span);
                 let value = DiagnosticLine {
-                    kind: "diagnostic",
+                    kind: if diagnostic.warns { "warning" } else { "diagnostic" },
                     file: &faulty.file.path,
                     line,
                     column,
@@ -125,6 +133,7 @@ impl<'a> CheckReport<'a> {
             files: self.files.len() + self.invalid.len(),
             invalid_files: self.invalid.len(),
             diagnostics: self.invalid.iter().map(|faulty| faulty.diagnostics.len()).sum(),
+            warnings: self.warned.iter().map(|faulty| faulty.diagnostics.len()).sum(),
             cases: self.cases,
             forms: self.forms,
             complete: count(|result| matches!(result, CheckResult::Completes)),

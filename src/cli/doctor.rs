@@ -11,7 +11,7 @@ use crate::printable::one_line;
 use crate::run::gpus::{self, AskError};
 use crate::run::{Machine, machine::driver_text};
 use crate::suite::backend::DOCTOR;
-use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
+use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, skipped_for_functions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -210,37 +210,9 @@ fn skipped(machine: &Machine) -> Vec<String> {
             least.0, least.1
         ));
     }
-    let lacks: Vec<_> = machine.probed.missing_functions().into_iter().map(|(name, _)| name).collect();
-    let pairs = !lacks.contains(&"ncclSend") && !lacks.contains(&"ncclRecv");
-    for name in USED.into_iter().filter(|name| lacks.contains(name)) {
-        words.push(match name {
-            "ncclAlltoAll" | "ncclGather" | "ncclScatter" if pairs => {
-                format!("nothing, although {name} is missing: sends and receives in a group replace it")
-            }
-            _ => format!("cases that use {name}: this library does not have it"),
-        });
-    }
+    words.extend(skipped_for_functions(&machine.probed));
     words
 }
-
-/// Functions that a case may need and a library may lack.
-const USED: [&str; 15] = [
-    "ncclAllReduce",
-    "ncclReduce",
-    "ncclBroadcast",
-    "ncclAllGather",
-    "ncclReduceScatter",
-    "ncclSend",
-    "ncclRecv",
-    "ncclAlltoAll",
-    "ncclGather",
-    "ncclScatter",
-    "ncclCommInitRankConfig",
-    "ncclCommSplit",
-    "ncclCommFinalize",
-    "ncclCommAbort",
-    "ncclRedOpCreatePreMulSum",
-];
 
 #[cfg(test)]
 mod tests {

@@ -51,7 +51,7 @@ impl ProgressDisplay {
             Event::CaseDone { case, verdict } => {
                 lock(&self.state).ended(&case.name, verdict.status == Status::Fail);
             }
-            Event::FileInvalid { .. } => {}
+            Event::FileInvalid { .. } | Event::FileWarned { .. } => {}
             Event::Finished { .. } => self.end(),
         }
     }

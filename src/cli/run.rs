@@ -106,6 +106,7 @@ fn run_here(
         record,
         report: Reports::open(args, options, &chosen, true)?,
         invalid_files: &invalid_files,
+        warnings: &suite.warnings,
         progress: ProgressDisplay::new(),
         done: 0,
         failed: failed.as_mut().ok(),
@@ -263,7 +264,7 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
 /// Writing fails.
 pub fn show_diagnostics(suite: &CaseSet) -> io::Result<()> {
     let mut to = terminal::err();
-    for faulty in &suite.invalid_files {
+    for faulty in suite.warnings.iter().chain(&suite.invalid_files) {
         writeln!(to, "{}\n", faulty.render(true).trim_end())?;
     }
     to.flush()
@@ -277,6 +278,12 @@ fn expose_broken_pipe(error: Error) -> anyhow::Error {
     }
 }
 
+/// The event of a file that has warnings.
+fn warned_event(warned: &InvalidFile) -> Event {
+    let InvalidFile { name, file, diagnostics } = warned.clone();
+    Event::FileWarned { file, name, warnings: diagnostics }
+}
+
 /// The event of a file that has errors.
 fn invalid_event(invalid: &InvalidFile) -> Event {
     let InvalidFile { name, file, diagnostics } = invalid.clone();
@@ -287,6 +294,7 @@ fn invalid_event(invalid: &InvalidFile) -> Event {
 struct RunReporter<'a> {
     report: Reports,
     invalid_files: &'a [InvalidFile],
+    warnings: &'a [InvalidFile],
     progress: ProgressDisplay,
     done: usize,
     failed: Option<&'a mut FailedCases>,
@@ -309,11 +317,12 @@ impl Reporter for RunReporter<'_> {
         match event {
             Event::Started { .. } => progress.suspend(|| {
                 report.event(event)?;
-                self.invalid_files.iter().try_for_each(|invalid| report.event(&invalid_event(invalid)))
+                self.invalid_files.iter().try_for_each(|invalid| report.event(&invalid_event(invalid)))?;
+                self.warnings.iter().try_for_each(|warned| report.event(&warned_event(warned)))
             }),
             // Nothing is written, so the line can stay.
             Event::CaseStarted { .. } => report.event(event),
-            Event::FileInvalid { .. } | Event::CaseDone { .. } | Event::Finished { .. } => {
+            Event::FileInvalid { .. } | Event::FileWarned { .. } | Event::CaseDone { .. } | Event::Finished { .. } => {
                 progress.suspend(|| report.event(event))
             }
         }

@@ -16,7 +16,12 @@ const FOREIGN_FUNCTIONS: &[(&[&str], &str)] = &[
     (&["where", "select", "cond", "iif"], "write `if(condition, a, b)`"),
     (&["equal", "array_equal", "eq"], "write `a == b` for every element, or `same(a, b)` for all bits of two buffers"),
     (
-        &["all", "any", "sum", "mean", "len", "norm"],
+        &["sum", "mean", "norm"],
+        "a step adds element `t` in each of its rounds: `{ op = \"map\", expr = \"0\", count = 1, dtype = \"f32\", out = \"s\" }`, then \
+         `{ op = \"map\", expr = \"s + x[t] ^ 2\", count = 1, out = \"s\", times = 8 }`; each round rounds to the type of `s`",
+    ),
+    (
+        &["all", "any", "len"],
         "an expression is about one element: an `assert` holds for each of them, and `x[0]` is the first",
     ),
     (&["isnan"], "write `x != x`"),

@@ -86,6 +86,8 @@ pub struct Job {
     pub comms: Vec<Vec<u32>>,
     /// Configurations.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
+    /// By world rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
+    pub nonblocking: Vec<Vec<u32>>,
     /// Unique ids to make.
     pub ids: u32,
     /// Unique ids that live communicators give while the programs run (see [`CallKind::GrowId`]).

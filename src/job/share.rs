@@ -51,6 +51,7 @@ impl Share {
             job: Box::new(Job {
                 case: job.case.clone(),
                 configs: job.configs.clone(),
+                nonblocking: job.nonblocking.clone(),
                 fault: job.fault.clone(),
                 ranks: ranks.clone(),
                 comms: Vec::new(),
@@ -186,6 +187,7 @@ mod tests {
             makes_ids: 0,
             comms: vec![(0..n).collect(), (0..n).rev().collect(), vec![1, 2, 4]],
             configs: Vec::new(),
+            nonblocking: Vec::new(),
             ids: 1,
             grow_ids: 0,
             streams: 1,

@@ -38,6 +38,9 @@ macro_rules! calls {
         }
 
         impl NcclCall {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
             /// The function's name.
             pub const fn symbol(self) -> &'static str {
                 match self {

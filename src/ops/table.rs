@@ -37,6 +37,21 @@ pub const BROADCAST: Collective = Collective {
     algorithms: &["Ring", "SingleTree"],
 };
 
+/// NCCL's collective behind `reduce` and, once for each rank, `reduce_scatter_v`.
+pub const REDUCE: Collective = Collective {
+    call: NcclCall::Reduce,
+    reduces: true,
+    rooted: true,
+    send: One,
+    recv: One,
+    readers: Who::All,
+    writers: Who::Root,
+    in_place: InPlace::Same,
+    rule: Rule::Reduced,
+    bandwidth: Bandwidth::Whole,
+    algorithms: &["Ring", "SingleTree"],
+};
+
 /// `send`, which the plan makes of other steps too.
 pub const SEND: Op =
     op("send", Kind::Send, &["in", "peer", "comm", "groups", "stream", "after", "graph", "error", "null_pointers"]);
@@ -56,23 +71,7 @@ pub const RELEASE: Op = op("release", Kind::Graph(GraphOp::Release), &["graph"])
 /// Every operation of the language.
 pub static TABLE: &[Op] = &[
     collective("all_reduce", keys!("reduce", "scalar", "in_place", "null_pointers", "algorithm"), ALL_REDUCE),
-    collective(
-        "reduce",
-        keys!("reduce", "scalar", "root", "in_place", "null_pointers", "algorithm"),
-        Collective {
-            call: NcclCall::Reduce,
-            reduces: true,
-            rooted: true,
-            send: One,
-            recv: One,
-            readers: Who::All,
-            writers: Who::Root,
-            in_place: InPlace::Same,
-            rule: Rule::Reduced,
-            bandwidth: Bandwidth::Whole,
-            algorithms: &["Ring", "SingleTree"],
-        },
-    ),
+    collective("reduce", keys!("reduce", "scalar", "root", "in_place", "null_pointers", "algorithm"), REDUCE),
     collective("broadcast", keys!("root", "in_place", "null_pointers", "algorithm"), BROADCAST),
     collective(
         "all_gather",
@@ -161,6 +160,11 @@ pub static TABLE: &[Op] = &[
     ),
     op("all_gather_v", Kind::Composite(Composite::AllGatherV), keys!("null_pointers")),
     op("all_to_all_v", Kind::Composite(Composite::AllToAllV), keys!("counts", "null_pointers")),
+    op(
+        "reduce_scatter_v",
+        Kind::Composite(Composite::ReduceScatterV),
+        keys!("counts", "reduce", "scalar", "null_pointers"),
+    ),
     op("barrier", Kind::Composite(Composite::Barrier), &["comm", "groups", "stream", "after", "graph", "error"]),
     SEND,
     op(

@@ -97,10 +97,29 @@ pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
     if refusals.is_empty() { Ok(cost) } else { Err(refusals) }
 }
 
-/// The refusal of a case that is too much work.
-pub fn too_many_calls(span: Span, limits: &Limits) -> Diagnostic {
-    let text = format!("the program makes more than {} calls", limits.calls);
-    Diagnostic::new(span, text).help("fewer rounds, or fewer ranks")
+/// The calls and rounds of a program, as far as they are known.
+#[derive(Clone, Copy, Default)]
+pub struct CallCount {
+    /// Calls of all ranks, and rounds.
+    pub all: u64,
+    /// The rounds among them.
+    pub rounds: u64,
+    /// True if there may be more.
+    pub at_least: bool,
+}
+
+/// The refusal of a case with too many calls.
+pub fn too_many_calls(span: Span, count: CallCount, limits: &Limits) -> Diagnostic {
+    let (all, least) = (thousands(count.all), if count.at_least { "at least " } else { "" });
+    let limit = thousands(limits.calls as u64);
+    if count.rounds == 0 {
+        let text = format!("the program makes {least}{all} calls and steps, the limit is {limit}");
+        return Diagnostic::new(span, text).help("fewer steps, or fewer ranks");
+    }
+    let (rounds, calls) = (thousands(count.rounds), thousands(count.all.saturating_sub(count.rounds)));
+    let text = format!("{rounds} rounds and {calls} calls are {least}{all}, the limit is {limit}");
+    Diagnostic::new(span, text)
+        .help("fewer rounds, or fewer ranks; `repeat = 3` runs the steps three times on the same communicators")
 }
 
 /// A case whose expressions and judging take too many operations.

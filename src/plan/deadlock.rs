@@ -28,8 +28,7 @@ pub struct Analysis {
 ///
 /// # Errors
 ///
-/// Calls that do not match, and programs that may or must hang, unless the file says so; a hang that the file expects and
-/// that cannot be.
+/// Calls that do not match, and programs that may or must hang, unless the file says so.
 pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
     let case = &lowered.unrolled.case;
     if case.placement == Placement::OneThread {
@@ -48,7 +47,21 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
             Foresight::Stuck(cycle(std::mem::take(&mut played.waiting)))
         };
     }
+    if foresight == Foresight::Completes
+        && played.mismatches.is_empty()
+        && let Some(hosts) = simulate::play_hosts(lowered).filter(|hosts| !hosts.waiting.is_empty())
+    {
+        foresight = Foresight::MayBlock(cycle(hosts.waiting));
+    }
     let mut undefined = lowered.undefined.clone();
+    if let Some(lone) = simulate::lone_message_to_oneself(lowered).filter(|_| !lowered.unrolled.exits) {
+        let fails = |e: &ExpectedOutcome| matches!(e, ExpectedOutcome::Error(_));
+        if !case.outcome.as_ref().is_some_and(|outcome| outcome.value.iter().any(fails)) {
+            return Err(vec![lone]);
+        }
+        undefined.get_or_insert(lone.message);
+        return Ok(Analysis { events: played.events, foresight: Foresight::Completes, undefined });
+    }
     accept(case, lowered, &foresight, &played, &mut undefined)?;
     Ok(Analysis { events: played.events, foresight, undefined })
 }
@@ -85,27 +98,12 @@ fn accept(
         return Ok(());
     }
     match foresight {
-        Foresight::Completes => {
-            if expects(|e| *e == ExpectedOutcome::Hang)
-                && undefined.is_none()
-                && case.outcome.as_ref().is_some_and(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Hang))
-            {
-                let span = case.outcome.as_ref().map_or(case.span, |o| o.span);
-                return Err(vec![
-                    Diagnostic::new(span, "this program cannot hang: every call has a matching call")
-                        .help("remove `outcome`, or look again at who waits for whom"),
-                ]);
-            }
-        }
+        Foresight::Completes => {}
         Foresight::MayBlock(waiting) => {
             if !lenient {
-                let text = "these ranks wait for each other unless the library buffers their sends";
-                return Err(vec![stuck(
-                    lowered,
-                    waiting,
-                    text,
-                    "put the calls into one `group`, or say `outcome = [\"hang\", \"ok\"]` to run it all the same",
-                )]);
+                let (text, cure) = advice::against_blocking(waiting);
+                let help = format!("{cure}, or say `outcome = [\"hang\", \"ok\"]` to run it all the same");
+                return Err(vec![stuck(lowered, waiting, text, &help)]);
             }
         }
         Foresight::Stuck(waiting) => {

@@ -17,6 +17,7 @@ pub(crate) mod expr_fill;
 pub(crate) mod graphs;
 pub(crate) mod inputs;
 mod item;
+mod launch_order;
 mod lower;
 mod order;
 mod outside;
@@ -38,7 +39,7 @@ pub use deadlock::sentences;
 pub use types::*;
 
 use crate::job::CallKind;
-use crate::scenario::{Case, Diagnostic};
+use crate::scenario::{Case, Diagnostic, ExpectedOutcome};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -186,7 +187,9 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     outstanding::check(&lowered)?;
     unfinished::check(&lowered)?;
     let analysis = deadlock::analyse(&lowered)?;
+    let warnings = launch_order::warnings(&lowered);
     let mut plan = assemble::assemble(lowered, analysis);
+    plan.warnings = warnings;
     // First the cost: what follows evaluates every element.
     plan.cost = cost::check(&plan, limits)?;
     let mut wrong = inputs::diagnostics(&plan);
@@ -195,7 +198,29 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
         return Err(resolve::dedupe(wrong));
     }
     plan.limits = *limits;
+    check_hang(case, &plan, limits)?;
     Ok(plan)
+}
+
+/// Refuses a hang that a file expects, alone or beside a good end, and that cannot be: nothing of the program is refused
+/// without it either.
+fn check_hang(case: &Arc<Case>, plan: &Plan, limits: &Limits) -> Result<(), Vec<Diagnostic>> {
+    let Some(outcome) = &case.outcome else { return Ok(()) };
+    let hangs_or_ends_well = |e: &ExpectedOutcome| matches!(e, ExpectedOutcome::Hang | ExpectedOutcome::Ok);
+    if !outcome.value.contains(&ExpectedOutcome::Hang)
+        || !outcome.value.iter().all(hangs_or_ends_well)
+        || plan.foresight != Foresight::Completes
+        || plan.undefined.is_some()
+    {
+        return Ok(());
+    }
+    let mut without = Case::clone(case);
+    without.outcome = None;
+    if plan_steps(&Arc::new(without), limits).is_err() {
+        return Ok(());
+    }
+    let text = "this program cannot hang: every call has a matching call";
+    Err(vec![Diagnostic::new(outcome.span, text).help("remove `outcome`, or look again at who waits for whom")])
 }
 
 impl Plan {

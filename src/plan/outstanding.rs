@@ -1,5 +1,5 @@
-//! Refuses calls that NCCL allows only on a communicator without outstanding operations: a shrink that does not abort, a grow
-//! and a suspend. An operation is outstanding on a rank until the rank's host has waited for it.
+//! Refuses calls that NCCL allows only on a communicator without outstanding operations: a split, a shrink that does
+//! not abort, a grow and a suspend. An operation is outstanding on a rank until the rank's host has waited for it.
 use super::lower::LoweredProgram;
 use super::progress::Progress;
 use super::rank_op::RankOp;
@@ -28,6 +28,7 @@ pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
 /// The communicator that must have no outstanding operation, and what the call is.
 fn needs_rest(kind: &CallKind) -> Option<(CommId, &'static str)> {
     match kind {
+        CallKind::Split { parent, .. } => Some((*parent as usize, "split")),
         CallKind::Shrink { parent, abort: false, new: Some(_), .. } => Some((*parent as usize, "shrink")),
         CallKind::Grow { parent: Some(parent), new: Some(_), .. } => Some((*parent as usize, "grow")),
         CallKind::Suspend { comm } => Some((*comm as usize, "suspend")),

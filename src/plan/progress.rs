@@ -50,6 +50,11 @@ impl Progress {
         *own
     }
 
+    /// True if what is issued next to `stream` begins after the operation of `other` with this number has ended.
+    pub fn is_before(&self, other: usize, number: usize, stream: usize) -> bool {
+        self.streams[stream].0[other] >= number || self.host_has(other, number)
+    }
+
     /// True if the host has waited for the stream's operation with this number.
     pub fn host_has(&self, stream: usize, number: usize) -> bool {
         self.host.0[stream] >= number

@@ -7,6 +7,7 @@ use crate::scenario::Diagnostic;
 use aborts::Aborts;
 use causes::Causes;
 use clocks::Clocks;
+use connecting::HostWaits;
 use one_sided::{Lane, OneSidedState};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -15,6 +16,7 @@ use turns::Turns;
 mod aborts;
 mod causes;
 mod clocks;
+mod connecting;
 mod deaths;
 mod matching;
 mod one_sided;
@@ -22,10 +24,11 @@ mod partners;
 mod turns;
 mod unmatched;
 
-pub use aborts::{MAY_BE_ABORTED, play};
+pub use aborts::{MAY_BE_ABORTED, play, play_hosts};
 pub use clocks::check_size;
+pub use connecting::{CONNECTS, ENDS_TOGETHER};
 pub use deaths::ENDED;
-pub use matching::check_one_thread;
+pub use matching::{check_one_thread, lone_message_to_oneself};
 
 /// The result of a simulation.
 #[derive(Debug, Default)]
@@ -125,6 +128,8 @@ struct Simulation<'a> {
     causes: Option<Causes>,
     /// The step at which one thread is; only for programs that one thread drives.
     turns: Option<Turns>,
+    /// What hosts wait for besides communicators that are made; only if that is asked for.
+    host_waits: Option<HostWaits>,
     next_message: usize,
     ready: VecDeque<usize>,
     queued: Vec<bool>,
@@ -157,6 +162,7 @@ impl<'a> Simulation<'a> {
             clocks: Clocks::of(lowered),
             causes: Causes::of(lowered),
             turns: Turns::of(lowered),
+            host_waits: None,
             next_message: 0,
             ready: (0..n).collect(),
             queued: vec![true; n],
@@ -199,6 +205,13 @@ impl Simulation<'_> {
     fn host(&mut self, rank: usize) -> bool {
         let mut moved = false;
         let lowered = self.lowered;
+        if self.is_connecting(rank) {
+            if !self.goes_on_connecting(rank) {
+                return false;
+            }
+            self.goes_on(rank);
+            moved = true;
+        }
         while let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
             if !self.is_at(call.step) {
                 return moved;
@@ -209,6 +222,7 @@ impl Simulation<'_> {
                     Some((depth, _)) => *depth += 1,
                     None => self.ranks[rank].group = Some((1, Vec::new())),
                 },
+                CallKind::GroupEnd if !self.may_end_group(rank) => return moved,
                 CallKind::GroupEnd => {
                     let closed = match &mut self.ranks[rank].group {
                         Some((depth, calls)) => {
@@ -219,7 +233,9 @@ impl Simulation<'_> {
                     };
                     if let Some(calls) = closed {
                         self.ranks[rank].group = None;
-                        self.issue(rank, calls);
+                        if !self.connect_and_issue(rank, calls) {
+                            return moved;
+                        }
                     }
                 }
                 CallKind::After { stream, on } => {
@@ -272,7 +288,7 @@ impl Simulation<'_> {
                     let comm = *comm as usize;
                     let busy =
                         self.ranks[rank].streams.iter().flat_map(|s| &s.queue).any(|node| self.speaks(*node, comm));
-                    if busy {
+                    if busy || !call.tolerate && !self.may_end(rank, call.kind.effect()) {
                         return moved;
                     }
                     // No abort can follow a destroy.
@@ -292,14 +308,20 @@ impl Simulation<'_> {
                     return true;
                 }
                 CallKind::AwaitDeath { death, .. } if !self.meets_death(rank, *death) => return moved,
-                _ if lowered.ops[rank][index].is_some() => match &mut self.ranks[rank].group {
-                    Some((_, calls)) => calls.push(index),
-                    None => self.issue(rank, vec![index]),
-                },
+                _ if lowered.ops[rank][index].is_some() => {
+                    if let Some((_, calls)) = &mut self.ranks[rank].group {
+                        calls.push(index);
+                    } else if !self.connect_and_issue(rank, vec![index]) {
+                        return moved;
+                    }
+                }
                 _ => {}
             }
             self.goes_on(rank);
             moved = true;
+        }
+        if moved {
+            self.ends_all(rank);
         }
         moved
     }

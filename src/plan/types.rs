@@ -3,7 +3,7 @@ pub use super::rank_op::{Placed, RankCollective, RankMap, RankMessage};
 use crate::job::{Call, CallKind};
 use crate::num::DType;
 use crate::ops::Collective;
-use crate::scenario::{Case, ConfigValue, Span};
+use crate::scenario::{Case, ConfigValue, Diagnostic, Span};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -42,6 +42,10 @@ pub struct Plan {
     pub programs: Vec<Vec<Call>>,
     /// Configurations that `Init` and `Split` calls name.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
+    /// What may go wrong although the program is right as far as it can be known.
+    pub warnings: Vec<Diagnostic>,
+    /// By world rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
+    pub nonblocking: Vec<Vec<u32>>,
     /// Unique ids needed (`Init` calls name them by index).
     pub ids: u32,
     /// Unique ids that live communicators give for ranks that join (`GrowId` and `Grow` calls name them by index).
@@ -342,7 +346,8 @@ pub enum Reduction<F = Vec<u64>> {
 pub enum Foresight {
     /// It finishes even if every send waits for its receive.
     Completes,
-    /// It finishes only if sends are buffered: these ranks wait for each other, or some that wait.
+    /// It finishes only if sends are buffered, or if hosts do not wait where NCCL's may: these ranks wait for each other, or some
+    /// that wait.
     MayBlock(Vec<Waiting>),
     /// It cannot finish.
     Stuck(Vec<Waiting>),

@@ -1,6 +1,6 @@
 //! Steps to every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
 use super::comms::{Comms, Named};
-use super::cost;
+use super::cost::{self, CallCount};
 use super::eval::{Names, Ranked, among};
 use super::item::{Item, ItemKind, Name, Phase, Program, RegistrationPoint};
 use super::types::{BufId, CommId, PlanStep, StepId};
@@ -19,6 +19,7 @@ mod groups;
 mod in_progress;
 mod one_sided;
 mod rank_items;
+mod reduce_scatter_v;
 mod registration;
 mod weigh;
 
@@ -35,6 +36,10 @@ struct Unroll<'a> {
     stream_ids: HashMap<String, u32>,
     diags: Vec<Diagnostic>,
     calls: usize,
+    /// The rounds among `calls`.
+    rounds: usize,
+    /// The loops that are open, the outermost first.
+    loops: Vec<OpenLoop>,
     /// Operations of the numbers that were evaluated.
     work: u64,
     /// Bytes of the maps' expressions, which every call carries with it.
@@ -51,6 +56,15 @@ struct Unroll<'a> {
     ended: deaths::Ended,
     /// Expressions of maps, by their step.
     exprs: HashMap<*const Step, Arc<Expr>>,
+}
+
+/// A loop that is being unrolled.
+struct OpenLoop {
+    rounds: u64,
+    /// Calls and rounds before its first round.
+    before: (u64, u64),
+    /// Calls and rounds of its first round, once that is known.
+    each: Option<(u64, u64)>,
 }
 
 /// Where in the program a step stands: `2.1`, and the round of its `times`.
@@ -109,6 +123,8 @@ fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Resul
         stream_ids,
         diags: Vec::new(),
         calls: 0,
+        rounds: 0,
+        loops: Vec::new(),
         work: 0,
         bytes: 0,
         registers: registration::registers(case.registers_buffers(), &case.steps),
@@ -138,8 +154,8 @@ fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Resul
         unroll.registration_point(RegistrationPoint::Last);
         unroll.diags.extend(end.err());
         let lives = |rank: usize| unroll.ended.at(rank).is_none();
-        if let Some(at) = unroll.program.comms.left_in_progress(lives).filter(|_| unroll.diags.is_empty()) {
-            let text = "a call is left in progress to the end of the case";
+        let left = unroll.program.comms.left_to_abort(lives);
+        if let Some((at, text)) = left.filter(|_| unroll.diags.is_empty()) {
             unroll.diags.push(Diagnostic::new(at, text).help("abort its communicator in a later step"));
         }
     }
@@ -183,10 +199,19 @@ impl<'a> Unroll<'a> {
             }
         }
         let rounds = rounds.unwrap_or(0);
-        self.count(usize::try_from(rounds).unwrap_or(usize::MAX), times.span)?; // a loop whose body calls nothing ends too
+        let more = usize::try_from(rounds).unwrap_or(usize::MAX);
+        self.rounds = self.rounds.saturating_add(more);
+        self.count(more, times.span)?; // a loop whose body calls nothing ends too
+        let before = (self.calls as u64, self.rounds as u64);
+        self.loops.push(OpenLoop { rounds, before, each: None });
         for t in 0..rounds {
             self.once(step, &StepPosition { path: path.clone(), t: Some(t) })?;
+            let now = (self.calls as u64, self.rounds as u64);
+            if let Some(open) = self.loops.last_mut() {
+                open.each.get_or_insert((now.0.saturating_sub(before.0), now.1.saturating_sub(before.1)));
+            }
         }
+        self.loops.pop();
         Ok(())
     }
 
@@ -195,7 +220,20 @@ impl<'a> Unroll<'a> {
         if self.calls <= self.limits.calls {
             return Ok(());
         }
-        Err(cost::too_many_calls(span, self.limits))
+        Err(cost::too_many_calls(span, self.call_count(), self.limits))
+    }
+
+    /// How many calls and rounds there are: in an open loop as many in each round as in the first.
+    fn call_count(&self) -> CallCount {
+        let known = self.loops.iter().find_map(|open| Some((open, open.each?)));
+        match known {
+            Some((open, each)) => {
+                let of = |before: u64, each: u64| before.saturating_add(each.saturating_mul(open.rounds));
+                let (all, rounds) = (of(open.before.0, each.0), of(open.before.1, each.1));
+                CallCount { all: all.max(self.calls as u64), rounds, at_least: false }
+            }
+            None => CallCount { all: self.calls as u64, rounds: self.rounds as u64, at_least: true },
+        }
     }
 
     /// Counts the operations of evaluating a step's numbers on this many ranks.
@@ -326,7 +364,9 @@ impl<'a> Unroll<'a> {
     fn once(&mut self, step: &'a Step, position: &StepPosition) -> Result<(), Diagnostic> {
         self.spend(step, self.program.n as u64)?;
         if self.program.steps.len() >= self.limits.calls {
-            return self.count(usize::MAX, step.span); // steps without calls are limited too
+            // Steps without calls are limited too.
+            let all = self.program.steps.len() as u64 + 1;
+            return Err(cost::too_many_calls(step.span, CallCount { all, rounds: 0, at_least: true }, self.limits));
         }
         self.check_in_group(step)?;
         let members = self.members(step, position.t)?;
@@ -394,6 +434,7 @@ impl<'a> Unroll<'a> {
         }
         self.check_blocking_in_group(step, &members)?;
         self.note_in_progress(step, id, &members)?;
+        self.note_failures(step, id, &members);
         if let Some(tag) = tag {
             let host = matches!(
                 step.op.kind,
@@ -457,7 +498,7 @@ impl<'a> Unroll<'a> {
         let outermost = self.open_group(step);
         self.steps(&step.steps, &position.path, position.t)?;
         if outermost {
-            self.group = None;
+            self.close_group(id);
         }
         for (world, &from) in starts.iter().enumerate() {
             let calls = |i: &Item| {

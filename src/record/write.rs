@@ -45,7 +45,10 @@ impl<W: Write> Reporter for RecordingWriter<W> {
             Event::Finished { seconds } => {
                 write_line(&mut self.to, &Closing { recorded: self.recorded, seconds: *seconds })
             }
-            Event::Started { .. } | Event::FileInvalid { .. } | Event::CaseStarted { .. } => Ok(()),
+            Event::Started { .. }
+            | Event::FileInvalid { .. }
+            | Event::FileWarned { .. }
+            | Event::CaseStarted { .. } => Ok(()),
         }
     }
 }

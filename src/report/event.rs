@@ -20,6 +20,15 @@ pub enum Event {
         /// What is wrong.
         diagnostics: Vec<Diagnostic>,
     },
+    /// A file has warnings. These events come before those of cases.
+    FileWarned {
+        /// The file.
+        file: Arc<SourceFile>,
+        /// The name of its cases, without a point.
+        name: String,
+        /// What may go wrong.
+        warnings: Vec<Diagnostic>,
+    },
     /// A case has been given to a worker.
     CaseStarted {
         /// Which.

@@ -211,7 +211,7 @@ impl<W: Write> Reporter for GithubReporter<W> {
                 writeln!(self.to, "::stop-commands::{}", self.resume)?;
                 self.to.flush()?;
             }
-            Event::CaseStarted { .. } => {}
+            Event::CaseStarted { .. } | Event::FileWarned { .. } => {}
             Event::FileInvalid { file, name, diagnostics } => self.file_invalid(file, name, diagnostics),
             Event::CaseDone { case, verdict } => self.case_done(case, verdict),
             Event::Finished { seconds } => self.finished(*seconds)?,

@@ -118,7 +118,10 @@ impl<W: Write> Reporter for HumanReporter<W> {
         match event {
             Event::CaseDone { case, verdict } => self.case_done(case, verdict),
             Event::Finished { seconds } => self.finished(*seconds),
-            Event::Started { .. } | Event::FileInvalid { .. } | Event::CaseStarted { .. } => Ok(()),
+            Event::Started { .. }
+            | Event::FileInvalid { .. }
+            | Event::FileWarned { .. }
+            | Event::CaseStarted { .. } => Ok(()),
         }
     }
 }

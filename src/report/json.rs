@@ -39,6 +39,9 @@ impl<W: Write> Reporter for JsonLinesReporter<W> {
                 self.invalid_files += 1;
                 self.line(ReportLine::InvalidFile(InvalidFileReport::new(file, name, diagnostics)))
             }
+            Event::FileWarned { file, name, warnings } => {
+                self.line(ReportLine::Warnings(InvalidFileReport::new(file, name, warnings)))
+            }
             Event::CaseStarted { .. } => Ok(()),
             Event::CaseDone { case, verdict } => {
                 self.tally.add(verdict);

@@ -93,7 +93,7 @@ impl<W: Write> JunitReporter<W> {
 impl<W: Write> Reporter for JunitReporter<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
-            Event::Started { .. } | Event::CaseStarted { .. } => {}
+            Event::Started { .. } | Event::CaseStarted { .. } | Event::FileWarned { .. } => {}
             Event::FileInvalid { file, name, diagnostics } => self.file_invalid(file, name, diagnostics),
             Event::CaseDone { case, verdict } => self.case_done(case, verdict),
             Event::Finished { seconds } => self.finished(*seconds)?,

@@ -5,7 +5,7 @@ use crate::printable::bounded;
 use crate::scenario::{Diagnostic, SourceFile};
 use serde::{Deserialize, Serialize};
 
-/// A line of `collspec run --format jsonl`: a case, an invalid file, or the summary, which is the last line.
+/// A line of `collspec run --format jsonl`: a case, an invalid file, the warnings of a file, or the summary, which is the last line.
 ///
 /// ```
 /// use collspec::ReportLine;
@@ -22,6 +22,8 @@ pub enum ReportLine {
     Case(Box<CaseReport>),
     /// A file whose cases were not run because it has errors.
     InvalidFile(InvalidFileReport),
+    /// A file that was run although it has warnings.
+    Warnings(InvalidFileReport),
     /// The numbers of the run.
     Summary(RunSummary),
 }
@@ -31,6 +33,7 @@ pub enum ReportLine {
 #[serde(untagged)]
 enum Line {
     InvalidFile { invalid_file: InvalidFileReport },
+    Warnings { warnings: InvalidFileReport },
     Summary { summary: RunSummary },
     Case(Box<CaseReport>),
 }
@@ -39,6 +42,7 @@ impl From<Line> for ReportLine {
     fn from(line: Line) -> Self {
         match line {
             Line::InvalidFile { invalid_file } => Self::InvalidFile(invalid_file),
+            Line::Warnings { warnings } => Self::Warnings(warnings),
             Line::Summary { summary } => Self::Summary(summary),
             Line::Case(case) => Self::Case(case),
         }
@@ -49,13 +53,14 @@ impl From<ReportLine> for Line {
     fn from(line: ReportLine) -> Self {
         match line {
             ReportLine::InvalidFile(invalid_file) => Self::InvalidFile { invalid_file },
+            ReportLine::Warnings(warnings) => Self::Warnings { warnings },
             ReportLine::Summary(summary) => Self::Summary { summary },
             ReportLine::Case(case) => Self::Case(case),
         }
     }
 }
 
-/// A file whose cases were not run because it has errors.
+/// A file whose cases were not run because it has errors, or one with warnings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InvalidFileReport {

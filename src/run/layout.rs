@@ -91,6 +91,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         makes_ids: plan.programs.iter().zip(0u32..).find(|(program, _)| !ends(program)).map_or(0, |(_, rank)| rank),
         comms: plan.comms.iter().map(|comm| comm.members.iter().map(|&rank| rank as u32).collect()).collect(),
         configs: plan.configs.clone(),
+        nonblocking: plan.nonblocking.clone(),
         ids: plan.ids,
         grow_ids: plan.grow_ids,
         streams: plan.streams,

@@ -34,12 +34,26 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// The matrix point or variant that has the error, if not all have it.
     pub case: Option<String>,
+    /// True for a warning: the file is used all the same.
+    pub warns: bool,
 }
 
 impl Diagnostic {
     /// A diagnostic at a place.
     pub fn new(span: Span, message: impl Into<String>) -> Self {
-        Self { message: message.into(), span, label: String::new(), related: Vec::new(), help: None, case: None }
+        Self {
+            message: message.into(),
+            span,
+            label: String::new(),
+            related: Vec::new(),
+            help: None,
+            case: None,
+            warns: false,
+        }
+    }
+    /// A warning at a place.
+    pub fn warning(span: Span, message: impl Into<String>) -> Self {
+        Self { warns: true, ..Self::new(span, message) }
     }
     /// The diagnostic with a text at the caret.
     pub fn label(mut self, text: impl Into<String>) -> Self {

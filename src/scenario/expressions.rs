@@ -127,7 +127,7 @@ impl PointReader<'_> {
         let cure = match name {
             "i" => "`i` is the index of an element: it has a meaning where elements are made or compared",
             "t" => "`t` is the round of `times`: it has a meaning inside steps",
-            "peer" => "`peer` is the other rank in `counts` of all_to_all_v",
+            "peer" => "`peer` is the other rank in `counts` of all_to_all_v and reduce_scatter_v",
             _ => return None,
         };
         Some(Diagnostic::new(place, format!("`{name}` has no meaning here")).help(cure))

@@ -166,7 +166,11 @@ pub static KEYS: &[Key] = &[
     key("peer", &[Step], "the other rank"),
     key("to", &[Step], "of send_recv: whom it sends to"),
     key("from", &[Step], "of send_recv: whom it receives from"),
-    key("counts", &[Step], "row r, column j is what r sends to j; or an expression in rank and peer"),
+    key(
+        "counts",
+        &[Step],
+        "row r, column j is what r sends to j, or of reduce_scatter_v entry j is what j receives; or an expression in rank and peer",
+    ),
     default_key(
         "algorithm",
         &[Step],

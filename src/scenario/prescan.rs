@@ -102,11 +102,11 @@ pub(crate) fn defaults(top: &TomlTable) -> Vec<(String, Span)> {
     out
 }
 
-/// The inputs whose number of elements comes from `counts` of an all_to_all_v.
+/// The inputs whose number of elements comes from `counts` of an all_to_all_v or reduce_scatter_v.
 pub(crate) fn inputs_with_counts(top: &TomlTable, short: bool) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut look = |t: &TomlTable, name: Option<String>| {
-        if text(t, "op").is_some_and(|o| o.0 == "all_to_all_v") {
+        if text(t, "op").is_some_and(|o| matches!(o.0.as_str(), "all_to_all_v" | "reduce_scatter_v")) {
             found.extend(name);
         }
     };

@@ -35,7 +35,8 @@ fn render_diagnostic(file: &SourceFile, d: &Diagnostic, renderer: &Renderer) -> 
         None => d.message.clone(),
     };
     let message = clip(&message, MAX_TEXT);
-    let mut group: Group<'_> = Group::with_title(Level::ERROR.primary_title(message));
+    let mut group: Group<'_> =
+        Group::with_title(if d.warns { Level::WARNING } else { Level::ERROR }.primary_title(message));
     if file.text.is_empty() {
         group = group.element(Origin::path(&*path));
     } else {

@@ -5,7 +5,7 @@ use super::foreign_words;
 use super::keys::{self, KeyPlace};
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlValue};
-use crate::ops::{AUTOMATIC, AlgorithmChoice};
+use crate::ops::{AUTOMATIC, AlgorithmChoice, Composite, Kind, Op};
 use crate::suggest::nearest;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 
@@ -156,13 +156,24 @@ pub(crate) fn step_error(reader: &mut PointReader<'_>, val: &TomlValue) -> Optio
     Some(Spanned { span: val.span, value: v })
 }
 
-pub(crate) fn counts(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<AllToAllCounts>> {
+pub(crate) fn counts(reader: &mut PointReader<'_>, op: &Op, val: &TomlValue) -> Option<Spanned<AllToAllCounts>> {
+    let by_rank = matches!(op.kind, Kind::Composite(Composite::ReduceScatterV));
     let rows = match &val.kind {
         TomlKind::Str(_) => {
             let e = reader.expression(val, AllowedNames::COUNTS)?;
             return Some(Spanned { span: val.span, value: AllToAllCounts::Expr(e.value) });
         }
+        TomlKind::Array(entries) if by_rank => {
+            let read: Vec<_> = entries.iter().map(|v| reader.int("counts", v, 0..=i64::MAX.into())).collect();
+            let value = AllToAllCounts::ByRank(read.into_iter().collect::<Option<_>>()?);
+            return Some(Spanned { span: val.span, value });
+        }
         TomlKind::Array(rows) => rows,
+        _ if by_rank => {
+            let message = "`counts` must be a list (entry j is what rank j receives), or an expression in `peer`";
+            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
+            return None;
+        }
         _ => {
             let message = "`counts` must be a list of lists (row r, column j is what r sends to j), or an expression in `rank` and `peer`";
             reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));

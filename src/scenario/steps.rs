@@ -134,7 +134,9 @@ fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
     let why = match op.kind {
         K::Comm(CommOp::Revoke | CommOp::Suspend | CommOp::Resume) => "NCCL does not say what it does in a group",
         K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) => return,
-        K::Composite(Composite::AllGatherV | Composite::AllToAllV) | K::OneSided(_) => return,
+        K::Composite(Composite::AllGatherV | Composite::AllToAllV | Composite::ReduceScatterV) | K::OneSided(_) => {
+            return;
+        }
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
         K::Map => "a map is no NCCL call",
         K::Registration(_) => "memory is registered outside of groups",
@@ -206,7 +208,7 @@ impl<'t> StepReader<'t, '_> {
             to: self.num(reader, "to", NumberKind::Whole),
             from: self.num(reader, "from", NumberKind::Whole),
             count: self.num(reader, "count", NumberKind::Natural),
-            counts: self.own_entry("counts").and_then(|e| counts(reader, &e.value)).map(Box::new),
+            counts: self.own_entry("counts").and_then(|e| counts(reader, self.op, &e.value)).map(Box::new),
             expr: self.own_entry("expr").and_then(|e| reader.expression(&e.value, AllowedNames::MAP)),
             dtype: None,
             seconds: self.num(reader, "seconds", NumberKind::Real),
@@ -440,7 +442,7 @@ impl<'t> StepReader<'t, '_> {
         let has = |key: &str| self.table.get(key).is_some();
         let mut wanted: Vec<&str> = match self.op.kind {
             K::Send | K::Recv | K::OneSided(OneSided::Put | OneSided::Signal) => vec!["peer"],
-            K::Composite(Composite::AllToAllV) => vec!["counts"],
+            K::Composite(Composite::AllToAllV | Composite::ReduceScatterV) => vec!["counts"],
             K::Map => vec!["expr"],
             K::Host(Host::Sleep) => vec!["seconds"],
             K::Registration(RegistrationOp::Register) => vec!["register"],

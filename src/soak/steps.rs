@@ -433,7 +433,8 @@ fn communicator(world: &mut World) -> Vec<String> {
         parent.name
     );
     world.communicators.push(Communicator { name, groups, non_blocking: parent.non_blocking });
-    vec![step]
+    // Nothing may be outstanding on the parent.
+    vec!["{ op = \"wait\" }".to_owned(), step]
 }
 
 fn control(world: &mut World) -> Vec<String> {
@@ -443,6 +444,8 @@ fn control(world: &mut World) -> Vec<String> {
             let (_, keys) = chosen(world);
             format!("{{ op = \"barrier\"{keys} }}")
         }
+        // A non-blocking communicator would keep the error.
+        _ if world.non_blocking => return Vec::new(),
         _ => {
             let op = *world.rng.pick(&["broadcast", "reduce", "gather", "scatter"]);
             let ranks = world.ranks;

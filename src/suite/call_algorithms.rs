@@ -18,6 +18,7 @@ fn collectives(case: &Case) -> Vec<(&'static Collective, &Step)> {
                 Kind::Collective(collective) => found.push((collective, step)),
                 Kind::Composite(Composite::Barrier) => found.push((&ops::ALL_REDUCE, step)),
                 Kind::Composite(Composite::AllGatherV) => found.push((&ops::BROADCAST, step)),
+                Kind::Composite(Composite::ReduceScatterV) => found.push((&ops::REDUCE, step)),
                 _ => {}
             }
             go(&step.steps, found);

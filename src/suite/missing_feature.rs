@@ -2,10 +2,13 @@
 use super::rank_devices::RankDevices;
 use crate::backend::version_text;
 use crate::job::{CallKind, Red};
+use crate::library::LibraryInfo;
+use crate::ops::NcclCall;
 use crate::plan::Plan;
 use crate::run::Machine;
 use crate::scenario::Placement;
 use nccl_sys::{ConfigField, Nccl, release};
+use std::collections::BTreeSet;
 
 /// Compute capability from which on 8-bit floats are added and compared.
 const REDUCES_FP8: (u32, u32) = (9, 0);
@@ -13,6 +16,9 @@ const REDUCES_FP8: (u32, u32) = (9, 0);
 const GROUP: [&str; 2] = ["ncclGroupStart", "ncclGroupEnd"];
 /// What takes the place of a call that the library does not have, in a group.
 const PAIRS: [&str; 4] = ["ncclSend", "ncclRecv", "ncclCommCount", "ncclCommUserRank"];
+
+/// What makes and ends the operator of a `premul_sum`.
+const OPERATORS: [&str; 2] = ["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"];
 
 /// The first thing that is missing.
 pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
@@ -59,6 +65,73 @@ fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
     Some(needed(&format!("the configuration's {}", field.name), field.since, machine))
 }
 
+macro_rules! functions_by_kind {
+    ($($kind:pat => [$($name:literal),*],)*) => {
+        /// Functions that a call uses which is not a collective.
+        fn of_kind(kind: &CallKind) -> &'static [&'static str] {
+            match kind {
+                $($kind => &[$($name),*],)*
+                _ => &[],
+            }
+        }
+
+        /// All of them.
+        const OF_KINDS: &[&str] = &[$($($name),*),*];
+    };
+}
+
+functions_by_kind! {
+    CallKind::Send { .. } => ["ncclSend"],
+    CallKind::Recv { .. } => ["ncclRecv"],
+    CallKind::GroupStart => ["ncclGroupStart"],
+    CallKind::GroupEnd => ["ncclGroupEnd"],
+    CallKind::Init { ids: Some(_), .. } => ["ncclGetUniqueId", "ncclCommInitRankScalable"],
+    CallKind::Init { config: None, .. } => ["ncclGetUniqueId", "ncclCommInitRank"],
+    CallKind::Init { config: Some(_), .. } => ["ncclGetUniqueId", "ncclCommInitRankConfig"],
+    CallKind::Split { .. } => ["ncclCommSplit"],
+    CallKind::Shrink { .. } => ["ncclCommShrink"],
+    CallKind::GrowId { .. } => ["ncclCommGetUniqueId"],
+    CallKind::Grow { .. } => ["ncclCommGrow"],
+    CallKind::Revoke { .. } => ["ncclCommRevoke"],
+    CallKind::Suspend { .. } => ["ncclCommSuspend"],
+    CallKind::Resume { .. } => ["ncclCommResume"],
+    CallKind::Finalize { .. } => ["ncclCommFinalize"],
+    CallKind::Destroy { .. } => ["ncclCommDestroy"],
+    CallKind::Abort { .. } => ["ncclCommAbort"],
+    CallKind::Put { .. } => ["ncclPutSignal"],
+    CallKind::Signal { .. } => ["ncclSignal"],
+    CallKind::WaitSignal { .. } => ["ncclWaitSignal"],
+    CallKind::Register { window: false, .. } => ["ncclCommRegister", "ncclCommDeregister"],
+    CallKind::Register { window: true, .. } => ["ncclMemAlloc", "ncclMemFree", "ncclCommWindowRegister", "ncclCommWindowDeregister"],
+}
+
+/// The functions without which some case cannot run, each once.
+fn functions_of_cases() -> impl Iterator<Item = &'static str> {
+    let collectives = NcclCall::ALL.iter().filter(|call| !call.is_pairwise()).map(|call| call.symbol());
+    let configured = NcclCall::ALL.iter().map(|call| call.symbol_with_config());
+    let names = collectives.chain(OPERATORS).chain(OF_KINDS.iter().copied()).chain(configured);
+    names.collect::<BTreeSet<_>>().into_iter()
+}
+
+/// The cases that need functions which a library does not have.
+pub fn skipped_for_functions(library: &LibraryInfo) -> Vec<String> {
+    let has = |name: &str| library.symbols.iter().any(|symbol| symbol == name);
+    let mut words = Vec::new();
+    let lacking: Vec<&str> = functions_of_cases().filter(|name| !has(name)).collect();
+    if !lacking.is_empty() {
+        let them = if lacking.len() > 1 { "them" } else { "it" };
+        words.push(format!("cases that use {}: this library does not have {them}", lacking.join(", ")));
+    }
+    for call in NcclCall::ALL.iter().filter(|call| call.is_pairwise() && !has(call.symbol())) {
+        words.push(if has("ncclSend") && has("ncclRecv") {
+            format!("nothing, although {} is missing: sends and receives in a group replace it", call.symbol())
+        } else {
+            format!("cases that use {}: this library has neither it nor sends and receives", call.symbol())
+        });
+    }
+    words
+}
+
 /// NCCL's functions that a call uses on a library that has all of them.
 #[cfg(any(test, feature = "internals"))]
 pub fn functions_of(kind: &CallKind) -> Vec<&'static str> {
@@ -79,35 +152,11 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
                 vec![call.symbol()]
             };
             if matches!(red, Red::PreMulSum { .. }) {
-                names.extend(["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"]);
+                names.extend(OPERATORS);
             }
             names
         }
-        CallKind::Send { .. } => vec!["ncclSend"],
-        CallKind::Recv { .. } => vec!["ncclRecv"],
-        CallKind::GroupStart => vec!["ncclGroupStart"],
-        CallKind::GroupEnd => vec!["ncclGroupEnd"],
-        CallKind::Init { ids: Some(_), .. } => vec!["ncclGetUniqueId", "ncclCommInitRankScalable"],
-        CallKind::Init { config: None, .. } => vec!["ncclGetUniqueId", "ncclCommInitRank"],
-        CallKind::Init { config: Some(_), .. } => vec!["ncclGetUniqueId", "ncclCommInitRankConfig"],
-        CallKind::Split { .. } => vec!["ncclCommSplit"],
-        CallKind::Shrink { .. } => vec!["ncclCommShrink"],
-        CallKind::GrowId { .. } => vec!["ncclCommGetUniqueId"],
-        CallKind::Grow { .. } => vec!["ncclCommGrow"],
-        CallKind::Revoke { .. } => vec!["ncclCommRevoke"],
-        CallKind::Suspend { .. } => vec!["ncclCommSuspend"],
-        CallKind::Resume { .. } => vec!["ncclCommResume"],
-        CallKind::Finalize { .. } => vec!["ncclCommFinalize"],
-        CallKind::Destroy { .. } => vec!["ncclCommDestroy"],
-        CallKind::Abort { .. } => vec!["ncclCommAbort"],
-        CallKind::Put { .. } => vec!["ncclPutSignal"],
-        CallKind::Signal { .. } => vec!["ncclSignal"],
-        CallKind::WaitSignal { .. } => vec!["ncclWaitSignal"],
-        CallKind::Register { window: false, .. } => vec!["ncclCommRegister", "ncclCommDeregister"],
-        CallKind::Register { window: true, .. } => {
-            vec!["ncclMemAlloc", "ncclMemFree", "ncclCommWindowRegister", "ncclCommWindowDeregister"]
-        }
-        _ => Vec::new(),
+        other => of_kind(other).to_vec(),
     }
 }
 
@@ -127,4 +176,21 @@ fn dtype(kind: &CallKind, machine: &Machine, devices: &RankDevices<'_>) -> Optio
         let ((a, b), (c, d)) = (REDUCES_FP8, least);
         format!("reductions of {name} need GPUs of compute capability {a}.{b}; the least here is {c}.{d}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_that_cases_need_and_the_library_lacks_is_told() {
+        let symbols: Vec<String> = nccl_sys::Nccl::SYMBOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut library = LibraryInfo { version: 23203, maker: nccl_sys::Maker::Nvidia, symbols };
+        assert_eq!(skipped_for_functions(&library), [""; 0]);
+        let lacking = ["ncclCommShrink", "ncclCommGrow", "ncclCommWindowRegister", "ncclPutSignal", "ncclGather"];
+        library.symbols.retain(|name| !lacking.contains(&name.as_str()));
+        let said = skipped_for_functions(&library).join("\n");
+        lacking.iter().for_each(|name| assert!(said.contains(name), "{name} is not in: {said}"));
+        assert!(said.contains("sends and receives in a group replace it"), "{said}");
+    }
 }

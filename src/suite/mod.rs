@@ -34,6 +34,7 @@ pub use forms::Forms;
 pub use invalid_files::InvalidFile;
 #[cfg(any(test, feature = "internals"))]
 pub use missing_feature::functions_of;
+pub use missing_feature::skipped_for_functions;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
@@ -61,6 +62,8 @@ pub struct CaseSet {
     pub cases: Vec<Arc<Case>>,
     /// Files that cannot be used as they are.
     pub invalid_files: Vec<InvalidFile>,
+    /// Warnings of planning, by file.
+    pub warnings: Vec<InvalidFile>,
     /// Limits on the work and memory of a case.
     pub limits: Limits,
     /// Entries that look like a file of the suite but were not taken.
@@ -69,6 +72,8 @@ pub struct CaseSet {
 
 /// Diagnostics of planning.
 struct Planned {
+    /// Of cases that may not run everywhere as they are written.
+    warned: Vec<(Arc<Case>, Vec<Diagnostic>)>,
     /// Of cases that cannot be run as written.
     invalid: Vec<(Arc<Case>, Vec<Diagnostic>)>,
     /// Of files whose cases are too much work together, with the first case of each.
@@ -205,6 +210,9 @@ impl CaseSet {
         for (case, diagnostics) in planned.invalid.into_iter().chain(planned.overworked) {
             invalid_files::add(&mut self.invalid_files, &case, diagnostics);
         }
+        for (case, warnings) in planned.warned {
+            invalid_files::add(&mut self.warnings, &case, warnings);
+        }
     }
 
     /// Plans every case on `jobs` threads, and adds a diagnostic to the files whose cases are too much work together; what is
@@ -220,18 +228,27 @@ impl CaseSet {
         let limit = invalid_files::InvalidCaseLimit::default();
         let (limits, works) = (&self.limits, FileWork::of(&self.cases));
         let plan = |case: &Arc<Case>| {
-            let work = invalid_files::plan(case, limits)?.map_or(0, |plan| plan.cost.work);
+            let (work, warnings) = invalid_files::plan(case, limits)?
+                .map_or_else(Default::default, |plan| (plan.cost.work, plan.warnings));
             works.add(case, work);
-            Ok(())
+            Ok(warnings)
         };
         let over = |case: &Case| works.total(case) > limits.file_work;
-        let plans = parallel::map(&self.cases, jobs, |case| if over(case) { Ok(()) } else { limit.check(case, plan) });
-        let invalid = self.cases.iter().zip(plans).filter_map(|(case, plan)| Some((case.clone(), plan.err()?)));
+        let plans =
+            parallel::map(&self.cases, jobs, |case| if over(case) { Ok(Vec::new()) } else { limit.check(case, plan) });
+        let (mut invalid, mut warned) = (Vec::new(), Vec::new());
+        for (case, plan) in self.cases.iter().zip(plans) {
+            match plan {
+                Ok(warnings) if warnings.is_empty() => {}
+                Ok(warnings) => warned.push((case.clone(), warnings)),
+                Err(diagnostics) => invalid.push((case.clone(), diagnostics)),
+            }
+        }
         let overworked = works.over(limits.file_work).into_iter().map(|(first, cases)| {
             let diagnostic = cost::too_much_work_of_file(first.span, cases, limits);
             (first, vec![diagnostic])
         });
-        Planned { invalid: invalid.collect(), overworked: overworked.collect() }
+        Planned { warned, invalid, overworked: overworked.collect() }
     }
 
     /// Runs every case on `chosen`, within the suite's limits, and passes the events to `reporter`.

@@ -296,7 +296,10 @@ mod tests {
                 match event {
                     Event::CaseDone { case, .. } => done.push(case.name.clone()),
                     Event::Finished { .. } => finished = true,
-                    Event::Started { .. } | Event::FileInvalid { .. } | Event::CaseStarted { .. } => {}
+                    Event::Started { .. }
+                    | Event::FileInvalid { .. }
+                    | Event::FileWarned { .. }
+                    | Event::CaseStarted { .. } => {}
                 }
                 Ok::<(), ()>(())
             })

@@ -115,7 +115,7 @@ pub struct Rank<'a> {
     touched: Vec<u32>,
     /// True if the call at hand may answer that it is in progress, and is not waited for.
     leaves_in_progress: bool,
-    /// True if a call of the open group answered that it is in progress.
+    /// True if a call of the open group may be in progress.
     unsettled: bool,
     /// Communicators whose operations the program ended: what they call their asynchronous error is not looked at.
     interrupted: BTreeSet<u32>,

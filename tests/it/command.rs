@@ -350,6 +350,38 @@ fn check_has_its_diagnostics_as_json() {
     );
 }
 
+/// Two communicators of the same ranks, used in another order on rank 1, on streams that nothing orders.
+const OTHER_ORDER: &str = "world_size = 2\ncomms.a = { groups = [[0, 1]] }\ncomms.b = { groups = [[0, 1]] }\n\
+    inputs.x = { each = \"rank\", count = 4 }\nsteps = [\n\
+    { op = \"all_reduce\", comm = \"a\", ranks = [0], in = \"x\", out = \"y\", stream = \"first\" },\n\
+    { op = \"all_reduce\", comm = \"b\", in = \"x\", out = \"z\", stream = \"second\" },\n\
+    { op = \"all_reduce\", comm = \"a\", ranks = [1], in = \"x\", out = \"y\", stream = \"first\" },\n]\n";
+
+#[test]
+fn collectives_of_two_communicators_in_different_orders_are_warned_of() {
+    let home = Home::new();
+    home.file("scenarios/order.toml", OTHER_ORDER);
+    home.file(
+        "scenarios/ordered.toml",
+        &OTHER_ORDER.replace("stream = \"second\"", "stream = \"second\", after = \"first\""),
+    );
+    home.file("scenarios/first.toml", &OTHER_ORDER.replace("ranks = [0], ", "").replace(", ranks = [1]", ""));
+    let check = home.run(&["check", "scenarios/order.toml"]);
+    assert_eq!(check.code, 0, "{check}");
+    assert!(check.err.contains("warning: rank 0 issues step 1 (all_reduce) on `a` before step 2"), "{check}");
+    assert!(check.out.contains("completes"), "{check}");
+    let lines = home.run(&["check", "--format", "jsonl", "scenarios/order.toml"]);
+    assert!(lines.out.contains("{\"kind\":\"warning\",\"file\":\"scenarios/order.toml\",\"line\":6,"), "{lines}");
+    assert!(lines.out.contains("\"warnings\":1,"), "{lines}");
+    let run = home.run(&["run", "--format", "jsonl", "scenarios/order.toml"]);
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.out.contains("{\"warnings\":{\"file\":\"scenarios/order.toml\""), "{run}");
+    for sound in ["scenarios/ordered.toml", "scenarios/first.toml"] {
+        let check = home.run(&["check", sound]);
+        assert!(check.code == 0 && !check.err.contains("warning"), "{check}");
+    }
+}
+
 #[test]
 fn a_killed_worker_costs_one_case() {
     let home = Home::new();

@@ -142,7 +142,7 @@ fn numbers_of_steps_are_counted_too() {
     // Steps that no rank runs are limited as well.
     let steps = vec!["{ op = \"barrier\", ranks = \"rank > 5\" }"; 1000].join(", ");
     let text = format!("world_size = 2\nsteps = [{{ op = \"loop\", times = 100000, steps = [{steps}] }}]\n");
-    refused_for(&text, &["more than 200000 calls"]);
+    refused_for(&text, &["the limit is 200,000"]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn expressions_of_all_calls_are_bounded() {
 fn communicators_and_streams_are_bounded() {
     let comms: String = (0..1000).map(|k| format!("comms.c{k} = {{ color = 0 }}\n")).collect();
     let steps: String = (0..1000).map(|k| format!("{{ op = \"barrier\", comm = \"c{k}\" }},\n")).collect();
-    refused_for(&format!("world_size = 1024\nsteps = [\n{steps}]\n{comms}"), &["more than 200000 calls"]);
+    refused_for(&format!("world_size = 1024\nsteps = [\n{steps}]\n{comms}"), &["the limit is 200,000"]);
     let steps: String = (0..300).map(|k| format!("{{ op = \"barrier\", stream = \"s{k}\" }},\n")).collect();
     refused_for(&format!("world_size = 1\nsteps = [\n{steps}]\n"), &["more than 256 streams"]);
 }

@@ -65,7 +65,7 @@ fn communicators_are_made_from_ids_on_the_way_and_in_every_run() {
     let text = "world_size = 4\nplacement = \"processes\"\nrepeat = 3\ninputs.x = { each = \"10 ^ rank\", count = 1 }\n\
         steps = [\n{ op = \"init\", new = \"pairs\", groups = [[3, 1], [0, 2]] },\n\
         { op = \"all_gather\", comm = \"pairs\", in = \"x\", out = \"a\" },\n\
-        { op = \"split\", new = \"alone\", comm = \"pairs\", color = \"rank\" },\n\
+        { op = \"wait\" },\n{ op = \"split\", new = \"alone\", comm = \"pairs\", color = \"rank\" },\n\
         { op = \"all_reduce\", comm = \"alone\", in = \"x\", out = \"b\" },\n{ op = \"wait\" },\n\
         { op = \"destroy\", comm = \"alone\" },\n{ op = \"destroy\", comm = \"pairs\" } ]\n\
         expect.a = [[1, 100], [1000, 10], [1, 100], [1000, 10]]\n";

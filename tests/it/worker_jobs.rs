@@ -57,6 +57,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         ranks: 0..n,
         comms: vec![(0..n).collect()],
         configs: vec![],
+        nonblocking: vec![],
         ids: 1,
         makes_ids: 0,
         grow_ids: 0,

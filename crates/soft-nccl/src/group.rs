@@ -131,6 +131,8 @@ pub(crate) unsafe fn make_window(request: WindowRequest, place: *mut ncclWindow_
 impl Group {
     fn happen(self) -> Outcome<()> {
         if let Some(failure) = self.failure {
+            let mut state = lock();
+            self.operations.iter().for_each(|request| state.keep_failure(request.comm, &failure));
             return Err(failure);
         }
         if !self.makings.is_empty() && !self.operations.is_empty() {

@@ -90,6 +90,41 @@ fn messages_connect_two_ranks_and_a_group_connects_all_at_its_end() {
     world.destroy();
 }
 
+/// Rank 0 has its nearest peer and waits for rank 2, which waits for its own nearest peer, rank 1, which waits for rank 0.
+#[test]
+fn the_pairs_of_a_group_connect_in_the_order_of_their_distance_and_all_together() {
+    let _alone = alone();
+    let world = World::new(3);
+    let data: Vec<Buffer> = (0..3).map(|rank| Buffer::of(&[rank, -1, -1])).collect();
+    let (send, recv) = (true, false);
+    let shared = &world;
+    let group = |rank: usize, calls: &[(bool, c_int, usize)]| {
+        let world: &World = shared;
+        let (comm, stream) = (world.comms[rank], world.streams[rank].raw());
+        assert_eq!(nccl!(ncclGroupStart()), OK);
+        for (sends, peer, byte) in calls {
+            let place = data[rank].at(*byte);
+            let code = match *sends {
+                true => nccl!(ncclSend(place, 1, I32, *peer, comm, stream)),
+                false => nccl!(ncclRecv(place, 1, I32, *peer, comm, stream)),
+            };
+            assert_eq!(code, OK);
+        }
+        assert_eq!(nccl!(ncclGroupEnd()), OK);
+    };
+    std::thread::scope(|scope| {
+        let group = &group;
+        scope.spawn(move || group(0, &[(send, 1, 0), (send, 2, 0)]));
+        scope.spawn(move || group(1, &[(recv, 0, 4)]));
+        scope.spawn(move || group(2, &[(recv, 0, 4), (recv, 1, 8)]));
+        blocked(3);
+        group(1, &[(send, 2, 0)]);
+    });
+    world.synchronize();
+    assert_eq!((data[1].get::<i32>(), data[2].get::<i32>()), (vec![1, 0, -1], vec![2, 0, 1]));
+    world.destroy();
+}
+
 #[test]
 fn an_abort_releases_a_connecting_thread_and_an_empty_collective_connects_no_rank() {
     let _alone = alone();

@@ -33,8 +33,9 @@ impl Library {
         let list = if exclude.is_empty() { ptr::null_mut() } else { exclude.as_mut_ptr() };
         let flags = if abort { NCCL_SHRINK_ABORT } else { NCCL_SHRINK_DEFAULT };
         let code = call!(self, ncclCommShrink(comm.0, list, count, slot.0.as_ptr(), config, flags))?;
-        lend(slot, given, code);
-        super::lend_list(exclude, code);
+        let unfinished = self.goes_on(comm, slot, code);
+        lend(slot, given, unfinished);
+        super::lend_list(exclude, unfinished);
         self.check("ncclCommShrink", comm, code)
     }
 
@@ -56,8 +57,9 @@ impl Library {
         let count = i32::try_from(ids.len()).unwrap_or(i32::MAX);
         let (out, list) = (slot.0.as_ptr(), ids.as_mut_ptr());
         let code = call!(self, ncclCommInitRankScalable(out, n, rank, count, list, config))?;
-        lend(slot, given, code);
-        super::lend_ids(ids, code);
+        let unfinished = code == ncclResult_t::InProgress;
+        lend(slot, given, unfinished);
+        super::lend_ids(ids, unfinished);
         self.check("ncclCommInitRankScalable", CommHandle::NULL, code)
     }
 
@@ -91,8 +93,9 @@ impl Library {
         let ids: Vec<ncclUniqueId> = id.into_iter().collect();
         let place = ids.first().map_or(ptr::null(), ptr::from_ref);
         let code = call!(self, ncclCommGrow(comm.0, n, place, rank, slot.0.as_ptr(), config))?;
-        lend(slot, given, code);
-        super::lend_ids(ids, code);
+        let unfinished = self.goes_on(comm, slot, code);
+        lend(slot, given, unfinished);
+        super::lend_ids(ids, unfinished);
         self.check("ncclCommGrow", comm, code)
     }
 

@@ -52,6 +52,17 @@ impl Comms {
         self.blocking.variable(world).unwrap_or(self.blocking.nonblocking[comm])
     }
 
+    /// By rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
+    pub fn nonblocking(&self, ranks: usize) -> Vec<Vec<u32>> {
+        let mut by_rank = vec![Vec::new(); ranks];
+        for (number, comm) in (0..).zip(&self.list) {
+            for world in comm.members.iter().copied().filter(|world| self.is_nonblocking(number as usize, *world)) {
+                by_rank[world].push(number);
+            }
+        }
+        if by_rank.iter().all(Vec::is_empty) { Vec::new() } else { by_rank }
+    }
+
     /// Refuses a grow of which one thread makes all calls, where the ranks that join are not as the communicator that grows.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ pub struct Standing {
     aborted: Option<Span>,
     /// A non-blocking call may still be in progress.
     unfinished: Option<Span>,
+    /// A call on it has failed, and as it is non-blocking it keeps the error.
+    failed: Option<Span>,
     /// The rank has not made the communicator, or that call is the one that makes it.
     unmade: bool,
 }
@@ -49,6 +51,10 @@ impl Standing {
         if let (Some(_), None) = (self.unfinished, op.filter(|op| matches!(op, CommOp::Abort | CommOp::Init))) {
             let help = "it can only be aborted";
             return undefined("a call on this communicator was left in progress", self.unfinished, help);
+        }
+        if let (Some(_), None) = (self.failed, op.filter(|op| matches!(op, CommOp::Abort | CommOp::Init))) {
+            let why = "keeps the error of an earlier call, because it is non-blocking: it can only be aborted";
+            return Use::Fails { why, code: "any", since: self.failed };
         }
         if let Some(CommOp::Destroy | CommOp::Abort | CommOp::Init) = op {
             return Use::Fine;
@@ -105,6 +111,16 @@ impl Comms {
         }
     }
 
+    /// Notes that a call on a non-blocking communicator has failed. One that was revoked looks at no operation that closely.
+    pub fn keep_failure(&mut self, name: &str, rank: usize, op: Option<CommOp>, at: Span) {
+        if let Some(named) = self.named.get_mut(name) {
+            let standing = &mut named.standing[rank];
+            if standing.revoked.is_none() || op.is_some() {
+                standing.failed.get_or_insert(at);
+            }
+        }
+    }
+
     /// Notes that a rank does not make a communicator that others make.
     pub fn leave_unmade(&mut self, name: &str, rank: usize) {
         if let Some(named) = self.named.get_mut(name) {
@@ -112,13 +128,20 @@ impl Comms {
         }
     }
 
-    /// The calls that were left in progress and whose communicator was not aborted, on ranks that `live` to the end.
-    pub fn left_in_progress(&self, live: impl Fn(usize) -> bool) -> Option<Span> {
+    /// The first call that was left in progress, or has failed for good, and whose communicator was not aborted, on ranks that
+    /// `live` to the end; and what is wrong.
+    pub fn left_to_abort(&self, live: impl Fn(usize) -> bool) -> Option<(Span, &'static str)> {
         let ranks = self.named.values().flat_map(|named| named.standing.iter().zip(&named.ended).enumerate());
         ranks
             .filter(|(rank, (_, ended))| ended.is_none() && live(*rank))
-            .filter_map(|(_, (standing, _))| standing.unfinished)
-            .min_by_key(|at| at.start)
+            .filter_map(|(_, (standing, _))| {
+                let unfinished =
+                    standing.unfinished.map(|at| (at, "a call is left in progress to the end of the case"));
+                unfinished.or(standing.failed.map(|at| {
+                    (at, "a non-blocking communicator keeps the error of this call, so it cannot be destroyed")
+                }))
+            })
+            .min_by_key(|(at, _)| at.start)
     }
 
     /// The communicators that a rank has neither ended nor aborted nor revoked, and that it has made; the world

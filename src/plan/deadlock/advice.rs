@@ -1,11 +1,29 @@
 //! What to write in place of a program that cannot finish.
 use super::super::ranks_hint::find;
-use super::super::simulate::{ENDED, MAY_BE_ABORTED};
+use super::super::simulate::{CONNECTS, ENDED, ENDS_TOGETHER, MAY_BE_ABORTED};
 use super::super::types::{StepId, Waiting};
 use crate::ops::Kind;
 use crate::scenario::{Case, Span, Step, StepComm};
 
 const IF_MEANT: &str = "if the hang is meant, say `outcome = \"hang\"`";
+
+/// What is wrong with a program that may block, and the cure.
+pub fn against_blocking(waiting: &[Waiting]) -> (&'static str, &'static str) {
+    let waits = |why: &str| waiting.iter().any(|w| w.what == why);
+    if waits(ENDS_TOGETHER) {
+        return (
+            "these ranks may wait for each other when communicators end",
+            "end the communicators in the same order on all ranks, and after what other ranks wait for",
+        );
+    }
+    if waits(CONNECTS) {
+        return (
+            "these ranks wait for each other while NCCL connects them",
+            "let all ranks send each other something in one earlier `group`, or put these calls into one `group`",
+        );
+    }
+    ("these ranks wait for each other unless the library buffers their sends", "put the calls into one `group`")
+}
 
 /// The likely cure, and how to run the program all the same.
 pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) -> String {

@@ -53,7 +53,9 @@ pub(super) fn emit(p: &mut Program, surveys: &[Survey], steps: Steps, limits: &L
 impl Emit<'_> {
     fn push(&mut self, rank: usize, item: Item) -> Result<usize, Diagnostic> {
         if self.order.len() >= self.limits.calls {
-            return Err(cost::too_many_calls(item.span, self.limits));
+            let all = self.order.len() as u64 + 1;
+            let count = cost::CallCount { all, at_least: true, ..cost::CallCount::default() };
+            return Err(cost::too_many_calls(item.span, count, self.limits));
         }
         let index = self.ranks[rank].items.len();
         self.order.push((rank, index));

@@ -5,6 +5,7 @@ use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
 use super::super::types::{CommId, Event, Write};
 use super::causes::{Causes, Past};
+use super::connecting::HostWaits;
 use super::{Played, Simulation};
 use crate::scenario::Diagnostic;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -68,6 +69,15 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
     let help = "wait for the operations of a communicator before it is aborted";
     let mismatches = vec![Diagnostic::new(lowered.unrolled.case.span, text).help(help)];
     Played { mismatches, ..Played::default() }
+}
+
+/// Plays a program that is known to finish, with hosts that wait as NCCL's do: when pairs of ranks connect, and when communicators
+/// end. `None` where nothing is known of that.
+pub fn play_hosts(lowered: &LoweredProgram) -> Option<Played> {
+    let mut simulation = Simulation::new(lowered, false, Aborts::default());
+    simulation.host_waits = Some(HostWaits::of(lowered)?);
+    simulation.run();
+    Some(simulation.out)
 }
 
 impl Simulation<'_> {

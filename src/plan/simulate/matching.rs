@@ -2,6 +2,7 @@
 use super::super::graphs::check::check_both_captured;
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
+use super::super::ranks_hint::who_runs;
 use super::super::types::{CollectiveEvent, RankCall, Reduction, StepId};
 use crate::ops::{AUTOMATIC, AlgorithmChoice, NcclCall};
 use crate::scenario::Diagnostic;
@@ -39,6 +40,44 @@ pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>>
         }
     }
     Ok(())
+}
+
+/// The first message of a rank to itself that has no partner in its group: NCCL answers `invalid_usage` to the call, or to the end
+/// of the group.
+pub fn lone_message_to_oneself(lowered: &LoweredProgram) -> Option<Diagnostic> {
+    let mut lone: FxHashMap<(usize, u32, Route), Vec<Index>> = FxHashMap::default();
+    let mut keys = Vec::new();
+    for (rank, ops) in lowered.ops.iter().enumerate() {
+        for (index, op) in ops.iter().enumerate() {
+            let Some(op) = op else { continue };
+            let Some(route) = op.route().filter(|route| route.from == route.to) else { continue };
+            let key = (rank, lowered.ends[rank][index], route);
+            let open = lone.entry(key).or_default();
+            let sends = |at: &Index| matches!(lowered.op(*at), Some(RankOp::Send(_)));
+            match open.iter().position(|other| sends(other) != sends(&(rank, index))) {
+                Some(partner) => _ = open.remove(partner),
+                None => open.push((rank, index)),
+            }
+            keys.push(key);
+        }
+    }
+    let (at, (rank, _, route)) = keys.iter().find_map(|key| Some((*lone.get(key)?.first()?, *key)))?;
+    let spot = |at: Index| lowered.unrolled.steps[lowered.step(at) as usize].span;
+    let sends = matches!(lowered.op(at), Some(RankOp::Send(_)));
+    let (does, partner) = if sends { ("sends to", "recv") } else { ("receives from", "send") };
+    let text = format!("rank {rank} {does} itself, which NCCL allows only with the {partner} in the same group");
+    let hint = who_runs(&lowered.unrolled.case, spot(at)).unwrap_or_else(|| {
+        "put both into one `group`, or use a `send_recv`; if the error is meant, say `outcome = \"invalid_usage\"`"
+            .into()
+    });
+    let wrong = Diagnostic::new(spot(at), text).help(hint);
+    // The partner that stands elsewhere.
+    let others = lone.iter().filter(|((other, _, to), _)| *other == rank && *to == route).flat_map(|(_, calls)| calls);
+    let other = others.filter(|other| matches!(lowered.op(**other), Some(RankOp::Send(_))) != sends).min();
+    Some(match other {
+        Some(other) => wrong.related(spot(*other), format!("the {partner}")),
+        None => wrong,
+    })
 }
 
 /// The event of a collective that all ranks have called.
@@ -153,18 +192,11 @@ fn pieces_of_unlike_length(call: NcclCall) -> &'static str {
 ///
 /// # Errors
 ///
-/// Different counts or types, and a rank that sends to itself outside of a group.
+/// Different counts or types.
 pub fn check_message(lowered: &LoweredProgram, from: Index, to: Index) -> Result<(), Diagnostic> {
     let size = |at: Index| lowered.op(at).map(|op| (op.size().count, op.size().dtype));
     let (Some((sent, a)), Some((wanted, b))) = (size(from), size(to)) else { return Ok(()) };
     let spot = |at: Index| lowered.unrolled.steps[lowered.step(at) as usize].span;
-    let grouped = |at: Index| lowered.ends[at.0][at.1] as usize != at.1;
-    if from.0 == to.0 && !(grouped(from) && lowered.ends[from.0][from.1] == lowered.ends[to.0][to.1]) {
-        let text = format!("rank {} sends to itself, which NCCL allows only with the recv in the same group", from.0);
-        return Err(Diagnostic::new(spot(from), text)
-            .related(spot(to), "the recv")
-            .help("put both into one `group`, or use a `send_recv`"));
-    }
     if (sent, a) == (wanted, b) {
         return check_both_captured(lowered, from, to);
     }

@@ -68,6 +68,10 @@ impl Simulation<'_> {
             self.out.waiting.push(waiting);
             return;
         }
+        if let Some(waiting) = self.host_waiting(rank) {
+            self.out.waiting.push(waiting);
+            return;
+        }
         let streams = &self.ranks[rank].streams;
         let head = streams.iter().filter_map(|s| s.queue.front()).find(|id| self.nodes[**id].active).copied();
         if let Some(id) = head {

@@ -91,6 +91,11 @@ impl<'a> Unroll<'a> {
         members.iter().find_map(|world| Some((*world, self.ended.at(*world)?)))
     }
 
+    /// True if the process of a rank of the communicator has ended.
+    pub(super) fn has_lost_a_rank(&self, comm: CommId) -> bool {
+        self.loss(comm).is_some()
+    }
+
     /// Refuses a list of ranks that names one whose process has ended.
     pub(super) fn check_listed(&self, rank: usize, at: Span) -> Result<(), Diagnostic> {
         match self.ended.at(rank) {

@@ -1,6 +1,7 @@
 //! What a group may hold, its inner groups included: either operations, or steps that make communicators, or steps that end them;
 //! and a communicator takes part in at most one step of the group that makes or ends communicators. NCCL begins the calls of a
 //! group together at its end, in no order that it documents, and does not say what other mixtures do.
+use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
 use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
@@ -16,6 +17,17 @@ pub(super) struct OpenGroup {
     /// By rank: whether its communicators so far are non-blocking, and the first step that uses one.
     nonblocking: HashMap<usize, (bool, Span)>,
     /// True if the group is to fail.
+    fails: bool,
+    /// The calls of ranks on non-blocking communicators.
+    calls: Vec<NonblockingCall>,
+}
+
+/// A rank's call on a non-blocking communicator that has a name.
+struct NonblockingCall {
+    comm: String,
+    world: usize,
+    op: Option<CommOp>,
+    at: Span,
     fails: bool,
 }
 
@@ -76,8 +88,50 @@ impl<'a> Unroll<'a> {
             changed: HashMap::new(),
             nonblocking: HashMap::new(),
             fails: step.error.is_some(),
+            calls: Vec::new(),
         });
         true
+    }
+
+    /// Ends the outermost group. Where it fails on a rank, all its non-blocking communicators keep the error.
+    pub(super) fn close_group(&mut self, id: StepId) {
+        let Some(group) = self.group.take() else { return };
+        for call in &group.calls {
+            let fails = |other: &NonblockingCall| other.world == call.world && other.fails;
+            if self.fails(id, call.world) || group.calls.iter().any(fails) {
+                self.program.comms.keep_failure(&call.comm, call.world, call.op, call.at);
+            }
+        }
+    }
+
+    /// Notes the calls that fail on non-blocking communicators, which keep the error. What a communicator that has lost a rank
+    /// reports is the death.
+    pub(super) fn note_failures(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) {
+        let StepComm::Comm(name) = &step.comm else { return };
+        let op = match step.op.kind {
+            Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::OneSided(_) => None,
+            Kind::Comm(CommOp::Finalize) => Some(CommOp::Finalize),
+            _ => return,
+        };
+        for Member { world, comm, .. } in members {
+            if !self.program.comms.is_nonblocking(*comm, *world) || self.has_lost_a_rank(*comm) {
+                continue;
+            }
+            let fails = self.fails(id, *world);
+            match &mut self.group {
+                Some(group) => {
+                    group.calls.push(NonblockingCall {
+                        comm: name.value.clone(),
+                        world: *world,
+                        op,
+                        at: step.span,
+                        fails,
+                    });
+                }
+                None if fails => self.program.comms.keep_failure(&name.value, *world, op, step.span),
+                None => {}
+            }
+        }
     }
 
     /// Refuses a step that cannot stand in the open group with those before it.
@@ -119,13 +173,14 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    /// Refuses blocking and non-blocking communicators in one group, unless it is to fail.
+    /// Refuses blocking and non-blocking communicators in one group that makes or ends them, unless it is to fail. NCCL takes
+    /// operations on both.
     ///
     /// # Errors
     ///
     /// The step, and one on a communicator of the other kind.
     pub(super) fn check_blocking_in_group(&mut self, step: &Step, members: &[Member<'a>]) -> Result<(), Diagnostic> {
-        if Holds::of(&step.op.kind).is_none() || self.program.lenient() {
+        if matches!(Holds::of(&step.op.kind), None | Some(Holds::Operations)) || self.program.lenient() {
             return Ok(());
         }
         let comms: Vec<(usize, usize)> = match (&step.op.kind, &step.new) {

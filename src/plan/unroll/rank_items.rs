@@ -71,6 +71,9 @@ impl<'a> Unroll<'a> {
                 ItemKind::AllGatherV { comm, rank, input, pieces, output, stream }
             }
             Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, member, stream, fails),
+            Kind::Composite(Composite::ReduceScatterV) => {
+                return self.reduce_scatter_v(step, id, member, stream, fails);
+            }
             Kind::Composite(Composite::Barrier) => return self.barrier(step, id, member, stream, fails),
             Kind::Send => {
                 let peer = self.peer(step, step.peer.as_deref(), member)?;
@@ -194,7 +197,7 @@ impl<'a> Unroll<'a> {
         members.iter().enumerate().map(of).collect()
     }
 
-    fn reduction(
+    pub(super) fn reduction(
         &self,
         reduce: Option<&Spanned<StepReduction>>,
         member: &Member<'a>,
@@ -312,6 +315,9 @@ impl<'a> Unroll<'a> {
                     rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
                         Diagnostic::new(counts.span, format!("`counts` has no entry for row {from}, column {to}"))
                     })?
+                }
+                AllToAllCounts::ByRank(_) => {
+                    return Err(Diagnostic::new(counts.span, "`counts` of all_to_all_v is a list of lists"));
                 }
                 AllToAllCounts::Expr(expr) => {
                     let world = self.program.comms.list[member.comm].members[from];

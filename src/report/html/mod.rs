@@ -162,7 +162,7 @@ impl<W: Write> Reporter for HtmlReporter<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Started { cases } => self.planned = *cases,
-            Event::CaseStarted { .. } => {}
+            Event::CaseStarted { .. } | Event::FileWarned { .. } => {}
             Event::FileInvalid { file, name, diagnostics } => self.file_invalid(file, name, diagnostics),
             Event::CaseDone { case, verdict } => self.case_done(case, verdict),
             Event::Finished { seconds } => self.finished(*seconds)?,

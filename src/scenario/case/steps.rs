@@ -160,11 +160,13 @@ pub enum StepError {
     PerRank(Vec<Option<nccl_sys::ncclResult_t>>),
 }
 
-/// `counts` of all_to_all_v.
+/// `counts` of all_to_all_v and reduce_scatter_v.
 #[derive(Clone, Debug)]
 pub enum AllToAllCounts {
     /// By sender (row) and receiver (column).
     Matrix(Vec<Vec<i128>>),
+    /// By receiver, of reduce_scatter_v.
+    ByRank(Vec<i128>),
     /// An expression in `rank` and `peer`.
     Expr(Expr),
 }

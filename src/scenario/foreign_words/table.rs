@@ -352,7 +352,12 @@ pub(super) static FOREIGN_WORDS: &[ForeignWord] = &[
     dtype(&["f8", "fp8", "float8"], "", "there are two: `dtype = \"f8e4m3\"` and `dtype = \"f8e5m2\"`"),
     dtype(&["fp8e4m3", "fp8e4m3fn", "e4m3", "e4m3fn"], "f8e4m3", ""),
     dtype(&["fp8e5m2", "e5m2"], "f8e5m2", ""),
-    dtype(&["byte", "uchar", "unsignedchar", "bool", "boolean", "cbool"], "u8", "write `dtype = \"u8\"`, of one byte"),
+    dtype(&["byte", "uchar", "unsignedchar"], "u8", "write `dtype = \"u8\"`, of one byte"),
+    dtype(
+        &["bool", "boolean", "cbool"],
+        "u8",
+        "write `dtype = \"u8\"` with 0 and 1, as torch passes bools to NCCL; `reduce = \"max\"` is the logical or (torch's sum, too), `\"min\"` the and",
+    ),
     dtype(&["signedchar", "schar"], "i8", ""),
     dtype(&["unsigned", "uint", "unsignedint"], "u32", ""),
     dtype(&["longlong", "longlongint"], "i64", ""),

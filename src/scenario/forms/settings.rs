@@ -38,6 +38,7 @@ fn collectives_with_algorithms(case: &Case) -> Vec<&'static Collective> {
         let collective = match &step.op.kind {
             Kind::Composite(Composite::Barrier) => &ops::ALL_REDUCE,
             Kind::Composite(Composite::AllGatherV) => &ops::BROADCAST,
+            Kind::Composite(Composite::ReduceScatterV) => &ops::REDUCE,
             Kind::Collective(collective) => collective,
             _ => return,
         };

@@ -1,4 +1,5 @@
-//! Calls on non-blocking communicators: they answer that they are in progress, and are waited for here.
+//! Calls on non-blocking communicators are waited for here, whatever they answer: NCCL's `ncclCommSplit` answers success while the
+//! split is in progress.
 use super::{Halt, Rank};
 use crate::backend::{CallError, CommHandle};
 use crate::job::CallKind;
@@ -51,7 +52,8 @@ impl Rank<'_> {
     /// leaves in progress is not waited for.
     pub(super) fn settled(&mut self, outcome: Result<(), CallError>) -> Result<(), Halt> {
         let in_progress = is_in_progress(&outcome);
-        if self.leaves_in_progress || !(in_progress || self.unsettled) {
+        let may_go_on = in_progress || self.unsettled || self.touched.iter().any(|comm| self.is_nonblocking(*comm));
+        if self.leaves_in_progress || !may_go_on {
             return Ok(outcome?);
         }
         if !in_progress {
@@ -61,7 +63,11 @@ impl Rank<'_> {
         if self.unsettled { Ok(()) } else { self.settle() }
     }
 
-    /// True if a call of the open group answered that it is in progress.
+    fn is_nonblocking(&self, comm: u32) -> bool {
+        self.job().nonblocking.get(self.rank).is_some_and(|comms| comms.binary_search(&comm).is_ok())
+    }
+
+    /// True if a call of the open group may be in progress.
     pub fn is_unsettled(&self) -> bool {
         self.unsettled
     }
@@ -69,7 +75,12 @@ impl Rank<'_> {
     /// Waits until the noted calls are over.
     pub fn settle(&mut self) -> Result<(), Halt> {
         self.unsettled = false;
-        for index in std::mem::take(&mut self.touched) {
+        let mut touched = std::mem::take(&mut self.touched);
+        // In a group with non-blocking ones NCCL may say of a blocking communicator for ever that it is in progress.
+        if touched.iter().any(|comm| self.is_nonblocking(*comm)) {
+            touched.retain(|comm| self.is_nonblocking(*comm));
+        }
+        for index in touched {
             // A communicator that is made of another one may have no handle before the other one's call is over.
             let comm = self.comm(index)?.get();
             if comm != CommHandle::NULL {

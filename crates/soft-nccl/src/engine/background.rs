@@ -159,6 +159,20 @@ impl State {
         }
     }
 
+    /// Keeps why a call on a communicator was refused. As in NCCL a non-blocking one reports it from then on and refuses every call
+    /// but an abort; one that was revoked looks at no call that closely.
+    pub(crate) fn keep_failure(&mut self, comm: usize, failure: &Failure) {
+        let keeps =
+            |member: &super::Member| member.nonblocking && !member.revoked && member.error != Some(failure.code);
+        if failure.code == ncclResult_t::InProgress || !self.members.get(&comm).is_some_and(keeps) {
+            return;
+        }
+        let progress = self.progress.entry(comm).or_default();
+        if progress.running == 0 {
+            progress.failure.get_or_insert_with(|| failure.clone());
+        }
+    }
+
     /// True if calls on a handle are not over, and it was not given up meanwhile.
     pub(crate) fn is_in_progress(&self, handle: usize) -> bool {
         self.progress.get(&handle).is_some_and(|progress| progress.running > 0)
@@ -182,10 +196,15 @@ impl State {
         if self.progress.contains_key(&(comm as usize)) { Ok(()) } else { self.member(comm).map(|_| ()) }
     }
 
-    /// Whether a communicator can be destroyed: its calls are over, well or not.
+    /// Whether a communicator can be destroyed: its calls are over, and none has failed but the one that was to make it.
     pub(crate) fn check_destroy(&mut self, comm: ncclComm_t) -> Outcome<()> {
         let failed = |progress: &Progress| progress.running == 0 && progress.failure.is_some();
-        if self.progress.get(&(comm as usize)).is_some_and(failed) { Ok(()) } else { self.member(comm).map(|_| ()) }
+        let unmade = !self.members.contains_key(&(comm as usize));
+        if unmade && self.progress.get(&(comm as usize)).is_some_and(failed) {
+            Ok(())
+        } else {
+            self.member(comm).map(|_| ())
+        }
     }
 
     /// Gives up the calls on a handle: a communicator that is being made is no longer wanted.

@@ -2,7 +2,9 @@
 //! thread that makes the call waits in it until the ranks at the other end have made theirs.
 //!
 //! Collectives share one connection of all ranks, messages have one for each ordered pair. A communicator that was made
-//! has none; one split from another has its own.
+//! has none; one split from another has its own. As in NCCL the pairs of a call are connected first, the nearest ranks first: at each
+//! distance the call waits until the ranks so far before and after its own have come to it too, and then goes through all
+//! distances again. Different communicators do not wait for each other.
 use super::batch::ByComm;
 use super::hosts::{Ticket, wait};
 use super::{State, lock};
@@ -12,6 +14,7 @@ use crate::settings::{Connect, settings};
 use crate::transport::Name;
 use crate::transport::control::Control;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// By so many windows a rank of another process may be ahead of those here.
 const MOST_WINDOWS_AHEAD: u64 = 1 << 16;
@@ -23,6 +26,8 @@ pub(crate) enum Connection {
     Collectives,
     /// Between two ranks, for messages in one direction.
     Pair { source: usize, destination: usize },
+    /// The same once both ranks have come to all pairs of their calls.
+    ConnectedPair { source: usize, destination: usize },
     /// Between all ranks, for one of their windows.
     Window { number: u64 },
 }
@@ -44,9 +49,28 @@ impl Connection {
     fn needs(self, rank: usize, n: usize) -> bool {
         match self {
             Self::Collectives | Self::Window { .. } => rank < n,
-            Self::Pair { source, destination } => rank == source || rank == destination,
+            Self::Pair { source, destination } | Self::ConnectedPair { source, destination } => {
+                rank == source || rank == destination
+            }
         }
     }
+}
+
+/// Connections that a call comes to together: the communicator, the connection and the call that needs it, for messages.
+type Round = Vec<(usize, Connection, String)>;
+
+/// The rounds of one communicator's pairs in order.
+fn rounds(pairs: &BTreeMap<usize, Round>) -> Vec<Round> {
+    let connected = |round: &Round| {
+        let each = round.iter().map(|(comm, connection, text)| match *connection {
+            Connection::Pair { source, destination } => {
+                (*comm, Connection::ConnectedPair { source, destination }, text.clone())
+            }
+            other => (*comm, other, text.clone()),
+        });
+        each.collect()
+    };
+    pairs.values().cloned().chain(pairs.values().map(connected)).collect()
 }
 
 /// Makes the connections that these requests need and that are not made yet; waits for the ranks that share them.
@@ -55,27 +79,71 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
         return Ok(());
     }
     crate::device::host_waits();
+    let (mut pairs, mut collectives) = (BTreeMap::<usize, BTreeMap<usize, Round>>::new(), Round::new());
+    {
+        let state = lock();
+        for (comm, connection, text) in state.missing(requests) {
+            match connection {
+                Connection::Pair { source, destination } => {
+                    let n = state.members.get(&comm).map_or(1, |member| member.n);
+                    let distance = (destination + n - source) % n;
+                    pairs.entry(comm).or_default().entry(distance).or_default().push((comm, connection, text));
+                }
+                _ => collectives.push((comm, connection, text)),
+            }
+        }
+    }
+    let pairs: Vec<Vec<Round>> = pairs.values().map(rounds).collect();
+    let all = |rounds: &Vec<Round>| rounds.iter().try_for_each(come);
+    match pairs.as_slice() {
+        [] => {}
+        [own] => all(own)?,
+        several => together(several, all)?,
+    }
+    if collectives.is_empty() { Ok(()) } else { come(&collectives) }
+}
+
+/// The pairs of several communicators, on a thread each.
+fn together(several: &[Vec<Round>], all: impl Fn(&Vec<Round>) -> Outcome<()> + Sync) -> Outcome<()> {
+    let all = &all;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = several
+            .iter()
+            .map(|rounds| {
+                let thread = std::thread::Builder::new().name("soft-nccl connects".to_owned());
+                thread.spawn_scoped(scope, move || all(rounds))
+            })
+            .collect();
+        let ended = threads.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(Failure::internal("connecting failed: this is a bug"))),
+            Err(error) => Err(Failure::system(format!("no thread to connect: {error}"))),
+        });
+        ended.fold(Ok(()), Outcome::and)
+    })
+}
+
+/// Comes to connections, and waits for the other ranks that share them.
+fn come(round: &Round) -> Outcome<()> {
     let mut state = lock();
-    let missing = state.missing(requests);
-    let texts: Vec<String> = missing.iter().map(|(_, _, text)| text.clone()).collect();
-    let host = state.block_host(missing.len(), texts.join("; "));
-    for (index, (comm, connection, _)) in missing.into_iter().enumerate() {
-        state.come_to(comm, connection, Ticket { host, index });
+    let texts: Vec<&str> = round.iter().map(|(_, _, text)| text.as_str()).collect();
+    let host = state.block_host(round.len(), texts.join("; "));
+    for (index, (comm, connection, _)) in round.iter().enumerate() {
+        state.come_to(*comm, *connection, Ticket { host, index });
     }
     state.tidy();
     wait(state, host).into_iter().try_for_each(|answer| answer.map(|_| ()))
 }
 
 impl State {
-    /// The connections that requests need and that are not made: communicator, connection, and the call that needs it, for messages.
-    fn missing(&self, requests: &ByComm) -> Vec<(usize, Connection, String)> {
-        let mut missing: Vec<(usize, Connection, String)> = Vec::new();
+    /// The connections that requests need and that are not made.
+    fn missing(&self, requests: &ByComm) -> Round {
+        let mut missing = Round::new();
         for (comm, requests) in requests {
             let Some(member) = self.members.get(comm) else { continue };
             for request in requests {
                 let Some(connection) = Connection::of(&request.spec, member.rank, member.n) else { continue };
                 let known = missing.iter().any(|(of, other, _)| of == comm && *other == connection);
-                if !known && !self.is_made(member.shared, connection) {
+                if !known && !self.is_ready(member.shared, connection) {
                     let (rank, shared, call) = (member.rank, self.comm_text(member.shared), request.spec.text());
                     let text = format!("rank {rank} is in {call}, its first such call of {shared}, and connects");
                     missing.push((*comm, connection, text));
@@ -83,6 +151,16 @@ impl State {
             }
         }
         missing
+    }
+
+    /// True if a call need not wait for the connection.
+    fn is_ready(&self, shared: u64, connection: Connection) -> bool {
+        match connection {
+            Connection::Pair { source, destination } => {
+                self.is_made(shared, Connection::ConnectedPair { source, destination })
+            }
+            other => self.is_made(shared, other),
+        }
     }
 
     fn is_made(&self, shared: u64, connection: Connection) -> bool {
@@ -126,7 +204,9 @@ impl State {
                 let own = self.members.values().filter(|member| member.shared == shared).map(|member| member.windows);
                 number <= own.max().unwrap_or(0).saturating_add(MOST_WINDOWS_AHEAD)
             }
-            Connection::Pair { source, destination } => source.max(destination) < there.ranks,
+            Connection::Pair { source, destination } | Connection::ConnectedPair { source, destination } => {
+                source.max(destination) < there.ranks
+            }
         };
         if sound && from.is_some() && there.place(rank) == from && connection.needs(rank, there.ranks) {
             self.has_come(shared, connection, rank);
@@ -168,7 +248,7 @@ impl State {
             let what = match connection {
                 Connection::Collectives => "its first collective".to_owned(),
                 Connection::Window { number } => format!("its window number {}", number + 1),
-                Connection::Pair { source, destination } => {
+                Connection::Pair { source, destination } | Connection::ConnectedPair { source, destination } => {
                     format!("a message from rank {source} to rank {destination}")
                 }
             };

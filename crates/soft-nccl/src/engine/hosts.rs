@@ -254,13 +254,19 @@ impl State {
 
 /// The outcome of an operation on a communicator that its caller is told.
 pub(crate) fn outcome(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
-    if !hooks().changes_outcomes() {
+    if outcome.is_ok() && !hooks().changes_outcomes() {
         return outcome;
     }
-    match lock().members.get_mut(&comm) {
+    let mut state = lock();
+    let told = match state.members.get_mut(&comm) {
+        _ if !hooks().changes_outcomes() => outcome,
         Some(member) => member.hooks.outcome(member.rank, outcome),
         None => hooks().communicator().outcome(0, outcome),
+    };
+    if let Err(failure) = &told {
+        state.keep_failure(comm, failure);
     }
+    told
 }
 
 /// Waits for a rank's operations, and until the graphs that have captured the communicator are gone.

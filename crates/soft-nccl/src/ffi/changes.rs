@@ -1,7 +1,7 @@
 //! Communicators that lose ranks, are revoked, or give up their memory for a while.
 #![allow(unsafe_code)] // exported C functions
 
-use super::{check, enter, write};
+use super::{begun, check, enter, write};
 use crate::device;
 use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
@@ -24,7 +24,7 @@ unsafe extern "C" fn comm_shrink(
     flags: c_int,
 ) -> ncclResult_t {
     enter(|| {
-        group::grouped(|| {
+        begun(group::grouped(|| {
             let parent = lock().member(comm)?.config();
             let length = usize::try_from(count).ok().filter(|count| *count > 0);
             let length = length.ok_or_else(|| Failure::argument(format!("{count} ranks are no list to exclude")))?;
@@ -50,7 +50,7 @@ unsafe extern "C" fn comm_shrink(
                 write(newcomm, std::ptr::null_mut(), "the new communicator")?;
                 group::make(Arrival::Shrink { comm: comm as usize, without, config }, newcomm)
             }
-        })
+        }))
     })
 }
 
@@ -71,7 +71,7 @@ unsafe extern "C" fn comm_grow(
     config: *mut ncclConfig_t,
 ) -> ncclResult_t {
     enter(|| {
-        group::grouped(|| {
+        begun(group::grouped(|| {
             let size = usize::try_from(n).ok().filter(|n| *n > 0);
             let size = size.ok_or_else(|| Failure::argument(format!("a communicator cannot have {n} ranks")))?;
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
@@ -107,7 +107,7 @@ unsafe extern "C" fn comm_grow(
                 write(newcomm, std::ptr::null_mut(), "the new communicator")?;
                 group::make(arrival, newcomm)
             }
-        })
+        }))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Making, splitting, asking and ending communicators.
 #![allow(unsafe_code)] // exported C functions
 
-use super::{check, check_settings, enter, write};
+use super::{begun, check, check_settings, enter, write};
 use crate::device;
 use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
@@ -141,7 +141,7 @@ unsafe extern "C" fn comm_split(
     config: *mut ncclConfig_t,
 ) -> ncclResult_t {
     enter(|| {
-        group::grouped(|| {
+        begun(group::grouped(|| {
             let parent = {
                 let mut state = lock();
                 let member = state.member(comm)?;
@@ -160,7 +160,7 @@ unsafe extern "C" fn comm_split(
                 write(newcomm, std::ptr::null_mut(), "the new communicator")?;
                 group::make(Arrival::Split { comm: comm as usize, color, key, config }, newcomm)
             }
-        })
+        }))
     })
 }
 
@@ -168,11 +168,11 @@ unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
         let mut state = lock();
         let member = state.member(comm)?;
-        if member.finalized {
-            return Err(Failure::argument("the communicator was finalized before"));
-        }
-        if member.revoked {
-            return Err(Failure::argument("the communicator was revoked, so it cannot be finalized"));
+        if member.finalized || member.revoked {
+            let what = if member.revoked { "revoked, so it cannot be finalized" } else { "finalized before" };
+            let failure = Failure::argument(format!("the communicator was {what}"));
+            state.keep_failure(comm as usize, &failure);
+            return Err(failure);
         }
         member.finalized = true;
         let nonblocking = member.nonblocking;

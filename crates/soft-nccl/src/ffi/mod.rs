@@ -41,6 +41,12 @@ pub(crate) fn enter(body: impl FnOnce() -> Outcome<()>) -> ncclResult_t {
     }
 }
 
+/// The answer of a call that makes a communicator of another one. As NCCL's, it is success while the call goes on, and
+/// `ncclCommGetAsyncError` alone says that it does.
+fn begun(outcome: Outcome<()>) -> Outcome<()> {
+    outcome.or_else(|failure| if failure.code == ncclResult_t::InProgress { Ok(()) } else { Err(failure) })
+}
+
 /// Writes an answer through a pointer of the caller.
 ///
 /// # Safety

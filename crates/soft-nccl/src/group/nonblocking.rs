@@ -7,17 +7,19 @@ use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclComm_t;
 
 impl Group {
-    /// True if the group's communicators are non-blocking.
+    /// True if the group's end does not wait: of operations the last one's communicator says so.
     ///
     /// # Errors
-    /// Some are and some are not.
+    /// Of communicators that are made some are blocking and some are not.
     pub(super) fn is_nonblocking(&self) -> Outcome<bool> {
         let state = lock();
-        let working = self.operations.iter().filter_map(|request| state.members.get(&request.comm));
-        let mut all = working.map(|member| member.nonblocking).chain(self.makings.iter().map(|making| {
+        if let Some(last) = self.operations.last() {
+            return Ok(state.members.get(&last.comm).is_some_and(|member| member.nonblocking));
+        }
+        let mut all = self.makings.iter().map(|making| {
             let parent = making.arrival.parent().and_then(|comm| state.members.get(&comm));
             parent.map_or(making.arrival.config().nonblocking, |parent| parent.nonblocking)
-        }));
+        });
         let Some(first) = all.next() else { return Ok(false) };
         if all.any(|other| other != first) {
             return Err(Failure::argument("blocking and non-blocking communicators cannot share a group"));

@@ -1,0 +1,91 @@
+//! reduce_scatter_v: a group of a reduce to each rank, whose pieces may differ in length.
+use super::super::eval::{Names, evaluate_whole, ranks};
+use super::super::item::{BufferSlice, ItemKind, WrittenSize};
+use super::super::rank_op::{RankCollective, RankOp};
+use super::super::types::StepId;
+use super::{Member, Unroll};
+use crate::job::CallKind;
+use crate::ops::REDUCE;
+use crate::scenario::{AllToAllCounts, Diagnostic, Spanned, Step};
+use std::sync::Arc;
+
+impl<'a> Unroll<'a> {
+    /// One rank's calls.
+    ///
+    /// # Errors
+    ///
+    /// Counts that are not those of the communicator, and what each of the reduces refuses.
+    pub(super) fn reduce_scatter_v(
+        &mut self,
+        step: &'a Step,
+        id: StepId,
+        member: &Member<'a>,
+        stream: u32,
+        fails: bool,
+    ) -> Result<(), Diagnostic> {
+        let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
+        let reduction = self.reduction(step.reduce.as_ref(), member)?;
+        let (me, n) = (member.names.rank, member.names.n);
+        let lengths = lengths(step, member)?;
+        let overflow = || Diagnostic::new(step.span, "the sum of `counts` is too large");
+        let mut pieces = Vec::with_capacity(n);
+        let mut sum = 0u64;
+        for len in &lengths {
+            let start = input.start.checked_add(sum).ok_or_else(overflow)?;
+            sum = sum.checked_add(*len).ok_or_else(overflow)?;
+            let end = input.start.checked_add(sum).ok_or_else(overflow)?;
+            pieces.push(BufferSlice { start, end: Some(end), sliced: true, ..input });
+        }
+        self.count(2 + n, step.span)?;
+        let reduce = |(root, piece): (usize, BufferSlice)| RankCollective {
+            op: &REDUCE,
+            comm: member.comm,
+            rank: me,
+            send: Some(piece),
+            recv: (root == me).then_some(output),
+            size: WrittenSize::default(),
+            reduction: Some(reduction.clone()),
+            root: Spanned { value: root as i128, span: step.span },
+            in_place: false,
+            null_pointers: step.null_pointers,
+            algorithm: None,
+            stream,
+        };
+        let mut push = |kind| self.push(member.world, id, step.span, fails, kind);
+        push(ItemKind::Declare { output: input, count: sum, like: input.buf });
+        push(ItemKind::Declare { output, count: lengths.get(me).copied().unwrap_or(0), like: input.buf });
+        push(ItemKind::Call(CallKind::GroupStart));
+        for piece in pieces.into_iter().enumerate() {
+            push(ItemKind::Op(RankOp::Collective(Arc::new(reduce(piece)))));
+        }
+        push(ItemKind::Call(CallKind::GroupEnd));
+        Ok(())
+    }
+}
+
+/// What each rank receives.
+fn lengths(step: &Step, member: &Member<'_>) -> Result<Vec<u64>, Diagnostic> {
+    let n = member.names.n;
+    let Some(counts) = &step.counts else {
+        return Err(Diagnostic::new(step.span, "`reduce_scatter_v` needs `counts`"));
+    };
+    let values: Vec<i128> = match &counts.value {
+        AllToAllCounts::ByRank(list) => list.clone(),
+        AllToAllCounts::Expr(expr) => {
+            let of = |peer: usize| evaluate_whole(expr, counts.span, &Names { peer: Some(peer), ..member.names });
+            (0..n).map(of).collect::<Result<_, _>>()?
+        }
+        AllToAllCounts::Matrix(_) => {
+            return Err(Diagnostic::new(counts.span, "`counts` of reduce_scatter_v is a list of numbers"));
+        }
+    };
+    if values.len() != n {
+        let text = format!("`counts` has {} numbers, but there are {}", values.len(), ranks(n));
+        return Err(Diagnostic::new(counts.span, text).help("entry j is what rank j receives"));
+    }
+    let length = |(rank, value): (usize, &i128)| {
+        u64::try_from(*value)
+            .map_err(|_| Diagnostic::new(counts.span, format!("rank {rank} is to receive {value} elements")))
+    };
+    values.iter().enumerate().map(length).collect()
+}
