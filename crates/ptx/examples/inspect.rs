@@ -1,0 +1,34 @@
+//! Reads PTX files, says what they define and how long reading took: `cargo run --release -p ptx --example inspect -- FILE...`
+use ptx::module::{Function, Variable};
+use ptx::text::{DefinitionKind, Index, Unit};
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut units = Vec::new();
+    for path in std::env::args().skip(1) {
+        units.push(Unit::new(&path, std::fs::read(&path)?)?);
+    }
+    let bytes: usize = units.iter().map(|unit| unit.text().len()).sum();
+    let start = Instant::now();
+    let indexed = units.iter().map(|unit| Ok((unit, Index::of(unit)?))).collect::<Result<Vec<_>, ptx::Error>>()?;
+    let index_time = start.elapsed();
+    let (mut functions, mut instructions, mut variables) = (0, 0, 0);
+    let start = Instant::now();
+    for (unit, index) in &indexed {
+        for definition in index.definitions.iter().filter(|definition| definition.body.is_some()) {
+            if definition.kind == DefinitionKind::Variable {
+                Variable::of(unit, definition)?;
+                variables += 1;
+            } else {
+                instructions += Function::of(unit, definition)?.instructions.len();
+                functions += 1;
+            }
+        }
+    }
+    println!("{} units, {bytes} bytes: index in {index_time:.1?}", units.len());
+    println!(
+        "{functions} functions with {instructions} instructions, {variables} variables: read in {:.1?}",
+        start.elapsed()
+    );
+    Ok(())
+}

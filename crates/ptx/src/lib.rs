@@ -1,0 +1,18 @@
+//! PTX on a CPU.
+//!
+//! The crate is built in rooms, and data goes through them in one direction:
+//!
+//! | room | from | to |
+//! |---|---|---|
+//! | [`text`] | bytes of a unit | tokens, and an index of the names that it defines |
+//! | [`module`] | the tokens of a declaration or a body | variables, functions and instructions |
+//!
+//! Text comes from strangers: any bytes give a [`Error`] with its unit, line and column, and never more memory than a small
+//! multiple of the text. Nothing in a function's body is read before the function is asked for.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod module;
+pub mod text;
+
+pub use error::{Error, Place};
