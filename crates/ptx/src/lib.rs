@@ -13,6 +13,7 @@
 
 mod error;
 pub mod module;
+pub mod num;
 pub mod text;
 
 pub use error::{Error, Place};

@@ -47,7 +47,9 @@ impl<'a> Body<'a> {
     fn statement(&mut self) -> Result<bool, Error> {
         let token = self.tokens.next()?;
         match token.kind {
-            TokenKind::End if self.scopes.depth() > 0 => return Err(self.error(token, "a closing brace is missing here")),
+            TokenKind::End if self.scopes.depth() > 0 => {
+                return Err(self.error(token, "a closing brace is missing here"));
+            }
             TokenKind::End => return Ok(false),
             TokenKind::Mark(b';') => {}
             TokenKind::Mark(b'{') if self.scopes.depth() == MOST_LEVELS => {
@@ -213,7 +215,8 @@ impl<'a> Body<'a> {
         }
         if name.starts_with('%') {
             let next = self.tokens.peek()?;
-            let part = if next.kind == TokenKind::Dotted && next.start == token.end { self.tokens.dotted()? } else { None };
+            let part =
+                if next.kind == TokenKind::Dotted && next.start == token.end { self.tokens.dotted()? } else { None };
             return Ok(Operand::Special(part.map_or_else(|| name.to_owned(), |part| format!("{name}.{part}"))));
         }
         Ok(Operand::Symbol(name.to_owned(), offset(&mut self.tokens)?))
@@ -261,7 +264,8 @@ impl<'a> Body<'a> {
             let start = instruction.opcode.start as usize;
             if let Some(Operand::Symbol(name, 0)) = instruction.operands.last() {
                 let target = self.scopes.target(scope, name);
-                let target = target.ok_or_else(|| self.tokens.unit.error(start, format!("there is no label `{name}`")))?;
+                let target =
+                    target.ok_or_else(|| self.tokens.unit.error(start, format!("there is no label `{name}`")))?;
                 instruction.operands.pop();
                 instruction.operands.push(Operand::Label(target));
             }
@@ -350,7 +354,8 @@ mod tests {
         .unwrap();
         let targets: Vec<_> = function.instructions.iter().filter_map(|i| i.operands.last()).collect();
         assert_eq!(targets, [&Operand::Label(0), &Operand::Whole(1), &Operand::Label(1), &Operand::Label(4)]);
-        let guards: Vec<_> = function.instructions.iter().map(|i| i.guard.map(|g| (g.register.0, g.inverted))).collect();
+        let guards: Vec<_> =
+            function.instructions.iter().map(|i| i.guard.map(|g| (g.register.0, g.inverted))).collect();
         assert_eq!(guards, [Some((1, true)), None, Some((0, false)), None]);
         assert_eq!(function.instructions[0].opcode(&unit), "bra.uni");
         assert_eq!(function.registers, [Type::Pred, Type::Pred, Type::B32]);
@@ -376,7 +381,10 @@ mod tests {
             ("mov.b32 1 2;", "t:2:11: `,` or `;` is expected here, not `2`"),
             ("ret", "t:3:1: an operand is missing here"),
             (".surprise;", "t:2:1: the directive `.surprise` is not known in a body"),
-            ("mov.b32 ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1", "t:2:73: this operand is too deep"),
+            (
+                "mov.b32 ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1",
+                "t:2:73: this operand is too deep",
+            ),
         ] {
             let Err(error) = function(body) else {
                 // The name of a register that is not declared may be a special one.

@@ -189,7 +189,9 @@ impl<'a> Scan<'a> {
                     let body = Some(token.end..end);
                     return self.define(first, kind, linkage, name, first.start..token.start, body);
                 }
-                TokenKind::End => return Err(self.unit.error(first.start, "this function has neither a body nor an end")),
+                TokenKind::End => {
+                    return Err(self.unit.error(first.start, "this function has neither a body nor an end"));
+                }
                 _ => {}
             }
         }

@@ -123,7 +123,8 @@ impl<'a> Lexer<'a> {
             _ if first.is_ascii_digit() || first == b'.' => self.number()?,
             b'"' => {
                 let rest = &self.bytes()[start + 1..];
-                let Some(length) = rest.iter().position(|byte| matches!(byte, b'"' | b'\n')).filter(|at| rest[*at] == b'"')
+                let Some(length) =
+                    rest.iter().position(|byte| matches!(byte, b'"' | b'\n')).filter(|at| rest[*at] == b'"')
                 else {
                     return Err(self.unit.error(start, "this text has no end in its line"));
                 };
@@ -170,7 +171,8 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         let rest = &self.bytes()[start..];
         let exponent = |at: usize| matches!(rest[at], b'+' | b'-') && matches!(rest[at - 1], b'e' | b'E');
-        let is_hexadecimal = rest.len() > 1 && rest[0] == b'0' && matches!(rest[1], b'x' | b'X' | b'f' | b'F' | b'd' | b'D');
+        let is_hexadecimal =
+            rest.len() > 1 && rest[0] == b'0' && matches!(rest[1], b'x' | b'X' | b'f' | b'F' | b'd' | b'D');
         let length = (0..rest.len())
             .find(|at| {
                 let byte = rest[*at];
@@ -242,8 +244,7 @@ mod tests {
     fn an_instruction_is_a_name_and_what_is_dotted_to_it() {
         let all = tokens("@!%p1 ld.shared::cta.b64 %rd1, [x+-8]; // done");
         let texts: Vec<&str> = all.iter().map(|(_, text)| text.as_str()).collect();
-        let expected =
-            ["@", "!", "%p1", "ld", ".shared::cta", ".b64", "%rd1", ",", "[", "x", "+", "-", "8", "]", ";"];
+        let expected = ["@", "!", "%p1", "ld", ".shared::cta", ".b64", "%rd1", ",", "[", "x", "+", "-", "8", "]", ";"];
         assert_eq!(texts, expected);
         assert_eq!((all[3].0, all[4].0), (TokenKind::Name, TokenKind::Dotted));
     }
