@@ -1,4 +1,5 @@
-//! Reads PTX files, says what they define and how long reading took: `cargo run --release -p ptx --example inspect -- FILE...`
+//! Reads PTX files, says what they define, which instructions this crate lacks, and how long reading took: `cargo run --release -p ptx --example inspect -- FILE...`
+use ptx::code::unsupported;
 use ptx::module::{Function, Variable};
 use ptx::text::{DefinitionKind, Index, Unit};
 use std::time::Instant;
@@ -25,10 +26,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
+    let read_time = start.elapsed();
+    let mut missing: Vec<_> = Vec::new();
+    for (unit, index) in &indexed {
+        missing.extend(unsupported(unit, index)?);
+    }
+    missing.sort_by(|a, b| a.opcode.cmp(&b.opcode));
+    missing.dedup_by(|later, first| {
+        let same = later.opcode == first.opcode;
+        first.count += if same { later.count } else { 0 };
+        same
+    });
+    for missing in &missing {
+        println!("{:>7} {}: {}", missing.count, missing.opcode, missing.first);
+    }
     println!("{} units, {bytes} bytes: index in {index_time:.1?}", units.len());
-    println!(
-        "{functions} functions with {instructions} instructions, {variables} variables: read in {:.1?}",
-        start.elapsed()
-    );
+    println!("{functions} functions with {instructions} instructions, {variables} variables: read in {read_time:.1?}");
     Ok(())
 }

@@ -5,12 +5,15 @@
 //! | room | from | to |
 //! |---|---|---|
 //! | [`text`] | bytes of a unit | tokens, and an index of the names that it defines |
-//! | [`module`] | the tokens of a declaration or a body | variables, functions and instructions |
+//! | [`module`] | the tokens of a declaration or a body | variables, functions and instructions as they are written |
+//! | [`code`] | instructions as they are written | typed ones |
+//! | [`num`] | | arithmetic, bit for bit as the ISA defines it |
 //!
 //! Text comes from strangers: any bytes give a [`Error`] with its unit, line and column, and never more memory than a small
 //! multiple of the text. Nothing in a function's body is read before the function is asked for.
 #![forbid(unsafe_code)]
 
+pub mod code;
 mod error;
 pub mod module;
 pub mod num;

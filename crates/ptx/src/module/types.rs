@@ -29,44 +29,50 @@ pub enum Type {
 }
 
 impl Type {
-    const ALL: [(&'static str, Self, u32); 22] = [
-        ("b8", Self::B8, 1),
-        ("b16", Self::B16, 2),
-        ("b32", Self::B32, 4),
-        ("b64", Self::B64, 8),
-        ("b128", Self::B128, 16),
-        ("u8", Self::U8, 1),
-        ("u16", Self::U16, 2),
-        ("u32", Self::U32, 4),
-        ("u64", Self::U64, 8),
-        ("s8", Self::S8, 1),
-        ("s16", Self::S16, 2),
-        ("s32", Self::S32, 4),
-        ("s64", Self::S64, 8),
-        ("f16", Self::F16, 2),
-        ("f16x2", Self::F16x2, 4),
-        ("bf16", Self::Bf16, 2),
-        ("bf16x2", Self::Bf16x2, 4),
-        ("f32", Self::F32, 4),
-        ("f64", Self::F64, 8),
-        ("e4m3x2", Self::E4m3x2, 2),
-        ("e5m2x2", Self::E5m2x2, 2),
-        ("pred", Self::Pred, 1),
+    const ALL: [(&'static str, Self); 22] = [
+        ("b8", Self::B8),
+        ("b16", Self::B16),
+        ("b32", Self::B32),
+        ("b64", Self::B64),
+        ("b128", Self::B128),
+        ("u8", Self::U8),
+        ("u16", Self::U16),
+        ("u32", Self::U32),
+        ("u64", Self::U64),
+        ("s8", Self::S8),
+        ("s16", Self::S16),
+        ("s32", Self::S32),
+        ("s64", Self::S64),
+        ("f16", Self::F16),
+        ("f16x2", Self::F16x2),
+        ("bf16", Self::Bf16),
+        ("bf16x2", Self::Bf16x2),
+        ("f32", Self::F32),
+        ("f64", Self::F64),
+        ("e4m3x2", Self::E4m3x2),
+        ("e5m2x2", Self::E5m2x2),
+        ("pred", Self::Pred),
     ];
 
     /// By PTX's name, without the point.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(known, ..)| *known == name).map(|(_, ty, _)| *ty)
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, ty)| *ty)
     }
 
     /// PTX's name, without the point.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, ty, _)| *ty == self).map_or("", |(name, ..)| name)
+        Self::ALL.iter().find(|(_, ty)| *ty == self).map_or("", |(name, _)| name)
     }
 
     /// Bytes that a value has in memory; 1 for a predicate, which has none there.
     pub fn bytes(self) -> u32 {
-        Self::ALL.iter().find(|(_, ty, _)| *ty == self).map_or(0, |(.., bytes)| *bytes)
+        match self {
+            Self::B8 | Self::U8 | Self::S8 | Self::Pred => 1,
+            Self::B16 | Self::U16 | Self::S16 | Self::F16 | Self::Bf16 | Self::E4m3x2 | Self::E5m2x2 => 2,
+            Self::B32 | Self::U32 | Self::S32 | Self::F32 | Self::F16x2 | Self::Bf16x2 => 4,
+            Self::B64 | Self::U64 | Self::S64 | Self::F64 => 8,
+            Self::B128 => 16,
+        }
     }
 
     /// True for whole numbers with a sign.
@@ -110,8 +116,10 @@ mod tests {
 
     #[test]
     fn every_type_has_one_name() {
-        for (name, ty, bytes) in Type::ALL {
-            assert_eq!((Type::named(name), ty.name(), ty.bytes()), (Some(ty), name, bytes));
+        for (name, ty) in Type::ALL {
+            assert_eq!((Type::named(name), ty.name()), (Some(ty), name));
+            let bits = name.trim_start_matches(|c: char| c.is_ascii_alphabetic()).parse::<u32>();
+            assert!(bits.is_err() || bits == Ok(8 * ty.bytes()), "{name}");
         }
         assert_eq!(Type::named("f31"), None);
     }
