@@ -1,5 +1,6 @@
 //! Reads PTX files, says what they define, which instructions this crate lacks, and how long reading took: `cargo run --release -p ptx --example inspect -- FILE...`
 use ptx::code::unsupported;
+use ptx::link::Program;
 use ptx::module::{Function, Variable};
 use ptx::text::{DefinitionKind, Index, Unit};
 use std::time::Instant;
@@ -40,7 +41,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for missing in &missing {
         println!("{:>7} {}: {}", missing.count, missing.opcode, missing.first);
     }
-    println!("{} units, {bytes} bytes: index in {index_time:.1?}", units.len());
+    let start = Instant::now();
+    let program = Program::link(units.clone(), 2)?;
+    let link_time = start.elapsed();
+    println!(
+        "{} units, {bytes} bytes: index in {index_time:.1?}, linked by two threads in {link_time:.1?}",
+        units.len()
+    );
+    println!("{} kernels", program.kernels().count());
     println!("{functions} functions with {instructions} instructions, {variables} variables: read in {read_time:.1?}");
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`text`] | bytes of a unit | tokens, and an index of the names that it defines |
 //! | [`module`] | the tokens of a declaration or a body | variables, functions and instructions as they are written |
+//! | [`link`] | units | a program, in which names mean the same in all units |
 //! | [`code`] | instructions as they are written | typed ones |
 //! | [`num`] | | arithmetic, bit for bit as the ISA defines it |
 //!
@@ -15,6 +16,7 @@
 
 pub mod code;
 mod error;
+pub mod link;
 pub mod module;
 pub mod num;
 pub mod text;
