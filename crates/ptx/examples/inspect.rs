@@ -1,5 +1,5 @@
 //! Reads PTX files, says what they define, which instructions this crate lacks, and how long reading took: `cargo run --release -p ptx --example inspect -- FILE...`
-use ptx::code::unsupported;
+use ptx::code::{Body, Slots, contract, unsupported};
 use ptx::link::Program;
 use ptx::module::{Function, Variable};
 use ptx::text::{DefinitionKind, Index, Unit};
@@ -49,6 +49,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         units.len()
     );
     println!("{} kernels", program.kernels().count());
+    let (mut fused, mut frame) = (0, 0);
+    for (unit, index) in &indexed {
+        for definition in index.definitions.iter().filter(|definition| definition.body.is_some()) {
+            if definition.kind != DefinitionKind::Variable {
+                let mut body = Body::of(unit, &Function::of(unit, definition)?);
+                fused += contract(&mut body);
+                frame = frame.max(Slots::of(&body).bytes);
+            }
+        }
+    }
+    println!("contraction fuses {fused} products; the largest frame has {frame} bytes for each lane");
     println!("{functions} functions with {instructions} instructions, {variables} variables: read in {read_time:.1?}");
     Ok(())
 }

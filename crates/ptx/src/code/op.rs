@@ -257,9 +257,11 @@ pub enum Op {
         to: Option<RegisterId>,
         a: Source,
     },
+    /// `says_rounding`: the rounding is written, so that a product and a sum stay apart.
     Binary {
         op: BinaryOp,
         ty: Type,
+        says_rounding: bool,
         to: Option<RegisterId>,
         a: Source,
         b: Source,

@@ -25,7 +25,9 @@ pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refus
         check_rounding(name, ty, rounds)?;
         of.count(3)?;
         let into = if op == BinaryOp::Mul(MulPart::Wide) { twice(ty)? } else { ty };
-        return Ok(Op::Binary { op, ty, to: of.to(0, Width::of(into))?, a: of.from(1, ty)?, b: of.from(2, ty)? });
+        let says_rounding = rounds == Some("rn");
+        let (to, a, b) = (of.to(0, Width::of(into))?, of.from(1, ty)?, of.from(2, ty)?);
+        return Ok(Op::Binary { op, ty, says_rounding, to, a, b });
     }
     if let Some(op) = ternary(name, words) {
         allowed(name, ty)?;
@@ -160,7 +162,8 @@ fn shift(name: &str, ty: Type, words: &[&str], of: &Operands<'_>) -> Result<Op, 
     }
     of.count(3)?;
     let op = if name == "shl" { BinaryOp::Shl } else { BinaryOp::Shr };
-    Ok(Op::Binary { op, ty, to: of.to(0, Width::of(ty))?, a: of.from(1, ty)?, b: of.from(2, Type::U32)? })
+    let (to, a, b) = (of.to(0, Width::of(ty))?, of.from(1, ty)?, of.from(2, Type::U32)?);
+    Ok(Op::Binary { op, ty, says_rounding: false, to, a, b })
 }
 
 fn insert(ty: Type, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {

@@ -123,14 +123,21 @@ mod tests {
     #[test]
     fn arithmetic_and_moves() {
         let (a, b, c) = (Register(r(1)), Register(r(2)), Register(r(3)));
-        let binary = |op, ty| Op::Binary { op, ty, to: Some(r(0)), a: a.clone(), b: b.clone() };
+        let binary = |op, ty| Op::Binary { op, ty, says_rounding: false, to: Some(r(0)), a: a.clone(), b: b.clone() };
         assert_eq!(op("add.s32 %r0, %r1, %r2;"), Ok(binary(BinaryOp::Add, Type::S32)));
         assert_eq!(op("mul.lo.u32 %r0, %r1, %r2;"), Ok(binary(BinaryOp::Mul(MulPart::Low), Type::U32)));
         assert_eq!(op("mul.f32 %r0, %r1, %r2;"), Ok(binary(BinaryOp::Mul(MulPart::Low), Type::F32)));
         assert_eq!(op("min.bf16x2 %r0, %r1, %r2;"), Ok(binary(BinaryOp::Min, Type::Bf16x2)));
         assert_eq!(op("shr.s32 %r0, %r1, %r2;"), Ok(binary(BinaryOp::Shr, Type::S32)));
         let mul = BinaryOp::Mul(MulPart::Wide);
-        let wide = Op::Binary { op: mul, ty: Type::U32, to: Some(d(0)), a: a.clone(), b: Constant(0xffff_fff8) };
+        let wide = Op::Binary {
+            op: mul,
+            ty: Type::U32,
+            says_rounding: false,
+            to: Some(d(0)),
+            a: a.clone(),
+            b: Constant(0xffff_fff8),
+        };
         assert_eq!(op("mul.wide.u32 %d0, %r1, -8;"), Ok(wide));
         let fma =
             Op::Ternary { op: TernaryOp::Fma, ty: Type::F32, to: Some(r(0)), a: a.clone(), b: b.clone(), c: c.clone() };
