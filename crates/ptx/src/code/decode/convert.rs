@@ -1,0 +1,99 @@
+//! Conversions (PTX ISA, 9.7.9.20 to 9.7.9.22).
+use super::super::op::{Op, Rounding, Source, Width};
+use super::Refusal;
+use super::operands::{Operands, bits_of};
+use crate::module::{Operand, RegisterId, Space, Type};
+
+pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
+    match name {
+        "cvta" => address(words, of),
+        "isspacep" => {
+            of.count(2)?;
+            let space = space(words.first().copied().filter(|_| words.len() == 1))?;
+            Ok(Op::IsInSpace { space, to: of.to(0, Width::Predicate)?, a: of.from(1, Type::U64)? })
+        }
+        _ => number(words, of),
+    }
+}
+
+fn space(name: Option<&str>) -> Result<Space, Refusal> {
+    let name = name.ok_or("a state space is missing")?;
+    let name = name.split_once("::").map_or(name, |(space, _)| space);
+    Space::named(name).ok_or_else(|| format!("`.{name}` is not a state space"))
+}
+
+fn address(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
+    of.count(2)?;
+    let (from_generic, name) = match words {
+        ["to", name, "u64"] => (true, *name),
+        [name, "u64"] => (false, *name),
+        _ => return Err("this form of `cvta` is not known".into()),
+    };
+    let (to, a) = (of.to(0, Width::W64)?, of.from(1, Type::U64)?);
+    Ok(Op::ConvertAddress { space: space(Some(name))?, from_generic, to, a })
+}
+
+fn is_whole(ty: Type) -> bool {
+    use Type::{S8, S16, S32, S64, U8, U16, U32, U64};
+    matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64)
+}
+
+fn number(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
+    let [how @ .., into, from] = words else { return Err("`cvt` needs two types".into()) };
+    let ty = |name: &str| Type::named(name).ok_or_else(|| format!("`.{name}` is not a type"));
+    let (into, from) = (ty(into)?, ty(from)?);
+    if is_whole(into) && is_whole(from) && how.is_empty() {
+        of.count(2)?;
+        return Ok(Op::ConvertWhole { from, into, to: wide_target(of, into)?, a: wide_source(of, from)? });
+    }
+    if let (["rn"], Type::F16x2 | Type::Bf16x2, Type::F32)
+    | (["rn", "satfinite"], Type::E4m3x2 | Type::E5m2x2, Type::F32) = (how, into, from)
+    {
+        of.count(3)?;
+        let (a, b) = (of.from(1, Type::F32)?, of.from(2, Type::F32)?);
+        return Ok(Op::ConvertPairFromF32 { into, to: of.to(0, Width::of(into))?, a, b });
+    }
+    of.count(2)?;
+    if let (["rn", "satfinite"], Type::E4m3x2 | Type::E5m2x2, Type::F16x2)
+    | (["rn"], Type::F16x2, Type::E4m3x2 | Type::E5m2x2) = (how, into, from)
+    {
+        return Ok(Op::ConvertPair { from, into, to: of.to(0, Width::of(into))?, a: of.from(1, from)? });
+    }
+    let rounding = match (how, into, from) {
+        ([], Type::F32, Type::F16 | Type::Bf16) | ([], Type::F64, Type::F32) => Rounding::None,
+        (["rn"], Type::F16 | Type::Bf16, Type::F32) | (["rn"], Type::F32, Type::F64) => Rounding::Nearest,
+        (["rn"], Type::F32 | Type::F64, whole) if is_whole(whole) => Rounding::Nearest,
+        (["rni"], whole, Type::F32) if is_whole(whole) || whole == Type::F32 => Rounding::NearestWhole,
+        (["rzi"], whole, Type::F32) if is_whole(whole) => Rounding::TowardsZeroWhole,
+        _ => return Err("this conversion is not known".into()),
+    };
+    let (to, a) = (wide_target(of, into)?, wide_source(of, from)?);
+    Ok(Op::ConvertFloat { rounding, from, into, to, a })
+}
+
+/// A whole number may come from a register that is wider than it (9.4.1).
+fn wide_source(of: &Operands<'_>, ty: Type) -> Result<Source, Refusal> {
+    match of.get(1)? {
+        Operand::Register(_) if is_whole(ty) => {
+            let width = of.register_width(1)?;
+            if width.bits() < Width::of(ty).bits() {
+                return Err(format!("a register of {} bits holds no {}", width.bits(), ty.name()));
+            }
+            of.from(1, bits_of(width))
+        }
+        _ => of.from(1, ty),
+    }
+}
+
+fn wide_target(of: &Operands<'_>, ty: Type) -> Result<Option<RegisterId>, Refusal> {
+    match of.get(0)? {
+        Operand::Register(_) if is_whole(ty) => {
+            let width = of.register_width(0)?;
+            if width.bits() < Width::of(ty).bits() {
+                return Err(format!("a register of {} bits holds no {}", width.bits(), ty.name()));
+            }
+            of.to(0, width)
+        }
+        _ => of.to(0, Width::of(ty)),
+    }
+}

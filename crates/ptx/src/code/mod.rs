@@ -1,0 +1,16 @@
+//! Instructions with types: what each does, to which registers.
+mod body;
+mod contract;
+mod decode;
+mod op;
+mod registers;
+mod slots;
+
+pub use body::Body;
+pub use contract::contract;
+pub use decode::{Unsupported, decode, unsupported};
+pub use op::{
+    Address, AddressBase, AtomicOp, BinaryOp, Comparison, ConstantBits, MemoryOrder, MulPart, Op, Operation, Reduction,
+    Rounding, ShuffleMode, Source, SpecialRegister, TernaryOp, UnaryOp, VoteMode, Width,
+};
+pub use slots::Slots;

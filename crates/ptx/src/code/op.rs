@@ -1,0 +1,500 @@
+//! Typed instructions.
+use crate::module::{Guard, RegisterId, Space, Type};
+
+/// The width of a register's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // bits
+pub enum Width {
+    Predicate,
+    W16,
+    W32,
+    W64,
+    W128,
+}
+
+impl Width {
+    /// That of a register of this type. Values of 8 bits have registers of 16.
+    pub fn of(ty: Type) -> Self {
+        match ty.bytes() {
+            _ if ty == Type::Pred => Self::Predicate,
+            1 | 2 => Self::W16,
+            4 => Self::W32,
+            8 => Self::W64,
+            _ => Self::W128,
+        }
+    }
+
+    /// Bits of a value.
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Predicate => 1,
+            Self::W16 => 16,
+            Self::W32 => 32,
+            Self::W64 => 64,
+            Self::W128 => 128,
+        }
+    }
+}
+
+/// The bits of a constant, in the width that its instruction wants.
+pub type ConstantBits = u64;
+
+/// What an instruction reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A register.
+    Register(RegisterId),
+    /// The same bits in every lane.
+    Constant(ConstantBits),
+    /// The address of a variable, parameter or function, plus so many bytes.
+    Symbol(String, i64),
+}
+
+/// Where a load or store goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// What it begins with.
+    pub base: AddressBase,
+    /// Bytes from there.
+    pub offset: i64,
+    /// The space; `None` for a generic address.
+    pub space: Option<Space>,
+}
+
+/// What an address begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressBase {
+    /// A register.
+    Register(RegisterId),
+    /// A variable or parameter.
+    Symbol(String),
+    /// The number itself.
+    Nothing,
+}
+
+/// Operations with one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum UnaryOp {
+    Move,
+    Neg,
+    Not,
+    Abs,
+    Popc,
+    Clz,
+    Brev,
+    /// `bfind`, with or without `shiftamt`.
+    Bfind {
+        shift_amount: bool,
+    },
+}
+
+/// The part of a product that an instruction gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum MulPart {
+    Low,
+    High,
+    /// All of it, in a register of twice the width.
+    Wide,
+}
+
+/// Operations with two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum BinaryOp {
+    Add,
+    Sub,
+    /// For floating-point types the product.
+    Mul(MulPart),
+    Div,
+    Rem,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+}
+
+/// Operations with three operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum TernaryOp {
+    /// A product and a sum of whole numbers.
+    Mad(MulPart),
+    /// The same of floating-point numbers, rounded once.
+    Fma,
+    Prmt,
+    Bfe,
+    /// `shf.l`; true for `wrap`.
+    FunnelLeft {
+        wrap: bool,
+    },
+    FunnelRight {
+        wrap: bool,
+    },
+}
+
+/// How two numbers compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum Comparison {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// How a conversion rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// It is exact, or has no rounding to say.
+    None,
+    /// `rn`: to nearest, ties to even.
+    Nearest,
+    /// `rni`: to the nearest whole number, ties to even.
+    NearestWhole,
+    /// `rzi`: to a whole number, towards zero.
+    TowardsZeroWhole,
+}
+
+/// What an access to memory promises to other threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemoryOrder {
+    /// Nothing.
+    Weak,
+    /// `volatile`, `relaxed` and `mmio`: it happens, once, and is not torn.
+    Relaxed,
+    /// `acquire`: what comes later is seen later.
+    Acquire,
+    /// `release`: what came before is seen before.
+    Release,
+    /// Both, for atomics.
+    AcquireRelease,
+}
+
+/// What an atomic does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum AtomicOp {
+    Add,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareAndSwap,
+    Increment,
+    Decrement,
+}
+
+/// What a vote or a barrier with a reduction gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VoteMode {
+    /// True in every lane.
+    All,
+    /// True in some lane.
+    Any,
+    /// The same in every lane.
+    Uniform,
+    /// A bit for each lane in which it is true.
+    Ballot,
+    /// The number of threads in which it is true.
+    Count,
+}
+
+/// A value that belongs to a thread, a block or a launch (PTX ISA, 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum SpecialRegister {
+    Tid(u8),
+    Ntid(u8),
+    Ctaid(u8),
+    Nctaid(u8),
+    LaneId,
+    WarpId,
+    LanemaskEq,
+    LanemaskLt,
+    LanemaskLe,
+    LanemaskGt,
+    LanemaskGe,
+    Clock,
+    Clock64,
+    GlobalTimer,
+    ClusterCtaRank,
+    ClusterNctaRank,
+    ClusterCtaid(u8),
+    ClusterNctaid(u8),
+    ClusterId(u8),
+    NclusterId(u8),
+    SmId,
+    GridId,
+    DynamicSharedSize,
+    TotalSharedSize,
+}
+
+/// An instruction with its guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The predicate before it.
+    pub guard: Option<Guard>,
+    /// What it does.
+    pub op: Op,
+}
+
+/// What an instruction does. `to` are registers that it writes; `None` where nobody looks at the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are PTX's operands
+pub enum Op {
+    Unary {
+        op: UnaryOp,
+        ty: Type,
+        to: Option<RegisterId>,
+        a: Source,
+    },
+    /// `says_rounding`: the rounding is written, so that a product and a sum stay apart.
+    Binary {
+        op: BinaryOp,
+        ty: Type,
+        says_rounding: bool,
+        to: Option<RegisterId>,
+        a: Source,
+        b: Source,
+    },
+    Ternary {
+        op: TernaryOp,
+        ty: Type,
+        to: Option<RegisterId>,
+        a: Source,
+        b: Source,
+        c: Source,
+    },
+    /// `bfi`.
+    BitFieldInsert {
+        ty: Type,
+        to: Option<RegisterId>,
+        field: Source,
+        into: Source,
+        start: Source,
+        length: Source,
+    },
+    /// `selp`: `a` where the predicate is true.
+    Select {
+        ty: Type,
+        to: Option<RegisterId>,
+        a: Source,
+        b: Source,
+        predicate: Source,
+    },
+    /// `setp`.
+    Compare {
+        comparison: Comparison,
+        ty: Type,
+        to: Option<RegisterId>,
+        a: Source,
+        b: Source,
+    },
+    /// `mov` of a special register.
+    ReadSpecial {
+        register: SpecialRegister,
+        width: Width,
+        to: Option<RegisterId>,
+    },
+    /// `mov` that puts a wide register together, lowest part first.
+    Pack {
+        part: Width,
+        to: Option<RegisterId>,
+        parts: Vec<Source>,
+    },
+    /// `mov` that takes a wide register apart.
+    Unpack {
+        part: Width,
+        to: Vec<Option<RegisterId>>,
+        a: Source,
+    },
+    /// `cvt` between whole numbers.
+    ConvertWhole {
+        from: Type,
+        into: Type,
+        to: Option<RegisterId>,
+        a: Source,
+    },
+    /// `cvt` of one number from or to floating point.
+    ConvertFloat {
+        rounding: Rounding,
+        from: Type,
+        into: Type,
+        to: Option<RegisterId>,
+        a: Source,
+    },
+    /// `cvt` of two f32 to a pair, of which `a` is the upper one.
+    ConvertPairFromF32 {
+        into: Type,
+        to: Option<RegisterId>,
+        a: Source,
+        b: Source,
+    },
+    /// `cvt` of a pair.
+    ConvertPair {
+        from: Type,
+        into: Type,
+        to: Option<RegisterId>,
+        a: Source,
+    },
+    /// `cvta`: from a space to a generic address, or the other way with `from_generic`.
+    ConvertAddress {
+        space: Space,
+        from_generic: bool,
+        to: Option<RegisterId>,
+        a: Source,
+    },
+    /// `isspacep`.
+    IsInSpace {
+        space: Space,
+        to: Option<RegisterId>,
+        a: Source,
+    },
+    Load {
+        ty: Type,
+        order: MemoryOrder,
+        to: Vec<Option<RegisterId>>,
+        address: Address,
+    },
+    Store {
+        ty: Type,
+        order: MemoryOrder,
+        address: Address,
+        values: Vec<Source>,
+    },
+    /// `atom`, and `red` without `to`.
+    Atomic {
+        op: AtomicOp,
+        ty: Type,
+        order: MemoryOrder,
+        to: Option<RegisterId>,
+        address: Address,
+        a: Source,
+        b: Option<Source>,
+    },
+    /// `vote.sync`.
+    Vote {
+        mode: VoteMode,
+        to: Option<RegisterId>,
+        predicate: Source,
+        inverted: bool,
+        members: Source,
+    },
+    /// `shfl.sync.idx`, `.up`, `.down` and `.bfly`.
+    Shuffle {
+        mode: ShuffleMode,
+        to: Option<RegisterId>,
+        inside: Option<RegisterId>,
+        a: Source,
+        by: Source,
+        clamp: Source,
+        members: Source,
+    },
+    /// `match.any.sync`.
+    MatchAny {
+        ty: Type,
+        to: Option<RegisterId>,
+        a: Source,
+        members: Source,
+    },
+    /// `activemask`.
+    ActiveMask {
+        to: Option<RegisterId>,
+    },
+    /// `bar.warp.sync`.
+    WarpBarrier {
+        members: Source,
+    },
+    /// `bar.sync` and `barrier.sync`, and with `reduce` `bar.red`; without `threads` all of the block.
+    Barrier {
+        number: Source,
+        threads: Option<Source>,
+        reduce: Option<Reduction>,
+    },
+    /// `fence` and `membar`.
+    Fence,
+    /// A `bra`; with a guard, for the threads in which it holds.
+    Branch {
+        target: usize,
+    },
+    Call {
+        target: Source,
+        results: Vec<String>,
+        arguments: Vec<String>,
+    },
+    /// The function's end.
+    Return,
+    /// The thread's end.
+    Exit,
+    Trap,
+    /// What says something to a GPU that has no meaning here: `nanosleep`, `griddepcontrol`, `prefetch`.
+    Nothing,
+    /// `mbarrier.init`.
+    BarrierInit {
+        address: Address,
+        count: Source,
+    },
+    /// `mbarrier.arrive.expect_tx`.
+    BarrierArriveExpect {
+        to: Option<RegisterId>,
+        address: Address,
+        bytes: Source,
+    },
+    /// `mbarrier.try_wait`.
+    BarrierTryWait {
+        to: Option<RegisterId>,
+        address: Address,
+        state: Source,
+    },
+    /// `cp.async.bulk` from global to shared memory, which completes on a barrier.
+    BulkLoad {
+        to: Address,
+        from: Address,
+        bytes: Source,
+        barrier: Address,
+    },
+    /// `cp.async.bulk` from shared to global memory, which is part of a group.
+    BulkStore {
+        to: Address,
+        from: Address,
+        bytes: Source,
+    },
+    /// `cp.async.bulk.commit_group`.
+    BulkCommit,
+    /// `cp.async.bulk.wait_group`.
+    BulkWait {
+        groups: u64,
+    },
+}
+
+/// How a shuffle picks the lane that it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // PTX's own names
+pub enum ShuffleMode {
+    Idx,
+    Up,
+    Down,
+    Bfly,
+}
+
+/// What `bar.red` gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reduction {
+    /// What is said of all threads' predicates.
+    pub mode: VoteMode,
+    /// Where it goes.
+    pub to: Option<RegisterId>,
+    /// Each thread's own.
+    pub predicate: Source,
+    /// True if it is inverted.
+    pub inverted: bool,
+}

@@ -1,0 +1,24 @@
+//! PTX on a CPU.
+//!
+//! The crate is built in rooms, and data goes through them in one direction:
+//!
+//! | room | from | to |
+//! |---|---|---|
+//! | [`text`] | bytes of a unit | tokens, and an index of the names that it defines |
+//! | [`module`] | the tokens of a declaration or a body | variables, functions and instructions as they are written |
+//! | [`link`] | units | a program, in which names mean the same in all units |
+//! | [`code`] | instructions as they are written | typed ones |
+//! | [`num`] | | arithmetic, bit for bit as the ISA defines it |
+//!
+//! Text comes from strangers: any bytes give a [`Error`] with its unit, line and column, and never more memory than a small
+//! multiple of the text. Nothing in a function's body is read before the function is asked for.
+#![forbid(unsafe_code)]
+
+pub mod code;
+mod error;
+pub mod link;
+pub mod module;
+pub mod num;
+pub mod text;
+
+pub use error::{Error, Place};

@@ -1,0 +1,152 @@
+//! Which definition a name means (PTX ISA, 11.6).
+use crate::text::{Definition, DefinitionKind, Index, Linkage, Unit};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// A unit of a program, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UnitId(pub(crate) u32);
+
+/// A function of a program, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId(pub(crate) u32);
+
+/// A variable of a program, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VariableId(pub(crate) u32);
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Symbol {
+    /// A kernel or function with a body.
+    Function(FunctionId),
+    /// A variable that is defined.
+    Variable(VariableId),
+    /// The shared memory whose size a launch decides: `.extern .shared` without a definition.
+    DynamicShared,
+}
+
+/// A definition with a body or memory, and the unit that it stands in.
+#[derive(Clone, Debug)]
+pub struct Defined {
+    pub unit: UnitId,
+    pub definition: Definition,
+}
+
+/// Two definitions of one name that both go before all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinedTwice {
+    pub unit: UnitId,
+    /// The bytes of the name in the second definition.
+    pub name: Range<usize>,
+    /// The unit of the first one.
+    pub first: UnitId,
+}
+
+/// Definitions by number, and the names that lead to them.
+#[derive(Debug, Default)]
+pub struct Names {
+    pub functions: Vec<Defined>,
+    pub variables: Vec<Defined>,
+    /// Names that all units can see, with how strong their definition is.
+    visible: FxHashMap<Box<str>, (Symbol, Linkage)>,
+    /// For each unit its private names, and those that it only declares, with nothing to lead to.
+    of_unit: Vec<FxHashMap<Box<str>, Option<Symbol>>>,
+}
+
+impl Names {
+    /// Adds a unit's names.
+    ///
+    /// # Errors
+    ///
+    /// A visible name has a visible definition in another unit too, or two in this one.
+    pub fn add(&mut self, unit: &Unit, index: &Index) -> Result<UnitId, DefinedTwice> {
+        let id = UnitId(self.of_unit.len() as u32);
+        let mut own: FxHashMap<Box<str>, Option<Symbol>> = FxHashMap::default();
+        for definition in &index.definitions {
+            let name = &unit.text()[definition.name.clone()];
+            if definition.body.is_none() {
+                let of_launch = definition.kind == DefinitionKind::Variable && is_unsized_shared(unit, definition);
+                own.entry(name.into()).or_insert(of_launch.then_some(Symbol::DynamicShared));
+                continue;
+            }
+            let all =
+                if definition.kind == DefinitionKind::Variable { &mut self.variables } else { &mut self.functions };
+            let number = all.len() as u32;
+            let symbol = match definition.kind {
+                DefinitionKind::Variable => Symbol::Variable(VariableId(number)),
+                DefinitionKind::Kernel | DefinitionKind::Function => Symbol::Function(FunctionId(number)),
+            };
+            all.push(Defined { unit: id, definition: definition.clone() });
+            // A kernel can be launched by name whatever its linkage is.
+            let linkage = match (definition.kind, definition.linkage) {
+                (DefinitionKind::Kernel, Linkage::Private) => Linkage::Weak,
+                (_, linkage) => linkage,
+            };
+            if linkage == Linkage::Private {
+                own.insert(name.into(), Some(symbol));
+            } else {
+                self.publish(name, symbol, linkage, id, definition)?;
+            }
+        }
+        self.of_unit.push(own);
+        Ok(id)
+    }
+
+    fn publish(
+        &mut self,
+        name: &str,
+        symbol: Symbol,
+        linkage: Linkage,
+        unit: UnitId,
+        definition: &Definition,
+    ) -> Result<(), DefinedTwice> {
+        match self.visible.get(name) {
+            Some((first, Linkage::Visible)) if linkage == Linkage::Visible => {
+                let first = self.unit_of(*first).unwrap_or(unit);
+                Err(DefinedTwice { unit, name: definition.name.clone(), first })
+            }
+            // The first of several weak ones stays.
+            Some(_) if linkage != Linkage::Visible => Ok(()),
+            _ => {
+                self.visible.insert(name.into(), (symbol, linkage));
+                Ok(())
+            }
+        }
+    }
+
+    /// The unit of a definition.
+    pub fn unit_of(&self, symbol: Symbol) -> Option<UnitId> {
+        match symbol {
+            Symbol::Function(id) => self.functions.get(id.0 as usize).map(|defined| defined.unit),
+            Symbol::Variable(id) => self.variables.get(id.0 as usize).map(|defined| defined.unit),
+            Symbol::DynamicShared => None,
+        }
+    }
+
+    /// What a name means in a unit.
+    pub fn resolve(&self, unit: UnitId, name: &str) -> Option<Symbol> {
+        let own = self.of_unit.get(unit.0 as usize)?.get(name);
+        match own {
+            Some(Some(symbol)) if *symbol != Symbol::DynamicShared => Some(*symbol),
+            // A declaration, or a name that all can see.
+            declared => self.visible.get(name).map(|(symbol, _)| *symbol).or(declared.copied().flatten()),
+        }
+    }
+
+    /// What a name means outside of all units.
+    pub fn visible(&self, name: &str) -> Option<Symbol> {
+        self.visible.get(name).map(|(symbol, _)| *symbol)
+    }
+
+    /// The names that all units can see.
+    pub fn all_visible(&self) -> impl Iterator<Item = (&str, Symbol)> {
+        self.visible.iter().map(|(name, (symbol, _))| (name.as_ref(), *symbol))
+    }
+}
+
+/// True for `.shared` memory without a length.
+fn is_unsized_shared(unit: &Unit, definition: &Definition) -> bool {
+    let head = &unit.text()[definition.head.clone()];
+    head.contains(".shared") && head.trim_end().ends_with(']') && head.contains("[]")
+}

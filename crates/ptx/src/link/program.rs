@@ -1,0 +1,229 @@
+//! A linked program.
+use super::names::{Defined, DefinedTwice, FunctionId, Names, Symbol, UnitId, VariableId};
+use crate::error::Error;
+use crate::module::{Function, Signature, Variable};
+use crate::text::{Definition, DefinitionKind, Index, Unit};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Why units are not a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// A unit cannot be read.
+    #[error(transparent)]
+    Text(#[from] Error),
+    /// Two visible definitions have one name.
+    #[error("{second}: `{name}` is defined in {first} too")]
+    DefinedTwice {
+        /// The name.
+        name: String,
+        /// The unit of the first definition.
+        first: String,
+        /// Where the second one stands.
+        second: Box<crate::Place>,
+    },
+}
+
+/// Units that are bound together. Functions and variables are read when they are first asked for.
+#[derive(Debug)]
+pub struct Program {
+    units: Vec<Unit>,
+    names: Names,
+    functions: Vec<OnceLock<Result<Function, Error>>>,
+    variables: Vec<OnceLock<Result<Variable, Error>>>,
+}
+
+/// The methods panic if they are given a number of another program.
+impl Program {
+    /// Binds units together, in the order in which a linker would get them: of several weak definitions the first counts. `threads` read them.
+    ///
+    /// # Errors
+    ///
+    /// A unit cannot be indexed, or two units have a visible definition of one name.
+    pub fn link(units: Vec<Unit>, threads: usize) -> Result<Self, LinkError> {
+        let indexes = index_all(&units, threads);
+        let mut names = Names::default();
+        for (unit, index) in units.iter().zip(indexes) {
+            names.add(unit, &index?).map_err(|DefinedTwice { name, first, .. }| LinkError::DefinedTwice {
+                name: unit.text()[name.clone()].to_owned(),
+                first: units[first.0 as usize].name().to_owned(),
+                second: Box::new(unit.place(name.start)),
+            })?;
+        }
+        let functions = names.functions.iter().map(|_| OnceLock::new()).collect();
+        let variables = names.variables.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { units, names, functions, variables })
+    }
+
+    /// A unit.
+    pub fn unit(&self, id: UnitId) -> &Unit {
+        &self.units[id.0 as usize]
+    }
+
+    /// The unit that a function stands in.
+    pub fn unit_of(&self, id: FunctionId) -> UnitId {
+        self.names.functions[id.0 as usize].unit
+    }
+
+    /// A kernel by name.
+    pub fn kernel(&self, name: &str) -> Option<FunctionId> {
+        let Some(Symbol::Function(id)) = self.names.visible(name) else { return None };
+        (self.names.functions[id.0 as usize].definition.kind == DefinitionKind::Kernel).then_some(id)
+    }
+
+    /// A variable by name, of those that all units can see.
+    pub fn variable_named(&self, name: &str) -> Option<VariableId> {
+        match self.names.visible(name) {
+            Some(Symbol::Variable(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The names of all kernels, in no order.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.names.all_visible().filter(|(name, _)| self.kernel(name).is_some()).map(|(name, _)| name)
+    }
+
+    /// What a name means in a unit.
+    pub fn resolve(&self, unit: UnitId, name: &str) -> Option<Symbol> {
+        self.names.resolve(unit, name)
+    }
+
+    /// A function with its body.
+    ///
+    /// # Errors
+    ///
+    /// Its text cannot be read.
+    pub fn function(&self, id: FunctionId) -> Result<&Function, Error> {
+        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
+        let function = self.functions[id.0 as usize].get_or_init(|| Function::of(unit, definition));
+        function.as_ref().map_err(Clone::clone)
+    }
+
+    /// The head of a function, without reading its body.
+    ///
+    /// # Errors
+    ///
+    /// Its text cannot be read.
+    pub fn signature(&self, id: FunctionId) -> Result<Signature, Error> {
+        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
+        Signature::of(unit, definition)
+    }
+
+    /// A variable with its initial value.
+    ///
+    /// # Errors
+    ///
+    /// Its text cannot be read.
+    pub fn variable(&self, id: VariableId) -> Result<&Variable, Error> {
+        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
+        let variable = self.variables[id.0 as usize].get_or_init(|| Variable::of(unit, definition));
+        variable.as_ref().map_err(Clone::clone)
+    }
+
+    fn defined<'a>(&'a self, defined: &'a Defined) -> (&'a Unit, &'a Definition) {
+        (self.unit(defined.unit), &defined.definition)
+    }
+}
+
+/// The indexes of all units, in their order.
+fn index_all(units: &[Unit], threads: usize) -> Vec<Result<Index, Error>> {
+    let slots: Vec<OnceLock<Result<Index, Error>>> = units.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((unit, slot)) = take(&next, units, &slots) {
+            _ = slot.set(Index::of(unit));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, units.len().max(1)) {
+            // Without another thread this one does all of it.
+            _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    slots.into_iter().zip(units).map(|(slot, unit)| slot.into_inner().unwrap_or_else(|| Index::of(unit))).collect()
+}
+
+fn take<'a, T>(next: &AtomicUsize, units: &'a [Unit], slots: &'a [T]) -> Option<(&'a Unit, &'a T)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    units.get(at).zip(slots.get(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::Value;
+
+    fn program(units: &[&str]) -> Result<Program, LinkError> {
+        let units = units.iter().enumerate().map(|(at, text)| Unit::new(&format!("unit{at}"), (*text).into()).unwrap());
+        Program::link(units.collect(), 2)
+    }
+
+    /// The unit and the first element of the variable that a name means in a unit.
+    fn variable(program: &Program, unit: u32, name: &str) -> Option<(Value, u32)> {
+        let Some(Symbol::Variable(id)) = program.resolve(UnitId(unit), name) else { return None };
+        let of = program.names.variables[id.0 as usize].unit.0;
+        program.variable(id).unwrap().values.first().cloned().map(|value| (value, of))
+    }
+
+    #[test]
+    fn private_names_go_first_and_stay_in_their_unit() {
+        let program = program(&[
+            ".global .u32 x = 1; .visible .global .u32 y = 2;",
+            ".visible .global .u32 x = 3; .global .u32 y = 4;",
+            ".extern .global .u32 x; .extern .global .u32 z;",
+        ])
+        .unwrap();
+        assert_eq!(variable(&program, 0, "x"), Some((Value::Bits(1), 0)));
+        assert_eq!(variable(&program, 1, "x"), Some((Value::Bits(3), 1)));
+        assert_eq!(variable(&program, 2, "x"), Some((Value::Bits(3), 1)));
+        assert_eq!(variable(&program, 1, "y"), Some((Value::Bits(4), 1)));
+        assert_eq!(variable(&program, 2, "y"), Some((Value::Bits(2), 0)));
+        assert_eq!((program.resolve(UnitId(2), "z"), program.resolve(UnitId(2), "nothing")), (None, None));
+    }
+
+    #[test]
+    fn a_visible_definition_goes_before_weak_ones_wherever_it_stands() {
+        let weak = program(&[".weak .global .u32 x = 1;", ".weak .global .u32 x = 2;"]).unwrap();
+        assert_eq!(variable(&weak, 1, "x"), Some((Value::Bits(1), 0)));
+        let strong = program(&[".weak .global .u32 x = 1;", ".visible .global .u32 x = 2;"]).unwrap();
+        assert_eq!(
+            (variable(&strong, 0, "x"), variable(&strong, 1, "x")),
+            (Some((Value::Bits(2), 1)), Some((Value::Bits(2), 1)))
+        );
+        let twice = program(&[".visible .func f() { ret; }", "\n.visible .func f() { ret; }"]).unwrap_err();
+        assert_eq!(twice.to_string(), "unit1:2:16: `f` is defined in unit0 too");
+    }
+
+    #[test]
+    fn kernels_functions_and_shared_memory() {
+        let program = program(&[
+            ".extern .func f(); .extern .shared .align 16 .b8 dynamic[]; .visible .entry k(.param .u64 a) { call f; ret; }",
+            ".visible .func f() { trap; } .extern .shared .b8 fixed[8]; .entry hidden() { ret; }",
+            ".visible .shared .b8 fixed[8];",
+        ])
+        .unwrap();
+        let kernel = program.kernel("k").unwrap();
+        assert_eq!(program.signature(kernel).unwrap().parameter_bytes(), 8);
+        assert_eq!(program.function(kernel).unwrap().instructions.len(), 2);
+        let mut kernels: Vec<&str> = program.kernels().collect();
+        kernels.sort_unstable();
+        assert_eq!((kernels, program.kernel("f")), (vec!["hidden", "k"], None));
+        let Some(Symbol::Function(f)) = program.resolve(program.unit_of(kernel), "f") else {
+            panic!("f is a function")
+        };
+        assert_eq!(program.unit_of(f), UnitId(1));
+        assert_eq!(program.resolve(UnitId(0), "dynamic"), Some(Symbol::DynamicShared));
+        assert!(matches!(program.resolve(UnitId(1), "fixed"), Some(Symbol::Variable(_))));
+    }
+
+    #[test]
+    fn a_unit_that_cannot_be_read_is_named() {
+        let error = program(&[".global .u32 x;", "ret;"]).unwrap_err();
+        assert_eq!(error.to_string(), "unit1:1:1: a directive is expected at the level of the module, not `ret`");
+        let good = program(&[".visible .func f() { @%p ret; }"]).unwrap();
+        let Some(Symbol::Function(f)) = good.resolve(UnitId(0), "f") else { panic!("f is a function") };
+        assert_eq!(good.function(f).unwrap_err().to_string(), "unit0:1:23: `%p` is not a register");
+    }
+}

@@ -1,0 +1,44 @@
+//! What instructions work on (PTX ISA, 6).
+use super::function::RegisterId;
+
+/// An operand of an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A register.
+    Register(RegisterId),
+    /// `!%p`: a predicate that is inverted.
+    Inverted(RegisterId),
+    /// The bits of a whole number.
+    Whole(u64),
+    /// The bits of a number of single precision.
+    Single(u32),
+    /// The bits of a number of double precision.
+    Double(u64),
+    /// A special register, such as `%tid.x`.
+    Special(String),
+    /// The address of a variable or function, plus so many bytes; also the name of a function that is called.
+    Symbol(String, i64),
+    /// The instruction with this number, to which a branch leads.
+    Label(usize),
+    /// Memory: a base in brackets, plus so many bytes.
+    Memory(Base, i64),
+    /// `{%r1, %r2}`.
+    Vector(Vec<Operand>),
+    /// `%p1|%p2`: two results.
+    Pair(Box<(Operand, Operand)>),
+    /// `(a, b)`: the arguments or the results of a call.
+    List(Vec<Operand>),
+    /// `_`: a result that nobody looks at.
+    Unused,
+}
+
+/// What an address begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// The contents of a register.
+    Register(RegisterId),
+    /// A variable or parameter.
+    Symbol(String),
+    /// Nothing: the number is the address.
+    Nothing,
+}

@@ -1,0 +1,104 @@
+//! Numbers of single and double precision (PTX ISA, 9.7.3). A NaN that arithmetic makes is the canonical one.
+
+/// The NaN that instructions on f32 give.
+const NAN_F32: u32 = 0x7fff_ffff;
+/// The NaN that instructions on f64 give.
+const NAN_F64: u64 = 0x7fff_ffff_ffff_ffff;
+
+/// The result of an operation on f32: any NaN becomes the canonical one.
+pub fn canonical_f32(value: f32) -> f32 {
+    if value.is_nan() { f32::from_bits(NAN_F32) } else { value }
+}
+
+/// The result of an operation on f64: any NaN becomes the canonical one.
+pub fn canonical_f64(value: f64) -> f64 {
+    if value.is_nan() { f64::from_bits(NAN_F64) } else { value }
+}
+
+/// `fma.rn.f32`: one rounding, of the exact a * b + c.
+pub fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
+    canonical_f32(a.mul_add(b, c))
+}
+
+/// `fma.rn.f64`.
+pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
+    canonical_f64(a.mul_add(b, c))
+}
+
+/// The smaller (or, with `largest`, the larger) of two numbers in the order in which -0 comes before +0; a NaN loses against
+/// a number.
+macro_rules! extreme {
+    ($name:ident, $float:ty, $canonical:ident, $takes_first:expr, $text:literal) => {
+        #[doc = $text]
+        pub fn $name(a: $float, b: $float) -> $float {
+            let takes_first: fn($float, $float) -> bool = $takes_first;
+            match (a.is_nan(), b.is_nan()) {
+                (true, true) => $canonical(a),
+                (true, false) => b,
+                (false, true) => a,
+                (false, false) if a == b => {
+                    if takes_first(if a.is_sign_negative() { -1.0 } else { 1.0 }, 0.0) {
+                        a
+                    } else {
+                        b
+                    }
+                }
+                (false, false) => {
+                    if takes_first(a, b) {
+                        a
+                    } else {
+                        b
+                    }
+                }
+            }
+        }
+    };
+}
+
+extreme!(min_f32, f32, canonical_f32, |a, b| a < b, "`min.f32`: -0 is less than +0, and a NaN loses against a number.");
+extreme!(max_f32, f32, canonical_f32, |a, b| a > b, "`max.f32`: +0 is more than -0, and a NaN loses against a number.");
+extreme!(min_f64, f64, canonical_f64, |a, b| a < b, "`min.f64`: -0 is less than +0, and a NaN loses against a number.");
+extreme!(max_f64, f64, canonical_f64, |a, b| a > b, "`max.f64`: +0 is more than -0, and a NaN loses against a number.");
+
+/// `cvt.rzi.s32.f32`: what does not fit becomes the nearest number that does, and NaN becomes 0 (PTX ISA, 9.7.9.21).
+pub fn to_s32_towards_zero(value: f32) -> i32 {
+    value as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_and_nans_in_extremes() {
+        for (a, b) in [(0.0, -0.0), (-0.0, 0.0)] {
+            assert!(min_f32(a, b).is_sign_negative() && max_f32(a, b).is_sign_positive());
+            let (a, b) = (f64::from(a), f64::from(b));
+            assert!(min_f64(a, b).is_sign_negative() && max_f64(a, b).is_sign_positive());
+        }
+        let signalling = f32::from_bits(0xff80_0001);
+        assert_eq!((min_f32(signalling, 2.0), max_f32(-3.0, signalling)), (2.0, -3.0));
+        assert_eq!(min_f32(signalling, f32::NAN).to_bits(), NAN_F32);
+        assert_eq!(max_f64(f64::NAN, -f64::NAN).to_bits(), NAN_F64);
+        assert_eq!(
+            (min_f32(1.0, 2.0), max_f32(1.0, 2.0), min_f64(-1.0, 1.0), max_f64(-1.0, 1.0)),
+            (1.0, 2.0, -1.0, 1.0)
+        );
+    }
+
+    #[test]
+    fn a_fused_sum_rounds_once() {
+        let x = 1.0 + 3.0 * f32::EPSILON;
+        let exact = f64::from(x) * f64::from(x) - 1.0;
+        assert_eq!(fma_f32(x, x, -1.0), exact as f32);
+        assert_ne!(x * x - 1.0, exact as f32);
+        assert_eq!(fma_f32(f32::INFINITY, 0.0, 1.0).to_bits(), NAN_F32);
+        assert_eq!(fma_f64(f64::INFINITY, 0.0, 1.0).to_bits(), NAN_F64);
+    }
+
+    #[test]
+    fn conversions_stop_at_the_ends() {
+        let all = [-2.9, 2.9, 3e9, -3e9, f32::NAN, f32::INFINITY].map(to_s32_towards_zero);
+        assert_eq!(all, [-2, 2, i32::MAX, i32::MIN, 0, i32::MAX]);
+    }
+}
