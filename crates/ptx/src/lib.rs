@@ -8,17 +8,19 @@
 //! | [`module`] | the tokens of a declaration or a body | variables, functions and instructions as they are written |
 //! | [`link`] | units | a program, in which names mean the same in all units |
 //! | [`code`] | instructions as they are written | typed ones |
+//! | [`run`] | a program on a device | launches of its kernels |
 //! | [`num`] | | arithmetic, bit for bit as the ISA defines it |
 //!
 //! Text comes from strangers: any bytes give a [`Error`] with its unit, line and column, and never more memory than a small
 //! multiple of the text. Nothing in a function's body is read before the function is asked for.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod code;
 mod error;
 pub mod link;
 pub mod module;
 pub mod num;
+pub mod run;
 pub mod text;
 
 pub use error::{Error, Place};

@@ -65,6 +65,21 @@ impl Program {
         self.names.functions[id.0 as usize].unit
     }
 
+    /// The unit that a variable stands in.
+    pub fn unit_of_variable(&self, id: VariableId) -> UnitId {
+        self.names.variables[id.0 as usize].unit
+    }
+
+    /// The function with this number.
+    pub fn function_id(&self, number: u64) -> Option<FunctionId> {
+        u32::try_from(number).ok().filter(|number| (*number as usize) < self.names.functions.len()).map(FunctionId)
+    }
+
+    /// All variables that are defined.
+    pub fn variables(&self) -> impl Iterator<Item = VariableId> + use<> {
+        (0..self.names.variables.len() as u32).map(VariableId)
+    }
+
     /// A kernel by name.
     pub fn kernel(&self, name: &str) -> Option<FunctionId> {
         let Some(Symbol::Function(id)) = self.names.visible(name) else { return None };

@@ -1,0 +1,421 @@
+//! What operations compute from registers, lane by lane.
+use super::lanes::{Code, LANES, Lanes, Mask, Registers};
+use crate::code::{BinaryOp, Comparison, MulPart, Op, Rounding, Source, TernaryOp, UnaryOp, Width};
+use crate::module::{RegisterId, Type};
+use crate::num::{
+    BF16, E4M3, E5M2, F16, Narrow, bit_field_extract, bit_field_insert, canonical_f32, canonical_f64, fma_f32, fma_f64,
+    funnel_shift_left, funnel_shift_right, high_bit, max_f32, max_f64, min_f32, min_f64, permute, shift_left,
+    shift_right_signed, shift_right_unsigned,
+};
+
+/// The registers of a function, and the addresses of its symbols.
+pub struct Operands<'a> {
+    pub code: &'a Code,
+    pub registers: &'a mut Registers,
+    /// The address of a name in each lane, if it has one.
+    pub address_of: &'a dyn Fn(&str) -> Option<Lanes<u64>>,
+    pub mask: Mask,
+}
+
+impl Operands<'_> {
+    /// The values of a source as bits in the low end of a u64.
+    pub fn bits(&self, source: &Source) -> Result<Lanes<u64>, String> {
+        Ok(match source {
+            Source::Constant(bits) => [*bits; LANES],
+            Source::Symbol(name, offset) => {
+                let address = (self.address_of)(name).ok_or_else(|| format!("`{name}` is defined nowhere"))?;
+                address.map(|address| address.wrapping_add_signed(*offset))
+            }
+            Source::Register(register) => self.register(*register),
+        })
+    }
+
+    /// The values of a register; of 128 bits the low half.
+    pub fn register(&self, register: RegisterId) -> Lanes<u64> {
+        let slot = self.code.slot(register);
+        match self.code.width(register) {
+            Width::Predicate => {
+                let mask = self.registers.predicate(slot);
+                std::array::from_fn(|lane| u64::from(mask >> lane & 1))
+            }
+            Width::W16 => self.registers.read::<u16>(slot).map(u64::from),
+            Width::W32 => self.registers.read::<u32>(slot).map(u64::from),
+            Width::W64 => self.registers.read::<u64>(slot),
+            Width::W128 => self.registers.read::<u128>(slot).map(|wide| wide as u64),
+        }
+    }
+
+    /// The lanes in which a predicate is true.
+    pub fn predicate(&self, source: &Source) -> Result<Mask, String> {
+        if let Source::Register(register) = source {
+            return Ok(self.registers.predicate(self.code.slot(*register)));
+        }
+        Ok(mask_of(&self.bits(source)?))
+    }
+
+    /// All 128 bits of a source.
+    pub fn wide(&self, source: &Source) -> Result<Lanes<u128>, String> {
+        match source {
+            Source::Register(register) if self.code.width(*register) == Width::W128 => {
+                Ok(self.registers.read(self.code.slot(*register)))
+            }
+            other => Ok(self.bits(other)?.map(u128::from)),
+        }
+    }
+
+    /// Writes bits into a register, in the lanes that are active.
+    pub fn set(&mut self, to: Option<RegisterId>, bits: &Lanes<u64>) {
+        let Some(register) = to else { return };
+        let (slot, mask) = (self.code.slot(register), self.mask);
+        match self.code.width(register) {
+            Width::Predicate => self.registers.set_predicate(slot, mask_of(bits), mask),
+            Width::W16 => self.registers.write(slot, &bits.map(|bits| bits as u16), mask),
+            Width::W32 => self.registers.write(slot, &bits.map(|bits| bits as u32), mask),
+            Width::W64 => self.registers.write(slot, bits, mask),
+            Width::W128 => self.registers.write(slot, &bits.map(u128::from), mask),
+        }
+    }
+
+    /// Writes 128 bits into a register, or the low ones of them.
+    pub fn set_wide(&mut self, to: Option<RegisterId>, bits: &Lanes<u128>) {
+        match to {
+            Some(register) if self.code.width(register) == Width::W128 => {
+                self.registers.write(self.code.slot(register), bits, self.mask);
+            }
+            to => self.set(to, &bits.map(|bits| bits as u64)),
+        }
+    }
+
+    /// Does what an operation does with registers alone; false for one that does more.
+    ///
+    /// # Errors
+    ///
+    /// A symbol is defined nowhere.
+    pub fn compute(&mut self, op: &Op) -> Result<bool, String> {
+        match op {
+            Op::Unary { op: UnaryOp::Move, ty: Type::B128, to, a } => {
+                let value = self.wide(a)?;
+                self.set_wide(*to, &value);
+            }
+            Op::Unary { op, ty, to, a } => {
+                let value = self.bits(a)?.map(|a| unary(*op, *ty, a));
+                self.set(*to, &value);
+            }
+            Op::Binary { op, ty, to, a, b, .. } => {
+                let (a, b) = (self.bits(a)?, self.bits(b)?);
+                let value = std::array::from_fn(|lane| binary(*op, *ty, a[lane], b[lane]));
+                self.set(*to, &value);
+            }
+            Op::Ternary { op, ty, to, a, b, c } => {
+                let (a, b, c) = (self.bits(a)?, self.bits(b)?, self.bits(c)?);
+                let value = std::array::from_fn(|lane| ternary(*op, *ty, a[lane], b[lane], c[lane]));
+                self.set(*to, &value);
+            }
+            Op::BitFieldInsert { ty, to, field, into, start, length } => {
+                let [field, into] = [self.bits(field)?, self.bits(into)?];
+                let [start, length] = [self.bits(start)?, self.bits(length)?];
+                let bits = 8 * ty.bytes();
+                let value = std::array::from_fn(|lane| {
+                    bit_field_insert(field[lane], into[lane], start[lane] as u32, length[lane] as u32, bits)
+                });
+                self.set(*to, &value);
+            }
+            Op::Select { to, a, b, predicate, .. } => {
+                let (a, b, chosen) = (self.bits(a)?, self.bits(b)?, self.predicate(predicate)?);
+                let value = std::array::from_fn(|lane| if chosen >> lane & 1 == 1 { a[lane] } else { b[lane] });
+                self.set(*to, &value);
+            }
+            Op::Compare { comparison, ty, to, a, b } => {
+                let (a, b) = (self.bits(a)?, self.bits(b)?);
+                let value = std::array::from_fn(|lane| u64::from(compare(*comparison, *ty, a[lane], b[lane])));
+                self.set(*to, &value);
+            }
+            Op::Pack { part, to, parts } => {
+                let mut value = [0u128; LANES];
+                for (at, source) in parts.iter().enumerate() {
+                    let bits = self.bits(source)?;
+                    for (value, bits) in value.iter_mut().zip(bits) {
+                        *value |= u128::from(bits) << (at as u32 * part.bits());
+                    }
+                }
+                self.set_wide(*to, &value);
+            }
+            Op::Unpack { part, to, a } => {
+                let value = self.wide(a)?;
+                for (at, to) in to.iter().enumerate() {
+                    let bits = value.map(|value| (value >> (at as u32 * part.bits())) as u64);
+                    self.set(*to, &bits.map(|bits| low(bits, part.bits())));
+                }
+            }
+            Op::ConvertWhole { from, into, to, a } => {
+                let value = self.bits(a)?.map(|a| extended(*into, extended(*from, a)));
+                self.set(*to, &value);
+            }
+            Op::ConvertFloat { rounding, from, into, to, a } => {
+                let value = self.bits(a)?.map(|a| convert(*rounding, *from, *into, a));
+                self.set(*to, &value);
+            }
+            Op::ConvertPair { from, into, to, a } => {
+                let (from, into) = (part_of(*from), part_of(*into));
+                let value = self.bits(a)?.map(|a| pair(into, halves(from, a)));
+                self.set(*to, &value);
+            }
+            Op::ConvertPairFromF32 { into, to, a, b } => {
+                let (a, b) = (self.bits(a)?, self.bits(b)?);
+                let value =
+                    std::array::from_fn(|lane| pair(part_of(*into), [b[lane], a[lane]].map(f32_of).map(f64::from)));
+                self.set(*to, &value);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn mask_of(bits: &Lanes<u64>) -> Mask {
+    bits.iter().enumerate().fold(0, |mask, (lane, bits)| mask | u32::from(*bits != 0) << lane)
+}
+
+fn low(bits: u64, width: u32) -> u64 {
+    if width >= 64 { bits } else { bits & ((1 << width) - 1) }
+}
+
+/// The value of this type in 64 bits: with its sign, or with zeros.
+fn extended(ty: Type, bits: u64) -> u64 {
+    match ty {
+        Type::S8 => bits as i8 as u64,
+        Type::S16 => bits as i16 as u64,
+        Type::S32 => bits as i32 as u64,
+        _ => low(bits, 8 * ty.bytes()),
+    }
+}
+
+fn f32_of(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+fn f32_bits(value: f32) -> u64 {
+    u64::from(value.to_bits())
+}
+
+/// The narrow format of a type, and how many of it a value has.
+fn narrow(ty: Type) -> Option<(Narrow, u32)> {
+    Some(match ty {
+        Type::F16 => (F16, 1),
+        Type::F16x2 => (F16, 2),
+        Type::Bf16 => (BF16, 1),
+        Type::Bf16x2 => (BF16, 2),
+        _ => return None,
+    })
+}
+
+/// Does something to each 16-bit part.
+fn by_parts(parts: u32, f: impl Fn(u32) -> u16) -> u64 {
+    (0..parts).fold(0, |all, part| all | u64::from(f(16 * part)) << (16 * part))
+}
+
+/// The format of a pair's parts.
+fn part_of(ty: Type) -> Narrow {
+    match ty {
+        Type::E4m3x2 => E4M3,
+        Type::E5m2x2 => E5M2,
+        Type::Bf16x2 | Type::Bf16 => BF16,
+        _ => F16,
+    }
+}
+
+fn part_bits(format: Narrow) -> u32 {
+    if format == E4M3 || format == E5M2 { 8 } else { 16 }
+}
+
+/// The two numbers of a pair, the lower one first.
+fn halves(format: Narrow, bits: u64) -> [f64; 2] {
+    let width = part_bits(format);
+    [bits, bits >> width].map(|bits| format.decode(low(bits, width) as u16))
+}
+
+/// A pair of two numbers, the lower one first. 8-bit formats saturate.
+fn pair(format: Narrow, values: [f64; 2]) -> u64 {
+    let width = part_bits(format);
+    let [low, high] = values.map(|value| u64::from(format.encode(value, width == 8)));
+    low | high << width
+}
+
+fn unary(op: UnaryOp, ty: Type, a: u64) -> u64 {
+    let bits = 8 * ty.bytes();
+    match op {
+        UnaryOp::Move => low(a, bits),
+        UnaryOp::Not if ty == Type::Pred => u64::from(a == 0),
+        UnaryOp::Not => low(!a, bits),
+        UnaryOp::Neg | UnaryOp::Abs => match (narrow(ty), ty) {
+            (Some((_, parts)), _) => by_parts(parts, |at| {
+                let part = (a >> at) as u16;
+                if op == UnaryOp::Neg { part ^ 0x8000 } else { part & 0x7fff }
+            }),
+            (_, Type::F32) => f32_bits(canonical_f32(if op == UnaryOp::Neg { -f32_of(a) } else { f32_of(a).abs() })),
+            (_, Type::F64) => {
+                let value = f64::from_bits(a);
+                canonical_f64(if op == UnaryOp::Neg { -value } else { value.abs() }).to_bits()
+            }
+            _ => {
+                let value = extended(ty, a) as i64;
+                low(if op == UnaryOp::Neg || value < 0 { value.wrapping_neg() } else { value } as u64, bits)
+            }
+        },
+        UnaryOp::Popc => u64::from(low(a, bits).count_ones()),
+        UnaryOp::Clz => u64::from(low(a, bits).leading_zeros() + bits - 64),
+        UnaryOp::Brev => low(a, bits).reverse_bits() >> (64 - bits),
+        UnaryOp::Bfind { shift_amount } => u64::from(high_bit(a, bits, ty.is_signed(), shift_amount)),
+    }
+}
+
+fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
+    if let Some((format, parts)) = narrow(ty) {
+        return by_parts(parts, |at| narrow_binary(op, format, (a >> at) as u16, (b >> at) as u16));
+    }
+    match ty {
+        Type::F32 => f32_bits(match op {
+            BinaryOp::Add => canonical_f32(f32_of(a) + f32_of(b)),
+            BinaryOp::Sub => canonical_f32(f32_of(a) - f32_of(b)),
+            BinaryOp::Div => canonical_f32(f32_of(a) / f32_of(b)),
+            BinaryOp::Min => min_f32(f32_of(a), f32_of(b)),
+            BinaryOp::Max => max_f32(f32_of(a), f32_of(b)),
+            _ => canonical_f32(f32_of(a) * f32_of(b)),
+        }),
+        Type::F64 => {
+            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+            match op {
+                BinaryOp::Add => canonical_f64(a + b),
+                BinaryOp::Sub => canonical_f64(a - b),
+                BinaryOp::Div => canonical_f64(a / b),
+                BinaryOp::Min => min_f64(a, b),
+                BinaryOp::Max => max_f64(a, b),
+                _ => canonical_f64(a * b),
+            }
+            .to_bits()
+        }
+        _ => whole_binary(op, ty, a, b),
+    }
+}
+
+fn narrow_binary(op: BinaryOp, format: Narrow, a: u16, b: u16) -> u16 {
+    match op {
+        BinaryOp::Add => format.add(a, b),
+        BinaryOp::Sub => format.add(a, b ^ 0x8000),
+        BinaryOp::Min => format.min(a, b),
+        BinaryOp::Max => format.max(a, b),
+        _ => format.mul(a, b),
+    }
+}
+
+fn whole_binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
+    let bits = 8 * ty.bytes();
+    let signed = ty.is_signed();
+    let (a, b) = if matches!(op, BinaryOp::Shl | BinaryOp::Shr) { (a, b) } else { (extended(ty, a), extended(ty, b)) };
+    let wide = |a: u64, b: u64| -> u128 {
+        if signed { (i128::from(a as i64) * i128::from(b as i64)) as u128 } else { u128::from(a) * u128::from(b) }
+    };
+    let value = match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul(MulPart::Low) => a.wrapping_mul(b),
+        BinaryOp::Mul(MulPart::High) => (wide(a, b) >> bits) as u64,
+        BinaryOp::Mul(MulPart::Wide) => return low(wide(a, b) as u64, 2 * bits),
+        // The ISA leaves a division by zero open; GPUs give all ones.
+        BinaryOp::Div if b == 0 => u64::MAX,
+        BinaryOp::Rem if b == 0 => a,
+        BinaryOp::Div if signed => (a as i64).wrapping_div(b as i64) as u64,
+        BinaryOp::Div => a / b,
+        BinaryOp::Rem if signed => (a as i64).wrapping_rem(b as i64) as u64,
+        BinaryOp::Rem => a % b,
+        BinaryOp::Min if signed => (a as i64).min(b as i64) as u64,
+        BinaryOp::Min => a.min(b),
+        BinaryOp::Max if signed => (a as i64).max(b as i64) as u64,
+        BinaryOp::Max => a.max(b),
+        BinaryOp::And => a & b,
+        BinaryOp::Or => a | b,
+        BinaryOp::Xor => a ^ b,
+        BinaryOp::Shl => shift_left(a, b as u32, bits),
+        BinaryOp::Shr if signed => shift_right_signed(a, b as u32, bits),
+        BinaryOp::Shr => shift_right_unsigned(a, b as u32, bits),
+    };
+    low(value, bits)
+}
+
+fn ternary(op: TernaryOp, ty: Type, a: u64, b: u64, c: u64) -> u64 {
+    match op {
+        TernaryOp::Mad(part) => {
+            let product = whole_binary(BinaryOp::Mul(part), ty, a, b);
+            let bits = 8 * ty.bytes() * if part == MulPart::Wide { 2 } else { 1 };
+            low(product.wrapping_add(c), bits)
+        }
+        TernaryOp::Fma => match (narrow(ty), ty) {
+            (Some((format, parts)), _) => {
+                by_parts(parts, |at| format.fma((a >> at) as u16, (b >> at) as u16, (c >> at) as u16))
+            }
+            (_, Type::F32) => f32_bits(fma_f32(f32_of(a), f32_of(b), f32_of(c))),
+            _ => fma_f64(f64::from_bits(a), f64::from_bits(b), f64::from_bits(c)).to_bits(),
+        },
+        TernaryOp::Prmt => u64::from(permute(a as u32, b as u32, c as u32)),
+        TernaryOp::Bfe => bit_field_extract(a, b as u32, c as u32, 8 * ty.bytes(), ty.is_signed()),
+        TernaryOp::FunnelLeft { wrap } => u64::from(funnel_shift_left(a as u32, b as u32, c as u32, wrap)),
+        TernaryOp::FunnelRight { wrap } => u64::from(funnel_shift_right(a as u32, b as u32, c as u32, wrap)),
+    }
+}
+
+fn compare(comparison: Comparison, ty: Type, a: u64, b: u64) -> bool {
+    let order = match ty {
+        Type::F32 => f32_of(a).partial_cmp(&f32_of(b)),
+        Type::F64 => f64::from_bits(a).partial_cmp(&f64::from_bits(b)),
+        _ if ty.is_signed() => Some((extended(ty, a) as i64).cmp(&(extended(ty, b) as i64))),
+        _ => Some(extended(ty, a).cmp(&extended(ty, b))),
+    };
+    // Nothing holds of a NaN.
+    order.is_some_and(|order| match comparison {
+        Comparison::Eq => order.is_eq(),
+        Comparison::Ne => order.is_ne(),
+        Comparison::Lt => order.is_lt(),
+        Comparison::Le => order.is_le(),
+        Comparison::Gt => order.is_gt(),
+        Comparison::Ge => order.is_ge(),
+    })
+}
+
+fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
+    let is_float = |ty: Type| matches!(ty, Type::F16 | Type::Bf16 | Type::F32 | Type::F64);
+    if !is_float(from) {
+        let (signed, unsigned) = (extended(from, a) as i64, extended(from, a));
+        return match (into, from.is_signed()) {
+            (Type::F32, true) => f32_bits(signed as f32),
+            (Type::F32, false) => f32_bits(unsigned as f32),
+            (_, true) => (signed as f64).to_bits(),
+            (_, false) => (unsigned as f64).to_bits(),
+        };
+    }
+    let value = match from {
+        Type::F16 => F16.decode(a as u16),
+        Type::Bf16 => BF16.decode(a as u16),
+        Type::F32 => f64::from(f32_of(a)),
+        _ => f64::from_bits(a),
+    };
+    let whole = match rounding {
+        Rounding::NearestWhole => value.round_ties_even(),
+        Rounding::TowardsZeroWhole => value.trunc(),
+        Rounding::None | Rounding::Nearest => value,
+    };
+    match into {
+        Type::F16 => u64::from(F16.encode(whole, false)),
+        Type::Bf16 => u64::from(BF16.encode(whole, false)),
+        Type::F32 => f32_bits(canonical_f32(whole as f32)),
+        Type::F64 => canonical_f64(whole).to_bits(),
+        // What does not fit becomes the nearest number that does, and NaN becomes 0.
+        Type::S8 => low(whole as i8 as u64, 8),
+        Type::S16 => low(whole as i16 as u64, 16),
+        Type::S32 => low(whole as i32 as u64, 32),
+        Type::S64 => whole as i64 as u64,
+        Type::U8 => u64::from(whole as u8),
+        Type::U16 => u64::from(whole as u16),
+        Type::U32 => u64::from(whole as u32),
+        _ => whole as u64,
+    }
+}

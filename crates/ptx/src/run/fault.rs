@@ -1,0 +1,44 @@
+//! How a launch ends that cannot go on.
+use crate::error::Error;
+use std::fmt;
+
+/// Where a warp is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The block's number in the launch.
+    pub block: u32,
+    /// The warp's number in the block.
+    pub warp: u32,
+    /// The lanes that are there, a bit for each.
+    pub lanes: u32,
+    /// The function, with the unit and line of the operation.
+    pub at: String,
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {}, warp {}, lanes {:#010x}, {}", self.block, self.warp, self.lanes, self.at)
+    }
+}
+
+/// Why a launch has ended before its threads have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The kernel or a function that it calls cannot be read.
+    #[error(transparent)]
+    Text(#[from] Error),
+    /// The launch asks for what the kernel does not allow.
+    #[error("{0}")]
+    Launch(String),
+    /// An instruction cannot be executed.
+    #[error("{spot}: {what}")]
+    Instruction {
+        /// Where.
+        spot: Box<Spot>,
+        /// Why.
+        what: String,
+    },
+    /// Every warp waits for what no warp can bring.
+    #[error("nothing moves: {}", .0.iter().map(|(spot, why)| format!("{spot} {why}")).collect::<Vec<_>>().join("; "))]
+    Standstill(Vec<(Spot, String)>),
+}

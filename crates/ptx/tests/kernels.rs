@@ -1,0 +1,220 @@
+//! Kernels of our own run: what threads compute, how they meet, and how a launch ends that cannot go on.
+#![allow(unsafe_code)] // kernels are given addresses of the tests' memory
+
+use ptx::link::Program;
+use ptx::run::{Configuration, Fault, Image, Launch, Memory, Region};
+use ptx::text::Unit;
+use std::sync::Arc;
+
+const HEAD: &str = ".version 8.8\n.target sm_90\n.address_size 64\n";
+
+/// 16 bytes, so that arrays are aligned to as many.
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+struct Words([u32; 4]);
+
+/// A program on a device, and arrays that its kernels reach.
+struct Device {
+    image: Arc<Image>,
+    memory: Arc<Memory>,
+    arrays: Vec<Box<[Words]>>,
+}
+
+impl Device {
+    fn new(text: &str) -> Self {
+        let unit = Unit::new("kernels.ptx", format!("{HEAD}{text}").into()).unwrap();
+        let program = Program::link(vec![unit], 1).unwrap_or_else(|error| panic!("{error}"));
+        let memory = Arc::new(Memory::default());
+        let image = Arc::new(Image::new(Arc::new(program), memory.clone(), true));
+        Self { image, memory, arrays: Vec::new() }
+    }
+
+    /// The address of a new array with these values.
+    fn array(&mut self, values: &[u32]) -> u64 {
+        let mut words = vec![Words([0; 4]); values.len().div_ceil(4).max(1)].into_boxed_slice();
+        for (at, value) in values.iter().enumerate() {
+            words[at / 4].0[at % 4] = *value;
+        }
+        let start = words.as_mut_ptr() as u64;
+        // SAFETY: the array lives as long as the device, and nothing else uses it while a kernel runs.
+        unsafe { self.memory.map(Region::new(start, 4 * values.len() as u64)) };
+        self.arrays.push(words);
+        start
+    }
+
+    fn values(&self, array: usize) -> Vec<u32> {
+        self.arrays[array].iter().flat_map(|words| words.0).collect()
+    }
+
+    fn launch(&self, kernel: &str, grid: u32, block: u32, parameters: &[u64], seed: u64) -> Result<(), Fault> {
+        let bytes: Vec<u8> = parameters.iter().flat_map(|parameter| parameter.to_le_bytes()).collect();
+        let configuration = Configuration { grid: [grid, 1, 1], block: [block, 1, 1], dynamic_shared: 256 };
+        Launch::new(&self.image, kernel, &configuration, &bytes)?.run(seed)
+    }
+}
+
+/// Adds two arrays: the example of the README.
+const ADD: &str = include_str!("add.ptx");
+
+#[test]
+fn threads_add_arrays() {
+    let mut device = Device::new(ADD);
+    let x: Vec<u32> = (0..100).map(|i| (i as f32).to_bits()).collect();
+    let y: Vec<u32> = (0..100).map(|i| (0.5 * i as f32).to_bits()).collect();
+    let arrays = [device.array(&x), device.array(&y), device.array(&[0; 100])];
+    device.launch("add", 4, 32, &[arrays[0], arrays[1], arrays[2], 100], 1).unwrap();
+    let sums: Vec<f32> = device.values(2).into_iter().map(f32::from_bits).collect();
+    assert!(sums.iter().enumerate().all(|(i, sum)| *sum == 1.5 * i as f32), "{sums:?}");
+}
+
+#[test]
+fn lanes_part_and_meet() {
+    // Each lane runs as many rounds as its number says; a vote afterwards has all of them.
+    let text = ".visible .entry k(.param .u64 out)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<6>;\n.reg .b64 %d<4>;\n\
+        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nmov.b32 %r2, 0;\nmov.b32 %r3, 0;\n\
+        LOOP:\nsetp.ge.u32 %p1, %r2, %r1;\n@%p1 bra DONE;\nadd.s32 %r3, %r3, %r2;\nadd.s32 %r2, %r2, 1;\nbra LOOP;\n\
+        DONE:\nsetp.ge.u32 %p2, %r3, 0;\nvote.sync.ballot.b32 %r4, %p2, -1;\nadd.s32 %r3, %r3, %r4;\n\
+        mul.wide.u32 %d2, %r1, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r3;\nret;\n}";
+    let mut device = Device::new(text);
+    let out = device.array(&[0; 32]);
+    device.launch("k", 1, 32, &[out], 1).unwrap();
+    let expected: Vec<u32> = (0..32u32).map(|lane| (lane * lane.wrapping_sub(1) / 2).wrapping_add(u32::MAX)).collect();
+    assert_eq!(device.values(0)[1..], expected[1..]);
+}
+
+#[test]
+fn warps_meet_at_barriers_and_share_memory() {
+    // Every thread writes its number, and after the barrier reads that of the thread that many from the end.
+    let text = ".shared .align 16 .b8 fixed[512];\n.visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<7>;\n.reg .b64 %d<6>;\n\
+        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %d2, %r1, 4;\nmov.u64 %d4, fixed;\ncvta.shared.u64 %d5, %d4;\n\
+        add.s64 %d3, %d5, %d2;\nst.u32 [%d3], %r1;\nbar.sync 0;\n\
+        mov.u32 %r2, %ntid.x;\nsub.s32 %r3, %r2, %r1;\nshl.b32 %r4, %r3, 2;\nld.shared.u32 %r5, [%r4+-4];\n\
+        add.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r5;\nret;\n}";
+    let mut device = Device::new(text);
+    let out = device.array(&[0; 128]);
+    for seed in 0..20 {
+        device.launch("k", 1, 128, &[out], seed).unwrap();
+        let expected: Vec<u32> = (0..128).rev().collect();
+        assert_eq!(device.values(0), expected);
+    }
+}
+
+#[test]
+fn a_missing_barrier_is_found_by_some_seed() {
+    let text = ".shared .align 16 .b8 fixed[512];\n.visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<7>;\n.reg .b64 %d<6>;\n\
+        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nshl.b32 %r2, %r1, 2;\nst.shared.u32 [%r2], %r1;\n\
+        mov.u32 %r3, %ntid.x;\nsub.s32 %r3, %r3, %r1;\nshl.b32 %r4, %r3, 2;\nld.shared.u32 %r5, [%r4+-4];\n\
+        mul.wide.u32 %d2, %r1, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r5;\nret;\n}";
+    let mut device = Device::new(text);
+    let out = device.array(&[0; 128]);
+    let expected: Vec<u32> = (0..128).rev().collect();
+    let wrong = (0..20).filter(|seed| {
+        device.launch("k", 1, 128, &[out], *seed).unwrap();
+        device.values(0) != expected
+    });
+    assert!(wrong.count() > 0);
+}
+
+#[test]
+fn functions_are_called_by_name_and_by_address() {
+    let text = ".visible .func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %r<3>; ld.param.b32 %r1, [x]; shl.b32 %r2, %r1, 1; st.param.b32 [r], %r2; ret; }\n\
+        .func inc() { .reg .b32 %r<2>; .reg .b64 %d<2>; mov.u64 %d1, counter; atom.global.add.u32 %r1, [%d1], 1; ret; }\n\
+        .func inc_by_ten() { .reg .b32 %r<2>; .reg .b64 %d<2>; mov.u64 %d1, counter; atom.global.add.u32 %r1, [%d1], 10; ret; }\n\
+        .visible .global .align 4 .u32 counter = 5;\n.global .align 8 .u64 table[2] = {inc, inc_by_ten};\n\
+        .visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<6>;\n.reg .b64 %d<8>;\nld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\n\
+        and.b32 %r2, %r1, 1;\nmul.wide.u32 %d2, %r2, 8;\nmov.u64 %d3, table;\nadd.s64 %d4, %d3, %d2;\nld.global.u64 %d5, [%d4];\n\
+        call %d5;\ncall inc;\nbar.sync 0;\nmov.u64 %d6, counter;\nld.global.u32 %r3, [%d6];\nst.global.u32 [%d1], %r3;\nret;\n}";
+    let mut device = Device::new(text);
+    let out = device.array(&[0; 4]);
+    device.launch("k", 1, 32, &[out], 3).unwrap();
+    assert_eq!(device.values(0)[0], 5 + 16 + 160 + 32);
+}
+
+#[test]
+fn a_thread_waits_for_what_another_block_writes() {
+    // Block 0 polls a flag that block 1 raises after it has written the data.
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<6>;\n.reg .b64 %d<4>;\n\
+        ld.param.u64 %d1, [m];\nmov.u32 %r1, %ctaid.x;\nsetp.eq.u32 %p1, %r1, 1;\n@%p1 bra WRITE;\n\
+        POLL:\nld.acquire.sys.b32 %r2, [%d1+4];\nsetp.eq.b32 %p2, %r2, 0;\n@%p2 bra POLL;\n\
+        ld.global.u32 %r3, [%d1];\nst.global.u32 [%d1+8], %r3;\nret;\n\
+        WRITE:\nst.global.u32 [%d1], 77;\nfence.acq_rel.sys;\nst.relaxed.sys.b32 [%d1+4], 1;\nret;\n}";
+    let mut device = Device::new(text);
+    for seed in 0..20 {
+        let memory = device.array(&[0; 4]);
+        device.launch("k", 2, 1, &[memory], seed).unwrap();
+        assert_eq!(device.values(seed as usize)[2], 77);
+    }
+}
+
+#[test]
+fn lanes_that_wait_for_lanes_of_their_warp_get_on() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<6>;\n.reg .b64 %d<4>;\n\
+        ld.param.u64 %d1, [m];\nmov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 31;\n@%p1 bra WRITE;\n\
+        POLL:\nld.volatile.global.u32 %r2, [%d1];\nsetp.eq.s32 %p2, %r2, 0;\n@%p2 bra POLL;\nret;\n\
+        WRITE:\nst.volatile.global.u32 [%d1], 1;\nret;\n}";
+    let mut device = Device::new(text);
+    let memory = device.array(&[0; 4]);
+    device.launch("k", 1, 32, &[memory], 1).unwrap();
+    assert_eq!(device.values(0)[0], 1);
+}
+
+#[test]
+fn a_standstill_is_told_with_its_places() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<6>;\n.reg .b64 %d<4>;\n\
+        ld.param.u64 %d1, [m];\nmov.u32 %r1, %tid.x;\nsetp.ge.u32 %p1, %r1, 32;\n@%p1 bra WAIT;\n\
+        POLL:\nld.volatile.global.u32 %r2, [%d1];\nsetp.eq.s32 %p2, %r2, 0;\n@%p2 bra POLL;\nWAIT:\nbar.sync 3;\nret;\n}";
+    let mut device = Device::new(text);
+    let memory = device.array(&[0; 4]);
+    let Err(Fault::Standstill(spots)) = device.launch("k", 1, 64, &[memory], 1) else { panic!("nothing can move") };
+    let told: Vec<String> = spots.iter().map(|(spot, why)| format!("{spot} {why}")).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().any(|line| line.contains("warp 0") && line.contains("polls memory")), "{told:?}");
+    assert!(
+        told.iter()
+            .any(|line| line.contains("warp 1") && line.contains("kernels.ptx:18:1: bar.sync 3; waits at barrier 3")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_executed_ends_the_launch_with_its_place() {
+    let kernel = |line: &str| {
+        format!(
+            ".visible .entry k(.param .u64 m)\n{{\n.reg .b32 %r<6>;\n.reg .b64 %d<4>;\nld.param.u64 %d1, [m];\n{line}\nret;\n}}"
+        )
+    };
+    for (line, what) in [
+        ("st.global.u32 [%d1+16], 1;", "writes 4 bytes at"),
+        ("ld.global.u32 %r1, [%d1+2];", "a misaligned address"),
+        ("ld.global.u64 %d2, [0];", "reads 8 bytes at 0x0, an address outside of all memory"),
+        ("trap;", "a trap"),
+        ("multimem.red.add.u32 [%d1], %r1;", "this instruction is not known"),
+        ("mov.u64 %d2, nothing;", "`nothing` is defined nowhere"),
+        ("call %d1;", "is not the address of a function"),
+    ] {
+        let mut device = Device::new(&kernel(line));
+        let memory = device.array(&[0; 4]);
+        let error = device.launch("k", 1, 1, &[memory], 1).unwrap_err().to_string();
+        assert!(error.contains(what), "{line}: {error}");
+        assert!(
+            line.starts_with("call") || error.contains("block 0, warp 0, lanes 0x00000001, k, kernels.ptx:9:1: "),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn launches_that_are_not_allowed_are_refused() {
+    let mut device = Device::new(".visible .entry k(.param .u64 m)\n.maxntid 64, 1, 1\n{\nret;\n}");
+    let memory = device.array(&[0; 4]);
+    for (kernel, grid, block, parameters, what) in [
+        ("none", 1, 1, &[memory][..], "there is no kernel `none`"),
+        ("k", 0, 1, &[memory], "0 blocks of 1 threads cannot be launched"),
+        ("k", 1, 2048, &[memory], "1 blocks of 2048 threads cannot be launched"),
+        ("k", 1, 65, &[memory], "`k` allows fewer than 65 threads in a block"),
+        ("k", 1, 1, &[], "`k` has 8 bytes of parameters, not 0"),
+    ] {
+        let error = device.launch(kernel, grid, block, parameters, 1).unwrap_err().to_string();
+        assert!(error.starts_with(what), "{error}");
+    }
+}
