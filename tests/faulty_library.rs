@@ -199,7 +199,7 @@ fn processes_of_ranks(runner: &Runner) {
     };
     assert_fails_with(&of("segv", ""), Outcome::Crash, "the process of rank 1: signal 11 (SIGSEGV)");
     assert_fails_with(&of("noise", ""), Outcome::Error, "rank 1 at step 1 (all_reduce): internal_error");
-    assert_fails_with(&of("hang", "timeout = 2\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
+    assert_fails_with(&of("hang", "timeout = 2\n"), Outcome::Hang, "ranks 0 and 1 at step 1 (all_reduce)");
     assert_eq!(of("none", "").status, Status::Pass);
 }
 

@@ -52,7 +52,15 @@ mod tests {
         let reduce = "{ op = \"all_reduce\", in = \"x\", out = \"y\" }";
         let sleep = "{ op = \"sleep\", seconds = 0.1, ranks = [1] }";
         let in_a_loop = format!("steps = [{{ op = \"loop\", times = 2, steps = [{reduce}, {sleep}] }}]");
-        let may_hang = format!("outcome = [\"ok\", \"hang\"]\nsteps = [{reduce}]");
+        let send = |from: usize, to: usize| format!("{{ op = \"send\", in = \"x\", peer = {to}, ranks = [{from}] }}");
+        let recv = |from: usize, to: usize| format!("{{ op = \"recv\", out = \"y\", peer = {from}, ranks = [{to}] }}");
+        let may_hang = format!(
+            "outcome = [\"ok\", \"hang\"]\nsteps = [{}, {}, {}, {}]",
+            send(0, 1),
+            send(1, 0),
+            recv(0, 1),
+            recv(1, 0)
+        );
         let cases = [
             program("plain", 2, &format!("steps = [{reduce}]")),
             program("sleeps", 2, &format!("steps = [{sleep}, {reduce}]")),

@@ -126,6 +126,36 @@ fn the_pairs_of_a_group_connect_in_the_order_of_their_distance_and_all_together(
 }
 
 #[test]
+fn a_call_of_several_ranks_is_one_blocked_thread() {
+    let _alone = alone();
+    let world = World::new(3);
+    let data: Vec<Buffer> = (0..3).map(|rank| Buffer::of(&[rank, -1, -1])).collect();
+    let stream = |rank: usize| world.streams[rank].raw();
+    std::thread::scope(|scope| {
+        let (world, data) = (&world, &data);
+        scope.spawn(move || {
+            assert_eq!(nccl!(ncclGroupStart()), OK);
+            for (rank, data) in data.iter().enumerate().take(2) {
+                let stream = world.streams[rank].raw();
+                assert_eq!(nccl!(ncclSend(data.at(0), 1, I32, 2, world.comms[rank], stream)), OK);
+            }
+            assert_eq!(nccl!(ncclGroupEnd()), OK);
+        });
+        blocked(1);
+        assert_eq!(nccl!(ncclGroupStart()), OK);
+        for rank in 0..2 {
+            let to = data[2].at(4 + 4 * rank);
+            assert_eq!(nccl!(ncclRecv(to, 1, I32, rank as c_int, world.comms[2], stream(2))), OK);
+        }
+        assert_eq!(nccl!(ncclGroupEnd()), OK);
+    });
+    blocked(0);
+    world.synchronize();
+    assert_eq!(data[2].get::<i32>(), [2, 0, 1]);
+    world.destroy();
+}
+
+#[test]
 fn an_abort_releases_a_connecting_thread_and_an_empty_collective_connects_no_rank() {
     let _alone = alone();
     let world = World::new(2);

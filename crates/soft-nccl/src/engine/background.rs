@@ -77,6 +77,49 @@ pub(crate) fn run(nonblocking: bool, comm: usize, call: impl FnOnce() -> Outcome
     if nonblocking { begin(&[], &[comm], Box::new(move || vec![(comm, call())])) } else { call() }
 }
 
+/// Does parts of one call that wait independently of each other, on a thread each if there are several. The calling thread waits
+/// for all of them, and counts as one host thread that is blocked when every part is.
+pub(super) fn side_by_side<T: Sync>(parts: &[T], each: impl Fn(&T) -> Outcome<()> + Sync) -> Outcome<()> {
+    if let [] | [_] = parts {
+        return parts.iter().try_for_each(each);
+    }
+    let each = &each;
+    std::thread::scope(|scope| {
+        let host = {
+            let mut state = lock();
+            state.background += parts.len();
+            state.block_host(parts.len(), String::new())
+        };
+        for (index, part) in parts.iter().enumerate() {
+            let thread = std::thread::Builder::new().name("soft-nccl part".to_owned());
+            let spawned = thread.spawn_scoped(scope, move || {
+                HERE.set(true);
+                let broken = |_| Err(Failure::internal("a part of a call failed: this is a bug"));
+                part_is_over(
+                    Ticket { host, index },
+                    catch_unwind(AssertUnwindSafe(|| each(part))).unwrap_or_else(broken),
+                );
+            });
+            if let Err(error) = spawned {
+                let failure = Failure::system(format!("no thread for a part of a call: {error}"));
+                part_is_over(Ticket { host, index }, Err(failure));
+            }
+        }
+        wait(lock(), host).into_iter().try_for_each(|answer| answer.map(|_| ()))
+    })
+}
+
+fn part_is_over(ticket: Ticket, outcome: Outcome<()>) {
+    let mut state = lock();
+    state.answer(ticket, outcome.map(|()| None));
+    state.background = state.background.saturating_sub(1);
+    let hook = state.hook();
+    drop(state);
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
 /// Why the calls on a communicator that was aborted end.
 pub(super) fn aborted() -> Failure {
     Failure::usage("the communicator was aborted meanwhile")

@@ -5,6 +5,7 @@
 //! has none; one split from another has its own. As in NCCL the pairs of a call are connected first, the nearest ranks first: at each
 //! distance the call waits until the ranks so far before and after its own have come to it too, and then goes through all
 //! distances again. Different communicators do not wait for each other.
+use super::background;
 use super::batch::ByComm;
 use super::hosts::{Ticket, wait};
 use super::{State, lock};
@@ -94,32 +95,9 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
         }
     }
     let pairs: Vec<Vec<Round>> = pairs.values().map(rounds).collect();
-    let all = |rounds: &Vec<Round>| rounds.iter().try_for_each(come);
-    match pairs.as_slice() {
-        [] => {}
-        [own] => all(own)?,
-        several => together(several, all)?,
-    }
+    // The communicators of a call do not wait for each other.
+    background::side_by_side(&pairs, |rounds| rounds.iter().try_for_each(come))?;
     if collectives.is_empty() { Ok(()) } else { come(&collectives) }
-}
-
-/// The pairs of several communicators, on a thread each.
-fn together(several: &[Vec<Round>], all: impl Fn(&Vec<Round>) -> Outcome<()> + Sync) -> Outcome<()> {
-    let all = &all;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = several
-            .iter()
-            .map(|rounds| {
-                let thread = std::thread::Builder::new().name("soft-nccl connects".to_owned());
-                thread.spawn_scoped(scope, move || all(rounds))
-            })
-            .collect();
-        let ended = threads.into_iter().map(|thread| match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|_| Err(Failure::internal("connecting failed: this is a bug"))),
-            Err(error) => Err(Failure::system(format!("no thread to connect: {error}"))),
-        });
-        ended.fold(Ok(()), Outcome::and)
-    })
 }
 
 /// Comes to connections, and waits for the other ranks that share them.

@@ -56,7 +56,8 @@ impl State {
             let comm = self.comm_text(shared);
             lines.insert(format!("{comm}, {first}: rank {rank} waits for its stream{later}"));
         }
-        for blocked in self.waiting_hosts.values() {
+        // A call whose parts wait has nothing to say besides them.
+        for blocked in self.waiting_hosts.values().filter(|blocked| !blocked.text.is_empty()) {
             lines.insert(blocked.text.clone());
         }
         lines.extend(self.searches.values().flat_map(|search| search.texts.iter().cloned()));
