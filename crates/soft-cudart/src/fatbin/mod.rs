@@ -1,0 +1,1 @@
+//! The fat binaries of a library: the PTX that it carries.

@@ -1,0 +1,12 @@
+//! The CUDA runtime in software, for a library that has NVIDIA's linked in.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | [`fatbin`] | finds the PTX that a library carries |
+//! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
+//! | [`api`] | the runtime's functions, over soft-cuda |
+#![deny(unsafe_code)]
+
+pub mod api;
+pub mod attach;
+pub mod fatbin;
