@@ -169,7 +169,7 @@ fn operations_take_longer_by_a_share_of_their_own_time() {
     assert_eq!(line("slow=300@0; slow-init=40"), ["init is slow", "rank 0 is held up", "a group is held up"]);
 }
 
-/// Whether the library says that somebody waits, which is so once rank 0's operation has begun.
+/// Waits until the library says that rank 0's operation waits for another rank: it has begun then.
 fn wait_until_rank_0_waits(nccl: &Nccl) {
     type Who = unsafe extern "C" fn(*mut c_char, c_ulonglong) -> c_ulonglong;
     let who: Who = nccl.get("collspecWhoWaits").unwrap();
@@ -178,7 +178,8 @@ fn wait_until_rank_0_waits(nccl: &Nccl) {
         // SAFETY: a place for so many characters.
         unsafe { who(text.as_mut_ptr(), text.len() as c_ulonglong) };
         // SAFETY: the text has an end.
-        unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().unwrap().contains("rank 0 waits for")
+        let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().unwrap();
+        text.lines().any(|line| line.contains("rank 0 waits for") && !line.contains("rank 0 waits for its stream"))
     };
     while !waits(&mut text) {
         std::thread::yield_now();
