@@ -107,7 +107,7 @@ fn the_macro_works_in_another_crate() {
     let run =
         cargo_test_with(&home, &[&standin[..], &hang].concat(), &["--test", "my-cases", "--", "--exact", "deep/sum"]);
     for words in [
-        "hang while making communicators (not finished within the time limit): rank 0 in ncclCommInitRank",
+        "hang while making communicators (not finished within the time limit): ranks 0 and 1 in ncclCommInitRank",
         "COLLSPEC_DRIVER=stand-in COLLSPEC_NCCL=stand-in COLLSPEC_OPENING_TIMEOUT=3 COLLSPEC_PLACEMENT=processes",
     ] {
         assert!(run.code != 0 && run.out.contains(words), "{words:?} is not in {run}");
