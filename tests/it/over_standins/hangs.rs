@@ -50,9 +50,9 @@ fn wherever_a_library_hangs_the_limit_ends_it_and_the_report_says_where() {
     let destroyed = SPLIT.replace(" } ]", " },\n{ op = \"wait\" },\n{ op = \"destroy\", comm = \"half\" } ]");
     let init: &[&str] = &[
         "hang while making communicators (not finished within the time limit): ",
-        "rank 2 in ncclCommInitRank of communicator `world`",
+        "ranks 0 to 2 in ncclCommInitRank of communicator `world`",
     ];
-    let step: &[&str] = &["hang (not finished within the time limit): ", "rank 2 at step 1 (all_reduce)"];
+    let step: &[&str] = &["hang (not finished within the time limit): ", "ranks 0 to 2 at step 1 (all_reduce)"];
     let processes: &[&str] = &["--placement", "processes"];
     let hangs: [Hang<'_>; 7] = [
         ("hang-init", REDUCE, [NEVER, LIMIT], &["--placement", "threads"], init),

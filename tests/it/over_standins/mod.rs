@@ -126,7 +126,7 @@ fn faults_of_a_library_end_in_the_right_verdicts() {
         ("wrong-data", "is wrong after step 1"),
         ("error-collective=1", "unhandled_cuda_error"),
         ("error-init=2", "while making communicators: system_error"),
-        ("async-error=6", "asynchronous error: remote_error"),
+        ("async-error=6", "remote_error (asynchronous error: "),
         ("hang-collective", "hang (not finished within the time limit)"),
         ("hang-synchronize", "hang (not finished within the time limit)"),
         ("crash-collective", "crash: signal 11 (SIGSEGV)"),
