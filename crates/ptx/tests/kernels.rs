@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // kernels are given addresses of the tests' memory
 
 use ptx::link::Program;
-use ptx::run::{Configuration, Fault, Image, Launch, Memory, Region};
+use ptx::run::{Configuration, Executable, Fault, Figures, Image, Launch, Memory, Options, Region};
 use ptx::text::Unit;
 use std::sync::Arc;
 
@@ -22,10 +22,15 @@ struct Device {
 
 impl Device {
     fn new(text: &str) -> Self {
+        Self::with(text, Options::default())
+    }
+
+    fn with(text: &str, options: Options) -> Self {
         let unit = Unit::new("kernels.ptx", format!("{HEAD}{text}").into()).unwrap();
         let program = Program::link(vec![unit], 1).unwrap_or_else(|error| panic!("{error}"));
         let memory = Arc::new(Memory::default());
-        let image = Arc::new(Image::new(Arc::new(program), memory.clone(), true));
+        let executable = Executable::new(Arc::new(program), options);
+        let image = Arc::new(Image::new(executable, memory.clone()));
         Self { image, memory, arrays: Vec::new() }
     }
 
@@ -46,7 +51,7 @@ impl Device {
         self.arrays[array].iter().flat_map(|words| words.0).collect()
     }
 
-    fn launch(&self, kernel: &str, grid: u32, block: u32, parameters: &[u64], seed: u64) -> Result<(), Fault> {
+    fn launch(&self, kernel: &str, grid: u32, block: u32, parameters: &[u64], seed: u64) -> Result<Figures, Fault> {
         let bytes: Vec<u8> = parameters.iter().flat_map(|parameter| parameter.to_le_bytes()).collect();
         let configuration = Configuration { grid: [grid, 1, 1], block: [block, 1, 1], dynamic_shared: 256 };
         Launch::new(&self.image, kernel, &configuration, &bytes)?.run(seed)
@@ -54,7 +59,7 @@ impl Device {
 }
 
 /// Adds two arrays: the example of the README.
-const ADD: &str = include_str!("add.ptx");
+const ADD: &str = include_str!("../examples/add.ptx");
 
 #[test]
 fn threads_add_arrays() {
@@ -168,7 +173,7 @@ fn a_standstill_is_told_with_its_places() {
     let Err(Fault::Standstill(spots)) = device.launch("k", 1, 64, &[memory], 1) else { panic!("nothing can move") };
     let told: Vec<String> = spots.iter().map(|(spot, why)| format!("{spot} {why}")).collect();
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told.iter().any(|line| line.contains("warp 0") && line.contains("polls memory")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("warp 0") && line.contains("[%d1]; polls 0x")), "{told:?}");
     assert!(
         told.iter()
             .any(|line| line.contains("warp 1") && line.contains("kernels.ptx:18:1: bar.sync 3; waits at barrier 3")),

@@ -32,6 +32,14 @@ impl Operation {
 }
 
 impl Op {
+    /// Calls `f` with each result in its order; `None` for one that no instruction reads.
+    pub fn each_result(&self, f: &mut dyn FnMut(Option<RegisterId>)) {
+        match self {
+            Self::Unpack { to, .. } | Self::Load { to, .. } => to.iter().for_each(|to| f(*to)),
+            other => f(other.target()),
+        }
+    }
+
     /// The register of an operation with one result.
     fn target(&self) -> Option<RegisterId> {
         match self {

@@ -1,7 +1,7 @@
 //! A linked program.
 use super::names::{Defined, DefinedTwice, FunctionId, Names, Symbol, UnitId, VariableId};
 use crate::error::Error;
-use crate::module::{Function, Signature, Variable};
+use crate::module::{Function, Signature, Space, Variable};
 use crate::text::{Definition, DefinitionKind, Index, Unit};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,6 +75,11 @@ impl Program {
         u32::try_from(number).ok().filter(|number| (*number as usize) < self.names.functions.len()).map(FunctionId)
     }
 
+    /// All functions and kernels that are defined.
+    pub fn functions(&self) -> impl Iterator<Item = FunctionId> + use<> {
+        (0..self.names.functions.len() as u32).map(FunctionId)
+    }
+
     /// All variables that are defined.
     pub fn variables(&self) -> impl Iterator<Item = VariableId> + use<> {
         (0..self.names.variables.len() as u32).map(VariableId)
@@ -134,6 +139,16 @@ impl Program {
         let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
         let variable = self.variables[id.0 as usize].get_or_init(|| Variable::of(unit, definition));
         variable.as_ref().map_err(Clone::clone)
+    }
+
+    /// The space of a variable, without reading its value.
+    ///
+    /// # Errors
+    ///
+    /// Its declaration cannot be read.
+    pub fn space_of(&self, id: VariableId) -> Result<Option<Space>, Error> {
+        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
+        Variable::space_of(unit, definition)
     }
 
     fn defined<'a>(&'a self, defined: &'a Defined) -> (&'a Unit, &'a Definition) {

@@ -52,6 +52,15 @@ pub struct Variable {
 }
 
 impl Variable {
+    /// The space of a definition's variable, without reading its value; `None` for one that has none.
+    ///
+    /// # Errors
+    ///
+    /// The declaration cannot be read.
+    pub fn space_of(unit: &Unit, definition: &Definition) -> Result<Option<Space>, Error> {
+        space(&mut Tokens::new(unit, definition.head.clone()))
+    }
+
     /// Reads the variable of a definition.
     ///
     /// # Errors
@@ -59,13 +68,7 @@ impl Variable {
     /// The declaration or the initial value cannot be read, or is too large.
     pub fn of(unit: &Unit, definition: &Definition) -> Result<Self, Error> {
         let mut tokens = Tokens::new(unit, definition.head.clone());
-        let space = loop {
-            match tokens.dotted()? {
-                Some(word) if Space::named(word).is_some() => break Space::named(word),
-                Some(_) => {}
-                None => break None,
-            }
-        };
+        let space = space(&mut tokens)?;
         let space = space.ok_or_else(|| unit.error(definition.head.start, "this variable has no state space"))?;
         let (name, mut shape) = declaration(&mut tokens)?;
         let mut values = Vec::new();
@@ -81,6 +84,17 @@ impl Variable {
             shape.count = Some(values.len() as u64).filter(|_| !values.is_empty());
         }
         Ok(Self { name: name.to_owned(), space, shape, values })
+    }
+}
+
+/// The space that a declaration names, and the directives before it.
+fn space(tokens: &mut Tokens<'_>) -> Result<Option<Space>, Error> {
+    loop {
+        match tokens.dotted()? {
+            Some(word) if Space::named(word).is_some() => return Ok(Space::named(word)),
+            Some(_) => {}
+            None => return Ok(None),
+        }
     }
 }
 

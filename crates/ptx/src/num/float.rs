@@ -6,21 +6,25 @@ const NAN_F32: u32 = 0x7fff_ffff;
 const NAN_F64: u64 = 0x7fff_ffff_ffff_ffff;
 
 /// The result of an operation on f32: any NaN becomes the canonical one.
+#[inline(always)]
 pub fn canonical_f32(value: f32) -> f32 {
     if value.is_nan() { f32::from_bits(NAN_F32) } else { value }
 }
 
 /// The result of an operation on f64: any NaN becomes the canonical one.
+#[inline(always)]
 pub fn canonical_f64(value: f64) -> f64 {
     if value.is_nan() { f64::from_bits(NAN_F64) } else { value }
 }
 
 /// `fma.rn.f32`: one rounding, of the exact a * b + c.
+#[inline(always)]
 pub fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
     canonical_f32(a.mul_add(b, c))
 }
 
 /// `fma.rn.f64`.
+#[inline(always)]
 pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
     canonical_f64(a.mul_add(b, c))
 }
@@ -30,6 +34,7 @@ pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
 macro_rules! extreme {
     ($name:ident, $float:ty, $canonical:ident, $takes_first:expr, $text:literal) => {
         #[doc = $text]
+        #[inline(always)]
         pub fn $name(a: $float, b: $float) -> $float {
             let takes_first: fn($float, $float) -> bool = $takes_first;
             match (a.is_nan(), b.is_nan()) {

@@ -67,6 +67,7 @@ pub fn bit_field_insert(field: u64, into: u64, start: u32, length: u32, bits: u3
 }
 
 /// `prmt` without a mode: each nibble of `selector` picks one of the 8 bytes of `b:a`; its highest bit fills with that byte's sign instead.
+#[inline(always)]
 pub fn permute(a: u32, b: u32, selector: u32) -> u32 {
     let bytes = u64::from(b) << 32 | u64::from(a);
     let mut result = 0;

@@ -1,193 +1,274 @@
 //! A block: its warps, its shared memory, and its barriers.
+#![allow(unsafe_code)] // constants go to the slots that lowering has given them
+
 use super::fault::{Fault, Spot};
 use super::frame::Frame;
 use super::image::Image;
 use super::lanes::{LANES, Mask};
 use super::memory::Buffer;
-use super::warp::{Surroundings, Turn, Warp};
-use crate::code::SpecialRegister;
+use super::ready::Known;
+use super::warp::{BARRIERS, Pause, Warp};
+use crate::code::{SpecialRegister, Width};
 use std::sync::Arc;
 
 /// What all blocks of a launch share.
 #[derive(Debug)]
 pub struct Common {
     pub image: Arc<Image>,
+    pub kernel: String,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// The kernel's parameters, with the byte at which each begins.
     pub parameters: Buffer,
-    pub names: Vec<(String, u64)>,
     /// Bytes of shared memory without those that the launch asks for, and with them.
     pub shared: (u64, u64),
     /// The launch's number on its device.
     pub number: u64,
 }
 
+impl Common {
+    /// Puts constants into a frame's registers.
+    pub fn fill(&self, frame: &mut Frame) {
+        let (code, registers) = (frame.code.clone(), frame.registers.base());
+        for constant in &code.constants {
+            let (first, step) = match constant.known {
+                Known::Bits(bits) => (bits, 0),
+                // What cannot be read was refused when the function was made ready.
+                Known::Variable(id, offset) => {
+                    (self.image.address(id).unwrap_or_default().wrapping_add_signed(offset), 0)
+                }
+                Known::Parameter(byte) => (self.parameters.region().start.wrapping_add_signed(byte), 0),
+                Known::DynamicShared(byte) => (self.shared.0.wrapping_add_signed(byte), 0),
+                Known::Own(byte) => frame.own(byte),
+            };
+            let of = |lane: usize| first.wrapping_add(step * lane as u64);
+            // SAFETY: lowering has given the constant a slot of this width.
+            unsafe {
+                match constant.width {
+                    Width::Predicate => {
+                        registers.set_predicate(constant.slot, if first == 0 { 0 } else { Mask::MAX }, Mask::MAX)
+                    }
+                    Width::W16 => registers.write(constant.slot, &[first as u16; LANES], Mask::MAX),
+                    Width::W32 => {
+                        registers.write::<u32>(constant.slot, &std::array::from_fn(|lane| of(lane) as u32), Mask::MAX)
+                    }
+                    Width::W64 | Width::W128 => {
+                        registers.write::<u64>(constant.slot, &std::array::from_fn(of), Mask::MAX);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The value of a special register, but for those that differ by thread.
+    pub fn special(&self, register: SpecialRegister, block: u32) -> u64 {
+        let [x, y, _] = self.grid;
+        match register {
+            SpecialRegister::Ntid(dimension) => u64::from(self.block[usize::from(dimension) % 3]),
+            SpecialRegister::Nctaid(dimension) | SpecialRegister::NclusterId(dimension) => {
+                u64::from(self.grid[usize::from(dimension) % 3])
+            }
+            SpecialRegister::Ctaid(0) | SpecialRegister::ClusterId(0) => u64::from(block % x),
+            SpecialRegister::Ctaid(1) | SpecialRegister::ClusterId(1) => u64::from(block / x % y),
+            SpecialRegister::Ctaid(_) | SpecialRegister::ClusterId(_) => u64::from(block / x / y),
+            SpecialRegister::ClusterNctaRank | SpecialRegister::ClusterNctaid(_) => 1,
+            SpecialRegister::DynamicSharedSize => self.shared.1 - self.shared.0,
+            SpecialRegister::TotalSharedSize => self.shared.1,
+            SpecialRegister::GridId => self.number,
+            // Time is the number of times that it was asked for: it only rises, and a seed decides it.
+            SpecialRegister::Clock | SpecialRegister::Clock64 | SpecialRegister::GlobalTimer => self.image.time(),
+            _ => 0,
+        }
+    }
+}
+
+/// Lanes of a warp come to a barrier.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub barrier: u32,
+    /// How many threads it is for; `None` for all of the block.
+    pub threads: Option<u32>,
+    pub lanes: Mask,
+    /// Those whose predicate is true.
+    pub votes: Mask,
+}
+
+/// The threads that have come to a barrier, by warp.
+#[derive(Clone, Debug, Default)]
+struct Barrier {
+    arrived: Vec<Mask>,
+    votes: u32,
+    threads: Option<u32>,
+    open: bool,
+}
+
 /// A block at work.
 #[derive(Debug)]
 pub struct Block {
-    warps: Vec<Option<Warp>>,
-    state: State,
+    pub number: u32,
+    warps: Vec<Warp>,
+    barriers: [Barrier; BARRIERS],
     next: usize,
+    // The warps reach it, so it goes after them.
+    _shared: Buffer,
 }
 
-/// What warps of a block do together.
-#[derive(Debug)]
-struct State {
-    common: Arc<Common>,
-    number: u32,
-    shared: Buffer,
-    barriers: [Barrier; 16],
-    /// Threads that have not ended.
-    alive: u32,
-}
-
-/// The threads that have come to a barrier.
-#[derive(Clone, Copy, Debug, Default)]
-struct Barrier {
-    arrived: u32,
-    votes: u32,
-    /// How many it waits for; `None` for all of the block.
-    threads: Option<u32>,
-    /// How often it has opened.
-    opened: u64,
-    /// The votes and threads when it opened last.
-    last: (u32, u32),
+/// How a turn has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has done something.
+    Moved,
+    /// All that it did was to poll memory that has not changed, or to wait.
+    Idle,
+    /// All threads have ended.
+    Over,
 }
 
 impl Block {
-    /// With its shared memory, in which the launch has made its warps.
-    pub fn new(common: Arc<Common>, number: u32, shared: Buffer, warps: Vec<Warp>) -> Self {
-        let alive = common.block.iter().product();
-        let state = State { common, number, shared, barriers: Default::default(), alive };
-        Self { warps: warps.into_iter().map(Some).collect(), state, next: 0 }
+    /// With its shared memory, which its warps reach.
+    pub fn new(shared: Buffer, warps: Vec<Warp>) -> Self {
+        let none = || Barrier { arrived: vec![0; warps.len()], open: true, ..Barrier::default() };
+        let barriers = std::array::from_fn(|_| none());
+        let number = warps.first().map_or(0, |warp| warp.block);
+        Self { number, warps, barriers, next: 0, _shared: shared }
     }
 
-    /// Gives each warp a turn, from another one on each time.
+    /// How many warps it has.
+    pub fn warps(&self) -> usize {
+        self.warps.len()
+    }
+
+    /// Instructions that its warps have executed.
+    pub fn instructions(&self) -> u64 {
+        self.warps.iter().map(|warp| warp.instructions).sum()
+    }
+
+    /// Gives every warp a turn, from another one on each time.
     ///
     /// # Errors
     ///
     /// A warp cannot go on.
-    pub fn turn(&mut self) -> Result<Turn, Fault> {
+    pub fn round(&mut self, budget: u32) -> Result<Turn, Fault> {
         let count = self.warps.len();
         self.next = (self.next + 1) % count.max(1);
         let (mut moved, mut left) = (false, false);
-        for at in (0..count).map(|at| (at + self.next) % count) {
-            let Some(warp) = &mut self.warps[at] else { continue };
-            match warp.turn(&mut self.state)? {
+        for step in 0..count {
+            let at = (step + self.next) % count;
+            match self.turn(at, budget)? {
                 Turn::Moved => (moved, left) = (true, true),
                 Turn::Idle => left = true,
-                Turn::Over => {
-                    self.warps[at] = None;
-                    moved = true;
-                }
+                Turn::Over => {}
             }
         }
-        Ok(if moved {
-            Turn::Moved
-        } else if left {
-            Turn::Idle
-        } else {
+        Ok(if !left {
             Turn::Over
+        } else if moved {
+            Turn::Moved
+        } else {
+            Turn::Idle
         })
     }
 
-    /// Where its warps are.
-    pub fn spots(&self) -> Vec<(Spot, String)> {
-        self.warps.iter().flatten().flat_map(|warp| warp.spots(&self.state)).collect()
+    /// Gives one warp a turn; `pick` chooses it by number among those that can go on.
+    ///
+    /// # Errors
+    ///
+    /// A warp cannot go on.
+    pub fn turn_of_one(&mut self, budget: u32, pick: impl FnOnce(usize) -> usize) -> Result<(Turn, usize), Fault> {
+        let can = |warp: &Warp| warp.alive & !warp.blocked != 0;
+        let ready: Vec<usize> = (0..self.warps.len()).filter(|at| can(&self.warps[*at])).collect();
+        let Some(at) = ready.get(pick(ready.len())).copied() else {
+            let over = self.warps.iter().all(|warp| warp.alive == 0);
+            return Ok((if over { Turn::Over } else { Turn::Idle }, 0));
+        };
+        let turn = self.turn(at, budget)?;
+        let over = turn == Turn::Over && self.warps.iter().all(|warp| warp.alive == 0);
+        Ok((if turn == Turn::Over && !over { Turn::Moved } else { turn }, at))
     }
-}
 
-impl State {
-    /// Opens a barrier to which all have come.
-    fn open(&mut self, number: usize) {
-        let alive = self.alive;
+    fn turn(&mut self, at: usize, budget: u32) -> Result<Turn, Fault> {
+        let mut moved = false;
+        loop {
+            let warp = &mut self.warps[at];
+            if warp.alive == 0 {
+                return Ok(Turn::Over);
+            }
+            let before = warp.alive;
+            let pause = warp.turn(budget);
+            moved |= warp.moved;
+            if warp.alive != before {
+                for number in 0..BARRIERS {
+                    self.open(number);
+                }
+            }
+            match pause {
+                Pause::Over => return Ok(Turn::Over),
+                Pause::Waiting | Pause::Poll => return Ok(if moved { Turn::Moved } else { Turn::Idle }),
+                Pause::Turn => return Ok(Turn::Moved),
+                Pause::Refused(spot, what) => return Err(Fault::Instruction { spot, what }),
+                Pause::Barrier(arrival) => {
+                    moved = true;
+                    self.arrive(at, arrival);
+                    if self.warps[at].blocked == self.warps[at].alive {
+                        return Ok(Turn::Moved);
+                    }
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, warp: usize, arrival: Arrival) {
+        let number = arrival.barrier as usize % BARRIERS;
         let barrier = &mut self.barriers[number];
-        if barrier.arrived > 0 && barrier.arrived >= barrier.threads.unwrap_or(alive) {
-            barrier.last = (barrier.votes, barrier.arrived);
-            (barrier.arrived, barrier.votes, barrier.threads) = (0, 0, None);
-            barrier.opened += 1;
-        }
-    }
-}
-
-impl Surroundings for State {
-    fn symbol(&mut self, frame: &Frame, name: &str) -> Option<u64> {
-        let parameter = self.common.names.iter().find(|(known, _)| known == name && frame.depth == 0);
-        if let Some((_, offset)) = parameter {
-            return Some(self.common.parameters.region().start + offset);
-        }
-        self.common.image.address(frame.function, name, self.common.shared.0)
-    }
-
-    fn enter(&mut self, address: u64, lanes: Mask) -> Result<Frame, Fault> {
-        self.common.image.enter(address, lanes)
-    }
-
-    fn special(&self, register: SpecialRegister) -> u64 {
-        let [x, y, _] = self.common.grid;
-        let number = self.number;
-        match register {
-            SpecialRegister::Ntid(dimension) => u64::from(self.common.block[usize::from(dimension)]),
-            SpecialRegister::Nctaid(dimension) | SpecialRegister::NclusterId(dimension) => {
-                u64::from(self.common.grid[usize::from(dimension)])
-            }
-            SpecialRegister::Ctaid(0) | SpecialRegister::ClusterId(0) => u64::from(number % x),
-            SpecialRegister::Ctaid(1) | SpecialRegister::ClusterId(1) => u64::from(number / x % y),
-            SpecialRegister::Ctaid(_) | SpecialRegister::ClusterId(_) => u64::from(number / x / y),
-            SpecialRegister::ClusterNctaRank | SpecialRegister::ClusterNctaid(_) => 1,
-            SpecialRegister::DynamicSharedSize => self.common.shared.1 - self.common.shared.0,
-            SpecialRegister::TotalSharedSize => self.common.shared.1,
-            SpecialRegister::GridId => self.common.number,
-            // Time is the number of the operation: here, one that only rises.
-            SpecialRegister::Clock | SpecialRegister::Clock64 | SpecialRegister::GlobalTimer => {
-                self.common.image.time()
-            }
-            _ => 0,
-        }
-    }
-
-    fn shared(&self) -> (u64, u64) {
-        (self.shared.region().start, self.common.shared.1)
-    }
-
-    fn block_size(&self) -> [u32; 3] {
-        self.common.block
-    }
-
-    fn arrive(&mut self, barrier: u32, threads: Option<u32>, lanes: u32, votes: u32) -> u64 {
-        let number = barrier as usize % self.barriers.len();
-        let state = &mut self.barriers[number];
-        state.arrived += lanes;
-        state.votes += votes;
-        state.threads = threads.or(state.threads);
-        let ticket = state.opened;
+        barrier.open = false;
+        barrier.arrived[warp] |= arrival.lanes;
+        barrier.votes += arrival.votes.count_ones();
+        barrier.threads = arrival.threads.or(barrier.threads);
+        self.warps[warp].blocked |= arrival.lanes;
         self.open(number);
-        ticket
     }
 
-    fn barrier_result(&mut self, barrier: u32, ticket: u64) -> Option<(u32, u32)> {
-        let barrier = &self.barriers[barrier as usize % self.barriers.len()];
-        (barrier.opened > ticket).then_some(barrier.last)
-    }
-
-    fn exited(&mut self, lanes: u32) {
-        self.alive -= lanes.min(self.alive);
-        for number in 0..self.barriers.len() {
-            self.open(number);
+    /// Opens a barrier if all threads have come that it is for.
+    fn open(&mut self, number: usize) {
+        let barrier = &mut self.barriers[number];
+        if barrier.open {
+            return;
         }
+        let (mut came, mut threads, mut alive) = (0, 0, 0);
+        for (warp, arrived) in self.warps.iter().zip(&barrier.arrived) {
+            alive += warp.alive.count_ones();
+            threads += arrived.count_ones();
+            // A warp counts as a whole, also if it has fewer threads.
+            came += if *arrived != 0 && arrived & warp.alive == warp.alive { 32 } else { arrived.count_ones() };
+        }
+        if !barrier.threads.map_or(threads >= alive, |wanted| came >= wanted) {
+            return;
+        }
+        for (warp, arrived) in self.warps.iter_mut().zip(&mut barrier.arrived) {
+            if *arrived != 0 {
+                warp.blocked &= !*arrived;
+                warp.reductions[number] = (barrier.votes, threads);
+            }
+            *arrived = 0;
+        }
+        (barrier.votes, barrier.threads, barrier.open) = (0, None, true);
     }
 
-    fn describe(&self, frame: &Frame, at: usize) -> String {
-        self.common.image.describe(frame.function, at)
-    }
-}
-
-/// The lanes of a warp that a block of so many threads has.
-pub fn lanes_of(warp: u32, threads: u32) -> Mask {
-    match threads.saturating_sub(warp * LANES as u32) {
-        0 => 0,
-        left if left >= LANES as u32 => Mask::MAX,
-        left => (1 << left) - 1,
+    /// Where its warps are, and what each waits for.
+    pub fn spots(&self) -> Vec<(Spot, String)> {
+        let barrier = |warp: usize| {
+            let waits =
+                self.barriers.iter().position(|barrier| barrier.arrived.get(warp).is_some_and(|lanes| *lanes != 0));
+            waits.map(|number| format!("waits at barrier {number}"))
+        };
+        let name = |at: usize, (spot, why): (Spot, String)| {
+            let blocked = spot.lanes & self.warps[at].blocked != 0;
+            let why = barrier(at).filter(|_| blocked).unwrap_or(why);
+            (spot, why)
+        };
+        let warps = self.warps.iter().enumerate();
+        warps
+            .flat_map(|(at, warp)| warp.spots().into_iter().map(move |spot| (at, spot)))
+            .map(|(at, spot)| name(at, spot))
+            .collect()
     }
 }

@@ -1,12 +1,12 @@
 //! A launch of a kernel.
 #![allow(unsafe_code)] // warps reach the block's shared memory and the parameters
 
-use super::block::{Block, Common, lanes_of};
+use super::block::{Block, Common, Turn};
 use super::fault::Fault;
 use super::image::Image;
-use super::lanes::LANES;
-use super::memory::{Buffer, Reach};
-use super::warp::{Turn, Warp};
+use super::lanes::{LANES, Mask};
+use super::memory::{Buffer, Reach, Region};
+use super::warp::Warp;
 use std::sync::Arc;
 
 /// Most threads of a block.
@@ -15,6 +15,9 @@ const MOST_THREADS: u64 = 1024;
 const MOST_BLOCKS: u64 = 1 << 16;
 /// Most bytes of shared memory of a block.
 const MOST_SHARED: u64 = 256 << 10;
+
+/// Most branches backwards of a turn whose length a seed decides.
+pub(super) const MOST_BUDGET: usize = 64;
 
 /// How a kernel is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +30,23 @@ pub struct Configuration {
     pub dynamic_shared: u64,
 }
 
-/// A kernel at work.
+/// A kernel that is ready to begin, or at work.
 #[derive(Debug)]
 pub struct Launch {
-    // The warps in the blocks reach the parameters, so these stand behind them.
-    blocks: Vec<Block>,
-    _common: Arc<Common>,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// What a launch has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Instructions, each for all lanes of a warp that were at it.
+    pub instructions: u64,
+    /// A number for the order in which warps had their turns and how long these were: equal for equal schedules.
+    pub trace: u64,
 }
 
 impl Launch {
-    /// Begins a kernel. `parameters` are its parameters, each where the kernel's head puts it.
+    /// Prepares a kernel. `parameters` are its parameters, each where the kernel's head puts it.
     ///
     /// # Errors
     ///
@@ -48,7 +58,8 @@ impl Launch {
         parameters: &[u8],
     ) -> Result<Self, Fault> {
         let refused = |what: String| Fault::Launch(what);
-        let program = image.program();
+        let executable = image.executable();
+        let program = executable.program();
         let id = program.kernel(kernel).ok_or_else(|| refused(format!("there is no kernel `{kernel}`")))?;
         let signature = program.signature(id)?;
         let Configuration { grid, block, dynamic_shared } = configuration.clone();
@@ -68,44 +79,54 @@ impl Launch {
                 format!("`{kernel}` has {} bytes of parameters, not {}", signature.parameter_bytes(), parameters.len());
             return Err(refused(what));
         }
-        let fixed = image.static_shared()?;
+        let fixed = executable.static_shared()?;
         let shared = (fixed, fixed.saturating_add(dynamic_shared));
         if shared.1 > MOST_SHARED {
             return Err(refused(format!("{} bytes of shared memory are more than {MOST_SHARED}", shared.1)));
         }
         let given = Buffer::new(parameters.len() as u64);
         given.write(0, parameters);
-        let names = signature.parameters.iter().map(|parameter| (parameter.name.clone(), parameter.offset)).collect();
-        let common =
-            Common { image: image.clone(), grid, block, parameters: given, names, shared, number: image.time() };
-        let common = Arc::new(common);
-        let mut launch = Self { blocks: Vec::new(), _common: common.clone() };
+        let (image, kernel) = (image.clone(), kernel.to_owned());
+        let code = image.executable().function(id)?;
+        let number = image.time();
+        let common = Arc::new(Common { image, kernel, grid, block, parameters: given, shared, number });
+        let mut launch = Self { blocks: Vec::new() };
         for number in 0..blocks as u32 {
             let memory = Buffer::new(shared.1);
+            let window = (memory.region().start, shared.1);
             let mut warps = Vec::new();
             for warp in 0..(threads as u32).div_ceil(LANES as u32) {
-                let lanes = lanes_of(warp, threads as u32);
+                let lanes = lanes_of_warp(warp, threads as u32);
+                let own = vec![Region::new(window.0, window.1), common.parameters.region()];
                 // SAFETY: the block keeps its shared memory, and the launch the parameters, as long as the warps live.
-                let reach =
-                    unsafe { Reach::new(image.memory().clone(), vec![memory.region(), common.parameters.region()]) };
-                warps.push(Warp::new(number, warp, lanes, image.frame(id, lanes)?, reach));
+                let reach = unsafe { Reach::new(common.image.memory().clone(), own) };
+                warps.push(Warp::new(common.clone(), (number, warp), lanes, window, reach, code.clone()));
             }
-            launch.blocks.push(Block::new(common.clone(), number, memory, warps));
+            launch.blocks.push(Block::new(memory, warps));
         }
         Ok(launch)
     }
 
-    /// Runs it to its end, one warp after the other, in an order that `seed` decides: the same seed gives the same order.
+    /// Runs it to its end on this thread, one warp after the other, in an order that `seed` decides: the same seed gives the same order.
     ///
     /// # Errors
     ///
     /// An instruction cannot be executed, or nothing moves any more.
-    pub fn run(mut self, seed: u64) -> Result<(), Fault> {
+    pub fn run(mut self, seed: u64) -> Result<Figures, Fault> {
         let mut order = Order(seed);
-        let mut idle = 0;
+        let (mut idle, mut figures) = (0, Figures::default());
         while !self.blocks.is_empty() {
             let at = order.below(self.blocks.len());
-            match self.blocks[at].turn()? {
+            let block = &mut self.blocks[at];
+            let before = block.instructions();
+            let budget = 1 + order.below(MOST_BUDGET) as u32;
+            let (turn, warp) = block.turn_of_one(budget, |count| order.below(count))?;
+            let taken = block.instructions() - before;
+            figures.instructions += taken;
+            for word in [block.number as u64, warp as u64, taken] {
+                figures.trace = (figures.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+            }
+            match turn {
                 Turn::Moved => idle = 0,
                 Turn::Idle => idle += 1,
                 Turn::Over => {
@@ -113,20 +134,31 @@ impl Launch {
                     idle = 0;
                 }
             }
-            // Each block has had many turns, and none has done anything.
-            if idle > 64 * self.blocks.len().max(1) {
+            // Each warp has had many turns, and none has done anything.
+            if idle > 64 * self.blocks.iter().map(Block::warps).sum::<usize>() {
                 return Err(Fault::Standstill(self.blocks.iter().flat_map(Block::spots).collect()));
             }
         }
-        Ok(())
+        Ok(figures)
+    }
+}
+
+/// The lanes that a warp of a block with so many threads has.
+fn lanes_of_warp(warp: u32, threads: u32) -> Mask {
+    match threads.saturating_sub(warp * LANES as u32) {
+        0 => 0,
+        left if left >= LANES as u32 => Mask::MAX,
+        left => (1 << left) - 1,
     }
 }
 
 /// Numbers that a seed decides (splitmix64).
-struct Order(u64);
+#[derive(Debug)]
+pub struct Order(pub u64);
 
 impl Order {
-    fn below(&mut self, limit: usize) -> usize {
+    /// The next number below a limit.
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,7 @@
 //! Memory that kernels reach by address. An access outside of what is mapped is refused before it happens.
 #![allow(unsafe_code)] // kernels have addresses, which are those of the host
 
+use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -110,89 +111,131 @@ impl Reach {
         self.last = Region::new(0, 0);
     }
 
-    fn check(&mut self, address: u64, len: u64) -> Result<(), BadAccess> {
-        if !address.is_multiple_of(len) {
-            return Err(BadAccess::Misaligned);
-        }
+    fn is_mapped(&mut self, start: u64, len: u64) -> bool {
         let changes = self.memory.changes.load(Ordering::Acquire);
         if changes != self.changes {
             self.changes = changes;
             self.known = self.memory.regions.read().unwrap_or_else(PoisonError::into_inner).clone();
             self.last = Region::new(0, 0);
         }
-        if self.last.holds(address, len) {
+        if self.last.holds(start, len) {
+            return true;
+        }
+        let own = self.own.iter().find(|region| region.holds(start, len));
+        let found = own.or_else(|| {
+            let after = self.known.partition_point(|region| region.start <= start);
+            self.known.get(after.checked_sub(1)?).filter(|region| region.holds(start, len))
+        });
+        self.last = found.copied().unwrap_or(self.last);
+        found.is_some()
+    }
+
+    /// Lets accesses of so many bytes at these addresses pass, which are those of the lanes in the mask.
+    ///
+    /// # Errors
+    ///
+    /// One of them is not allowed; with its address.
+    #[inline(always)]
+    pub fn admit(&mut self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> Result<(), (u64, BadAccess)> {
+        let first = addresses[mask.trailing_zeros() as usize % LANES];
+        let (mut least, mut most, mut all) = (first, first, 0);
+        for (lane, address) in addresses.iter().enumerate() {
+            let address = if mask >> lane & 1 == 1 { *address } else { first };
+            least = least.min(address);
+            most = most.max(address);
+            all |= address;
+        }
+        let whole = (most - least).saturating_add(len);
+        if all & (len - 1) == 0 && self.last.holds(least, whole) && self.is_mapped(least, whole) {
             return Ok(());
         }
-        let own = self.own.iter().find(|region| region.holds(address, len));
-        let found = own.or_else(|| {
-            let after = self.known.partition_point(|region| region.start <= address);
-            self.known.get(after.checked_sub(1)?).filter(|region| region.holds(address, len))
-        });
-        self.last = *found.ok_or(BadAccess::Unmapped)?;
-        Ok(())
+        self.admit_each(addresses, mask, len)
     }
 
-    /// Reads 1, 2, 4, 8 or 16 bytes, which are not torn.
-    ///
-    /// # Errors
-    ///
-    /// The access is refused.
-    pub fn load(&mut self, address: u64, len: u32, order: Ordering) -> Result<u128, BadAccess> {
-        self.check(address, u64::from(len))?;
-        let at = address as usize;
-        // SAFETY: the bytes lie in a region whose owner has promised that they are readable, and the address is aligned.
-        Ok(unsafe {
-            match len {
-                1 => u128::from((*(at as *const AtomicU8)).load(order)),
-                2 => u128::from((*(at as *const AtomicU16)).load(order)),
-                4 => u128::from((*(at as *const AtomicU32)).load(order)),
-                8 => u128::from((*(at as *const AtomicU64)).load(order)),
-                _ => wide::load(at as *const u128),
+    #[cold]
+    fn admit_each(&mut self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> Result<(), (u64, BadAccess)> {
+        for lane in lanes_of(mask) {
+            let address = addresses[lane];
+            if !address.is_multiple_of(len) {
+                return Err((address, BadAccess::Misaligned));
             }
-        })
-    }
-
-    /// Writes 1, 2, 4, 8 or 16 bytes, which are not torn.
-    ///
-    /// # Errors
-    ///
-    /// The access is refused.
-    pub fn store(&mut self, address: u64, len: u32, value: u128, order: Ordering) -> Result<(), BadAccess> {
-        self.check(address, u64::from(len))?;
-        let at = address as usize;
-        // SAFETY: the bytes lie in a region whose owner has promised that they are writable, and the address is aligned.
-        unsafe {
-            match len {
-                1 => (*(at as *const AtomicU8)).store(value as u8, order),
-                2 => (*(at as *const AtomicU16)).store(value as u16, order),
-                4 => (*(at as *const AtomicU32)).store(value as u32, order),
-                8 => (*(at as *const AtomicU64)).store(value as u64, order),
-                _ => wide::store(at as *mut u128, value),
-            }
+            self.admit_range(address, len)?;
         }
         Ok(())
     }
 
-    /// Replaces 4 or 8 bytes by what `f` makes of them, at once; gives what they were.
+    /// Lets an access of any number of bytes pass.
     ///
     /// # Errors
     ///
-    /// The access is refused.
-    pub fn update(&mut self, address: u64, len: u32, f: impl Fn(u64) -> u64) -> Result<u64, BadAccess> {
-        self.check(address, u64::from(len))?;
-        let at = address as usize;
-        let order = Ordering::SeqCst;
-        // SAFETY: as for a store.
-        let old = unsafe {
-            if len == 4 {
-                let cell = &*(at as *const AtomicU32);
-                cell.fetch_update(order, order, |old| Some(f(u64::from(old)) as u32)).map(u64::from).unwrap_or_default()
-            } else {
-                let cell = &*(at as *const AtomicU64);
-                cell.fetch_update(order, order, |old| Some(f(old))).unwrap_or_default()
+    /// It is not allowed; with its address.
+    pub fn admit_range(&mut self, address: u64, len: u64) -> Result<(), (u64, BadAccess)> {
+        if self.is_mapped(address, len) { Ok(()) } else { Err((address, BadAccess::Unmapped)) }
+    }
+}
+
+/// What is read or written at once: a whole number of at most 16 bytes, which is not torn. Reading comes before whatever comes later,
+/// and writing after whatever came earlier.
+pub trait Word: Copy + Default {
+    /// # Safety
+    /// The address was admitted for as many bytes.
+    unsafe fn load(address: u64) -> Self;
+    /// # Safety
+    /// The address was admitted for as many bytes.
+    unsafe fn store(address: u64, value: Self);
+}
+
+macro_rules! words {
+    ($($ty:ty, $atomic:ty;)*) => {$(
+        impl Word for $ty {
+            #[inline(always)]
+            unsafe fn load(address: u64) -> Self {
+                // SAFETY: the bytes lie in a region whose owner has promised that they are readable, and the address is aligned.
+                unsafe { (*(address as usize as *const $atomic)).load(Ordering::Acquire) }
             }
-        };
-        Ok(old)
+            #[inline(always)]
+            unsafe fn store(address: u64, value: Self) {
+                // SAFETY: likewise, and writable.
+                unsafe { (*(address as usize as *const $atomic)).store(value, Ordering::Release) }
+            }
+        }
+    )*};
+}
+words! {
+    u8, AtomicU8;
+    u16, AtomicU16;
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
+
+impl Word for u128 {
+    #[inline(always)]
+    unsafe fn load(address: u64) -> Self {
+        // SAFETY: as for the others.
+        unsafe { wide::load(address as usize as *const u128) }
+    }
+    #[inline(always)]
+    unsafe fn store(address: u64, value: Self) {
+        // SAFETY: as for the others.
+        unsafe { wide::store(address as usize as *mut u128, value) }
+    }
+}
+
+/// Replaces 4 or 8 bytes by what `f` makes of them, at once; gives what they were.
+///
+/// # Safety
+/// The address was admitted for as many bytes.
+pub unsafe fn update(address: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
+    let order = Ordering::SeqCst;
+    // SAFETY: as for a store.
+    unsafe {
+        if bytes == 4 {
+            let cell = &*(address as usize as *const AtomicU32);
+            cell.fetch_update(order, order, |old| Some(f(u64::from(old)) as u32)).map(u64::from).unwrap_or_default()
+        } else {
+            let cell = &*(address as usize as *const AtomicU64);
+            cell.fetch_update(order, order, |old| Some(f(old))).unwrap_or_default()
+        }
     }
 }
 
@@ -223,6 +266,15 @@ impl Buffer {
     pub unsafe fn map_in(&self, memory: &Memory) {
         // SAFETY: the caller vouches for its life, and all else reaches it by atomic accesses.
         unsafe { memory.map(self.region()) }
+    }
+
+    /// So many bytes from an offset on, as far as there are.
+    pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
+        let byte = |at: u64| {
+            let word = self.0.get(at as usize / 16).map(|words| &words.0[at as usize / 8 % 2]);
+            word.map(|word| (word.load(Ordering::Relaxed) >> (8 * (at % 8))) as u8)
+        };
+        (offset..offset.saturating_add(len)).map_while(byte).collect()
     }
 
     /// Writes bytes from an offset on, as far as there is room.
@@ -309,16 +361,20 @@ mod tests {
     fn accesses_of_every_size() {
         let mut block = Block([0; 64]);
         let start = block.0.as_mut_ptr() as u64;
-        let mut reach = reach(&mut block, 64);
-        for len in [1, 2, 4, 8, 16] {
-            let value = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100u128;
-            reach.store(start + 32, len, value, Ordering::Relaxed).unwrap();
-            let kept = if len == 16 { value } else { value & ((1 << (8 * len)) - 1) };
-            assert_eq!(reach.load(start + 32, len, Ordering::Acquire), Ok(kept));
+        let value = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100u128;
+        // SAFETY: places in the block, aligned.
+        unsafe {
+            u128::store(start, value);
+            assert_eq!((u128::load(start), u64::load(start + 8)), (value, (value >> 64) as u64));
+            assert_eq!((u8::load(start + 3), u16::load(start + 2), u32::load(start + 4)), (3, 0x0302, 0x0706_0504));
+            u8::store(start + 1, 0xff);
+            u16::store(start + 4, 0);
+            u32::store(start + 8, 1);
+            u64::store(start + 16, 2);
+            assert_eq!(u64::load(start), 0x0706_0000_0302_ff00);
+            assert_eq!((update(start + 8, 4, |old| old + 5), update(start + 16, 8, |old| old + 5)), (1, 2));
+            assert_eq!((u32::load(start + 8), u64::load(start + 16)), (6, 7));
         }
-        assert_eq!(reach.update(start, 4, |old| old + 5), Ok(0));
-        assert_eq!(reach.update(start, 8, |old| old + 5), Ok(5));
-        assert_eq!(block.0[..2], [10, 0]);
     }
 
     #[test]
@@ -326,13 +382,25 @@ mod tests {
         let mut block = Block([0; 64]);
         let start = block.0.as_mut_ptr() as u64;
         let mut reach = reach(&mut block, 40);
-        assert_eq!(reach.load(start + 32, 8, Ordering::Relaxed), Ok(0));
-        assert_eq!(reach.load(start + 32, 16, Ordering::Relaxed), Err(BadAccess::Unmapped));
-        assert_eq!(reach.store(start + 40, 1, 0, Ordering::Relaxed), Err(BadAccess::Unmapped));
-        assert_eq!(reach.load(start + 2, 4, Ordering::Relaxed), Err(BadAccess::Misaligned));
-        assert_eq!(reach.load(0, 4, Ordering::Relaxed), Err(BadAccess::Unmapped));
-        assert_eq!(reach.load(u64::MAX - 7, 8, Ordering::Relaxed), Err(BadAccess::Unmapped));
+        let mut one = |address: u64, len: u64| reach.admit(&[address; LANES], 1, len).map_err(|(_, bad)| bad);
+        assert_eq!(one(start + 32, 8), Ok(()));
+        assert_eq!(one(start + 32, 16), Err(BadAccess::Unmapped));
+        assert_eq!(one(start + 40, 1), Err(BadAccess::Unmapped));
+        assert_eq!(one(start + 2, 4), Err(BadAccess::Misaligned));
+        assert_eq!(one(0, 4), Err(BadAccess::Unmapped));
+        assert_eq!(one(u64::MAX - 7, 8), Err(BadAccess::Unmapped));
+        let lanes: Lanes<u64> = std::array::from_fn(|lane| start + 4 * lane as u64);
+        assert_eq!(reach.admit(&lanes, 0x3ff, 4), Ok(()), "ten lanes of four bytes");
+        assert_eq!(reach.admit(&lanes, 0x7ff, 4), Err((start + 40, BadAccess::Unmapped)));
         reach.memory.unmap(start);
-        assert_eq!(reach.load(start, 4, Ordering::Relaxed), Err(BadAccess::Unmapped));
+        assert_eq!(reach.admit(&lanes, 1, 4), Err((start, BadAccess::Unmapped)));
+    }
+
+    #[test]
+    fn buffers_are_read_as_they_are_written() {
+        let buffer = Buffer::new(40);
+        buffer.write(5, &[1, 2, 3, 4]);
+        assert_eq!(buffer.read(4, 6), [0, 1, 2, 3, 4, 0]);
+        assert_eq!(buffer.read(46, 6), [0, 0], "there is room for 48 bytes");
     }
 }

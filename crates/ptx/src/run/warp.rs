@@ -1,767 +1,387 @@
-//! A warp: 32 lanes, which may be at different operations.
+//! A warp: 32 lanes, which may be at different instructions.
 //!
-//! Lanes at the same operation of the same call are a group. Of several groups the one in the innermost call, and there the one that is
-//! least far in the text, goes first, so that groups meet again. One that polls in vain comes after all others.
-#![allow(unsafe_code)] // a frame's memory is reached by address while the frame is there
-use super::alu::Operands;
-use super::fault::{Fault, Spot};
+//! Lanes at the same instruction of the same call go together. Of several such groups the one in the innermost call, and there
+//! the one that is least far in the text, goes first, so that groups meet again. Lanes that poll in vain, or whose turn was
+//! long, let all others go before them.
+#![allow(unsafe_code)] // the instructions at hand are reached by address while their function is there
+
+use super::block::{Arrival, Common};
+use super::fault::Spot;
 use super::frame::Frame;
-use super::lanes::{LANES, Lanes, Mask};
-use super::memory::Reach;
-use crate::code::{
-    Address, AddressBase, AtomicOp, MemoryOrder, Op, Operation, Reduction, ShuffleMode, Source, SpecialRegister,
-    VoteMode,
-};
-use crate::module::{RegisterId, Space, Type};
+use super::lanes::{LANES, Lanes, Mask, lanes_of};
+use super::memory::{BadAccess, Reach};
+use super::ready::{Instruction, Ready};
+use super::registers::{Base, Registers};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// Operations that a warp executes before another one has its turn.
-const TURN: usize = 512;
+/// What a handler returns if the warp's lanes do not simply go on.
+pub const STOP: u32 = u32::MAX;
 
-/// What the rest of a launch does for its warps.
-pub trait Surroundings {
-    /// The address of a variable in its space, or what stands for that of a function. Those in shared memory count from its start.
-    fn symbol(&mut self, frame: &Frame, name: &str) -> Option<u64>;
-    /// A new frame for the function that such an address stands for.
-    fn enter(&mut self, address: u64, lanes: Mask) -> Result<Frame, Fault>;
-    /// The value of a special register, but for those that differ by lane.
-    fn special(&self, register: SpecialRegister) -> u64;
-    /// The address of the block's shared memory, and how many bytes it has.
-    fn shared(&self) -> (u64, u64);
-    /// The block's threads in each dimension.
-    fn block_size(&self) -> [u32; 3];
-    /// Threads come to a barrier; gives what [`Surroundings::barrier_result`] is asked with.
-    fn arrive(&mut self, barrier: u32, threads: Option<u32>, lanes: u32, votes: u32) -> u64;
-    /// Once all have come, how many of their predicates were true, and how many came.
-    fn barrier_result(&mut self, barrier: u32, ticket: u64) -> Option<(u32, u32)>;
-    /// Threads have ended.
-    fn exited(&mut self, lanes: u32);
-    /// `function, unit:line:column: text` of an operation.
-    fn describe(&self, frame: &Frame, at: usize) -> String;
-}
+/// Barriers of a block.
+pub const BARRIERS: usize = 16;
 
-/// Lanes at the same operation of the same call.
+/// Why the lanes at hand do not go on.
 #[derive(Debug)]
-struct Group {
-    frame: usize,
-    at: usize,
-    lanes: Mask,
-    waits: Waits,
-    /// Polls in vain since it last got on.
-    vain: u32,
-    /// What its last poll read: operation, addresses and values.
-    polled: Option<(usize, u64)>,
+pub enum Stop {
+    /// The warp chooses anew among its lanes.
+    Switch,
+    /// Their turn was long enough.
+    Turn,
+    /// They have polled in vain, and so have all others.
+    Poll,
+    /// They have come to a barrier of the block.
+    Barrier(Arrival),
+    /// The instruction cannot be executed.
+    Refused(String),
 }
 
+/// How a turn of a warp has ended.
 #[derive(Debug)]
-enum Waits {
-    No,
-    /// For these lanes to come to the same operation.
-    ForLanes(Mask),
-    ForBarrier {
-        number: u32,
-        ticket: u64,
-        reduce: Option<Reduction>,
-    },
-}
-
-/// How a turn has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// It has done something.
-    Moved,
-    /// All that it did was to poll memory that has not changed, or to wait.
-    Idle,
-    /// All threads have ended.
+pub enum Pause {
+    /// All lanes have ended.
     Over,
+    /// All lanes wait for a barrier.
+    Waiting,
+    /// It has polled in vain.
+    Poll,
+    /// It was long enough.
+    Turn,
+    /// Lanes have come to a barrier; it can go on when the block knows.
+    Barrier(Arrival),
+    /// An instruction cannot be executed.
+    Refused(Box<Spot>, String),
+}
+
+/// What was read where, to tell polling from reading.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    at: u32,
+    lanes: Mask,
+    writes: u32,
+    /// What the second of the looks and all later ones saw.
+    seen: Option<u64>,
 }
 
 #[derive(Debug)]
 pub struct Warp {
-    block: u32,
-    number: u32,
-    frames: Vec<Option<Frame>>,
-    groups: Vec<Group>,
-    reach: Reach,
-    moved: bool,
+    /// The registers of the function at hand.
+    pub registers: Base,
+    /// The lanes at hand.
+    pub mask: Mask,
+    /// The first instruction at which other lanes of the same frame are.
+    pub limit: u32,
+    code: *const Instruction,
+    /// The frame at hand.
+    pub current: usize,
+    pub frames: Vec<Frame>,
+    spare: Vec<Registers>,
+    pub reach: Reach,
+    /// The block's shared memory: its address and its bytes.
+    pub shared: (u64, u64),
+    pub common: Arc<Common>,
+    pub block: u32,
+    pub number: u32,
+    /// Lanes that have not ended.
+    pub alive: Mask,
+    /// Lanes that wait at a barrier of the block.
+    pub blocked: Mask,
+    /// Lanes that wait for others of the warp.
+    pub syncing: Mask,
+    /// For lanes at a barrier of the warp, the lanes that it is for.
+    pub warp_barrier: Lanes<Mask>,
+    /// Lanes that others go before.
+    pub yielded: Mask,
+    /// Branches backwards until the turn is over.
+    pub budget: u32,
+    pub stop: Option<Stop>,
+    /// What the last reductions of the block's barriers gave: true predicates, and threads.
+    pub reductions: [(u32, u32); BARRIERS],
+    /// Accesses of this warp that have changed memory.
+    writes: u32,
+    looks: [Look; 4],
+    /// The address that lanes have polled last in vain, and the instruction.
+    pub polled: Option<(u64, u32)>,
+    /// Whether anything has happened in this turn but polling in vain.
+    pub moved: bool,
+    pub instructions: u64,
 }
+
+// SAFETY: its addresses lead to memory that it owns, or that lives as long as its launch.
+unsafe impl Send for Warp {}
 
 impl Warp {
-    pub fn new(block: u32, number: u32, lanes: Mask, frame: Frame, mut reach: Reach) -> Self {
-        // SAFETY: as for a call's frame.
-        unsafe { reach.add(&frame.memory) };
-        let group = Group { frame: 0, at: 0, lanes, waits: Waits::No, vain: 0, polled: None };
-        Self { block, number, frames: vec![Some(frame)], groups: vec![group], reach, moved: false }
+    pub fn new(
+        common: Arc<Common>,
+        (block, number): (u32, u32),
+        lanes: Mask,
+        shared: (u64, u64),
+        reach: Reach,
+        kernel: Arc<Ready>,
+    ) -> Self {
+        let mut warp = Self {
+            registers: Base::NONE,
+            mask: lanes,
+            limit: STOP,
+            code: std::ptr::null(),
+            current: 0,
+            frames: Vec::new(),
+            spare: Vec::new(),
+            reach,
+            shared,
+            common,
+            block,
+            number,
+            alive: lanes,
+            blocked: 0,
+            syncing: 0,
+            warp_barrier: [0; LANES],
+            yielded: 0,
+            budget: 0,
+            stop: None,
+            reductions: [(0, 0); BARRIERS],
+            writes: 1,
+            looks: [Look::default(); 4],
+            polled: None,
+            moved: false,
+            instructions: 0,
+        };
+        warp.enter(kernel, lanes, None);
+        warp
     }
 
-    /// Executes operations until the turn is over.
-    pub fn turn(&mut self, around: &mut dyn Surroundings) -> Result<Turn, Fault> {
+    /// Executes instructions until so many branches backwards were taken, or until it has to wait.
+    pub fn turn(&mut self, budget: u32) -> Pause {
+        self.budget = budget.max(1);
         self.moved = false;
-        for _ in 0..TURN {
-            if self.groups.is_empty() {
-                return Ok(Turn::Over);
-            }
-            let Some(chosen) = self.choose(around) else { break };
-            let before = self.groups[chosen].vain;
-            self.step(chosen, around)?;
-            self.meet();
-            // All others have had their chance to change what it polls.
-            if self.groups.iter().all(|group| !matches!(group.waits, Waits::No) || group.vain > 2) && before > 1 {
-                break;
-            }
-        }
-        Ok(if self.moved { Turn::Moved } else { Turn::Idle })
-    }
-
-    /// Where each group is, and what it waits for.
-    pub fn spots(&self, around: &dyn Surroundings) -> Vec<(Spot, String)> {
-        let spot = |group: &Group| {
-            let why = match &group.waits {
-                Waits::No => "polls memory that does not change".to_owned(),
-                Waits::ForLanes(lanes) => format!("waits for the lanes {:#010x}", lanes & !group.lanes),
-                Waits::ForBarrier { number, .. } => format!("waits at barrier {number}"),
+        loop {
+            let Some(mut at) = self.choose() else {
+                return if self.alive == 0 { Pause::Over } else { Pause::Waiting };
             };
-            (self.spot(group, around), why)
-        };
-        self.groups.iter().map(spot).collect()
-    }
-
-    fn spot(&self, group: &Group, around: &dyn Surroundings) -> Spot {
-        let at = self.frames[group.frame].as_ref().map_or_else(String::new, |frame| around.describe(frame, group.at));
-        Spot { block: self.block, warp: self.number, lanes: group.lanes, at }
-    }
-
-    /// The group that goes next; `None` if all wait.
-    fn choose(&mut self, around: &mut dyn Surroundings) -> Option<usize> {
-        let alive = self.groups.iter().fold(0, |all, group| all | group.lanes);
-        for at in 0..self.groups.len() {
-            match &self.groups[at].waits {
-                Waits::No => {}
-                Waits::ForLanes(lanes) => {
-                    if lanes & alive & !self.groups[at].lanes == 0 {
-                        self.groups[at].waits = Waits::No;
-                    }
+            loop {
+                let code = self.code;
+                while at < self.limit {
+                    // SAFETY: the executable keeps the function, and control never leaves its instructions: its targets are among
+                    // them, and the last one leaves the function.
+                    let instruction = unsafe { &*code.add(at as usize) };
+                    self.instructions += 1;
+                    // SAFETY: the slots of an instruction are in the registers of its function's frames.
+                    at = unsafe { (instruction.run)(self, instruction, at) };
                 }
-                Waits::ForBarrier { number, ticket, .. } => {
-                    if let Some(result) = around.barrier_result(*number, *ticket) {
-                        self.pass(at, result);
-                    }
+                if at == STOP {
+                    break;
+                }
+                self.park(self.mask, at);
+                match self.choose_in(self.current, self.yielded) {
+                    Some(next) => at = next,
+                    None => break,
                 }
             }
-        }
-        let ready = self.groups.iter().enumerate().filter(|(_, group)| matches!(group.waits, Waits::No));
-        let key = |group: &Group| {
-            let depth = self.frames[group.frame].as_ref().map_or(0, |frame| frame.depth);
-            (group.vain, std::cmp::Reverse(depth), group.at)
-        };
-        ready.min_by_key(|(_, group)| key(group)).map(|(at, _)| at)
-    }
-
-    /// A group goes on after a barrier.
-    fn pass(&mut self, at: usize, (votes, threads): (u32, u32)) {
-        let group = &mut self.groups[at];
-        let Waits::ForBarrier { reduce, .. } = std::mem::replace(&mut group.waits, Waits::No) else { return };
-        group.at += 1;
-        group.vain = 0;
-        self.moved = true;
-        let (lanes, frame) = (group.lanes, group.frame);
-        if let Some(reduce) = reduce {
-            let value = match reduce.mode {
-                VoteMode::All => u64::from(votes == threads),
-                VoteMode::Any => u64::from(votes > 0),
-                _ => u64::from(votes),
-            };
-            self.set(frame, reduce.to, &[value; LANES], lanes);
-        }
-    }
-
-    /// Groups that have come to the same operation become one.
-    fn meet(&mut self) {
-        let mut at = 0;
-        while at < self.groups.len() {
-            let same = (at + 1..self.groups.len()).find(|other| {
-                let (one, other) = (&self.groups[at], &self.groups[*other]);
-                let can = |group: &Group| !matches!(group.waits, Waits::ForBarrier { .. });
-                one.frame == other.frame && one.at == other.at && can(one) && can(other)
-            });
-            match same {
-                Some(other) => {
-                    let other = self.groups.remove(other);
-                    let one = &mut self.groups[at];
-                    one.lanes |= other.lanes;
-                    one.vain = one.vain.min(other.vain);
-                    (one.waits, one.polled) = (Waits::No, None);
+            match self.stop.take() {
+                None | Some(Stop::Switch) => {}
+                Some(Stop::Turn) => return Pause::Turn,
+                Some(Stop::Poll) => return Pause::Poll,
+                Some(Stop::Barrier(arrival)) => return Pause::Barrier(arrival),
+                Some(Stop::Refused(what)) => {
+                    let frame = &self.frames[self.current];
+                    let lane = self.mask.trailing_zeros() as usize % LANES;
+                    return Pause::Refused(Box::new(self.spot(frame, self.mask, frame.at[lane])), what);
                 }
-                None => at += 1,
             }
         }
     }
 
-    fn frame(&mut self, number: usize) -> Result<&mut Frame, Fault> {
-        self.frames[number].as_mut().ok_or_else(|| Fault::Launch("a call has ended that still has lanes".into()))
-    }
-
-    fn set(&mut self, frame: usize, to: Option<RegisterId>, bits: &Lanes<u64>, mask: Mask) {
-        if let Some(frame) = self.frames[frame].as_mut() {
-            let code = frame.code.clone();
-            Operands { code: &code, registers: &mut frame.registers, address_of: &|_| None, mask }.set(to, bits);
-        }
-    }
-
-    /// Executes one operation of a group.
-    fn step(&mut self, chosen: usize, around: &mut dyn Surroundings) -> Result<(), Fault> {
-        let Group { frame: number, at, lanes, .. } = self.groups[chosen];
-        let code: Arc<_> = self.frame(number)?.code.clone();
-        let Some(operation) = code.body.operations.get(at) else { return self.leave(chosen, lanes, false, around) };
-        let Operation { guard, op } = match operation {
-            Ok(operation) => operation,
-            Err(error) => {
-                let spot = Box::new(self.spot(&self.groups[chosen], around));
-                return Err(Fault::Instruction { spot, what: error.what.clone() });
-            }
-        };
-        let frame = self.frame(number)?;
-        let active = match guard {
-            None => lanes,
-            Some(guard) => {
-                let holds = frame.registers.predicate(code.slot(guard.register));
-                lanes & if guard.inverted { !holds } else { holds }
-            }
-        };
-        if active == 0 {
-            self.advance(chosen);
-            return Ok(());
-        }
-        let done = self.execute(chosen, active, op, around);
-        done.map_err(|what| match what {
-            Stop::Fault(fault) => fault,
-            Stop::Here(what) => {
-                let spot = Box::new(self.spot(&self.groups[chosen.min(self.groups.len().saturating_sub(1))], around));
-                Fault::Instruction { spot, what }
-            }
-        })
-    }
-
-    fn execute(&mut self, chosen: usize, active: Mask, op: &Op, around: &mut dyn Surroundings) -> Result<(), Stop> {
-        let number = self.groups[chosen].frame;
-        match op {
-            Op::Branch { target } => self.branch(chosen, active, *target),
-            Op::Return => self.leave(chosen, active, false, around)?,
-            Op::Exit => self.leave(chosen, active, true, around)?,
-            Op::Trap => return Err(Stop::Here("a trap".into())),
-            Op::Call { target, .. } => self.call(chosen, active, target, around)?,
-            Op::Barrier { number, threads, reduce } => {
-                self.barrier(chosen, active, (number, threads.as_ref(), reduce.as_ref()), around)?;
-            }
-            Op::WarpBarrier { members }
-            | Op::Vote { members, .. }
-            | Op::Shuffle { members, .. }
-            | Op::MatchAny { members, .. } => {
-                let named = self.operand(number, members, around, active)?[active.trailing_zeros() as usize] as u32;
-                let alive = self.groups.iter().fold(0, |all, group| all | group.lanes);
-                if named & alive & !self.groups[chosen].lanes != 0 {
-                    self.groups[chosen].waits = Waits::ForLanes(named);
-                    return Ok(());
+    /// Chooses the lanes that go next, and gives their instruction; `None` if all wait.
+    fn choose(&mut self) -> Option<u32> {
+        loop {
+            for frame in (0..self.frames.len()).rev() {
+                if let Some(at) = self.choose_in(frame, self.yielded) {
+                    self.current = frame;
+                    let frame = &mut self.frames[frame];
+                    (self.registers, self.code) = (frame.registers.base(), frame.code.instructions.as_ptr());
+                    return Some(at);
                 }
-                self.together(number, active & named, op, around)?;
-                self.advance(chosen);
             }
-            Op::Load { ty, order, to, address } => {
-                let polled = self.load(number, active, (*ty, *order, to, address), around)?;
-                self.polled(chosen, polled.filter(|_| *order != MemoryOrder::Weak));
+            if self.yielded == 0 {
+                return None;
             }
-            _ => {
-                self.plain(number, active, op, around)?;
-                self.advance(chosen);
+            self.yielded = 0;
+        }
+    }
+
+    fn choose_in(&mut self, frame: usize, avoid: Mask) -> Option<u32> {
+        let frame = &self.frames[frame];
+        let ready = frame.lanes & !frame.calling & !self.blocked & !self.syncing & !avoid;
+        let (mut least, mut next, mut mask) = (STOP, STOP, 0);
+        for lane in lanes_of(ready) {
+            let at = frame.at[lane];
+            if at < least {
+                (next, least, mask) = (least, at, 0);
+            } else if at != least {
+                next = next.min(at);
+            }
+            if at == least {
+                mask |= 1 << lane;
             }
         }
-        Ok(())
-    }
-
-    /// A group has done something and goes to the next operation.
-    fn advance(&mut self, chosen: usize) {
-        let group = &mut self.groups[chosen];
-        group.at += 1;
-        // What a polling group does between its polls is no progress.
-        self.moved |= group.vain == 0;
-    }
-
-    /// A group has read memory; if it is what it read at the same operation before, it may be polling.
-    fn polled(&mut self, chosen: usize, read: Option<u64>) {
-        let group = &mut self.groups[chosen];
-        let now = read.map(|read| (group.at, read));
-        if now.is_some() && group.polled == now {
-            group.vain += 1;
-        } else {
-            self.moved |= group.vain == 0 || now.is_none() || group.polled.is_none_or(|(at, _)| at == group.at);
-            group.vain = 0;
-            group.polled = now.or(group.polled);
+        if mask == 0 {
+            return None;
         }
-        group.at += 1;
+        (self.mask, self.limit) = (mask, next);
+        Some(least)
     }
 
-    fn branch(&mut self, chosen: usize, taken: Mask, target: usize) {
-        let group = &mut self.groups[chosen];
-        self.moved |= group.vain == 0;
-        if taken == group.lanes {
-            group.at = target;
+    /// True if lanes could go on that have not let others go before them.
+    pub fn others_can_go(&self) -> bool {
+        let waits = self.blocked | self.syncing | self.yielded;
+        self.frames.iter().any(|frame| frame.lanes & !frame.calling & !waits != 0)
+    }
+
+    /// Notes the instruction at which lanes of the frame at hand go on.
+    pub fn park(&mut self, lanes: Mask, at: u32) {
+        let frame = &mut self.frames[self.current];
+        if lanes == Mask::MAX {
+            frame.at = [at; LANES];
             return;
         }
-        group.lanes &= !taken;
-        group.at += 1;
-        let (frame, vain) = (group.frame, group.vain);
-        self.groups.push(Group { frame, at: target, lanes: taken, waits: Waits::No, vain, polled: None });
+        for lane in lanes_of(lanes) {
+            frame.at[lane] = at;
+        }
     }
 
-    /// Lanes leave a call, or end.
-    fn leave(
-        &mut self,
-        chosen: usize,
-        leaving: Mask,
-        all_calls: bool,
-        around: &mut dyn Surroundings,
-    ) -> Result<(), Fault> {
+    /// The lanes at hand go on at an instruction, when they are chosen again.
+    pub fn stop_at(&mut self, at: u32, stop: Stop) -> u32 {
+        self.park(self.mask, at);
+        self.stop = Some(stop);
+        STOP
+    }
+
+    /// The instruction cannot be executed.
+    #[cold]
+    pub fn refuse(&mut self, at: u32, what: String) -> u32 {
+        self.stop_at(at, Stop::Refused(what))
+    }
+
+    /// An access to memory is refused.
+    #[cold]
+    pub fn refuse_access(&mut self, at: u32, does: &str, len: u64, (address, bad): (u64, BadAccess)) -> u32 {
+        self.refuse(at, format!("{does} {len} bytes at {address:#x}, {bad}"))
+    }
+
+    /// This warp has changed memory: what it polls may be different now.
+    pub fn wrote(&mut self) {
+        self.writes = self.writes.wrapping_add(1);
         self.moved = true;
-        let number = self.groups[chosen].frame;
-        self.groups[chosen].lanes &= !leaving;
-        self.groups[chosen].at += 1;
-        let mut frame = Some(number);
-        let mut back = None;
-        while let Some(number) = frame {
-            let left = self.frame(number)?;
-            left.lanes &= !leaving;
-            let (caller, over) = (left.caller, left.lanes == 0);
-            if over {
-                let start = left.memory.region().start;
-                self.reach.remove(start);
-                self.frames[number] = None;
-            }
-            frame = caller.map(|(caller, _)| caller).filter(|_| all_calls);
-            back = if all_calls { None } else { caller };
-        }
-        match back {
-            Some((frame, at)) => {
-                self.groups.push(Group { frame, at, lanes: leaving, waits: Waits::No, vain: 0, polled: None });
-            }
-            None => around.exited(leaving.count_ones()),
-        }
-        self.groups.retain(|group| group.lanes != 0);
-        Ok(())
     }
 
-    fn call(
-        &mut self,
-        chosen: usize,
-        active: Mask,
-        target: &Source,
-        around: &mut dyn Surroundings,
-    ) -> Result<(), Stop> {
-        let number = self.groups[chosen].frame;
-        let targets = self.operand(number, target, around, active)?;
-        let first = targets[active.trailing_zeros() as usize];
-        let together = (0..LANES).fold(0, |all, lane| all | Mask::from(targets[lane] == first) << lane) & active;
-        let mut frame = around.enter(first, together)?;
-        let at = self.groups[chosen].at;
-        (frame.caller, frame.depth) = (Some((number, at + 1)), self.frame(number)?.depth + 1);
-        // SAFETY: it is removed when the last lane leaves the frame, before the frame is dropped.
-        unsafe { self.reach.add(&frame.memory) };
-        let place = self.frames.iter().position(Option::is_none).unwrap_or(self.frames.len());
-        if place == self.frames.len() {
-            self.frames.push(None);
+    /// Lanes have read memory that others may write. They let all others go before them if it is what they read before, and nothing has
+    /// changed since; `seen` gives a number for the addresses and values. The next instruction is `at`.
+    #[inline(always)]
+    pub fn looked(&mut self, address: u64, at: u32, seen: impl FnOnce() -> u64) -> u32 {
+        let known = &mut self.looks[at as usize % 4];
+        if (known.at, known.lanes, known.writes) != (at, self.mask, self.writes) {
+            *known = Look { at, lanes: self.mask, writes: self.writes, seen: None };
+            self.moved = true;
+            return at;
         }
-        self.frames[place] = Some(frame);
-        let group = &mut self.groups[chosen];
-        // Lanes behind a guard go on; lanes with another target call again.
-        let rest = group.lanes & !active;
-        group.lanes = active & !together;
-        let vain = group.vain;
-        self.groups.push(Group { frame: place, at: 0, lanes: together, waits: Waits::No, vain, polled: None });
-        if rest != 0 {
-            self.groups.push(Group { frame: number, at: at + 1, lanes: rest, waits: Waits::No, vain, polled: None });
+        let seen = Some(seen());
+        if std::mem::replace(&mut known.seen, seen) != seen {
+            self.moved = true;
+            return at;
         }
-        self.groups.retain(|group| group.lanes != 0);
+        self.polled_in_vain(address, at)
+    }
+
+    fn polled_in_vain(&mut self, address: u64, at: u32) -> u32 {
+        self.polled = Some((address, at - 1));
+        self.park(self.mask, at);
+        self.yielded |= self.mask;
+        self.stop = Some(if self.others_can_go() {
+            Stop::Switch
+        } else {
+            self.yielded = 0;
+            Stop::Poll
+        });
+        STOP
+    }
+
+    /// Lanes enter a function.
+    pub fn enter(&mut self, code: Arc<Ready>, lanes: Mask, caller: Option<(usize, Option<u32>)>) {
+        let fits = self.spare.iter().position(|registers| registers.has_room_for(code.register_bytes));
+        let registers = fits.map_or_else(|| Registers::new(code.register_bytes), |spare| self.spare.swap_remove(spare));
+        let mut frame = Frame::new(code, registers, lanes, caller);
+        self.common.clone().fill(&mut frame);
+        if let Some(memory) = &frame.memory {
+            // SAFETY: it is removed when the last lane leaves the frame, before the frame is dropped.
+            unsafe { self.reach.add(memory) };
+        }
+        self.frames.push(frame);
         self.moved = true;
-        Ok(())
     }
 
-    fn barrier(
-        &mut self,
-        chosen: usize,
-        active: Mask,
-        (number, threads, reduce): (&Source, Option<&Source>, Option<&Reduction>),
-        around: &mut dyn Surroundings,
-    ) -> Result<(), Stop> {
-        let frame = self.groups[chosen].frame;
-        let lane = active.trailing_zeros() as usize;
-        let number = self.operand(frame, number, around, active)?[lane] as u32;
-        let threads = threads.map(|threads| self.operand(frame, threads, around, active)).transpose()?;
-        let threads = threads.map(|threads| threads[lane] as u32);
-        let votes = match reduce {
-            None => 0,
-            Some(reduce) => {
-                let holds = self.operand(frame, &reduce.predicate, around, active)?;
-                let holds = (0..LANES).fold(0, |all, lane| all | Mask::from(holds[lane] != 0) << lane);
-                (active & if reduce.inverted { !holds } else { holds }).count_ones()
+    /// Lanes leave the frame at hand, and with it all calls, or just this one.
+    pub fn leave(&mut self, leaving: Mask, all_calls: bool) {
+        let mut number = self.current;
+        loop {
+            let frame = &mut self.frames[number];
+            frame.lanes &= !leaving;
+            let Some((caller, _)) = frame.caller else {
+                self.alive &= !leaving;
+                self.yielded &= !leaving;
+                // Those that wait for others of the warp look again whether they must.
+                self.syncing = 0;
+                self.warp_barrier = [0; LANES];
+                break;
+            };
+            self.frames[caller].calling &= !leaving;
+            if !all_calls {
+                break;
             }
-        };
-        let ticket = around.arrive(number, threads, active.count_ones(), votes);
-        let group = &mut self.groups[chosen];
-        let at = group.at;
-        let rest = group.lanes & !active;
-        group.lanes = active;
-        group.waits = Waits::ForBarrier { number, ticket, reduce: reduce.cloned() };
-        if rest != 0 {
-            self.groups.push(Group { frame, at: at + 1, lanes: rest, waits: Waits::No, vain: 0, polled: None });
+            number = caller;
+        }
+        while self.frames.last().is_some_and(|frame| frame.lanes == 0) {
+            let Some(frame) = self.frames.pop() else { break };
+            if let Some(memory) = &frame.memory {
+                self.reach.remove(memory.region().start);
+            }
+            self.spare.push(frame.registers);
         }
         self.moved = true;
-        Ok(())
     }
 
-    /// The values of a source in each lane.
-    fn operand(
-        &mut self,
-        number: usize,
-        source: &Source,
-        around: &mut dyn Surroundings,
-        mask: Mask,
-    ) -> Result<Lanes<u64>, Stop> {
-        self.with(number, mask, around, |operands| operands.bits(source))
-    }
-
-    /// Does something with a frame's registers.
-    fn with<T>(
-        &mut self,
-        number: usize,
-        mask: Mask,
-        around: &mut dyn Surroundings,
-        f: impl FnOnce(&mut Operands<'_>) -> Result<T, String>,
-    ) -> Result<T, Stop> {
-        let Some(mut frame) = self.frames[number].take() else { return Err(Stop::Here("the call has ended".into())) };
-        let mut registers = std::mem::replace(&mut frame.registers, super::lanes::Registers::none());
-        let around = std::cell::RefCell::new(around);
-        let address_of = |name: &str| {
-            frame.address_of(name).or_else(|| around.borrow_mut().symbol(&frame, name).map(|address| [address; LANES]))
-        };
-        let code = frame.code.clone();
-        let done = f(&mut Operands { code: &code, registers: &mut registers, address_of: &address_of, mask });
-        frame.registers = registers;
-        self.frames[number] = Some(frame);
-        done.map_err(Stop::Here)
-    }
-
-    /// The addresses of an access in each lane.
-    fn addresses(
-        &mut self,
-        number: usize,
-        mask: Mask,
-        address: &Address,
-        around: &mut dyn Surroundings,
-    ) -> Result<Lanes<u64>, Stop> {
-        let source = match &address.base {
-            AddressBase::Register(register) => Source::Register(*register),
-            AddressBase::Symbol(name) => Source::Symbol(name.clone(), 0),
-            AddressBase::Nothing => Source::Constant(0),
-        };
-        let base = self.operand(number, &source, around, mask)?;
-        let window = if address.space == Some(Space::Shared) { around.shared().0 } else { 0 };
-        Ok(base.map(|base| base.wrapping_add(window).wrapping_add_signed(address.offset)))
-    }
-
-    /// Reads memory; gives a fingerprint of addresses and values.
-    fn load(
-        &mut self,
-        number: usize,
-        active: Mask,
-        (ty, order, to, address): (Type, MemoryOrder, &[Option<RegisterId>], &Address),
-        around: &mut dyn Surroundings,
-    ) -> Result<Option<u64>, Stop> {
-        let addresses = self.addresses(number, active, address, around)?;
-        let (size, parts) = (ty.bytes(), to.len() as u32);
-        let order = if order == MemoryOrder::Acquire { Ordering::Acquire } else { Ordering::Relaxed };
-        let mut values = [[0u128; LANES]; 4];
-        let mut seen = 0xcbf2_9ce4_8422_2325u64;
-        // From the last lane on: what lane 0 finds was written by a warp that stored in rising order.
-        for lane in (0..LANES).rev().filter(|lane| active >> lane & 1 == 1) {
-            let mut part = 0;
-            while part < parts {
-                // Up to 16 bytes are read at once.
-                let at_once = (16 / size).min(parts - part);
-                let from = addresses[lane].wrapping_add(u64::from(part * size));
-                let bits = self
-                    .reach
-                    .load(from, size * at_once, order)
-                    .map_err(|bad| refused("reads", size * at_once, from, bad))?;
-                for offset in 0..at_once {
-                    let one = bits >> (8 * size * offset);
-                    values[(part + offset) as usize][lane] =
-                        if size == 16 { one } else { one & ((1 << (8 * size)) - 1) };
-                }
-                for word in [from, bits as u64, (bits >> 64) as u64] {
-                    seen = (seen ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-                }
-                part += at_once;
+    /// Where lanes are, and what they wait for.
+    pub fn spots(&self) -> Vec<(Spot, String)> {
+        let mut spots = Vec::new();
+        for frame in &self.frames {
+            let here = frame.lanes & !frame.calling;
+            let mut left = here;
+            while left != 0 {
+                let at = frame.at[left.trailing_zeros() as usize];
+                let lanes = lanes_of(left).filter(|lane| frame.at[*lane] == at).fold(0, |all, lane| all | 1 << lane);
+                left &= !lanes;
+                spots.push(self.waits(frame, lanes, at));
             }
         }
-        self.with(number, active, around, |operands| {
-            for (register, values) in to.iter().zip(&values) {
-                let signed = |bits: u128| match ty {
-                    Type::S8 => u128::from(bits as i8 as u64),
-                    Type::S16 => u128::from(bits as i16 as u64),
-                    Type::S32 => u128::from(bits as i32 as u64),
-                    _ => bits,
-                };
-                operands.set_wide(*register, &values.map(signed));
-            }
-            Ok(())
-        })?;
-        Ok(Some(seen))
+        spots
     }
 
-    fn store(
-        &mut self,
-        number: usize,
-        active: Mask,
-        (ty, order, values, address): (Type, MemoryOrder, &[Source], &Address),
-        around: &mut dyn Surroundings,
-    ) -> Result<(), Stop> {
-        let addresses = self.addresses(number, active, address, around)?;
-        let parts = values.iter().map(|source| self.with(number, active, around, |operands| operands.wide(source)));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        let size = ty.bytes();
-        let order = if order == MemoryOrder::Release { Ordering::Release } else { Ordering::Relaxed };
-        let kept = if size == 16 { u128::MAX } else { (1 << (8 * size)) - 1 };
-        for lane in (0..LANES).filter(|lane| active >> lane & 1 == 1) {
-            for (number, together) in parts.chunks((16 / size) as usize).enumerate() {
-                let bits = together.iter().rev().fold(0u128, |bits, part| {
-                    let shifted = if size == 16 { 0 } else { bits << (8 * size) };
-                    shifted | part[lane] & kept
-                });
-                let len = size * together.len() as u32;
-                let to = addresses[lane].wrapping_add(16 * number as u64);
-                self.reach.store(to, len, bits, order).map_err(|bad| refused("writes", len, to, bad))?;
-            }
+    fn waits(&self, frame: &Frame, lanes: Mask, at: u32) -> (Spot, String) {
+        if lanes & self.blocked != 0 {
+            return (self.spot(frame, lanes, at.saturating_sub(1)), "waits at a barrier of the block".to_owned());
         }
-        self.wrote();
-        Ok(())
-    }
-
-    /// What this warp polls may be different now.
-    fn wrote(&mut self) {
-        for group in &mut self.groups {
-            (group.vain, group.polled) = (0, None);
+        if lanes & self.syncing != 0 {
+            return (self.spot(frame, lanes, at), "waits for other lanes of the warp".to_owned());
+        }
+        match self.polled {
+            Some((address, poll)) => {
+                (self.spot(frame, lanes, poll), format!("polls {address:#x}, which does not change"))
+            }
+            None => (self.spot(frame, lanes, at), "can go on".to_owned()),
         }
     }
 
-    /// Operations on registers and memory that involve no other thread.
-    fn plain(&mut self, number: usize, active: Mask, op: &Op, around: &mut dyn Surroundings) -> Result<(), Stop> {
-        match op {
-            Op::Store { ty, order, address, values } => {
-                self.store(number, active, (*ty, *order, values, address), around)
-            }
-            Op::Atomic { op, ty, to, address, a, b, .. } => {
-                let addresses = self.addresses(number, active, address, around)?;
-                let a = self.operand(number, a, around, active)?;
-                let b = b.as_ref().map(|b| self.operand(number, b, around, active)).transpose()?.unwrap_or_default();
-                let mut old = [0u64; LANES];
-                for lane in (0..LANES).filter(|lane| active >> lane & 1 == 1) {
-                    let (size, to) = (ty.bytes(), addresses[lane]);
-                    let update = |old| atomic(*op, *ty, old, a[lane], b[lane]);
-                    old[lane] = self.reach.update(to, size, update).map_err(|bad| refused("changes", size, to, bad))?;
-                }
-                self.wrote();
-                self.set(number, *to, &old, active);
-                Ok(())
-            }
-            Op::ReadSpecial { register, to, .. } => {
-                let value = self.special(*register, active, around);
-                self.set(number, *to, &value, active);
-                Ok(())
-            }
-            Op::ConvertAddress { space, from_generic, to, a } => {
-                let window = if *space == Space::Shared { around.shared().0 } else { 0 };
-                let value = self.operand(number, a, around, active)?.map(|address| {
-                    if *from_generic { address.wrapping_sub(window) } else { address.wrapping_add(window) }
-                });
-                self.set(number, *to, &value, active);
-                Ok(())
-            }
-            Op::IsInSpace { space, to, a } => {
-                let frames: Vec<(u64, u64)> = self
-                    .frames
-                    .iter()
-                    .flatten()
-                    .map(|frame| {
-                        let region = frame.memory.region();
-                        (region.start, region.end - region.start)
-                    })
-                    .collect();
-                let shared = around.shared();
-                let value = self.operand(number, a, around, active)?.map(|address| {
-                    let inside = |(start, len): (u64, u64)| address >= start && address < start + len;
-                    let (in_local, in_shared) = (frames.iter().copied().any(inside), inside(shared));
-                    u64::from(match space {
-                        Space::Local | Space::Param => in_local,
-                        Space::Shared => in_shared,
-                        Space::Global | Space::Const => !in_local && !in_shared,
-                    })
-                });
-                self.set(number, *to, &value, active);
-                Ok(())
-            }
-            Op::ActiveMask { to } => {
-                self.set(number, *to, &[u64::from(active); LANES], active);
-                Ok(())
-            }
-            Op::Fence => {
-                std::sync::atomic::fence(Ordering::SeqCst);
-                Ok(())
-            }
-            Op::Nothing => Ok(()),
-            other => {
-                if self.with(number, active, around, |operands| operands.compute(other))? {
-                    return Ok(());
-                }
-                Err(Stop::Here("copies in the background are not supported yet".into()))
-            }
-        }
-    }
-
-    fn special(&self, register: SpecialRegister, _active: Mask, around: &dyn Surroundings) -> Lanes<u64> {
-        let [x, y, _] = around.block_size();
-        let below = |lane: usize| (1u64 << lane) - 1;
-        std::array::from_fn(|lane| {
-            let thread = self.number * LANES as u32 + lane as u32;
-            match register {
-                SpecialRegister::Tid(0) => u64::from(thread % x),
-                SpecialRegister::Tid(1) => u64::from(thread / x % y),
-                SpecialRegister::Tid(_) => u64::from(thread / x / y),
-                SpecialRegister::LaneId => lane as u64,
-                SpecialRegister::WarpId => u64::from(self.number),
-                SpecialRegister::LanemaskEq => 1 << lane,
-                SpecialRegister::LanemaskLt => below(lane),
-                SpecialRegister::LanemaskLe => below(lane) | 1 << lane,
-                SpecialRegister::LanemaskGt => u64::from(u32::MAX) & !(below(lane) | 1 << lane),
-                SpecialRegister::LanemaskGe => u64::from(u32::MAX) & !below(lane),
-                other => around.special(other),
-            }
-        })
-    }
-
-    /// Operations that lanes of a warp do together.
-    fn together(&mut self, number: usize, active: Mask, op: &Op, around: &mut dyn Surroundings) -> Result<(), Stop> {
-        match op {
-            Op::Vote { mode, to, predicate, inverted, .. } => {
-                let holds = self.operand(number, predicate, around, active)?;
-                let holds = (0..LANES).fold(0, |all, lane| all | Mask::from(holds[lane] != 0) << lane);
-                let votes = active & if *inverted { !holds } else { holds };
-                let value = match mode {
-                    VoteMode::All => u64::from(votes == active),
-                    VoteMode::Any => u64::from(votes != 0),
-                    VoteMode::Uniform => u64::from(votes == 0 || votes == active),
-                    VoteMode::Ballot => u64::from(votes),
-                    VoteMode::Count => u64::from(votes.count_ones()),
-                };
-                self.set(number, *to, &[value; LANES], active);
-            }
-            Op::Shuffle { mode, to, inside, a, by, clamp, .. } => {
-                let (a, by) = (self.operand(number, a, around, active)?, self.operand(number, by, around, active)?);
-                let clamp = self.operand(number, clamp, around, active)?;
-                let sources: Lanes<(u64, bool)> =
-                    std::array::from_fn(|lane| shuffled(*mode, lane, by[lane], clamp[lane]));
-                let value = sources.map(|(lane, _)| a[lane as usize]);
-                self.set(number, *to, &value, active);
-                self.set(number, *inside, &sources.map(|(_, inside)| u64::from(inside)), active);
-            }
-            Op::MatchAny { to, a, .. } => {
-                let a = self.operand(number, a, around, active)?;
-                let equal =
-                    |one: u64| (0..LANES).fold(0u32, |all, lane| all | Mask::from(a[lane] == one) << lane) & active;
-                self.set(number, *to, &a.map(|one| u64::from(equal(one))), active);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// Why an operation cannot be executed.
-enum Stop {
-    Fault(Fault),
-    /// At the operation at hand.
-    Here(String),
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-fn refused(does: &str, len: u32, address: u64, bad: super::memory::BadAccess) -> Stop {
-    Stop::Here(format!("{does} {len} bytes at {address:#x}, {bad}"))
-}
-
-/// The lane that a shuffle reads, and whether it lies in the segment (PTX ISA, 9.7.9.6).
-fn shuffled(mode: ShuffleMode, lane: usize, by: u64, clamp: u64) -> (u64, bool) {
-    let (lane, by) = (lane as u64, by & 31);
-    let (last, segment) = (clamp & 31, clamp >> 8 & 31);
-    let most = lane & segment | last & !segment & 31;
-    let least = lane & segment;
-    let (from, inside) = match mode {
-        // The clamp is the least lane here.
-        ShuffleMode::Up => (lane.wrapping_sub(by), lane >= by && lane - by >= most),
-        ShuffleMode::Down => (lane + by, lane + by <= most),
-        ShuffleMode::Bfly => (lane ^ by, lane ^ by <= most),
-        ShuffleMode::Idx => (least | by & !segment & 31, (least | by & !segment & 31) <= most),
-    };
-    if inside { (from & 31, true) } else { (lane, false) }
-}
-
-fn atomic(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
-    let narrow = ty.bytes() == 4;
-    let signed = |bits: u64| if narrow { i64::from(bits as i32) } else { bits as i64 };
-    let least = |a: u64, b: u64| if ty.is_signed() { signed(a) < signed(b) } else { a < b };
-    match op {
-        AtomicOp::Add => old.wrapping_add(a),
-        AtomicOp::Min => {
-            if least(a, old) {
-                a
-            } else {
-                old
-            }
-        }
-        AtomicOp::Max => {
-            if least(old, a) {
-                a
-            } else {
-                old
-            }
-        }
-        AtomicOp::And => old & a,
-        AtomicOp::Or => old | a,
-        AtomicOp::Xor => old ^ a,
-        AtomicOp::Exchange => a,
-        AtomicOp::CompareAndSwap => {
-            if old == a {
-                b
-            } else {
-                old
-            }
-        }
-        AtomicOp::Increment => {
-            if old >= a {
-                0
-            } else {
-                old + 1
-            }
-        }
-        AtomicOp::Decrement => {
-            if old == 0 || old > a {
-                a
-            } else {
-                old - 1
-            }
-        }
+    fn spot(&self, frame: &Frame, lanes: Mask, at: u32) -> Spot {
+        let operation = frame.code.operation_of.get(at as usize).copied().unwrap_or(u32::MAX);
+        let at = self.common.image.executable().describe(frame.code.function, operation as usize);
+        Spot { block: self.block, warp: self.number, lanes, at }
     }
 }

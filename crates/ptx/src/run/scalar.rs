@@ -1,179 +1,53 @@
-//! What operations compute from registers, lane by lane.
-use super::lanes::{Code, LANES, Lanes, Mask, Registers};
-use crate::code::{BinaryOp, Comparison, MulPart, Op, Rounding, Source, TernaryOp, UnaryOp, Width};
-use crate::module::{RegisterId, Type};
+//! What operations compute, one lane at a time: the meaning of every operation on registers, as the ISA defines it.
+use crate::code::{BinaryOp, Comparison, MulPart, Op, Rounding, TernaryOp, UnaryOp};
+use crate::module::Type;
 use crate::num::{
     BF16, E4M3, E5M2, F16, Narrow, bit_field_extract, bit_field_insert, canonical_f32, canonical_f64, fma_f32, fma_f64,
     funnel_shift_left, funnel_shift_right, high_bit, max_f32, max_f64, min_f32, min_f64, permute, shift_left,
     shift_right_signed, shift_right_unsigned,
 };
 
-/// The registers of a function, and the addresses of its symbols.
-pub struct Operands<'a> {
-    pub code: &'a Code,
-    pub registers: &'a mut Registers,
-    /// The address of a name in each lane, if it has one.
-    pub address_of: &'a dyn Fn(&str) -> Option<Lanes<u64>>,
-    pub mask: Mask,
-}
+/// The bits of at most four operands or results.
+pub type Values = [u128; 4];
 
-impl Operands<'_> {
-    /// The values of a source as bits in the low end of a u64.
-    pub fn bits(&self, source: &Source) -> Result<Lanes<u64>, String> {
-        Ok(match source {
-            Source::Constant(bits) => [*bits; LANES],
-            Source::Symbol(name, offset) => {
-                let address = (self.address_of)(name).ok_or_else(|| format!("`{name}` is defined nowhere"))?;
-                address.map(|address| address.wrapping_add_signed(*offset))
-            }
-            Source::Register(register) => self.register(*register),
-        })
-    }
-
-    /// The values of a register; of 128 bits the low half.
-    pub fn register(&self, register: RegisterId) -> Lanes<u64> {
-        let slot = self.code.slot(register);
-        match self.code.width(register) {
-            Width::Predicate => {
-                let mask = self.registers.predicate(slot);
-                std::array::from_fn(|lane| u64::from(mask >> lane & 1))
-            }
-            Width::W16 => self.registers.read::<u16>(slot).map(u64::from),
-            Width::W32 => self.registers.read::<u32>(slot).map(u64::from),
-            Width::W64 => self.registers.read::<u64>(slot),
-            Width::W128 => self.registers.read::<u128>(slot).map(|wide| wide as u64),
+/// What an operation makes of its operands' bits, in the order of its fields; all results but those of an unpacking are
+/// the first one. `None` for an operation that does more than compute.
+pub fn compute(op: &Op, operands: &Values) -> Option<Values> {
+    let [a, b, c, d] = operands.map(|bits| bits as u64);
+    let one = match op {
+        Op::Unary { op: UnaryOp::Move, ty: Type::B128, .. } => return Some([operands[0], 0, 0, 0]),
+        Op::Unary { op, ty, .. } => unary(*op, *ty, a),
+        Op::Binary { op, ty, .. } => binary(*op, *ty, a, b),
+        Op::Ternary { op, ty, .. } => ternary(*op, *ty, a, b, c),
+        Op::BitFieldInsert { ty, .. } => bit_field_insert(a, b, c as u32, d as u32, 8 * ty.bytes()),
+        Op::Select { ty: Type::B128, .. } => {
+            return Some([if c & 1 == 1 { operands[0] } else { operands[1] }, 0, 0, 0]);
         }
-    }
-
-    /// The lanes in which a predicate is true.
-    pub fn predicate(&self, source: &Source) -> Result<Mask, String> {
-        if let Source::Register(register) = source {
-            return Ok(self.registers.predicate(self.code.slot(*register)));
+        Op::Select { .. } => {
+            if c & 1 == 1 {
+                a
+            } else {
+                b
+            }
         }
-        Ok(mask_of(&self.bits(source)?))
-    }
-
-    /// All 128 bits of a source.
-    pub fn wide(&self, source: &Source) -> Result<Lanes<u128>, String> {
-        match source {
-            Source::Register(register) if self.code.width(*register) == Width::W128 => {
-                Ok(self.registers.read(self.code.slot(*register)))
-            }
-            other => Ok(self.bits(other)?.map(u128::from)),
+        Op::Compare { comparison, ty, .. } => u64::from(compare(*comparison, *ty, a, b)),
+        Op::Pack { part, parts, .. } => {
+            let each = operands.iter().take(parts.len()).enumerate();
+            let whole = each.fold(0, |whole, (at, bits)| whole | bits << (at as u32 * part.bits()));
+            return Some([whole, 0, 0, 0]);
         }
-    }
-
-    /// Writes bits into a register, in the lanes that are active.
-    pub fn set(&mut self, to: Option<RegisterId>, bits: &Lanes<u64>) {
-        let Some(register) = to else { return };
-        let (slot, mask) = (self.code.slot(register), self.mask);
-        match self.code.width(register) {
-            Width::Predicate => self.registers.set_predicate(slot, mask_of(bits), mask),
-            Width::W16 => self.registers.write(slot, &bits.map(|bits| bits as u16), mask),
-            Width::W32 => self.registers.write(slot, &bits.map(|bits| bits as u32), mask),
-            Width::W64 => self.registers.write(slot, bits, mask),
-            Width::W128 => self.registers.write(slot, &bits.map(u128::from), mask),
+        Op::Unpack { part, to, .. } => {
+            let count = to.len() as u32;
+            let of = |at: u32| if at < count { operands[0] >> (at * part.bits()) } else { 0 };
+            return Some(std::array::from_fn(|at| u128::from(low(of(at as u32) as u64, part.bits()))));
         }
-    }
-
-    /// Writes 128 bits into a register, or the low ones of them.
-    pub fn set_wide(&mut self, to: Option<RegisterId>, bits: &Lanes<u128>) {
-        match to {
-            Some(register) if self.code.width(register) == Width::W128 => {
-                self.registers.write(self.code.slot(register), bits, self.mask);
-            }
-            to => self.set(to, &bits.map(|bits| bits as u64)),
-        }
-    }
-
-    /// Does what an operation does with registers alone; false for one that does more.
-    ///
-    /// # Errors
-    ///
-    /// A symbol is defined nowhere.
-    pub fn compute(&mut self, op: &Op) -> Result<bool, String> {
-        match op {
-            Op::Unary { op: UnaryOp::Move, ty: Type::B128, to, a } => {
-                let value = self.wide(a)?;
-                self.set_wide(*to, &value);
-            }
-            Op::Unary { op, ty, to, a } => {
-                let value = self.bits(a)?.map(|a| unary(*op, *ty, a));
-                self.set(*to, &value);
-            }
-            Op::Binary { op, ty, to, a, b, .. } => {
-                let (a, b) = (self.bits(a)?, self.bits(b)?);
-                let value = std::array::from_fn(|lane| binary(*op, *ty, a[lane], b[lane]));
-                self.set(*to, &value);
-            }
-            Op::Ternary { op, ty, to, a, b, c } => {
-                let (a, b, c) = (self.bits(a)?, self.bits(b)?, self.bits(c)?);
-                let value = std::array::from_fn(|lane| ternary(*op, *ty, a[lane], b[lane], c[lane]));
-                self.set(*to, &value);
-            }
-            Op::BitFieldInsert { ty, to, field, into, start, length } => {
-                let [field, into] = [self.bits(field)?, self.bits(into)?];
-                let [start, length] = [self.bits(start)?, self.bits(length)?];
-                let bits = 8 * ty.bytes();
-                let value = std::array::from_fn(|lane| {
-                    bit_field_insert(field[lane], into[lane], start[lane] as u32, length[lane] as u32, bits)
-                });
-                self.set(*to, &value);
-            }
-            Op::Select { to, a, b, predicate, .. } => {
-                let (a, b, chosen) = (self.bits(a)?, self.bits(b)?, self.predicate(predicate)?);
-                let value = std::array::from_fn(|lane| if chosen >> lane & 1 == 1 { a[lane] } else { b[lane] });
-                self.set(*to, &value);
-            }
-            Op::Compare { comparison, ty, to, a, b } => {
-                let (a, b) = (self.bits(a)?, self.bits(b)?);
-                let value = std::array::from_fn(|lane| u64::from(compare(*comparison, *ty, a[lane], b[lane])));
-                self.set(*to, &value);
-            }
-            Op::Pack { part, to, parts } => {
-                let mut value = [0u128; LANES];
-                for (at, source) in parts.iter().enumerate() {
-                    let bits = self.bits(source)?;
-                    for (value, bits) in value.iter_mut().zip(bits) {
-                        *value |= u128::from(bits) << (at as u32 * part.bits());
-                    }
-                }
-                self.set_wide(*to, &value);
-            }
-            Op::Unpack { part, to, a } => {
-                let value = self.wide(a)?;
-                for (at, to) in to.iter().enumerate() {
-                    let bits = value.map(|value| (value >> (at as u32 * part.bits())) as u64);
-                    self.set(*to, &bits.map(|bits| low(bits, part.bits())));
-                }
-            }
-            Op::ConvertWhole { from, into, to, a } => {
-                let value = self.bits(a)?.map(|a| extended(*into, extended(*from, a)));
-                self.set(*to, &value);
-            }
-            Op::ConvertFloat { rounding, from, into, to, a } => {
-                let value = self.bits(a)?.map(|a| convert(*rounding, *from, *into, a));
-                self.set(*to, &value);
-            }
-            Op::ConvertPair { from, into, to, a } => {
-                let (from, into) = (part_of(*from), part_of(*into));
-                let value = self.bits(a)?.map(|a| pair(into, halves(from, a)));
-                self.set(*to, &value);
-            }
-            Op::ConvertPairFromF32 { into, to, a, b } => {
-                let (a, b) = (self.bits(a)?, self.bits(b)?);
-                let value =
-                    std::array::from_fn(|lane| pair(part_of(*into), [b[lane], a[lane]].map(f32_of).map(f64::from)));
-                self.set(*to, &value);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-}
-
-fn mask_of(bits: &Lanes<u64>) -> Mask {
-    bits.iter().enumerate().fold(0, |mask, (lane, bits)| mask | u32::from(*bits != 0) << lane)
+        Op::ConvertWhole { from, into, .. } => extended(*into, extended(*from, a)),
+        Op::ConvertFloat { rounding, from, into, .. } => convert(*rounding, *from, *into, a),
+        Op::ConvertPair { from, into, .. } => pair(part_of(*into), halves(part_of(*from), a)),
+        Op::ConvertPairFromF32 { into, .. } => pair(part_of(*into), [b, a].map(f32_of).map(f64::from)),
+        _ => return None,
+    };
+    Some([u128::from(one), 0, 0, 0])
 }
 
 fn low(bits: u64, width: u32) -> u64 {

@@ -1,0 +1,417 @@
+//! Control flow, barriers of the block, and what a thread can ask of its place.
+use super::{Isa, each, give};
+use crate::code::{SpecialRegister, VoteMode};
+use crate::module::Space;
+use crate::run::block::Arrival;
+use crate::run::lanes::{LANES, Mask, lanes_of};
+use crate::run::ready::{Instruction, NOWHERE};
+use crate::run::warp::{BARRIERS, STOP, Stop, Warp};
+
+/// A flag: the predicate is inverted.
+pub const INVERTED: u32 = 1;
+/// A flag: a barrier is for as many threads as `b` says.
+pub const COUNTED: u32 = 2;
+/// A flag: a barrier has a predicate in `c`.
+pub const VOTES: u32 = 4;
+
+/// Goes to `target`; a way back takes a part of the turn.
+fn go(w: &mut Warp, target: u32, at: u32) -> u32 {
+    if target > at {
+        return target;
+    }
+    w.budget -= 1;
+    if w.budget > 0 {
+        return target;
+    }
+    w.yielded |= w.mask;
+    w.moved = true;
+    w.stop_at(target, Stop::Turn)
+}
+
+/// The lanes of `mask` stay behind at `at`, and the others go on.
+fn part(w: &mut Warp, stay: Mask, at: u32) {
+    w.park(stay, at);
+    w.mask &= !stay;
+    w.limit = w.limit.min(at);
+}
+
+/// `bra`: the target is the number.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn branch(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    go(w, i.number as u32, at)
+}
+
+/// `@p bra`: the predicate is `a`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn branch_if(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: a predicate's slot.
+    let holds = unsafe { w.registers.predicate(i.a) };
+    let taken = w.mask & if i.flags & INVERTED != 0 { !holds } else { holds };
+    if taken == 0 {
+        return at + 1;
+    }
+    if taken == w.mask {
+        return go(w, i.number as u32, at);
+    }
+    let (target, next) = (i.number as u32, at + 1);
+    // Those with less of the text before them go first.
+    w.park(taken, target);
+    w.park(w.mask & !taken, next);
+    w.stop = Some(Stop::Switch);
+    if target <= at {
+        w.budget -= 1;
+        if w.budget == 0 {
+            w.yielded |= w.mask;
+            w.moved = true;
+            w.stop = Some(Stop::Turn);
+        }
+    }
+    STOP
+}
+
+/// The next instruction is only for lanes in which the predicate `a` holds. It never changes the flow of control.
+///
+/// # Safety
+/// As for [`super::one`]; another instruction follows.
+pub unsafe fn guarded(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: a predicate's slot.
+    let holds = unsafe { w.registers.predicate(i.a) };
+    let all = w.mask;
+    let active = all & if i.flags & INVERTED != 0 { !holds } else { holds };
+    if active == 0 {
+        return at + 2;
+    }
+    let code = w.frames[w.current].code.clone();
+    let Some(next) = code.instructions.get(at as usize + 1) else { return at + 1 };
+    w.mask = active;
+    // SAFETY: it is an instruction of the same function.
+    let after = unsafe { (next.run)(w, next, at + 1) };
+    if after == STOP {
+        // What stopped has noted where its own lanes go on.
+        w.park(all & !active, at + 2);
+        return STOP;
+    }
+    w.mask = all;
+    after
+}
+
+/// Lanes in which the predicate `a` does not hold go to the number.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn skip_unless(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: a predicate's slot.
+    let holds = unsafe { w.registers.predicate(i.a) };
+    let skipping = w.mask & if i.flags & INVERTED != 0 { holds } else { !holds };
+    if skipping == w.mask {
+        return i.number as u32;
+    }
+    if skipping != 0 {
+        part(w, skipping, i.number as u32);
+    }
+    at + 1
+}
+
+/// `ret`: lanes go back to where they were called.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn leave(w: &mut Warp, _i: &Instruction, _at: u32) -> u32 {
+    give_results(w);
+    w.leave(w.mask, false);
+    w.stop = Some(Stop::Switch);
+    STOP
+}
+
+/// `exit`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn exit(w: &mut Warp, _i: &Instruction, _at: u32) -> u32 {
+    w.leave(w.mask, true);
+    w.stop = Some(Stop::Switch);
+    STOP
+}
+
+/// Says why the instruction cannot be executed: the number is that of a refusal.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn refuse(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let what = w.frames[w.current].code.refusals.get(i.number as usize).cloned();
+    w.refuse(at, what.unwrap_or_default())
+}
+
+/// `call`: the target's handle is `a`; the number is that of a call with parameters, plus one.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: a slot of 64 bits.
+    let targets = unsafe { w.registers.read::<u64>(i.a) };
+    let target = targets[w.mask.trailing_zeros() as usize % LANES];
+    let together = lanes_of(w.mask).filter(|lane| targets[*lane] == target).fold(0, |all, lane| all | 1 << lane);
+    // Lanes with another target call later.
+    w.park(w.mask & !together, at);
+    w.mask = together;
+    let image = w.common.image.clone();
+    let code = match image.executable().function_at(target) {
+        Ok(code) => code,
+        Err(fault) => return w.refuse(at, fault.to_string()),
+    };
+    w.park(together, at + 1);
+    let caller = w.current;
+    w.frames[caller].calling |= together;
+    let site = (i.number > 0).then(|| i.number as u32 - 1);
+    w.enter(code, together, Some((caller, site)));
+    copy_arguments(w, caller, site);
+    w.stop = Some(Stop::Switch);
+    STOP
+}
+
+/// Copies what a function is called with to the newest frame.
+fn copy_arguments(w: &mut Warp, caller: usize, site: Option<u32>) {
+    let (Some(site), Some(callee)) = (site, w.frames.last()) else { return };
+    let caller = &w.frames[caller];
+    let Some(site) = caller.code.calls.get(site as usize) else { return };
+    let (Some(from), Some(to)) = (&caller.memory, &callee.memory) else { return };
+    for (given, taken) in site.arguments.iter().zip(&callee.code.interface.arguments) {
+        for lane in lanes_of(callee.lanes) {
+            let source = caller.code.own_bytes * lane as u64 + given.start;
+            let target = callee.code.own_bytes * lane as u64 + taken.start;
+            let bytes = from.read(source, (given.end - given.start).min(taken.end - taken.start));
+            to.write(target, &bytes);
+        }
+    }
+}
+
+/// Copies the results of the function at hand to its caller, in the lanes that leave.
+fn give_results(w: &Warp) {
+    let callee = &w.frames[w.current];
+    let Some((caller, Some(site))) = callee.caller else { return };
+    let caller = &w.frames[caller];
+    let Some(site) = caller.code.calls.get(site as usize) else { return };
+    let (Some(from), Some(to)) = (&callee.memory, &caller.memory) else { return };
+    for (given, taken) in callee.code.interface.results.iter().zip(&site.results) {
+        for lane in lanes_of(w.mask) {
+            let source = callee.code.own_bytes * lane as u64 + given.start;
+            let target = caller.code.own_bytes * lane as u64 + taken.start;
+            let bytes = from.read(source, (given.end - given.start).min(taken.end - taken.start));
+            to.write(target, &bytes);
+        }
+    }
+}
+
+/// `bar.sync`: the barrier is `a`; with `COUNTED` its threads `b`, with `VOTES` a predicate `c`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let lane = w.mask.trailing_zeros() as usize % LANES;
+    // SAFETY: slots of 32 bits, and of a predicate.
+    let arrival = unsafe {
+        let barrier = w.registers.read_lane::<u32>(i.a, lane);
+        let threads = (i.flags & COUNTED != 0).then(|| w.registers.read_lane::<u32>(i.b, lane));
+        let holds = if i.flags & VOTES != 0 { w.registers.predicate(i.c) } else { 0 };
+        let votes = w.mask & if i.flags & INVERTED != 0 { !holds } else { holds };
+        Arrival { barrier, threads, lanes: w.mask, votes: if i.flags & VOTES != 0 { votes } else { 0 } }
+    };
+    if arrival.barrier as usize >= BARRIERS {
+        return w.refuse(at, format!("there is no barrier {}: a block has {BARRIERS}", arrival.barrier));
+    }
+    w.wrote();
+    w.stop_at(at + 1, Stop::Barrier(arrival))
+}
+
+/// What the reduction of the barrier `a` has given; the number is its kind.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn barrier_result(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let lane = w.mask.trailing_zeros() as usize % LANES;
+    // SAFETY: a slot of 32 bits, and one of a predicate or of 32 bits as the kind says.
+    unsafe {
+        let number = w.registers.read_lane::<u32>(i.a, lane) as usize % BARRIERS;
+        let (votes, threads) = w.reductions[number];
+        let of = |holds: bool| if holds { Mask::MAX } else { 0 };
+        match i.number {
+            _ if i.to == NOWHERE => {}
+            0 => w.registers.set_predicate(i.to, of(votes == threads), w.mask),
+            1 => w.registers.set_predicate(i.to, of(votes > 0), w.mask),
+            _ => w.registers.write(i.to, &[votes; LANES], w.mask),
+        }
+    }
+    at + 1
+}
+
+/// The number by which [`barrier_result`] knows a kind of reduction.
+pub fn reduction_number(mode: VoteMode) -> u64 {
+    match mode {
+        VoteMode::All => 0,
+        VoteMode::Any => 1,
+        _ => 2,
+    }
+}
+
+/// `fence` and `membar`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn fence(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    at + 1
+}
+
+/// What has no meaning here.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn nothing(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
+    at + 1
+}
+
+/// `activemask`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn active_mask(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: a slot of 32 bits.
+    unsafe { w.registers.write(i.to, &[w.mask; LANES], w.mask) };
+    at + 1
+}
+
+/// Special registers by number, so that an instruction can name one.
+pub const SPECIAL: [SpecialRegister; 40] = {
+    use SpecialRegister as R;
+    [
+        R::Tid(0),
+        R::Tid(1),
+        R::Tid(2),
+        R::Ntid(0),
+        R::Ntid(1),
+        R::Ntid(2),
+        R::Ctaid(0),
+        R::Ctaid(1),
+        R::Ctaid(2),
+        R::Nctaid(0),
+        R::Nctaid(1),
+        R::Nctaid(2),
+        R::LaneId,
+        R::WarpId,
+        R::LanemaskEq,
+        R::LanemaskLt,
+        R::LanemaskLe,
+        R::LanemaskGt,
+        R::LanemaskGe,
+        R::Clock,
+        R::Clock64,
+        R::GlobalTimer,
+        R::ClusterCtaRank,
+        R::ClusterNctaRank,
+        R::ClusterCtaid(0),
+        R::ClusterCtaid(1),
+        R::ClusterCtaid(2),
+        R::ClusterNctaid(0),
+        R::ClusterNctaid(1),
+        R::ClusterNctaid(2),
+        R::ClusterId(0),
+        R::ClusterId(1),
+        R::ClusterId(2),
+        R::NclusterId(0),
+        R::NclusterId(1),
+        R::NclusterId(2),
+        R::SmId,
+        R::GridId,
+        R::DynamicSharedSize,
+        R::TotalSharedSize,
+    ]
+};
+
+/// The special register with the number, in 32 bits, or in 64 if the flags say so.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn special(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let register = SPECIAL[i.number as usize % SPECIAL.len()];
+    let [x, y, _] = w.common.block;
+    let first = w.number * LANES as u32;
+    let by_lane = |f: fn(u32, u32, u32) -> u32| each(|lane| u64::from(f(first + lane as u32, x, y)));
+    let below = |lane: usize| (1u64 << lane) - 1;
+    let values = match register {
+        SpecialRegister::Tid(0) => by_lane(|thread, x, _| thread % x),
+        SpecialRegister::Tid(1) => by_lane(|thread, x, y| thread / x % y),
+        SpecialRegister::Tid(_) => by_lane(|thread, x, y| thread / x / y),
+        SpecialRegister::LaneId => each(|lane| lane as u64),
+        SpecialRegister::WarpId => [u64::from(w.number); LANES],
+        SpecialRegister::LanemaskEq => each(|lane| 1 << lane),
+        SpecialRegister::LanemaskLt => each(below),
+        SpecialRegister::LanemaskLe => each(|lane| below(lane) | 1 << lane),
+        SpecialRegister::LanemaskGt => each(|lane| u64::from(u32::MAX) & !(below(lane) | 1 << lane)),
+        SpecialRegister::LanemaskGe => each(|lane| u64::from(u32::MAX) & !below(lane)),
+        other => [w.common.special(other, w.block); LANES],
+    };
+    // SAFETY: a slot of 64 or 32 bits, as the flags say.
+    unsafe { if i.flags == 64 { give(w, i.to, &values) } else { give(w, i.to, &values.map(|value| value as u32)) } }
+    at + 1
+}
+
+/// A generic address from one in shared memory, or with the number the other way round; both have 64 bits.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn convert_shared<I: Isa>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let window = if i.number == 0 { w.shared.0 } else { w.shared.0.wrapping_neg() };
+    // SAFETY: slots of 64 bits.
+    unsafe {
+        I::with(|| {
+            let a = w.registers.read::<u64>(i.a);
+            w.registers.write(i.to, &each(|lane| a[lane].wrapping_add(window)), w.mask);
+        });
+    }
+    at + 1
+}
+
+/// `isspacep`: the space is the number.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn is_in_space(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let inside = |(start, len): (u64, u64), address: u64| address.wrapping_sub(start) < len;
+    let own = |frame: &crate::run::frame::Frame| {
+        frame
+            .memory
+            .as_ref()
+            .map_or((0, 0), |memory| (memory.region().start, memory.region().end - memory.region().start))
+    };
+    let own: Vec<(u64, u64)> = w.frames.iter().map(own).collect();
+    // SAFETY: a slot of 64 bits, and one of a predicate.
+    unsafe {
+        let addresses = w.registers.read::<u64>(i.a);
+        let holds = lanes_of(w.mask).filter(|lane| {
+            let address = addresses[*lane];
+            let in_own = own.iter().any(|region| inside(*region, address));
+            let in_shared = inside(w.shared, address);
+            match i.number {
+                0 => in_own,
+                1 => in_shared,
+                _ => !in_own && !in_shared,
+            }
+        });
+        let holds = holds.fold(0, |all, lane| all | 1 << lane);
+        w.registers.set_predicate(i.to, holds, w.mask);
+    }
+    at + 1
+}
+
+/// The number by which [`is_in_space`] knows a space.
+pub fn space_number(space: Space) -> u64 {
+    match space {
+        Space::Local | Space::Param => 0,
+        Space::Shared => 1,
+        Space::Global | Space::Const => 2,
+    }
+}

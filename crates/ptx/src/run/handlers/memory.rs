@@ -1,0 +1,481 @@
+//! Loads, stores, atomics, and copies in the background.
+use super::general;
+use super::{Isa, each, give};
+use crate::code::{AtomicOp, Op, Width};
+use crate::module::Type;
+use crate::run::lanes::{LANES, Lanes, lanes_of};
+use crate::run::memory::{Word, update};
+use crate::run::ready::{Instruction, NOWHERE};
+use crate::run::registers::{Slot, Value};
+use crate::run::warp::Warp;
+
+/// A flag of an address: its base has 64 bits.
+pub const WIDE: u32 = 1;
+/// A flag of an address: it counts from the start of shared memory.
+pub const SHARED: u32 = 2;
+/// A flag of an address: it has no base.
+pub const NO_BASE: u32 = 4;
+
+/// The addresses of an access in each lane.
+///
+/// # Safety
+/// As for [`super::one`].
+#[inline(always)]
+unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64> {
+    let start = offset.wrapping_add(if flags & SHARED != 0 { w.shared.0 } else { 0 });
+    // SAFETY: a slot of 64 or 32 bits, as the flags say.
+    unsafe {
+        if flags & NO_BASE != 0 {
+            [start; LANES]
+        } else if flags & WIDE != 0 {
+            let base = w.registers.read::<u64>(base);
+            each(|lane| base[lane].wrapping_add(start))
+        } else {
+            let base = w.registers.read::<u32>(base);
+            each(|lane| u64::from(base[lane]).wrapping_add(start))
+        }
+    }
+}
+
+/// A word in memory that registers hold in equal parts, the lowest first.
+pub trait Parts<E: Value>: Word {
+    /// A part.
+    fn part(self, number: u32) -> E;
+    /// The word with a part put in that was zero.
+    fn with(self, number: u32, part: E) -> Self;
+    /// Its halves, to tell words apart.
+    fn halves(self) -> (u64, u64);
+}
+
+macro_rules! parts {
+    ($($word:ty, $part:ty;)*) => {$(
+        impl Parts<$part> for $word {
+            #[inline(always)]
+            fn part(self, number: u32) -> $part {
+                (self >> (number * <$part>::BITS)) as $part
+            }
+            #[inline(always)]
+            fn with(self, number: u32, part: $part) -> Self {
+                self | <$word>::from(part) << (number * <$part>::BITS)
+            }
+            #[inline(always)]
+            fn halves(self) -> (u64, u64) {
+                let whole = u128::from(self);
+                (whole as u64, (whole >> 64) as u64)
+            }
+        }
+    )*};
+}
+parts! {
+    u16, u16;
+    u32, u16;
+    u64, u16;
+    u32, u32;
+    u64, u32;
+    u128, u32;
+    u64, u64;
+    u128, u64;
+    u128, u128;
+}
+
+/// `ld` of a word: the base is `a`, the offset the number, and the parts go to the four more slots. With `LOOKS` others may write it
+/// meanwhile, and lanes may poll it.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn load<I: Isa, W: Parts<E>, E: Value + Default, const LOOKS: bool>(
+    w: &mut Warp,
+    i: &Instruction,
+    at: u32,
+) -> u32 {
+    let bytes = size_of::<W>();
+    // SAFETY: the slots are as wide as their parts, and addresses are admitted before they are used.
+    unsafe {
+        let addresses = I::with(|| addresses(w, i.a, i.number, i.flags));
+        if let Err(bad) = I::with(|| w.reach.admit(&addresses, w.mask, bytes as u64)) {
+            return w.refuse_access(at, "reads", bytes as u64, bad);
+        }
+        let mut words = [W::default(); LANES];
+        // From the last lane on: what lane 0 finds was written by a warp that stored in rising order.
+        if w.mask == u32::MAX {
+            for lane in (0..LANES).rev() {
+                words[lane] = W::load(addresses[lane]);
+            }
+        } else {
+            for lane in lanes_of(w.mask).rev() {
+                words[lane] = W::load(addresses[lane]);
+            }
+        }
+        I::with(|| {
+            for (number, slot) in i.more.into_iter().take(bytes / size_of::<E>()).enumerate() {
+                give(w, slot, &each(|lane| words[lane].part(number as u32)));
+            }
+        });
+        if !LOOKS {
+            return at + 1;
+        }
+        let first = addresses[w.mask.trailing_zeros() as usize % LANES];
+        w.looked(first, at + 1, || I::with(|| fingerprint(&addresses, &words)))
+    }
+}
+
+/// A number that differs if an address or a word does, but for chance. Lanes that are not at hand have read nothing.
+#[inline(always)]
+fn fingerprint<W: Parts<E>, E: Value>(addresses: &Lanes<u64>, words: &Lanes<W>) -> u64 {
+    let mut sum = 0u64;
+    for lane in 0..LANES {
+        let (low, high) = words[lane].halves();
+        let mixed = addresses[lane] ^ low.rotate_left(17) ^ high.rotate_left(41);
+        sum = sum.wrapping_add(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15 + 2 * lane as u64));
+    }
+    sum
+}
+
+/// `st` of a word: the base is `a`, the offset the number, and the parts come from the four more slots.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn store<I: Isa, W: Parts<E>, E: Value>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let bytes = size_of::<W>();
+    // SAFETY: as for `load`.
+    unsafe {
+        let addresses = I::with(|| addresses(w, i.a, i.number, i.flags));
+        if let Err(bad) = I::with(|| w.reach.admit(&addresses, w.mask, bytes as u64)) {
+            return w.refuse_access(at, "writes", bytes as u64, bad);
+        }
+        let mut words = [W::default(); LANES];
+        I::with(|| {
+            for (number, slot) in i.more.into_iter().take(bytes / size_of::<E>()).enumerate() {
+                let part = w.registers.read::<E>(slot);
+                for lane in 0..LANES {
+                    words[lane] = words[lane].with(number as u32, part[lane]);
+                }
+            }
+        });
+        if w.mask == u32::MAX {
+            for lane in 0..LANES {
+                W::store(addresses[lane], words[lane]);
+            }
+        } else {
+            for lane in lanes_of(w.mask) {
+                W::store(addresses[lane], words[lane]);
+            }
+        }
+    }
+    w.wrote();
+    at + 1
+}
+
+/// What an access has that is not a word of equal parts: elements of one size in memory, and registers of other widths.
+/// Its operation is the function's general one with the number `c`; the base is `a`, the offset the number.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let code = w.frames[w.current].code.clone();
+    let Some((general, Op::Load { ty, order, .. })) =
+        code.general.get(i.c as usize).map(|general| (general, &general.op))
+    else {
+        return w.refuse(at, "the load has no description: this is a bug".into());
+    };
+    let size = ty.bytes();
+    // SAFETY: as for `load`.
+    unsafe {
+        let addresses = addresses(w, i.a, i.number, i.flags);
+        let mut seen = 0u64;
+        for (number, to) in general.to.iter().enumerate() {
+            let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
+            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size)) {
+                return w.refuse_access(at, "reads", u64::from(size), bad);
+            }
+            let mut values = [0u128; LANES];
+            for lane in lanes_of(w.mask).rev() {
+                values[lane] = load_bits(places[lane], size);
+                seen = (seen ^ places[lane] ^ values[lane] as u64).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+            }
+            let extended = values.map(|bits| match ty {
+                Type::S8 => u128::from(bits as i8 as u64),
+                Type::S16 => u128::from(bits as i16 as u64),
+                Type::S32 => u128::from(bits as i32 as u64),
+                _ => bits,
+            });
+            if let Some(to) = to {
+                general::write(w.registers, *to, &extended, w.mask);
+            }
+        }
+        if *order == crate::code::MemoryOrder::Weak {
+            return at + 1;
+        }
+        w.looked(addresses[w.mask.trailing_zeros() as usize % LANES], at + 1, || seen)
+    }
+}
+
+/// Likewise for a store.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let code = w.frames[w.current].code.clone();
+    let Some((general, Op::Store { ty, .. })) = code.general.get(i.c as usize).map(|general| (general, &general.op))
+    else {
+        return w.refuse(at, "the store has no description: this is a bug".into());
+    };
+    let size = ty.bytes();
+    // SAFETY: as for `load`.
+    unsafe {
+        let addresses = addresses(w, i.a, i.number, i.flags);
+        for (number, source) in general.sources.iter().enumerate() {
+            let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
+            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size)) {
+                return w.refuse_access(at, "writes", u64::from(size), bad);
+            }
+            for lane in lanes_of(w.mask) {
+                store_bits(places[lane], size, general::read(w.registers, *source, lane));
+            }
+        }
+    }
+    w.wrote();
+    at + 1
+}
+
+/// # Safety
+/// As for [`Word::load`].
+unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
+    // SAFETY: as the caller says.
+    unsafe {
+        match bytes {
+            1 => u128::from(u8::load(address)),
+            2 => u128::from(u16::load(address)),
+            4 => u128::from(u32::load(address)),
+            8 => u128::from(u64::load(address)),
+            _ => u128::load(address),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Word::store`].
+unsafe fn store_bits(address: u64, bytes: u32, value: u128) {
+    // SAFETY: as the caller says.
+    unsafe {
+        match bytes {
+            1 => u8::store(address, value as u8),
+            2 => u16::store(address, value as u16),
+            4 => u32::store(address, value as u32),
+            8 => u64::store(address, value as u64),
+            _ => u128::store(address, value),
+        }
+    }
+}
+
+/// `atom` and `red`: the operation is the function's general one with the number `c`; the base is `a`, the offset the number.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let code = w.frames[w.current].code.clone();
+    let Some((general, Op::Atomic { op, ty, .. })) =
+        code.general.get(i.c as usize).map(|general| (general, &general.op))
+    else {
+        return w.refuse(at, "the atomic has no description: this is a bug".into());
+    };
+    let (size, mut changed, mut seen) = (ty.bytes(), false, 0u64);
+    // SAFETY: as for `load`.
+    unsafe {
+        let addresses = addresses(w, i.a, i.number, i.flags);
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, u64::from(size)) {
+            return w.refuse_access(at, "changes", u64::from(size), bad);
+        }
+        let mut values = [0u128; LANES];
+        for lane in lanes_of(w.mask) {
+            let operand = |number: usize| {
+                general.sources.get(number).map_or(0, |source| general::read(w.registers, *source, lane) as u64)
+            };
+            let (a, b) = (operand(0), operand(1));
+            let old = update(addresses[lane], size, |old| changed_by(*op, *ty, old, a, b));
+            changed |= changed_by(*op, *ty, old, a, b) != old;
+            seen = (seen ^ addresses[lane] ^ old).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+            values[lane] = u128::from(old);
+        }
+        if let Some(Some(to)) = general.to.first() {
+            general::write(w.registers, *to, &values, w.mask);
+        }
+        if changed {
+            w.wrote();
+            return at + 1;
+        }
+        // One that changes nothing is a look.
+        w.looked(addresses[w.mask.trailing_zeros() as usize % LANES], at + 1, || seen)
+    }
+}
+
+/// What an atomic makes of memory (PTX ISA, 9.7.13.5).
+fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
+    let narrow = ty.bytes() == 4;
+    let signed = |bits: u64| if narrow { i64::from(bits as i32) } else { bits as i64 };
+    let less = |a: u64, b: u64| if ty.is_signed() { signed(a) < signed(b) } else { a < b };
+    let of = |chosen: bool, one: u64, other: u64| if chosen { one } else { other };
+    let value = match op {
+        AtomicOp::Add => old.wrapping_add(a),
+        AtomicOp::Min => of(less(a, old), a, old),
+        AtomicOp::Max => of(less(old, a), a, old),
+        AtomicOp::And => old & a,
+        AtomicOp::Or => old | a,
+        AtomicOp::Xor => old ^ a,
+        AtomicOp::Exchange => a,
+        AtomicOp::CompareAndSwap => of(old == a, b, old),
+        AtomicOp::Increment => of(old >= a, 0, old.wrapping_add(1)),
+        AtomicOp::Decrement => of(old == 0 || old > a, a, old.wrapping_sub(1)),
+    };
+    if narrow { value & u64::from(u32::MAX) } else { value }
+}
+
+/// What an `mbarrier` in shared memory holds: the arrivals that a phase has, those that it still waits for, the bytes that are still to
+/// come, and the phase.
+#[derive(Clone, Copy)]
+struct Phase(u64);
+
+impl Phase {
+    /// Of so many arrivals.
+    fn new(count: u32) -> Self {
+        let count = u64::from(count) & 0xffff;
+        Self(count | count << 16)
+    }
+
+    fn number(self) -> u64 {
+        self.0 >> 63
+    }
+
+    /// After arrivals, and bytes that are expected or have come.
+    fn after(self, arrivals: u64, bytes: i64) -> Self {
+        let count = self.0 & 0xffff;
+        let pending = (self.0 >> 16).wrapping_sub(arrivals) & 0xffff;
+        let missing = ((self.0 << 1) as i64 >> 33).wrapping_add(bytes);
+        if pending == 0 && missing == 0 {
+            return Self(count | count << 16 | (self.number() ^ 1) << 63);
+        }
+        Self(count | pending << 16 | (missing as u64 & 0x7fff_ffff) << 32 | self.number() << 63)
+    }
+}
+
+/// `mbarrier.init`: the barrier's base is `a`, and the count `b`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn phase_init(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: as for `load`; the count has 32 bits.
+    unsafe {
+        let addresses = addresses(w, i.a, i.number, i.flags);
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
+            return w.refuse_access(at, "writes", 8, bad);
+        }
+        for lane in lanes_of(w.mask) {
+            u64::store(addresses[lane], Phase::new(w.registers.read_lane(i.b, lane)).0);
+        }
+    }
+    w.wrote();
+    at + 1
+}
+
+/// `mbarrier.arrive.expect_tx`: the barrier's base is `a`, and the bytes `b`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn phase_arrive(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: as for `load`; the bytes have 32 bits, and the result 64.
+    unsafe {
+        let addresses = addresses(w, i.a, i.number, i.flags);
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
+            return w.refuse_access(at, "changes", 8, bad);
+        }
+        let mut before = [0u64; LANES];
+        for lane in lanes_of(w.mask) {
+            let bytes = i64::from(w.registers.read_lane::<u32>(i.b, lane));
+            before[lane] = update(addresses[lane], 8, |old| Phase(old).after(1, bytes).0);
+        }
+        give(w, i.to, &before);
+    }
+    w.wrote();
+    at + 1
+}
+
+/// `mbarrier.try_wait`: the barrier's base is `a`, the state `b`; true once the state's phase is over.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn phase_try_wait(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: as for `load`; the state has 64 bits.
+    unsafe {
+        let addresses = addresses(w, i.a, i.number, i.flags);
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
+            return w.refuse_access(at, "reads", 8, bad);
+        }
+        let (mut over, mut seen) = (0, 0u64);
+        for lane in lanes_of(w.mask) {
+            let now = u64::load(addresses[lane]);
+            seen = (seen ^ now).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+            over |= u32::from(Phase(now).number() != Phase(w.registers.read_lane(i.b, lane)).number()) << lane;
+        }
+        if i.to != NOWHERE {
+            w.registers.set_predicate(i.to, over, w.mask);
+        }
+        if over == w.mask {
+            return at + 1;
+        }
+        w.looked(addresses[w.mask.trailing_zeros() as usize % LANES], at + 1, || seen)
+    }
+}
+
+/// `cp.async.bulk`, which is over at once: from the address `b` to the address `a` the bytes `c`; flags and offsets of both are in
+/// the more slots. The flags of the instruction say whether it completes on the barrier at `d`.
+///
+/// # Safety
+/// As for [`super::one`].
+pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    // SAFETY: as for `load`; the bytes have 32 bits.
+    unsafe {
+        let [to_flags, from_flags, barrier_flags, _] = i.more;
+        let (to, from) = (addresses(w, i.a, 0, to_flags), addresses(w, i.b, 0, from_flags));
+        let barrier = (i.flags != 0).then(|| addresses(w, i.d, 0, barrier_flags));
+        for lane in lanes_of(w.mask) {
+            let bytes = u64::from(w.registers.read_lane::<u32>(i.c, lane));
+            if bytes % 16 != 0 || to[lane] % 16 != 0 || from[lane] % 16 != 0 {
+                return w.refuse(
+                    at,
+                    format!(
+                        "copies {bytes} bytes from {:#x} to {:#x}: all must be multiples of 16",
+                        from[lane], to[lane]
+                    ),
+                );
+            }
+            if let Err(bad) = w.reach.admit_range(from[lane], bytes) {
+                return w.refuse_access(at, "reads", bytes, bad);
+            }
+            if let Err(bad) = w.reach.admit_range(to[lane], bytes) {
+                return w.refuse_access(at, "writes", bytes, bad);
+            }
+            for offset in (0..bytes).step_by(16) {
+                u128::store(to[lane] + offset, u128::load(from[lane] + offset));
+            }
+            if let Some(barrier) = barrier {
+                if let Err(bad) = w.reach.admit(&barrier, 1 << lane, 8) {
+                    return w.refuse_access(at, "changes", 8, bad);
+                }
+                update(barrier[lane], 8, |old| Phase(old).after(0, -(bytes as i64)).0);
+            }
+        }
+    }
+    w.wrote();
+    at + 1
+}
+
+/// The width in which a handler holds a part of so many bytes; `None` for those that [`load_general`] does.
+pub fn part_width(bytes: u32) -> Option<Width> {
+    Some(match bytes {
+        2 => Width::W16,
+        4 => Width::W32,
+        8 => Width::W64,
+        16 => Width::W128,
+        _ => return None,
+    })
+}

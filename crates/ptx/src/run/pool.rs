@@ -1,0 +1,260 @@
+//! Threads that run launches: all blocks of all launches are at work at the same time, and take turns.
+use super::block::{Block, Turn};
+use super::fault::{Fault, Spot};
+use super::launch::{Figures, Launch, MOST_BUDGET, Order};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Instructions after which a block lets others have its thread.
+const SLICE: u64 = 20_000;
+/// Branches backwards after which a warp lets others of its block go on.
+const BUDGET: u32 = 64;
+/// How long a thread waits at least, and at most, before it looks again at memory that blocks poll.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
+/// Looks in vain after which a block counts as one that stands.
+const LOOKS: u32 = 3;
+
+/// What is told when a launch has ended.
+pub type Ended = Box<dyn FnOnce(Result<Figures, Fault>) + Send>;
+
+/// Threads that run launches.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// A block was added, or all are to end.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    blocks: VecDeque<Job>,
+    /// Blocks that have not ended, those at work among them.
+    live: usize,
+    /// Turns in a row in which nothing happened.
+    idle: usize,
+    /// With a seed, the order of turns.
+    order: Option<Order>,
+    ends: bool,
+}
+
+/// A block and its launch.
+#[derive(Debug)]
+struct Job {
+    block: Block,
+    launch: Arc<Running>,
+    /// Turns in a row in which it did nothing.
+    idle: u32,
+}
+
+struct Running {
+    blocks_left: AtomicUsize,
+    failed: AtomicBool,
+    instructions: AtomicU64,
+    outcome: Mutex<(Option<Fault>, Option<Ended>)>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("blocks_left", &self.blocks_left).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    fn outcome(&self) -> MutexGuard<'_, (Option<Fault>, Option<Ended>)> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block of it has ended.
+    fn block_ends(&self, instructions: u64, fault: Option<Fault>) {
+        self.instructions.fetch_add(instructions, Ordering::Relaxed);
+        if let Some(fault) = fault {
+            self.outcome().0.get_or_insert(fault);
+            self.failed.store(true, Ordering::Release);
+        }
+        if self.blocks_left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let (fault, ended) = std::mem::take(&mut *self.outcome());
+        let figures = Figures { instructions: self.instructions.load(Ordering::Relaxed), trace: 0 };
+        if let Some(ended) = ended {
+            ended(fault.map_or(Ok(figures), Err));
+        }
+    }
+}
+
+impl Pool {
+    /// So many threads.
+    ///
+    /// # Errors
+    ///
+    /// The system starts no thread.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        Self::with(threads.max(1), None)
+    }
+
+    /// One thread on which warps have their turns in an order that a seed decides. What the host does in between is not decided by it.
+    ///
+    /// # Errors
+    ///
+    /// The system starts no thread.
+    pub fn seeded(seed: u64) -> std::io::Result<Self> {
+        Self::with(1, Some(Order(seed)))
+    }
+
+    fn with(threads: usize, order: Option<Order>) -> std::io::Result<Self> {
+        let queue = Mutex::new(Queue { order, ..Queue::default() });
+        let shared = Arc::new(Shared { queue, changed: Condvar::new() });
+        let mut pool = Self { shared: shared.clone(), threads: Vec::new() };
+        for number in 0..threads {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("ptx {number}"));
+            pool.threads.push(thread.spawn(move || shared.work())?);
+        }
+        Ok(pool)
+    }
+
+    /// Begins a launch; `ended` is called on a thread of the pool when all its threads have ended, or when one cannot go on.
+    pub fn launch(&self, launch: Launch, ended: Ended) {
+        let running = Arc::new(Running {
+            blocks_left: AtomicUsize::new(launch.blocks.len()),
+            failed: AtomicBool::new(false),
+            instructions: AtomicU64::new(0),
+            outcome: Mutex::new((None, Some(ended))),
+        });
+        let mut queue = self.shared.queue();
+        queue.live += launch.blocks.len();
+        queue.idle = 0;
+        for block in launch.blocks {
+            queue.blocks.push_back(Job { block, launch: running.clone(), idle: 0 });
+        }
+        drop(queue);
+        self.shared.changed.notify_all();
+    }
+
+    /// True if nothing is at work.
+    pub fn is_empty(&self) -> bool {
+        self.shared.queue().live == 0
+    }
+
+    /// Where every warp stands, if all of them wait or poll memory that does not change; nothing but the host can help them then. `None` if
+    /// something moves, or nothing is at work.
+    pub fn standing(&self) -> Option<Vec<(Spot, String)>> {
+        let queue = self.shared.queue();
+        let stands = |job: &Job| job.idle >= LOOKS;
+        let all = queue.live > 0 && queue.blocks.len() == queue.live && queue.blocks.iter().all(stands);
+        all.then(|| queue.blocks.iter().flat_map(|job| job.block.spots()).collect())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.queue().ends = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has nothing more to do.
+            _ = thread.join();
+        }
+        let left = std::mem::take(&mut self.shared.queue().blocks);
+        for job in left {
+            let fault = Fault::Launch("the device is gone".to_owned());
+            job.launch.block_ends(job.block.instructions(), Some(fault));
+        }
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread of the pool.
+    fn work(&self) {
+        let mut pause = PAUSES.0;
+        while let Some((mut job, order)) = self.next() {
+            let failed = job.launch.failed.load(Ordering::Acquire);
+            let turn = if failed { Ok(Turn::Over) } else { turn(&mut job.block, order) };
+            match turn {
+                Ok(Turn::Moved) => {
+                    job.idle = 0;
+                    let mut queue = self.queue();
+                    queue.idle = 0;
+                    queue.blocks.push_back(job);
+                    pause = PAUSES.0;
+                }
+                Ok(Turn::Idle) => {
+                    job.idle = job.idle.saturating_add(1);
+                    let mut queue = self.queue();
+                    queue.idle += 1;
+                    queue.blocks.push_back(job);
+                    if queue.idle > queue.live {
+                        // All have looked in vain: only the host can change what they poll.
+                        let waited = self.changed.wait_timeout(queue, pause);
+                        drop(waited.unwrap_or_else(PoisonError::into_inner));
+                        pause = (pause * 2).min(PAUSES.1);
+                    }
+                }
+                Ok(Turn::Over) => self.end(job, None),
+                Err(fault) => self.end(job, Some(fault)),
+            }
+        }
+    }
+
+    /// The next block, with the order of its warps' turns if a seed decides it; `None` at the end.
+    fn next(&self) -> Option<(Job, Option<Order>)> {
+        let mut queue = self.queue();
+        while !queue.ends {
+            let count = queue.blocks.len();
+            let at = queue.order.as_mut().map_or(0, |order| order.below(count));
+            if let Some(job) = queue.blocks.remove(at) {
+                let order = queue.order.as_mut().map(|order| Order(order.below(usize::MAX) as u64));
+                return Some((job, order));
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    fn end(&self, job: Job, fault: Option<Fault>) {
+        {
+            let mut queue = self.queue();
+            queue.live -= 1;
+            queue.idle = 0;
+        }
+        let Job { block, launch, .. } = job;
+        let instructions = block.instructions();
+        // Its memory goes before the launch is over.
+        drop(block);
+        launch.block_ends(instructions, fault);
+    }
+}
+
+/// Gives a block a turn.
+fn turn(block: &mut Block, order: Option<Order>) -> Result<Turn, Fault> {
+    let turn = || match order {
+        Some(mut order) => {
+            let budget = 1 + order.below(MOST_BUDGET) as u32;
+            block.turn_of_one(budget, |count| order.below(count)).map(|(turn, _)| turn)
+        }
+        None => {
+            let before = block.instructions();
+            loop {
+                let turn = block.round(BUDGET)?;
+                if turn != Turn::Moved || block.instructions() - before > SLICE {
+                    return Ok(turn);
+                }
+            }
+        }
+    };
+    let panicked = |_| Err(Fault::Launch("executing the kernel failed: this is a bug".to_owned()));
+    catch_unwind(AssertUnwindSafe(turn)).unwrap_or_else(panicked)
+}

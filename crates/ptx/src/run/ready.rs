@@ -1,0 +1,125 @@
+//! A function that is ready to run: its instructions with the code that executes them, and what its frames hold.
+use super::handlers::Handler;
+use super::registers::Slot;
+use crate::code::{Op, Width};
+use crate::link::{FunctionId, VariableId};
+use std::ops::Range;
+
+/// An instruction. What its fields mean is a matter of its handler; most have a target and three operands.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Instruction {
+    /// The code that executes it.
+    pub run: Handler,
+    /// The slot of its result.
+    pub to: Slot,
+    /// The slots of its operands.
+    pub a: Slot,
+    #[allow(missing_docs)] // as `a`
+    pub b: Slot,
+    #[allow(missing_docs)] // as `a`
+    pub c: Slot,
+    #[allow(missing_docs)] // as `a`
+    pub d: Slot,
+    /// Small facts of its kind.
+    pub flags: u32,
+    /// A number of its own, such as an address's offset.
+    pub number: u64,
+    /// Four more slots, or other numbers.
+    pub more: [Slot; 4],
+}
+
+/// Where a result goes that no instruction reads.
+pub const NOWHERE: Slot = Slot::MAX;
+
+/// What a constant's value is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Known {
+    /// It is the same everywhere.
+    Bits(u64),
+    /// The address of a variable, plus so many bytes.
+    Variable(VariableId, i64),
+    /// A byte of the kernel's parameters.
+    Parameter(i64),
+    /// A byte of the frame's own memory, which each lane has for itself.
+    Own(i64),
+    /// A byte of the shared memory that the launch asks for.
+    DynamicShared(i64),
+}
+
+/// A value that is in its slot when a frame is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// Its slot.
+    pub slot: Slot,
+    /// The width of the slot.
+    pub width: Width,
+    /// The value.
+    pub known: Known,
+}
+
+/// An operation that is computed from its general description, and where its operands are.
+#[derive(Clone, Debug)]
+pub struct General {
+    /// The operation.
+    pub op: Op,
+    /// The slots of what it reads, in the order of its fields.
+    pub sources: Vec<(Slot, Width)>,
+    /// The slots of what it writes.
+    pub to: Vec<Option<(Slot, Width)>>,
+}
+
+/// Bytes of a frame's own memory.
+pub type Bytes = Range<u64>;
+
+/// What a call gives and takes, in the caller's own memory.
+#[derive(Clone, Debug, Default)]
+pub struct CallSite {
+    /// What the function is called with.
+    pub arguments: Vec<Bytes>,
+    /// Where its results go.
+    pub results: Vec<Bytes>,
+}
+
+/// A function that is ready to run.
+#[derive(Debug)]
+pub struct Ready {
+    /// Its number.
+    pub function: FunctionId,
+    /// Its instructions; the last one leaves it.
+    pub instructions: Vec<Instruction>,
+    /// For each instruction the operation of the text that it comes from.
+    pub operation_of: Vec<u32>,
+    /// Values that frames begin with.
+    pub constants: Vec<Constant>,
+    /// Bytes of registers and constants, of a lane.
+    pub register_bytes: u32,
+    /// Bytes of its own memory, of a lane.
+    pub own_bytes: u64,
+    /// Its parameters and results in its own memory.
+    pub interface: CallSite,
+    /// Its calls with parameters.
+    pub calls: Vec<CallSite>,
+    /// Operations that have no handler of their own.
+    pub general: Vec<General>,
+    /// Why an operation cannot be executed.
+    pub refusals: Vec<String>,
+}
+
+impl Ready {
+    /// A function without instructions.
+    pub fn empty(function: FunctionId) -> Self {
+        Self {
+            function,
+            instructions: Vec::new(),
+            operation_of: Vec::new(),
+            constants: Vec::new(),
+            register_bytes: 0,
+            own_bytes: 0,
+            interface: CallSite::default(),
+            calls: Vec::new(),
+            general: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+}
