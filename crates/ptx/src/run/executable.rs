@@ -72,6 +72,11 @@ impl Executable {
         self.options.contracts
     }
 
+    /// Whether every operation is executed from its description.
+    pub fn one_by_one(&self) -> bool {
+        self.options.vectors == Vectors::OneByOne
+    }
+
     /// A function, made ready if it was not.
     ///
     /// # Errors
@@ -84,7 +89,7 @@ impl Executable {
 
     fn lower(&self, id: FunctionId) -> Result<Ready, Error> {
         match self.options.vectors {
-            Vectors::Plain => lower::<Plain>(self, id),
+            Vectors::OneByOne | Vectors::Plain => lower::<Plain>(self, id),
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => lower::<super::handlers::Avx2>(self, id),
             #[cfg(target_arch = "x86_64")]

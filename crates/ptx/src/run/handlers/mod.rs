@@ -79,6 +79,8 @@ impl Isa for Avx512 {
 /// The vector instructions to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vectors {
+    /// None: one lane at a time, from each operation's description. It is slow, and what the others are tested against.
+    OneByOne,
     /// What every processor has.
     Plain,
     /// AVX2 and FMA.
@@ -104,11 +106,11 @@ impl Vectors {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl");
-            let all = [(Self::Avx512, avx512), (Self::Avx2, avx2), (Self::Plain, true)];
+            let all = [(Self::Avx512, avx512), (Self::Avx2, avx2), (Self::Plain, true), (Self::OneByOne, true)];
             all.into_iter().filter(|(_, has)| *has).map(|(vectors, _)| vectors).collect()
         }
         #[cfg(not(target_arch = "x86_64"))]
-        vec![Self::Plain]
+        vec![Self::Plain, Self::OneByOne]
     }
 
     /// The best ones of this processor.

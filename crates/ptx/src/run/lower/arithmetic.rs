@@ -7,7 +7,7 @@ use crate::run::ready::NOWHERE;
 
 impl Lowering<'_> {
     pub(super) fn compute<I: Isa>(&mut self, op: &Op) -> Result<(), Refusal> {
-        if self.fast::<I>(op)?.is_none() { self.general(op) } else { Ok(()) }
+        if self.one_by_one || self.fast::<I>(op)?.is_none() { self.general(op) } else { Ok(()) }
     }
 
     /// The instruction of an operation that has a handler for its type; `None` if there is no such.

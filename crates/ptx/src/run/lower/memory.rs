@@ -57,7 +57,7 @@ impl Lowering<'_> {
                 let looks = *order != MemoryOrder::Weak;
                 let targets: Vec<Option<RegisterId>> = to.clone();
                 let fits = |to: &Option<RegisterId>, width| to.is_none_or(|to| self.places.width(to) == width);
-                let width = memory::part_width(ty.bytes());
+                let width = memory::part_width(ty.bytes()).filter(|_| !self.one_by_one);
                 let run = width
                     .filter(|width| targets.iter().all(|to| fits(to, *width)))
                     .and_then(|_| load::<I>(ty.bytes(), targets.len(), looks));
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             }
             Op::Store { ty, address, values, .. } => {
                 let place = self.address(address)?;
-                let width = memory::part_width(ty.bytes());
+                let width = memory::part_width(ty.bytes()).filter(|_| !self.one_by_one);
                 let width = width.filter(|width| values.iter().all(|value| self.places.fits(value, *width)));
                 let run = width.and_then(|_| store::<I>(ty.bytes(), values.len()));
                 let mut more = [NOWHERE; 4];

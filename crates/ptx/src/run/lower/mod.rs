@@ -33,7 +33,8 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
     }
     let layout = executable.layout(id)?;
     let places = Places::new(executable, id, &body, &layout);
-    let mut lowering = Lowering { places, layout: &layout, ready: Ready::empty(id), at: 0 };
+    let mut lowering =
+        Lowering { places, layout: &layout, one_by_one: executable.one_by_one(), ready: Ready::empty(id), at: 0 };
     // Where each operation begins, and the branches that wait for that.
     let mut starts = Vec::with_capacity(body.operations.len() + 1);
     for (number, operation) in body.operations.iter().enumerate() {
@@ -79,6 +80,8 @@ fn interface(function: &crate::module::Function, layout: &Layout) -> CallSite {
 struct Lowering<'a> {
     places: Places<'a>,
     layout: &'a Layout,
+    /// Whether no operation gets the handler of its types.
+    one_by_one: bool,
     ready: Ready,
     /// The operation at hand.
     at: u32,
