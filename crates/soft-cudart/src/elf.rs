@@ -1,9 +1,9 @@
 //! ELF files: bytes that are read when they are asked for, and the tables in front of them.
 use object::LittleEndian;
-use object::elf::FileHeader64;
-use object::read::elf::{FileHeader, SectionHeader, SectionTable};
+use object::elf::{FileHeader64, ProgramHeader64};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::read::{ReadCache, ReadCacheOps};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -20,13 +20,13 @@ pub(crate) enum Source {
 
 impl Source {
     /// Opens a regular file, without waiting for anybody.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<(Self, Metadata)> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        Ok(Self::File { file, length: metadata.len() })
+        Ok((Self::File { file, length: metadata.len() }, metadata))
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -85,12 +85,25 @@ pub(crate) type Cache<'a> = ReadCache<Reader<'a>>;
 
 /// The tables of a source, with what is read of it kept in the cache.
 pub(crate) struct Elf<'a> {
+    pub(crate) cache: &'a Cache<'a>,
+    pub(crate) header: &'a FileHeader64<LittleEndian>,
     pub(crate) sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache<'a>>,
 }
 
 /// The cache for [`Elf::parse`].
 pub(crate) fn cache(source: &Source) -> Cache<'_> {
     ReadCache::new(Reader { source, at: 0 })
+}
+
+/// A part of a file that is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// From the library's load address.
+    pub(crate) address: u64,
+    /// In the file.
+    pub(crate) offset: u64,
+    /// The bytes that the file gives.
+    pub(crate) file_size: u64,
 }
 
 impl<'a> Elf<'a> {
@@ -102,7 +115,19 @@ impl<'a> Elf<'a> {
             return Err("it says that it has more sections than a linker makes".into());
         }
         let sections = header.sections(LittleEndian, cache).map_err(wrong)?;
-        Ok(Self { sections })
+        Ok(Self { cache, header, sections })
+    }
+
+    /// The segments that a loader maps.
+    pub(crate) fn segments(&self) -> Result<Vec<Segment>, String> {
+        let headers = self.header.program_headers(LittleEndian, self.cache).map_err(|error| error.to_string())?;
+        let loaded = headers.iter().filter(|header| header.p_type(LittleEndian) == object::elf::PT_LOAD);
+        let segment = |header: &ProgramHeader64<LittleEndian>| Segment {
+            address: header.p_vaddr(LittleEndian),
+            offset: header.p_offset(LittleEndian),
+            file_size: header.p_filesz(LittleEndian),
+        };
+        Ok(loaded.map(segment).collect())
     }
 
     /// The sections of this name: where each stands in the file, and its size.

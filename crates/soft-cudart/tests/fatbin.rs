@@ -3,7 +3,7 @@ mod support;
 
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use soft_cudart::fatbin::{Compression, FatBinaries, FatbinError, Kind, MAX_TEXT, Section};
-use support::{Entry, elf, fat_binary};
+use support::{Entry, Numbers, elf, fat_binary};
 
 const LZ4: u64 = 0x2011;
 const ZSTD: u64 = 0x8011;
@@ -134,38 +134,17 @@ fn a_header_that_does_not_fit_is_told_with_its_place() {
     assert_eq!(error(&|bytes| bytes.extend([0, 0, 0, 1])), damaged("0x5b", "the section ends within a header"));
 }
 
-/// Numbers that look random, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
-
 #[test]
 fn ten_thousand_damaged_libraries_give_text_or_an_error() {
     let sound = library();
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Numbers::new();
     let (mut read, mut refused) = (0, 0);
     for _ in 0..10_000 {
         let mut bytes = sound.clone();
         for _ in 0..=numbers.below(3) {
             let at = numbers.below(bytes.len());
             let width = [1, 2, 4, 8][numbers.below(4)].min(bytes.len() - at);
-            let value = match numbers.below(4) {
-                0 => u64::MAX,
-                1 => 0,
-                2 => 1 << numbers.below(64),
-                _ => numbers.next(),
-            };
+            let value = numbers.value();
             bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
         }
         if numbers.below(8) == 0 {

@@ -44,7 +44,7 @@ impl FatBinaries {
     ///
     /// The file cannot be read, is not an ELF file of 64 bits, has no section for device code, or its fat binaries are damaged.
     pub fn open(path: &Path) -> Result<Self, FatbinError> {
-        let source = Source::open(path).map_err(|error| FatbinError::Open { path: path.to_owned(), error })?;
+        let (source, _) = Source::open(path).map_err(|error| FatbinError::Open { path: path.to_owned(), error })?;
         Self::read(source)
     }
 

@@ -81,3 +81,33 @@ pub fn fat_binary(entries: &[Entry<'_>]) -> Vec<u8> {
     bytes.extend(body);
     bytes
 }
+
+/// Numbers that look random, the same in every run.
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    /// A number of a kind that breaks readers.
+    pub fn value(&mut self) -> u64 {
+        match self.below(4) {
+            0 => u64::MAX,
+            1 => 0,
+            2 => 1 << self.below(64),
+            _ => self.next(),
+        }
+    }
+}
