@@ -166,6 +166,14 @@ fn a_host_stub_leads_to_its_kernel() {
 }
 
 #[test]
+fn units_of_the_device_linker_are_told_by_program() {
+    let Some(fake) = Fake::compile(&[]) else { return };
+    let _library = fake.load();
+    let (attached, _) = replace(&fake.path, &[]).unwrap();
+    assert_eq!(attached.linked_programs(), [vec![32, 0], vec![64]]);
+}
+
+#[test]
 fn an_imported_function_is_replaced_in_every_kind_of_slot() {
     for arguments in [["-Wl,-z,lazy", "-fplt"], ["-Wl,-z,now", "-fplt"], ["-Wl,-z,relro,-z,now", "-fno-plt"]] {
         let Some(fake) = Fake::compile(&arguments) else { return };

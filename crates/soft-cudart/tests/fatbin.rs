@@ -55,6 +55,12 @@ fn headers_say_what_an_entry_is() {
     let binaries = FatBinaries::from_bytes(library()).unwrap();
     let all: Vec<_> =
         binaries.entries().iter().map(|entry| (entry.fat_binary, entry.kind, entry.architecture)).collect();
+    let places: Vec<_> = all.iter().map(|entry| entry.0).collect();
+    assert_eq!((places[0], places[1]), (0, 0));
+    assert!(places[2..].is_sorted() && places[2] == 0, "{places:?}");
+    // By number, for what follows.
+    let number = |place: u64| places[2..].chunk_by(|a, b| a == b).position(|group| group[0] == place).unwrap();
+    let all: Vec<_> = all.iter().map(|entry| (number(entry.0), entry.1, entry.2)).collect();
     let (code, ptx) = (Kind::Elf, Kind::Ptx);
     let whole = [(0, code, 90), (0, ptx, 90), (0, ptx, 80), (1, code, 90), (1, Kind::Other(0x40), 90), (2, ptx, 90)];
     assert_eq!(all, [[(0, code, 90), (0, ptx, 90)].as_slice(), &whole].concat());

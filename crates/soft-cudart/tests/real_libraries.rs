@@ -2,7 +2,7 @@
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use ptx::text::{DefinitionKind, Index, Unit};
 use soft_cudart::attach::{Answers, Attached, attach};
-use soft_cudart::fatbin::FatBinaries;
+use soft_cudart::fatbin::{FatBinaries, Section};
 use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -94,6 +94,15 @@ fn every_version_is_attached_and_its_kernels_are_known() {
             attached.functions().map(|function| function.1).filter(|name| known.contains(name)).collect();
         assert_eq!(stubs.len(), known.len(), "a kernel has two host stubs");
 
+        // Every unit for the device linker belongs to one program.
+        let binaries = FatBinaries::open(&path).unwrap();
+        let units = binaries.ptx().map(|unit| unit.entry()).filter(|entry| entry.section == Section::Linked);
+        let units: Vec<u64> = units.map(|entry| entry.fat_binary).collect();
+        let mut linked = attached.linked_programs().concat();
+        linked.sort_unstable();
+        assert!(!units.is_empty() && linked == units, "{} of {} units", linked.len(), units.len());
+        let sizes: Vec<usize> = attached.linked_programs().iter().map(Vec::len).collect();
+
         // Making communicators asks for the device, and for functions that are not there.
         let before = ANSWERED.load(Ordering::Relaxed);
         // SAFETY: as nccl.h declares it.
@@ -105,7 +114,7 @@ fn every_version_is_attached_and_its_kernels_are_known() {
         let called = calls.lock().unwrap().clone();
         let asked = ANSWERED.load(Ordering::Relaxed) - before;
         eprintln!(
-            "{version}: attached in {time:?}, {} functions not supported, {} kernels; ncclCommInitAll answers {result} after \
+            "{version}: attached in {time:?}, {} functions not supported, {} kernels, units of linked programs {sizes:?}; ncclCommInitAll answers {result} after \
              {asked} calls of what is there, and asks for {called:?}",
             attached.not_supported().len(),
             kernels.len()

@@ -158,7 +158,7 @@ pub(super) unsafe fn read(address: usize, bytes: &mut [u8]) {
 ///
 /// The mappings are those of now.
 pub(super) unsafe fn read_mapped(address: usize, bytes: &mut [u8], mappings: &[Mapping]) -> Result<(), AttachError> {
-    let end = address + bytes.len();
+    let end = address.saturating_add(bytes.len());
     for page in address / PAGE..end.div_ceil(PAGE) {
         protection(mappings, page * PAGE)?;
     }

@@ -11,6 +11,7 @@ mod error;
 mod loaded;
 mod memory;
 mod names;
+mod programs;
 mod stubs;
 mod symbols;
 
@@ -48,6 +49,7 @@ pub struct Attached {
     slots: Vec<(String, u64)>,
     answered: usize,
     not_supported: Vec<String>,
+    programs: Vec<Vec<u64>>,
 }
 
 /// Replaces the CUDA runtime in a library that is loaded from this file. All of it or, with an error, nothing.
@@ -84,6 +86,11 @@ pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, Atta
         // SAFETY: the library stays loaded, so that the mappings stay.
         unsafe { check(function, &source, &loaded, &mappings)? };
     }
+    // SAFETY: as above.
+    let programs = library
+        .device_code
+        .map(|(wrappers, units)| unsafe { programs::read(wrappers, units, loaded.base, &mappings) })
+        .transpose()?;
     let targets = targets(&runtime, answers.function)?;
     let named = |wanted: bool| targets.values().filter(move |target| target.1.is_some() == wanted);
     let missing: Vec<&str> = named(false).map(|target| target.0.name.as_str()).collect();
@@ -105,6 +112,7 @@ pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, Atta
         answered: named(true).count(),
         not_supported: missing.into_iter().map(str::to_owned).collect(),
         slots: library.slots,
+        programs: programs.unwrap_or_default(),
     })
 }
 
@@ -196,6 +204,12 @@ impl Attached {
     /// The functions of the runtime that answer `cudaErrorNotSupported`.
     pub fn not_supported(&self) -> &[String] {
         &self.not_supported
+    }
+
+    /// The programs that the device linker made: for each, its units' fat binaries, by
+    /// [`Entry::fat_binary`](crate::fatbin::Entry::fat_binary) in [`Section::Linked`](crate::fatbin::Section::Linked).
+    pub fn linked_programs(&self) -> &[Vec<u64>] {
+        &self.programs
     }
 
     /// Makes the library call another function in place of one that it imports, such as `munmap`.

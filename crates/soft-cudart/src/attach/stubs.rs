@@ -15,7 +15,7 @@ const STUB: usize = 16;
 /// The size of what all stubs share.
 const SHARED: usize = 2 * STUB;
 
-/// Told of a call of a function that is not there: its name, and `true` at its first call.
+/// Told of a call of a function that is not there: its name, and `true` at its first call. A panic in it ends the process.
 pub type Report = Box<dyn Fn(&str, bool) + Send + Sync>;
 
 /// `mov r11, address; jmp r11`. No function expects anything in r11.

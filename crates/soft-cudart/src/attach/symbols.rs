@@ -1,6 +1,8 @@
 //! What a library's file says of its functions and imports.
 use super::error::AttachError;
+use super::programs::Place;
 use crate::elf::{Elf, Segment, Source};
+use crate::fatbin::Section;
 use object::elf::{
     EM_X86_64, Rela64, SHF_EXECINSTR, SHN_UNDEF, SHT_RELA, SHT_SYMTAB, STT_FILE, STT_FUNC, STT_SECTION, Sym64,
 };
@@ -34,6 +36,8 @@ pub(super) struct Library {
     pub(super) undefined: Vec<String>,
     /// Slots for addresses of imported functions, from the load address.
     pub(super) slots: Vec<(String, u64)>,
+    /// The sections of fat binaries' wrappers, and of the device linker's inputs.
+    pub(super) device_code: Option<(Place, Place)>,
 }
 
 fn damaged(error: object::read::Error) -> AttachError {
@@ -50,7 +54,14 @@ pub(super) fn read(source: &Source) -> Result<Library, AttachError> {
     }
     let segments = elf.segments().map_err(AttachError::NotALibrary)?;
     let (functions, undefined) = functions(&elf)?;
-    Ok(Library { segments, functions, undefined, slots: slots(&elf)? })
+    let device_code = place(&elf, ".nvFatBinSegment").zip(place(&elf, Section::Linked.name()));
+    Ok(Library { segments, functions, undefined, slots: slots(&elf)?, device_code })
+}
+
+/// Where a section is in memory.
+fn place(elf: &Elf<'_>, name: &str) -> Option<Place> {
+    let (_, section) = elf.sections.section_by_name(LittleEndian, name.as_bytes())?;
+    Some(Place { address: section.sh_addr(LittleEndian), size: section.sh_size(LittleEndian) })
 }
 
 /// A table of symbols and the names in it.

@@ -35,7 +35,7 @@ const FLAG_ZSTD: u64 = 0x8000;
 /// The section in which a fat binary stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Section {
-    /// `__nv_relfatbin`: units that the device linker made one program of.
+    /// `__nv_relfatbin`: units of which the device linker made programs.
     Linked,
     /// `.nv_fatbin`: units that are each a program of its own, and the device linker's machine code.
     Whole,
@@ -84,8 +84,8 @@ pub enum Compression {
 pub struct Entry {
     /// The section.
     pub section: Section,
-    /// The number of its fat binary in the section, from 0.
-    pub fat_binary: usize,
+    /// Where its fat binary begins in the section, in bytes.
+    pub fat_binary: u64,
     /// Where its header stands in the section, in bytes.
     pub offset: u64,
     /// What it holds.
@@ -144,10 +144,9 @@ pub(super) fn read(
     if start.checked_add(size).is_none_or(|end| end > source.length()) {
         return Err(reader.damaged(0, format!("the section of {size} bytes at {start:#x} runs past the file's end")));
     }
-    let (mut at, mut fat_binary) = (0, 0);
+    let mut at = 0;
     while let Some(binary) = reader.after_padding(at)? {
-        at = reader.binary(binary, fat_binary, entries)?;
-        fat_binary += 1;
+        at = reader.binary(binary, entries)?;
     }
     Ok(())
 }
@@ -183,7 +182,7 @@ impl Reader<'_> {
     }
 
     /// Reads one fat binary; where it ends.
-    fn binary(&self, at: u64, fat_binary: usize, entries: &mut Vec<Entry>) -> Result<u64, FatbinError> {
+    fn binary(&self, at: u64, entries: &mut Vec<Entry>) -> Result<u64, FatbinError> {
         let mut header = [0; BINARY as usize];
         self.bytes(at, &mut header)?;
         let (magic, own_size, body) = (u32_at(&header, 0), u64::from(u16_at(&header, 6)), u64_at(&header, 8));
@@ -198,7 +197,7 @@ impl Reader<'_> {
             end.ok_or_else(|| self.damaged(at, format!("a fat binary of {body} bytes in a section of {}", self.size)))?;
         let mut next = at + own_size;
         while next < end {
-            let entry = self.entry(next, end, fat_binary)?;
+            let entry = self.entry(next, end, at)?;
             next = entry.1;
             entries.push(entry.0);
         }
@@ -206,7 +205,7 @@ impl Reader<'_> {
     }
 
     /// Reads one entry of a fat binary that ends at `limit`; where it ends.
-    fn entry(&self, at: u64, limit: u64, fat_binary: usize) -> Result<(Entry, u64), FatbinError> {
+    fn entry(&self, at: u64, limit: u64, fat_binary: u64) -> Result<(Entry, u64), FatbinError> {
         let mut fixed = [0; FIXED as usize];
         self.bytes(at, &mut fixed)?;
         let (header_size, payload) = (u64::from(u32_at(&fixed, 4)), u64_at(&fixed, 8));

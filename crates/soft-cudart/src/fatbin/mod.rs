@@ -3,9 +3,10 @@
 //! A compiler puts a unit's device code into a *fat binary*: entries for several architectures, as machine code (ELF) and as PTX.
 //! They stand in two sections, which say how the PTX is to be understood:
 //!
-//! - [`Section::Linked`] (`__nv_relfatbin`) has the units that were compiled as relocatable device code. Together they are **one program**:
-//!   a function that one unit defines is called by others. What the device linker made of them stands beside, as machine code
-//!   alone, so the PTX of the program is in its inputs.
+//! - [`Section::Linked`] (`__nv_relfatbin`) has the units that were compiled as relocatable device code: inputs of the device
+//!   linker. **Together they are a program**: a function that one unit defines is called by others. What the linker made of them
+//!   stands in the other section, as machine code alone, so the PTX of the program is in its inputs. A library can have several such
+//!   programs; [`Attached::linked_programs`](crate::attach::Attached::linked_programs) says which units are whose.
 //! - [`Section::Whole`] (`.nv_fatbin`) has units that are **each a program of its own**, and the linked machine code.
 //!
 //! Headers are read when a file is opened, text when it is asked for. All of them may be a stranger's: any bytes give entries or

@@ -26,6 +26,18 @@ OUTSIDE void *kernel(int which) { return which ? (void *)_ZN23_GLOBAL__N__0a_4_a
 static void *binary = &binary;
 __attribute__((destructor)) static void unregister(void) { __cudaUnregisterFatBinary(&binary); }
 
+// What the device linker leaves: units, a program of the second and the first, and one of the third.
+struct wrapper { unsigned magic, version; const void *data; void *units; };
+#define IN(name) __attribute__((section(name), used))
+IN("__nv_relfatbin") static const long units[3][4] = {{1}, {2}, {3}};
+IN(".nv_fatbin") static const long code[2] = {4, 5};
+static const void *one[3], *two[2];
+IN(".nvFatBinSegment") static struct wrapper wrappers[] = {
+    {0x466243b1, 1, units[0], 0}, {0x466243b1, 2, &code[0], one}, {0x466243b1, 1, units[1], 0},
+    {0x466243b1, 1, units[2], 0}, {0x466243b1, 2, &code[1], two},
+};
+__attribute__((constructor)) static void link_units(void) { one[0] = units[1]; one[1] = units[0]; two[0] = units[2]; }
+
 #ifdef SHORT
 // One byte, and the next function begins right after it.
 __asm__(".text\n.type cudaShort, @function\ncudaShort:\nret\n.size cudaShort, 1\n"
