@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
@@ -148,6 +149,29 @@ fn two_libraries_have_their_own_answers() {
     assert_eq!([0, 1].map(|index| call(&libraries[index], "call_free", 0)), [100, 200]);
     assert_eq!([0, 1].map(|index| call(&libraries[index], "call_memcpy", 0)), [801; 2]);
     assert_eq!(calls.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn other_functions_run_while_the_runtime_is_replaced() {
+    for _ in 0..20 {
+        let Some(fake) = Fake::compile(&[]) else { return };
+        let library = fake.load();
+        let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(call(&library, "call_inner", 1), 8);
+                    begun.store(true, Ordering::Relaxed);
+                }
+            });
+            while !begun.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            replace(&fake.path, &[("cudaFree", free_one as *const ())]).unwrap();
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(call(&library, "call_free", 0), 100);
+    }
 }
 
 #[test]

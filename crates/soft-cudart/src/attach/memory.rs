@@ -71,6 +71,7 @@ impl<'a> Plan<'a> {
     ///
     /// As for [`Plan::make`], and `protect` sets the protection if it says so.
     unsafe fn make_with(&self, protect: &Protect<'_>) -> Result<(), AttachError> {
+        // Code stays executable meanwhile: other threads may be in functions beside those that change.
         let unlock = |run: &Run| set(protect, run, run.protection | libc::PROT_WRITE);
         let lock = |run: &Run| set(protect, run, run.protection);
         for (index, run) in self.locked.iter().enumerate() {

@@ -2,7 +2,8 @@
 //!
 //! NCCL has NVIDIA's runtime linked in, so there is nothing to put in the place of a library. But the file's `.symtab` says where
 //! the runtime's functions are, and once the library is loaded, a jump is written at each one's entry. Functions that nobody
-//! answers get one that says `cudaErrorNotSupported`. Nothing of NVIDIA's runtime runs from then on.
+//! answers get one that says `cudaErrorNotSupported`. From then on nothing of NVIDIA's runtime runs but what it does by itself when the
+//! library is unloaded; it has opened no driver.
 //!
 //! [`attach`] checks everything before it writes: it does all of it or nothing. Jumps stay as long as the process.
 #![allow(unsafe_code)] // code of another library is replaced, and the caller vouches for it
