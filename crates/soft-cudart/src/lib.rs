@@ -9,4 +9,5 @@
 
 pub mod api;
 pub mod attach;
+mod elf;
 pub mod fatbin;

@@ -1,1 +1,240 @@
 //! Attaching to a loaded library: its calls of the CUDA runtime come here.
+//!
+//! NCCL has NVIDIA's runtime linked in, so there is nothing to put in the place of a library. But the file's `.symtab` says where
+//! the runtime's functions are, and once the library is loaded, a jump is written at each one's entry. Functions that nobody
+//! answers get one that says `cudaErrorNotSupported`. From then on nothing of NVIDIA's runtime runs but what it does by itself when the
+//! library is unloaded; it has opened no driver.
+//!
+//! [`attach`] checks everything before it writes: it does all of it or nothing. Jumps stay as long as the process.
+#![allow(unsafe_code)] // code of another library is replaced, and the caller vouches for it
+
+mod error;
+mod loaded;
+mod memory;
+mod names;
+mod programs;
+mod stubs;
+mod symbols;
+
+pub use error::AttachError;
+pub use stubs::Report;
+
+use crate::elf::{Segment, Source};
+use loaded::{Loaded, Mapping};
+use memory::{Change, Plan};
+use names::Kernels;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use stubs::JUMP;
+use symbols::Function;
+
+/// What is checked stays so until it is changed.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Who answers for the functions of the runtime.
+pub struct Answers<'a> {
+    /// The function for a name, such as `cudaMalloc` or `cudaMemcpyAsync_ptsz`, if there is one.
+    pub function: &'a dyn Fn(&str) -> Option<*const ()>,
+    /// Told when the library calls a function for which there is none.
+    pub not_supported: Report,
+}
+
+/// A library whose calls of the CUDA runtime come here.
+#[derive(Debug)]
+pub struct Attached {
+    base: usize,
+    kernels: Kernels,
+    /// Slots for addresses of imported functions, from the load address.
+    slots: Vec<(String, u64)>,
+    answered: usize,
+    not_supported: Vec<String>,
+    programs: Vec<Vec<u64>>,
+}
+
+/// Replaces the CUDA runtime in a library that is loaded from this file. All of it or, with an error, nothing.
+///
+/// # Errors
+///
+/// The file is not a library of this machine, not loaded or not as it was loaded, has no symbols or no runtime, or its memory
+/// cannot be changed.
+///
+/// # Safety
+///
+/// - No thread is in a function of the library's runtime or enters one meanwhile, and the library is not unloaded meanwhile.
+/// - Each function that [`Answers::function`] gives takes and returns what the runtime's function of that name does, and is
+///   there as long as the library.
+pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, AttachError> {
+    if !cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
+        return Err(AttachError::NotOnThisMachine);
+    }
+    let open = |error| AttachError::Open { path: path.to_owned(), error };
+    let (source, file) = Source::open(path).map_err(open)?;
+    let library = symbols::read(&source)?;
+    let runtime: Vec<&Function> =
+        library.functions.iter().filter(|function| names::is_runtime(&function.name)).collect();
+    if runtime.is_empty() {
+        return Err(AttachError::NoRuntime { imported: library.undefined.iter().any(|name| names::is_runtime(name)) });
+    }
+    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let loaded = loaded::find(&file).ok_or(AttachError::NotLoaded)?;
+    if loaded.segments != library.segments {
+        return Err(AttachError::Changed("what is mapped".into()));
+    }
+    let mappings = loaded::mappings().map_err(AttachError::Maps)?;
+    for function in &runtime {
+        // SAFETY: the library stays loaded, so that the mappings stay.
+        unsafe { check(function, &source, &loaded, &mappings)? };
+    }
+    // SAFETY: as above.
+    let programs = library
+        .device_code
+        .map(|(wrappers, units)| unsafe { programs::read(wrappers, units, loaded.base, &mappings) })
+        .transpose()?;
+    let targets = targets(&runtime, answers.function)?;
+    let named = |wanted: bool| targets.values().filter(move |target| target.1.is_some() == wanted);
+    let missing: Vec<&str> = named(false).map(|target| target.0.name.as_str()).collect();
+    let stubs = stubs::make(&missing, answers.not_supported).map_err(AttachError::Stubs)?;
+    let mut stubs = stubs.into_iter();
+    let jump = |(address, (_, target)): (&u64, &(&Function, Option<usize>))| {
+        let target = target.or_else(|| stubs.next())?;
+        Some(Change { address: loaded.base + *address as usize, bytes: stubs::jump(target).to_vec() })
+    };
+    let changes: Vec<Change> = targets.iter().filter_map(jump).collect();
+    // SAFETY: the caller promises that nobody runs the code, and that the library stays.
+    unsafe { Plan::new(&changes, &mappings)?.make()? };
+    let functions = library.functions.iter().filter(|function| !names::is_runtime(&function.name));
+    let functions =
+        functions.map(|function| (loaded.base.wrapping_add(function.address as usize), function.name.as_str()));
+    Ok(Attached {
+        base: loaded.base,
+        kernels: Kernels::new(functions),
+        answered: named(true).count(),
+        not_supported: missing.into_iter().map(str::to_owned).collect(),
+        slots: library.slots,
+        programs: programs.unwrap_or_default(),
+    })
+}
+
+/// Refuses a function whose entry cannot be replaced.
+///
+/// # Safety
+///
+/// The mappings are those of now.
+unsafe fn check(
+    function: &Function,
+    source: &Source,
+    loaded: &Loaded,
+    mappings: &[Mapping],
+) -> Result<(), AttachError> {
+    let short = |room| AttachError::TooShort { function: function.name.clone(), room, needed: JUMP };
+    if function.room < JUMP as u64 {
+        return Err(short(function.room as usize));
+    }
+    let place = place_in_file(function.address, &loaded.segments);
+    let place = place.ok_or_else(|| AttachError::NotALibrary(format!("{} is not in its code", function.name)))?;
+    let (mut file, mut memory) = ([0; JUMP], [0; JUMP]);
+    source.read_at(place, &mut file).map_err(|error| AttachError::NotALibrary(error.to_string()))?;
+    // A function that is shorter than a jump ends with bytes that nobody runs.
+    let own = function.size.min(JUMP as u64) as usize;
+    if !stubs::is_padding(&file[own..]) {
+        return Err(short(own));
+    }
+    let address = loaded.base + function.address as usize;
+    // SAFETY: the caller promises it.
+    unsafe { memory::read_mapped(address, &mut memory, mappings)? };
+    match memory == file {
+        true => Ok(()),
+        false if stubs::is_jump(&memory) => Err(AttachError::AlreadyAttached),
+        false => Err(AttachError::Changed(function.name.clone())),
+    }
+}
+
+/// Where the bytes of an entry stand in the file.
+fn place_in_file(address: u64, segments: &[Segment]) -> Option<u64> {
+    let end = address.checked_add(JUMP as u64)?;
+    let holds =
+        |segment: &&Segment| segment.address <= address && end <= segment.address.saturating_add(segment.file_size);
+    let segment = segments.iter().find(holds)?;
+    segment.offset.checked_add(address - segment.address)
+}
+
+/// Who answers for each function, by address. Names of one function have one answer.
+fn targets<'a>(
+    runtime: &[&'a Function],
+    answer: &dyn Fn(&str) -> Option<*const ()>,
+) -> Result<BTreeMap<u64, (&'a Function, Option<usize>)>, AttachError> {
+    let mut targets: BTreeMap<u64, (&Function, Option<usize>)> = BTreeMap::new();
+    for function in runtime {
+        let target = answer(&function.name).filter(|target| !target.is_null()).map(|target| target as usize);
+        match targets.entry(function.address) {
+            Entry::Vacant(entry) => drop(entry.insert((function, target))),
+            Entry::Occupied(mut entry) => match (entry.get().1, target) {
+                (Some(one), Some(other)) if one != other => {
+                    let (first, second) = (entry.get().0.name.clone(), function.name.clone());
+                    return Err(AttachError::TwoAnswers { first, second });
+                }
+                (None, Some(_)) => drop(entry.insert((function, target))),
+                _ => {}
+            },
+        }
+    }
+    Ok(targets)
+}
+
+impl Attached {
+    /// The name in PTX of the kernel whose host stub is at this address. The CUDA runtime knows kernels by these addresses.
+    ///
+    /// Any function's address gives a name; whether it is a kernel's, the PTX says. The name of a kernel that is `static` without
+    /// being in an unnamed namespace is the host's, which in PTX follows the id of its unit.
+    pub fn kernel_of(&self, address: usize) -> Option<&str> {
+        self.kernels.at(address)
+    }
+
+    /// The library's functions beside the runtime: addresses, and names as [`Attached::kernel_of`] gives them, by address.
+    pub fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.kernels.all()
+    }
+
+    /// How many functions of the runtime have an answer of their own.
+    pub fn answered(&self) -> usize {
+        self.answered
+    }
+
+    /// The functions of the runtime that answer `cudaErrorNotSupported`.
+    pub fn not_supported(&self) -> &[String] {
+        &self.not_supported
+    }
+
+    /// The programs that the device linker made: for each, its units' fat binaries, by
+    /// [`Entry::fat_binary`](crate::fatbin::Entry::fat_binary) in [`Section::Linked`](crate::fatbin::Section::Linked).
+    pub fn linked_programs(&self) -> &[Vec<u64>] {
+        &self.programs
+    }
+
+    /// Makes the library call another function in place of one that it imports, such as `munmap`.
+    ///
+    /// # Errors
+    ///
+    /// The library does not import it, or its slots cannot be changed. Then nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// The library is loaded, and the function at `address` takes and returns what the imported one does, and is there as long as
+    /// the library.
+    pub unsafe fn redirect_import(&self, name: &str, address: *const ()) -> Result<(), AttachError> {
+        let bytes = (address as u64).to_ne_bytes();
+        let slots = self.slots.iter().filter(|slot| slot.0 == name);
+        let change =
+            |slot: &(String, u64)| Change { address: self.base.wrapping_add(slot.1 as usize), bytes: bytes.to_vec() };
+        let changes: Vec<Change> = slots.map(change).collect();
+        if changes.is_empty() {
+            return Err(AttachError::NoImport(name.to_owned()));
+        }
+        let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mappings = loaded::mappings().map_err(AttachError::Maps)?;
+        // SAFETY: the caller promises that the library stays; other threads only read a slot.
+        unsafe { Plan::new(&changes, &mappings)?.make() }
+    }
+}

@@ -1,1 +1,142 @@
 //! The fat binaries of a library: the PTX that it carries.
+//!
+//! A compiler puts a unit's device code into a *fat binary*: entries for several architectures, as machine code (ELF) and as PTX.
+//! They stand in two sections, which say how the PTX is to be understood:
+//!
+//! - [`Section::Linked`] (`__nv_relfatbin`) has the units that were compiled as relocatable device code: inputs of the device
+//!   linker. **Together they are a program**: a function that one unit defines is called by others. What the linker made of them
+//!   stands in the other section, as machine code alone, so the PTX of the program is in its inputs. A library can have several such
+//!   programs; [`Attached::linked_programs`](crate::attach::Attached::linked_programs) says which units are whose.
+//! - [`Section::Whole`] (`.nv_fatbin`) has units that are **each a program of its own**, and the linked machine code.
+//!
+//! Headers are read when a file is opened, text when it is asked for. All of them may be a stranger's: any bytes give entries or
+//! a [`FatbinError`], never a panic, and never more memory than headers take and [`MAX_TEXT`] allows.
+mod error;
+mod header;
+mod payload;
+
+pub use error::FatbinError;
+pub use header::{Compression, Entry, Kind, Section};
+pub use payload::MAX_TEXT;
+
+use crate::elf::{Elf, Source, cache};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// The fat binaries of a library.
+#[derive(Debug)]
+pub struct FatBinaries {
+    source: Source,
+    entries: Vec<Entry>,
+}
+
+/// A unit's PTX.
+#[derive(Clone, Copy, Debug)]
+pub struct Ptx<'a> {
+    source: &'a Source,
+    entry: &'a Entry,
+}
+
+impl FatBinaries {
+    /// Reads the headers of all fat binaries in an ELF file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is not an ELF file of 64 bits, has no section for device code, or its fat binaries are damaged.
+    pub fn open(path: &Path) -> Result<Self, FatbinError> {
+        let (source, _) = Source::open(path).map_err(|error| FatbinError::Open { path: path.to_owned(), error })?;
+        Self::read(source)
+    }
+
+    /// The same for an ELF file in memory.
+    ///
+    /// # Errors
+    ///
+    /// As for [`FatBinaries::open`].
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, FatbinError> {
+        Self::read(Source::Bytes(bytes.into()))
+    }
+
+    fn read(source: Source) -> Result<Self, FatbinError> {
+        let entries = entries(&source)?;
+        Ok(Self { source, entries })
+    }
+
+    /// All entries, of every kind, as they stand in the file: first those of [`Section::Linked`].
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The PTX of every fat binary that has some: where there are several, that for the newest architecture.
+    pub fn ptx(&self) -> impl Iterator<Item = Ptx<'_>> {
+        let same = |a: &Entry, b: &Entry| (a.section, a.fat_binary) == (b.section, b.fat_binary);
+        let newest = |entries: &'_ [Entry]| -> Option<usize> {
+            let ptx = entries.iter().enumerate().filter(|(_, entry)| entry.kind == Kind::Ptx);
+            ptx.max_by_key(|(_, entry)| entry.architecture).map(|(index, _)| index)
+        };
+        let chosen = self.entries.chunk_by(same).filter_map(move |group| newest(group).map(|index| &group[index]));
+        chosen.map(|entry| Ptx { source: &self.source, entry })
+    }
+
+    /// Calls `f` with every unit of [`FatBinaries::ptx`] and its text, on as many threads as can be started up to `threads`.
+    /// The values come in the units' order.
+    pub fn map_ptx<T: Send>(
+        &self,
+        threads: usize,
+        f: impl Fn(Ptx<'_>, Result<Vec<u8>, FatbinError>) -> T + Sync,
+    ) -> Vec<T> {
+        let mut units: Vec<(usize, Ptx<'_>)> = self.ptx().enumerate().collect();
+        // The largest come first, so that no thread begins with one when the others are about to end.
+        units.sort_by_key(|(_, unit)| std::cmp::Reverse(unit.entry.text_size));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            while let Some((index, unit)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                done.push((*index, f(*unit, unit.text())));
+            }
+            done
+        };
+        let mut done = thread::scope(|scope| {
+            let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (1..threads.min(units.len())).map_while(start).collect();
+            let mut done = work();
+            for other in others {
+                done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            done
+        });
+        done.sort_by_key(|(index, _)| *index);
+        done.into_iter().map(|(_, value)| value).collect()
+    }
+}
+
+impl<'a> Ptx<'a> {
+    /// Its header.
+    pub fn entry(&self) -> &'a Entry {
+        self.entry
+    }
+
+    /// Reads and decompresses its text. Bytes of zero, with which it is padded, may stand at its end.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is longer than [`MAX_TEXT`], or is not what its header says.
+    pub fn text(&self) -> Result<Vec<u8>, FatbinError> {
+        payload::read(self.source, self.entry)
+    }
+}
+
+/// The entries of both sections.
+fn entries(source: &Source) -> Result<Vec<Entry>, FatbinError> {
+    let cache = cache(source);
+    let elf = Elf::parse(&cache).map_err(FatbinError::NotElf)?;
+    let (mut entries, mut found) = (Vec::new(), false);
+    for section in [Section::Linked, Section::Whole] {
+        for (offset, size) in elf.named(section.name()) {
+            header::read(source, section, offset, size, &mut entries)?;
+            found = true;
+        }
+    }
+    if found { Ok(entries) } else { Err(FatbinError::NoDeviceCode) }
+}
