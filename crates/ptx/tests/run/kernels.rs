@@ -1,65 +1,10 @@
-//! Kernels of our own run: what threads compute, how they meet, and how a launch ends that cannot go on.
-#![allow(unsafe_code)] // kernels are given addresses of the tests' memory
+//! What threads compute, how they meet, and how a launch ends that cannot go on.
 
-use ptx::link::Program;
-use ptx::run::{Configuration, Executable, Fault, Figures, Image, Launch, Memory, Options, Region};
-use ptx::text::Unit;
-use std::sync::Arc;
-
-const HEAD: &str = ".version 8.8\n.target sm_90\n.address_size 64\n";
-
-/// 16 bytes, so that arrays are aligned to as many.
-#[derive(Clone, Copy)]
-#[repr(align(16))]
-struct Words([u32; 4]);
-
-/// A program on a device, and arrays that its kernels reach.
-struct Device {
-    image: Arc<Image>,
-    memory: Arc<Memory>,
-    arrays: Vec<Box<[Words]>>,
-}
-
-impl Device {
-    fn new(text: &str) -> Self {
-        Self::with(text, Options::default())
-    }
-
-    fn with(text: &str, options: Options) -> Self {
-        let unit = Unit::new("kernels.ptx", format!("{HEAD}{text}").into()).unwrap();
-        let program = Program::link(vec![unit], 1).unwrap_or_else(|error| panic!("{error}"));
-        let memory = Arc::new(Memory::default());
-        let executable = Executable::new(Arc::new(program), options);
-        let image = Arc::new(Image::new(executable, memory.clone()));
-        Self { image, memory, arrays: Vec::new() }
-    }
-
-    /// The address of a new array with these values.
-    fn array(&mut self, values: &[u32]) -> u64 {
-        let mut words = vec![Words([0; 4]); values.len().div_ceil(4).max(1)].into_boxed_slice();
-        for (at, value) in values.iter().enumerate() {
-            words[at / 4].0[at % 4] = *value;
-        }
-        let start = words.as_mut_ptr() as u64;
-        // SAFETY: the array lives as long as the device, and nothing else uses it while a kernel runs.
-        unsafe { self.memory.map(Region::new(start, 4 * values.len() as u64)) };
-        self.arrays.push(words);
-        start
-    }
-
-    fn values(&self, array: usize) -> Vec<u32> {
-        self.arrays[array].iter().flat_map(|words| words.0).collect()
-    }
-
-    fn launch(&self, kernel: &str, grid: u32, block: u32, parameters: &[u64], seed: u64) -> Result<Figures, Fault> {
-        let bytes: Vec<u8> = parameters.iter().flat_map(|parameter| parameter.to_le_bytes()).collect();
-        let configuration = Configuration { grid: [grid, 1, 1], block: [block, 1, 1], dynamic_shared: 256 };
-        Launch::new(&self.image, kernel, &configuration, &bytes)?.run(seed)
-    }
-}
+use crate::device::Device;
+use ptx::run::Fault;
 
 /// Adds two arrays: the example of the README.
-const ADD: &str = include_str!("../examples/add.ptx");
+const ADD: &str = include_str!("../../examples/add.ptx");
 
 #[test]
 fn threads_add_arrays() {
@@ -67,7 +12,7 @@ fn threads_add_arrays() {
     let x: Vec<u32> = (0..100).map(|i| (i as f32).to_bits()).collect();
     let y: Vec<u32> = (0..100).map(|i| (0.5 * i as f32).to_bits()).collect();
     let arrays = [device.array(&x), device.array(&y), device.array(&[0; 100])];
-    device.launch("add", 4, 32, &[arrays[0], arrays[1], arrays[2], 100], 1).unwrap();
+    device.run("add", 4, 32, &[arrays[0], arrays[1], arrays[2], 100], 1).unwrap();
     let sums: Vec<f32> = device.values(2).into_iter().map(f32::from_bits).collect();
     assert!(sums.iter().enumerate().all(|(i, sum)| *sum == 1.5 * i as f32), "{sums:?}");
 }
@@ -82,7 +27,7 @@ fn lanes_part_and_meet() {
         mul.wide.u32 %d2, %r1, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r3;\nret;\n}";
     let mut device = Device::new(text);
     let out = device.array(&[0; 32]);
-    device.launch("k", 1, 32, &[out], 1).unwrap();
+    device.run("k", 1, 32, &[out], 1).unwrap();
     let expected: Vec<u32> = (0..32u32).map(|lane| (lane * lane.wrapping_sub(1) / 2).wrapping_add(u32::MAX)).collect();
     assert_eq!(device.values(0)[1..], expected[1..]);
 }
@@ -98,7 +43,7 @@ fn warps_meet_at_barriers_and_share_memory() {
     let mut device = Device::new(text);
     let out = device.array(&[0; 128]);
     for seed in 0..20 {
-        device.launch("k", 1, 128, &[out], seed).unwrap();
+        device.run("k", 1, 128, &[out], seed).unwrap();
         let expected: Vec<u32> = (0..128).rev().collect();
         assert_eq!(device.values(0), expected);
     }
@@ -114,7 +59,7 @@ fn a_missing_barrier_is_found_by_some_seed() {
     let out = device.array(&[0; 128]);
     let expected: Vec<u32> = (0..128).rev().collect();
     let wrong = (0..20).filter(|seed| {
-        device.launch("k", 1, 128, &[out], *seed).unwrap();
+        device.run("k", 1, 128, &[out], *seed).unwrap();
         device.values(0) != expected
     });
     assert!(wrong.count() > 0);
@@ -131,7 +76,7 @@ fn functions_are_called_by_name_and_by_address() {
         call %d5;\ncall inc;\nbar.sync 0;\nmov.u64 %d6, counter;\nld.global.u32 %r3, [%d6];\nst.global.u32 [%d1], %r3;\nret;\n}";
     let mut device = Device::new(text);
     let out = device.array(&[0; 4]);
-    device.launch("k", 1, 32, &[out], 3).unwrap();
+    device.run("k", 1, 32, &[out], 3).unwrap();
     assert_eq!(device.values(0)[0], 5 + 16 + 160 + 32);
 }
 
@@ -146,7 +91,7 @@ fn a_thread_waits_for_what_another_block_writes() {
     let mut device = Device::new(text);
     for seed in 0..20 {
         let memory = device.array(&[0; 4]);
-        device.launch("k", 2, 1, &[memory], seed).unwrap();
+        device.run("k", 2, 1, &[memory], seed).unwrap();
         assert_eq!(device.values(seed as usize)[2], 77);
     }
 }
@@ -159,7 +104,7 @@ fn lanes_that_wait_for_lanes_of_their_warp_get_on() {
         WRITE:\nst.volatile.global.u32 [%d1], 1;\nret;\n}";
     let mut device = Device::new(text);
     let memory = device.array(&[0; 4]);
-    device.launch("k", 1, 32, &[memory], 1).unwrap();
+    device.run("k", 1, 32, &[memory], 1).unwrap();
     assert_eq!(device.values(0)[0], 1);
 }
 
@@ -170,7 +115,7 @@ fn a_standstill_is_told_with_its_places() {
         POLL:\nld.volatile.global.u32 %r2, [%d1];\nsetp.eq.s32 %p2, %r2, 0;\n@%p2 bra POLL;\nWAIT:\nbar.sync 3;\nret;\n}";
     let mut device = Device::new(text);
     let memory = device.array(&[0; 4]);
-    let Err(Fault::Standstill(spots)) = device.launch("k", 1, 64, &[memory], 1) else { panic!("nothing can move") };
+    let Err(Fault::Standstill(spots)) = device.run("k", 1, 64, &[memory], 1) else { panic!("nothing can move") };
     let told: Vec<String> = spots.iter().map(|(spot, why)| format!("{spot} {why}")).collect();
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().any(|line| line.contains("warp 0") && line.contains("[%d1]; polls 0x")), "{told:?}");
@@ -199,7 +144,7 @@ fn what_cannot_be_executed_ends_the_launch_with_its_place() {
     ] {
         let mut device = Device::new(&kernel(line));
         let memory = device.array(&[0; 4]);
-        let error = device.launch("k", 1, 1, &[memory], 1).unwrap_err().to_string();
+        let error = device.run("k", 1, 1, &[memory], 1).unwrap_err().to_string();
         assert!(error.contains(what), "{line}: {error}");
         assert!(
             line.starts_with("call") || error.contains("block 0, warp 0, lanes 0x00000001, k, kernels.ptx:9:1: "),
@@ -219,7 +164,72 @@ fn launches_that_are_not_allowed_are_refused() {
         ("k", 1, 65, &[memory], "`k` allows fewer than 65 threads in a block"),
         ("k", 1, 1, &[], "`k` has 8 bytes of parameters, not 0"),
     ] {
-        let error = device.launch(kernel, grid, block, parameters, 1).unwrap_err().to_string();
+        let error = device.run(kernel, grid, block, parameters, 1).unwrap_err().to_string();
         assert!(error.starts_with(what), "{error}");
     }
+}
+
+#[test]
+fn a_seed_gives_one_order_and_a_thousand_of_them_one_result() {
+    // Warps of two blocks add to a counter; each writes what it found at the end.
+    let text = ".visible .global .align 4 .u32 counter = 0;\n.visible .entry k(.param .u64 out)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<6>;\n\
+        .reg .b64 %d<6>;\nld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nmov.u64 %d2, counter;\nmov.b32 %r2, 0;\n\
+        AGAIN:\natom.global.add.u32 %r3, [%d2], %r1;\nadd.s32 %r2, %r2, 1;\nsetp.lt.s32 %p1, %r2, 20;\n@%p1 bra AGAIN;\n\
+        bar.sync 0;\natom.global.max.u32 %r4, [%d1], %r3;\nret;\n}";
+    let run = |seed: u64| {
+        let mut device = Device::new(text);
+        let out = device.array(&[0; 4]);
+        let figures = device.run("k", 2, 128, &[out], seed).unwrap();
+        let (counter, _) = device.image.variable("counter").unwrap().unwrap();
+        // SAFETY: the kernel has ended, and the variable lives as long as the device.
+        let sum = unsafe { *(counter as *const u32) };
+        (figures, sum)
+    };
+    let mut traces = std::collections::HashSet::new();
+    for seed in 0..1000 {
+        let (figures, sum) = run(seed);
+        assert_eq!(sum, 2 * 20 * (0..128).sum::<u32>(), "seed {seed}");
+        traces.insert(figures.trace);
+    }
+    assert!(traces.len() > 900, "seeds give different orders: {}", traces.len());
+    assert_eq!(run(7), run(7));
+}
+
+#[test]
+fn lanes_with_different_targets_meet_after_their_calls() {
+    // Even lanes call one function and odd lanes another; a warp's barrier in each of them is for all lanes.
+    let text = ".func (.param .b32 r) even(.param .b32 x) { .reg .b32 %r<3>; ld.param.b32 %r1, [x]; bar.warp.sync -1; add.s32 %r2, %r1, 100;\
+        st.param.b32 [r], %r2; ret; }\n\
+        .func (.param .b32 r) odd(.param .b32 x) { .reg .b32 %r<3>; ld.param.b32 %r1, [x]; bar.warp.sync -1; mul.lo.s32 %r2, %r1, 3;\
+        st.param.b32 [r], %r2; ret; }\n\
+        .global .align 8 .u64 table[2] = {even, odd};\n\
+        .visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<6>;\n.reg .b64 %d<8>;\nld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\n\
+        and.b32 %r2, %r1, 1;\nmul.wide.u32 %d2, %r2, 8;\nmov.u64 %d3, table;\nadd.s64 %d4, %d3, %d2;\nld.global.u64 %d5, [%d4];\n\
+        { .param .b32 given; .param .b32 back; st.param.b32 [given], %r1; call (back), %d5, (given); ld.param.b32 %r3, [back]; }\n\
+        mul.wide.u32 %d6, %r1, 4;\nadd.s64 %d7, %d1, %d6;\nst.global.u32 [%d7], %r3;\nret;\n}";
+    let mut device = Device::new(text);
+    let out = device.array(&[0; 32]);
+    for seed in 0..10 {
+        device.run("k", 1, 32, &[out], seed).unwrap();
+        let expected: Vec<u32> = (0..32).map(|lane| if lane % 2 == 0 { lane + 100 } else { 3 * lane }).collect();
+        assert_eq!(device.values(0), expected);
+    }
+}
+
+#[test]
+fn bulk_copies_complete_on_a_barrier() {
+    // Lane 0 starts a copy of 256 bytes to shared memory; all lanes wait for it, and read theirs.
+    let text = ".shared .align 16 .b8 data[256];\n.shared .align 8 .b64 done;\n.visible .entry k(.param .u64 m)\n{\n.reg .pred %p<4>;\n\
+        .reg .b32 %r<8>;\n.reg .b64 %d<8>;\nld.param.u64 %d1, [m];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, data;\nmov.u32 %r3, done;\n\
+        setp.ne.s32 %p1, %r1, 0;\n@%p1 bra WAIT;\nmbarrier.init.shared.b64 [%r3], 1;\n\
+        mbarrier.arrive.expect_tx.shared.b64 %d2, [%r3], 256;\n\
+        cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%d1], 256, [%r3];\n\
+        POLL:\nmbarrier.try_wait.shared.b64 %p2, [%r3], %d2;\n@!%p2 bra POLL;\nWAIT:\nbar.sync 0;\n\
+        mul.lo.s32 %r4, %r1, 4;\nadd.s32 %r5, %r2, %r4;\nld.shared.u32 %r6, [%r5];\nadd.s32 %r6, %r6, 1;\n\
+        mul.wide.u32 %d3, %r1, 4;\nadd.s64 %d4, %d1, %d3;\nst.global.u32 [%d4], %r6;\nret;\n}";
+    let mut device = Device::new(text);
+    let values: Vec<u32> = (0..64).collect();
+    let memory = device.array(&values);
+    device.run("k", 1, 64, &[memory], 1).unwrap();
+    assert_eq!(device.values(0), (1..65).collect::<Vec<u32>>());
 }

@@ -1,0 +1,6 @@
+//! Kernels of our own run.
+#![allow(unsafe_code)] // kernels are given addresses of the tests' memory
+
+mod device;
+mod kernels;
+mod pool;

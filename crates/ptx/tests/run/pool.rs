@@ -1,0 +1,104 @@
+//! Launches on a pool of threads: several at once, some that wait for each other, and some that never end.
+
+use crate::device::Device;
+use ptx::run::{Fault, Figures, Pool};
+use std::sync::mpsc::{Receiver, channel};
+
+/// Raises a flag, or waits for one: `[m]` is polled until it is not 0, and `[m + 4]` becomes 1.
+const KERNELS: &str = "\
+.visible .entry waits(.param .u64 m)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<3>;\n.reg .b64 %d<2>;\n\
+ld.param.u64 %d1, [m];\n\
+POLL:\nld.acquire.sys.b32 %r1, [%d1];\nsetp.eq.b32 %p1, %r1, 0;\n@%p1 bra POLL;\n\
+st.global.u32 [%d1+4], 1;\nret;\n}\n\
+.visible .entry raises(.param .u64 m)\n{\n.reg .b64 %d<2>;\nld.param.u64 %d1, [m];\nst.release.sys.b32 [%d1], 1;\nret;\n}\n\
+.visible .entry counts(.param .u64 m)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<3>;\n.reg .b64 %d<2>;\nld.param.u64 %d1, [m];\nmov.b32 %r1, 0;\n\
+AGAIN:\natom.global.add.u32 %r2, [%d1], 1;\nadd.s32 %r1, %r1, 1;\nsetp.lt.s32 %p1, %r1, 1000;\n@%p1 bra AGAIN;\nret;\n}\n\
+.visible .entry fails(.param .u64 m)\n{\ntrap;\n}\n";
+
+fn begin(
+    pool: &Pool,
+    device: &Device,
+    kernel: &str,
+    (grid, block): (u32, u32),
+    memory: u64,
+) -> Receiver<Result<Figures, Fault>> {
+    let (told, outcome) = channel();
+    let launch = device.launch(kernel, grid, block, &[memory]).unwrap();
+    pool.launch(launch, Box::new(move |outcome| told.send(outcome).unwrap()));
+    outcome
+}
+
+#[test]
+fn launches_run_at_the_same_time_and_wait_for_each_other() {
+    for threads in [1, 2, 4] {
+        let pool = Pool::new(threads).unwrap();
+        let mut device = Device::new(KERNELS);
+        let memory = device.array(&[0; 4]);
+        let waits = begin(&pool, &device, "waits", (3, 64), memory);
+        let counter = device.array(&[0; 4]);
+        let counts: Vec<_> = (0..4).map(|_| begin(&pool, &device, "counts", (2, 64), counter)).collect();
+        counts.iter().for_each(|count| _ = count.recv().unwrap().unwrap());
+        assert!(waits.try_recv().is_err(), "nothing has raised the flag");
+        begin(&pool, &device, "raises", (1, 1), memory).recv().unwrap().unwrap();
+        assert!(waits.recv().unwrap().unwrap().instructions > 0);
+        assert_eq!((device.values(0)[1], device.values(1)[0]), (1, 4 * 2 * 64 * 1000));
+        assert!(pool.is_empty());
+    }
+}
+
+#[test]
+fn warps_that_only_the_host_can_help_are_told_with_their_places() {
+    let pool = Pool::new(2).unwrap();
+    let mut device = Device::new(KERNELS);
+    let memory = device.array(&[0; 4]);
+    assert_eq!(pool.standing(), None, "nothing is at work");
+    let waits = begin(&pool, &device, "waits", (2, 40), memory);
+    let spots = loop {
+        if let Some(spots) = pool.standing() {
+            break spots;
+        }
+        std::thread::yield_now();
+    };
+    let told: Vec<String> = spots.iter().map(|(spot, why)| format!("{spot} {why}")).collect();
+    assert_eq!(told.len(), 4, "two warps of two blocks: {told:?}");
+    let polls = format!("ld.acquire.sys.b32 %r1, [%d1]; polls {memory:#x}, which does not change");
+    assert!(told.iter().all(|line| line.contains(&polls)), "{told:?}");
+    begin(&pool, &device, "raises", (1, 1), memory).recv().unwrap().unwrap();
+    waits.recv().unwrap().unwrap();
+}
+
+#[test]
+fn a_fault_ends_its_own_launch_alone() {
+    let pool = Pool::new(2).unwrap();
+    let mut device = Device::new(KERNELS);
+    let counter = device.array(&[0; 4]);
+    let counts = begin(&pool, &device, "counts", (4, 32), counter);
+    let fails = begin(&pool, &device, "fails", (4, 96), counter);
+    let fault = fails.recv().unwrap().unwrap_err().to_string();
+    assert!(fault.contains("fails, kernels.ptx:") && fault.ends_with(": trap;: a trap"), "{fault}");
+    counts.recv().unwrap().unwrap();
+}
+
+#[test]
+fn what_runs_when_the_pool_goes_is_told_so() {
+    let pool = Pool::new(2).unwrap();
+    let mut device = Device::new(KERNELS);
+    let memory = device.array(&[0; 4]);
+    let waits = begin(&pool, &device, "waits", (2, 32), memory);
+    drop(pool);
+    assert_eq!(waits.recv().unwrap().unwrap_err().to_string(), "the device is gone");
+}
+
+#[test]
+fn a_seeded_pool_runs_what_waits_for_another_launch() {
+    for seed in 0..20 {
+        let pool = Pool::seeded(seed).unwrap();
+        let mut device = Device::new(KERNELS);
+        let memory = device.array(&[0; 4]);
+        let waits = begin(&pool, &device, "waits", (2, 64), memory);
+        let raises = begin(&pool, &device, "raises", (1, 1), memory);
+        raises.recv().unwrap().unwrap();
+        waits.recv().unwrap().unwrap();
+        assert_eq!(device.values(0)[1], 1);
+    }
+}
