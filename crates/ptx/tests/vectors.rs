@@ -187,7 +187,7 @@ fn results(text: &str, vectors: Vectors, input: &[u64]) -> Vec<Vec<u64>> {
     let mut all = Vec::new();
     // SAFETY: both arrays live until the kernels have ended.
     unsafe { memory.map(Region::new(input.as_ptr() as u64, 8 * input.len() as u64)) };
-    for number in 0..INSTRUCTIONS.len() {
+    for (number, (instruction, ..)) in INSTRUCTIONS.iter().enumerate() {
         let mut out = vec![0u64; THREADS];
         let start = out.as_mut_ptr() as u64;
         // SAFETY: likewise.
@@ -195,7 +195,7 @@ fn results(text: &str, vectors: Vectors, input: &[u64]) -> Vec<Vec<u64>> {
         let parameters = [input.as_ptr() as u64, start].map(u64::to_le_bytes).concat();
         let configuration = Configuration { grid: [1; 3], block: [THREADS as u32, 1, 1], dynamic_shared: 0 };
         let launch = Launch::new(&image, &format!("k{number}"), &configuration, &parameters).unwrap();
-        launch.run(1).unwrap_or_else(|error| panic!("{}: {error}", INSTRUCTIONS[number].0));
+        launch.run(1).unwrap_or_else(|error| panic!("{instruction}: {error}"));
         memory.unmap(start);
         all.push(out);
     }
