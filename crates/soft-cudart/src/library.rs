@@ -1,0 +1,240 @@
+//! Libraries on software GPUs: their calls of the runtime come to [`api`](crate::api), and their kernels are executed from their PTX.
+#![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
+
+use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
+use crate::attach::{Answers, AttachError, Attached, attach};
+use crate::fatbin::{FatBinaries, FatbinError, Section};
+use ptx::link::{LinkError, Program};
+use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region};
+use ptx::text::Unit;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Why a library cannot run on software GPUs.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// The PTX in it cannot be taken out.
+    #[error(transparent)]
+    Fatbin(#[from] FatbinError),
+    /// It has none.
+    #[error("the library carries no PTX, and the machine code of a GPU cannot run here")]
+    NoPtx,
+    /// The PTX cannot be read.
+    #[error(transparent)]
+    Text(#[from] ptx::Error),
+    /// Its units are not a program.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// Its calls cannot come here.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// No threads for its kernels.
+    #[error("no thread to run kernels: {0}")]
+    Threads(std::io::Error),
+}
+
+/// What executes the kernels of all libraries of this process.
+struct Machine {
+    pool: Pool,
+    memory: Arc<Memory>,
+}
+
+/// The machine, which begins with the first library.
+fn machine() -> Result<&'static Machine, LibraryError> {
+    static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
+    let begin = || {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let pool = Pool::new(threads).map_err(|error| error.to_string())?;
+        // Memory that soft-cuda has given to others than the runtime.
+        let elsewhere = |address: u64| {
+            let (start, len) = soft_cuda::memory::block_of(std::ptr::without_provenance(address as usize))?;
+            Some(Region::new(start as u64, len as u64))
+        };
+        // SAFETY: soft-cuda's memory lives until it is freed, which its users do after the work that uses it.
+        let memory = Arc::new(unsafe { Memory::with_lookup(Box::new(elsewhere)) });
+        let watched = memory.clone();
+        api::watch_memory(Arc::new(move |change| match change {
+            // SAFETY: the runtime keeps it until it has told that it goes, which it does after all kernels that were launched by then.
+            Change::Mapped { address, bytes } => unsafe {
+                watched.map(Region::new(address as u64, bytes as u64));
+            },
+            Change::Unmapped { address } => watched.unmap(address as u64),
+        }));
+        Ok(Machine { pool, memory })
+    };
+    let machine = MACHINE.get_or_init(begin);
+    machine.as_ref().map_err(|error| LibraryError::Threads(std::io::Error::other(error.clone())))
+}
+
+/// Where every warp stands, if all kernels of this process wait or poll memory that does not change: only the host can help them then.
+pub fn standing() -> Option<Vec<(run::Spot, String)>> {
+    machine().ok()?.pool.standing()
+}
+
+/// A library's programs. Those of the device linker have many units, and whole ones have one each.
+struct Programs {
+    executables: Vec<Arc<Executable>>,
+    /// The program of each kernel.
+    of_kernel: HashMap<String, usize>,
+    /// By device and program.
+    images: Mutex<HashMap<(usize, usize), Arc<Image>>>,
+}
+
+/// A library whose kernels run on software GPUs.
+pub struct Library {
+    attached: Arc<Attached>,
+    programs: Arc<Programs>,
+}
+
+/// Lets a loaded library run on software GPUs. `not_supported` is told of calls for which the runtime has no answer, and whether it is the
+/// first one of that function.
+///
+/// # Errors
+///
+/// It carries no PTX that can be read, or its calls of the runtime cannot come here; it is as it was then.
+///
+/// # Safety
+///
+/// As for [`attach`]: the library is loaded from this file, stays loaded, and no thread is in its runtime meanwhile.
+pub unsafe fn load(
+    path: &Path,
+    runtime: Runtime,
+    options: Options,
+    not_supported: Box<dyn Fn(&str, bool) + Send + Sync>,
+) -> Result<Library, LibraryError> {
+    machine()?;
+    let functions: HashMap<&str, *const ()> = api::functions(runtime).into_iter().collect();
+    let answers = Answers { function: &|name| functions.get(name).copied(), not_supported };
+    let fat_binaries = FatBinaries::open(path)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let texts = fat_binaries.map_ptx(threads, |ptx, text| {
+        let entry = ptx.entry();
+        (entry.section, entry.fat_binary, entry.name.clone(), text)
+    });
+    // SAFETY: as the caller says; the functions are the runtime's, and always there.
+    let attached = Arc::new(unsafe { attach(path, answers)? });
+    let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
+    let (of, known) = (attached.clone(), programs.clone());
+    api::add_kernels(Box::new(move |address| {
+        let name = of.kernel_of(address.addr())?;
+        known.of_kernel.contains_key(name).then(|| (known.clone() as Arc<dyn Kernels>, name.to_owned()))
+    }));
+    Ok(Library { attached, programs })
+}
+
+impl Library {
+    /// What the library's runtime was, and which functions are answered.
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// The names of its kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.programs.of_kernel.keys().map(String::as_str)
+    }
+}
+
+/// A unit's section and fat binary, its name, and its text.
+type Text = (Section, u64, String, Result<Vec<u8>, FatbinError>);
+
+impl Programs {
+    fn new(texts: Vec<Text>, linked: &[Vec<u64>], options: Options, threads: usize) -> Result<Self, LibraryError> {
+        let mut groups: Vec<Vec<Unit>> = linked.iter().map(|_| Vec::new()).collect();
+        for (section, fat_binary, name, text) in texts {
+            let name = if name.is_empty() { format!("fat binary at {fat_binary:#x}") } else { name };
+            let unit = Unit::new(&name, text?)?;
+            let of = linked.iter().position(|units| units.contains(&fat_binary));
+            match of.filter(|_| section == Section::Linked) {
+                Some(program) => groups[program].push(unit),
+                None => groups.push(vec![unit]),
+            }
+        }
+        groups.retain(|units| !units.is_empty());
+        if groups.is_empty() {
+            return Err(LibraryError::NoPtx);
+        }
+        let (mut executables, mut of_kernel) = (Vec::new(), HashMap::new());
+        for units in groups {
+            let program = Arc::new(Program::link(units, threads)?);
+            for kernel in program.kernels() {
+                of_kernel.entry(kernel.to_owned()).or_insert(executables.len());
+            }
+            executables.push(Executable::new(program, options));
+        }
+        Ok(Self { executables, of_kernel, images: Mutex::default() })
+    }
+
+    fn executable(&self, kernel: &str) -> Option<(usize, &Arc<Executable>)> {
+        let program = *self.of_kernel.get(kernel)?;
+        Some((program, self.executables.get(program)?))
+    }
+
+    fn image(&self, device: usize, program: usize) -> Option<Arc<Image>> {
+        let executable = self.executables.get(program)?;
+        let memory = machine().ok()?.memory.clone();
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let image = images.entry((device, program)).or_insert_with(|| Arc::new(Image::new(executable.clone(), memory)));
+        Some(image.clone())
+    }
+}
+
+/// What a GPU's compiler would have needed is not known; NCCL takes no decision by it.
+const REGISTERS: u32 = 96;
+/// Most threads of a block whose kernel says nothing.
+const MOST_THREADS: u32 = 1024;
+
+impl Kernels for Programs {
+    fn attributes(&self, kernel: &str) -> Option<Attributes> {
+        let (_, executable) = self.executable(kernel)?;
+        let program = executable.program();
+        let signature = program.signature(program.kernel(kernel)?).ok()?;
+        let bound = |sizes: [u32; 3]| sizes.iter().fold(1u32, |all, size| all.saturating_mul(*size));
+        let most_threads = signature.bounds.most_threads.map_or(MOST_THREADS, bound).min(MOST_THREADS);
+        let shared = usize::try_from(executable.static_shared().ok()?).ok()?;
+        Some(Attributes { shared, constant: 0, local: 0, most_threads, registers: REGISTERS })
+    }
+
+    fn parameters(&self, kernel: &str) -> Option<Vec<(usize, usize)>> {
+        let (_, executable) = self.executable(kernel)?;
+        let program = executable.program();
+        let signature = program.signature(program.kernel(kernel)?).ok()?;
+        let place = |parameter: &ptx::module::Parameter| {
+            Some((usize::try_from(parameter.offset).ok()?, usize::try_from(parameter.shape.bytes()).ok()?))
+        };
+        signature.parameters.iter().map(place).collect()
+    }
+
+    fn launch(
+        &self,
+        device: usize,
+        kernel: &str,
+        configuration: &Configuration,
+        parameters: &[u8],
+        ended: Box<dyn FnOnce(Result<(), String>) + Send>,
+    ) {
+        let image = self.executable(kernel).and_then(|(program, _)| self.image(device, program));
+        let (Some(image), Ok(machine)) = (image, machine()) else {
+            return ended(Err(format!("there is no kernel `{kernel}`")));
+        };
+        let configuration = run::Configuration {
+            grid: configuration.grid,
+            block: configuration.block,
+            dynamic_shared: configuration.dynamic_shared as u64,
+        };
+        match Launch::new(&image, kernel, &configuration, parameters) {
+            Ok(launch) => {
+                let told = move |outcome: Result<run::Figures, run::Fault>| {
+                    ended(outcome.map(|_| ()).map_err(|fault| fault.to_string()));
+                };
+                machine.pool.launch(launch, Box::new(told));
+            }
+            Err(fault) => ended(Err(fault.to_string())),
+        }
+    }
+
+    fn variable(&self, device: usize, name: &str) -> Option<(u64, u64)> {
+        let programs = 0..self.executables.len();
+        programs.into_iter().find_map(|program| self.image(device, program)?.variable(name).ok().flatten())
+    }
+}
