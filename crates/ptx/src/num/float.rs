@@ -8,13 +8,14 @@ const NAN_F64: u64 = 0x7fff_ffff_ffff_ffff;
 /// The result of an operation on f32: any NaN becomes the canonical one.
 #[inline(always)]
 pub fn canonical_f32(value: f32) -> f32 {
-    if value.is_nan() { f32::from_bits(NAN_F32) } else { value }
+    // Chosen as bits, which compilers do for many lanes at once.
+    f32::from_bits(if value.is_nan() { NAN_F32 } else { value.to_bits() })
 }
 
 /// The result of an operation on f64: any NaN becomes the canonical one.
 #[inline(always)]
 pub fn canonical_f64(value: f64) -> f64 {
-    if value.is_nan() { f64::from_bits(NAN_F64) } else { value }
+    f64::from_bits(if value.is_nan() { NAN_F64 } else { value.to_bits() })
 }
 
 /// `fma.rn.f32`: one rounding, of the exact a * b + c.

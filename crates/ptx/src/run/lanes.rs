@@ -13,13 +13,3 @@ pub type Mask = u32;
 pub fn lanes_of(mask: Mask) -> impl DoubleEndedIterator<Item = usize> {
     (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
 }
-
-/// The lanes in which something is true.
-#[inline(always)]
-pub fn mask_of(holds: impl Fn(usize) -> bool) -> Mask {
-    let mut mask = 0;
-    for lane in 0..LANES {
-        mask |= Mask::from(holds(lane)) << lane;
-    }
-    mask
-}

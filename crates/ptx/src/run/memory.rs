@@ -308,6 +308,9 @@ impl Buffer {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+pub use wide::{load_quad, store_quad};
+
 /// Accesses of 16 bytes.
 #[cfg(target_arch = "x86_64")]
 mod wide {
@@ -315,24 +318,39 @@ mod wide {
     use std::arch::x86_64::__m128i;
 
     /// # Safety
-    /// The address is aligned and readable.
-    pub unsafe fn load(from: *const u128) -> u128 {
+    /// The address was admitted for 16 bytes.
+    #[inline(always)]
+    pub unsafe fn load_quad(from: u64) -> __m128i {
         let value: __m128i;
         // SAFETY: the caller vouches for the address. Aligned accesses of 16 bytes are not torn on processors with AVX.
         unsafe {
             asm!("movdqa {}, [{}]", out(xmm_reg) value, in(reg) from, options(nostack, readonly, preserves_flags));
-            std::mem::transmute(value)
+        }
+        value
+    }
+
+    /// # Safety
+    /// The address was admitted for 16 bytes.
+    #[inline(always)]
+    pub unsafe fn store_quad(to: u64, value: __m128i) {
+        // SAFETY: as for `load_quad`.
+        unsafe {
+            asm!("movdqa [{}], {}", in(reg) to, in(xmm_reg) value, options(nostack, preserves_flags));
         }
     }
 
     /// # Safety
-    /// The address is aligned and writable.
+    /// As for [`load_quad`].
+    pub unsafe fn load(from: *const u128) -> u128 {
+        // SAFETY: as the caller says; any bits are a number.
+        unsafe { std::mem::transmute(load_quad(from as u64)) }
+    }
+
+    /// # Safety
+    /// As for [`store_quad`].
     pub unsafe fn store(to: *mut u128, value: u128) {
         // SAFETY: as for `load`.
-        unsafe {
-            let value: __m128i = std::mem::transmute(value);
-            asm!("movdqa [{}], {}", in(reg) to, in(xmm_reg) value, options(nostack, preserves_flags));
-        }
+        unsafe { store_quad(to as u64, std::mem::transmute::<u128, __m128i>(value)) }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Control flow, barriers of the block, and what a thread can ask of its place.
-use super::{Isa, each, give};
+use super::{each, give};
 use crate::code::{SpecialRegister, VoteMode};
 use crate::module::Space;
 use crate::run::block::Arrival;
@@ -38,7 +38,7 @@ fn part(w: &mut Warp, stay: Mask, at: u32) {
 /// `bra`: the target is the number.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn branch(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     go(w, i.number as u32, at)
 }
@@ -46,7 +46,7 @@ pub unsafe fn branch(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// `@p bra`: the predicate is `a`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn branch_if(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a predicate's slot.
     let holds = unsafe { w.registers.predicate(i.a) };
@@ -76,7 +76,7 @@ pub unsafe fn branch_if(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// The next instruction is only for lanes in which the predicate `a` holds. It never changes the flow of control.
 ///
 /// # Safety
-/// As for [`super::one`]; another instruction follows.
+/// As for every [`super::Handler`]; another instruction follows.
 pub unsafe fn guarded(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a predicate's slot.
     let holds = unsafe { w.registers.predicate(i.a) };
@@ -102,7 +102,7 @@ pub unsafe fn guarded(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// Lanes in which the predicate `a` does not hold go to the number.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn skip_unless(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a predicate's slot.
     let holds = unsafe { w.registers.predicate(i.a) };
@@ -119,7 +119,7 @@ pub unsafe fn skip_unless(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// `ret`: lanes go back to where they were called.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn leave(w: &mut Warp, _i: &Instruction, _at: u32) -> u32 {
     give_results(w);
     w.leave(w.mask, false);
@@ -130,7 +130,7 @@ pub unsafe fn leave(w: &mut Warp, _i: &Instruction, _at: u32) -> u32 {
 /// `exit`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn exit(w: &mut Warp, _i: &Instruction, _at: u32) -> u32 {
     w.leave(w.mask, true);
     w.stop = Some(Stop::Switch);
@@ -140,7 +140,7 @@ pub unsafe fn exit(w: &mut Warp, _i: &Instruction, _at: u32) -> u32 {
 /// Says why the instruction cannot be executed: the number is that of a refusal.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn refuse(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let what = w.frames[w.current].code.refusals.get(i.number as usize).cloned();
     w.refuse(at, what.unwrap_or_default())
@@ -149,7 +149,7 @@ pub unsafe fn refuse(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// `call`: the target's handle is `a`; the number is that of a call with parameters, plus one.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a slot of 64 bits.
     let targets = unsafe { w.registers.read::<u64>(i.a) };
@@ -209,7 +209,7 @@ fn give_results(w: &Warp) {
 /// `bar.sync`: the barrier is `a`; with `COUNTED` its threads `b`, with `VOTES` a predicate `c`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let lane = w.mask.trailing_zeros() as usize % LANES;
     // SAFETY: slots of 32 bits, and of a predicate.
@@ -230,7 +230,7 @@ pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// What the reduction of the barrier `a` has given; the number is its kind.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn barrier_result(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let lane = w.mask.trailing_zeros() as usize % LANES;
     // SAFETY: a slot of 32 bits, and one of a predicate or of 32 bits as the kind says.
@@ -260,7 +260,7 @@ pub fn reduction_number(mode: VoteMode) -> u64 {
 /// `fence` and `membar`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn fence(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     at + 1
@@ -269,7 +269,7 @@ pub unsafe fn fence(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
 /// What has no meaning here.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn nothing(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
     at + 1
 }
@@ -277,7 +277,7 @@ pub unsafe fn nothing(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
 /// `activemask`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn active_mask(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a slot of 32 bits.
     unsafe { w.registers.write(i.to, &[w.mask; LANES], w.mask) };
@@ -334,24 +334,24 @@ pub const SPECIAL: [SpecialRegister; 40] = {
 /// The special register with the number, in 32 bits, or in 64 if the flags say so.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn special(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let register = SPECIAL[i.number as usize % SPECIAL.len()];
     let [x, y, _] = w.common.block;
     let first = w.number * LANES as u32;
-    let by_lane = |f: fn(u32, u32, u32) -> u32| each(|lane| u64::from(f(first + lane as u32, x, y)));
+    let by_lane = |f: fn(u32, u32, u32) -> u32| each!(u64, |lane| u64::from(f(first + lane as u32, x, y)));
     let below = |lane: usize| (1u64 << lane) - 1;
     let values = match register {
         SpecialRegister::Tid(0) => by_lane(|thread, x, _| thread % x),
         SpecialRegister::Tid(1) => by_lane(|thread, x, y| thread / x % y),
         SpecialRegister::Tid(_) => by_lane(|thread, x, y| thread / x / y),
-        SpecialRegister::LaneId => each(|lane| lane as u64),
+        SpecialRegister::LaneId => each!(u64, |lane| lane as u64),
         SpecialRegister::WarpId => [u64::from(w.number); LANES],
-        SpecialRegister::LanemaskEq => each(|lane| 1 << lane),
-        SpecialRegister::LanemaskLt => each(below),
-        SpecialRegister::LanemaskLe => each(|lane| below(lane) | 1 << lane),
-        SpecialRegister::LanemaskGt => each(|lane| u64::from(u32::MAX) & !(below(lane) | 1 << lane)),
-        SpecialRegister::LanemaskGe => each(|lane| u64::from(u32::MAX) & !below(lane)),
+        SpecialRegister::LanemaskEq => each!(u64, |lane| 1 << lane),
+        SpecialRegister::LanemaskLt => each!(u64, |lane| below(lane)),
+        SpecialRegister::LanemaskLe => each!(u64, |lane| below(lane) | 1 << lane),
+        SpecialRegister::LanemaskGt => each!(u64, |lane| u64::from(u32::MAX) & !(below(lane) | 1 << lane)),
+        SpecialRegister::LanemaskGe => each!(u64, |lane| u64::from(u32::MAX) & !below(lane)),
         other => [w.common.special(other, w.block); LANES],
     };
     // SAFETY: a slot of 64 or 32 bits, as the flags say.
@@ -359,26 +359,19 @@ pub unsafe fn special(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     at + 1
 }
 
-/// A generic address from one in shared memory, or with the number the other way round; both have 64 bits.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn convert_shared<I: Isa>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    let window = if i.number == 0 { w.shared.0 } else { w.shared.0.wrapping_neg() };
-    // SAFETY: slots of 64 bits.
-    unsafe {
-        I::with(|| {
-            let a = w.registers.read::<u64>(i.a);
-            w.registers.write(i.to, &each(|lane| a[lane].wrapping_add(window)), w.mask);
-        });
+super::computes! {
+    /// A generic address from one in shared memory, or with the number the other way round; both have 64 bits.
+    ConvertShared<> |w, i| {
+        let window = if i.number == 0 { w.shared.0 } else { w.shared.0.wrapping_neg() };
+        let a = w.registers.read::<u64>(i.a);
+        w.registers.write(i.to, &each!(u64, |lane| a[lane].wrapping_add(window)), w.mask);
     }
-    at + 1
 }
 
 /// `isspacep`: the space is the number.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn is_in_space(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let inside = |(start, len): (u64, u64), address: u64| address.wrapping_sub(start) < len;
     let own = |frame: &crate::run::frame::Frame| {

@@ -48,7 +48,7 @@ pub unsafe fn write(registers: Base, (slot, width): (Slot, Width), values: &[u12
 /// Executes the operation whose number among the function's general ones the instruction has.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let code = w.frames[w.current].code.clone();
     let Some(general) = code.general.get(i.number as usize) else {

@@ -1,13 +1,15 @@
 //! Loads, stores, atomics, and copies in the background.
 use super::general;
-use super::{Isa, each, give};
+use super::words::{Part, Parts};
+use super::{Execute, each, give};
 use crate::code::{AtomicOp, Op, Width};
 use crate::module::Type;
 use crate::run::lanes::{LANES, Lanes, lanes_of};
 use crate::run::memory::{Word, update};
 use crate::run::ready::{Instruction, NOWHERE};
-use crate::run::registers::{Slot, Value};
+use crate::run::registers::Slot;
 use crate::run::warp::Warp;
+use std::marker::PhantomData;
 
 /// A flag of an address: its base has 64 bits.
 pub const WIDE: u32 = 1;
@@ -19,7 +21,7 @@ pub const NO_BASE: u32 = 4;
 /// The addresses of an access in each lane.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 #[inline(always)]
 unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64> {
     let start = offset.wrapping_add(if flags & SHARED != 0 { w.shared.0 } else { 0 });
@@ -29,148 +31,80 @@ unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64>
             [start; LANES]
         } else if flags & WIDE != 0 {
             let base = w.registers.read::<u64>(base);
-            each(|lane| base[lane].wrapping_add(start))
+            each!(u64, |lane| base[lane].wrapping_add(start))
         } else {
             let base = w.registers.read::<u32>(base);
-            each(|lane| u64::from(base[lane]).wrapping_add(start))
+            each!(u64, |lane| u64::from(base[lane]).wrapping_add(start))
         }
     }
-}
-
-/// A word in memory that registers hold in equal parts, the lowest first.
-pub trait Parts<E: Value>: Word {
-    /// A part.
-    fn part(self, number: u32) -> E;
-    /// The word with a part put in that was zero.
-    fn with(self, number: u32, part: E) -> Self;
-    /// Its halves, to tell words apart.
-    fn halves(self) -> (u64, u64);
-}
-
-macro_rules! parts {
-    ($($word:ty, $part:ty;)*) => {$(
-        impl Parts<$part> for $word {
-            #[inline(always)]
-            fn part(self, number: u32) -> $part {
-                (self >> (number * <$part>::BITS)) as $part
-            }
-            #[inline(always)]
-            fn with(self, number: u32, part: $part) -> Self {
-                self | <$word>::from(part) << (number * <$part>::BITS)
-            }
-            #[inline(always)]
-            fn halves(self) -> (u64, u64) {
-                let whole = u128::from(self);
-                (whole as u64, (whole >> 64) as u64)
-            }
-        }
-    )*};
-}
-parts! {
-    u16, u16;
-    u32, u16;
-    u64, u16;
-    u32, u32;
-    u64, u32;
-    u128, u32;
-    u64, u64;
-    u128, u64;
-    u128, u128;
 }
 
 /// `ld` of a word: the base is `a`, the offset the number, and the parts go to the four more slots. With `LOOKS` others may write it
 /// meanwhile, and lanes may poll it.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn load<I: Isa, W: Parts<E>, E: Value + Default, const LOOKS: bool>(
-    w: &mut Warp,
-    i: &Instruction,
-    at: u32,
-) -> u32 {
-    let bytes = size_of::<W>();
-    // SAFETY: the slots are as wide as their parts, and addresses are admitted before they are used.
-    unsafe {
-        let addresses = I::with(|| addresses(w, i.a, i.number, i.flags));
-        if let Err(bad) = I::with(|| w.reach.admit(&addresses, w.mask, bytes as u64)) {
-            return w.refuse_access(at, "reads", bytes as u64, bad);
-        }
-        let mut words = [W::default(); LANES];
-        // From the last lane on: what lane 0 finds was written by a warp that stored in rising order.
-        if w.mask == u32::MAX {
-            for lane in (0..LANES).rev() {
-                words[lane] = W::load(addresses[lane]);
-            }
-        } else {
-            for lane in lanes_of(w.mask).rev() {
-                words[lane] = W::load(addresses[lane]);
-            }
-        }
-        I::with(|| {
-            for (number, slot) in i.more.into_iter().take(bytes / size_of::<E>()).enumerate() {
-                give(w, slot, &each(|lane| words[lane].part(number as u32)));
-            }
-        });
-        if !LOOKS {
-            return at + 1;
-        }
-        let first = addresses[w.mask.trailing_zeros() as usize % LANES];
-        w.looked(first, at + 1, || I::with(|| fingerprint(&addresses, &words)))
-    }
-}
+pub struct Load<W, E, const LOOKS: bool>(PhantomData<(W, E)>);
 
-/// A number that differs if an address or a word does, but for chance. Lanes that are not at hand have read nothing.
-#[inline(always)]
-fn fingerprint<W: Parts<E>, E: Value>(addresses: &Lanes<u64>, words: &Lanes<W>) -> u64 {
-    let mut sum = 0u64;
-    for lane in 0..LANES {
-        let (low, high) = words[lane].halves();
-        let mixed = addresses[lane] ^ low.rotate_left(17) ^ high.rotate_left(41);
-        sum = sum.wrapping_add(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15 + 2 * lane as u64));
+impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
+    #[inline(always)]
+    unsafe fn execute(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+        let bytes = size_of::<W>() as u64;
+        // SAFETY: the slots are as wide as their parts, and addresses are admitted before they are used.
+        unsafe {
+            let addresses = addresses(w, i.a, i.number, i.flags);
+            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes) {
+                return w.refuse_access(at, "reads", bytes, bad);
+            }
+            let parts = W::load_lanes(&addresses, w.mask);
+            for (slot, part) in i.more.into_iter().zip(&parts).take(W::COUNT) {
+                give(w, slot, part);
+            }
+            if !LOOKS {
+                return at + 1;
+            }
+            let first = addresses[w.mask.trailing_zeros() as usize % LANES];
+            w.looked(first, at + 1, || fingerprint(&addresses, &parts[..W::COUNT]))
+        }
     }
-    sum
 }
 
 /// `st` of a word: the base is `a`, the offset the number, and the parts come from the four more slots.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn store<I: Isa, W: Parts<E>, E: Value>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    let bytes = size_of::<W>();
-    // SAFETY: as for `load`.
-    unsafe {
-        let addresses = I::with(|| addresses(w, i.a, i.number, i.flags));
-        if let Err(bad) = I::with(|| w.reach.admit(&addresses, w.mask, bytes as u64)) {
-            return w.refuse_access(at, "writes", bytes as u64, bad);
+pub struct Store<W, E>(PhantomData<(W, E)>);
+
+impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
+    #[inline(always)]
+    unsafe fn execute(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+        let bytes = size_of::<W>() as u64;
+        // SAFETY: as for a load.
+        unsafe {
+            let addresses = addresses(w, i.a, i.number, i.flags);
+            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes) {
+                return w.refuse_access(at, "writes", bytes, bad);
+            }
+            let mut parts = [[E::default(); LANES]; 4];
+            for (slot, part) in i.more.into_iter().zip(&mut parts).take(W::COUNT) {
+                *part = w.registers.read(slot);
+            }
+            W::store_lanes(&addresses, w.mask, &parts);
         }
-        let mut words = [W::default(); LANES];
-        I::with(|| {
-            for (number, slot) in i.more.into_iter().take(bytes / size_of::<E>()).enumerate() {
-                let part = w.registers.read::<E>(slot);
-                for lane in 0..LANES {
-                    words[lane] = words[lane].with(number as u32, part[lane]);
-                }
-            }
-        });
-        if w.mask == u32::MAX {
-            for lane in 0..LANES {
-                W::store(addresses[lane], words[lane]);
-            }
-        } else {
-            for lane in lanes_of(w.mask) {
-                W::store(addresses[lane], words[lane]);
-            }
-        }
+        w.wrote();
+        at + 1
     }
-    w.wrote();
-    at + 1
+}
+
+/// A number that differs if an address or a part does, but for chance. Lanes that are not at hand have read nothing.
+fn fingerprint<E: Part>(addresses: &Lanes<u64>, parts: &[Lanes<E>]) -> u64 {
+    let mut sum = 0u64;
+    for lane in 0..LANES {
+        let mixed = parts.iter().fold(addresses[lane], |mixed, part| mixed.rotate_left(17) ^ part[lane].folded());
+        sum = sum.wrapping_add(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15 + 2 * lane as u64));
+    }
+    sum
 }
 
 /// What an access has that is not a word of equal parts: elements of one size in memory, and registers of other widths.
 /// Its operation is the function's general one with the number `c`; the base is `a`, the offset the number.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let code = w.frames[w.current].code.clone();
     let Some((general, Op::Load { ty, order, .. })) =
@@ -179,7 +113,7 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         return w.refuse(at, "the load has no description: this is a bug".into());
     };
     let size = ty.bytes();
-    // SAFETY: as for `load`.
+    // SAFETY: as for a load.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         let mut seen = 0u64;
@@ -213,7 +147,7 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// Likewise for a store.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let code = w.frames[w.current].code.clone();
     let Some((general, Op::Store { ty, .. })) = code.general.get(i.c as usize).map(|general| (general, &general.op))
@@ -221,7 +155,7 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         return w.refuse(at, "the store has no description: this is a bug".into());
     };
     let size = ty.bytes();
-    // SAFETY: as for `load`.
+    // SAFETY: as for a load.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         for (number, source) in general.sources.iter().enumerate() {
@@ -271,7 +205,7 @@ unsafe fn store_bits(address: u64, bytes: u32, value: u128) {
 /// `atom` and `red`: the operation is the function's general one with the number `c`; the base is `a`, the offset the number.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let code = w.frames[w.current].code.clone();
     let Some((general, Op::Atomic { op, ty, .. })) =
@@ -280,7 +214,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         return w.refuse(at, "the atomic has no description: this is a bug".into());
     };
     let (size, mut changed, mut seen) = (ty.bytes(), false, 0u64);
-    // SAFETY: as for `load`.
+    // SAFETY: as for a load.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         if let Err(bad) = w.reach.admit(&addresses, w.mask, u64::from(size)) {
@@ -361,9 +295,9 @@ impl Phase {
 /// `mbarrier.init`: the barrier's base is `a`, and the count `b`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn phase_init(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `load`; the count has 32 bits.
+    // SAFETY: as for a load; the count has 32 bits.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
@@ -380,9 +314,9 @@ pub unsafe fn phase_init(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// `mbarrier.arrive.expect_tx`: the barrier's base is `a`, and the bytes `b`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn phase_arrive(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `load`; the bytes have 32 bits, and the result 64.
+    // SAFETY: as for a load; the bytes have 32 bits, and the result 64.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
@@ -402,9 +336,9 @@ pub unsafe fn phase_arrive(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// `mbarrier.try_wait`: the barrier's base is `a`, the state `b`; true once the state's phase is over.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn phase_try_wait(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `load`; the state has 64 bits.
+    // SAFETY: as for a load; the state has 64 bits.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
@@ -430,9 +364,9 @@ pub unsafe fn phase_try_wait(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// the more slots. The flags of the instruction say whether it completes on the barrier at `d`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `load`; the bytes have 32 bits.
+    // SAFETY: as for a load; the bytes have 32 bits.
     unsafe {
         let [to_flags, from_flags, barrier_flags, _] = i.more;
         let (to, from) = (addresses(w, i.a, 0, to_flags), addresses(w, i.b, 0, from_flags));

@@ -11,8 +11,9 @@ pub mod memory;
 pub mod narrow;
 pub mod together;
 pub mod whole;
+pub mod words;
 
-use super::lanes::{LANES, Lanes, mask_of};
+use super::lanes::Lanes;
 use super::ready::{Instruction, NOWHERE};
 use super::registers::{Slot, Value};
 use super::warp::Warp;
@@ -23,57 +24,48 @@ use super::warp::Warp;
 /// The instruction's slots are in the registers of the warp's frame at hand, as wide as the handler wants them.
 pub type Handler = unsafe fn(&mut Warp, &Instruction, u32) -> u32;
 
+/// An instruction's meaning. What implements it is inlined into a function for each kind of vectors, and so must all be that it
+/// calls with more than one lane: closures are not, unless they are small.
+pub trait Execute {
+    /// # Safety
+    /// As for every [`Handler`].
+    unsafe fn execute(w: &mut Warp, i: &Instruction, at: u32) -> u32;
+}
+
 /// The vector instructions that handlers are compiled for.
 pub trait Isa: 'static {
-    /// Runs code that was compiled for them.
-    ///
-    /// # Safety
-    /// The processor has them.
-    unsafe fn with<R>(f: impl FnOnce() -> R) -> R;
+    /// The handler of a meaning.
+    fn handler<E: Execute>() -> Handler;
 }
 
-/// What every processor of its kind has.
-pub enum Plain {}
+/// Defines kinds of vectors, with the instructions that each has.
+macro_rules! isa {
+    ($($(#[$doc:meta])* $name:ident $(has $features:literal)?;)*) => {$(
+        $(#[$doc])*
+        pub enum $name {}
 
-impl Isa for Plain {
-    #[inline(always)]
-    unsafe fn with<R>(f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
-
-/// AVX2 and FMA.
-#[cfg(target_arch = "x86_64")]
-pub enum Avx2 {}
-
-#[cfg(target_arch = "x86_64")]
-impl Isa for Avx2 {
-    #[inline(always)]
-    unsafe fn with<R>(f: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-        unsafe fn inner<R>(f: impl FnOnce() -> R) -> R {
-            f()
+        impl Isa for $name {
+            fn handler<E: Execute>() -> Handler {
+                $(#[target_feature(enable = $features)])?
+                unsafe fn handler<E: Execute>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+                    // SAFETY: as the caller says.
+                    unsafe { E::execute(w, i, at) }
+                }
+                handler::<E>
+            }
         }
-        // SAFETY: the caller says that the processor has them.
-        unsafe { inner(f) }
-    }
+    )*};
 }
-
-/// AVX-512 with bytes, words, double words and shorter vectors.
+isa! {
+    /// What every processor of its kind has.
+    Plain;
+}
 #[cfg(target_arch = "x86_64")]
-pub enum Avx512 {}
-
-#[cfg(target_arch = "x86_64")]
-impl Isa for Avx512 {
-    #[inline(always)]
-    unsafe fn with<R>(f: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-        unsafe fn inner<R>(f: impl FnOnce() -> R) -> R {
-            f()
-        }
-        // SAFETY: as above.
-        unsafe { inner(f) }
-    }
+isa! {
+    /// AVX2 and FMA.
+    Avx2 has "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt";
+    /// AVX-512 with bytes, words, double words and shorter vectors.
+    Avx512 has "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt";
 }
 
 /// The vector instructions to use.
@@ -137,78 +129,127 @@ pub trait Three<A, R> {
     fn of(a: A, b: A, c: A) -> R;
 }
 
-#[inline(always)]
-fn each<R: Copy + Default>(f: impl Fn(usize) -> R) -> Lanes<R> {
-    let mut values = [R::default(); LANES];
-    for (lane, value) in values.iter_mut().enumerate() {
-        *value = f(lane);
-    }
-    values
+/// A value for each lane, without a closure.
+macro_rules! each {
+    ($ty:ty, |$lane:ident| $value:expr) => {{
+        let mut values = [<$ty as Default>::default(); $crate::run::lanes::LANES];
+        #[allow(clippy::needless_range_loop)] // several arrays are read
+        for $lane in 0..$crate::run::lanes::LANES {
+            values[$lane] = $value;
+        }
+        values
+    }};
+}
+use each;
+
+/// The lanes in which something holds, without a closure.
+macro_rules! mask {
+    (|$lane:ident| $holds:expr) => {{
+        let mut mask = 0;
+        #[allow(clippy::needless_range_loop)] // several arrays are read
+        for $lane in 0..$crate::run::lanes::LANES {
+            mask |= u32::from($holds) << $lane;
+        }
+        mask
+    }};
 }
 
-/// # Safety
-/// As for every [`Handler`], on a processor with these vectors. This holds for all handlers below.
-pub unsafe fn one<I: Isa, A: Value, R: Value + Default, F: One<A, R>>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: lowering gives slots of these types, and chooses vectors that the processor has.
-    unsafe {
-        I::with(|| {
-            let a = w.registers.read::<A>(i.a);
-            w.registers.write(i.to, &each(|lane| F::of(a[lane])), w.mask);
-        });
+/// Defines instructions that compute: `Name<Type: Bound, ..> |warp, instruction| { .. }`. Lowering gives slots of the types that the
+/// code reads and writes.
+macro_rules! computes {
+    ($($(#[$doc:meta])* $name:ident<$($g:ident: $bound:path),*> |$w:ident, $i:ident| $body:block)*) => {$(
+        $(#[$doc])*
+        pub struct $name<$($g: $bound),*>(std::marker::PhantomData<($($g,)*)>);
+
+        impl<$($g: $bound),*> $crate::run::handlers::Execute for $name<$($g),*> {
+            #[inline(always)]
+            unsafe fn execute($w: &mut $crate::run::warp::Warp, $i: &$crate::run::ready::Instruction, at: u32) -> u32 {
+                // SAFETY: the slots are as the caller says.
+                unsafe { $body }
+                at + 1
+            }
+        }
+    )*};
+}
+use computes;
+
+/// A value that has a default, to begin arrays with.
+pub trait Number: Value + Default {}
+impl<T: Value + Default> Number for T {}
+
+/// The handler of an operation on one number.
+pub fn one<I: Isa, A: Number, R: Number, F: One<A, R>>() -> Handler {
+    struct Does<A, R, F>(std::marker::PhantomData<(A, R, F)>);
+    impl<A: Number, R: Number, F: One<A, R>> Execute for Does<A, R, F> {
+        #[inline(always)]
+        unsafe fn execute(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+            // SAFETY: lowering gives slots of these types.
+            unsafe {
+                let a = w.registers.read::<A>(i.a);
+                w.registers.write(i.to, &each!(R, |lane| F::of(a[lane])), w.mask);
+            }
+            at + 1
+        }
     }
-    at + 1
+    I::handler::<Does<A, R, F>>()
 }
 
-/// # Safety
-/// As for [`one`].
-pub unsafe fn two<I: Isa, A: Value, R: Value + Default, F: Two<A, R>>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as above.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
-            w.registers.write(i.to, &each(|lane| F::of(a[lane], b[lane])), w.mask);
-        });
+/// The handler of an operation on two numbers.
+pub fn two<I: Isa, A: Number, R: Number, F: Two<A, R>>() -> Handler {
+    struct Does<A, R, F>(std::marker::PhantomData<(A, R, F)>);
+    impl<A: Number, R: Number, F: Two<A, R>> Execute for Does<A, R, F> {
+        #[inline(always)]
+        unsafe fn execute(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+            // SAFETY: as above.
+            unsafe {
+                let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
+                w.registers.write(i.to, &each!(R, |lane| F::of(a[lane], b[lane])), w.mask);
+            }
+            at + 1
+        }
     }
-    at + 1
+    I::handler::<Does<A, R, F>>()
 }
 
-/// # Safety
-/// As for [`one`].
-pub unsafe fn three<I: Isa, A: Value, R: Value + Default, F: Three<A, R>>(
-    w: &mut Warp,
-    i: &Instruction,
-    at: u32,
-) -> u32 {
-    // SAFETY: as above.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
-            let c = w.registers.read::<A>(i.c);
-            w.registers.write(i.to, &each(|lane| F::of(a[lane], b[lane], c[lane])), w.mask);
-        });
+/// The handler of an operation on three numbers.
+pub fn three<I: Isa, A: Number, R: Number, F: Three<A, R>>() -> Handler {
+    struct Does<A, R, F>(std::marker::PhantomData<(A, R, F)>);
+    impl<A: Number, R: Number, F: Three<A, R>> Execute for Does<A, R, F> {
+        #[inline(always)]
+        unsafe fn execute(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+            // SAFETY: as above.
+            unsafe {
+                let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
+                let c = w.registers.read::<A>(i.c);
+                w.registers.write(i.to, &each!(R, |lane| F::of(a[lane], b[lane], c[lane])), w.mask);
+            }
+            at + 1
+        }
     }
-    at + 1
+    I::handler::<Does<A, R, F>>()
 }
 
-/// Compares two numbers; the result is a predicate.
-///
-/// # Safety
-/// As for [`one`].
-pub unsafe fn test<I: Isa, A: Value, F: Two<A, bool>>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as above.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
-            w.registers.set_predicate(i.to, mask_of(|lane| F::of(a[lane], b[lane])), w.mask);
-        });
+/// The handler of a comparison of two numbers, whose result is a predicate.
+pub fn test<I: Isa, A: Number, F: Two<A, bool>>() -> Handler {
+    struct Does<A, F>(std::marker::PhantomData<(A, F)>);
+    impl<A: Number, F: Two<A, bool>> Execute for Does<A, F> {
+        #[inline(always)]
+        unsafe fn execute(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+            // SAFETY: as above.
+            unsafe {
+                let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
+                w.registers.set_predicate(i.to, mask!(|lane| F::of(a[lane], b[lane])), w.mask);
+            }
+            at + 1
+        }
     }
-    at + 1
+    I::handler::<Does<A, F>>()
 }
 
 /// Writes values to a slot, unless nothing reads the result.
 ///
 /// # Safety
-/// As for [`one`].
+/// As for every [`Handler`].
 #[inline(always)]
 unsafe fn give<T: Value>(w: &mut Warp, to: Slot, values: &Lanes<T>) {
     if to != NOWHERE {

@@ -1,8 +1,6 @@
 //! f16 and bf16, alone and in pairs, by way of f32: twice their bits and more, so that rounding twice is rounding once.
-use super::{Handler, Isa, each};
+use super::{Handler, Isa, computes, each};
 use crate::num::{max_f32, min_f32};
-use crate::run::ready::Instruction;
-use crate::run::warp::Warp;
 
 /// A type of 16 bits.
 pub trait Half: 'static {
@@ -122,119 +120,65 @@ two_of! {
     Max |a, b| max_f32(a, b);
 }
 
-#[inline(always)]
-fn both(a: u32, b: u32, of: impl Fn(u16, u16) -> u16) -> u32 {
-    u32::from(of(a as u16, b as u16)) | u32::from(of((a >> 16) as u16, (b >> 16) as u16)) << 16
-}
-
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn single<I: Isa, H: Half, F: HalfTwo>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<u16>(i.a), w.registers.read::<u16>(i.b));
-            let value = each(|lane| H::narrow(F::of(H::wide(a[lane]), H::wide(b[lane]))));
-            w.registers.write(i.to, &value, w.mask);
-        });
+computes! {
+    /// An operation on two numbers.
+    Single<H: Half, F: HalfTwo> |w, i| {
+        let (a, b) = (w.registers.read::<u16>(i.a), w.registers.read::<u16>(i.b));
+        w.registers.write(i.to, &each!(u16, |lane| H::narrow(F::of(H::wide(a[lane]), H::wide(b[lane])))), w.mask);
     }
-    at + 1
-}
-
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn pair<I: Isa, H: Half, F: HalfTwo>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
-            let of = |a: u16, b: u16| H::narrow(F::of(H::wide(a), H::wide(b)));
-            w.registers.write(i.to, &each(|lane| both(a[lane], b[lane], of)), w.mask);
+    /// An operation on two pairs.
+    Pair<H: Half, F: HalfTwo> |w, i| {
+        let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
+        let low = each!(u32, |lane| u32::from(H::narrow(F::of(H::wide(a[lane] as u16), H::wide(b[lane] as u16)))));
+        let high = each!(u32, |lane| {
+            u32::from(H::narrow(F::of(H::wide((a[lane] >> 16) as u16), H::wide((b[lane] >> 16) as u16))))
         });
+        w.registers.write(i.to, &each!(u32, |lane| low[lane] | high[lane] << 16), w.mask);
     }
-    at + 1
-}
-
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn fma_single<I: Isa, H: Half>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<u16>(i.a), w.registers.read::<u16>(i.b));
-            let c = w.registers.read::<u16>(i.c);
-            w.registers.write(i.to, &each(|lane| H::fma(a[lane], b[lane], c[lane])), w.mask);
+    /// `fma` of numbers.
+    FmaSingle<H: Half> |w, i| {
+        let (a, b) = (w.registers.read::<u16>(i.a), w.registers.read::<u16>(i.b));
+        let c = w.registers.read::<u16>(i.c);
+        w.registers.write(i.to, &each!(u16, |lane| H::fma(a[lane], b[lane], c[lane])), w.mask);
+    }
+    /// `fma` of pairs.
+    FmaPair<H: Half> |w, i| {
+        let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
+        let c = w.registers.read::<u32>(i.c);
+        let low = each!(u32, |lane| u32::from(H::fma(a[lane] as u16, b[lane] as u16, c[lane] as u16)));
+        let high = each!(u32, |lane| {
+            u32::from(H::fma((a[lane] >> 16) as u16, (b[lane] >> 16) as u16, (c[lane] >> 16) as u16))
         });
+        w.registers.write(i.to, &each!(u32, |lane| low[lane] | high[lane] << 16), w.mask);
     }
-    at + 1
-}
-
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn fma_pair<I: Isa, H: Half>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
-            let c = w.registers.read::<u32>(i.c);
-            let value = each(|lane| {
-                let low = H::fma(a[lane] as u16, b[lane] as u16, c[lane] as u16);
-                let high = H::fma((a[lane] >> 16) as u16, (b[lane] >> 16) as u16, (c[lane] >> 16) as u16);
-                u32::from(low) | u32::from(high) << 16
-            });
-            w.registers.write(i.to, &value, w.mask);
-        });
+    /// `cvt.f32` of a number of 16 bits.
+    Widen<H: Half> |w, i| {
+        let a = w.registers.read::<u16>(i.a);
+        w.registers.write(i.to, &each!(f32, |lane| crate::num::canonical_f32(H::wide(a[lane]))), w.mask);
     }
-    at + 1
-}
-
-/// `cvt.f32` of a number of 16 bits.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn widen<I: Isa, H: Half>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let a = w.registers.read::<u16>(i.a);
-            let value = each(|lane| crate::num::canonical_f32(H::wide(a[lane])));
-            w.registers.write(i.to, &value, w.mask);
-        });
+    /// `cvt.rn` of an f32 to a number of 16 bits.
+    Narrow<H: Half> |w, i| {
+        let a = w.registers.read::<f32>(i.a);
+        w.registers.write(i.to, &each!(u16, |lane| H::narrow(a[lane])), w.mask);
     }
-    at + 1
-}
-
-/// `cvt.rn` of an f32 to a number of 16 bits.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn narrow<I: Isa, H: Half>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let a = w.registers.read::<f32>(i.a);
-            w.registers.write(i.to, &each(|lane| H::narrow(a[lane])), w.mask);
-        });
-    }
-    at + 1
 }
 
 /// The handler of an operation on two numbers or pairs.
 pub fn two<I: Isa, F: HalfTwo>(is_bf16: bool, is_pair: bool) -> Handler {
     match (is_bf16, is_pair) {
-        (false, false) => single::<I, F16, F>,
-        (false, true) => pair::<I, F16, F>,
-        (true, false) => single::<I, Bf16, F>,
-        (true, true) => pair::<I, Bf16, F>,
+        (false, false) => I::handler::<Single<F16, F>>(),
+        (false, true) => I::handler::<Pair<F16, F>>(),
+        (true, false) => I::handler::<Single<Bf16, F>>(),
+        (true, true) => I::handler::<Pair<Bf16, F>>(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::num::{BF16, F16 as REFERENCE_F16, Narrow};
+    use crate::num::{BF16, F16 as REFERENCE_F16, Narrow as Reference};
 
-    fn check<H: Half>(reference: Narrow) {
+    fn check<H: Half>(reference: Reference) {
         let canonical = |code: u16| if reference.is_nan(code) { NAN } else { code };
         for code in 0..=u16::MAX {
             assert_eq!(H::narrow(H::wide(code)), canonical(code), "{code:#06x}");

@@ -34,7 +34,7 @@ fn gather(w: &mut Warp, members: &Lanes<u32>, at: u32) -> Option<Mask> {
 /// The members of an instruction: the slot `d`.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 unsafe fn members(w: &Warp, i: &Instruction) -> Lanes<u32> {
     // SAFETY: a slot of 32 bits.
     unsafe { w.registers.read(i.d) }
@@ -43,7 +43,7 @@ unsafe fn members(w: &Warp, i: &Instruction) -> Lanes<u32> {
 /// `vote.sync`: the predicate is `a`, and the number the kind.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn vote(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: slots of predicates and of 32 bits.
     unsafe {
@@ -65,7 +65,7 @@ pub unsafe fn vote(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// `shfl.sync`: `a` is what lanes give, `b` by how much, `c` the clamp; the number is the mode.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn shuffle(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: slots of 32 bits, and one of a predicate.
     unsafe {
@@ -110,7 +110,7 @@ fn shuffled(mode: u64, lane: u32, by: u32, clamp: u32) -> (u32, bool) {
 /// `match.any.sync`: the value is `a`, of 32 bits, or of 64 if the number says so.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn match_any(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: slots of these widths.
     unsafe {
@@ -129,7 +129,7 @@ pub unsafe fn match_any(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// `bar.warp.sync`: lanes may be at different ones of them.
 ///
 /// # Safety
-/// As for [`super::one`].
+/// As for every [`super::Handler`].
 pub unsafe fn warp_barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a slot of 32 bits.
     let members = unsafe { members(w, i) };

@@ -1,5 +1,7 @@
 //! Whole numbers, bits and predicates.
-use super::{Handler, Isa, Two, each, give, operations};
+use super::{Handler, Isa, Number, computes, each, give, operations};
+use crate::num::permute;
+use crate::run::lanes::LANES;
 use crate::run::ready::Instruction;
 use crate::run::registers::Value;
 use crate::run::warp::Warp;
@@ -83,72 +85,43 @@ bits! {
     i64, |value| value >> 63;
 }
 
-/// `shl`: the second operand has 32 bits.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn shift_left<I: Isa, A: Bits>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, by) = (w.registers.read::<A>(i.a), w.registers.read::<u32>(i.b));
-            w.registers.write(i.to, &each(|lane| a[lane].left(by[lane])), w.mask);
-        });
+computes! {
+    /// `shl`: the second operand has 32 bits.
+    ShiftLeft<A: Bits> |w, i| {
+        let (a, by) = (w.registers.read::<A>(i.a), w.registers.read::<u32>(i.b));
+        w.registers.write(i.to, &each!(A, |lane| a[lane].left(by[lane])), w.mask);
     }
-    at + 1
-}
-
-/// `shr`.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn shift_right<I: Isa, A: Bits>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, by) = (w.registers.read::<A>(i.a), w.registers.read::<u32>(i.b));
-            w.registers.write(i.to, &each(|lane| a[lane].right(by[lane])), w.mask);
-        });
+    /// `shr`.
+    ShiftRight<A: Bits> |w, i| {
+        let (a, by) = (w.registers.read::<A>(i.a), w.registers.read::<u32>(i.b));
+        w.registers.write(i.to, &each!(A, |lane| a[lane].right(by[lane])), w.mask);
     }
-    at + 1
-}
-
-/// `mad.wide.u32` and `.s32`: a product of 64 bits and a sum.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn mad_wide<I: Isa, A: Value, F: Two<A, R>, R: Value + Into<i128>>(
-    w: &mut Warp,
-    i: &Instruction,
-    at: u32,
-) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
-            let c = w.registers.read::<u64>(i.c);
-            let sum = |lane: usize| (F::of(a[lane], b[lane]).into() as u64).wrapping_add(c[lane]);
-            w.registers.write(i.to, &each(sum), w.mask);
-        });
+    /// `mad.wide.u32`: a product of 64 bits and a sum.
+    MadWideU32<> |w, i| {
+        let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
+        let c = w.registers.read::<u64>(i.c);
+        let sum = each!(u64, |lane| (u64::from(a[lane]) * u64::from(b[lane])).wrapping_add(c[lane]));
+        w.registers.write(i.to, &sum, w.mask);
     }
-    at + 1
-}
-
-/// `selp`: the predicate is `c`.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn select<I: Isa, A: Value + Default>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
-            let chosen = w.registers.predicate(i.c);
-            let value = each(|lane| if chosen >> lane & 1 == 1 { a[lane] } else { b[lane] });
-            w.registers.write(i.to, &value, w.mask);
-        });
+    /// `mad.wide.s32`.
+    MadWideS32<> |w, i| {
+        let (a, b) = (w.registers.read::<i32>(i.a), w.registers.read::<i32>(i.b));
+        let c = w.registers.read::<i64>(i.c);
+        let sum = each!(i64, |lane| (i64::from(a[lane]) * i64::from(b[lane])).wrapping_add(c[lane]));
+        w.registers.write(i.to, &sum, w.mask);
     }
-    at + 1
+    /// `selp`: the predicate is `c`.
+    Select<A: Number> |w, i| {
+        let (a, b) = (w.registers.read::<A>(i.a), w.registers.read::<A>(i.b));
+        let chosen = w.registers.predicate(i.c);
+        w.registers.write(i.to, &each!(A, |lane| if chosen >> lane & 1 == 1 { a[lane] } else { b[lane] }), w.mask);
+    }
+    /// `prmt` in its plain mode.
+    Permute<> |w, i| {
+        let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
+        let selector = w.registers.read::<u32>(i.c);
+        w.registers.write(i.to, &each!(u32, |lane| permute(a[lane], b[lane], selector[lane])), w.mask);
+    }
 }
 
 macro_rules! predicates {
@@ -156,9 +129,9 @@ macro_rules! predicates {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As for [`super::one`].
+        /// As for every [`super::Handler`].
         pub unsafe fn $name(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-            // SAFETY: as for `one`.
+            // SAFETY: as the caller says.
             unsafe {
                 let ($a, $b) = (w.registers.predicate(i.a), w.registers.predicate(i.b));
                 w.registers.set_predicate(i.to, $value, w.mask);
@@ -181,78 +154,44 @@ predicates! {
 }
 
 macro_rules! packs {
-    ($($pack:ident $unpack:ident $part:ty, $whole:ty, $count:literal;)*) => {$(
-        /// Puts values together, the lowest part first: the slots are `a`, `b`, `c` and `d`.
-        ///
-        /// # Safety
-        /// As for [`super::one`].
-        pub unsafe fn $pack<I: Isa>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-            // SAFETY: as for `one`.
-            unsafe {
-                I::with(|| {
-                    let mut whole = [0 as $whole; 32];
-                    for (number, slot) in [i.a, i.b, i.c, i.d].into_iter().take($count).enumerate() {
-                        let part = w.registers.read::<$part>(slot);
-                        for lane in 0..32 {
-                            whole[lane] |= <$whole>::from(part[lane]) << (number as u32 * <$part>::BITS);
-                        }
+    ($($pack:ident $unpack:ident $part:ty, $whole:ty, $count:literal;)*) => {
+        computes! {$(
+            /// Puts values together, the lowest part first: the slots are `a`, `b`, `c` and `d`.
+            $pack<> |w, i| {
+                let mut whole = [0 as $whole; LANES];
+                for (number, slot) in [i.a, i.b, i.c, i.d].into_iter().take($count).enumerate() {
+                    let part = w.registers.read::<$part>(slot);
+                    for lane in 0..LANES {
+                        whole[lane] |= <$whole>::from(part[lane]) << (number as u32 * <$part>::BITS);
                     }
-                    w.registers.write(i.to, &whole, w.mask);
-                });
+                }
+                w.registers.write(i.to, &whole, w.mask);
             }
-            at + 1
-        }
-
-        /// Takes a value apart, the lowest part first: the parts go to the four more slots.
-        ///
-        /// # Safety
-        /// As for [`super::one`].
-        pub unsafe fn $unpack<I: Isa>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-            // SAFETY: as for `one`.
-            unsafe {
-                I::with(|| {
-                    let whole = w.registers.read::<$whole>(i.a);
-                    for (number, slot) in i.more.into_iter().take($count).enumerate() {
-                        give(w, slot, &each(|lane| (whole[lane] >> (number as u32 * <$part>::BITS)) as $part));
-                    }
-                });
+            /// Takes a value apart, the lowest part first: the parts go to the four more slots.
+            $unpack<> |w, i| {
+                let whole = w.registers.read::<$whole>(i.a);
+                for (number, slot) in i.more.into_iter().take($count).enumerate() {
+                    give(w, slot, &each!($part, |lane| (whole[lane] >> (number as u32 * <$part>::BITS)) as $part));
+                }
             }
-            at + 1
-        }
-    )*};
+        )*}
+    };
 }
 packs! {
-    pack_2x16 unpack_2x16 u16, u32, 2;
-    pack_4x16 unpack_4x16 u16, u64, 4;
-    pack_2x32 unpack_2x32 u32, u64, 2;
-    pack_4x32 unpack_4x32 u32, u128, 4;
-    pack_2x64 unpack_2x64 u64, u128, 2;
-}
-
-/// `prmt` in its plain mode.
-///
-/// # Safety
-/// As for [`super::one`].
-pub unsafe fn permute<I: Isa>(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    // SAFETY: as for `one`.
-    unsafe {
-        I::with(|| {
-            let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
-            let selector = w.registers.read::<u32>(i.c);
-            let value = each(|lane| crate::num::permute(a[lane], b[lane], selector[lane]));
-            w.registers.write(i.to, &value, w.mask);
-        });
-    }
-    at + 1
+    Pack2x16 Unpack2x16 u16, u32, 2;
+    Pack4x16 Unpack4x16 u16, u64, 4;
+    Pack2x32 Unpack2x32 u32, u64, 2;
+    Pack4x32 Unpack4x32 u32, u128, 4;
+    Pack2x64 Unpack2x64 u64, u128, 2;
 }
 
 /// A handler for the type that an instruction has.
 pub fn move_of<I: Isa>(bytes: u32) -> Option<Handler> {
     Some(match bytes {
-        2 => super::one::<I, u16, u16, Same>,
-        4 => super::one::<I, u32, u32, Same>,
-        8 => super::one::<I, u64, u64, Same>,
-        16 => super::one::<I, u128, u128, Same>,
+        2 => super::one::<I, u16, u16, Same>(),
+        4 => super::one::<I, u32, u32, Same>(),
+        8 => super::one::<I, u64, u64, Same>(),
+        16 => super::one::<I, u128, u128, Same>(),
         _ => return None,
     })
 }

@@ -29,9 +29,9 @@ impl Lowering<'_> {
             Op::Select { ty, to, a, b, predicate } => {
                 let width = Width::of(*ty);
                 let run: Handler = match width {
-                    Width::W16 => whole::select::<I, u16>,
-                    Width::W32 => whole::select::<I, u32>,
-                    Width::W64 => whole::select::<I, u64>,
+                    Width::W16 => I::handler::<whole::Select<u16>>(),
+                    Width::W32 => I::handler::<whole::Select<u32>>(),
+                    Width::W64 => I::handler::<whole::Select<u64>>(),
                     _ => return Ok(None),
                 };
                 self.with(run, *to, width, &[(a, width), (b, width), (predicate, Width::Predicate)])
@@ -43,11 +43,11 @@ impl Lowering<'_> {
             }
             Op::Pack { part, to, parts } => {
                 let (run, result): (Handler, _) = match (*part, parts.len()) {
-                    (Width::W16, 2) => (whole::pack_2x16::<I>, Width::W32),
-                    (Width::W16, 4) => (whole::pack_4x16::<I>, Width::W64),
-                    (Width::W32, 2) => (whole::pack_2x32::<I>, Width::W64),
-                    (Width::W32, 4) => (whole::pack_4x32::<I>, Width::W128),
-                    (Width::W64, 2) => (whole::pack_2x64::<I>, Width::W128),
+                    (Width::W16, 2) => (I::handler::<whole::Pack2x16>(), Width::W32),
+                    (Width::W16, 4) => (I::handler::<whole::Pack4x16>(), Width::W64),
+                    (Width::W32, 2) => (I::handler::<whole::Pack2x32>(), Width::W64),
+                    (Width::W32, 4) => (I::handler::<whole::Pack4x32>(), Width::W128),
+                    (Width::W64, 2) => (I::handler::<whole::Pack2x64>(), Width::W128),
                     _ => return Ok(None),
                 };
                 let sources: Vec<(&Source, Width)> = parts.iter().map(|source| (source, *part)).collect();
@@ -94,11 +94,11 @@ impl Lowering<'_> {
 
     fn unpack<I: Isa>(&mut self, part: Width, to: &[Option<RegisterId>], a: &Source) -> Result<Option<()>, Refusal> {
         let (run, whole): (Handler, _) = match (part, to.len()) {
-            (Width::W16, 2) => (whole::unpack_2x16::<I>, Width::W32),
-            (Width::W16, 4) => (whole::unpack_4x16::<I>, Width::W64),
-            (Width::W32, 2) => (whole::unpack_2x32::<I>, Width::W64),
-            (Width::W32, 4) => (whole::unpack_4x32::<I>, Width::W128),
-            (Width::W64, 2) => (whole::unpack_2x64::<I>, Width::W128),
+            (Width::W16, 2) => (I::handler::<whole::Unpack2x16>(), Width::W32),
+            (Width::W16, 4) => (I::handler::<whole::Unpack4x16>(), Width::W64),
+            (Width::W32, 2) => (I::handler::<whole::Unpack2x32>(), Width::W64),
+            (Width::W32, 4) => (I::handler::<whole::Unpack4x32>(), Width::W128),
+            (Width::W64, 2) => (I::handler::<whole::Unpack2x64>(), Width::W128),
             _ => return Ok(None),
         };
         let fit = to.iter().flatten().all(|to| self.places.width(*to) == part);
@@ -124,12 +124,12 @@ fn unary<I: Isa>(op: UnaryOp, ty: Type) -> Chosen {
         (UnaryOp::Move, Width::Predicate) => whole::predicate_move,
         (UnaryOp::Not, Width::Predicate) => whole::predicate_not,
         (UnaryOp::Move, _) => whole::move_of::<I>(ty.bytes())?,
-        (UnaryOp::Not, Width::W16) => one::<I, u16, u16, whole::Not>,
-        (UnaryOp::Not, Width::W32) => one::<I, u32, u32, whole::Not>,
-        (UnaryOp::Not, Width::W64) => one::<I, u64, u64, whole::Not>,
-        (UnaryOp::Neg, Width::W16) if is_whole(ty) => one::<I, u16, u16, whole::NegWhole>,
-        (UnaryOp::Neg, Width::W32) if is_whole(ty) => one::<I, u32, u32, whole::NegWhole>,
-        (UnaryOp::Neg, Width::W64) if is_whole(ty) => one::<I, u64, u64, whole::NegWhole>,
+        (UnaryOp::Not, Width::W16) => one::<I, u16, u16, whole::Not>(),
+        (UnaryOp::Not, Width::W32) => one::<I, u32, u32, whole::Not>(),
+        (UnaryOp::Not, Width::W64) => one::<I, u64, u64, whole::Not>(),
+        (UnaryOp::Neg, Width::W16) if is_whole(ty) => one::<I, u16, u16, whole::NegWhole>(),
+        (UnaryOp::Neg, Width::W32) if is_whole(ty) => one::<I, u32, u32, whole::NegWhole>(),
+        (UnaryOp::Neg, Width::W64) if is_whole(ty) => one::<I, u64, u64, whole::NegWhole>(),
         _ => return None,
     };
     Some((run, width, width))
@@ -144,9 +144,9 @@ fn is_whole(ty: Type) -> bool {
 macro_rules! by_width {
     ($width:expr, $op:ty) => {
         match $width {
-            Width::W16 => two::<I, u16, u16, $op>,
-            Width::W32 => two::<I, u32, u32, $op>,
-            Width::W64 => two::<I, u64, u64, $op>,
+            Width::W16 => two::<I, u16, u16, $op>(),
+            Width::W32 => two::<I, u32, u32, $op>(),
+            Width::W64 => two::<I, u64, u64, $op>(),
             _ => return None,
         }
     };
@@ -156,12 +156,12 @@ macro_rules! by_width {
 macro_rules! by_type {
     ($ty:expr, $op:ty) => {
         match $ty {
-            Type::U16 | Type::B16 => two::<I, u16, u16, $op>,
-            Type::U32 | Type::B32 => two::<I, u32, u32, $op>,
-            Type::U64 | Type::B64 => two::<I, u64, u64, $op>,
-            Type::S16 => two::<I, i16, i16, $op>,
-            Type::S32 => two::<I, i32, i32, $op>,
-            Type::S64 => two::<I, i64, i64, $op>,
+            Type::U16 | Type::B16 => two::<I, u16, u16, $op>(),
+            Type::U32 | Type::B32 => two::<I, u32, u32, $op>(),
+            Type::U64 | Type::B64 => two::<I, u64, u64, $op>(),
+            Type::S16 => two::<I, i16, i16, $op>(),
+            Type::S32 => two::<I, i32, i32, $op>(),
+            Type::S64 => two::<I, i64, i64, $op>(),
             _ => return None,
         }
     };
@@ -181,23 +181,23 @@ fn binary<I: Isa>(op: BinaryOp, ty: Type) -> Chosen {
         }
         Type::F32 => {
             return same(match op {
-                BinaryOp::Add => two::<I, f32, f32, float::AddF32>,
-                BinaryOp::Sub => two::<I, f32, f32, float::SubF32>,
-                BinaryOp::Mul(_) => two::<I, f32, f32, float::MulF32>,
-                BinaryOp::Div => two::<I, f32, f32, float::DivF32>,
-                BinaryOp::Min => two::<I, f32, f32, float::MinF32>,
-                BinaryOp::Max => two::<I, f32, f32, float::MaxF32>,
+                BinaryOp::Add => two::<I, f32, f32, float::AddF32>(),
+                BinaryOp::Sub => two::<I, f32, f32, float::SubF32>(),
+                BinaryOp::Mul(_) => two::<I, f32, f32, float::MulF32>(),
+                BinaryOp::Div => two::<I, f32, f32, float::DivF32>(),
+                BinaryOp::Min => two::<I, f32, f32, float::MinF32>(),
+                BinaryOp::Max => two::<I, f32, f32, float::MaxF32>(),
                 _ => return None,
             });
         }
         Type::F64 => {
             return same(match op {
-                BinaryOp::Add => two::<I, f64, f64, float::AddF64>,
-                BinaryOp::Sub => two::<I, f64, f64, float::SubF64>,
-                BinaryOp::Mul(_) => two::<I, f64, f64, float::MulF64>,
-                BinaryOp::Div => two::<I, f64, f64, float::DivF64>,
-                BinaryOp::Min => two::<I, f64, f64, float::MinF64>,
-                BinaryOp::Max => two::<I, f64, f64, float::MaxF64>,
+                BinaryOp::Add => two::<I, f64, f64, float::AddF64>(),
+                BinaryOp::Sub => two::<I, f64, f64, float::SubF64>(),
+                BinaryOp::Mul(_) => two::<I, f64, f64, float::MulF64>(),
+                BinaryOp::Div => two::<I, f64, f64, float::DivF64>(),
+                BinaryOp::Min => two::<I, f64, f64, float::MinF64>(),
+                BinaryOp::Max => two::<I, f64, f64, float::MaxF64>(),
                 _ => return None,
             });
         }
@@ -218,10 +218,10 @@ fn binary<I: Isa>(op: BinaryOp, ty: Type) -> Chosen {
     }
     if let BinaryOp::Mul(MulPart::Wide) = op {
         return match ty {
-            Type::U16 => Some((two::<I, u16, u32, whole::WideU16>, Width::W16, Width::W32)),
-            Type::S16 => Some((two::<I, i16, i32, whole::WideS16>, Width::W16, Width::W32)),
-            Type::U32 => Some((two::<I, u32, u64, whole::WideU32>, Width::W32, Width::W64)),
-            Type::S32 => Some((two::<I, i32, i64, whole::WideS32>, Width::W32, Width::W64)),
+            Type::U16 => Some((two::<I, u16, u32, whole::WideU16>(), Width::W16, Width::W32)),
+            Type::S16 => Some((two::<I, i16, i32, whole::WideS16>(), Width::W16, Width::W32)),
+            Type::U32 => Some((two::<I, u32, u64, whole::WideU32>(), Width::W32, Width::W64)),
+            Type::S32 => Some((two::<I, i32, i64, whole::WideS32>(), Width::W32, Width::W64)),
             _ => None,
         };
     }
@@ -229,22 +229,22 @@ fn binary<I: Isa>(op: BinaryOp, ty: Type) -> Chosen {
         (BinaryOp::Add, _) => by_width!(width, whole::Add),
         (BinaryOp::Sub, _) => by_width!(width, whole::Sub),
         (BinaryOp::Mul(MulPart::Low), _) => by_width!(width, whole::MulLow),
-        (BinaryOp::Mul(MulPart::High), Type::U32) => two::<I, u32, u32, whole::HighU32>,
-        (BinaryOp::Mul(MulPart::High), Type::S32) => two::<I, i32, i32, whole::HighS32>,
+        (BinaryOp::Mul(MulPart::High), Type::U32) => two::<I, u32, u32, whole::HighU32>(),
+        (BinaryOp::Mul(MulPart::High), Type::S32) => two::<I, i32, i32, whole::HighS32>(),
         (BinaryOp::And, _) => by_width!(width, whole::And),
         (BinaryOp::Or, _) => by_width!(width, whole::Or),
         (BinaryOp::Xor, _) => by_width!(width, whole::Xor),
         (BinaryOp::Min, _) => by_type!(ty, whole::Min),
         (BinaryOp::Max, _) => by_type!(ty, whole::Max),
-        (BinaryOp::Shl, _) if width == Width::W16 => whole::shift_left::<I, u16>,
-        (BinaryOp::Shl, _) if width == Width::W32 => whole::shift_left::<I, u32>,
-        (BinaryOp::Shl, _) => whole::shift_left::<I, u64>,
-        (BinaryOp::Shr, Type::S16) => whole::shift_right::<I, i16>,
-        (BinaryOp::Shr, Type::S32) => whole::shift_right::<I, i32>,
-        (BinaryOp::Shr, Type::S64) => whole::shift_right::<I, i64>,
-        (BinaryOp::Shr, _) if width == Width::W16 => whole::shift_right::<I, u16>,
-        (BinaryOp::Shr, _) if width == Width::W32 => whole::shift_right::<I, u32>,
-        (BinaryOp::Shr, _) => whole::shift_right::<I, u64>,
+        (BinaryOp::Shl, _) if width == Width::W16 => I::handler::<whole::ShiftLeft<u16>>(),
+        (BinaryOp::Shl, _) if width == Width::W32 => I::handler::<whole::ShiftLeft<u32>>(),
+        (BinaryOp::Shl, _) => I::handler::<whole::ShiftLeft<u64>>(),
+        (BinaryOp::Shr, Type::S16) => I::handler::<whole::ShiftRight<i16>>(),
+        (BinaryOp::Shr, Type::S32) => I::handler::<whole::ShiftRight<i32>>(),
+        (BinaryOp::Shr, Type::S64) => I::handler::<whole::ShiftRight<i64>>(),
+        (BinaryOp::Shr, _) if width == Width::W16 => I::handler::<whole::ShiftRight<u16>>(),
+        (BinaryOp::Shr, _) if width == Width::W32 => I::handler::<whole::ShiftRight<u32>>(),
+        (BinaryOp::Shr, _) => I::handler::<whole::ShiftRight<u64>>(),
         _ => return None,
     })
 }
@@ -253,24 +253,20 @@ fn ternary<I: Isa>(op: TernaryOp, ty: Type) -> Chosen {
     let width = Width::of(ty);
     let same = |run: Handler| Some((run, width, width));
     match (op, ty) {
-        (TernaryOp::Fma, Type::F32) => same(three::<I, f32, f32, float::FmaF32>),
-        (TernaryOp::Fma, Type::F64) => same(three::<I, f64, f64, float::FmaF64>),
-        (TernaryOp::Fma, Type::F16) => same(narrow::fma_single::<I, narrow::F16>),
-        (TernaryOp::Fma, Type::F16x2) => same(narrow::fma_pair::<I, narrow::F16>),
-        (TernaryOp::Fma, Type::Bf16) => same(narrow::fma_single::<I, narrow::Bf16>),
-        (TernaryOp::Fma, Type::Bf16x2) => same(narrow::fma_pair::<I, narrow::Bf16>),
+        (TernaryOp::Fma, Type::F32) => same(three::<I, f32, f32, float::FmaF32>()),
+        (TernaryOp::Fma, Type::F64) => same(three::<I, f64, f64, float::FmaF64>()),
+        (TernaryOp::Fma, Type::F16) => same(I::handler::<narrow::FmaSingle<narrow::F16>>()),
+        (TernaryOp::Fma, Type::F16x2) => same(I::handler::<narrow::FmaPair<narrow::F16>>()),
+        (TernaryOp::Fma, Type::Bf16) => same(I::handler::<narrow::FmaSingle<narrow::Bf16>>()),
+        (TernaryOp::Fma, Type::Bf16x2) => same(I::handler::<narrow::FmaPair<narrow::Bf16>>()),
         (TernaryOp::Mad(MulPart::Low), _) if is_whole(ty) => same(match width {
-            Width::W16 => three::<I, u16, u16, whole::MadLow>,
-            Width::W32 => three::<I, u32, u32, whole::MadLow>,
-            _ => three::<I, u64, u64, whole::MadLow>,
+            Width::W16 => three::<I, u16, u16, whole::MadLow>(),
+            Width::W32 => three::<I, u32, u32, whole::MadLow>(),
+            _ => three::<I, u64, u64, whole::MadLow>(),
         }),
-        (TernaryOp::Mad(MulPart::Wide), Type::U32) => {
-            Some((whole::mad_wide::<I, u32, whole::WideU32, u64>, Width::W32, Width::W64))
-        }
-        (TernaryOp::Mad(MulPart::Wide), Type::S32) => {
-            Some((whole::mad_wide::<I, i32, whole::WideS32, i64>, Width::W32, Width::W64))
-        }
-        (TernaryOp::Prmt, _) => same(whole::permute::<I>),
+        (TernaryOp::Mad(MulPart::Wide), Type::U32) => Some((I::handler::<whole::MadWideU32>(), Width::W32, Width::W64)),
+        (TernaryOp::Mad(MulPart::Wide), Type::S32) => Some((I::handler::<whole::MadWideS32>(), Width::W32, Width::W64)),
+        (TernaryOp::Prmt, _) => same(I::handler::<whole::Permute>()),
         _ => None,
     }
 }
@@ -279,12 +275,12 @@ fn compare<I: Isa>(comparison: Comparison, ty: Type) -> Option<Handler> {
     macro_rules! of {
         ($number:ty, $ne:ty) => {
             match comparison {
-                Comparison::Eq => test::<I, $number, whole::Eq>,
-                Comparison::Ne => test::<I, $number, $ne>,
-                Comparison::Lt => test::<I, $number, whole::Lt>,
-                Comparison::Le => test::<I, $number, whole::Le>,
-                Comparison::Gt => test::<I, $number, whole::Gt>,
-                Comparison::Ge => test::<I, $number, whole::Ge>,
+                Comparison::Eq => test::<I, $number, whole::Eq>(),
+                Comparison::Ne => test::<I, $number, $ne>(),
+                Comparison::Lt => test::<I, $number, whole::Lt>(),
+                Comparison::Le => test::<I, $number, whole::Le>(),
+                Comparison::Gt => test::<I, $number, whole::Gt>(),
+                Comparison::Ge => test::<I, $number, whole::Ge>(),
             }
         };
     }
@@ -304,15 +300,15 @@ fn compare<I: Isa>(comparison: Comparison, ty: Type) -> Option<Handler> {
 fn convert_whole<I: Isa>(from: Type, into: Type) -> Chosen {
     use Type::{S16, S32, S64, U16, U32, U64};
     Some(match (from, into) {
-        (U16, U32 | S32) => (one::<I, u16, u32, whole::U32FromU16>, Width::W16, Width::W32),
-        (U16, U64 | S64) => (one::<I, u16, u64, whole::U64FromU16>, Width::W16, Width::W64),
-        (U32, U64 | S64) => (one::<I, u32, u64, whole::U64FromU32>, Width::W32, Width::W64),
-        (S16, U32 | S32) => (one::<I, i16, i32, whole::S32FromS16>, Width::W16, Width::W32),
-        (S16, U64 | S64) => (one::<I, i16, i64, whole::S64FromS16>, Width::W16, Width::W64),
-        (S32, U64 | S64) => (one::<I, i32, i64, whole::S64FromS32>, Width::W32, Width::W64),
-        (U32 | S32, U16 | S16) => (one::<I, u32, u16, whole::U16FromU32>, Width::W32, Width::W16),
-        (U64 | S64, U16 | S16) => (one::<I, u64, u16, whole::U16FromU64>, Width::W64, Width::W16),
-        (U64 | S64, U32 | S32) => (one::<I, u64, u32, whole::U32FromU64>, Width::W64, Width::W32),
+        (U16, U32 | S32) => (one::<I, u16, u32, whole::U32FromU16>(), Width::W16, Width::W32),
+        (U16, U64 | S64) => (one::<I, u16, u64, whole::U64FromU16>(), Width::W16, Width::W64),
+        (U32, U64 | S64) => (one::<I, u32, u64, whole::U64FromU32>(), Width::W32, Width::W64),
+        (S16, U32 | S32) => (one::<I, i16, i32, whole::S32FromS16>(), Width::W16, Width::W32),
+        (S16, U64 | S64) => (one::<I, i16, i64, whole::S64FromS16>(), Width::W16, Width::W64),
+        (S32, U64 | S64) => (one::<I, i32, i64, whole::S64FromS32>(), Width::W32, Width::W64),
+        (U32 | S32, U16 | S16) => (one::<I, u32, u16, whole::U16FromU32>(), Width::W32, Width::W16),
+        (U64 | S64, U16 | S16) => (one::<I, u64, u16, whole::U16FromU64>(), Width::W64, Width::W16),
+        (U64 | S64, U32 | S32) => (one::<I, u64, u32, whole::U32FromU64>(), Width::W64, Width::W32),
         _ => return None,
     })
 }
@@ -323,16 +319,16 @@ fn convert_float<I: Isa>(rounding: Rounding, from: Type, into: Type) -> Chosen {
         return None;
     }
     Some(match (from, into) {
-        (F16, F32) => (narrow::widen::<I, narrow::F16>, Width::W16, Width::W32),
-        (Bf16, F32) => (narrow::widen::<I, narrow::Bf16>, Width::W16, Width::W32),
-        (F32, F16) => (narrow::narrow::<I, narrow::F16>, Width::W32, Width::W16),
-        (F32, Bf16) => (narrow::narrow::<I, narrow::Bf16>, Width::W32, Width::W16),
-        (F32, F64) => (one::<I, f32, f64, float::F64FromF32>, Width::W32, Width::W64),
-        (F64, F32) => (one::<I, f64, f32, float::F32FromF64>, Width::W64, Width::W32),
-        (U32, F32) => (one::<I, u32, f32, float::F32FromU32>, Width::W32, Width::W32),
-        (S32, F32) => (one::<I, i32, f32, float::F32FromS32>, Width::W32, Width::W32),
-        (U32, F64) => (one::<I, u32, f64, float::F64FromU32>, Width::W32, Width::W64),
-        (S32, F64) => (one::<I, i32, f64, float::F64FromS32>, Width::W32, Width::W64),
+        (F16, F32) => (I::handler::<narrow::Widen<narrow::F16>>(), Width::W16, Width::W32),
+        (Bf16, F32) => (I::handler::<narrow::Widen<narrow::Bf16>>(), Width::W16, Width::W32),
+        (F32, F16) => (I::handler::<narrow::Narrow<narrow::F16>>(), Width::W32, Width::W16),
+        (F32, Bf16) => (I::handler::<narrow::Narrow<narrow::Bf16>>(), Width::W32, Width::W16),
+        (F32, F64) => (one::<I, f32, f64, float::F64FromF32>(), Width::W32, Width::W64),
+        (F64, F32) => (one::<I, f64, f32, float::F32FromF64>(), Width::W64, Width::W32),
+        (U32, F32) => (one::<I, u32, f32, float::F32FromU32>(), Width::W32, Width::W32),
+        (S32, F32) => (one::<I, i32, f32, float::F32FromS32>(), Width::W32, Width::W32),
+        (U32, F64) => (one::<I, u32, f64, float::F64FromU32>(), Width::W32, Width::W64),
+        (S32, F64) => (one::<I, i32, f64, float::F64FromS32>(), Width::W32, Width::W64),
         _ => return None,
     })
 }

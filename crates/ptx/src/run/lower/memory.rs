@@ -159,15 +159,15 @@ macro_rules! by_shape {
 fn load<I: Isa>(bytes: u32, count: usize, looks: bool) -> Option<Handler> {
     fn of<I: Isa, const LOOKS: bool>(bytes: u32, count: usize) -> Option<Handler> {
         by_shape!(bytes, count,
-            2 1 => memory::load::<I, u16, u16, LOOKS>;
-            2 2 => memory::load::<I, u32, u16, LOOKS>;
-            2 4 => memory::load::<I, u64, u16, LOOKS>;
-            4 1 => memory::load::<I, u32, u32, LOOKS>;
-            4 2 => memory::load::<I, u64, u32, LOOKS>;
-            4 4 => memory::load::<I, u128, u32, LOOKS>;
-            8 1 => memory::load::<I, u64, u64, LOOKS>;
-            8 2 => memory::load::<I, u128, u64, LOOKS>;
-            16 1 => memory::load::<I, u128, u128, LOOKS>;
+            2 1 => I::handler::<memory::Load<u16, u16, LOOKS>>();
+            2 2 => I::handler::<memory::Load<u32, u16, LOOKS>>();
+            2 4 => I::handler::<memory::Load<u64, u16, LOOKS>>();
+            4 1 => I::handler::<memory::Load<u32, u32, LOOKS>>();
+            4 2 => I::handler::<memory::Load<u64, u32, LOOKS>>();
+            4 4 => I::handler::<memory::Load<u128, u32, LOOKS>>();
+            8 1 => I::handler::<memory::Load<u64, u64, LOOKS>>();
+            8 2 => I::handler::<memory::Load<u128, u64, LOOKS>>();
+            16 1 => I::handler::<memory::Load<u128, u128, LOOKS>>();
         )
     }
     if looks { of::<I, true>(bytes, count) } else { of::<I, false>(bytes, count) }
@@ -175,14 +175,14 @@ fn load<I: Isa>(bytes: u32, count: usize, looks: bool) -> Option<Handler> {
 
 fn store<I: Isa>(bytes: u32, count: usize) -> Option<Handler> {
     by_shape!(bytes, count,
-        2 1 => memory::store::<I, u16, u16>;
-        2 2 => memory::store::<I, u32, u16>;
-        2 4 => memory::store::<I, u64, u16>;
-        4 1 => memory::store::<I, u32, u32>;
-        4 2 => memory::store::<I, u64, u32>;
-        4 4 => memory::store::<I, u128, u32>;
-        8 1 => memory::store::<I, u64, u64>;
-        8 2 => memory::store::<I, u128, u64>;
-        16 1 => memory::store::<I, u128, u128>;
+        2 1 => I::handler::<memory::Store<u16, u16>>();
+        2 2 => I::handler::<memory::Store<u32, u16>>();
+        2 4 => I::handler::<memory::Store<u64, u16>>();
+        4 1 => I::handler::<memory::Store<u32, u32>>();
+        4 2 => I::handler::<memory::Store<u64, u32>>();
+        4 4 => I::handler::<memory::Store<u128, u32>>();
+        8 1 => I::handler::<memory::Store<u64, u64>>();
+        8 2 => I::handler::<memory::Store<u128, u64>>();
+        16 1 => I::handler::<memory::Store<u128, u128>>();
     )
 }

@@ -220,7 +220,7 @@ impl Lowering<'_> {
                 let Some(to) = self.places.target(*to) else { return Ok(()) };
                 if *space == Space::Shared {
                     let number = u64::from(*from_generic);
-                    self.push(control::convert_shared::<I>, |i| (i.to, i.a, i.number) = (to, a, number));
+                    self.push(I::handler::<control::ConvertShared>(), |i| (i.to, i.a, i.number) = (to, a, number));
                 } else if let Some(run) = super::handlers::whole::move_of::<I>(8) {
                     self.push(run, |i| (i.to, i.a) = (to, a));
                 }
