@@ -2,7 +2,8 @@
 //!
 //! A capture begins on one stream, its origin. Another stream joins it when it waits for an event that was recorded in the
 //! capture, and leaves it when the capture ends; before that the origin must have waited for it.
-use crate::graph::{Graph, Node, Recorded};
+use crate::event::Event;
+use crate::graph::{Graph, Kept, Node, Recorded};
 use crate::stream::Stream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,6 +90,8 @@ struct State {
     clocks: Vec<Vec<usize>>,
     /// By record: the clock of its stream.
     records: Vec<Vec<usize>>,
+    /// What the graph is to keep.
+    kept: Vec<Kept>,
     invalid: Option<CaptureError>,
     over: bool,
 }
@@ -138,6 +141,38 @@ impl Capture {
             clock.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen));
         }
         state.nodes.push(Recorded { stream, node: Node::Wait(record) });
+    }
+
+    /// Writes down a record of an event that others see, on a side of its own: the origin need not wait for it. `None`: the capture is over.
+    pub fn record_beside(&self, event: &Event) -> Option<usize> {
+        let side = self.join(&Stream::new())?;
+        self.state().nodes.push(Recorded { stream: side, node: Node::RecordOutside(event.clone()) });
+        Some(side)
+    }
+
+    /// What [`Capture::record_beside`] wrote down comes after what the stream has so far.
+    pub fn put_after(&self, side: usize, stream: usize) {
+        let record = self.record(stream);
+        let mut state = self.state();
+        let own = |node: &Recorded| node.stream == side && matches!(node.node, Node::RecordOutside(_));
+        if let Some(place) = state.nodes.iter().position(own) {
+            // A launch makes all records before it begins, so the wait may stand before the record that it is for.
+            state.nodes.insert(place, Recorded { stream: side, node: Node::Wait(record) });
+        }
+    }
+
+    /// The graph and its launches keep this.
+    pub fn keep(&self, kept: Kept) -> bool {
+        let mut state = self.state();
+        if !state.over {
+            state.kept.push(kept);
+        }
+        !state.over
+    }
+
+    /// True when it has ended.
+    pub fn is_over(&self) -> bool {
+        self.state().over
     }
 
     /// A stream joins; the answer is its number in the capture, or `None` if the capture is over.
@@ -215,8 +250,15 @@ impl Stream {
             let graph = match state.invalid {
                 Some(_) => Err(CaptureError::Invalidated),
                 None if !joined => Err(CaptureError::Unjoined),
-                None => Ok(Graph::new(streams.len(), std::mem::take(&mut state.nodes))),
+                None => {
+                    let (nodes, kept) = (std::mem::take(&mut state.nodes), std::mem::take(&mut state.kept));
+                    Ok(Graph::new(streams.len(), nodes, kept))
+                }
             };
+            let kept = std::mem::take(&mut state.kept);
+            drop(state);
+            // Without a graph nothing keeps it, and who made it may ask for this capture.
+            drop(kept);
             (streams, graph)
         };
         for stream in streams {
