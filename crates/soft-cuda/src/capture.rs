@@ -2,7 +2,6 @@
 //!
 //! A capture begins on one stream, its origin. Another stream joins it when it waits for an event that was recorded in the
 //! capture, and leaves it when the capture ends; before that the origin must have waited for it.
-use crate::event::Event;
 use crate::graph::{Graph, Kept, Node, Recorded};
 use crate::stream::Stream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,10 +89,24 @@ struct State {
     clocks: Vec<Vec<usize>>,
     /// By record: the clock of its stream.
     records: Vec<Vec<usize>>,
+    /// Sides of single nodes.
+    beside: Vec<usize>,
     /// What the graph is to keep.
     kept: Vec<Kept>,
     invalid: Option<CaptureError>,
     over: bool,
+}
+
+impl State {
+    /// A launch has ended when the nodes beside the streams have, too.
+    fn wait_for_beside(&mut self) {
+        for side in std::mem::take(&mut self.beside) {
+            let record = self.records.len();
+            self.records.push(Vec::new());
+            self.nodes.push(Recorded { stream: side, node: Node::Record(record) });
+            self.nodes.push(Recorded { stream: 0, node: Node::Wait(record) });
+        }
+    }
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -143,18 +156,20 @@ impl Capture {
         state.nodes.push(Recorded { stream, node: Node::Wait(record) });
     }
 
-    /// Writes down a record of an event that others see, on a side of its own: the origin need not wait for it. `None`: the capture is over.
-    pub fn record_beside(&self, event: &Event) -> Option<usize> {
+    /// Writes a node down on a side of its own: the origin need not wait for it. `None`: the capture is over.
+    pub fn add_beside(&self, node: Node) -> Option<usize> {
         let side = self.join(&Stream::new())?;
-        self.state().nodes.push(Recorded { stream: side, node: Node::RecordOutside(event.clone()) });
+        let mut state = self.state();
+        state.nodes.push(Recorded { stream: side, node });
+        state.beside.push(side);
         Some(side)
     }
 
-    /// What [`Capture::record_beside`] wrote down comes after what the stream has so far.
+    /// What [`Capture::add_beside`] wrote down comes after what a stream has so far.
     pub fn put_after(&self, side: usize, stream: usize) {
         let record = self.record(stream);
         let mut state = self.state();
-        let own = |node: &Recorded| node.stream == side && matches!(node.node, Node::RecordOutside(_));
+        let own = |node: &Recorded| node.stream == side && !matches!(node.node, Node::Record(_) | Node::Wait(_));
         if let Some(place) = state.nodes.iter().position(own) {
             // A launch makes all records before it begins, so the wait may stand before the record that it is for.
             state.nodes.insert(place, Recorded { stream: side, node: Node::Wait(record) });
@@ -244,6 +259,7 @@ impl Stream {
         let (streams, graph) = {
             let mut state = part.capture.state();
             state.over = true;
+            state.wait_for_beside();
             let counts: Vec<usize> = state.clocks.iter().enumerate().map(|(s, clock)| clock[s]).collect();
             let joined = state.clocks.first().is_some_and(|origin| *origin == counts);
             let streams = std::mem::take(&mut state.streams);

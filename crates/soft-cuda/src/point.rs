@@ -1,12 +1,13 @@
 //! Points of a capture: what a library names when it puts something into the graph that is being made.
 use crate::capture::{Capture, Part};
 use crate::event::Event;
+use crate::graph::{HostNode, LaunchNode, Node};
 use crate::stream::Stream;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// All that a stream has in a capture so far, or a record that stands beside the streams.
+/// All that a stream has in a capture so far, or a node that stands beside the streams.
 #[derive(Clone)]
 pub struct CapturePoint(Part);
 
@@ -39,14 +40,33 @@ impl CapturePoint {
         Arc::ptr_eq(&self.0.capture, &other.0.capture)
     }
 
-    /// Adds to the graph a record of an event which others outside of it see, after nothing yet. The stream that began the capture
-    /// need not wait for it. `None`: the capture is over.
-    pub fn record_beside(&self, event: &Event) -> Option<CapturePoint> {
-        let stream = self.capture().record_beside(event)?;
+    fn beside(&self, node: Node) -> Option<CapturePoint> {
+        let stream = self.capture().add_beside(node)?;
         Some(Self(Part { capture: Arc::clone(&self.0.capture), stream }))
     }
 
-    /// Makes this record, which stands beside the streams, come after `earlier`. False: they are of different captures.
+    /// Adds to the graph, after nothing yet, a record of an event that others outside of it see. The streams of the capture need not wait
+    /// for it. `None`: the capture is over.
+    pub fn record_beside(&self, event: &Event) -> Option<CapturePoint> {
+        self.beside(Node::RecordOutside(event.clone()))
+    }
+
+    /// The same for a wait for the record that the event has when the graph is launched.
+    pub fn wait_beside(&self, event: &Event) -> Option<CapturePoint> {
+        self.beside(Node::WaitOutside(event.clone()))
+    }
+
+    /// The same for a host function, which may block.
+    pub fn blocking_host_fn_beside(&self, f: HostNode) -> Option<CapturePoint> {
+        self.beside(Node::BlockingHost(f))
+    }
+
+    /// The same for a library's own node.
+    pub fn launch_beside(&self, node: LaunchNode) -> Option<CapturePoint> {
+        self.beside(Node::Launch(node))
+    }
+
+    /// Makes this node, which stands beside the streams, come after `earlier`. False: they are of different captures.
     pub fn put_after(&self, earlier: &CapturePoint) -> bool {
         let same = self.is_of_capture(earlier);
         if same {

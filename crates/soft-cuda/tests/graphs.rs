@@ -225,3 +225,36 @@ fn what_a_graph_keeps_lives_until_its_last_launch_has_ended() {
     assert!(stream.end_capture().is_err());
     assert_eq!(Arc::strong_count(&kept), 1);
 }
+
+#[test]
+fn nodes_beside_the_streams_run_where_their_dependencies_put_them() {
+    let (stream, log) = (Stream::new(), Log::default());
+    begin(&stream);
+    log.note(&stream, "first");
+    let point = stream.capture_point().expect("a capture");
+    let say = |word: &'static str| {
+        let log = log.0.clone();
+        Arc::new(move || log.lock().unwrap().push(word))
+    };
+    let third = point.blocking_host_fn_beside(say("third")).expect("a capture");
+    let words = say("second");
+    let launch = move |_: u64| -> Option<Vec<soft_cuda::Start>> {
+        let words = words.clone();
+        Some(vec![Box::new(move |done| {
+            words();
+            done.finish();
+        })])
+    };
+    let second = point.launch_beside(Arc::new(launch)).expect("a capture");
+    assert!(third.put_after(&second) && second.put_after(&point));
+    let event = Event::new();
+    let waits = point.wait_beside(&event).expect("a capture");
+    assert!(waits.put_after(&third));
+    // The stream waits for none of them, and yet a launch has ended only when they have.
+    let graph = stream.end_capture().expect("a graph").instantiate();
+    for _ in 0..3 {
+        graph.launch(&stream).expect("a launch");
+        stream.synchronize();
+        assert_eq!(log.words(), ["first", "second", "third"]);
+    }
+}
