@@ -2,7 +2,7 @@
 //!
 //! A capture begins on one stream, its origin. Another stream joins it when it waits for an event that was recorded in the
 //! capture, and leaves it when the capture ends; before that the origin must have waited for it.
-use crate::graph::{Graph, Node, Recorded};
+use crate::graph::{Graph, Kept, Node, Recorded};
 use crate::stream::Stream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,8 +89,24 @@ struct State {
     clocks: Vec<Vec<usize>>,
     /// By record: the clock of its stream.
     records: Vec<Vec<usize>>,
+    /// Sides of single nodes.
+    beside: Vec<usize>,
+    /// What the graph is to keep.
+    kept: Vec<Kept>,
     invalid: Option<CaptureError>,
     over: bool,
+}
+
+impl State {
+    /// A launch has ended when the nodes beside the streams have, too.
+    fn wait_for_beside(&mut self) {
+        for side in std::mem::take(&mut self.beside) {
+            let record = self.records.len();
+            self.records.push(Vec::new());
+            self.nodes.push(Recorded { stream: side, node: Node::Record(record) });
+            self.nodes.push(Recorded { stream: 0, node: Node::Wait(record) });
+        }
+    }
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -138,6 +154,40 @@ impl Capture {
             clock.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen));
         }
         state.nodes.push(Recorded { stream, node: Node::Wait(record) });
+    }
+
+    /// Writes a node down on a side of its own: the origin need not wait for it. `None`: the capture is over.
+    pub fn add_beside(&self, node: Node) -> Option<usize> {
+        let side = self.join(&Stream::new())?;
+        let mut state = self.state();
+        state.nodes.push(Recorded { stream: side, node });
+        state.beside.push(side);
+        Some(side)
+    }
+
+    /// What [`Capture::add_beside`] wrote down comes after what a stream has so far.
+    pub fn put_after(&self, side: usize, stream: usize) {
+        let record = self.record(stream);
+        let mut state = self.state();
+        let own = |node: &Recorded| node.stream == side && !matches!(node.node, Node::Record(_) | Node::Wait(_));
+        if let Some(place) = state.nodes.iter().position(own) {
+            // A launch makes all records before it begins, so the wait may stand before the record that it is for.
+            state.nodes.insert(place, Recorded { stream: side, node: Node::Wait(record) });
+        }
+    }
+
+    /// The graph and its launches keep this.
+    pub fn keep(&self, kept: Kept) -> bool {
+        let mut state = self.state();
+        if !state.over {
+            state.kept.push(kept);
+        }
+        !state.over
+    }
+
+    /// True when it has ended.
+    pub fn is_over(&self) -> bool {
+        self.state().over
     }
 
     /// A stream joins; the answer is its number in the capture, or `None` if the capture is over.
@@ -209,14 +259,22 @@ impl Stream {
         let (streams, graph) = {
             let mut state = part.capture.state();
             state.over = true;
+            state.wait_for_beside();
             let counts: Vec<usize> = state.clocks.iter().enumerate().map(|(s, clock)| clock[s]).collect();
             let joined = state.clocks.first().is_some_and(|origin| *origin == counts);
             let streams = std::mem::take(&mut state.streams);
             let graph = match state.invalid {
                 Some(_) => Err(CaptureError::Invalidated),
                 None if !joined => Err(CaptureError::Unjoined),
-                None => Ok(Graph::new(streams.len(), std::mem::take(&mut state.nodes))),
+                None => {
+                    let (nodes, kept) = (std::mem::take(&mut state.nodes), std::mem::take(&mut state.kept));
+                    Ok(Graph::new(streams.len(), nodes, kept))
+                }
             };
+            let kept = std::mem::take(&mut state.kept);
+            drop(state);
+            // Without a graph nothing keeps it, and who made it may ask for this capture.
+            drop(kept);
             (streams, graph)
         };
         for stream in streams {

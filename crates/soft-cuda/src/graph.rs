@@ -1,7 +1,8 @@
 //! Graphs: work that was captured, and runs each time it is launched.
 use crate::capture::CaptureError;
-use crate::event::Marker;
+use crate::event::{Event, LastRecord, Marker};
 use crate::stream::{Copying, Done, Item, Stream};
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +22,10 @@ pub(crate) enum Node {
     Launch(LaunchNode),
     Record(usize),
     Wait(usize),
+    /// A record of an event that others outside of the graph see.
+    RecordOutside(Event),
+    /// A wait for the record that the event has when the graph is launched.
+    WaitOutside(Event),
 }
 
 /// A node, and the number of its stream in the capture.
@@ -36,11 +41,16 @@ pub struct Graph(Arc<Contents>);
 struct Contents {
     streams: usize,
     nodes: Vec<Recorded>,
+    /// What lives as long as the graph and its launches.
+    kept: Vec<Kept>,
 }
 
+/// Something that a graph keeps.
+pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
+
 impl Graph {
-    pub(crate) fn new(streams: usize, nodes: Vec<Recorded>) -> Self {
-        Self(Arc::new(Contents { streams, nodes }))
+    pub(crate) fn new(streams: usize, nodes: Vec<Recorded>, kept: Vec<Kept>) -> Self {
+        Self(Arc::new(Contents { streams, nodes, kept }))
     }
 
     /// Its number of nodes, dependencies left out.
@@ -114,7 +124,22 @@ impl GraphExec {
                 Node::Launch(_) => starts.into_iter().for_each(|start| on.enqueue(Item::Launch(start))),
                 Node::Record(record) => on.enqueue(Item::Record(Arc::clone(&markers[*record]))),
                 Node::Wait(record) => on.enqueue(Item::Wait(Arc::clone(&markers[*record]))),
+                Node::RecordOutside(event) => {
+                    let marker = Arc::new(Marker::new(event.has_time()));
+                    event.set(LastRecord::Marker(Arc::clone(&marker)));
+                    on.enqueue(Item::Record(marker));
+                }
+                Node::WaitOutside(event) => {
+                    if let Some(LastRecord::Marker(marker)) = event.last() {
+                        on.enqueue(Item::Wait(marker));
+                    }
+                }
             }
+        }
+        if !self.graph.0.kept.is_empty() {
+            // Who has destroyed the graph meanwhile still keeps what this launch uses, until here.
+            let graph = self.graph.clone();
+            stream.enqueue(Item::Host(Box::new(move || drop(graph))));
         }
         let end = Arc::new(Marker::default());
         stream.enqueue(Item::Record(Arc::clone(&end)));

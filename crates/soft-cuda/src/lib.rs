@@ -3,6 +3,7 @@
 //! nothing can move any more.
 #![deny(unsafe_code)]
 
+pub mod arena;
 mod capture;
 mod current;
 mod device;
@@ -12,6 +13,7 @@ mod executor;
 mod graph;
 mod lazy;
 pub mod memory;
+mod point;
 mod pool;
 mod stream;
 
@@ -23,4 +25,5 @@ pub use event::Event;
 pub use graph::{Graph, GraphExec, HostNode, LaunchNode, Start};
 pub use lazy::{begin_held, set_lazy, set_patient};
 pub use memory::OutOfMemory;
+pub use point::CapturePoint;
 pub use stream::{Done, Stream};

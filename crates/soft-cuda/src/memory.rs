@@ -99,6 +99,14 @@ pub fn contains(ptr: *const u8, len: usize) -> bool {
     start_of(ptr, len).is_some()
 }
 
+/// The start and the length of the live allocation in which this address lies.
+pub fn block_of(ptr: *const u8) -> Option<(usize, usize)> {
+    let address = ptr as usize;
+    let blocks = ALLOCATIONS.read().unwrap_or_else(PoisonError::into_inner);
+    let (base, block) = blocks.range(..=address).next_back()?;
+    (address - base < block.len).then_some((*base, block.len))
+}
+
 /// The start of the live allocation inside which `[ptr, ptr + len)` lies.
 pub fn start_of(ptr: *const u8, len: usize) -> Option<usize> {
     let address = ptr as usize;
@@ -121,6 +129,8 @@ mod tests {
             assert!(!contains(p, 101) && !contains(p.wrapping_add(99), 2) && !contains(p, usize::MAX));
             assert!(!contains(p.wrapping_sub(1), 1));
             assert_eq!(start_of(p.wrapping_add(7), 93), Some(p as usize));
+            assert_eq!(block_of(p.wrapping_add(99)), Some((p as usize, 100)));
+            assert_eq!(block_of(p.wrapping_add(100)), None);
             // SAFETY: it is not used any more.
             unsafe { free(p) };
             assert!(!contains(p, 1));

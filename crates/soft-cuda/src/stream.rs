@@ -227,6 +227,21 @@ impl Stream {
         }
     }
 
+    /// The same, but in a capture a node: each launch of the graph records the event for those outside of it.
+    pub fn record_outside(&self, event: &Event) {
+        if !self.captured(|| Node::RecordOutside(event.clone())) {
+            self.record(event);
+        }
+    }
+
+    /// As [`Stream::wait`], but in a capture a node: each launch of the graph waits for the record that the event then has.
+    ///
+    /// # Errors
+    /// The stream does not capture, and the event was recorded in a capture that has ended.
+    pub fn wait_outside(&self, event: &Event) -> Result<(), CaptureError> {
+        if self.captured(|| Node::WaitOutside(event.clone())) { Ok(()) } else { self.wait(event) }
+    }
+
     /// The hook for libraries: when the stream gets here, `start` is called on an executor thread, outside all locks; the
     /// stream goes on when the [`Done`] is finished or dropped. It cannot be captured; see [`Stream::capture_launch`].
     pub fn launch(&self, start: Start) {

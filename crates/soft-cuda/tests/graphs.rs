@@ -1,7 +1,7 @@
 //! Captures and graphs.
 use soft_cuda::{CaptureError, CaptureMode, CaptureStatus, Event, Stream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 /// A list to which host functions append.
 #[derive(Clone, Default)]
@@ -162,4 +162,99 @@ fn a_node_that_refuses_makes_the_launch_fail_and_nothing_runs() {
     stream.synchronize();
     assert!(log.words().is_empty());
     assert!(!stream.capture_launch(Arc::new(|_| None)));
+}
+
+#[test]
+fn an_event_outside_orders_launches_with_work_that_is_not_captured() {
+    let (user, other, side) = (Stream::new(), Stream::new(), Stream::new());
+    let (outside, begun) = (Event::new(), Event::new());
+    let log = Log::default();
+    user.begin_capture(CaptureMode::Global).unwrap();
+    user.record(&begun);
+    side.wait(&begun).unwrap();
+    let point = side.capture_point().unwrap();
+    side.wait_outside(&outside).unwrap();
+    log.note(&side, "captured");
+    // The record is made first and put in its place afterwards, as a library does that adds nodes by handle.
+    let record = user.capture_point().unwrap().record_beside(&outside).unwrap();
+    assert!(record.put_after(&point) && record.is_of_capture(&point) && record != point);
+    assert!(user.capture_after(&point));
+    let graph = user.end_capture().unwrap().instantiate();
+    assert!(point.is_over() && record.record_beside(&outside).is_none());
+    assert!(!other.capture_after(&point) && other.capture_point().is_none());
+
+    // Work in front of the launch that the launch waits for.
+    let (sender, receiver) = mpsc::channel::<()>();
+    other.blocking_host_fn(Box::new(move || receiver.recv().unwrap()));
+    log.note(&other, "first");
+    other.record_outside(&outside);
+    graph.launch(&user).unwrap();
+    other.wait_outside(&outside).unwrap();
+    log.note(&other, "last");
+    assert!(!user.query());
+    sender.send(()).unwrap();
+    other.synchronize();
+    user.synchronize();
+    assert_eq!(log.words(), ["first", "captured", "last"]);
+}
+
+#[test]
+fn what_a_graph_keeps_lives_until_its_last_launch_has_ended() {
+    let stream = Stream::new();
+    let kept = Arc::new(());
+    stream.begin_capture(CaptureMode::Global).unwrap();
+    let point = stream.capture_point().unwrap();
+    assert!(point.keep(kept.clone()));
+    let (sender, receiver) = mpsc::channel::<()>();
+    let receiver = Mutex::new(receiver);
+    stream.repeatable_blocking_host_fn(Arc::new(move || receiver.lock().unwrap().recv().unwrap()));
+    let graph = stream.end_capture().unwrap();
+    assert!(!point.keep(kept.clone()));
+    let executable = graph.instantiate();
+    executable.launch(&stream).unwrap();
+    drop((graph, executable));
+    assert_eq!(Arc::strong_count(&kept), 2);
+    sender.send(()).unwrap();
+    stream.synchronize();
+    assert_eq!(Arc::strong_count(&kept), 1);
+
+    // Without a graph nothing keeps it.
+    stream.begin_capture(CaptureMode::Global).unwrap();
+    assert!(stream.capture_point().unwrap().keep(kept.clone()));
+    stream.invalidate_capture();
+    assert!(stream.end_capture().is_err());
+    assert_eq!(Arc::strong_count(&kept), 1);
+}
+
+#[test]
+fn nodes_beside_the_streams_run_where_their_dependencies_put_them() {
+    let (stream, log) = (Stream::new(), Log::default());
+    begin(&stream);
+    log.note(&stream, "first");
+    let point = stream.capture_point().expect("a capture");
+    let say = |word: &'static str| {
+        let log = log.0.clone();
+        Arc::new(move || log.lock().unwrap().push(word))
+    };
+    let third = point.blocking_host_fn_beside(say("third")).expect("a capture");
+    let words = say("second");
+    let launch = move |_: u64| -> Option<Vec<soft_cuda::Start>> {
+        let words = words.clone();
+        Some(vec![Box::new(move |done| {
+            words();
+            done.finish();
+        })])
+    };
+    let second = point.launch_beside(Arc::new(launch)).expect("a capture");
+    assert!(third.put_after(&second) && second.put_after(&point));
+    let event = Event::new();
+    let waits = point.wait_beside(&event).expect("a capture");
+    assert!(waits.put_after(&third));
+    // The stream waits for none of them, and yet a launch has ended only when they have.
+    let graph = stream.end_capture().expect("a graph").instantiate();
+    for _ in 0..3 {
+        graph.launch(&stream).expect("a launch");
+        stream.synchronize();
+        assert_eq!(log.words(), ["first", "second", "third"]);
+    }
 }

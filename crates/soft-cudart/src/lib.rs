@@ -5,9 +5,11 @@
 //! | [`fatbin`] | finds the PTX that a library carries |
 //! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
 //! | [`api`] | the runtime's functions, over soft-cuda |
+//! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
 #![deny(unsafe_code)]
 
 pub mod api;
 pub mod attach;
 mod elf;
 pub mod fatbin;
+pub mod library;

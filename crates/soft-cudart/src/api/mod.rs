@@ -1,1 +1,162 @@
-//! The runtime's functions.
+//! The CUDA runtime's functions, over soft-cuda.
+//!
+//! What a library that calls them can rely on:
+//! - They are the documented functions of the runtimes 11, 12 and 13, as far as NCCL calls them. [`functions`] gives those of one
+//!   runtime by name; several may be in one process. A function that is not there is to be answered by [`unsupported`].
+//! - Device pointers are host addresses. Memory that nobody has written to costs nothing, also when it was set to zero.
+//! - Kernels are somebody else's: [`Kernels`], found by the address of their host function ([`add_kernels`]).
+//! - Streams never wait for the default stream: all of them behave as if made with `cudaStreamNonBlocking`.
+//! - What is freed or unregistered is there until all that was launched by then has ended, and nobody waits for that ([`after_launched_work`]).
+//! - A kernel that fails makes its device's later calls fail, until [`forget_failures`]; frees work nevertheless.
+//! - Captures are soft-cuda's. A node's handle stands for all that its stream had captured by then.
+#![allow(non_snake_case)] // the runtime's names
+
+mod blocks;
+mod capture;
+mod devices;
+mod driver;
+mod entry_points;
+mod errors;
+mod events;
+mod graves;
+mod ipc;
+mod kernels;
+mod launch;
+mod memory;
+mod objects;
+mod pools;
+mod properties;
+mod raw;
+mod settings;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod watch;
+mod work;
+
+pub use errors::{Failure, failures, forget_failures};
+pub use graves::after_launched_work;
+pub use kernels::{Attributes, Configuration, Kernels, Resolver, add_kernels};
+pub use settings::{AlreadyConfigured, Settings, configure};
+pub use watch::{Change, watch_memory};
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A call's outcome; the error is a cudaError.
+type Outcome = Result<(), c_int>;
+/// A place for an answer; null is refused.
+type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+/// A handle of the runtime: a number, never followed.
+type Handle = *mut std::ffi::c_void;
+
+/// A version of the runtime, as far as its functions differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// CUDA 11.
+    V11,
+    /// CUDA 12.
+    V12,
+    /// CUDA 13.
+    V13,
+}
+
+/// The functions of a runtime: names and addresses.
+pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
+    [
+        devices::functions(),
+        properties::functions(runtime),
+        errors::functions(),
+        memory::functions(),
+        pools::functions(),
+        ipc::functions(),
+        transfer::functions(),
+        streams::functions(),
+        events::functions(),
+        capture::functions(runtime),
+        objects::functions(),
+        launch::functions(),
+        entry_points::functions(runtime),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The address of a function that answers `cudaErrorNotSupported`, whatever it is given.
+pub fn unsupported() -> *const () {
+    extern "C" fn unsupported() -> c_int {
+        enter(|| Err(errors::NOT_SUPPORTED))
+    }
+    unsupported as *const ()
+}
+
+/// Runs the body of a runtime function: a panic is an unknown error, and the thread's last error is noted.
+fn enter(body: impl FnOnce() -> Outcome) -> c_int {
+    let code = contained(body);
+    errors::note(code);
+    code
+}
+
+/// Runs a body from which a panic must not escape.
+fn contained(body: impl FnOnce() -> Outcome) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => errors::SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => errors::UNKNOWN,
+    }
+}
+
+/// Gives an answer.
+fn put<T>(place: Out<'_, T>, value: T) -> Outcome {
+    place.ok_or(errors::INVALID_VALUE)?.write(value);
+    Ok(())
+}
+
+/// Gives an answer where one is wanted.
+fn put_if<T>(place: Out<'_, T>, value: T) {
+    if let Some(place) = place {
+        place.write(value);
+    }
+}
+
+/// A count as C has it.
+fn int(number: usize) -> c_int {
+    c_int::try_from(number).unwrap_or(c_int::MAX)
+}
+
+/// Defines runtime functions, and `functions()`, their names with their addresses. After `by_thread` comes the name of the function for
+/// programs whose default stream is one of each thread.
+macro_rules! runtime {
+    ($($(#[$doc:meta])* $(by_thread $also:ident)? fn $name:ident $arguments:tt $body:block)*) => {
+        $(
+            $crate::api::function! { $(#[$doc])* $name $arguments $body }
+            $($crate::api::function_by_thread! { $also $name $arguments })?
+        )*
+        pub(super) fn functions() -> Vec<(&'static str, *const ())> {
+            vec![$((stringify!($name), $name as *const ()), $((stringify!($also), $also as *const ()),)?)*]
+        }
+    };
+}
+use runtime;
+
+macro_rules! function {
+    ($(#[$doc:meta])* $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+        $(#[$doc])*
+        pub(super) extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
+            $crate::api::enter(move || $body)
+        }
+    };
+}
+use function;
+
+macro_rules! function_by_thread {
+    ($also:ident $name:ident ($($arg:ident: $ty:ty),* $(,)?)) => {
+        extern "C" fn $also($($arg: $ty),*) -> std::ffi::c_int {
+            $crate::api::streams::by_thread(move || $name($($arg),*))
+        }
+    };
+}
+use function_by_thread;

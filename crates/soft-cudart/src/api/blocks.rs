@@ -1,0 +1,156 @@
+//! Memory that the runtime knows: what it has allocated, and what was registered with it.
+use super::raw::give_back;
+use super::settings::settings;
+use super::{errors, graves, watch};
+use memmap2::{MmapOptions, MmapRaw};
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+
+/// What a block of memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of `cudaMalloc` and its like.
+    Device,
+    /// Another process's device memory.
+    Opened,
+    /// Of `cudaHostAlloc` and its like.
+    Pinned,
+    /// Of `cudaHostRegister`.
+    Registered,
+    /// Device memory that soft-cuda gave to somebody else.
+    Elsewhere,
+}
+
+impl Kind {
+    pub fn on_device(self) -> bool {
+        matches!(self, Self::Device | Self::Opened | Self::Elsewhere)
+    }
+}
+
+/// A block that an address lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub start: usize,
+    pub len: usize,
+    pub device: usize,
+    pub kind: Kind,
+}
+
+struct Block {
+    len: usize,
+    device: usize,
+    kind: Kind,
+    /// The memory of a pinned block.
+    map: Option<MmapRaw>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    live: BTreeMap<usize, Block>,
+    /// Bytes of device memory, by device.
+    used: BTreeMap<usize, usize>,
+}
+
+static BLOCKS: RwLock<Option<Blocks>> = RwLock::new(None);
+
+fn locked() -> RwLockWriteGuard<'static, Option<Blocks>> {
+    BLOCKS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Blocks {
+    fn insert(&mut self, start: usize, block: Block) {
+        watch::mapped(start, block.len);
+        self.live.insert(start, block);
+    }
+
+    /// The block in which this address lies.
+    fn at(&self, address: usize) -> Option<(usize, &Block)> {
+        let (start, block) = self.live.range(..=address).next_back()?;
+        (address - start < block.len).then_some((*start, block))
+    }
+}
+
+/// The block in which this address lies. Memory of others has no device, so the calling thread's stands for it.
+pub(super) fn find(address: usize) -> Option<Found> {
+    {
+        let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((start, block)) = blocks.as_ref().and_then(|blocks| blocks.at(address)) {
+            return Some(Found { start, len: block.len, device: block.device, kind: block.kind });
+        }
+    }
+    let (start, len) = soft_cuda::memory::block_of(std::ptr::with_exposed_provenance(address))?;
+    Some(Found { start, len, device: super::devices::current(), kind: Kind::Elsewhere })
+}
+
+/// Bytes of device memory that are allocated.
+pub(super) fn in_use(device: usize) -> usize {
+    let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);
+    blocks.as_ref().and_then(|blocks| blocks.used.get(&device)).copied().unwrap_or(0)
+}
+
+/// Device memory, at least one byte.
+pub(super) fn alloc_device(device: usize, len: usize) -> Result<usize, c_int> {
+    let room = settings().memory.saturating_sub(in_use(device));
+    if len > room {
+        return Err(errors::MEMORY_ALLOCATION);
+    }
+    let pointer = soft_cuda::arena::alloc(device, len).map_err(|_| errors::MEMORY_ALLOCATION)?;
+    let start = pointer.expose_provenance();
+    let mut blocks = locked();
+    let blocks = blocks.get_or_insert_default();
+    *blocks.used.entry(device).or_default() += len;
+    blocks.insert(start, Block { len, device, kind: Kind::Device, map: None });
+    Ok(start)
+}
+
+/// Pinned host memory, at least one byte.
+pub(super) fn alloc_pinned(device: usize, len: usize) -> Result<usize, c_int> {
+    let map = MmapOptions::new().len(len).map_anon().map_err(|_| errors::MEMORY_ALLOCATION)?;
+    let map = MmapRaw::from(map);
+    let start = map.as_mut_ptr().expose_provenance();
+    locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Pinned, map: Some(map) });
+    Ok(start)
+}
+
+/// Makes host memory known.
+pub(super) fn register(device: usize, start: usize, len: usize) -> Result<(), c_int> {
+    let end = start.checked_add(len).ok_or(errors::INVALID_VALUE)?;
+    let mut blocks = locked();
+    let blocks = blocks.get_or_insert_default();
+    let known = blocks.at(start).is_some() || blocks.live.range(start..end).next().is_some();
+    if known {
+        return Err(errors::HOST_MEMORY_ALREADY_REGISTERED);
+    }
+    blocks.insert(start, Block { len, device, kind: Kind::Registered, map: None });
+    Ok(())
+}
+
+/// Makes another process's device memory known, which is mapped here.
+pub(super) fn opened(device: usize, start: usize, len: usize) {
+    locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Opened, map: None });
+}
+
+/// Ends the block of one of these kinds that begins here: it is unknown from now on, and gone when what was launched by now has ended.
+/// False: there is no such block.
+pub(super) fn end(start: usize, kinds: &[Kind]) -> bool {
+    let mut blocks = locked();
+    let Some(blocks) = blocks.as_mut() else { return false };
+    if !blocks.live.get(&start).is_some_and(|block| kinds.contains(&block.kind)) {
+        return false;
+    }
+    let Some(block) = blocks.live.remove(&start) else { return false };
+    if block.kind == Kind::Device
+        && let Some(used) = blocks.used.get_mut(&block.device)
+    {
+        *used -= block.len;
+    }
+    graves::after_launched_work(Box::new(move || {
+        watch::unmapped(start);
+        drop(block.map);
+        if matches!(block.kind, Kind::Device | Kind::Opened) {
+            give_back(start);
+        }
+    }));
+    true
+}

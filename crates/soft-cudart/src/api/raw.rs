@@ -1,0 +1,195 @@
+//! Addresses that C callers give, with what the functions' documentation promises of them.
+#![allow(unsafe_code)] // a C interface
+
+use super::{Outcome, errors};
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// Null, or the address of values that can be read during the call.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct In<T>(*const T);
+
+impl<T: Copy> In<T> {
+    /// The value.
+    pub fn get(self) -> Result<T, c_int> {
+        self.at(0)
+    }
+
+    /// One of several values.
+    pub fn at(self, index: usize) -> Result<T, c_int> {
+        if self.0.is_null() {
+            return Err(errors::INVALID_VALUE);
+        }
+        // SAFETY: the caller promises as many values; they need not be aligned.
+        Ok(unsafe { self.0.wrapping_add(index).read_unaligned() })
+    }
+
+    /// So many values.
+    pub fn list(self, count: usize) -> Result<Vec<T>, c_int> {
+        (0..count).map(|index| self.at(index)).collect()
+    }
+
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The same address, for bytes.
+    pub fn bytes(self) -> Bytes {
+        Bytes(self.0.cast_mut().cast())
+    }
+
+    /// An address at which there are such values.
+    #[cfg(test)]
+    pub fn of(value: *const T) -> Self {
+        Self(value)
+    }
+}
+
+impl In<*mut c_void> {
+    /// The buffer that one of several addresses names.
+    pub fn buffer(self, index: usize) -> Result<Bytes, c_int> {
+        Ok(Bytes(self.at(index)?.cast()))
+    }
+
+    /// The number to which one of several addresses points.
+    pub fn size(self, index: usize) -> Result<usize, c_int> {
+        In(self.at(index)?.cast_const().cast()).get()
+    }
+}
+
+impl<T> In<T> {
+    pub fn null() -> Self {
+        Self(std::ptr::null())
+    }
+}
+
+/// Null, or a text with its end.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct Text(*const c_char);
+
+impl Text {
+    pub fn get(self) -> Result<String, c_int> {
+        if self.0.is_null() {
+            return Err(errors::INVALID_VALUE);
+        }
+        // SAFETY: the caller promises a text with its end.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        text.to_str().map(str::to_owned).map_err(|_| errors::INVALID_VALUE)
+    }
+
+    #[cfg(test)]
+    pub fn of(text: &'static CStr) -> Self {
+        Self(text.as_ptr())
+    }
+}
+
+/// Null, or the address of as many bytes as the function documents, which can be written during the call.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct Room(*mut u8);
+
+impl Room {
+    pub fn write(self, bytes: &[u8]) -> Outcome {
+        if self.0.is_null() {
+            return Err(errors::INVALID_VALUE);
+        }
+        // SAFETY: the caller promises that many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
+        Ok(())
+    }
+
+    /// A text with its end, which must fit into `len` bytes.
+    pub fn write_text(self, len: c_int, text: &str) -> Outcome {
+        let fits = usize::try_from(len).is_ok_and(|len| len > text.len());
+        if !fits {
+            return Err(errors::INVALID_VALUE);
+        }
+        self.write(&[text.as_bytes(), b"\0"].concat())
+    }
+
+    #[cfg(test)]
+    pub fn of<T>(place: *mut T) -> Self {
+        Self(place.cast())
+    }
+}
+
+/// Memory that the caller promises to keep until the stream has passed what is done with it.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct Bytes(*mut u8);
+
+// SAFETY: whoever enqueues a copy knows that it happens on another thread.
+unsafe impl Send for Bytes {}
+// SAFETY: as above; launches of one graph do not overlap.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    pub fn address(self) -> *mut c_void {
+        self.0.cast()
+    }
+
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The bytes as they are now.
+    pub fn copied(self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        // SAFETY: the caller promises that many readable bytes.
+        unsafe { std::ptr::copy_nonoverlapping(self.0, bytes.as_mut_ptr(), len) };
+        bytes
+    }
+
+    /// Overwrites it with these.
+    pub fn store(self, bytes: &[u8]) {
+        // SAFETY: the caller promises that many writable bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
+    }
+
+    /// Overwrites it with what is at another place; they may overlap.
+    pub fn copy_from(self, from: Bytes, len: usize) {
+        // SAFETY: the caller promises both ranges.
+        unsafe { std::ptr::copy(from.0, self.0, len) };
+    }
+
+    pub fn fill(self, value: u8, len: usize) {
+        // SAFETY: the caller promises that many writable bytes, which nothing accesses meanwhile.
+        unsafe {
+            match value {
+                0 => soft_cuda::arena::clear(self.0, len),
+                value => self.0.write_bytes(value, len),
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn of<T>(address: *mut T) -> Self {
+        Self(address.cast())
+    }
+}
+
+/// A host function of the caller with its argument: it may be called from any thread.
+#[derive(Clone, Copy)]
+pub(super) struct HostFunction {
+    pub function: unsafe extern "C" fn(*mut c_void),
+    pub argument: *mut c_void,
+}
+
+// SAFETY: whoever gives such a function knows that it runs on another thread.
+unsafe impl Send for HostFunction {}
+// SAFETY: as above.
+unsafe impl Sync for HostFunction {}
+
+impl HostFunction {
+    pub fn call(self) {
+        // SAFETY: the caller promises that the function may be called with this argument.
+        unsafe { (self.function)(self.argument) }
+    }
+}
+
+/// Gives back device memory, once all work that was launched before has ended.
+pub(super) fn give_back(address: usize) {
+    // SAFETY: it was in the table of blocks, from which one call alone takes it, and the work that could use it has ended.
+    unsafe { soft_cuda::arena::free(std::ptr::with_exposed_provenance_mut(address)) };
+}

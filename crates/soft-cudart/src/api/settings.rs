@@ -1,0 +1,65 @@
+//! What the devices are.
+use std::sync::OnceLock;
+
+/// The devices of this process, all alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How many there are.
+    pub devices: usize,
+    /// Compute capability: major and minor.
+    pub capability: (u32, u32),
+    /// NVLinks of each device; all lead to one switch.
+    pub nvlinks: u32,
+    /// Bytes of memory of each device.
+    pub memory: usize,
+    /// Name of each device.
+    pub name: String,
+    /// PCI bus of the first device; each has its own, and a domain has 256.
+    pub first_bus: u32,
+    /// Multiprocessors of each device.
+    pub multiprocessors: u32,
+    /// What `cudaDriverGetVersion` answers.
+    pub driver_version: i32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            devices: 8,
+            capability: (12, 0),
+            nvlinks: 1,
+            memory: 80 << 30,
+            name: "collspec software GPU".to_owned(),
+            first_bus: 0x10,
+            multiprocessors: 132,
+            driver_version: 13000,
+        }
+    }
+}
+
+impl Settings {
+    /// PCI domain and bus of a device.
+    pub(super) fn pci(&self, device: usize) -> (u32, u32) {
+        let place = self.first_bus.saturating_add(u32::try_from(device).unwrap_or(u32::MAX));
+        (place / 256, place % 256)
+    }
+}
+
+/// The settings stand already: they were set, or a function was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the software GPUs are configured already")]
+pub struct AlreadyConfigured;
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// Says what the devices are, before any function is called.
+///
+/// # Errors
+/// They were configured already.
+pub fn configure(settings: Settings) -> Result<(), AlreadyConfigured> {
+    SETTINGS.set(settings).map_err(|_| AlreadyConfigured)
+}
+
+pub(super) fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(Settings::default)
+}

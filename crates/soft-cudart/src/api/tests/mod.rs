@@ -1,0 +1,1 @@
+//! Tests of the functions, called as C calls them.

@@ -1,0 +1,84 @@
+//! Copies and fills.
+use super::raw::Bytes;
+use super::streams::{self, Target};
+use super::{Handle, Outcome, blocks, errors, runtime, work};
+use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// The last of `cudaMemcpyKind`. Addresses alone tell what is where, so that the kind need not be right.
+const LAST_KIND: c_int = 4;
+
+/// Memory that the program may change or free as soon as the call returns.
+fn pageable(bytes: Bytes) -> bool {
+    blocks::find(bytes.address().addr()).is_none()
+}
+
+/// In stream order. As on a real device, it is done with pageable memory when it returns.
+fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_int) -> Outcome {
+    errors::check(target.device)?;
+    if !(0..=LAST_KIND).contains(&kind) {
+        return Err(errors::INVALID_VALUE);
+    }
+    if len == 0 {
+        return Ok(());
+    }
+    if to.is_null() || from.is_null() {
+        return Err(errors::INVALID_VALUE);
+    }
+    if pageable(from) {
+        let staged = from.copied(len);
+        work::put(target, Arc::new(move || to.store(&staged)));
+    } else {
+        work::put(target, Arc::new(move || to.copy_from(from, len)));
+    }
+    if pageable(to) && !target.stream.capture_status().is_capturing() {
+        streams::synchronize(target)?;
+    }
+    Ok(())
+}
+
+fn fill(target: &Target, to: Bytes, value: c_int, len: usize) -> Outcome {
+    errors::check(target.device)?;
+    if len == 0 {
+        return Ok(());
+    }
+    if to.is_null() {
+        return Err(errors::INVALID_VALUE);
+    }
+    // The low byte, as `memset` takes it.
+    let byte = value.to_le_bytes()[0];
+    work::put(target, Arc::new(move || to.fill(byte, len)));
+    Ok(())
+}
+
+runtime! {
+    by_thread cudaMemcpyAsync_ptsz fn cudaMemcpyAsync(to: Bytes, from: Bytes, len: usize, kind: c_int, stream: Handle) {
+        copy(&streams::lookup(stream)?, to, from, len, kind)
+    }
+    by_thread cudaMemcpy_ptds fn cudaMemcpy(to: Bytes, from: Bytes, len: usize, kind: c_int) {
+        let target = streams::lookup(null_mut())?;
+        copy(&target, to, from, len, kind)?;
+        streams::synchronize(&target)
+    }
+    by_thread cudaMemcpyPeerAsync_ptsz fn cudaMemcpyPeerAsync(
+        to: Bytes,
+        there: c_int,
+        from: Bytes,
+        here: c_int,
+        len: usize,
+        stream: Handle,
+    ) {
+        super::devices::device(there)?;
+        super::devices::device(here)?;
+        copy(&streams::lookup(stream)?, to, from, len, LAST_KIND)
+    }
+    by_thread cudaMemsetAsync_ptsz fn cudaMemsetAsync(to: Bytes, value: c_int, len: usize, stream: Handle) {
+        fill(&streams::lookup(stream)?, to, value, len)
+    }
+    by_thread cudaMemset_ptds fn cudaMemset(to: Bytes, value: c_int, len: usize) {
+        let target = streams::lookup(null_mut())?;
+        fill(&target, to, value, len)?;
+        streams::synchronize(&target)
+    }
+}

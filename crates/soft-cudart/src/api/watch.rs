@@ -1,0 +1,78 @@
+//! Who executes kernels is told which memory they may reach.
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A change of the memory that kernels may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// So many bytes from an address on can be reached.
+    Mapped {
+        /// The first byte.
+        address: usize,
+        /// How many.
+        bytes: usize,
+    },
+    /// What begins at this address cannot be reached any more; it is there until the call returns.
+    Unmapped {
+        /// The first byte.
+        address: usize,
+    },
+}
+
+type Watcher = Arc<dyn Fn(Change) + Send + Sync>;
+
+#[derive(Default)]
+struct Watch {
+    /// Bytes, and how often they are mapped: memory can be registered again before its last registration has gone.
+    mapped: BTreeMap<usize, (usize, usize)>,
+    watchers: Vec<Watcher>,
+}
+
+static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
+
+fn locked() -> MutexGuard<'static, Option<Watch>> {
+    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    fn tell(&self, change: Change) {
+        self.watchers.iter().for_each(|watcher| watcher(change));
+    }
+}
+
+/// Calls this for all memory of the runtime that is mapped now, and for every change from now on. It must not call the runtime.
+pub fn watch_memory(watcher: Watcher) {
+    let mut watch = locked();
+    let watch = watch.get_or_insert_default();
+    for (address, (bytes, _)) in &watch.mapped {
+        watcher(Change::Mapped { address: *address, bytes: *bytes });
+    }
+    watch.watchers.push(watcher);
+}
+
+pub(super) fn mapped(address: usize, bytes: usize) {
+    let mut watch = locked();
+    let watch = watch.get_or_insert_default();
+    let known = watch.mapped.get(&address).copied();
+    let (before, times) = known.unwrap_or_default();
+    watch.mapped.insert(address, (before.max(bytes), times + 1));
+    if known.is_some() && bytes > before {
+        watch.tell(Change::Unmapped { address });
+    }
+    if bytes > before {
+        watch.tell(Change::Mapped { address, bytes });
+    }
+}
+
+pub(super) fn unmapped(address: usize) {
+    let mut watch = locked();
+    let watch = watch.get_or_insert_default();
+    match watch.mapped.get_mut(&address) {
+        Some((_, times)) if *times > 1 => *times -= 1,
+        Some(_) => {
+            watch.mapped.remove(&address);
+            watch.tell(Change::Unmapped { address });
+        }
+        None => {}
+    }
+}

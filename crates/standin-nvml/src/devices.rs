@@ -1,0 +1,64 @@
+//! Devices by number and by place, and what they are like.
+use crate::settings::{by_bus_id, device, handle, ready};
+use crate::{INVALID_ARGUMENT, NOT_SUPPORTED, Out, nvml, put, put_text};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+type Device = *mut c_void;
+
+fn at(place: *const c_char) -> Result<Device, c_int> {
+    if place.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    // SAFETY: the caller promises a text with its end.
+    let text = unsafe { CStr::from_ptr(place) };
+    by_bus_id(text.to_str().map_err(|_| INVALID_ARGUMENT)?).map(handle)
+}
+
+fn numbered(number: c_uint) -> Result<Device, c_int> {
+    if number < ready()?.devices { Ok(handle(number)) } else { Err(INVALID_ARGUMENT) }
+}
+
+nvml! {
+    fn nvmlDeviceGetCount(count: Out<'_, c_uint>) { put(count, ready()?.devices) }
+    fn nvmlDeviceGetCount_v2(count: Out<'_, c_uint>) { put(count, ready()?.devices) }
+    fn nvmlDeviceGetHandleByIndex(number: c_uint, place: Out<'_, Device>) { put(place, numbered(number)?) }
+    fn nvmlDeviceGetHandleByIndex_v2(number: c_uint, place: Out<'_, Device>) { put(place, numbered(number)?) }
+    fn nvmlDeviceGetHandleByPciBusId(text: *const c_char, place: Out<'_, Device>) { put(place, at(text)?) }
+    fn nvmlDeviceGetHandleByPciBusId_v2(text: *const c_char, place: Out<'_, Device>) { put(place, at(text)?) }
+    fn nvmlDeviceGetIndex(whose: Device, number: Out<'_, c_uint>) { put(number, device(whose)?) }
+    fn nvmlDeviceGetName(whose: Device, place: *mut c_char, len: c_uint) {
+        device(whose)?;
+        put_text(place, len, "collspec software GPU")
+    }
+    fn nvmlDeviceGetCudaComputeCapability(whose: Device, major: Out<'_, c_int>, minor: Out<'_, c_int>) {
+        device(whose)?;
+        let known = ready()?;
+        put(major, c_int::try_from(known.major).unwrap_or(c_int::MAX))?;
+        put(minor, c_int::try_from(known.minor).unwrap_or(c_int::MAX))
+    }
+    /// Every device reaches every other in every way: 0 is "OK".
+    fn nvmlDeviceGetP2PStatus(one: Device, other: Device, _way: c_int, status: Out<'_, c_int>) {
+        device(one)?;
+        device(other)?;
+        put(status, 0)
+    }
+    fn nvmlDeviceGetHandleByUUID(_uuid: *const c_char, _place: Out<'_, Device>) { Err(NOT_SUPPORTED) }
+    fn nvmlDeviceGetGpuFabricInfoV(whose: Device, _info: *mut c_void) {
+        device(whose)?;
+        Err(NOT_SUPPORTED)
+    }
+    fn nvmlDeviceGetPlatformInfo(whose: Device, _info: *mut c_void) {
+        device(whose)?;
+        Err(NOT_SUPPORTED)
+    }
+    fn nvmlDeviceGetMemoryErrorCounter(
+        whose: Device,
+        _kind: c_int,
+        _counter: c_int,
+        _location: c_int,
+        _count: *mut c_void,
+    ) {
+        device(whose)?;
+        Err(NOT_SUPPORTED)
+    }
+}
