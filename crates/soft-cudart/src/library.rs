@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
 
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
-use crate::attach::{Answers, AttachError, Attached, attach};
+use crate::attach::{Answers, AttachError, Attached, attach, runtime_functions};
 use crate::fatbin::{FatBinaries, FatbinError, Section};
 use ptx::link::{LinkError, Program};
 use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region};
@@ -99,12 +99,12 @@ pub struct Library {
 /// As for [`attach`]: the library is loaded from this file, stays loaded, and no thread is in its runtime meanwhile.
 pub unsafe fn load(
     path: &Path,
-    runtime: Runtime,
     options: Options,
     not_supported: Box<dyn Fn(&str, bool) + Send + Sync>,
 ) -> Result<Library, LibraryError> {
     machine()?;
-    let functions: HashMap<&str, *const ()> = api::functions(runtime).into_iter().collect();
+    let functions: HashMap<&str, *const ()> =
+        api::functions(runtime_of(&runtime_functions(path)?)).into_iter().collect();
     let answers = Answers { function: &|name| functions.get(name).copied(), not_supported };
     let fat_binaries = FatBinaries::open(path)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -117,10 +117,21 @@ pub unsafe fn load(
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
+        // Some kernels are there as machine code alone. They are known, and refused when they are launched.
         let name = of.kernel_of(address.addr())?;
-        known.of_kernel.contains_key(name).then(|| (known.clone() as Arc<dyn Kernels>, name.to_owned()))
+        Some((known.clone() as Arc<dyn Kernels>, name.to_owned()))
     }));
     Ok(Library { attached, programs })
+}
+
+/// The runtime that has these functions: each version calls the one that gives a device's properties by another name.
+fn runtime_of(functions: &[String]) -> Runtime {
+    let has = |wanted: &str| functions.iter().any(|name| name == wanted);
+    match (has("cudaGetDeviceProperties_v2"), has("cudaGetDriverEntryPointByVersion")) {
+        (true, _) => Runtime::V12,
+        (false, true) => Runtime::V13,
+        (false, false) => Runtime::V11,
+    }
 }
 
 impl Library {
@@ -186,7 +197,9 @@ const MOST_THREADS: u32 = 1024;
 
 impl Kernels for Programs {
     fn attributes(&self, kernel: &str) -> Option<Attributes> {
-        let (_, executable) = self.executable(kernel)?;
+        let Some((_, executable)) = self.executable(kernel) else {
+            return Some(Attributes { shared: 0, constant: 0, local: 0, most_threads: MOST_THREADS, registers: REGISTERS });
+        };
         let program = executable.program();
         let signature = program.signature(program.kernel(kernel)?).ok()?;
         let bound = |sizes: [u32; 3]| sizes.iter().fold(1u32, |all, size| all.saturating_mul(*size));
@@ -215,7 +228,7 @@ impl Kernels for Programs {
     ) {
         let image = self.executable(kernel).and_then(|(program, _)| self.image(device, program));
         let (Some(image), Ok(machine)) = (image, machine()) else {
-            return ended(Err(format!("there is no kernel `{kernel}`")));
+            return ended(Err(format!("the library carries no PTX of `{kernel}`")));
         };
         let configuration = run::Configuration {
             grid: configuration.grid,

@@ -46,7 +46,7 @@ pub struct Figures {
 }
 
 impl Launch {
-    /// Prepares a kernel. `parameters` are its parameters, each where the kernel's head puts it.
+    /// Prepares a kernel. `parameters` are its parameters, each where the kernel's head puts it; bytes that are not given are zero.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Launch {
         if signature.bounds.most_threads.is_some_and(|most| threads > product(most)) {
             return Err(refused(format!("`{kernel}` allows fewer than {threads} threads in a block")));
         }
-        if signature.parameter_bytes() != parameters.len() as u64 {
+        if signature.parameter_bytes() < parameters.len() as u64 {
             let what =
                 format!("`{kernel}` has {} bytes of parameters, not {}", signature.parameter_bytes(), parameters.len());
             return Err(refused(what));
@@ -84,7 +84,7 @@ impl Launch {
         if shared.1 > MOST_SHARED {
             return Err(refused(format!("{} bytes of shared memory are more than {MOST_SHARED}", shared.1)));
         }
-        let given = Buffer::new(parameters.len() as u64);
+        let given = Buffer::new(signature.parameter_bytes());
         given.write(0, parameters);
         let (image, kernel) = (image.clone(), kernel.to_owned());
         let code = image.executable().function(id)?;

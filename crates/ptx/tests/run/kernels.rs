@@ -162,7 +162,7 @@ fn launches_that_are_not_allowed_are_refused() {
         ("k", 0, 1, &[memory], "0 blocks of 1 threads cannot be launched"),
         ("k", 1, 2048, &[memory], "1 blocks of 2048 threads cannot be launched"),
         ("k", 1, 65, &[memory], "`k` allows fewer than 65 threads in a block"),
-        ("k", 1, 1, &[], "`k` has 8 bytes of parameters, not 0"),
+        ("k", 1, 1, &[memory, 0], "`k` has 8 bytes of parameters, not 16"),
     ] {
         let error = device.run(kernel, grid, block, parameters, 1).unwrap_err().to_string();
         assert!(error.starts_with(what), "{error}");

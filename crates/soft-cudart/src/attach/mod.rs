@@ -117,6 +117,23 @@ pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, Atta
     })
 }
 
+/// The names of the runtime's functions in a library's file, which say what version it is.
+///
+/// # Errors
+///
+/// The file is not a library of this machine, or has no symbols or no runtime.
+pub fn runtime_functions(path: &Path) -> Result<Vec<String>, AttachError> {
+    let open = |error| AttachError::Open { path: path.to_owned(), error };
+    let (source, _file) = Source::open(path).map_err(open)?;
+    let library = symbols::read(&source)?;
+    let names = library.functions.into_iter().map(|function| function.name);
+    let names: Vec<String> = names.filter(|name| names::is_runtime(name)).collect();
+    if names.is_empty() {
+        return Err(AttachError::NoRuntime { imported: library.undefined.iter().any(|name| names::is_runtime(name)) });
+    }
+    Ok(names)
+}
+
 /// Refuses a function whose entry cannot be replaced.
 ///
 /// # Safety

@@ -1,0 +1,316 @@
+//! Collectives of real NCCL libraries on software GPUs, against plain sums.
+//!
+//! ```console
+//! $ cargo run --release -p soft-cudart --example nccl_matrix -- [--quick] path/to/libnccl.so.2 ...
+//! ```
+//!
+//! For each library: ring and tree, LL, LL128 and Simple, transports P2P, SHM and socket, 1, 2, 3, 4, 5, 8 and 16 ranks, 7 operations, 12
+//! types, and counts from 0 to 1 Mi (the large ones of f32 and i8). NCCL reads its settings once, so each choice of them has a process
+//! of its own. `--quick` runs one of these with up to 4 ranks.
+#![allow(unsafe_code)] // NCCL is called, with memory of soft-cuda
+
+use nccl_sys::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId};
+use ptx::num::{BF16, E4M3, E5M2, F16};
+use ptx::run::Options;
+use soft_cuda::{Stream, memory};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::time::Instant;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+const RANKS: [usize; 7] = [1, 2, 3, 4, 5, 8, 16];
+const COUNTS: [usize; 3] = [0, 1, 1000];
+const LARGE: [usize; 2] = [50_001, 1 << 20];
+/// The variable that makes this program a child, which holds the most ranks.
+const CHILD: &str = "NCCL_MATRIX_RANKS";
+
+fn main() -> ExitCode {
+    let result = match std::env::var(CHILD) {
+        Ok(most) => run(Path::new(&std::env::args_os().nth(1).unwrap_or_default()), most.parse().unwrap_or(2)),
+        Err(_) => all(),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("nccl_matrix: {error}");
+            for failure in soft_cudart::api::failures() {
+                eprintln!("  {failure:?}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every choice of settings in a process of its own.
+fn all() -> Result<bool, Failure> {
+    let (options, libraries): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
+    let quick = options.iter().any(|option| option == "--quick");
+    if libraries.is_empty() {
+        return Err("name a libnccl.so.2".into());
+    }
+    let mut right = true;
+    for library in libraries {
+        for algorithm in ["Ring", "Tree"] {
+            for protocol in ["LL", "LL128", "Simple"] {
+                for transport in ["P2P", "SHM", "socket"] {
+                    if quick && (algorithm, protocol, transport) != ("Ring", "Simple", "P2P") {
+                        continue;
+                    }
+                    let mut child = Command::new(std::env::current_exe()?);
+                    child.arg(&library).env(CHILD, if quick { "4" } else { "16" });
+                    child.env("NCCL_ALGO", algorithm).env("NCCL_PROTO", protocol);
+                    for (variable, of) in [("NCCL_P2P_DISABLE", "P2P"), ("NCCL_SHM_DISABLE", "SHM")] {
+                        child.env(
+                            variable,
+                            if transport == of || (of == "SHM" && transport == "P2P") { "0" } else { "1" },
+                        );
+                    }
+                    println!("{library}: {algorithm}, {protocol}, {transport}");
+                    right &= child.status()?.success();
+                }
+            }
+        }
+    }
+    Ok(right)
+}
+
+/// A type and how whole numbers are written in it.
+#[derive(Clone, Copy)]
+struct Type {
+    name: &'static str,
+    nccl: ncclDataType_t,
+    bytes: usize,
+    encode: fn(u32) -> u64,
+}
+
+const TYPES: [Type; 12] = [
+    Type { name: "i8", nccl: ncclDataType_t::Int8, bytes: 1, encode: u64_of },
+    Type { name: "u8", nccl: ncclDataType_t::Uint8, bytes: 1, encode: u64_of },
+    Type { name: "i32", nccl: ncclDataType_t::Int32, bytes: 4, encode: u64_of },
+    Type { name: "u32", nccl: ncclDataType_t::Uint32, bytes: 4, encode: u64_of },
+    Type { name: "i64", nccl: ncclDataType_t::Int64, bytes: 8, encode: u64_of },
+    Type { name: "u64", nccl: ncclDataType_t::Uint64, bytes: 8, encode: u64_of },
+    Type { name: "f16", nccl: ncclDataType_t::Float16, bytes: 2, encode: |n| F16.encode(n.into(), false).into() },
+    Type { name: "f32", nccl: ncclDataType_t::Float32, bytes: 4, encode: |n| (n as f32).to_bits().into() },
+    Type { name: "f64", nccl: ncclDataType_t::Float64, bytes: 8, encode: |n| f64::from(n).to_bits() },
+    Type { name: "bf16", nccl: ncclDataType_t::Bfloat16, bytes: 2, encode: |n| BF16.encode(n.into(), false).into() },
+    Type { name: "f8e4m3", nccl: ncclDataType_t::Float8e4m3, bytes: 1, encode: |n| E4M3.encode(n.into(), true).into() },
+    Type { name: "f8e5m2", nccl: ncclDataType_t::Float8e5m2, bytes: 1, encode: |n| E5M2.encode(n.into(), true).into() },
+];
+
+fn u64_of(number: u32) -> u64 {
+    number.into()
+}
+
+/// Element `i` of a rank: small, so that every sum is exact in every type.
+fn element(rank: usize, i: usize) -> u32 {
+    u32::from((i * 7 + rank * 5 + i / 11).is_multiple_of(8)) + u32::from(i % 13 == rank)
+}
+
+const OPERATIONS: [&str; 7] =
+    ["all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "send_recv", "all_to_all"];
+
+/// Memory of a device.
+struct Buffer(*mut u8, usize);
+
+impl Buffer {
+    fn new(len: usize) -> Result<Self, Failure> {
+        Ok(Self(memory::alloc(len.max(16), 256)?, len))
+    }
+
+    fn fill(&self, ty: Type, values: impl Iterator<Item = u32>) {
+        for (i, value) in values.enumerate().take(self.1 / ty.bytes) {
+            let bits = (ty.encode)(value).to_le_bytes();
+            // SAFETY: inside of the allocation, which nothing uses at the moment.
+            unsafe { std::ptr::copy_nonoverlapping(bits.as_ptr(), self.0.add(i * ty.bytes), ty.bytes) };
+        }
+    }
+
+    /// The first element that is not as expected.
+    fn differs(&self, ty: Type, expected: impl Iterator<Item = u32>) -> Option<usize> {
+        expected.enumerate().find_map(|(i, value)| {
+            let mut bits = [0; 8];
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(self.0.add(i * ty.bytes), bits.as_mut_ptr(), ty.bytes) };
+            let mask = u64::MAX >> (64 - 8 * ty.bytes);
+            (u64::from_le_bytes(bits) != (ty.encode)(value) & mask).then_some(i)
+        })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: it came from `alloc`, and the work that used it is over.
+        unsafe { memory::free(self.0) };
+    }
+}
+
+/// A rank of a communicator.
+struct Rank<'a> {
+    nccl: &'a Nccl,
+    comm: ncclComm_t,
+    stream: Stream,
+    rank: usize,
+    ranks: usize,
+}
+
+fn checked(what: &str, code: ncclResult_t) -> Result<(), Failure> {
+    if code == ncclResult_t::Success { Ok(()) } else { Err(format!("{what}: {}", code.0).into()) }
+}
+
+macro_rules! call {
+    ($nccl:expr, $name:ident($($arg:expr),* $(,)?)) => {{
+        let function = $nccl.$name.ok_or(concat!("the library has no ", stringify!($name)))?;
+        // SAFETY: live handles, and memory with as many elements as the call uses.
+        checked(stringify!($name), unsafe { function($($arg),*) })
+    }};
+}
+
+impl Rank<'_> {
+    /// Executes an operation, and says what is wrong with its result.
+    fn operation(&self, operation: &str, ty: Type, count: usize) -> Result<Option<String>, Failure> {
+        let (rank, ranks, nccl, comm, stream) = (self.rank, self.ranks, self.nccl, self.comm, self.stream.raw().cast());
+        let wide = count * ranks;
+        let (sent, received) = match operation {
+            "all_gather" => (count, wide),
+            "reduce_scatter" => (wide, count),
+            "all_to_all" => (wide, wide),
+            _ => (count, count),
+        };
+        let (send, recv) = (Buffer::new(sent * ty.bytes)?, Buffer::new(received * ty.bytes)?);
+        send.fill(ty, (0..sent).map(|i| element(rank, i)));
+        let (from, to) = (send.0.cast_const().cast(), recv.0.cast());
+        let sum = ncclRedOp_t::Sum;
+        let root = ranks - 1;
+        match operation {
+            "all_reduce" => call!(nccl, ncclAllReduce(from, to, count, ty.nccl, sum, comm, stream))?,
+            "reduce" => call!(nccl, ncclReduce(from, to, count, ty.nccl, sum, root as i32, comm, stream))?,
+            "broadcast" => call!(nccl, ncclBroadcast(from, to, count, ty.nccl, root as i32, comm, stream))?,
+            "all_gather" => call!(nccl, ncclAllGather(from, to, count, ty.nccl, comm, stream))?,
+            "reduce_scatter" => call!(nccl, ncclReduceScatter(from, to, count, ty.nccl, sum, comm, stream))?,
+            "send_recv" => {
+                let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+                call!(nccl, ncclGroupStart())?;
+                call!(nccl, ncclSend(from, count, ty.nccl, next as i32, comm, stream))?;
+                call!(nccl, ncclRecv(to, count, ty.nccl, last as i32, comm, stream))?;
+                call!(nccl, ncclGroupEnd())?;
+            }
+            _ => {
+                call!(nccl, ncclGroupStart())?;
+                for peer in 0..ranks {
+                    let place = peer * count * ty.bytes;
+                    let (from, to) = (send.0.wrapping_add(place), recv.0.wrapping_add(place));
+                    call!(nccl, ncclSend(from.cast_const().cast(), count, ty.nccl, peer as i32, comm, stream))?;
+                    call!(nccl, ncclRecv(to.cast(), count, ty.nccl, peer as i32, comm, stream))?;
+                }
+                call!(nccl, ncclGroupEnd())?;
+            }
+        }
+        self.stream.synchronize();
+        let summed = |i: usize| (0..ranks).map(|of| element(of, i)).sum::<u32>();
+        let wrong = match operation {
+            "all_reduce" => recv.differs(ty, (0..count).map(summed)),
+            "reduce" if rank == root => recv.differs(ty, (0..count).map(summed)),
+            "reduce" => None,
+            "broadcast" => recv.differs(ty, (0..count).map(|i| element(root, i))),
+            "all_gather" => recv.differs(ty, (0..wide).map(|i| element(i / count.max(1), i % count.max(1)))),
+            "reduce_scatter" => recv.differs(ty, (0..count).map(|i| summed(rank * count + i))),
+            "send_recv" => recv.differs(ty, (0..count).map(|i| element((rank + ranks - 1) % ranks, i))),
+            _ => recv.differs(ty, (0..wide).map(|i| element(i / count.max(1), rank * count + i % count.max(1)))),
+        };
+        let failures = soft_cudart::api::failures();
+        if let Some(failure) = failures.first() {
+            return Err(format!("{failure:?}").into());
+        }
+        Ok(wrong.map(|i| format!("{operation} of {count} {} on {ranks} ranks: element {i} of rank {rank}", ty.name)))
+    }
+}
+
+/// Everything with the settings of this process.
+fn run(path: &Path, most: usize) -> Result<bool, Failure> {
+    let settings = soft_cudart::api::Settings { devices: 16, ..Default::default() };
+    soft_cudart::api::configure(settings)?;
+    let nvml = nvml()?;
+    // SAFETY: the stand-in's initialisers do nothing.
+    std::mem::forget(unsafe { libloading::Library::new(&nvml)? });
+    let began = Instant::now();
+    let nccl = Nccl::load(path)?;
+    let unknown = |name: &str, first: bool| {
+        if first {
+            println!("not supported: {name}");
+        }
+    };
+    let canonical = path.canonicalize()?;
+    // SAFETY: the library is loaded from this file, stays, and nothing has called it but for its version.
+    let library = unsafe { soft_cudart::library::load(&canonical, Options::default(), Box::new(unknown))? };
+    println!("  {} kernels, ready after {:.2?}", library.kernels().count(), began.elapsed());
+    let (mut cases, wrong) = (0, Mutex::new(Vec::new()));
+    for ranks in RANKS.into_iter().filter(|ranks| *ranks <= most) {
+        let began = Instant::now();
+        let mut id = ncclUniqueId { internal: [0; 128] };
+        call!(nccl, ncclGetUniqueId(&mut id))?;
+        let done: Vec<Result<usize, Failure>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..ranks)
+                .map(|rank| {
+                    let (nccl, wrong) = (&nccl, &wrong);
+                    scope.spawn(move || one_rank(nccl, id, (rank, ranks), wrong))
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err("a rank has panicked".into())))
+                .collect()
+        });
+        for one in done {
+            cases += one?;
+        }
+        println!("  {ranks} ranks in {:.2?}", began.elapsed());
+    }
+    let wrong = wrong.into_inner().unwrap_or_default();
+    for line in wrong.iter().take(20) {
+        println!("  WRONG: {line}");
+    }
+    println!("  {} of {cases} results right", cases - wrong.len());
+    Ok(wrong.is_empty())
+}
+
+fn one_rank(
+    nccl: &Nccl,
+    id: ncclUniqueId,
+    (rank, ranks): (usize, usize),
+    wrong: &Mutex<Vec<String>>,
+) -> Result<usize, Failure> {
+    soft_cuda::set_current(rank);
+    let mut comm: ncclComm_t = std::ptr::null_mut();
+    call!(nccl, ncclCommInitRank(&mut comm, ranks as i32, id, rank as i32))?;
+    let rank = Rank { nccl, comm, stream: Stream::of_device(rank), rank, ranks };
+    let mut cases = 0;
+    for ty in TYPES {
+        for operation in OPERATIONS {
+            let large = matches!(ty.name, "f32" | "i8") && (operation == "all_reduce" || ranks <= 4);
+            let counts = COUNTS.into_iter().chain(LARGE.into_iter().filter(|_| large));
+            for count in counts {
+                cases += 1;
+                if let Some(line) = rank.operation(operation, ty, count)? {
+                    wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(line);
+                }
+            }
+        }
+    }
+    call!(nccl, ncclCommDestroy(comm))?;
+    Ok(cases)
+}
+
+/// The stand-in for NVML, which is built beside this program.
+fn nvml() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe()?;
+    let folders = own.ancestors().skip(1).take(2);
+    let names = ["libcollspec_standin_nvml.so", "deps/libcollspec_standin_nvml.so"];
+    let places = folders.flat_map(|folder| names.map(|name| folder.join(name)));
+    places.into_iter().find(|place| place.exists()).ok_or_else(|| "libcollspec_standin_nvml.so is not built".into())
+}
