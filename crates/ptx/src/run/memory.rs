@@ -129,22 +129,28 @@ impl Reach {
         self.last = Region::new(0, 0);
     }
 
-    fn is_mapped(&mut self, start: u64, len: u64) -> bool {
+    /// Whether memory is there. What is read may go on to the end of the last 16 bytes: kernels read whole words of arrays that end
+    /// within one, and no allocation of a GPU does.
+    fn is_mapped(&mut self, start: u64, len: u64, reads: bool) -> bool {
         let changes = self.memory.changes.load(Ordering::Acquire);
         if changes != self.changes {
             self.changes = changes;
             self.known = self.memory.regions.read().unwrap_or_else(PoisonError::into_inner).clone();
             self.last = Region::new(0, 0);
         }
-        if self.last.holds(start, len) {
+        let holds = |region: &Region| {
+            let end = if reads { region.end.next_multiple_of(16) } else { region.end };
+            Region { start: region.start, end }.holds(start, len)
+        };
+        if holds(&self.last) {
             return true;
         }
-        let own = self.own.iter().find(|region| region.holds(start, len));
+        let own = self.own.iter().find(|region| holds(region));
         let found = own.or_else(|| {
             let after = self.known.partition_point(|region| region.start <= start);
-            self.known.get(after.checked_sub(1)?).filter(|region| region.holds(start, len))
+            self.known.get(after.checked_sub(1)?).filter(|region| holds(region))
         });
-        let lookup = || self.memory.lookup.as_ref()?(start).filter(|region| region.holds(start, len));
+        let lookup = || self.memory.lookup.as_ref()?(start).filter(holds);
         let found = found.copied().or_else(lookup);
         self.last = found.unwrap_or(self.last);
         found.is_some()
@@ -156,7 +162,7 @@ impl Reach {
     ///
     /// One of them is not allowed; with its address.
     #[inline(always)]
-    pub fn admit(&mut self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> Result<(), (u64, BadAccess)> {
+    pub fn admit(&mut self, addresses: &Lanes<u64>, mask: Mask, len: u64, reads: bool) -> Result<(), (u64, BadAccess)> {
         let first = addresses[mask.trailing_zeros() as usize % LANES];
         let (mut least, mut most, mut all) = (first, first, 0);
         for (lane, address) in addresses.iter().enumerate() {
@@ -166,20 +172,26 @@ impl Reach {
             all |= address;
         }
         let whole = (most - least).saturating_add(len);
-        if all & (len - 1) == 0 && self.last.holds(least, whole) && self.is_mapped(least, whole) {
+        if all & (len - 1) == 0 && self.last.holds(least, whole) && self.is_mapped(least, whole, reads) {
             return Ok(());
         }
-        self.admit_each(addresses, mask, len)
+        self.admit_each(addresses, mask, len, reads)
     }
 
     #[cold]
-    fn admit_each(&mut self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> Result<(), (u64, BadAccess)> {
+    fn admit_each(
+        &mut self,
+        addresses: &Lanes<u64>,
+        mask: Mask,
+        len: u64,
+        reads: bool,
+    ) -> Result<(), (u64, BadAccess)> {
         for lane in lanes_of(mask) {
             let address = addresses[lane];
             if !address.is_multiple_of(len) {
                 return Err((address, BadAccess::Misaligned));
             }
-            self.admit_range(address, len)?;
+            self.admit_range(address, len, reads)?;
         }
         Ok(())
     }
@@ -189,8 +201,8 @@ impl Reach {
     /// # Errors
     ///
     /// It is not allowed; with its address.
-    pub fn admit_range(&mut self, address: u64, len: u64) -> Result<(), (u64, BadAccess)> {
-        if self.is_mapped(address, len) { Ok(()) } else { Err((address, BadAccess::Unmapped)) }
+    pub fn admit_range(&mut self, address: u64, len: u64, reads: bool) -> Result<(), (u64, BadAccess)> {
+        if self.is_mapped(address, len, reads) { Ok(()) } else { Err((address, BadAccess::Unmapped)) }
     }
 }
 
@@ -420,7 +432,7 @@ mod tests {
         let mut block = Block([0; 64]);
         let start = block.0.as_mut_ptr() as u64;
         let mut reach = reach(&mut block, 40);
-        let mut one = |address: u64, len: u64| reach.admit(&[address; LANES], 1, len).map_err(|(_, bad)| bad);
+        let mut one = |address: u64, len: u64| reach.admit(&[address; LANES], 1, len, false).map_err(|(_, bad)| bad);
         assert_eq!(one(start + 32, 8), Ok(()));
         assert_eq!(one(start + 32, 16), Err(BadAccess::Unmapped));
         assert_eq!(one(start + 40, 1), Err(BadAccess::Unmapped));
@@ -428,10 +440,13 @@ mod tests {
         assert_eq!(one(0, 4), Err(BadAccess::Unmapped));
         assert_eq!(one(u64::MAX - 7, 8), Err(BadAccess::Unmapped));
         let lanes: Lanes<u64> = std::array::from_fn(|lane| start + 4 * lane as u64);
-        assert_eq!(reach.admit(&lanes, 0x3ff, 4), Ok(()), "ten lanes of four bytes");
-        assert_eq!(reach.admit(&lanes, 0x7ff, 4), Err((start + 40, BadAccess::Unmapped)));
+        assert_eq!(reach.admit(&lanes, 0x3ff, 4, false), Ok(()), "ten lanes of four bytes");
+        assert_eq!(reach.admit(&lanes, 0x7ff, 4, false), Err((start + 40, BadAccess::Unmapped)));
+        let mut word = |at: u64, reads: bool| reach.admit(&[start + at; LANES], 1, 4, reads).map_err(|(_, bad)| bad);
+        assert_eq!((word(36, false), word(40, true), word(44, true)), (Ok(()), Ok(()), Ok(())), "reads of whole words");
+        assert_eq!((word(40, false), word(48, true)), (Err(BadAccess::Unmapped), Err(BadAccess::Unmapped)));
         reach.memory.unmap(start);
-        assert_eq!(reach.admit(&lanes, 1, 4), Err((start, BadAccess::Unmapped)));
+        assert_eq!(reach.admit(&lanes, 1, 4, true), Err((start, BadAccess::Unmapped)));
     }
 
     #[test]
@@ -441,9 +456,9 @@ mod tests {
         let memory = unsafe { Memory::with_lookup(Box::new(move |address| (address >= 0x1000).then_some(region))) };
         // SAFETY: likewise.
         let mut reach = unsafe { Reach::new(Arc::new(memory), Vec::new()) };
-        assert_eq!(reach.admit_range(0x1010, 0xf0), Ok(()));
-        assert_eq!(reach.admit_range(0x1010, 0xf1), Err((0x1010, BadAccess::Unmapped)));
-        assert_eq!(reach.admit_range(0xff0, 4), Err((0xff0, BadAccess::Unmapped)));
+        assert_eq!(reach.admit_range(0x1010, 0xf0, false), Ok(()));
+        assert_eq!(reach.admit_range(0x1010, 0xf1, true), Err((0x1010, BadAccess::Unmapped)));
+        assert_eq!(reach.admit_range(0xff0, 4, true), Err((0xff0, BadAccess::Unmapped)));
     }
 
     #[test]

@@ -75,6 +75,9 @@ macro_rules! driver {
     };
 }
 
+/// Of memory by handles: a large page.
+const GRANULARITY: usize = 2 << 20;
+
 driver! {
     fn cuGetErrorName(code: c_int, place: Out<'_, *const c_char>) { put(place, words(code)?.0.as_ptr()) }
     fn cuGetErrorString(code: c_int, place: Out<'_, *const c_char>) { put(place, words(code)?.1.as_ptr()) }
@@ -103,6 +106,8 @@ driver! {
     fn cuPointerGetAttribute(place: Room, attribute: c_int, address: usize) {
         memory::pointer_attribute(place, attribute, address)
     }
+    // NCCL 2.30 calls it without asking whether it is there. It says nothing of whether such memory can be allocated.
+    fn cuMemGetAllocationGranularity(place: Out<'_, usize>, _property: In<u8>, _option: c_int) { put(place, GRANULARITY) }
     fn cuLaunchKernel(
         function: *const (),
         grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,

@@ -50,7 +50,7 @@ impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
         // SAFETY: the slots are as wide as their parts, and addresses are admitted before they are used.
         unsafe {
             let addresses = addresses(w, i.a, i.number, i.flags);
-            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes) {
+            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes, true) {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
             let parts = W::load_lanes(&addresses, w.mask);
@@ -76,7 +76,7 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
         // SAFETY: as for a load.
         unsafe {
             let addresses = addresses(w, i.a, i.number, i.flags);
-            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes) {
+            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes, false) {
                 return w.refuse_access(at, "writes", bytes, bad);
             }
             let mut parts = [[E::default(); LANES]; 4];
@@ -119,7 +119,7 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let mut seen = 0u64;
         for (number, to) in general.to.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size)) {
+            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size), true) {
                 return w.refuse_access(at, "reads", u64::from(size), bad);
             }
             let mut values = [0u128; LANES];
@@ -160,7 +160,7 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let addresses = addresses(w, i.a, i.number, i.flags);
         for (number, source) in general.sources.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size)) {
+            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size), false) {
                 return w.refuse_access(at, "writes", u64::from(size), bad);
             }
             for lane in lanes_of(w.mask) {
@@ -217,7 +217,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, u64::from(size)) {
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, u64::from(size), false) {
             return w.refuse_access(at, "changes", u64::from(size), bad);
         }
         let mut values = [0u128; LANES];
@@ -300,7 +300,7 @@ pub unsafe fn phase_init(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load; the count has 32 bits.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8, false) {
             return w.refuse_access(at, "writes", 8, bad);
         }
         for lane in lanes_of(w.mask) {
@@ -319,7 +319,7 @@ pub unsafe fn phase_arrive(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load; the bytes have 32 bits, and the result 64.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8, false) {
             return w.refuse_access(at, "changes", 8, bad);
         }
         let mut before = [0u64; LANES];
@@ -341,7 +341,7 @@ pub unsafe fn phase_try_wait(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load; the state has 64 bits.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8) {
+        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8, true) {
             return w.refuse_access(at, "reads", 8, bad);
         }
         let (mut over, mut seen) = (0, 0u64);
@@ -382,17 +382,17 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
                     ),
                 );
             }
-            if let Err(bad) = w.reach.admit_range(from[lane], bytes) {
+            if let Err(bad) = w.reach.admit_range(from[lane], bytes, true) {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
-            if let Err(bad) = w.reach.admit_range(to[lane], bytes) {
+            if let Err(bad) = w.reach.admit_range(to[lane], bytes, false) {
                 return w.refuse_access(at, "writes", bytes, bad);
             }
             for offset in (0..bytes).step_by(16) {
                 u128::store(to[lane] + offset, u128::load(from[lane] + offset));
             }
             if let Some(barrier) = barrier {
-                if let Err(bad) = w.reach.admit(&barrier, 1 << lane, 8) {
+                if let Err(bad) = w.reach.admit(&barrier, 1 << lane, 8, false) {
                     return w.refuse_access(at, "changes", 8, bad);
                 }
                 update(barrier[lane], 8, |old| Phase(old).after(0, -(bytes as i64)).0);
