@@ -127,6 +127,8 @@ pub enum TernaryOp {
     /// The same of floating-point numbers, rounded once.
     Fma,
     Prmt,
+    /// `prmt` with a mode: the selectors that the third operand chooses by its two low bits.
+    PrmtMode([u16; 4]),
     Bfe,
     /// `shf.l`; true for `wrap`.
     FunnelLeft {

@@ -231,6 +231,7 @@ fn ternary(op: TernaryOp, ty: Type, a: u64, b: u64, c: u64) -> u64 {
             _ => fma_f64(f64::from_bits(a), f64::from_bits(b), f64::from_bits(c)).to_bits(),
         },
         TernaryOp::Prmt => u64::from(permute(a as u32, b as u32, c as u32)),
+        TernaryOp::PrmtMode(selectors) => u64::from(permute(a as u32, b as u32, u32::from(selectors[c as usize % 4]))),
         TernaryOp::Bfe => bit_field_extract(a, b as u32, c as u32, 8 * ty.bytes(), ty.is_signed()),
         TernaryOp::FunnelLeft { wrap } => u64::from(funnel_shift_left(a as u32, b as u32, c as u32, wrap)),
         TernaryOp::FunnelRight { wrap } => u64::from(funnel_shift_right(a as u32, b as u32, c as u32, wrap)),

@@ -233,3 +233,26 @@ fn bulk_copies_complete_on_a_barrier() {
     device.run("k", 1, 64, &[memory], 1).unwrap();
     assert_eq!(device.values(0), (1..65).collect::<Vec<u32>>());
 }
+
+#[test]
+fn the_modes_of_prmt_pick_the_bytes_that_the_isa_lists() {
+    let (a, b) = (0x3322_1100u32, 0x7766_5544u32);
+    for (mode, expected) in [
+        ("f4e", [0x3322_1100u32, 0x4433_2211, 0x5544_3322, 0x6655_4433]),
+        ("b4e", [0x5566_7700, 0x6677_0011, 0x7700_1122, 0x0011_2233]),
+        ("rc8", [0, 0x1111_1111, 0x2222_2222, 0x3333_3333]),
+        ("ecl", [0x3322_1100, 0x3322_1111, 0x3322_2222, 0x3333_3333]),
+        ("ecr", [0, 0x1111_1100, 0x2222_1100, 0x3322_1100]),
+        ("rc16", [0x1100_1100, 0x3322_3322, 0x1100_1100, 0x3322_3322]),
+    ] {
+        let text = format!(
+            ".visible .entry k(.param .u64 out)\n{{\n.reg .b32 %r<6>;\n.reg .b64 %d<4>;\nld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\n\
+             mov.b32 %r2, {a};\nmov.b32 %r3, {b};\nprmt.b32.{mode} %r4, %r2, %r3, %r1;\n\
+             mul.wide.u32 %d2, %r1, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r4;\nret;\n}}"
+        );
+        let mut device = Device::new(&text);
+        let out = device.array(&[0; 4]);
+        device.run("k", 1, 4, &[out], 1).unwrap();
+        assert_eq!(device.values(0), expected, "{mode}");
+    }
+}

@@ -5,6 +5,9 @@ use super::operands::{Operands, bits_of};
 use crate::module::{Operand, Type};
 
 pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
+    if let ("prmt", ["b32", mode]) = (name, words) {
+        return permute(mode, of);
+    }
     let (ty, words) = last_type(words)?;
     match name {
         "mov" => return mov(ty, words, of),
@@ -42,6 +45,23 @@ pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refus
         return Ok(Op::Ternary { op, ty, to, a, b: of.from(2, second)?, c: of.from(3, third)? });
     }
     Err("this instruction is not known".into())
+}
+
+/// `prmt` with a mode, which comes after its type (PTX ISA, 9.7.9.7).
+fn permute(mode: &str, of: &Operands<'_>) -> Result<Op, Refusal> {
+    let selectors = match mode {
+        "f4e" => [0x3210, 0x4321, 0x5432, 0x6543],
+        "b4e" => [0x5670, 0x6701, 0x7012, 0x0123],
+        "rc8" => [0x0000, 0x1111, 0x2222, 0x3333],
+        "ecl" => [0x3210, 0x3211, 0x3222, 0x3333],
+        "ecr" => [0x0000, 0x1110, 0x2210, 0x3210],
+        "rc16" => [0x1010, 0x3232, 0x1010, 0x3232],
+        _ => return Err(format!("`.{mode}` is not a mode of `prmt`")),
+    };
+    of.count(4)?;
+    let (op, ty) = (TernaryOp::PrmtMode(selectors), Type::B32);
+    let (to, a) = (of.to(0, Width::of(ty))?, of.from(1, ty)?);
+    Ok(Op::Ternary { op, ty, to, a, b: of.from(2, ty)?, c: of.from(3, ty)? })
 }
 
 /// The type at the end of an opcode, and the words before it.

@@ -116,6 +116,13 @@ computes! {
         let chosen = w.registers.predicate(i.c);
         w.registers.write(i.to, &each!(A, |lane| if chosen >> lane & 1 == 1 { a[lane] } else { b[lane] }), w.mask);
     }
+    /// `prmt` with a mode: the number has the four selectors, the first one lowest.
+    PermuteMode<> |w, i| {
+        let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
+        let which = w.registers.read::<u32>(i.c);
+        let value = each!(u32, |lane| permute(a[lane], b[lane], (i.number >> (16 * (which[lane] & 3))) as u32));
+        w.registers.write(i.to, &value, w.mask);
+    }
     /// `prmt` in its plain mode.
     Permute<> |w, i| {
         let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));

@@ -24,7 +24,14 @@ impl Lowering<'_> {
             }
             Op::Ternary { op, ty, to, a, b, c } => {
                 let Some((run, width, result)) = ternary::<I>(*op, *ty) else { return Ok(None) };
-                self.with(run, *to, result, &[(a, width), (b, width), (c, result)])
+                let done = self.with(run, *to, result, &[(a, width), (b, width), (c, result)])?;
+                if let (TernaryOp::PrmtMode(selectors), Some(last)) = (op, self.ready.instructions.last_mut())
+                    && done.is_some()
+                    && to.is_some()
+                {
+                    last.number = selectors.iter().rev().fold(0, |all, selector| all << 16 | u64::from(*selector));
+                }
+                Ok(done)
             }
             Op::Select { ty, to, a, b, predicate } => {
                 let width = Width::of(*ty);
@@ -267,6 +274,7 @@ fn ternary<I: Isa>(op: TernaryOp, ty: Type) -> Chosen {
         (TernaryOp::Mad(MulPart::Wide), Type::U32) => Some((I::handler::<whole::MadWideU32>(), Width::W32, Width::W64)),
         (TernaryOp::Mad(MulPart::Wide), Type::S32) => Some((I::handler::<whole::MadWideS32>(), Width::W32, Width::W64)),
         (TernaryOp::Prmt, _) => same(I::handler::<whole::Permute>()),
+        (TernaryOp::PrmtMode(_), _) => same(I::handler::<whole::PermuteMode>()),
         _ => None,
     }
 }
