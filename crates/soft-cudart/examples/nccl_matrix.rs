@@ -6,7 +6,7 @@
 //!
 //! For each library: ring and tree, LL, LL128 and Simple, transports P2P, SHM and socket, 1, 2, 3, 4, 5, 8 and 16 ranks, 7 operations, 12
 //! types, and counts from 0 to 1 Mi (the large ones of f32 and i8). NCCL reads its settings once, so each choice of them has a process
-//! of its own. `--quick` runs one of these with up to 4 ranks.
+//! of its own. `--quick` runs one of these with up to 4 ranks. `--times` tells how long communicators and sums take instead.
 #![allow(unsafe_code)] // NCCL is called, with memory of soft-cuda
 
 use nccl_sys::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId};
@@ -16,8 +16,8 @@ use soft_cuda::{Stream, memory};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -26,12 +26,16 @@ const COUNTS: [usize; 3] = [0, 1, 1000];
 /// The first version with types of 8 bits that have a point.
 const FP8_SINCE: i32 = 22_400;
 const LARGE: [usize; 2] = [50_001, 1 << 20];
-/// The variable that makes this program a child, which holds the most ranks.
+/// The variable that makes this program a child, which holds the most ranks, or [`TIMES`].
 const CHILD: &str = "NCCL_MATRIX_RANKS";
+const TIMES: &str = "times";
 
 fn main() -> ExitCode {
     let result = match std::env::var(CHILD) {
-        Ok(most) => run(Path::new(&std::env::args_os().nth(1).unwrap_or_default()), most.parse().unwrap_or(2)),
+        Ok(what) => {
+            let path = PathBuf::from(std::env::args_os().nth(1).unwrap_or_default());
+            if what == TIMES { times(&path) } else { run(&path, what.parse().unwrap_or(2)) }
+        }
         Err(_) => all(),
     };
     match result {
@@ -57,6 +61,11 @@ fn all() -> Result<bool, Failure> {
     }
     let mut right = true;
     for library in libraries {
+        if options.iter().any(|option| option == "--times") {
+            println!("{library}");
+            right &= Command::new(std::env::current_exe()?).arg(&library).env(CHILD, TIMES).status()?.success();
+            continue;
+        }
         for algorithm in ["Ring", "Tree"] {
             for protocol in ["LL", "LL128", "Simple"] {
                 for transport in ["P2P", "SHM", "socket"] {
@@ -233,8 +242,8 @@ impl Rank<'_> {
     }
 }
 
-/// Everything with the settings of this process.
-fn run(path: &Path, most: usize) -> Result<bool, Failure> {
+/// A library on software GPUs.
+fn load(path: &Path) -> Result<Nccl, Failure> {
     let settings = soft_cudart::api::Settings { devices: 16, ..Default::default() };
     soft_cudart::api::configure(settings)?;
     let nvml = nvml()?;
@@ -251,6 +260,57 @@ fn run(path: &Path, most: usize) -> Result<bool, Failure> {
     // SAFETY: the library is loaded from this file, stays, and nothing has called it but for its version.
     let library = unsafe { soft_cudart::library::load(&canonical, Options::default(), Box::new(unknown))? };
     println!("  {} kernels, ready after {:.2?}", library.kernels().count(), began.elapsed());
+    Ok(nccl)
+}
+
+/// How long it takes to make communicators, and to sum f32: the best of ten times.
+fn times(path: &Path) -> Result<bool, Failure> {
+    let nccl = &load(path)?;
+    for ranks in [2, 8] {
+        let mut id = ncclUniqueId { internal: [0; 128] };
+        call!(nccl, ncclGetUniqueId(&mut id))?;
+        let meet = &Barrier::new(ranks);
+        std::thread::scope(|scope| {
+            let times = |rank: usize| -> Result<(), Failure> {
+                soft_cuda::set_current(rank);
+                let mut comm: ncclComm_t = std::ptr::null_mut();
+                let began = Instant::now();
+                call!(nccl, ncclCommInitRank(&mut comm, ranks as i32, id, rank as i32))?;
+                if rank == 0 {
+                    println!("  {ranks} ranks: made in {:.2?}", began.elapsed());
+                }
+                let stream = Stream::of_device(rank);
+                for count in [1000, 1 << 18, 1 << 22] {
+                    let (send, recv) = (Buffer::new(4 * count)?, Buffer::new(4 * count)?);
+                    send.fill(TYPES[7], (0..count).map(|i| element(rank, i)));
+                    recv.fill(TYPES[7], (0..count).map(|_| 0));
+                    let mut best = Duration::MAX;
+                    for _ in 0..10 {
+                        meet.wait();
+                        let began = Instant::now();
+                        let (from, to, sum) = (send.0.cast_const().cast(), recv.0.cast(), ncclRedOp_t::Sum);
+                        let ty = ncclDataType_t::Float32;
+                        call!(nccl, ncclAllReduce(from, to, count, ty, sum, comm, stream.raw().cast()))?;
+                        stream.synchronize();
+                        best = best.min(began.elapsed());
+                    }
+                    if rank == 0 {
+                        println!("  {ranks} ranks: all_reduce of {count} f32 in {best:.2?}");
+                    }
+                }
+                call!(nccl, ncclCommDestroy(comm))
+            };
+            let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || times(rank))).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.map(|end| end.unwrap_or_else(|_| Err("a rank has panicked".into()))).collect::<Result<(), Failure>>()
+        })?;
+    }
+    Ok(true)
+}
+
+/// Everything with the settings of this process.
+fn run(path: &Path, most: usize) -> Result<bool, Failure> {
+    let nccl = load(path)?;
     let (mut cases, wrong) = (0, Mutex::new(Vec::new()));
     for ranks in RANKS.into_iter().filter(|ranks| *ranks <= most) {
         let began = Instant::now();

@@ -198,7 +198,13 @@ const MOST_THREADS: u32 = 1024;
 impl Kernels for Programs {
     fn attributes(&self, kernel: &str) -> Option<Attributes> {
         let Some((_, executable)) = self.executable(kernel) else {
-            return Some(Attributes { shared: 0, constant: 0, local: 0, most_threads: MOST_THREADS, registers: REGISTERS });
+            return Some(Attributes {
+                shared: 0,
+                constant: 0,
+                local: 0,
+                most_threads: MOST_THREADS,
+                registers: REGISTERS,
+            });
         };
         let program = executable.program();
         let signature = program.signature(program.kernel(kernel)?).ok()?;
