@@ -29,6 +29,9 @@ const LARGE: [usize; 2] = [50_001, 1 << 20];
 /// The variable that makes this program a child, which holds the most ranks, or [`TIMES`].
 const CHILD: &str = "NCCL_MATRIX_RANKS";
 const TIMES: &str = "times";
+/// The variable by which the stand-in for NVML knows how many devices there are.
+const NVML_DEVICES: &str = "COLLSPEC_STANDIN_DEVICES";
+const DEVICES: usize = 16;
 
 fn main() -> ExitCode {
     let result = match std::env::var(CHILD) {
@@ -41,14 +44,17 @@ fn main() -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("nccl_matrix: {error}");
-            for failure in soft_cudart::api::failures() {
-                eprintln!("  {failure:?}");
-            }
-            ExitCode::FAILURE
-        }
+        Err(error) => give_up(&error.to_string()),
     }
+}
+
+/// Says what has failed, and ends the process.
+fn give_up(error: &str) -> ! {
+    eprintln!("nccl_matrix: {error}");
+    for failure in soft_cudart::api::failures() {
+        eprintln!("  {failure:?}");
+    }
+    std::process::exit(1)
 }
 
 /// Every choice of settings in a process of its own.
@@ -63,7 +69,12 @@ fn all() -> Result<bool, Failure> {
     for library in libraries {
         if options.iter().any(|option| option == "--times") {
             println!("{library}");
-            right &= Command::new(std::env::current_exe()?).arg(&library).env(CHILD, TIMES).status()?.success();
+            right &= Command::new(std::env::current_exe()?)
+                .arg(&library)
+                .env(CHILD, TIMES)
+                .env(NVML_DEVICES, DEVICES.to_string())
+                .status()?
+                .success();
             continue;
         }
         for algorithm in ["Ring", "Tree"] {
@@ -74,7 +85,10 @@ fn all() -> Result<bool, Failure> {
                     }
                     let mut child = Command::new(std::env::current_exe()?);
                     child.arg(&library).env(CHILD, if quick { "4" } else { "16" });
-                    child.env("NCCL_ALGO", algorithm).env("NCCL_PROTO", protocol);
+                    child
+                        .env(NVML_DEVICES, DEVICES.to_string())
+                        .env("NCCL_ALGO", algorithm)
+                        .env("NCCL_PROTO", protocol);
                     for (variable, of) in [("NCCL_P2P_DISABLE", "P2P"), ("NCCL_SHM_DISABLE", "SHM")] {
                         child.env(
                             variable,
@@ -244,7 +258,7 @@ impl Rank<'_> {
 
 /// A library on software GPUs.
 fn load(path: &Path) -> Result<Nccl, Failure> {
-    let settings = soft_cudart::api::Settings { devices: 16, ..Default::default() };
+    let settings = soft_cudart::api::Settings { devices: DEVICES, ..Default::default() };
     soft_cudart::api::configure(settings)?;
     let nvml = nvml()?;
     // SAFETY: the stand-in's initialisers do nothing.
@@ -320,7 +334,14 @@ fn run(path: &Path, most: usize) -> Result<bool, Failure> {
             let threads: Vec<_> = (0..ranks)
                 .map(|rank| {
                     let (nccl, wrong) = (&nccl, &wrong);
-                    scope.spawn(move || one_rank(nccl, id, (rank, ranks), wrong))
+                    scope.spawn(move || {
+                        let done = one_rank(nccl, id, (rank, ranks), wrong);
+                        if let Err(error) = &done {
+                            // The other ranks wait for this one, which never comes.
+                            give_up(&format!("rank {rank} of {ranks}: {error}"));
+                        }
+                        done
+                    })
                 })
                 .collect();
             threads
