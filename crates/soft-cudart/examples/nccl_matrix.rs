@@ -6,13 +6,15 @@
 //!
 //! For each library: ring and tree, LL, LL128 and Simple, transports P2P, SHM and socket, 1, 2, 3, 4, 5, 8 and 16 ranks, 7 operations, 12
 //! types, and counts from 0 to 1 Mi (the large ones of f32 and i8). NCCL reads its settings once, so each choice of them has a process
-//! of its own. `--quick` runs one of these with up to 4 ranks. `--times` tells how long communicators and sums take instead.
+//! of its own. `--quick` runs one of these with up to 4 ranks. `--times` tells how long communicators and sums take instead. With
+//! NCCL_MATRIX_SEED=N kernels take turns in an order that N decides.
 #![allow(unsafe_code)] // NCCL is called, with memory of soft-cuda
 
 use nccl_sys::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId};
 use ptx::num::{BF16, E4M3, E5M2, F16};
 use ptx::run::Options;
 use soft_cuda::{Stream, memory};
+use soft_cudart::library::Schedule;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -260,6 +262,10 @@ impl Rank<'_> {
 fn load(path: &Path) -> Result<Nccl, Failure> {
     let settings = soft_cudart::api::Settings { devices: DEVICES, ..Default::default() };
     soft_cudart::api::configure(settings)?;
+    if let Ok(seed) = std::env::var("NCCL_MATRIX_SEED") {
+        soft_cudart::library::decide_schedule(Schedule::Seed(seed.parse()?))
+            .map_err(|_| "the schedule is decided already")?;
+    }
     let nvml = nvml()?;
     // SAFETY: the stand-in's initialisers do nothing.
     std::mem::forget(unsafe { libloading::Library::new(&nvml)? });

@@ -34,6 +34,26 @@ pub enum LibraryError {
     Threads(std::io::Error),
 }
 
+/// How kernels take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// On so many threads.
+    Threads(usize),
+    /// On one thread, in an order that a seed decides. What the host does in between is not decided by it.
+    Seed(u64),
+}
+
+static SCHEDULE: OnceLock<Schedule> = OnceLock::new();
+
+/// Decides how kernels take turns, before the first library is loaded. Without it they have as many threads as there are cores.
+///
+/// # Errors
+///
+/// It is decided already, with what it is.
+pub fn decide_schedule(schedule: Schedule) -> Result<(), Schedule> {
+    SCHEDULE.set(schedule).map_err(|_| SCHEDULE.get().copied().unwrap_or(schedule))
+}
+
 /// What executes the kernels of all libraries of this process.
 struct Machine {
     pool: Pool,
@@ -44,8 +64,12 @@ struct Machine {
 fn machine() -> Result<&'static Machine, LibraryError> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     let begin = || {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let pool = Pool::new(threads).map_err(|error| error.to_string())?;
+        let cores = || Schedule::Threads(std::thread::available_parallelism().map_or(1, usize::from));
+        let pool = match *SCHEDULE.get_or_init(cores) {
+            Schedule::Threads(threads) => Pool::new(threads),
+            Schedule::Seed(seed) => Pool::seeded(seed),
+        };
+        let pool = pool.map_err(|error| error.to_string())?;
         // Memory that soft-cuda has given to others than the runtime.
         let elsewhere = |address: u64| {
             let (start, len) = soft_cuda::memory::block_of(std::ptr::without_provenance(address as usize))?;
