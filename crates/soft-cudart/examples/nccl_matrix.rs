@@ -358,7 +358,7 @@ fn run(path: &Path, most: usize) -> Result<bool, Failure> {
         for one in done {
             cases += one?;
         }
-        println!("  {ranks} ranks in {:.2?}", began.elapsed());
+        println!("  {ranks} ranks in {:.2?}, {}", began.elapsed(), resident());
     }
     let wrong = wrong.into_inner().unwrap_or_default();
     for line in wrong.iter().take(20) {
@@ -366,6 +366,13 @@ fn run(path: &Path, most: usize) -> Result<bool, Failure> {
     }
     println!("  {} of {cases} results right", cases - wrong.len());
     Ok(wrong.is_empty())
+}
+
+/// The memory of this process.
+fn resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.map_or_else(String::new, |kib| format!("{} resident", kib.trim()))
 }
 
 fn one_rank(
