@@ -37,7 +37,7 @@ pub enum LibraryError {
 /// How kernels take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// On so many threads.
+    /// On this many threads.
     Threads(usize),
     /// On one thread, in an order that a seed decides. What the host does in between is not decided by it.
     Seed(u64),

@@ -6,7 +6,7 @@ use crate::module::{Function, Type};
 use crate::text::Unit;
 use std::ops::Range;
 
-/// A function's operations. One that is not known is an error of its own, for when it is executed.
+/// A function's operations. An unknown one is an error that is raised when it is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     /// The operations, in the order of the text.

@@ -46,7 +46,7 @@ pub enum Source {
     Register(RegisterId),
     /// The same bits in every lane.
     Constant(ConstantBits),
-    /// The address of a variable, parameter or function, plus so many bytes.
+    /// The address of a variable, parameter or function, plus an offset in bytes.
     Symbol(String, i64),
 }
 
@@ -249,7 +249,7 @@ pub struct Operation {
     pub op: Op,
 }
 
-/// What an instruction does. `to` are registers that it writes; `None` where nobody looks at the result.
+/// What an instruction does. `to` are registers that it writes; `None` where the result is discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are PTX's operands
 pub enum Op {

@@ -16,11 +16,11 @@ pub enum Operand {
     Double(u64),
     /// A special register, such as `%tid.x`.
     Special(String),
-    /// The address of a variable or function, plus so many bytes; also the name of a function that is called.
+    /// The address of a variable or function, plus an offset in bytes; also the name of a function that is called.
     Symbol(String, i64),
     /// The instruction with this number, to which a branch leads.
     Label(usize),
-    /// Memory: a base in brackets, plus so many bytes.
+    /// Memory: a base in brackets, plus an offset in bytes.
     Memory(Base, i64),
     /// `{%r1, %r2}`.
     Vector(Vec<Operand>),
@@ -28,7 +28,7 @@ pub enum Operand {
     Pair(Box<(Operand, Operand)>),
     /// `(a, b)`: the arguments or the results of a call.
     List(Vec<Operand>),
-    /// `_`: a result that nobody looks at.
+    /// `_`: a result that is discarded.
     Unused,
 }
 

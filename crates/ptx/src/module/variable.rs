@@ -34,7 +34,7 @@ impl Shape {
 pub enum Value {
     /// The bits of a number; the upper ones are cut to the element's size.
     Bits(u64),
-    /// The address of a variable or function, plus so many bytes.
+    /// The address of a variable or function, plus an offset in bytes.
     Address(String, i64),
 }
 
@@ -104,7 +104,7 @@ pub fn declaration<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Shape), Erro
     let ty = loop {
         let token = tokens.next()?;
         match tokens.text(token) {
-            // What a pointer leads to has an alignment of its own.
+            // The memory that a pointer leads to has a separate alignment.
             ".ptr" => of_pointer = true,
             ".align" => {
                 let value = tokens.whole(1 << 16)?;

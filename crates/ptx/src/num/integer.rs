@@ -85,7 +85,7 @@ fn low(value: u64, bits: u32) -> u64 {
     if bits >= 64 { value } else { value & ((1 << bits) - 1) }
 }
 
-/// A value of so many bits with its sign.
+/// A value of `bits` bits with its sign.
 fn extend(value: u64, bits: u32) -> i64 {
     (value << (64 - bits)) as i64 >> (64 - bits)
 }

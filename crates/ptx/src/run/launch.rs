@@ -50,7 +50,7 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// There is no such kernel, it cannot be read, or it cannot be launched so.
+    /// The kernel does not exist, cannot be read, or cannot be launched with this configuration.
     pub fn new(
         image: &Arc<Image>,
         kernel: &str,
@@ -143,7 +143,7 @@ impl Launch {
     }
 }
 
-/// The lanes that a warp of a block with so many threads has.
+/// The lanes of a warp, given the threads of its block.
 fn lanes_of_warp(warp: u32, threads: u32) -> Mask {
     match threads.saturating_sub(warp * LANES as u32) {
         0 => 0,

@@ -16,7 +16,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// So many bytes from an address on.
+    /// The region of `len` bytes that begins at an address.
     pub fn new(start: u64, len: u64) -> Self {
         Self { start, end: start.saturating_add(len) }
     }
@@ -115,7 +115,7 @@ impl Reach {
         Self { memory, known: Arc::default(), changes: u64::MAX, own, last: Region::new(0, 0) }
     }
 
-    /// Adds memory of its own.
+    /// Adds memory that only this warp reaches.
     ///
     /// # Safety
     /// It is removed before the buffer is dropped.
@@ -123,7 +123,7 @@ impl Reach {
         self.own.push(buffer.region());
     }
 
-    /// Takes a region of its own away.
+    /// Removes such memory.
     pub fn remove(&mut self, start: u64) {
         self.own.retain(|region| region.start != start);
         self.last = Region::new(0, 0);
@@ -156,7 +156,7 @@ impl Reach {
         found.is_some()
     }
 
-    /// Lets accesses of so many bytes at these addresses pass, which are those of the lanes in the mask.
+    /// Checks accesses of `len` bytes at the addresses of the lanes in the mask.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Lets an access of any number of bytes pass.
+    /// Checks an access of any length.
     ///
     /// # Errors
     ///
@@ -206,8 +206,8 @@ impl Reach {
     }
 }
 
-/// What is read or written at once: a whole number of at most 16 bytes, which is not torn. Reading comes before whatever comes later,
-/// and writing after whatever came earlier.
+/// What is read or written at once: a whole number of at most 16 bytes, which is not torn. A read happens before all later
+/// accesses, and a write after all earlier ones.
 pub trait Word: Copy + Default {
     /// # Safety
     /// The address was admitted for as many bytes.
@@ -281,7 +281,7 @@ struct Words([AtomicU64; 2]);
 pub struct Buffer(Box<[Words]>);
 
 impl Buffer {
-    /// At least so many bytes.
+    /// A buffer of at least `len` bytes.
     pub fn new(len: u64) -> Self {
         Self((0..len.div_ceil(16)).map(|_| Words::default()).collect())
     }
@@ -300,7 +300,7 @@ impl Buffer {
         unsafe { memory.map(self.region()) }
     }
 
-    /// So many bytes from an offset on, as far as there are.
+    /// Up to `len` bytes from an offset on.
     pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let byte = |at: u64| {
             let word = self.0.get(at as usize / 16).map(|words| &words.0[at as usize / 8 % 2]);

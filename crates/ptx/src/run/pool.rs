@@ -93,7 +93,7 @@ impl Running {
 }
 
 impl Pool {
-    /// So many threads.
+    /// A pool with this many threads.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ pub struct Instruction {
     pub d: Slot,
     /// Small facts of its kind.
     pub flags: u32,
-    /// A number of its own, such as an address's offset.
+    /// An immediate number, such as an address's offset.
     pub number: u64,
     /// Four more slots, or other numbers.
     pub more: [Slot; 4],
@@ -37,7 +37,7 @@ pub const NOWHERE: Slot = Slot::MAX;
 pub enum Known {
     /// It is the same everywhere.
     Bits(u64),
-    /// The address of a variable, plus so many bytes.
+    /// The address of a variable, plus an offset in bytes.
     Variable(VariableId, i64),
     /// A byte of the kernel's parameters.
     Parameter(i64),

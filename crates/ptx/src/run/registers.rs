@@ -44,13 +44,13 @@ unsafe impl Value for f32 {}
 unsafe impl Value for f64 {}
 
 impl Registers {
-    /// So many bytes for each lane, all zero.
+    /// Registers with this many bytes per lane, all zero.
     pub fn new(bytes_of_a_lane: u32) -> Self {
         let lines = (bytes_of_a_lane as usize * LANES).div_ceil(64).max(1);
         Self { lines: vec![Line([0; 8]); lines].into_boxed_slice() }
     }
 
-    /// Whether it has so many bytes for each lane.
+    /// Whether it has room for this many bytes per lane.
     pub fn has_room_for(&self, bytes_of_a_lane: u32) -> bool {
         self.lines.len() * 64 >= bytes_of_a_lane as usize * LANES
     }

@@ -149,7 +149,7 @@ impl Warp {
         warp
     }
 
-    /// Executes instructions until so many branches backwards were taken, or until it has to wait.
+    /// Executes instructions until `budget` backward branches were taken, or until the warp has to wait.
     pub fn turn(&mut self, budget: u32) -> Pause {
         self.budget = budget.max(1);
         self.moved = false;

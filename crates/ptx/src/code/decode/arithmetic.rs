@@ -254,7 +254,7 @@ fn mov(ty: Type, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     }
 }
 
-/// The width of each of so many parts.
+/// The width of each part, given how many there are.
 fn part_of(whole: Width, parts: usize) -> Result<Width, Refusal> {
     Ok(match (whole, parts) {
         (Width::W128, 2) => Width::W64,

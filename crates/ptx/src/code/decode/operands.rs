@@ -10,7 +10,7 @@ pub struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
-    /// That there are so many.
+    /// Checks the number of operands.
     pub fn count(&self, count: usize) -> Result<(), Refusal> {
         if self.all.len() == count {
             return Ok(());

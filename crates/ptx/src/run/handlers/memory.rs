@@ -270,7 +270,7 @@ fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
 struct Phase(u64);
 
 impl Phase {
-    /// Of so many arrivals.
+    /// A phase that waits for `count` arrivals.
     fn new(count: u32) -> Self {
         let count = u64::from(count) & 0xffff;
         Self(count | count << 16)
@@ -403,7 +403,7 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     at + 1
 }
 
-/// The width in which a handler holds a part of so many bytes; `None` for those that [`load_general`] does.
+/// The register width of a part with this size in bytes; `None` for sizes that [`load_general`] handles.
 pub fn part_width(bytes: u32) -> Option<Width> {
     Some(match bytes {
         2 => Width::W16,

@@ -121,7 +121,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The address of a name in its space, plus so many bytes.
+    /// The address of a name in its space, plus an offset in bytes.
     pub fn symbol(&self, name: &str, offset: i64) -> Result<Known, Refusal> {
         if let Some(bytes) = self.layout.bytes_of(name) {
             return Ok(Known::Own(bytes.start as i64 + offset));
