@@ -15,6 +15,16 @@ const LAZY_PEER_ACCESS: c_uint = 1;
 #[derive(Clone, Copy)]
 pub(super) struct MemoryHandle([u8; 64]);
 
+#[cfg(test)]
+impl MemoryHandle {
+    pub fn of(bytes: [u8; 64]) -> Self {
+        Self(bytes)
+    }
+    pub fn bytes(&self) -> &[u8; 64] {
+        &self.0
+    }
+}
+
 /// What a handle says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Meaning {
