@@ -34,9 +34,8 @@ fn frontier(stream: Handle) -> (Handle, Vec<Handle>) {
     let info: Info = named(Runtime::V13, "cudaStreamGetCaptureInfo");
     let (mut id, mut graph) = (std::mem::MaybeUninit::new(0), std::mem::MaybeUninit::new(null_mut()));
     let (mut list, mut count) = (std::mem::MaybeUninit::new(std::ptr::null()), std::mem::MaybeUninit::new(0));
-    let status = asked(|status| {
-        info(stream, status, Some(&mut id), Some(&mut graph), Some(&mut list), None, Some(&mut count))
-    });
+    let status =
+        asked(|status| info(stream, status, Some(&mut id), Some(&mut graph), Some(&mut list), None, Some(&mut count)));
     assert_eq!(status, Ok(1));
     // SAFETY: all were made with a value, and the list has as many handles.
     unsafe {
@@ -57,8 +56,7 @@ fn argument(counter: &AtomicUsize) -> *mut c_void {
 
 /// A user object that counts its end, given to a graph.
 fn keep(graph: Handle, counter: &AtomicUsize) {
-    let object: Handle =
-        asked(|place| cudaUserObjectCreate(place, argument(counter), Some(count), 1, 1)).unwrap();
+    let object: Handle = asked(|place| cudaUserObjectCreate(place, argument(counter), Some(count), 1, 1)).unwrap();
     assert_eq!(cudaGraphRetainUserObject(graph, object, 1, 1), 0);
     // The graph has it now.
     assert_eq!(cudaUserObjectRelease(object, 1), errors::INVALID_VALUE);
@@ -152,7 +150,8 @@ fn a_library_adds_nodes_to_a_graph() {
     let (graph, nodes) = frontier(user.raw());
     let mut tip = asked(|place| wait_node(place, graph, nodes.as_ptr(), 1, serial)).unwrap();
     let sizes = [1, 1, 1, 32, 1, 1];
-    let node = |kernel, parameters| KernelNode { function: kernel, sizes, shared: 5, parameters, extra: std::ptr::null() };
+    let node =
+        |kernel, parameters| KernelNode { function: kernel, sizes, shared: 5, parameters, extra: std::ptr::null() };
     tip = with_parameters(|parameters| {
         let node = node(fake::stub(NOTES), parameters);
         asked(|place| kernel_node(place, graph, &tip, 1, (&raw const node).cast())).unwrap()

@@ -13,8 +13,7 @@ use crate::api::{Configuration, Handle, Runtime, errors, failures, forget_failur
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-pub type LaunchKernel =
-    extern "C" fn(*const (), Dimensions, Dimensions, In<In<u8>>, usize, Handle) -> c_int;
+pub type LaunchKernel = extern "C" fn(*const (), Dimensions, Dimensions, In<In<u8>>, usize, Handle) -> c_int;
 
 const ONE: Dimensions = Dimensions { x: 1, y: 1, z: 1 };
 
@@ -114,7 +113,10 @@ fn launches_that_cannot_be_are_refused() {
     assert_eq!(launch(kernel, 1, 641, 0), errors::INVALID_CONFIGURATION);
     assert_eq!(launch(kernel, 1, 32, 227 << 10), errors::INVALID_VALUE);
     assert_eq!(launch(null_mut(), 1, 32, 0), errors::INVALID_DEVICE_FUNCTION);
-    assert_eq!(cudaLaunchKernel(kernel, ONE, ONE, In::of([In::null(); 3].as_ptr()), 0, null_mut()), errors::INVALID_VALUE);
+    assert_eq!(
+        cudaLaunchKernel(kernel, ONE, ONE, In::of([In::null(); 3].as_ptr()), 0, null_mut()),
+        errors::INVALID_VALUE
+    );
 }
 
 #[test]

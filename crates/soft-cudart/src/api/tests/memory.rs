@@ -166,9 +166,8 @@ fn copies_take_pageable_memory_at_once() {
 fn pools_give_memory_of_their_device() {
     cudaSetDevice(1);
     let properties = |kind: c_int, device: c_int| [kind, 0, 1, device];
-    let create = |properties: [c_int; 4]| {
-        asked(|place| cudaMemPoolCreate(place, In::of((&raw const properties).cast())))
-    };
+    let create =
+        |properties: [c_int; 4]| asked(|place| cudaMemPoolCreate(place, In::of((&raw const properties).cast())));
     let pool = create(properties(1, 1)).unwrap();
     assert_eq!(create(properties(7, 1)), Err(errors::INVALID_VALUE));
     assert_eq!(create(properties(1, 9)), Err(errors::INVALID_DEVICE));
