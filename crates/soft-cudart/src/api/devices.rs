@@ -152,5 +152,4 @@ runtime! {
         }
         put(place, c_int::from(matches!(attribute, 2 | 3)))
     }
-    fn cudaDeviceReset() { Err(errors::NOT_SUPPORTED) }
 }

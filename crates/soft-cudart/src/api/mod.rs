@@ -72,7 +72,7 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
         memory::functions(),
         pools::functions(),
         ipc::functions(),
-        transfer::functions(),
+        transfer::functions(runtime),
         streams::functions(),
         events::functions(),
         capture::functions(runtime),
@@ -145,7 +145,7 @@ use runtime;
 macro_rules! function {
     ($(#[$doc:meta])* $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
         $(#[$doc])*
-        pub(super) extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
+        pub(in crate::api) extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
             $crate::api::enter(move || $body)
         }
     };

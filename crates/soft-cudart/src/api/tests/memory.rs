@@ -196,3 +196,50 @@ fn variables_are_those_of_the_current_device() {
     let unknown = In::of(null());
     assert_eq!(asked::<usize>(|place| cudaGetSymbolSize(place, unknown)), Err(errors::INVALID_SYMBOL));
 }
+
+#[test]
+fn batches_of_copies_name_the_one_that_fails() {
+    type Batch = extern "C" fn(
+        *const Handle,
+        *const Handle,
+        *const usize,
+        usize,
+        *const (),
+        *const usize,
+        usize,
+        Out<'_, usize>,
+        Handle,
+    ) -> c_int;
+    type Later = extern "C" fn(
+        *const Handle,
+        *const Handle,
+        *const usize,
+        usize,
+        *const (),
+        *const usize,
+        usize,
+        Handle,
+    ) -> c_int;
+    let batch: Batch = named(Runtime::V12, "cudaMemcpyBatchAsync");
+    let later: Later = named(Runtime::V13, "cudaMemcpyBatchAsync");
+    let (from, to) = (malloc(16).unwrap(), malloc(16).unwrap());
+    bytes(from, 16).copy_from_slice(b"0123456789abcdef");
+    let stream = asked(|place| cudaStreamCreate(place)).unwrap();
+    let at = |block: Handle, offset| block.wrapping_byte_add(offset);
+    let (targets, sources, sizes) = ([at(to, 8), to], [from, at(from, 12)], [8, 4]);
+    let (targets, sources) = (targets.as_ptr(), sources.as_ptr());
+    assert_eq!(later(targets, sources, sizes.as_ptr(), 2, null(), null(), 0, stream), 0);
+    assert_eq!(cudaStreamSynchronize(stream), 0);
+    assert_eq!(bytes(to, 16), b"cdef\0\0\0\x0001234567");
+    let failed = |targets: *const Handle, stream| {
+        let mut index = std::mem::MaybeUninit::new(7);
+        let code = batch(targets, sources, sizes.as_ptr(), 2, null(), null(), 0, Some(&mut index), stream);
+        // SAFETY: it was made with a value.
+        (code, unsafe { index.assume_init() })
+    };
+    assert_eq!(failed(targets, stream), (0, 7));
+    assert_eq!(failed([to, null_mut()].as_ptr(), stream), (errors::INVALID_VALUE, 1));
+    assert_eq!(failed(targets, null_mut()), (errors::INVALID_VALUE, usize::MAX));
+    assert_eq!((cudaStreamSynchronize(stream), cudaStreamDestroy(stream)), (0, 0));
+    assert_eq!((cudaFree(from), cudaFree(to)), (0, 0));
+}
