@@ -77,7 +77,7 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
         events::functions(),
         capture::functions(runtime),
         objects::functions(),
-        launch::functions(),
+        launch::functions(runtime),
         entry_points::functions(runtime),
     ]
     .into_iter()

@@ -121,14 +121,20 @@ fn launches_that_cannot_be_are_refused() {
 
 #[test]
 fn kernels_say_what_they_are_like() {
-    let mut bytes = [0xaau8; 64];
-    assert_eq!(cudaFuncGetAttributes(Room::of(bytes.as_mut_ptr()), fake::stub(NOTES)), 0);
+    type Get = extern "C" fn(Room, *const ()) -> c_int;
+    let mut bytes = [0xaau8; 150];
+    for (runtime, len) in [(Runtime::V13, 144), (Runtime::V12, 144), (Runtime::V11, 56)] {
+        bytes.fill(0xaa);
+        let get: Get = named(runtime, "cudaFuncGetAttributes");
+        assert_eq!(get(Room::of(bytes.as_mut_ptr()), fake::stub(NOTES)), 0);
+        assert_eq!((bytes[55], bytes[len - 1], bytes[len]), (0, 0, 0xaa));
+    }
     let number = |offset: usize| c_int::from_ne_bytes(bytes[offset..offset + 4].try_into().unwrap());
     let found = [0, 8, 16, 24, 28, 32, 36, 44].map(number);
     assert_eq!(found, [1000, 16, 32, 640, 96, 120, 120, (227 << 10) - 1000]);
-    assert_eq!(bytes[56..], [0xaa; 8]);
     let unknown = (&raw const bytes).cast();
-    assert_eq!(cudaFuncGetAttributes(Room::of(bytes.as_mut_ptr()), unknown), errors::INVALID_DEVICE_FUNCTION);
+    let get: Get = named(Runtime::V12, "cudaFuncGetAttributes");
+    assert_eq!(get(Room::of(bytes.as_mut_ptr()), unknown), errors::INVALID_DEVICE_FUNCTION);
     assert_eq!(asked::<Handle>(|place| cudaGetFuncBySymbol(place, unknown)), Err(errors::INVALID_DEVICE_FUNCTION));
     let set = |attribute, value| cudaFuncSetAttribute(fake::stub(NOTES), attribute, value);
     assert_eq!((set(8, 200 << 10), set(8, 227 << 10), set(9, 50), set(3, 0)), (0, 1, 0, 1));
