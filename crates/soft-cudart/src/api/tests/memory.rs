@@ -116,7 +116,11 @@ fn what_is_freed_is_there_until_kernels_have_ended() {
     let mut own = [0u8; 64];
     let registered: Handle = own.as_mut_ptr().cast();
     assert_eq!(cudaHostRegister(registered, 64, 0), 0);
-    assert!(changes.lock().unwrap().contains(&Change::Mapped { address: block.addr(), bytes: 100 }));
+    let is_mapped = |address: usize, bytes| changes.lock().unwrap().contains(&Change::Mapped { address, bytes });
+    assert!(is_mapped(block.addr(), 100));
+    // Memory that soft-cuda gives to others is memory of kernels, too.
+    let elsewhere = soft_cuda::memory::alloc(77, 64).unwrap();
+    assert!(is_mapped(elsewhere.addr(), 77));
 
     let gate = fake::gate();
     let stream = asked(|place| cudaStreamCreateWithFlags(place, 1)).unwrap();
