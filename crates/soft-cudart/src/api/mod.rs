@@ -63,6 +63,20 @@ pub enum Runtime {
     V13,
 }
 
+impl Runtime {
+    /// The runtime that is linked into a library, from the names of its functions. Only names that the runtime alone has are asked for: NCCL
+    /// has functions of its own under those that older runtimes lack (`cudaStreamGetCaptureInfo_v2`).
+    pub fn of(has: impl Fn(&str) -> bool) -> Self {
+        if has("cudaGetDeviceProperties_v2") {
+            Self::V12
+        } else if has("cudaGetDriverEntryPointByVersion") {
+            Self::V13
+        } else {
+            Self::V11
+        }
+    }
+}
+
 /// The functions of a runtime: names and addresses.
 pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
     [

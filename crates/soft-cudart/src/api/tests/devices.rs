@@ -105,6 +105,15 @@ fn no_runtime_has_a_function_twice() {
     assert!(!has(Runtime::V13, "cudaStreamGetCaptureInfo_v3") && !has(Runtime::V13, "cudaGetDeviceProperties_v2"));
 }
 
+#[test]
+fn a_runtime_is_known_by_its_functions() {
+    for runtime in [Runtime::V11, Runtime::V12, Runtime::V13] {
+        let names = functions(runtime);
+        let known = Runtime::of(|name| names.iter().any(|(known, _)| *known == name));
+        assert_eq!(known, runtime);
+    }
+}
+
 type EntryPoint = extern "C" fn(*const c_char, Out<'_, Handle>, c_ulonglong, Out<'_, c_int>) -> c_int;
 type EntryPointByVersion = extern "C" fn(*const c_char, Out<'_, Handle>, c_uint, c_ulonglong, Out<'_, c_int>) -> c_int;
 type OldEntryPoint = extern "C" fn(*const c_char, Out<'_, Handle>, c_ulonglong) -> c_int;
