@@ -67,8 +67,8 @@ fn settings_stand_once_they_were_used() {
 fn properties_have_the_layout_of_the_runtime() {
     let number = |bytes: &[u8], offset: usize| c_int::from_ne_bytes(bytes[offset..offset + 4].try_into().unwrap());
     let cases = [
-        (Runtime::V11, "cudaGetDeviceProperties", 728, 388, 696),
-        (Runtime::V12, "cudaGetDeviceProperties", 728, 388, 696),
+        (Runtime::V11, "cudaGetDeviceProperties", 720, 388, 696),
+        (Runtime::V12, "cudaGetDeviceProperties", 720, 388, 696),
         (Runtime::V12, "cudaGetDeviceProperties_v2", 1032, 388, 696),
         (Runtime::V13, "cudaGetDeviceProperties", 1008, 384, 672),
     ];
