@@ -1,5 +1,6 @@
 //! Memory of other processes.
 use super::{asked, bytes};
+use crate::api::devices::cudaSetDevice;
 use crate::api::ipc::*;
 use crate::api::memory::*;
 use crate::api::{Handle, errors};
@@ -22,7 +23,7 @@ fn the_other_process() {
     let block = open().expect("memory of another process");
     assert!(bytes(block, LEN).iter().all(|byte| *byte == 0x5a));
     let about = asked::<PointerAttributes>(|place| cudaPointerGetAttributes(place, block)).expect("attributes");
-    assert_eq!(about.kind, 2);
+    assert_eq!((about.kind, about.device), (2, 3));
     // Opened twice, it is there until it was closed twice.
     assert_eq!(open(), Ok(block));
     assert_eq!(cudaIpcCloseMemHandle(block), 0);
@@ -36,6 +37,7 @@ fn the_other_process() {
 
 #[test]
 fn two_processes_share_memory() {
+    cudaSetDevice(3);
     let first = asked(|place| cudaMalloc(place, 5)).unwrap();
     let block: Handle = asked(|place| cudaMalloc(place, LEN)).unwrap();
     bytes(block, LEN).fill(0x5a);
