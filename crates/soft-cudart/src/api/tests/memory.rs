@@ -37,8 +37,7 @@ fn blocks_are_known_by_any_address_in_them() {
     assert_eq!(about(elsewhere.cast()), (2, 0, elsewhere.cast(), null_mut()));
 
     let mut start = 0usize;
-    let attribute = |what| crate::api::memory::pointer_attribute(Room::of(&mut start), what, inside.addr());
-    let mut attribute = attribute;
+    let mut attribute = |what| pointer_attribute(Room::of(&mut start), what, inside.addr());
     assert_eq!(attribute(11), Ok(()));
     assert_eq!(attribute(99), Err(errors::NOT_SUPPORTED));
     assert_eq!(start, block.addr());
