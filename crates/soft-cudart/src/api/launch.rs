@@ -89,8 +89,9 @@ pub(super) fn check(found: &Found, configuration: &Configuration) -> Outcome {
     Ok(())
 }
 
+/// Libraries have host functions of kernels that were not compiled for every device, and NCCL passes over them by this error.
 fn attributes(found: &Found) -> Result<Attributes, c_int> {
-    found.kernels.attributes(&found.name).ok_or(errors::INVALID_DEVICE_FUNCTION)
+    found.kernels.attributes(&found.name).ok_or(errors::NO_KERNEL_IMAGE)
 }
 
 /// The block of a kernel's parameters, from a list of their addresses, or else from the block that `extra` names.
@@ -98,7 +99,7 @@ pub(super) fn parameters(found: &Found, list: In<In<u8>>, extra: In<Handle>) -> 
     if list.is_null() {
         return extra_parameters(extra);
     }
-    let places = found.kernels.parameters(&found.name).ok_or(errors::INVALID_DEVICE_FUNCTION)?;
+    let places = found.kernels.parameters(&found.name).ok_or(errors::NO_KERNEL_IMAGE)?;
     let len = places.iter().map(|(offset, size)| offset.saturating_add(*size)).max().unwrap_or(0);
     if len > MOST_PARAMETERS {
         return Err(errors::INVALID_DEVICE_FUNCTION);

@@ -15,6 +15,8 @@ pub const NOTES: usize = 0;
 pub const WAITS: usize = 1;
 pub const FAILS: usize = 2;
 pub const DROPPED: usize = 3;
+/// The host has a function for it, and the device no kernel.
+pub const MISSING: usize = 4;
 const NAMES: [&str; 4] = ["notes", "waits", "fails", "dropped"];
 
 static STUBS: [u8; 8] = [0; 8];
@@ -67,7 +69,7 @@ pub fn stub(kernel: usize) -> *const () {
     ADDED.call_once(|| {
         add_kernels(Box::new(|address| {
             let number = address.addr().checked_sub(STUBS.as_ptr().addr())?;
-            let name = [&NAMES[..], &["variable"]].concat().get(number)?.to_string();
+            let name = [&NAMES[..], &["missing", "variable"]].concat().get(number)?.to_string();
             Some((Arc::new(Fake), name))
         }));
     });
@@ -76,7 +78,7 @@ pub fn stub(kernel: usize) -> *const () {
 
 /// The address of a variable.
 pub fn variable() -> *const u8 {
-    stub(NAMES.len()).cast()
+    stub(MISSING + 1).cast()
 }
 
 /// The next launch of `WAITS` ends when something is sent, or the sender is gone.

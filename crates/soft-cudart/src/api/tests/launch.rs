@@ -1,5 +1,5 @@
 //! Kernels.
-use super::fake::{self, DROPPED, FAILS, Launched, NOTES};
+use super::fake::{self, DROPPED, FAILS, Launched, MISSING, NOTES};
 use super::{alone, asked, named};
 use crate::api::devices::cudaSetDevice;
 use crate::api::events::*;
@@ -111,6 +111,7 @@ fn launches_that_cannot_be_are_refused() {
     assert_eq!(launch(kernel, 1, 641, 0), errors::INVALID_CONFIGURATION);
     assert_eq!(launch(kernel, 1, 32, 227 << 10), errors::INVALID_VALUE);
     assert_eq!(launch(null_mut(), 1, 32, 0), errors::INVALID_DEVICE_FUNCTION);
+    assert_eq!(launch(fake::stub(MISSING), 1, 32, 0), errors::NO_KERNEL_IMAGE);
     assert_eq!(
         cudaLaunchKernel(kernel, ONE, ONE, In::of([In::null(); 3].as_ptr()), 0, null_mut()),
         errors::INVALID_VALUE
