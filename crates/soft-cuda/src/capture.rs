@@ -4,6 +4,7 @@
 //! capture, and leaves it when the capture ends; before that the origin must have waited for it.
 use crate::graph::{Graph, Kept, Node, Recorded};
 use crate::stream::Stream;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -80,15 +81,18 @@ pub(crate) struct Capture {
     state: Mutex<State>,
 }
 
+/// How many nodes of each stream come before a stream's next one; streams without any are left out.
+type Clock = BTreeMap<usize, usize>;
+
 #[derive(Default)]
 struct State {
     /// The origin, and the streams that have joined.
     streams: Vec<Stream>,
     nodes: Vec<Recorded>,
-    /// By stream: how many nodes of each stream come before its next one.
-    clocks: Vec<Vec<usize>>,
+    /// By stream.
+    clocks: Vec<Clock>,
     /// By record: the clock of its stream.
-    records: Vec<Vec<usize>>,
+    records: Vec<Clock>,
     /// Sides of single nodes.
     beside: Vec<usize>,
     /// What the graph is to keep.
@@ -102,7 +106,7 @@ impl State {
     fn wait_for_beside(&mut self) {
         for side in std::mem::take(&mut self.beside) {
             let record = self.records.len();
-            self.records.push(Vec::new());
+            self.records.push(Clock::new());
             self.nodes.push(Recorded { stream: side, node: Node::Record(record) });
             self.nodes.push(Recorded { stream: 0, node: Node::Wait(record) });
         }
@@ -132,7 +136,7 @@ impl Capture {
         let mut state = self.state();
         state.nodes.push(Recorded { stream, node });
         if let Some(clock) = state.clocks.get_mut(stream) {
-            clock[stream] += 1;
+            *clock.entry(stream).or_default() += 1;
         }
     }
 
@@ -151,7 +155,10 @@ impl Capture {
         let mut state = self.state();
         let seen = state.records.get(record).cloned().unwrap_or_default();
         if let Some(clock) = state.clocks.get_mut(stream) {
-            clock.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen));
+            for (stream, count) in seen {
+                let own = clock.entry(stream).or_default();
+                *own = count.max(*own);
+            }
         }
         state.nodes.push(Recorded { stream, node: Node::Wait(record) });
     }
@@ -198,9 +205,7 @@ impl Capture {
         }
         let number = state.streams.len();
         state.streams.push(stream.clone());
-        state.clocks.iter_mut().for_each(|clock| clock.push(0));
-        state.clocks.push(vec![0; number + 1]);
-        state.records.iter_mut().for_each(|clock| clock.push(0));
+        state.clocks.push(Clock::new());
         Some(number)
     }
 }
@@ -260,8 +265,9 @@ impl Stream {
             let mut state = part.capture.state();
             state.over = true;
             state.wait_for_beside();
-            let counts: Vec<usize> = state.clocks.iter().enumerate().map(|(s, clock)| clock[s]).collect();
-            let joined = state.clocks.first().is_some_and(|origin| *origin == counts);
+            let joined = state.clocks.first().is_some_and(|origin| {
+                state.clocks.iter().enumerate().all(|(stream, clock)| origin.get(&stream) == clock.get(&stream))
+            });
             let streams = std::mem::take(&mut state.streams);
             let graph = match state.invalid {
                 Some(_) => Err(CaptureError::Invalidated),

@@ -4,7 +4,7 @@
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// Memory of this size and alignment cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +39,28 @@ const PAGE: usize = 4096;
 /// Live allocations by address.
 static ALLOCATIONS: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
 
+/// What is called with address and length of device memory that there is from now on, or without a length for what is about to go.
+pub type Watch = fn(address: usize, len: Option<usize>);
+
+/// Set under the write lock of the allocations.
+static WATCH: OnceLock<Watch> = OnceLock::new();
+
+/// Calls `watch` for all device memory that there is, and for every change from now on. It must not use this module. The first one stays.
+pub fn watch(watch: Watch) {
+    let allocations = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner);
+    if WATCH.set(watch).is_ok() {
+        allocations.iter().for_each(|(address, block)| watch(*address, Some(block.len)));
+    }
+}
+
+fn insert(address: usize, allocation: Allocation) {
+    let mut allocations = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(watch) = WATCH.get() {
+        watch(address, Some(allocation.len));
+    }
+    allocations.insert(address, allocation);
+}
+
 /// Device memory on the host: size zero is legal and gives a unique address; the alignment is a power of two.
 ///
 /// # Errors
@@ -56,7 +78,7 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
     if ptr.is_null() {
         return Err(fail);
     }
-    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, memory });
+    insert(ptr as usize, Allocation { len, memory });
     Ok(ptr)
 }
 
@@ -70,10 +92,7 @@ fn mapping(len: usize) -> Option<MmapRaw> {
 
 /// Makes memory that lies elsewhere device memory, until [`free`] is called with its address; no part of it is device memory yet.
 pub fn adopt(ptr: *mut u8, len: usize) {
-    ALLOCATIONS
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(ptr as usize, Allocation { len, memory: Memory::Adopted });
+    insert(ptr as usize, Allocation { len, memory: Memory::Adopted });
 }
 
 /// Gives back what [`alloc`] gave, or ends what [`adopt`] began. An address that is not a live allocation's is left alone.
@@ -81,7 +100,14 @@ pub fn adopt(ptr: *mut u8, len: usize) {
 /// # Safety
 /// Nothing uses the memory afterwards, work enqueued on a stream included.
 pub unsafe fn free(ptr: *mut u8) {
-    let block = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
+    let block = {
+        let mut allocations = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner);
+        let block = allocations.remove(&(ptr as usize));
+        if let Some(watch) = WATCH.get().filter(|_| block.is_some()) {
+            watch(ptr as usize, None);
+        }
+        block
+    };
     if let Some(Memory::Allocated(layout)) = block.map(|block| block.memory) {
         // SAFETY: the address was in the table, so it came from `alloc_zeroed` with this layout and was not freed yet.
         unsafe { dealloc(ptr, layout) };
@@ -147,6 +173,22 @@ mod tests {
         unsafe { free(p) };
         assert!(!contains(p, 1));
         assert_eq!(own, [7; 64]);
+    }
+
+    #[test]
+    fn who_watches_sees_every_block_come_and_go() {
+        use std::sync::Mutex;
+        static SEEN: Mutex<Vec<(usize, Option<usize>)>> = Mutex::new(Vec::new());
+        let before = alloc(77, 64).unwrap();
+        watch(|address, len| SEEN.lock().unwrap().push((address, len)));
+        let after = alloc(78, 64).unwrap();
+        // SAFETY: they are not used any more.
+        unsafe { (free(before), free(after)) };
+        let seen = SEEN.lock().unwrap();
+        let of = |block: *mut u8| -> Vec<_> {
+            seen.iter().filter(|(address, _)| *address == block as usize).map(|(_, len)| *len).take(2).collect()
+        };
+        assert_eq!((of(before), of(after)), (vec![Some(77), None], vec![Some(78), None]));
     }
 
     #[test]

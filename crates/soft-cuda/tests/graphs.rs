@@ -258,3 +258,28 @@ fn nodes_beside_the_streams_run_where_their_dependencies_put_them() {
         assert_eq!(log.words(), ["first", "second", "third"]);
     }
 }
+
+#[test]
+fn a_graph_of_thousands_of_nodes_costs_no_more_than_they_do() {
+    const NODES: usize = 3000;
+    let (stream, ran) = (Stream::new(), Arc::new(AtomicUsize::new(0)));
+    begin(&stream);
+    for _ in 0..NODES {
+        let point = stream.capture_point().expect("a capture");
+        let ran = ran.clone();
+        let node = point.blocking_host_fn_beside(Arc::new(move || _ = ran.fetch_add(1, Ordering::Relaxed)));
+        let node = node.expect("a capture");
+        assert!(node.put_after(&point) && stream.capture_after(&node));
+    }
+    let graph = stream.end_capture().expect("a graph");
+    assert_eq!(graph.len(), NODES);
+    graph.instantiate().launch(&stream).expect("a launch");
+    stream.synchronize();
+    assert_eq!(ran.load(Ordering::Relaxed), NODES);
+    // Most memory that this process has had, in KiB, where the system says so.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if let Some(most) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
+        let most: usize = most.trim().trim_end_matches(" kB").parse().expect("a number");
+        assert!(most < 100 << 10, "{most} KiB");
+    }
+}

@@ -64,6 +64,18 @@ impl Blocks {
         self.live.insert(start, block);
     }
 
+    /// Takes the block of one of these kinds that begins here out of the table.
+    fn take(&mut self, start: usize, kinds: &[Kind]) -> Option<Block> {
+        self.live.get(&start).filter(|block| kinds.contains(&block.kind))?;
+        let block = self.live.remove(&start)?;
+        if block.kind == Kind::Device
+            && let Some(used) = self.used.get_mut(&block.device)
+        {
+            *used -= block.len;
+        }
+        Some(block)
+    }
+
     /// The block in which this address lies.
     fn at(&self, address: usize) -> Option<(usize, &Block)> {
         let (start, block) = self.live.range(..=address).next_back()?;
@@ -134,17 +146,7 @@ pub(super) fn opened(device: usize, start: usize, len: usize) {
 /// Ends the block of one of these kinds that begins here: it is unknown from now on, and gone when what was launched by now has ended.
 /// False: there is no such block.
 pub(super) fn end(start: usize, kinds: &[Kind]) -> bool {
-    let mut blocks = locked();
-    let Some(blocks) = blocks.as_mut() else { return false };
-    if !blocks.live.get(&start).is_some_and(|block| kinds.contains(&block.kind)) {
-        return false;
-    }
-    let Some(block) = blocks.live.remove(&start) else { return false };
-    if block.kind == Kind::Device
-        && let Some(used) = blocks.used.get_mut(&block.device)
-    {
-        *used -= block.len;
-    }
+    let Some(block) = locked().as_mut().and_then(|blocks| blocks.take(start, kinds)) else { return false };
     graves::after_launched_work(Box::new(move || {
         watch::unmapped(start);
         drop(block.map);

@@ -3,7 +3,7 @@
 //! A graph's handle, and a node's, is a point of a soft-cuda capture. What a stream has captured so far is one node for those who ask.
 use super::kernels;
 use super::launch::{self, Dimensions};
-use super::raw::{HostFunction, In};
+use super::raw::{Function, HostFunction, In};
 use super::work::{self, Kernel};
 use super::{Handle, Out, Outcome, Runtime, devices, errors, events, put, put_if, runtime, streams};
 use soft_cuda::{CapturePoint, CaptureStatus};
@@ -165,7 +165,7 @@ fn add(
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct HostNode {
-    function: Option<unsafe extern "C" fn(*mut c_void)>,
+    function: Option<Function>,
     argument: *mut c_void,
 }
 

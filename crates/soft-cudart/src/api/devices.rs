@@ -63,7 +63,7 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
     let (major, minor) = known.capability;
     let of = |number: u32| c_int::try_from(number).unwrap_or(c_int::MAX);
     Ok(match number {
-        1 | 2 | 3 => 1024,                 // threads of a block, its first two dimensions
+        1..=3 => 1024,                     // threads of a block, its first two dimensions
         4 => 64,                           // its third
         5 => c_int::MAX,                   // the first dimension of a grid
         6 | 7 => 65535,                    // its others
@@ -152,5 +152,4 @@ runtime! {
         }
         put(place, c_int::from(matches!(attribute, 2 | 3)))
     }
-    fn cudaDeviceReset() { Err(errors::NOT_SUPPORTED) }
 }

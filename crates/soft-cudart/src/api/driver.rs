@@ -19,6 +19,7 @@ const TEXTS: &[(c_int, &CStr, &CStr)] = &[
     (100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected"),
     (101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
     (201, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+    (209, c"CUDA_ERROR_NO_BINARY_FOR_GPU", c"no kernel image is available for execution on the device"),
     (400, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
     (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
     (600, c"CUDA_ERROR_NOT_READY", c"device not ready"),

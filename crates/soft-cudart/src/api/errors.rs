@@ -22,6 +22,7 @@ codes! {
     NO_DEVICE 100 c"cudaErrorNoDevice" c"no CUDA-capable device is detected";
     INVALID_DEVICE 101 c"cudaErrorInvalidDevice" c"invalid device ordinal";
     DEVICE_UNINITIALIZED 201 c"cudaErrorDeviceUninitialized" c"invalid device context";
+    NO_KERNEL_IMAGE 209 c"cudaErrorNoKernelImageForDevice" c"no kernel image is available for execution on the device";
     INVALID_RESOURCE_HANDLE 400 c"cudaErrorInvalidResourceHandle" c"invalid resource handle";
     ILLEGAL_STATE 401 c"cudaErrorIllegalState" c"the operation cannot be performed in the present state";
     SYMBOL_NOT_FOUND 500 c"cudaErrorSymbolNotFound" c"named symbol not found";

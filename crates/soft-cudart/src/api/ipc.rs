@@ -2,7 +2,7 @@
 use super::blocks::{self, Kind};
 use super::{Handle, Out, devices, errors, put, runtime};
 use std::collections::BTreeMap;
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +15,16 @@ const LAZY_PEER_ACCESS: c_uint = 1;
 #[derive(Clone, Copy)]
 pub(super) struct MemoryHandle([u8; 64]);
 
+#[cfg(test)]
+impl MemoryHandle {
+    pub fn of(bytes: [u8; 64]) -> Self {
+        Self(bytes)
+    }
+    pub fn bytes(&self) -> &[u8; 64] {
+        &self.0
+    }
+}
+
 /// What a handle says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Meaning {
@@ -25,11 +35,12 @@ struct Meaning {
     /// What is mapped, and what was asked for.
     bytes: u64,
     len: u64,
+    device: u64,
 }
 
 impl Meaning {
     fn handle(self) -> MemoryHandle {
-        let words = [MAGIC, self.process, self.descriptor, self.inode, self.offset, self.bytes, self.len];
+        let words = [MAGIC, self.process, self.descriptor, self.inode, self.offset, self.bytes, self.len, self.device];
         let mut handle = MemoryHandle([0; 64]);
         for (place, word) in handle.0.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
@@ -43,9 +54,9 @@ impl Meaning {
         let mut next = || words.next().unwrap_or(0);
         let magic = next();
         let (process, descriptor, inode) = (next(), next(), next());
-        let (offset, bytes, len) = (next(), next(), next());
+        let (offset, bytes, len, device) = (next(), next(), next(), next());
         let good = magic == MAGIC && len <= bytes && offset % 4096 == 0;
-        good.then_some(Self { process, descriptor, inode, offset, bytes, len })
+        good.then_some(Self { process, descriptor, inode, offset, bytes, len, device })
     }
 }
 
@@ -73,6 +84,7 @@ runtime! {
             offset: memory.offset,
             bytes: memory.bytes as u64,
             len: found.len as u64,
+            device: found.device as u64,
         };
         put(place, meaning.handle())
     }
@@ -93,7 +105,9 @@ runtime! {
         let bytes = usize::try_from(handle.bytes).map_err(|_| errors::INVALID_VALUE)?;
         let pointer = soft_cuda::arena::map(&file, handle.offset, bytes).map_err(|_| errors::INVALID_RESOURCE_HANDLE)?;
         let start = pointer.expose_provenance();
-        blocks::opened(devices::current(), start, usize::try_from(handle.len).unwrap_or(bytes));
+        // It is memory of the device that it was allocated on; a process without that device takes its current one.
+        let device = c_int::try_from(handle.device).ok().and_then(|number| devices::device(number).ok());
+        blocks::opened(device.unwrap_or_else(devices::current), start, usize::try_from(handle.len).unwrap_or(bytes));
         opened.insert(handle, (start, 1));
         place.write(pointer.cast());
         Ok(())

@@ -34,7 +34,7 @@ pub struct Configuration {
 
 /// Kernels, and what executes them.
 pub trait Kernels: Send + Sync {
-    /// What a kernel is like; `None` if there is no such kernel.
+    /// What a kernel is like; `None` if the host has a function for it and the device no kernel.
     fn attributes(&self, kernel: &str) -> Option<Attributes>;
 
     /// Offset and size of each parameter in the block of parameters; `None` if there is no such kernel.

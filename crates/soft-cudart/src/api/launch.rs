@@ -3,7 +3,7 @@ use super::kernels::{self, Attributes, Configuration, Found};
 use super::raw::{In, Room};
 use super::settings::settings;
 use super::work::{self, Kernel};
-use super::{Handle, Out, Outcome, errors, events, put, runtime, streams};
+use super::{Handle, Out, Outcome, Runtime, errors, events, put, runtime, streams};
 use std::ffi::{c_int, c_uint};
 
 /// Most threads of a block.
@@ -15,8 +15,9 @@ pub(super) const USUAL_SHARED: usize = 48 << 10;
 pub(super) const MULTIPROCESSOR_SHARED: usize = 228 << 10;
 pub(super) const MULTIPROCESSOR_THREADS: usize = 2048;
 pub(super) const MULTIPROCESSOR_BLOCKS: usize = 32;
-/// `cudaFuncAttributes` of 11, with which that of later versions begins.
-const ATTRIBUTE_BYTES: usize = 56;
+/// Length of `cudaFuncAttributes` of 11, with whose fields that of later versions begins.
+const ATTRIBUTES_OF_11: usize = 56;
+const ATTRIBUTES: usize = 144;
 
 /// `cudaLaunchAttributeID`.
 const CLUSTER_DIMENSION: c_int = 4;
@@ -88,8 +89,9 @@ pub(super) fn check(found: &Found, configuration: &Configuration) -> Outcome {
     Ok(())
 }
 
+/// Libraries have host functions of kernels that were not compiled for every device, and NCCL passes over them by this error.
 fn attributes(found: &Found) -> Result<Attributes, c_int> {
-    found.kernels.attributes(&found.name).ok_or(errors::INVALID_DEVICE_FUNCTION)
+    found.kernels.attributes(&found.name).ok_or(errors::NO_KERNEL_IMAGE)
 }
 
 /// The block of a kernel's parameters, from a list of their addresses, or else from the block that `extra` names.
@@ -97,7 +99,7 @@ pub(super) fn parameters(found: &Found, list: In<In<u8>>, extra: In<Handle>) -> 
     if list.is_null() {
         return extra_parameters(extra);
     }
-    let places = found.kernels.parameters(&found.name).ok_or(errors::INVALID_DEVICE_FUNCTION)?;
+    let places = found.kernels.parameters(&found.name).ok_or(errors::NO_KERNEL_IMAGE)?;
     let len = places.iter().map(|(offset, size)| offset.saturating_add(*size)).max().unwrap_or(0);
     if len > MOST_PARAMETERS {
         return Err(errors::INVALID_DEVICE_FUNCTION);
@@ -190,11 +192,11 @@ fn occupancy(found: &Found, threads: c_int, dynamic_shared: usize) -> Result<c_i
     Ok(super::int(by_shared.min(by_threads).min(MULTIPROCESSOR_BLOCKS)))
 }
 
-fn function_attributes(place: Room, function: *const ()) -> Outcome {
+fn function_attributes(place: Room, len: usize, function: *const ()) -> Outcome {
     let attributes = attributes(&kernels::kernel(function)?)?;
     let (major, minor) = settings().capability;
     let version = (major * 10 + minor).to_ne_bytes();
-    let mut bytes = [0; ATTRIBUTE_BYTES];
+    let mut bytes = [0; ATTRIBUTES];
     let mut set = |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
     set(0, &attributes.shared.to_ne_bytes());
     set(8, &attributes.constant.to_ne_bytes());
@@ -204,58 +206,86 @@ fn function_attributes(place: Room, function: *const ()) -> Outcome {
     set(32, &version);
     set(36, &version);
     set(44, &super::int(MOST_SHARED.saturating_sub(attributes.shared)).to_ne_bytes());
-    place.write(&bytes)
+    place.write(&bytes[..len])
 }
 
-runtime! {
-    by_thread cudaLaunchKernel_ptsz fn cudaLaunchKernel(
-        function: *const (),
-        grid: Dimensions,
-        block: Dimensions,
-        parameters: In<In<u8>>,
-        shared: usize,
-        stream: Handle,
-    ) {
-        let configuration = configuration(grid, block, shared);
-        launch(Launch { function, configuration, parameters, extra: In::null(), stream, attributes: Vec::new() })
-    }
-    by_thread cudaLaunchKernelExC_ptsz fn cudaLaunchKernelExC(
-        config: In<LaunchConfig>,
-        function: *const (),
-        parameters: In<In<u8>>,
-    ) {
-        let LaunchConfig { grid, block, shared, stream, attributes, count } = config.get()?;
-        let configuration = configuration(grid, block, shared);
-        let attributes = attributes.list(count as usize)?;
-        launch(Launch { function, configuration, parameters, extra: In::null(), stream, attributes })
-    }
-    /// A kernel's handle for the driver is the address of its host function.
-    fn cudaGetFuncBySymbol(place: Out<'_, Handle>, function: *const ()) {
-        kernels::kernel(function)?;
-        put(place, function.cast_mut().cast())
-    }
-    /// What is after the fields of 11 stays as it was.
-    fn cudaFuncGetAttributes(place: Room, function: *const ()) { function_attributes(place, function) }
-    fn cudaFuncSetAttribute(function: *const (), attribute: c_int, value: c_int) {
-        let shared = attributes(&kernels::kernel(function)?)?.shared;
-        if !FUNCTION_ATTRIBUTES.contains(&attribute) {
-            return Err(errors::INVALID_VALUE);
+mod all {
+    use super::*;
+    runtime! {
+        by_thread cudaLaunchKernel_ptsz fn cudaLaunchKernel(
+            function: *const (),
+            grid: Dimensions,
+            block: Dimensions,
+            parameters: In<In<u8>>,
+            shared: usize,
+            stream: Handle,
+        ) {
+            let configuration = configuration(grid, block, shared);
+            launch(Launch { function, configuration, parameters, extra: In::null(), stream, attributes: Vec::new() })
         }
-        let fits = usize::try_from(value).is_ok_and(|bytes| bytes.saturating_add(shared) <= MOST_SHARED);
-        if attribute == MAX_DYNAMIC_SHARED && !fits { Err(errors::INVALID_VALUE) } else { Ok(()) }
+        by_thread cudaLaunchKernelExC_ptsz fn cudaLaunchKernelExC(
+            config: In<LaunchConfig>,
+            function: *const (),
+            parameters: In<In<u8>>,
+        ) {
+            let LaunchConfig { grid, block, shared, stream, attributes, count } = config.get()?;
+            let configuration = configuration(grid, block, shared);
+            let attributes = attributes.list(count as usize)?;
+            launch(Launch { function, configuration, parameters, extra: In::null(), stream, attributes })
+        }
+        /// A kernel's handle for the driver is the address of its host function.
+        fn cudaGetFuncBySymbol(place: Out<'_, Handle>, function: *const ()) {
+            kernels::kernel(function)?;
+            put(place, function.cast_mut().cast())
+        }
+        fn cudaFuncSetAttribute(function: *const (), attribute: c_int, value: c_int) {
+            let shared = attributes(&kernels::kernel(function)?)?.shared;
+            if !FUNCTION_ATTRIBUTES.contains(&attribute) {
+                return Err(errors::INVALID_VALUE);
+            }
+            let fits = usize::try_from(value).is_ok_and(|bytes| bytes.saturating_add(shared) <= MOST_SHARED);
+            if attribute == MAX_DYNAMIC_SHARED && !fits { Err(errors::INVALID_VALUE) } else { Ok(()) }
+        }
+        fn cudaFuncSetCacheConfig(function: *const (), _config: c_int) { kernels::kernel(function).map(|_| ()) }
+        fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            place: Out<'_, c_int>,
+            function: *const (),
+            threads: c_int,
+            shared: usize,
+        ) { put(place, occupancy(&kernels::kernel(function)?, threads, shared)?) }
+        fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            place: Out<'_, c_int>,
+            function: *const (),
+            threads: c_int,
+            shared: usize,
+            _flags: c_uint,
+        ) { put(place, occupancy(&kernels::kernel(function)?, threads, shared)?) }
     }
-    fn cudaFuncSetCacheConfig(function: *const (), _config: c_int) { kernels::kernel(function).map(|_| ()) }
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        place: Out<'_, c_int>,
-        function: *const (),
-        threads: c_int,
-        shared: usize,
-    ) { put(place, occupancy(&kernels::kernel(function)?, threads, shared)?) }
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        place: Out<'_, c_int>,
-        function: *const (),
-        threads: c_int,
-        shared: usize,
-        _flags: c_uint,
-    ) { put(place, occupancy(&kernels::kernel(function)?, threads, shared)?) }
 }
+
+mod v11 {
+    use super::*;
+    runtime! {
+        fn cudaFuncGetAttributes(place: Room, function: *const ()) {
+            function_attributes(place, ATTRIBUTES_OF_11, function)
+        }
+    }
+}
+
+mod later {
+    use super::*;
+    runtime! {
+        fn cudaFuncGetAttributes(place: Room, function: *const ()) { function_attributes(place, ATTRIBUTES, function) }
+    }
+}
+
+pub(super) fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
+    let own = match runtime {
+        Runtime::V11 => v11::functions(),
+        Runtime::V12 | Runtime::V13 => later::functions(),
+    };
+    [all::functions(), own].concat()
+}
+
+#[cfg(test)]
+pub(super) use all::*;

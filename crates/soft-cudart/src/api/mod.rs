@@ -63,6 +63,20 @@ pub enum Runtime {
     V13,
 }
 
+impl Runtime {
+    /// The runtime that is linked into a library, from the names of its functions. Only names that the runtime alone has are asked for: NCCL
+    /// has functions of its own under those that older runtimes lack (`cudaStreamGetCaptureInfo_v2`).
+    pub fn of(has: impl Fn(&str) -> bool) -> Self {
+        if has("cudaGetDeviceProperties_v2") {
+            Self::V12
+        } else if has("cudaGetDriverEntryPointByVersion") {
+            Self::V13
+        } else {
+            Self::V11
+        }
+    }
+}
+
 /// The functions of a runtime: names and addresses.
 pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
     [
@@ -72,12 +86,12 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
         memory::functions(),
         pools::functions(),
         ipc::functions(),
-        transfer::functions(),
+        transfer::functions(runtime),
         streams::functions(),
         events::functions(),
         capture::functions(runtime),
         objects::functions(),
-        launch::functions(),
+        launch::functions(runtime),
         entry_points::functions(runtime),
     ]
     .into_iter()
@@ -145,7 +159,7 @@ use runtime;
 macro_rules! function {
     ($(#[$doc:meta])* $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
         $(#[$doc])*
-        pub(super) extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
+        pub(in crate::api) extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
             $crate::api::enter(move || $body)
         }
     };

@@ -1,5 +1,5 @@
 //! User objects: what a graph keeps, with a function for when it is gone.
-use super::raw::HostFunction;
+use super::raw::{Function, HostFunction};
 use super::{Handle, Out, capture, errors, runtime};
 use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_void};
@@ -49,7 +49,7 @@ runtime! {
     fn cudaUserObjectCreate(
         place: Out<'_, Handle>,
         argument: *mut c_void,
-        destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+        destructor: Option<Function>,
         references: c_uint,
         flags: c_uint,
     ) {

@@ -169,10 +169,13 @@ impl Bytes {
     }
 }
 
+/// A host function of the caller.
+pub(super) type Function = unsafe extern "C" fn(*mut c_void);
+
 /// A host function of the caller with its argument: it may be called from any thread.
 #[derive(Clone, Copy)]
 pub(super) struct HostFunction {
-    pub function: unsafe extern "C" fn(*mut c_void),
+    pub function: Function,
     pub argument: *mut c_void,
 }
 

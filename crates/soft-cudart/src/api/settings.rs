@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 /// The devices of this process, all alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many there are.
+    /// How many there are. NCCL refuses to work with more than 32.
     pub devices: usize,
     /// Compute capability: major and minor.
     pub capability: (u32, u32),

@@ -1,10 +1,10 @@
 //! Streams by handle.
-use super::raw::HostFunction;
+use super::raw::{Function, HostFunction};
 use super::{Handle, Out, Outcome, devices, errors, put, runtime};
 use soft_cuda::Stream;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::ptr::without_provenance_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -176,7 +176,7 @@ runtime! {
     /// It may block: then only this stream waits.
     by_thread cudaLaunchHostFunc_ptsz fn cudaLaunchHostFunc(
         stream: Handle,
-        function: Option<unsafe extern "C" fn(*mut c_void)>,
+        function: Option<Function>,
         argument: Handle,
     ) {
         let function = HostFunction { function: function.ok_or(errors::INVALID_VALUE)?, argument };

@@ -1,7 +1,7 @@
 //! Copies and fills.
-use super::raw::Bytes;
+use super::raw::{Bytes, In};
 use super::streams::{self, Target};
-use super::{Handle, Outcome, blocks, errors, runtime, work};
+use super::{Handle, Out, Outcome, Runtime, blocks, devices, errors, put_if, runtime, work};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -52,33 +52,113 @@ fn fill(target: &Target, to: Bytes, value: c_int, len: usize) -> Outcome {
     Ok(())
 }
 
-runtime! {
-    by_thread cudaMemcpyAsync_ptsz fn cudaMemcpyAsync(to: Bytes, from: Bytes, len: usize, kind: c_int, stream: Handle) {
-        copy(&streams::lookup(stream)?, to, from, len, kind)
-    }
-    by_thread cudaMemcpy_ptds fn cudaMemcpy(to: Bytes, from: Bytes, len: usize, kind: c_int) {
-        let target = streams::lookup(null_mut())?;
-        copy(&target, to, from, len, kind)?;
-        streams::synchronize(&target)
-    }
-    by_thread cudaMemcpyPeerAsync_ptsz fn cudaMemcpyPeerAsync(
-        to: Bytes,
-        there: c_int,
-        from: Bytes,
-        here: c_int,
-        len: usize,
-        stream: Handle,
-    ) {
-        super::devices::device(there)?;
-        super::devices::device(here)?;
-        copy(&streams::lookup(stream)?, to, from, len, LAST_KIND)
-    }
-    by_thread cudaMemsetAsync_ptsz fn cudaMemsetAsync(to: Bytes, value: c_int, len: usize, stream: Handle) {
-        fill(&streams::lookup(stream)?, to, value, len)
-    }
-    by_thread cudaMemset_ptds fn cudaMemset(to: Bytes, value: c_int, len: usize) {
-        let target = streams::lookup(null_mut())?;
-        fill(&target, to, value, len)?;
-        streams::synchronize(&target)
+mod all {
+    use super::*;
+    runtime! {
+        by_thread cudaMemcpyAsync_ptsz fn cudaMemcpyAsync(to: Bytes, from: Bytes, len: usize, kind: c_int, stream: Handle) {
+            copy(&streams::lookup(stream)?, to, from, len, kind)
+        }
+        by_thread cudaMemcpy_ptds fn cudaMemcpy(to: Bytes, from: Bytes, len: usize, kind: c_int) {
+            let target = streams::lookup(null_mut())?;
+            copy(&target, to, from, len, kind)?;
+            streams::synchronize(&target)
+        }
+        by_thread cudaMemcpyPeerAsync_ptsz fn cudaMemcpyPeerAsync(
+            to: Bytes,
+            there: c_int,
+            from: Bytes,
+            here: c_int,
+            len: usize,
+            stream: Handle,
+        ) {
+            devices::device(there)?;
+            devices::device(here)?;
+            copy(&streams::lookup(stream)?, to, from, len, LAST_KIND)
+        }
+        by_thread cudaMemsetAsync_ptsz fn cudaMemsetAsync(to: Bytes, value: c_int, len: usize, stream: Handle) {
+            fill(&streams::lookup(stream)?, to, value, len)
+        }
+        by_thread cudaMemset_ptds fn cudaMemset(to: Bytes, value: c_int, len: usize) {
+            let target = streams::lookup(null_mut())?;
+            fill(&target, to, value, len)?;
+            streams::synchronize(&target)
+        }
     }
 }
+
+/// What a batch of copies copies: addresses and lengths, as many as it says.
+struct Batch {
+    to: In<Bytes>,
+    from: In<Bytes>,
+    sizes: In<usize>,
+    count: usize,
+}
+
+/// The first copy that fails, or `usize::MAX` for all of them, with the error.
+fn copy_batch(batch: &Batch, stream: Handle) -> Result<(), (usize, c_int)> {
+    let all = |code| (usize::MAX, code);
+    if matches!(stream.addr(), 0 | 1) || batch.count == 0 {
+        return Err(all(errors::INVALID_VALUE));
+    }
+    let target = streams::lookup(stream).map_err(all)?;
+    if target.stream.capture_status().is_capturing() {
+        return Err(all(errors::CAPTURE_UNSUPPORTED));
+    }
+    for index in 0..batch.count {
+        let one = || copy(&target, batch.to.at(index)?, batch.from.at(index)?, batch.sizes.at(index)?, LAST_KIND);
+        one().map_err(|code| (index, code))?;
+    }
+    Ok(())
+}
+
+mod v12 {
+    use super::*;
+    runtime! {
+        /// The copies go in order, whatever their attributes say.
+        by_thread cudaMemcpyBatchAsync_ptsz fn cudaMemcpyBatchAsync(
+            to: In<Bytes>,
+            from: In<Bytes>,
+            sizes: In<usize>,
+            count: usize,
+            _attributes: *const (),
+            _indices: *const usize,
+            _kinds: usize,
+            failed: Out<'_, usize>,
+            stream: Handle,
+        ) {
+            copy_batch(&Batch { to, from, sizes, count }, stream).map_err(|(index, code)| {
+                put_if(failed, index);
+                code
+            })
+        }
+    }
+}
+
+mod v13 {
+    use super::*;
+    runtime! {
+        by_thread cudaMemcpyBatchAsync_ptsz fn cudaMemcpyBatchAsync(
+            to: In<Bytes>,
+            from: In<Bytes>,
+            sizes: In<usize>,
+            count: usize,
+            _attributes: *const (),
+            _indices: *const usize,
+            _kinds: usize,
+            stream: Handle,
+        ) { copy_batch(&Batch { to, from, sizes, count }, stream).map_err(|(_, code)| code) }
+    }
+}
+
+pub(super) fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
+    let mut functions = all::functions();
+    match runtime {
+        Runtime::V11 => {}
+        Runtime::V12 => functions.extend(v12::functions()),
+        Runtime::V13 => functions.extend(v13::functions()),
+    }
+    functions
+}
+
+#[cfg(test)]
+pub(super) use all::*;

@@ -40,8 +40,13 @@ impl Watch {
     }
 }
 
-/// Calls this for all memory of the runtime that is mapped now, and for every change from now on. It must not call the runtime.
+/// Calls this for all memory that kernels may reach now, and for every change from now on: memory of the runtime, and of soft-cuda. It must
+/// call neither of them.
 pub fn watch_memory(watcher: Watcher) {
+    soft_cuda::memory::watch(|address, len| match len {
+        Some(bytes) => mapped(address, bytes),
+        None => unmapped(address),
+    });
     let mut watch = locked();
     let watch = watch.get_or_insert_default();
     for (address, (bytes, _)) in &watch.mapped {
