@@ -70,16 +70,10 @@ fn machine() -> Result<&'static Machine, LibraryError> {
             Schedule::Seed(seed) => Pool::seeded(seed),
         };
         let pool = pool.map_err(|error| error.to_string())?;
-        // Memory that soft-cuda has given to others than the runtime.
-        let elsewhere = |address: u64| {
-            let (start, len) = soft_cuda::memory::block_of(std::ptr::without_provenance(address as usize))?;
-            Some(Region::new(start as u64, len as u64))
-        };
-        // SAFETY: soft-cuda's memory lives until it is freed, which its users do after the work that uses it.
-        let memory = Arc::new(unsafe { Memory::with_lookup(Box::new(elsewhere)) });
+        let memory = Arc::new(Memory::default());
         let watched = memory.clone();
         api::watch_memory(Arc::new(move |change| match change {
-            // SAFETY: the runtime keeps it until it has told that it goes, which it does after all kernels that were launched by then.
+            // SAFETY: whoever has it keeps it until the change back is told, which comes after all kernels that were launched by then.
             Change::Mapped { address, bytes } => unsafe {
                 watched.map(Region::new(address as u64, bytes as u64));
             },
@@ -116,7 +110,8 @@ pub struct Library {
 ///
 /// # Errors
 ///
-/// It carries no PTX that can be read, or its calls of the runtime cannot come here; it is as it was then.
+/// Its calls of the runtime cannot come here, or it carries no PTX that can be read. In the second case it is attached all the same, and
+/// every launch of it fails.
 ///
 /// # Safety
 ///
@@ -127,8 +122,9 @@ pub unsafe fn load(
     not_supported: Box<dyn Fn(&str, bool) + Send + Sync>,
 ) -> Result<Library, LibraryError> {
     machine()?;
-    let functions: HashMap<&str, *const ()> =
-        api::functions(runtime_of(&runtime_functions(path)?)).into_iter().collect();
+    let linked = runtime_functions(path)?;
+    let runtime = Runtime::of(|wanted| linked.iter().any(|name| name == wanted));
+    let functions: HashMap<&str, *const ()> = api::functions(runtime).into_iter().collect();
     let answers = Answers { function: &|name| functions.get(name).copied(), not_supported };
     let fat_binaries = FatBinaries::open(path)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -138,6 +134,12 @@ pub unsafe fn load(
     });
     // SAFETY: as the caller says; the functions are the runtime's, and always there.
     let attached = Arc::new(unsafe { attach(path, answers)? });
+    // SAFETY: it does what `munmap` does, somewhat later.
+    match unsafe { attached.redirect_import("munmap", unmap_after_kernels as *const ()) } {
+        // A library that unmaps nothing has nothing to redirect.
+        Ok(()) | Err(AttachError::NoImport(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
@@ -148,14 +150,14 @@ pub unsafe fn load(
     Ok(Library { attached, programs })
 }
 
-/// The runtime that has these functions: each version calls the one that gives a device's properties by another name.
-fn runtime_of(functions: &[String]) -> Runtime {
-    let has = |wanted: &str| functions.iter().any(|name| name == wanted);
-    match (has("cudaGetDeviceProperties_v2"), has("cudaGetDriverEntryPointByVersion")) {
-        (true, _) => Runtime::V12,
-        (false, true) => Runtime::V13,
-        (false, false) => Runtime::V11,
-    }
+/// `munmap` for a library: a peer's kernel may still have a store to do in shared memory that its owner unmaps.
+extern "C" fn unmap_after_kernels(address: *mut libc::c_void, len: usize) -> libc::c_int {
+    let address = address as usize;
+    api::after_launched_work(Box::new(move || {
+        // SAFETY: the library has given the memory up.
+        unsafe { libc::munmap(address as *mut libc::c_void, len) };
+    }));
+    0
 }
 
 impl Library {
@@ -221,15 +223,8 @@ const MOST_THREADS: u32 = 1024;
 
 impl Kernels for Programs {
     fn attributes(&self, kernel: &str) -> Option<Attributes> {
-        let Some((_, executable)) = self.executable(kernel) else {
-            return Some(Attributes {
-                shared: 0,
-                constant: 0,
-                local: 0,
-                most_threads: MOST_THREADS,
-                registers: REGISTERS,
-            });
-        };
+        // NCCL passes over kernels that it has no code for, as on a GPU that it was not compiled for.
+        let (_, executable) = self.executable(kernel)?;
         let program = executable.program();
         let signature = program.signature(program.kernel(kernel)?).ok()?;
         let bound = |sizes: [u32; 3]| sizes.iter().fold(1u32, |all, size| all.saturating_mul(*size));

@@ -44,34 +44,16 @@ impl fmt::Display for BadAccess {
     }
 }
 
-/// Finds the region in which an address lies, of those that are not mapped one by one.
-pub type Lookup = Box<dyn Fn(u64) -> Option<Region> + Send + Sync>;
-
 /// The memory that all kernels of a device reach, in regions that do not overlap.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Memory {
     /// By their start. Replaced as a whole, so that a warp can keep the list that it has.
     regions: RwLock<Arc<Vec<Region>>>,
     /// How often the list was replaced.
     changes: AtomicU64,
-    lookup: Option<Lookup>,
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("regions", &self.regions).finish_non_exhaustive()
-    }
 }
 
 impl Memory {
-    /// Memory that also has what `lookup` finds. A launch may go on using a region that it has found.
-    ///
-    /// # Safety
-    /// For every region that it finds the promise of [`Memory::map`] holds, until all launches that run then have ended.
-    pub unsafe fn with_lookup(lookup: Lookup) -> Self {
-        Self { lookup: Some(lookup), ..Self::default() }
-    }
-
     /// Lets kernels reach this memory.
     ///
     /// # Safety
@@ -150,9 +132,7 @@ impl Reach {
             let after = self.known.partition_point(|region| region.start <= start);
             self.known.get(after.checked_sub(1)?).filter(|region| holds(region))
         });
-        let lookup = || self.memory.lookup.as_ref()?(start).filter(holds);
-        let found = found.copied().or_else(lookup);
-        self.last = found.unwrap_or(self.last);
+        self.last = found.copied().unwrap_or(self.last);
         found.is_some()
     }
 
@@ -447,18 +427,6 @@ mod tests {
         assert_eq!((word(40, false), word(48, true)), (Err(BadAccess::Unmapped), Err(BadAccess::Unmapped)));
         reach.memory.unmap(start);
         assert_eq!(reach.admit(&lanes, 1, 4, true), Err((start, BadAccess::Unmapped)));
-    }
-
-    #[test]
-    fn what_is_looked_up_is_reached_as_what_is_mapped() {
-        let region = Region::new(0x1000, 0x100);
-        // SAFETY: nothing is accessed.
-        let memory = unsafe { Memory::with_lookup(Box::new(move |address| (address >= 0x1000).then_some(region))) };
-        // SAFETY: likewise.
-        let mut reach = unsafe { Reach::new(Arc::new(memory), Vec::new()) };
-        assert_eq!(reach.admit_range(0x1010, 0xf0, false), Ok(()));
-        assert_eq!(reach.admit_range(0x1010, 0xf1, true), Err((0x1010, BadAccess::Unmapped)));
-        assert_eq!(reach.admit_range(0xff0, 4, true), Err((0xff0, BadAccess::Unmapped)));
     }
 
     #[test]

@@ -20,5 +20,5 @@ pub use fault::{Fault, Spot};
 pub use handlers::Vectors;
 pub use image::Image;
 pub use launch::{Configuration, Figures, Launch};
-pub use memory::{BadAccess, Lookup, Memory, Region};
+pub use memory::{BadAccess, Memory, Region};
 pub use pool::{Ended, Pool};
