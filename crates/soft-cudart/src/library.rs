@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
 
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
-use crate::attach::{Answers, AttachError, Attached, attach, runtime_functions};
+use crate::attach::{Answers, AttachError, Attached, Report, attach, runtime_functions};
 use crate::fatbin::{FatBinaries, FatbinError, Section};
 use ptx::link::{LinkError, Program};
 use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region};
@@ -119,7 +119,7 @@ pub struct Library {
 pub unsafe fn load(
     path: &Path,
     options: Options,
-    not_supported: Box<dyn Fn(&str, bool) + Send + Sync>,
+    not_supported: Report,
 ) -> Result<Library, LibraryError> {
     machine()?;
     let linked = runtime_functions(path)?;
