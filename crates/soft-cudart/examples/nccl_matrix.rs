@@ -321,8 +321,8 @@ fn times(path: &Path) -> Result<bool, Failure> {
                 call!(nccl, ncclCommDestroy(comm))
             };
             let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || times(rank))).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|end| end.unwrap_or_else(|_| Err("a rank has panicked".into()))).collect::<Result<(), Failure>>()
+            let mut ends = threads.into_iter().map(|thread| thread.join());
+            ends.try_for_each(|end| end.unwrap_or_else(|_| Err("a rank has panicked".into())))
         })?;
     }
     Ok(true)

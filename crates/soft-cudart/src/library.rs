@@ -1,4 +1,4 @@
-//! Libraries on software GPUs: their calls of the runtime come to [`api`](crate::api), and their kernels are executed from their PTX.
+//! Libraries on software GPUs: their calls of the runtime come to [`api`], and their kernels are executed from their PTX.
 #![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
 
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
