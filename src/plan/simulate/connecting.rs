@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// Why a rank waits for others with which it connects.
 pub const CONNECTS: &str = "the ranks of a message connect when a group first uses their pair, nearest ranks first, and the call waits until all have answered";
 /// Why a rank waits for others in its first collective of a communicator.
-pub const FIRST_COLLECTIVE: &str =
+const FIRST_COLLECTIVE: &str =
     "the ranks of a communicator may connect at its first collective, and the call waits until all have come to it";
 /// Why a rank waits for others that use a communicator still.
 pub const ENDS_TOGETHER: &str = "NCCL may let the end of a communicator wait for all its ranks on the machine";
