@@ -116,11 +116,14 @@ impl SideRequest {
         PathBuf::from(&self.what)
     }
 
+    /// True unless it is the software library, the stand-in or a version.
+    fn names_a_file(&self) -> bool {
+        !matches!(self.what.as_str(), "soft" | "stand-in") && !self.what.starts_with(|c: char| c.is_ascii_digit())
+    }
+
     /// Why the side cannot be had, for other processes: files of one need not be there in another.
     pub fn lacks(&self, error: &SideError) -> String {
-        let named =
-            !matches!(self.what.as_str(), "soft" | "stand-in") && !self.what.starts_with(|c: char| c.is_ascii_digit());
-        let gone = if named && !Path::new(&self.what).exists() { " (there is no such file)" } else { "" };
+        let gone = if self.names_a_file() && !Path::new(&self.what).exists() { " (there is no such file)" } else { "" };
         format!("`{}`{gone}: {}", self.text, with_causes(error))
     }
 
@@ -161,6 +164,9 @@ impl SideRequest {
                 return Err(SideError::Text { text: self.text.clone(), why });
             }
             return Ok(Side::Recorded(Box::new(record::read(path)?)));
+        }
+        if self.names_a_file() && path.exists() && !path.is_file() {
+            return Err(SideError::Text { text: self.text.clone(), why: "it is not a regular file".to_owned() });
         }
         let mut options = RunOptions { keep_results: true, ..usual.clone() };
         let driver = options.backend.driver.clone();

@@ -78,8 +78,8 @@ fn with_ranks(document: &Document, all: i64, ranks: i64, everywhere: bool) -> Do
         Value::Integer(rank) if everywhere && names_one(path) && *rank >= ranks => Some(Value::Integer(ranks - 1)),
         _ => None,
     });
-    // Lists last: their places change.
-    for path in document.places() {
+    // Lists last: their places change. A list in another one first, so that the other one loses it if nothing is left of it.
+    for path in document.places().into_iter().rev() {
         if let Some(Value::Array(list)) = new.get_mut(&path) {
             if names_ranks(&path) {
                 list.retain(|rank| rank.as_integer().is_none_or(|rank| rank < ranks));

@@ -7,7 +7,7 @@ use super::resolve::dedupe;
 use super::simulate::{self, Played};
 use super::types::{Event, Foresight, Waiting};
 use crate::job::{Call, CallKind};
-use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement};
+use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement, Span};
 
 mod advice;
 mod waiting;
@@ -22,6 +22,9 @@ pub struct Analysis {
     pub foresight: Foresight,
     /// Why the data is undefined, if it is.
     pub undefined: Option<String>,
+    /// The ranks that wait for each other if they connect at the first collective of each communicator, in a program that
+    /// completes otherwise.
+    pub connecting: Vec<Waiting>,
 }
 
 /// Simulates a program.
@@ -47,11 +50,19 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
             Foresight::Stuck(cycle(std::mem::take(&mut played.waiting)))
         };
     }
+    let mut connecting = Vec::new();
     if foresight == Foresight::Completes
         && played.mismatches.is_empty()
-        && let Some(hosts) = simulate::play_hosts(lowered).filter(|hosts| !hosts.waiting.is_empty())
+        && let Some(hosts) = simulate::play_hosts(lowered, true).filter(|hosts| !hosts.waiting.is_empty())
     {
-        foresight = Foresight::MayBlock(cycle(hosts.waiting));
+        let sure = simulate::play_hosts(lowered, false).map_or_else(Vec::new, |hosts| hosts.waiting);
+        let may_hang = case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang));
+        match (sure.is_empty(), may_hang) {
+            (false, _) => foresight = Foresight::MayBlock(cycle(sure)),
+            (true, true) => foresight = Foresight::MayBlock(cycle(hosts.waiting)),
+            // Whether NCCL connects there depends on the machine and its settings.
+            (true, false) => connecting = cycle(hosts.waiting),
+        }
     }
     let mut undefined = lowered.undefined.clone();
     if let Some(lone) = simulate::lone_message_to_oneself(lowered).filter(|_| !lowered.unrolled.exits) {
@@ -60,10 +71,30 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
             return Err(vec![lone]);
         }
         undefined.get_or_insert(lone.message);
-        return Ok(Analysis { events: played.events, foresight: Foresight::Completes, undefined });
+        return Ok(Analysis { events: played.events, foresight: Foresight::Completes, undefined, connecting });
     }
     accept(case, lowered, &foresight, &played, &mut undefined)?;
-    Ok(Analysis { events: played.events, foresight, undefined })
+    Ok(Analysis { events: played.events, foresight, undefined, connecting })
+}
+
+/// Adds to the warnings that ranks wait for each other at first collectives: to the warning of the same calls, if there is one.
+pub fn warn_of_connecting(lowered: &LoweredProgram, waiting: &[Waiting], warnings: &mut Vec<Diagnostic>) {
+    let Some(first) = waiting.first() else { return };
+    let place = |w: &Waiting| lowered.unrolled.steps[w.step as usize].span;
+    let tells = |warning: &Diagnostic, span: Span| {
+        warning.span == span || warning.related.iter().any(|(other, _)| *other == span)
+    };
+    if let Some(known) = warnings.iter_mut().find(|warning| waiting.iter().all(|w| tells(warning, place(w)))) {
+        known.message +=
+            "; and these ranks wait for each other if they connect at the first collective of each communicator";
+        return;
+    }
+    let lines = sentences(waiting, |w| lowered.unrolled.steps[w.step as usize].label.clone());
+    let text = format!("these ranks may wait for each other while NCCL connects them: {}", lines.join("; "));
+    let warning = Diagnostic::warning(place(first), text)
+        .help("let all ranks make a collective of each communicator first, in the same order");
+    let others = waiting.iter().skip(1).filter(|w| place(w) != place(first));
+    warnings.push(others.fold(warning, |warning, w| warning.related(place(w), format!("rank {} waits here", w.rank))));
 }
 
 /// Refuses a program whose foreseen end is not the one that the file says. Where the file admits misuse, the reason why

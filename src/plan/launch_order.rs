@@ -1,124 +1,266 @@
-//! Warns of collectives of two communicators that the ranks issue in different orders and that nothing orders on a device. NCCL asks for
-//! one order on all devices, or for streams or hosts that order such calls: if a device has room for one of the two only, each
-//! of two ranks may wait for the call that the other one holds back.
+//! Warns of operations that ranks issue in orders which go round in a circle and that nothing orders on a device. NCCL asks for
+//! one order on all devices, or for streams or hosts that order such calls: if a device has room for one of them only, each
+//! rank of the circle may wait for the call that the next one holds back.
+//!
+//! A device with room for one call runs a rank's calls in the order in which it issues them. So what is looked for are cycles in the
+//! graph of all operations, in which one is before another if some rank issues it before.
 use super::lower::LoweredProgram;
 use super::progress::Progress;
-use super::rank_op::RankOp;
-use super::types::{CommId, StepId};
-use crate::scenario::Diagnostic;
+use super::rank_op::{Placed, RankOp, Route, rank_or_none};
+use super::types::CommId;
+use crate::ops::OneSided;
+use crate::scenario::{Diagnostic, Span};
+use graph::{Graph, Vertex};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A collective, the same on all ranks: its communicator, and its number among the communicator's.
-type Call = (CommId, usize);
+mod graph;
 
-/// Where a rank issues a collective: the end of its group, and its step.
-type Place = (u32, StepId);
+/// More circles are not looked for.
+const MOST_WARNINGS: usize = 8;
 
-/// Pairs of calls that are looked at on a rank; in longer programs the first ones tell.
-const MOST_PAIRS: usize = 100_000;
+/// An operation, the same on all ranks that take part in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Operation {
+    /// With its number among the communicator's.
+    Collective(CommId, usize),
+    /// With its number on its route.
+    Message(Route, usize),
+    /// A rank's call.
+    OneSided(usize, usize),
+}
 
-/// A warning for each pair of communicators.
+/// What a vertex stands for.
+#[derive(Clone, Copy)]
+enum Stands {
+    Operation,
+    /// For the time between two calls or groups of a rank.
+    Between(usize),
+}
+
+/// The signals that count together: communicator, sender, receiver, context and index.
+type Signals = (CommId, usize, usize, i128, i128);
+
+/// The operations of some communicators, and the orders in which ranks issue them.
+#[derive(Default)]
+struct Orders {
+    graph: Graph,
+    stands: Vec<Stands>,
+    /// By rank: the operations in the order in which it issues them, with the calls.
+    issued: Vec<Vec<(Vertex, usize)>>,
+}
+
+/// One rank issues a call before another: the rank, and the two calls' indices and operations.
+struct Hop {
+    rank: usize,
+    calls: [usize; 2],
+    operations: [Vertex; 2],
+}
+
+/// A warning for each circle.
 pub fn warnings(lowered: &LoweredProgram) -> Vec<Diagnostic> {
     let several = |rank: usize| {
-        let ops = lowered.ops[rank].iter().flatten();
-        let streams: FxHashSet<(CommId, u32)> = ops.filter_map(|op| Some((RankOp::comm(op)?, op.stream()))).collect();
-        streams.len() > 1
+        let mut streams = speaking(lowered, rank).map(|(_, op)| op.stream());
+        streams.next().is_some_and(|first| streams.any(|stream| stream != first))
     };
     if !(0..lowered.unrolled.n).any(several) {
         return Vec::new();
     }
-    let places: Vec<FxHashMap<Call, Place>> = (0..lowered.unrolled.n).map(|rank| places(lowered, rank)).collect();
     let mut told = FxHashSet::default();
     let mut warnings = Vec::new();
-    for rank in 0..lowered.unrolled.n {
-        for (first, second) in unordered(lowered, rank) {
-            let pair = (first.0.min(second.0), first.0.max(second.0));
-            let turned = |other: &&usize| {
-                let at = |call: &Call| places[**other].get(call).map(|(end, _)| *end);
-                at(&first).zip(at(&second)).is_some_and(|(first, second)| second < first)
-            };
-            let members = &lowered.unrolled.comms.list[first.0].members;
-            if told.contains(&pair) {
-                continue;
-            }
-            if let Some(other) = members.iter().filter(|other| **other < places.len()).find(turned) {
-                told.insert(pair);
-                warnings.push(warning(lowered, &places[rank], (rank, *other), (first, second)));
-            }
+    for _ in 0..MOST_WARNINGS {
+        let orders = Orders::of(lowered, &told);
+        let Some(hops) = orders.circle() else { break };
+        let Some(comm) = hops.first().and_then(|hop| lowered.op((hop.rank, hop.calls[0]))).and_then(RankOp::comm)
+        else {
+            break;
+        };
+        told.insert(comm);
+        // A circle of calls that wait for each other in any case is found elsewhere.
+        let open = hops.iter().enumerate().filter(|(_, hop)| !hop.is_ordered(lowered));
+        if let Some((at, _)) = open.min_by_key(|(_, hop)| hop.rank) {
+            let (after, before) = hops.split_at(at);
+            warnings.push(warning(lowered, &before.iter().chain(after).collect::<Vec<_>>()));
         }
     }
     warnings
 }
 
-/// Where a rank issues each of its collectives.
-fn places(lowered: &LoweredProgram, rank: usize) -> FxHashMap<Call, Place> {
-    collectives(lowered, rank)
-        .map(|(call, index, _)| (call, (lowered.ends[rank][index], lowered.step((rank, index)))))
-        .collect()
-}
-
-/// A rank's collectives in the order in which it issues them: the call, its index and its stream.
-fn collectives(lowered: &LoweredProgram, rank: usize) -> impl Iterator<Item = (Call, usize, u32)> + '_ {
-    let mut numbers: FxHashMap<CommId, usize> = FxHashMap::default();
-    lowered.ops[rank].iter().enumerate().filter_map(move |(index, op)| match op {
-        Some(RankOp::Collective(op)) if op.size.count > 0 => {
-            let number = numbers.entry(op.comm).or_insert(0);
-            *number += 1;
-            Some(((op.comm, *number), index, RankOp::Collective(op.clone()).stream()))
-        }
-        _ => None,
+/// The calls of a rank that need others, with their indices. A collective of no elements is dropped before it is launched.
+fn speaking(lowered: &LoweredProgram, rank: usize) -> impl Iterator<Item = (usize, &RankOp<Placed>)> {
+    let ops = lowered.ops[rank].iter().enumerate().filter_map(|(index, op)| Some((index, op.as_ref()?)));
+    ops.filter(|(_, op)| match op {
+        RankOp::Collective(op) => op.size.count > 0,
+        RankOp::Map(_) => false,
+        op => op.route().is_none_or(|route| route.from != route.to),
     })
 }
 
-/// Pairs of collectives of two communicators that a rank issues one after the other and that nothing orders there.
-fn unordered(lowered: &LoweredProgram, rank: usize) -> Vec<(Call, Call)> {
-    let streams = lowered.unrolled.streams as usize;
-    let mut progress = Progress::new(streams);
-    let mut issued: Vec<Vec<(usize, Call, u32)>> = vec![Vec::new(); streams];
-    let mut pairs = Vec::new();
-    let mut calls = collectives(lowered, rank).peekable();
-    for (index, call) in lowered.programs[rank].iter().enumerate() {
-        progress.follow(call.kind.effect());
-        let Some(op) = lowered.op((rank, index)) else { continue };
-        let stream = op.stream() as usize;
-        let number = progress.issue(stream);
-        let Some((own, _, _)) = calls.next_if(|(_, at, _)| *at == index) else { continue };
-        let end = lowered.ends[rank][index];
-        for (other, earlier) in issued.iter().enumerate().filter(|(other, _)| *other != stream) {
-            let open = earlier.iter().rev().take_while(|(number, ..)| !progress.is_before(other, *number, stream));
-            let apart = open.filter(|(_, call, its_end)| call.0 != own.0 && *its_end != end);
-            pairs.extend(apart.map(|(_, call, _)| (*call, own)).take(MOST_PAIRS.saturating_sub(pairs.len())));
+impl Orders {
+    fn of(lowered: &LoweredProgram, without: &FxHashSet<CommId>) -> Self {
+        let mut orders = Self::default();
+        let mut vertices: FxHashMap<Operation, Vertex> = FxHashMap::default();
+        let mut sent: FxHashMap<Signals, Vec<Vertex>> = FxHashMap::default();
+        let mut awaited: Vec<(Signals, usize, Vertex)> = Vec::new();
+        for rank in 0..lowered.unrolled.n {
+            let mut numbers: FxHashMap<Operation, usize> = FxHashMap::default();
+            let mut number = |operation| {
+                let number = numbers.entry(operation).or_insert(0);
+                *number += 1;
+                *number
+            };
+            let mut issued = Vec::new();
+            let mut so_far: FxHashMap<Signals, usize> = FxHashMap::default();
+            let (mut between, mut open) = (orders.vertex(Stands::Between(rank)), None);
+            for (index, op) in speaking(lowered, rank) {
+                if RankOp::comm(op).is_some_and(|comm| without.contains(&comm)) {
+                    continue;
+                }
+                let operation = match op {
+                    RankOp::Collective(c) => Operation::Collective(c.comm, number(Operation::Collective(c.comm, 0))),
+                    RankOp::OneSided(_) => Operation::OneSided(rank, index),
+                    op => match op.route() {
+                        // A rank that sends to another one never receives on the same route.
+                        Some(route) => Operation::Message(route, number(Operation::Message(route, 0))),
+                        None => continue,
+                    },
+                };
+                let vertex = *vertices.entry(operation).or_insert_with(|| orders.vertex(Stands::Operation));
+                // The calls of a group begin together.
+                let end = lowered.ends[rank][index];
+                if open.is_some_and(|(open, _)| open != end) {
+                    between = open.map_or(between, |(_, next)| next);
+                    open = None;
+                }
+                let (_, next) = *open.get_or_insert_with(|| {
+                    let next = orders.vertex(Stands::Between(rank));
+                    orders.graph.edge(between, next);
+                    (end, next)
+                });
+                orders.graph.edge(between, vertex);
+                orders.graph.edge(vertex, next);
+                issued.push((vertex, index));
+                if let RankOp::OneSided(op) = op {
+                    for (peer, count) in &op.peers {
+                        let peer = rank_or_none(*peer);
+                        if op.kind == OneSided::WaitSignal {
+                            let signals = (op.comm, peer, op.rank, op.context, op.signal_index);
+                            let so_far = so_far.entry(signals).or_insert(0);
+                            *so_far = so_far.saturating_add(usize::try_from(*count).unwrap_or(usize::MAX));
+                            awaited.push((signals, *so_far, vertex));
+                        } else {
+                            let signals = (op.comm, op.rank, peer, op.context, op.signal_index);
+                            sent.entry(signals).or_default().push(vertex);
+                        }
+                    }
+                }
+            }
+            orders.issued.push(issued);
         }
-        issued[stream].push((number, own, end));
-        if pairs.len() >= MOST_PAIRS {
-            break;
+        for (signals, count, wait) in awaited {
+            if let Some(last) = count.checked_sub(1).and_then(|last| sent.get(&signals)?.get(last)) {
+                orders.graph.edge(*last, wait);
+            }
         }
+        orders
     }
-    pairs
+
+    fn vertex(&mut self, stands: Stands) -> Vertex {
+        self.stands.push(stands);
+        self.graph.vertex()
+    }
+
+    /// The ranks of a circle, each with two operations of which it issues one before the other.
+    fn circle(&self) -> Option<Vec<Hop>> {
+        let cycle = self.graph.cycle()?;
+        let is_operation = |vertex: &Vertex| matches!(self.stands[*vertex], Stands::Operation);
+        let first = cycle.iter().position(is_operation)?;
+        let around: Vec<Vertex> = cycle[first..].iter().chain(&cycle[..=first]).copied().collect();
+        let mut hops = Vec::new();
+        let (mut from, mut on) = (around[0], None);
+        for vertex in &around[1..] {
+            match (self.stands[*vertex], on) {
+                (Stands::Between(rank), _) => on = Some(rank),
+                (Stands::Operation, Some(rank)) => {
+                    let call = |of: Vertex| {
+                        let found = self.issued[rank].iter().find(|(vertex, _)| *vertex == of);
+                        found.map(|(_, index)| *index)
+                    };
+                    hops.push(Hop { rank, calls: [call(from)?, call(*vertex)?], operations: [from, *vertex] });
+                    (from, on) = (*vertex, None);
+                }
+                // A signal and the wait for it.
+                (Stands::Operation, None) => from = *vertex,
+            }
+        }
+        Some(hops)
+    }
 }
 
-fn warning(
-    lowered: &LoweredProgram,
-    places: &FxHashMap<Call, Place>,
-    (rank, other): (usize, usize),
-    (first, second): (Call, Call),
-) -> Diagnostic {
-    let step = |call: &Call| places.get(call).map(|(_, step)| &lowered.unrolled.steps[*step as usize]);
-    let named = |comm: CommId| match &lowered.unrolled.comms.list[comm].name {
-        Some(name) => format!("`{name}`"),
-        None => "one of a step's `groups`".to_owned(),
+impl Hop {
+    /// True if the second call begins after the first one has ended, wherever the device has room.
+    fn is_ordered(&self, lowered: &LoweredProgram) -> bool {
+        let mut progress = Progress::new(lowered.unrolled.streams as usize);
+        let mut first = None;
+        for (index, call) in lowered.programs[self.rank].iter().enumerate().take(self.calls[1] + 1) {
+            progress.follow(call.kind.effect());
+            let Some(op) = lowered.op((self.rank, index)) else { continue };
+            let stream = op.stream() as usize;
+            let number = progress.issue(stream);
+            if index == self.calls[0] {
+                first = Some((stream, number));
+            }
+            if index == self.calls[1] {
+                return first
+                    .is_some_and(|(other, number)| other == stream || progress.is_before(other, number, stream));
+            }
+        }
+        true
+    }
+
+    /// The places of its calls.
+    fn spans(&self, lowered: &LoweredProgram) -> [Span; 2] {
+        self.calls.map(|index| lowered.unrolled.steps[lowered.step((self.rank, index)) as usize].span)
+    }
+
+    /// What it issues, in words.
+    fn text(&self, lowered: &LoweredProgram) -> String {
+        let [first, second] = self.calls.map(|index| {
+            let comm = lowered.op((self.rank, index)).and_then(RankOp::comm);
+            let name = comm.and_then(|comm| lowered.unrolled.comms.list[comm].name.as_ref());
+            let label = &lowered.unrolled.steps[lowered.step((self.rank, index)) as usize].label;
+            match name {
+                Some(name) => format!("{label} on `{name}`"),
+                None => format!("{label} on one of a step's `groups`"),
+            }
+        });
+        format!("rank {} issues {first} before {second}", self.rank)
+    }
+}
+
+/// The warning of a circle, whose first two calls nothing orders.
+fn warning(lowered: &LoweredProgram, hops: &[&Hop]) -> Diagnostic {
+    let first = hops[0];
+    let [earlier, later] = first.spans(lowered);
+    let others = match hops {
+        [_, other] if other.operations == [first.operations[1], first.operations[0]] => {
+            format!("rank {} issues them the other way round", other.rank)
+        }
+        _ => hops[1..].iter().map(|hop| hop.text(lowered)).collect::<Vec<_>>().join(", "),
     };
-    let label = |call: &Call| step(call).map_or(String::new(), |step| step.label.clone());
-    let span = |call: &Call| step(call).map_or(lowered.unrolled.case.span, |step| step.span);
     let text = format!(
-        "rank {rank} issues {} on {} before {} on {}, rank {other} issues them the other way round, and nothing orders them on rank \
-         {rank}: NCCL may block where a device has room for one of them only",
-        label(&first),
-        named(first.0),
-        label(&second),
-        named(second.0),
+        "{}, {others}, and nothing orders them on rank {}: NCCL may block where a device has room for one of them only",
+        first.text(lowered),
+        first.rank,
     );
-    Diagnostic::warning(span(&second), text)
-        .related(span(&first), "the other call")
-        .help("issue the calls of different communicators in the same order on all ranks, or order them with `after` or a `wait`")
+    let mut warning = Diagnostic::warning(later, text).related(earlier, "the other call");
+    let mut told = vec![earlier, later];
+    for hop in &hops[1..] {
+        for span in hop.spans(lowered) {
+            if !told.contains(&span) {
+                told.push(span);
+                warning = warning.related(span, format!("rank {} issues this", hop.rank));
+            }
+        }
+    }
+    warning.help("issue the calls of different communicators in the same order on all ranks, or order them with `after` or a `wait`")
 }

@@ -36,6 +36,8 @@ pub struct LoweredProgram {
     pub registrations: Registrations,
     /// By rank and graph: the call that begins its capture.
     pub captures: FxHashMap<(usize, u32), usize>,
+    /// By captured call: the call of the same rank that its graph's first launch makes of it.
+    pub captured: FxHashMap<Index, usize>,
     /// What is lost with ranks whose processes end.
     pub deaths: Deaths,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
@@ -49,6 +51,11 @@ impl LoweredProgram {
     /// The operation that a call is.
     pub fn op(&self, (rank, call): Index) -> Option<&RankOp<Placed>> {
         self.ops[rank][call].as_ref()
+    }
+
+    /// The operation that a call is or captures.
+    pub fn given_op(&self, at: Index) -> Option<&RankOp<Placed>> {
+        self.op((at.0, self.captured.get(&at).copied().unwrap_or(at.1)))
     }
 
     /// Where the library is given a call: for one that a launch makes, where the capture of its graph begins.
@@ -137,6 +144,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         ends: vec![Vec::new(); n],
         registrations: Registrations::new(n),
         captures: FxHashMap::default(),
+        captured: FxHashMap::default(),
         deaths: Deaths::default(),
         constants: Vec::new(),
         undefined: None,
@@ -259,6 +267,7 @@ impl Lowering {
         let Some((at, stream)) = self.captured[rank].remove(&captured) else { return };
         let program = &mut self.lowered.programs[rank];
         let calls: Vec<CallKind> = program[first..].iter().map(|call| call.kind.effect().clone()).collect();
+        self.lowered.captured.extend((0..calls.len()).map(|number| ((rank, at + number), first + number)));
         for (place, kind) in program[at..].iter_mut().zip(calls) {
             if let CallKind::Captured { call, .. } = &mut place.kind {
                 **call = kind;

@@ -187,7 +187,8 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     outstanding::check(&lowered)?;
     unfinished::check(&lowered)?;
     let analysis = deadlock::analyse(&lowered)?;
-    let warnings = launch_order::warnings(&lowered);
+    let mut warnings = launch_order::warnings(&lowered);
+    deadlock::warn_of_connecting(&lowered, &analysis.connecting, &mut warnings);
     let mut plan = assemble::assemble(lowered, analysis);
     plan.warnings = warnings;
     // First the cost: what follows evaluates every element.

@@ -218,26 +218,19 @@ impl Simulation<'_> {
             }
             let index = self.ranks[rank].cursor;
             match call.kind.effect() {
-                CallKind::GroupStart => match &mut self.ranks[rank].group {
-                    Some((depth, _)) => *depth += 1,
-                    None => self.ranks[rank].group = Some((1, Vec::new())),
-                },
-                CallKind::GroupEnd if !self.may_end_group(rank) => return moved,
-                CallKind::GroupEnd => {
-                    let closed = match &mut self.ranks[rank].group {
-                        Some((depth, calls)) => {
-                            *depth -= 1;
-                            (*depth == 0).then(|| std::mem::take(calls))
-                        }
-                        None => None,
+                CallKind::Captured { call, .. } if self.host_waits.is_some() => {
+                    let goes_on = match &**call {
+                        CallKind::GroupStart => self.opens_group(rank),
+                        CallKind::GroupEnd => self.closes_group(rank),
+                        _ if lowered.given_op((rank, index)).is_some() => self.give(rank, index),
+                        _ => true,
                     };
-                    if let Some(calls) = closed {
-                        self.ranks[rank].group = None;
-                        if !self.connect_and_issue(rank, calls) {
-                            return moved;
-                        }
+                    if !goes_on {
+                        return moved;
                     }
                 }
+                CallKind::GroupStart => _ = self.opens_group(rank),
+                CallKind::GroupEnd if !self.may_end_group(rank) || !self.closes_group(rank) => return moved,
                 CallKind::After { stream, on } => {
                     let deps: Vec<(u32, usize)> =
                         on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].nodes.len())).collect();
@@ -308,13 +301,7 @@ impl Simulation<'_> {
                     return true;
                 }
                 CallKind::AwaitDeath { death, .. } if !self.meets_death(rank, *death) => return moved,
-                _ if lowered.ops[rank][index].is_some() => {
-                    if let Some((_, calls)) = &mut self.ranks[rank].group {
-                        calls.push(index);
-                    } else if !self.connect_and_issue(rank, vec![index]) {
-                        return moved;
-                    }
-                }
+                _ if lowered.ops[rank][index].is_some() && !self.give(rank, index) => return moved,
                 _ => {}
             }
             self.goes_on(rank);
@@ -324,6 +311,34 @@ impl Simulation<'_> {
             self.ends_all(rank);
         }
         moved
+    }
+
+    fn opens_group(&mut self, rank: usize) -> bool {
+        self.ranks[rank].group.get_or_insert_default().0 += 1;
+        true
+    }
+
+    /// True unless the host waits at the end of the group.
+    fn closes_group(&mut self, rank: usize) -> bool {
+        let Some((depth, calls)) = &mut self.ranks[rank].group else { return true };
+        *depth -= 1;
+        if *depth > 0 {
+            return true;
+        }
+        let calls = std::mem::take(calls);
+        self.ranks[rank].group = None;
+        self.connect_and_issue(rank, calls)
+    }
+
+    /// Gives a call to the group that is open, or issues it; true unless the host waits in it.
+    fn give(&mut self, rank: usize, index: usize) -> bool {
+        match &mut self.ranks[rank].group {
+            Some((_, calls)) => {
+                calls.push(index);
+                true
+            }
+            None => self.connect_and_issue(rank, vec![index]),
+        }
     }
 
     /// Lets `Init`, `Split` and `Register` of a window wait on the host for every member; true once all are there.
@@ -378,6 +393,10 @@ impl Simulation<'_> {
     fn issue(&mut self, rank: usize, calls: Vec<usize>) {
         let mut parts: Vec<(Option<CommId>, Vec<usize>)> = Vec::new();
         for index in calls {
+            // What is captured is issued by launches.
+            if matches!(self.lowered.programs[rank][index].kind, CallKind::Captured { .. }) {
+                continue;
+            }
             let comm = self.lowered.op((rank, index)).and_then(RankOp::comm);
             match parts.iter_mut().find(|(c, _)| *c == comm) {
                 Some((_, list)) => list.push(index),

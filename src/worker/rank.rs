@@ -507,6 +507,7 @@ impl<'a> Rank<'a> {
     /// Joins a group that was opened for several ranks at once (or leaves it: `false`).
     pub fn inside(&mut self, inside: bool) -> Result<(), Halt> {
         if inside {
+            self.forget_touched();
             self.depth += 1;
             return Ok(());
         }

@@ -203,6 +203,10 @@ fn a_side_that_is_not_there_is_an_error() {
     let home = corpus();
     let missing = compare(&home, "soft", "/no/such/libnccl.so.2", &[]);
     assert_eq!(missing.code, 3, "{missing}");
+    for odd in ["/dev/zero", "/dev"] {
+        let device = compare(&home, odd, "soft", &[]);
+        assert!(device.code == 2 && device.err.contains("it is not a regular file"), "{device}");
+    }
     let odd = compare(&home, "soft", "soft tree", &[]);
     assert!(odd.code == 2 && odd.err.contains("`tree` is no setting"), "{odd}");
     home.file("newer.jsonl", "{\"collspec_recording\":999}\n");

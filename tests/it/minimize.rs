@@ -240,3 +240,16 @@ fn hangs_and_mismatches_become_smaller() {
     assert!(size(&run)[0] == 2 && size(&run)[2] == 1 && text.contains("outcome = \"hang\""), "{run}\n{text}");
     assert_eq!(home.run(&["run", "small.toml"]).code, 0, "{text}");
 }
+
+/// Of a communicator's groups those go that have no rank left.
+#[test]
+fn groups_without_ranks_are_left_out() {
+    let home = Home::new();
+    let case = "world_size = 4\noutcome = [\"hang\", \"ok\"]\ncomms.a = { groups = [[0, 1], [2, 3]] }\n\
+                inputs.x = { each = \"rank + i\", count = 8 }\nsteps = [\n  \
+                { op = \"all_reduce\", in = \"x\", out = \"y\", comm = \"a\" },\n  \
+                { op = \"recv\", ranks = [0], comm = \"a\", peer = 1, out = \"q\", count = 4, dtype = \"f32\" },\n]\n";
+    home.file("groups.toml", case);
+    let (run, text) = small(&home, &["groups.toml"]);
+    assert!(size(&run)[0] == 2 && text.contains("[[0, 1]]"), "{run}\n{text}");
+}

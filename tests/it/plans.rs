@@ -260,3 +260,139 @@ fn what_a_call_left_in_progress_writes_is_undefined_until_it_is_written_again() 
         assert!(behind[..behind.len() - 1].iter().all(|kind| *kind == "undefined"), "{kinds:?}");
     }
 }
+
+/// The messages of all warnings.
+fn warnings(text: &str) -> Vec<String> {
+    good(text).warnings.iter().map(|warning| warning.message.clone()).collect()
+}
+
+const LAUNCHES: &str = "world_size = 3\ninputs.x = { each = \"rank\", count = 4 }\n\
+    comms.a = { groups = [[0, 1]] }\ncomms.b = { groups = [[1, 2]] }\ncomms.c = { groups = [[2, 0]] }\n\
+    comms.d = { groups = [[0, 1]] }\n";
+
+#[test]
+fn calls_in_a_circle_of_orders_are_warned_of() {
+    let on = |op: &str, comm: &str, rank: usize| {
+        format!(
+            "{{ op = \"{op}\", comm = \"{comm}\", ranks = [{rank}], in = \"x\", out = \"{comm}\", stream = \"{comm}\" }},\n"
+        )
+    };
+    let program = |calls: &[(&str, usize)]| -> String {
+        let lines: String = calls.iter().map(|(comm, rank)| on("all_reduce", comm, *rank)).collect();
+        // What connects is not looked at here.
+        let warm: String = ["a", "b", "c", "d"]
+            .map(|comm| format!("{{ op = \"all_reduce\", comm = \"{comm}\", in = \"x\", out = \"{comm}\" }},\n"))
+            .concat();
+        format!("{LAUNCHES}steps = [\n{warm}{{ op = \"wait\" }},\n{lines}]\n")
+    };
+
+    let circle = warnings(&program(&[("a", 0), ("c", 0), ("b", 1), ("a", 1), ("c", 2), ("b", 2), ("d", 0), ("d", 1)]));
+    let [text] = &circle[..] else { panic!("{circle:?}") };
+    for part in [
+        "rank 0 issues step 6 (all_reduce) on `a` before step 7 (all_reduce) on `c`",
+        "rank 1 issues step 8 (all_reduce) on `b` before step 9",
+        "rank 2 issues step 10 (all_reduce) on `c` before step 11",
+        "nothing orders them on rank 0",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let sound = warnings(&program(&[("a", 0), ("c", 0), ("a", 1), ("b", 1), ("b", 2), ("c", 2), ("d", 0), ("d", 1)]));
+    assert!(sound.is_empty(), "{sound:?}");
+}
+
+#[test]
+fn messages_and_signals_count_in_the_order_of_calls() {
+    let two = "world_size = 2\ninputs.x = { each = \"rank\", count = 4 }\ncomms.a = { groups = [[0, 1]] }\nsteps = [\n\
+        { op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" },\n\
+        { op = \"all_reduce\", comm = \"a\", ranks = [0], in = \"x\", out = \"y\" },\n\
+        { op = \"send_recv\", peer = \"1 - rank\", in = \"x\", out = \"z\", stream = \"side\" },\n\
+        { op = \"all_reduce\", comm = \"a\", ranks = [1], in = \"x\", out = \"y\" },\n]\n";
+    let told = warnings(two);
+    let words = "rank 0 issues step 2 (all_reduce) on `a` before step 3 (send_recv) on `world`, rank 1 issues them the other way round";
+    assert!(matches!(&told[..], [text] if text.contains(words)), "{told:?}");
+    let after = two.replace("stream = \"side\" }", "stream = \"side\", after = [\"main\"] }");
+    let told = warnings(&after);
+    assert!(matches!(&told[..], [text] if text.contains("nothing orders them on rank 1")), "{told:?}");
+    let same_order = two
+        .replace("comm = \"a\", ranks = [0], in", "comm = \"a\", in")
+        .replace("{ op = \"all_reduce\", comm = \"a\", ranks = [1]", "# {");
+    assert!(warnings(&same_order).is_empty());
+
+    let signals = "world_size = 2\ninputs.x = { each = \"rank\", count = 4, register = \"window\" }\n\
+        inputs.w = { count = 4, register = \"window\" }\nsteps = [\n\
+        { op = \"wait_signal\", peer = \"1 - rank\" },\n\
+        { op = \"put\", peer = \"1 - rank\", in = \"x\", out = \"w\", stream = \"side\" },\n]\n";
+    let told = warnings(signals);
+    assert!(
+        matches!(&told[..], [text] if text.contains("rank 0 issues step 1 (wait_signal) on `world` before step 2 (put)")),
+        "{told:?}"
+    );
+    let first = signals
+        .replace("{ op = \"wait_signal\", peer = \"1 - rank\" },\n", "")
+        .replace("\n]", "\n{ op = \"wait_signal\", peer = \"1 - rank\" },\n]");
+    assert!(warnings(&first).is_empty());
+}
+
+/// The time to look at the order of calls grows with the number of calls, not with its square.
+#[test]
+fn many_unordered_calls_cost_little() {
+    let program = |stream: &str| {
+        format!(
+            "world_size = 64\ninputs.x = {{ each = \"rank\", count = 1 }}\ncomms.a = {{ color = 0 }}\ncomms.b = {{ color = 0 }}\nsteps = [\n\
+             {{ op = \"loop\", times = 400, steps = [\n{{ op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" }},\n\
+             {{ op = \"all_reduce\", comm = \"b\", in = \"x\", out = \"z\", stream = \"{stream}\" }},\n] }},\n]\n"
+        )
+    };
+    let time = |stream: &str| {
+        let start = std::time::Instant::now();
+        assert!(warnings(&program(stream)).is_empty());
+        start.elapsed()
+    };
+    let (one, two) = (time("main"), time("side"));
+    assert!(two < 6 * one + std::time::Duration::from_secs(1), "{two:?} for two streams, {one:?} for one");
+}
+
+#[test]
+fn first_collectives_that_wait_for_each_other_are_warned_of() {
+    let start =
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 4 }\ncomms.a = { groups = [[0, 1]] }\nsteps = [\n";
+    let sum = |comm: &str, rank: usize| {
+        format!(
+            "{{ op = \"all_reduce\", comm = \"{comm}\", ranks = [{rank}], in = \"x\", out = \"{comm}\", stream = \"s{comm}\" }},\n"
+        )
+    };
+    let message = "{ op = \"send\", ranks = [0], peer = 1, in = \"x\" },\n{ op = \"recv\", ranks = [1], peer = 0, out = \"z\" },\n";
+    let beside = format!("{start}{}{message}{}]\n", sum("a", 0), sum("a", 1));
+    let told = warnings(&beside);
+    assert!(matches!(&told[..], [text] if text.contains("if they connect at the first collective")), "{told:?}");
+    // A file may know it.
+    assert!(matches!(good(&format!("outcome = [\"hang\", \"ok\"]\n{beside}")).foresight, Foresight::MayBlock(_)));
+    let warm = "{ op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"a\" },\n";
+    let warm = warm.replace("in = ", "stream = \"sa\", in = ");
+    let told = warnings(&beside.replace("steps = [\n", &format!("steps = [\n{warm}")));
+    assert!(!told.iter().any(|text| text.contains("connect")), "{told:?}");
+
+    let end = |rank: usize| format!("{{ op = \"destroy\", comm = \"late\", ranks = [{rank}] }},\n");
+    let late = "{ op = \"init\", new = \"late\", groups = [[0, 1]] },\n";
+    let ends = format!(
+        "{start}{late}{}{{ op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" }},\n{}]\n",
+        end(0),
+        end(1)
+    );
+    let told = warnings(&ends);
+    assert!(
+        matches!(&told[..], [text] if text.contains("these ranks may wait for each other while NCCL connects them")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_rank_that_aborts_its_own_call_does_not_wait_for_itself() {
+    let text = refusal(
+        "world_size = 2\ncomms.a = { groups = [[0, 1]], config = { blocking = 0 } }\ninputs.x = { each = \"rank\", count = 4 }\nsteps = [\n\
+         { op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" },\n\
+         { op = \"broadcast\", comm = \"a\", root = 5, in = \"x\", out = \"w\", error = \"invalid_argument\" },\n\
+         { op = \"destroy\", comm = \"a\", error = \"invalid_argument\" },\n{ op = \"abort\", comm = \"a\" },\n]\n",
+    );
+    assert!(text.contains("rank 0 may abort the communicator before its step 1 (all_reduce) is over"), "{text}");
+}

@@ -155,6 +155,46 @@ fn a_call_of_several_ranks_is_one_blocked_thread() {
     world.destroy();
 }
 
+/// NCCL makes them of messages.
+#[test]
+fn all_to_all_and_gather_connect_the_pairs_of_their_ranks() {
+    let _alone = alone();
+    let world = World::new(3);
+    let data: Vec<Buffer> = (0..3).map(|rank| Buffer::of(&[rank, rank, rank, -1, -1, -1])).collect();
+    let shared = &world;
+    let gather = |rank: usize| {
+        let world: &World = shared;
+        let (comm, stream) = (world.comms[rank], world.streams[rank].raw());
+        assert_eq!(nccl!(ncclGather(data[rank].at(0), data[rank].at(12), 1, I32, 2, comm, stream)), OK);
+    };
+    // The root waits for rank 0, and rank 1 for the root.
+    std::thread::scope(|scope| {
+        let gather = &gather;
+        scope.spawn(move || gather(2));
+        scope.spawn(move || gather(1));
+        blocked(2);
+        let text = who_waits();
+        assert!(text.contains("a message from rank 0 to rank 2: the call of the ranks 0 is missing"), "{text}");
+        gather(0);
+    });
+    world.synchronize();
+    assert_eq!(data[2].get::<i32>(), [2, 2, 2, 0, 1, 2]);
+    world.run(|rank, comm, stream| nccl!(ncclAlltoAll(data[rank].at(0), data[rank].at(12), 1, I32, comm, stream)));
+    assert_eq!(data[0].get::<i32>(), [0, 0, 0, 0, 1, 2]);
+    // All pairs are connected, so no host waits for the other side.
+    for (rank, peer) in [(0, 1), (2, 1)] {
+        let (comm, stream) = (world.comms[rank], world.streams[rank].raw());
+        assert_eq!(nccl!(ncclSend(data[rank].at(0), 1, I32, peer, comm, stream)), OK);
+    }
+    blocked(0);
+    for (rank, peer) in [(1, 0), (1, 2)] {
+        let (comm, stream) = (world.comms[rank], world.streams[rank].raw());
+        assert_eq!(nccl!(ncclRecv(data[rank].at(12), 1, I32, peer, comm, stream)), OK);
+    }
+    world.synchronize();
+    world.destroy();
+}
+
 #[test]
 fn an_abort_releases_a_connecting_thread_and_an_empty_collective_connects_no_rank() {
     let _alone = alone();

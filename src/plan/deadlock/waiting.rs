@@ -1,4 +1,5 @@
 //! The ranks that wait, and whom they wait for, in words.
+use super::super::simulate::MAY_BE_ABORTED;
 use super::super::types::Waiting;
 use std::collections::HashMap;
 
@@ -15,6 +16,10 @@ pub fn sentences(waiting: &[Waiting], label: impl Fn(&Waiting) -> String) -> Vec
     alike
         .iter()
         .map(|(w, ranks)| {
+            if w.what == MAY_BE_ABORTED && w.on == [w.rank] {
+                let rank = w.rank;
+                return format!("rank {rank} may abort the communicator before its {} is over", label(w));
+            }
             format!("{} at {} {} for {} ({})", some_ranks(ranks), label(w), verb(ranks), some_ranks(&w.on), w.what)
         })
         .collect()

@@ -72,10 +72,10 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
 }
 
 /// Plays a program that is known to finish, with hosts that wait as NCCL's do: when pairs of ranks connect, and when communicators
-/// end. `None` where nothing is known of that.
-pub fn play_hosts(lowered: &LoweredProgram) -> Option<Played> {
+/// end, and if `collectives` is set in the first collective of each. `None` where nothing is known of that.
+pub fn play_hosts(lowered: &LoweredProgram, collectives: bool) -> Option<Played> {
     let mut simulation = Simulation::new(lowered, false, Aborts::default());
-    simulation.host_waits = Some(HostWaits::of(lowered)?);
+    simulation.host_waits = Some(HostWaits::of(lowered, collectives)?);
     simulation.run();
     Some(simulation.out)
 }

@@ -1,52 +1,69 @@
 //! What NCCL's hosts wait for besides communicators that are made. The ranks of a message connect when a group first uses the pair: the
 //! host goes through the distances 1, 2, ... and at each exchanges addresses with the ranks so far after and before its own, then
-//! goes through them once more to hear that they are done. And the ranks of a communicator wait for each other when it ends.
+//! goes through them once more to hear that they are done. An all_to_all, gather or scatter is messages in this, and all other
+//! collectives connect all ranks of a communicator at the first one. And the ranks of a communicator wait for each other when it ends.
 use super::super::lower::LoweredProgram;
-use super::super::rank_op::{RankOp, Route};
+use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
 use super::super::types::{CommId, StepId, Waiting};
 use super::Simulation;
 use crate::job::CallKind;
+use crate::ops::NcclCall;
 use crate::scenario::Placement;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// Why a rank waits for others with which it connects.
 pub const CONNECTS: &str = "the ranks of a message connect when a group first uses their pair, nearest ranks first, and the call waits until all have answered";
+/// Why a rank waits for others in its first collective of a communicator.
+const FIRST_COLLECTIVE: &str =
+    "the ranks of a communicator may connect at its first collective, and the call waits until all have come to it";
 /// Why a rank waits for others that use a communicator still.
 pub const ENDS_TOGETHER: &str = "NCCL may let the end of a communicator wait for all its ranks on the machine";
 
-/// A pair that connects: the distance, whether this rank sends, the sender and the receiver.
-type Pair = (usize, bool, usize, usize);
-
-/// What a rank tells another one about the connection of a route: first its address, then that it is done. `sends` on the side of
-/// the sender.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Word {
-    route: Route,
-    done: bool,
+/// A pair that connects.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    distance: u32,
+    /// True on the side of the sender.
     sends: bool,
+    from: u32,
+    to: u32,
 }
 
-/// The connections of one communicator that a rank makes in a call.
+/// The connections of one communicator's pairs that a rank makes in a call. It goes through its distances twice: first the ranks
+/// give their addresses, then they say that they are done. At each distance it speaks before it waits for the other side.
 struct Rounds {
-    /// The words that the rank says at each distance, before it waits for those of the other side.
-    words: Vec<Vec<Word>>,
-    /// The round that it is in, and whether it has said its words.
+    comm: u32,
+    /// In order.
+    pairs: Vec<Pair>,
+    /// Where the pairs of the distance begin at which it is.
     at: usize,
+    /// True the second time.
+    done: bool,
+    /// True if it has spoken at this distance.
     said: bool,
 }
 
 /// A rank whose host connects, and the calls that it issues afterwards.
 pub(super) struct Connecting {
     step: StepId,
-    comms: Vec<Rounds>,
+    pairs: Vec<Rounds>,
+    /// Communicators whose first collective it makes, once its pairs are connected.
+    collectives: Vec<CommId>,
     calls: Vec<usize>,
 }
 
 /// Where the hosts are.
 #[derive(Default)]
 pub(super) struct HostWaits {
-    said: FxHashSet<Word>,
+    /// True if first collectives connect.
+    collectives: bool,
+    /// By communicator, sender and receiver: what the two have said, a bit for each side and time.
+    said: FxHashMap<(u32, u32, u32), u8>,
+    /// Collectives of ranks that are messages and need not be looked at again.
+    spread: FxHashSet<(CommId, usize, NcclCall, usize)>,
+    /// By communicator: the ranks that have come to its first collective.
+    first: FxHashMap<CommId, BTreeSet<usize>>,
     connecting: FxHashMap<usize, Connecting>,
     /// By communicator: the world ranks that have come to its end.
     ending: FxHashMap<CommId, BTreeSet<usize>>,
@@ -57,8 +74,9 @@ pub(super) struct HostWaits {
 }
 
 impl HostWaits {
-    /// `None` where nothing is known of such waits: calls may be cut short, or a process may end.
-    pub(super) fn of(lowered: &LoweredProgram) -> Option<Self> {
+    /// With first collectives that connect or not. `None` where nothing is known of such waits: calls may be cut short, or a
+    /// process may end.
+    pub(super) fn of(lowered: &LoweredProgram, collectives: bool) -> Option<Self> {
         let cuts = |kind: &CallKind| {
             matches!(
                 kind,
@@ -69,20 +87,31 @@ impl HostWaits {
             )
         };
         let cut = lowered.programs.iter().flatten().any(|call| cuts(&call.kind) || call.left_in_progress);
-        (!cut).then(Self::default)
+        (!cut).then(|| Self { collectives, ..Self::default() })
+    }
+
+    fn has_said(&self, comm: u32, pair: Pair, done: bool) -> bool {
+        self.said.get(&(comm, pair.from, pair.to)).is_some_and(|said| said & pair.bit(done) != 0)
+    }
+
+    /// True if all other sides of the pairs at hand have said what this one has.
+    fn are_answered(&self, rounds: &Rounds) -> bool {
+        rounds.now().iter().all(|pair| self.has_said(rounds.comm, pair.other(), rounds.done))
     }
 }
 
 impl Simulation<'_> {
-    /// Issues calls once the pairs of their messages are connected; false as long as the host waits for that.
+    /// Issues calls once their ranks are connected; false as long as the host waits for that. Calls that are captured connect, and
+    /// launches issue them.
     pub(super) fn connect_and_issue(&mut self, rank: usize, calls: Vec<usize>) -> bool {
         let step = self.lowered.programs[rank][self.ranks[rank].cursor].step;
-        let comms = self.rounds(rank, &calls);
-        let Some(waits) = self.host_waits.as_mut().filter(|_| !comms.is_empty()) else {
+        let (pairs, collectives) = self.unconnected(rank, &calls);
+        let waits = self.host_waits.as_mut().filter(|_| !pairs.is_empty() || !collectives.is_empty());
+        let Some(waits) = waits else {
             self.issue(rank, calls);
             return true;
         };
-        waits.connecting.insert(rank, Connecting { step, comms, calls });
+        waits.connecting.insert(rank, Connecting { step, pairs, collectives, calls });
         self.goes_on_connecting(rank)
     }
 
@@ -91,63 +120,104 @@ impl Simulation<'_> {
         self.host_waits.as_ref().is_some_and(|waits| waits.connecting.contains_key(&rank))
     }
 
-    /// The connections that calls need and that the rank has not made, by communicator.
-    fn rounds(&mut self, rank: usize, calls: &[usize]) -> Vec<Rounds> {
+    /// The connections that calls need and that the rank has not made: those of pairs, and communicators' first collectives.
+    fn unconnected(&mut self, rank: usize, calls: &[usize]) -> (Vec<Rounds>, Vec<CommId>) {
         let lowered = self.lowered;
         // One thread ends the groups of all ranks in one call, so they connect together.
         let alone = lowered.unrolled.case.placement == Placement::OneThread;
-        let Some(waits) = self.host_waits.as_mut().filter(|_| !alone) else { return Vec::new() };
+        let Some(waits) = self.host_waits.as_mut().filter(|_| !alone) else { return (Vec::new(), Vec::new()) };
         let mut pairs: Vec<(CommId, BTreeSet<Pair>)> = Vec::new();
+        let mut collectives = Vec::new();
         for index in calls {
-            let Some(op @ (RankOp::Send(_) | RankOp::Recv(_))) = lowered.op((rank, *index)) else { continue };
-            let Some(route) = op.route().filter(|route| route.from != route.to) else { continue };
-            let sends = matches!(op, RankOp::Send(_));
+            // What a launch does has connected when it was captured.
             let replayed = matches!(lowered.programs[rank][*index].kind, CallKind::Replayed { .. });
-            if replayed || waits.said.contains(&Word { route, done: true, sends }) {
-                // A captured call has connected when it was captured.
-                waits.said.extend([false, true].map(|done| Word { route, done, sends }));
-                continue;
-            }
-            let n = lowered.unrolled.comms.list[route.comm].members.len();
-            let distance = (route.to + n - route.from) % n;
-            let pair = (distance, sends, route.from, route.to);
-            match pairs.iter_mut().find(|(comm, _)| *comm == route.comm) {
-                Some((_, set)) => _ = set.insert(pair),
-                None => pairs.push((route.comm, BTreeSet::from([pair]))),
+            let Some(op) = lowered.given_op((rank, *index)).filter(|_| !replayed) else { continue };
+            let Some(comm) = RankOp::comm(op) else { continue };
+            let n = lowered.unrolled.comms.list[comm].members.len();
+            let routes = match op {
+                RankOp::Collective(c) if c.size.count > 0 && n > 1 => match routes(c, n) {
+                    Some(routes) => {
+                        let new = waits.spread.insert((comm, c.rank, c.op.call, c.root()));
+                        if new { routes } else { Vec::new() }
+                    }
+                    None => {
+                        let come = waits.first.get(&comm).is_some_and(|come| come.contains(&rank));
+                        if waits.collectives && !come && !collectives.contains(&comm) {
+                            collectives.push(comm);
+                        }
+                        Vec::new()
+                    }
+                },
+                op => op.route().into_iter().map(|route| (route, matches!(op, RankOp::Send(_)))).collect(),
+            };
+            for (route, sends) in routes {
+                let distance = ((route.to + n - route.from) % n) as u32;
+                let pair = Pair { distance, sends, from: route.from as u32, to: route.to as u32 };
+                if distance == 0 || waits.has_said(comm as u32, pair, true) {
+                    continue;
+                }
+                match pairs.iter_mut().find(|(of, _)| *of == comm) {
+                    Some((_, set)) => _ = set.insert(pair),
+                    None => pairs.push((comm, BTreeSet::from([pair]))),
+                }
             }
         }
-        pairs.into_iter().map(|(comm, pairs)| Rounds::new(comm, &pairs)).collect()
+        let rounds = |(comm, pairs): (CommId, BTreeSet<Pair>)| Rounds {
+            comm: comm as u32,
+            pairs: pairs.into_iter().collect(),
+            at: 0,
+            done: false,
+            said: false,
+        };
+        (pairs.into_iter().map(rounds).collect(), collectives)
     }
 
     /// Lets a host that connects go as far as it can; true if it has issued its calls.
     pub(super) fn goes_on_connecting(&mut self, rank: usize) -> bool {
         let lowered = self.lowered;
         let Some(waits) = &mut self.host_waits else { return true };
-        let Some(connecting) = waits.connecting.get_mut(&rank) else { return true };
+        let Some(mut connecting) = waits.connecting.remove(&rank) else { return true };
         let mut told = BTreeSet::new();
-        for rounds in &mut connecting.comms {
-            while let Some(words) = rounds.words.get(rounds.at) {
-                if !rounds.said {
-                    rounds.said = true;
-                    waits.said.extend(words.iter().copied());
-                    told.extend(words.iter().map(|word| other_side(lowered, word)));
+        for rounds in &mut connecting.pairs {
+            while !rounds.now().is_empty() {
+                if !std::mem::replace(&mut rounds.said, true) {
+                    for pair in rounds.now() {
+                        let said = waits.said.entry((rounds.comm, pair.from, pair.to)).or_default();
+                        *said |= pair.bit(rounds.done);
+                        told.insert(other_side(lowered, rounds.comm, *pair));
+                    }
                 }
-                if !words.iter().all(|word| waits.said.contains(&word.answer())) {
+                if !waits.are_answered(rounds) {
                     break;
                 }
-                (rounds.at, rounds.said) = (rounds.at + 1, false);
+                rounds.goes_on();
             }
         }
-        let all = connecting.comms.iter().all(|rounds| rounds.at == rounds.words.len());
-        let calls = all.then(|| waits.connecting.remove(&rank)).flatten().map(|connecting| connecting.calls);
+        let connected = connecting.pairs.iter().all(|rounds| rounds.now().is_empty());
+        for comm in connecting.collectives.iter().filter(|_| connected) {
+            let come = self.host_waits.as_mut().is_some_and(|w| w.first.entry(*comm).or_default().insert(rank));
+            if come && self.silent(*comm).is_empty() {
+                told.extend(lowered.unrolled.comms.list[*comm].members.iter().filter(|other| **other != rank));
+            }
+        }
+        // Ranks beyond the case's world have no program.
+        drop(told.split_off(&self.ranks.len()));
         told.into_iter().for_each(|other| self.wake(other));
-        match calls {
-            Some(calls) => {
-                self.issue(rank, calls);
-                true
-            }
-            None => false,
+        let all = connected && connecting.collectives.iter().all(|comm| self.silent(*comm).is_empty());
+        if all {
+            self.issue(rank, connecting.calls);
+        } else if let Some(waits) = &mut self.host_waits {
+            waits.connecting.insert(rank, connecting);
         }
+        all
+    }
+
+    /// The ranks of a communicator that have not come to its first collective.
+    fn silent(&self, comm: CommId) -> Vec<usize> {
+        let come = self.host_waits.as_ref().and_then(|waits| waits.first.get(&comm));
+        let members = self.lowered.unrolled.comms.list[comm].members.iter().copied();
+        let live = members.filter(|member| *member < self.ranks.len());
+        live.filter(|member| come.is_none_or(|come| !come.contains(member))).collect()
     }
 
     /// The host of a rank comes to the end of a communicator; true once it may go on.
@@ -223,15 +293,17 @@ impl Simulation<'_> {
     pub(super) fn host_waiting(&self, rank: usize) -> Option<Waiting> {
         let waits = self.host_waits.as_ref()?;
         if let Some(connecting) = waits.connecting.get(&rank) {
-            let open = connecting.comms.iter().filter_map(|rounds| rounds.words.get(rounds.at)).flatten();
-            let silent = open.filter(|word| !waits.said.contains(&word.answer()));
-            let on: BTreeSet<usize> = silent.map(|word| other_side(self.lowered, word)).collect();
-            return Some(Waiting {
-                rank,
-                step: connecting.step,
-                what: CONNECTS.to_owned(),
-                on: on.into_iter().collect(),
-            });
+            let mut on = BTreeSet::new();
+            for rounds in &connecting.pairs {
+                let silent = rounds.now().iter().filter(|pair| !waits.has_said(rounds.comm, pair.other(), rounds.done));
+                on.extend(silent.map(|pair| other_side(self.lowered, rounds.comm, *pair)));
+            }
+            let mut what = CONNECTS;
+            if on.is_empty() {
+                what = FIRST_COLLECTIVE;
+                on.extend(connecting.collectives.iter().flat_map(|comm| self.silent(*comm)));
+            }
+            return Some(Waiting { rank, step: connecting.step, what: what.to_owned(), on: on.into_iter().collect() });
         }
         let call = self.lowered.programs[rank].get(self.ranks[rank].cursor)?;
         let comms = match call.kind {
@@ -244,33 +316,51 @@ impl Simulation<'_> {
     }
 }
 
-impl Word {
-    fn answer(self) -> Self {
+impl Pair {
+    /// The other side of the pair.
+    fn other(self) -> Self {
         Self { sends: !self.sends, ..self }
     }
-}
 
-/// The world rank that is to answer.
-fn other_side(lowered: &LoweredProgram, word: &Word) -> usize {
-    let rank = if word.sends { word.route.to } else { word.route.from };
-    lowered.unrolled.comms.list[word.route.comm].members[rank]
+    /// The bit of what this side says the first time, or that it is done.
+    fn bit(self, done: bool) -> u8 {
+        1 << (2 * u8::from(done) + u8::from(self.sends))
+    }
 }
 
 impl Rounds {
-    /// The rounds of these pairs.
-    fn new(comm: CommId, pairs: &BTreeSet<Pair>) -> Self {
-        let mut words: Vec<Vec<Word>> = Vec::new();
-        for done in [false, true] {
-            let mut last = None;
-            for (distance, sends, from, to) in pairs {
-                let word = Word { route: Route { comm, from: *from, to: *to }, done, sends: *sends };
-                match words.last_mut().filter(|_| last == Some(distance)) {
-                    Some(round) => round.push(word),
-                    None => words.push(vec![word]),
-                }
-                last = Some(distance);
-            }
-        }
-        Self { words, at: 0, said: false }
+    /// The pairs of the distance at which it is; none once all are connected.
+    fn now(&self) -> &[Pair] {
+        let left = &self.pairs[self.at..];
+        left.chunk_by(|one, other| one.distance == other.distance).next().unwrap_or_default()
     }
+
+    fn goes_on(&mut self) {
+        (self.at, self.said) = (self.at + self.now().len(), false);
+        if self.at == self.pairs.len() && !std::mem::replace(&mut self.done, true) {
+            self.at = 0;
+        }
+    }
+}
+
+/// The routes that a rank's side of a collective takes, and whether it sends there; `None` if NCCL does not make it of messages.
+fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)>> {
+    let (comm, own, root) = (op.comm, op.rank, op.root());
+    let others = (0..n).filter(|other| *other != own);
+    let to = |other: usize| (Route { comm, from: own, to: other }, true);
+    let from = |other: usize| (Route { comm, from: other, to: own }, false);
+    Some(match op.op.call {
+        NcclCall::AlltoAll => others.flat_map(|other| [to(other), from(other)]).collect(),
+        NcclCall::Gather if own == root => others.map(from).collect(),
+        NcclCall::Scatter if own == root => others.map(to).collect(),
+        NcclCall::Gather => vec![to(root)],
+        NcclCall::Scatter => vec![from(root)],
+        _ => return None,
+    })
+}
+
+/// The world rank that is to answer.
+fn other_side(lowered: &LoweredProgram, comm: u32, pair: Pair) -> usize {
+    let rank = if pair.sends { pair.to } else { pair.from };
+    lowered.unrolled.comms.list[comm as usize].members[rank as usize]
 }

@@ -38,13 +38,19 @@ pub(super) fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
 impl Rank<'_> {
     /// Notes the communicators of a call that may be in progress when it, or its group, has returned.
     pub(super) fn touch(&mut self, kind: &CallKind) {
-        if self.depth == 0 {
-            self.touched.clear();
-        }
+        self.forget_touched();
         for comm in communicators(kind).into_iter().flatten() {
             if !self.touched.contains(&comm) {
                 self.touched.push(comm);
             }
+        }
+    }
+
+    /// Outside of groups nothing is left of an earlier one, which may have failed before its calls were waited for.
+    pub(super) fn forget_touched(&mut self) {
+        if self.depth == 0 {
+            self.touched.clear();
+            self.unsettled = false;
         }
     }
 

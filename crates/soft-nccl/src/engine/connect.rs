@@ -1,7 +1,8 @@
 //! Connections that are made at the first call that needs them (COLLSPEC_SOFT_CONNECT=lazy), as NCCL makes them: the host
 //! thread that makes the call waits in it until the ranks at the other end have made theirs.
 //!
-//! Collectives share one connection of all ranks, messages have one for each ordered pair. A communicator that was made
+//! Collectives share one connection of all ranks, messages have one for each ordered pair; an all_to_all, gather or scatter is
+//! made of messages. A communicator that was made
 //! has none; one split from another has its own. As in NCCL the pairs of a call are connected first, the nearest ranks first: at each
 //! distance the call waits until the ranks so far before and after its own have come to it too, and then goes through all
 //! distances again. Different communicators do not wait for each other.
@@ -15,7 +16,7 @@ use crate::settings::{Connect, settings};
 use crate::transport::Name;
 use crate::transport::control::Control;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// By so many windows a rank of another process may be ahead of those here.
 const MOST_WINDOWS_AHEAD: u64 = 1 << 16;
@@ -34,16 +35,24 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// The connection that an operation of a rank needs; `None` if it exchanges nothing with other ranks.
-    fn of(spec: &Spec, rank: usize, n: usize) -> Option<Self> {
-        let pair =
-            |source: usize, destination: usize| (source != destination).then_some(Self::Pair { source, destination });
+    /// The connections that an operation of a rank needs; none if it exchanges nothing with other ranks.
+    fn of(spec: &Spec, rank: usize, n: usize) -> Vec<Self> {
+        let to = |destination: usize| Self::Pair { source: rank, destination };
+        let from = |source: usize| Self::Pair { source, destination: rank };
+        let others = (0..n).filter(|other| *other != rank);
+        let is_root = spec.peer == rank;
         match spec.kind {
-            Kind::Send => pair(rank, spec.peer),
-            Kind::Recv => pair(spec.peer, rank),
-            Kind::Put | Kind::Signal | Kind::WaitSignal => None,
+            Kind::Send if !is_root => vec![to(spec.peer)],
+            Kind::Recv if !is_root => vec![from(spec.peer)],
+            Kind::Send | Kind::Recv | Kind::Put | Kind::Signal | Kind::WaitSignal => Vec::new(),
             // A collective of no elements is dropped before any rank connects.
-            _ => (n > 1 && spec.count > 0).then_some(Self::Collectives),
+            _ if n == 1 || spec.count == 0 => Vec::new(),
+            Kind::AlltoAll => others.flat_map(|other| [to(other), from(other)]).collect(),
+            Kind::Gather if is_root => others.map(from).collect(),
+            Kind::Scatter if is_root => others.map(to).collect(),
+            Kind::Gather => vec![to(spec.peer)],
+            Kind::Scatter => vec![from(spec.peer)],
+            _ => vec![Self::Collectives],
         }
     }
 
@@ -103,7 +112,9 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
 /// Comes to connections, and waits for the other ranks that share them.
 fn come(round: &Round) -> Outcome<()> {
     let mut state = lock();
-    let texts: Vec<&str> = round.iter().map(|(_, _, text)| text.as_str()).collect();
+    let mut texts: Vec<&str> = round.iter().map(|(_, _, text)| text.as_str()).collect();
+    // One call may need several connections.
+    texts.dedup();
     let host = state.block_host(round.len(), texts.join("; "));
     for (index, (comm, connection, _)) in round.iter().enumerate() {
         state.come_to(*comm, *connection, Ticket { host, index });
@@ -115,16 +126,16 @@ fn come(round: &Round) -> Outcome<()> {
 impl State {
     /// The connections that requests need and that are not made.
     fn missing(&self, requests: &ByComm) -> Round {
-        let mut missing = Round::new();
+        let (mut missing, mut known) = (Round::new(), BTreeSet::new());
         for (comm, requests) in requests {
             let Some(member) = self.members.get(comm) else { continue };
             for request in requests {
-                let Some(connection) = Connection::of(&request.spec, member.rank, member.n) else { continue };
-                let known = missing.iter().any(|(of, other, _)| of == comm && *other == connection);
-                if !known && !self.is_ready(member.shared, connection) {
-                    let (rank, shared, call) = (member.rank, self.comm_text(member.shared), request.spec.text());
-                    let text = format!("rank {rank} is in {call}, its first such call of {shared}, and connects");
-                    missing.push((*comm, connection, text));
+                for connection in Connection::of(&request.spec, member.rank, member.n) {
+                    if !self.is_ready(member.shared, connection) && known.insert((*comm, connection)) {
+                        let (rank, shared, call) = (member.rank, self.comm_text(member.shared), request.spec.text());
+                        let text = format!("rank {rank} is in {call}, its first such call of {shared}, and connects");
+                        missing.push((*comm, connection, text));
+                    }
                 }
             }
         }
@@ -144,8 +155,11 @@ impl State {
     fn is_made(&self, shared: u64, connection: Connection) -> bool {
         self.shared.get(&shared).is_some_and(|there| {
             let come = there.connections.get(&connection);
-            come.is_some_and(|come| {
-                (0..there.ranks).all(|rank| !connection.needs(rank, there.ranks) || come.contains(&rank))
+            come.is_some_and(|come| match connection {
+                Connection::Pair { source, destination } | Connection::ConnectedPair { source, destination } => {
+                    come.contains(&source) && come.contains(&destination)
+                }
+                _ => come.len() >= there.ranks,
             })
         })
     }
