@@ -2,7 +2,7 @@
 use super::flaw::JudgeMutation;
 use super::indices::MAX_WRONG_RANGES;
 use super::{Finding, Lane, LaneResult, Subject, merge};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Number of findings that a verdict shows.
@@ -21,6 +21,8 @@ pub(crate) struct FindingCollector {
     /// Of those that were dropped the rounds, by what is the same in all rounds.
     dropped_rounds: merge::Rounds,
     notes: Vec<String>,
+    /// The events after which something is wrong, by rank; also those whose findings are not shown.
+    wrong_events: BTreeSet<RankEvent>,
     /// Allocation, and the bytes of its payload that are wrong at the end.
     pub wrong_bytes: Vec<(usize, Range<u64>)>,
 }
@@ -103,6 +105,7 @@ impl FindingCollector {
             known.priority.kind == priority.kind && expectations && merge::is_same(&known.finding, &finding)
         };
         let own = finding.rank.map(|rank| RankEvent { event: priority.event, rank });
+        self.wrong_events.extend(own.filter(|_| priority.kind == 1));
         if let Some(known) = self.findings.iter_mut().find(same) {
             known.priority = known.priority.min(priority);
             merge::keep_common_pattern(&mut known.finding, &finding);
@@ -114,6 +117,10 @@ impl FindingCollector {
             self.dropped += 1;
             self.dropped_rounds.add(&finding);
         }
+    }
+    /// True if something that the event left on the rank was found wrong.
+    pub fn is_wrong_after(&self, event: RankEvent) -> bool {
+        self.wrong_events.contains(&event)
     }
     /// The findings so far.
     pub fn findings(&self) -> &[Found] {

@@ -103,7 +103,5 @@ fn index(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn first_launch(bencher: Bencher<'_, '_>) {
     let text = kernel(KINDS[2].1);
-    bencher
-        .with_inputs(|| Device::new(text.clone(), Vectors::best()))
-        .bench_local_values(|device| device.run());
+    bencher.with_inputs(|| Device::new(text.clone(), Vectors::best())).bench_local_values(|device| device.run());
 }
