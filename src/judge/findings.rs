@@ -111,11 +111,13 @@ impl FindingCollector {
             merge::keep_common_pattern(&mut known.finding, &finding);
             known.finding.other_ranks.extend(finding.rank);
             known.events.extend(own);
-        } else if self.findings.len() < 4 * MAX_FINDINGS && !merge::has_rounds(&self.findings, &finding, MAX_FINDINGS) {
+        } else if self.findings.len() < 4 * MAX_FINDINGS
+            && !merge::has_rounds(&self.findings, priority, &finding, MAX_FINDINGS)
+        {
             self.findings.push(Found { priority, finding, events: own.into_iter().collect() });
         } else {
             self.dropped += 1;
-            self.dropped_rounds.add(&finding);
+            self.dropped_rounds.add_dropped(priority, &finding);
         }
     }
     /// True if something that the event left on the rank was found wrong.

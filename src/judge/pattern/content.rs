@@ -62,7 +62,7 @@ enum Before {
     Stale(&'static str, &'static str),
     /// What was written there last was wrong as well, so the same mistake may have been made again; words for values that are those
     /// that were observed there.
-    WrongBefore(Option<&'static str>),
+    Repeated(Option<&'static str>),
 }
 
 impl Patterns<'_> {
@@ -78,7 +78,7 @@ impl Patterns<'_> {
                 let other = if self.is_in_place(site) { None } else { self.other_cause(&held) };
                 Some(if other.is_some() { equal } else { stale }.to_owned())
             }
-            Some(Before::WrongBefore(equal)) => self.other_cause(&held).or(equal.map(str::to_owned)),
+            Some(Before::Repeated(equal)) => self.other_cause(&held).or(equal.map(str::to_owned)),
         }
     }
 
@@ -161,7 +161,7 @@ impl Patterns<'_> {
                 true => Before::Words("they hold the poison they started with"),
                 // What has one right value counts as if that had been there.
                 false if wrong.peek().is_some() => {
-                    Before::WrongBefore(wrong.all(|run| run.origin.is_some()).then_some(equal))
+                    Before::Repeated(wrong.all(|run| run.origin.is_some()).then_some(equal))
                 }
                 false => or_equal("stale: they still hold the values from before this step", equal),
             });
