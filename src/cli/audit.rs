@@ -16,7 +16,6 @@ use crate::printable::{PrintableWriter, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand, Styles, failure};
 use crate::suite::options::cores;
 use crate::suite::{self, CaseSet, Reading, RunOptions, invalid_files};
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -174,7 +173,7 @@ fn show_failures(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<E
 /// A function that writes a report in these styles.
 type WriteReport<'a> = dyn Fn(&mut dyn Write, &Styles) -> io::Result<()> + 'a;
 
-fn write(output: Option<File>, report: &WriteReport<'_>) -> anyhow::Result<()> {
+fn write(output: Option<output::NamedFile>, report: &WriteReport<'_>) -> anyhow::Result<()> {
     let (mut to, styles): (Box<dyn Write>, Styles) = match output {
         None => (Box::new(BufWriter::new(terminal::out())), Styles::coloured()),
         Some(file) => (Box::new(BufWriter::new(PrintableWriter::new(file, false))), Styles::plain()),

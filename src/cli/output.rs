@@ -5,6 +5,7 @@ use crate::scenario;
 use crate::suite::BackendRequest;
 use anyhow::Context;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -99,13 +100,38 @@ impl FileIdentity {
     }
 }
 
+/// A file that is written while the command works. Its errors name it.
+pub struct NamedFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl NamedFile {
+    fn named<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", cannot(&self.path))))
+    }
+}
+
+impl Write for NamedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes);
+        self.named(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.file.flush();
+        self.named(flushed)
+    }
+}
+
 /// Creates or empties a file that is written while the command works.
 ///
 /// # Errors
 ///
 /// The file cannot be written, or another process is writing it.
-pub fn create_file(path: &Path) -> anyhow::Result<File> {
-    files::create(path).with_context(|| cannot(path))
+pub fn create_file(path: &Path) -> anyhow::Result<NamedFile> {
+    let file = files::create(path).with_context(|| cannot(path))?;
+    Ok(NamedFile { file, path: path.to_owned() })
 }
 
 /// Gives a file this content at once.

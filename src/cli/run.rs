@@ -18,7 +18,6 @@ use crate::suite::options::cores;
 use crate::suite::{
     CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
@@ -298,7 +297,7 @@ struct RunReporter<'a> {
     progress: ProgressDisplay,
     done: usize,
     failed: Option<&'a mut FailedCases>,
-    record: Option<RecordingWriter<BufWriter<File>>>,
+    record: Option<RecordingWriter<BufWriter<output::NamedFile>>>,
 }
 
 impl Reporter for RunReporter<'_> {

@@ -2,7 +2,7 @@
 use super::flaw::JudgeMutation;
 use super::indices::MAX_WRONG_RANGES;
 use super::{Finding, Lane, LaneResult, Subject, merge};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Number of findings that a verdict shows.
@@ -21,6 +21,8 @@ pub(crate) struct FindingCollector {
     /// Of those that were dropped the rounds, by what is the same in all rounds.
     dropped_rounds: merge::Rounds,
     notes: Vec<String>,
+    /// The events after which something is wrong, by rank; also those whose findings are not shown.
+    wrong_events: BTreeSet<RankEvent>,
     /// Allocation, and the bytes of its payload that are wrong at the end.
     pub wrong_bytes: Vec<(usize, Range<u64>)>,
 }
@@ -103,17 +105,24 @@ impl FindingCollector {
             known.priority.kind == priority.kind && expectations && merge::is_same(&known.finding, &finding)
         };
         let own = finding.rank.map(|rank| RankEvent { event: priority.event, rank });
+        self.wrong_events.extend(own.filter(|_| priority.kind == 1));
         if let Some(known) = self.findings.iter_mut().find(same) {
             known.priority = known.priority.min(priority);
             merge::keep_common_pattern(&mut known.finding, &finding);
             known.finding.other_ranks.extend(finding.rank);
             known.events.extend(own);
-        } else if self.findings.len() < 4 * MAX_FINDINGS && !merge::has_rounds(&self.findings, &finding, MAX_FINDINGS) {
+        } else if self.findings.len() < 4 * MAX_FINDINGS
+            && !merge::has_rounds(&self.findings, priority, &finding, MAX_FINDINGS)
+        {
             self.findings.push(Found { priority, finding, events: own.into_iter().collect() });
         } else {
             self.dropped += 1;
-            self.dropped_rounds.add(&finding);
+            self.dropped_rounds.add_dropped(priority, &finding);
         }
+    }
+    /// True if something that the event left on the rank was found wrong.
+    pub fn is_wrong_after(&self, event: RankEvent) -> bool {
+        self.wrong_events.contains(&event)
     }
     /// The findings so far.
     pub fn findings(&self) -> &[Found] {

@@ -1,5 +1,6 @@
 //! Compares the final image of every allocation byte for byte with the expected memory.
-use super::findings::{FindingCollector, NO_EVENT, Priority};
+use super::changes::{Change, Readers};
+use super::findings::{FindingCollector, NO_EVENT, Priority, RankEvent};
 use super::flaw::{Flaw, JudgeMutation};
 use super::indices::Indices;
 use super::lanes::payload_range;
@@ -13,7 +14,7 @@ use crate::oracle::contents::Contents;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
 use crate::oracle::undefined::is_in;
-use crate::plan::{Event, Plan, PlanStep, Region};
+use crate::plan::{Event, Plan, Region};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -40,6 +41,7 @@ pub(crate) fn compare(
     collector: &mut FindingCollector,
 ) {
     let mut patterns = Patterns::new(plan, forecast, observation);
+    let readers = Readers::new(plan);
     for (alloc, memory) in last.iter().enumerate() {
         if collector.is_decided() {
             return;
@@ -69,7 +71,8 @@ pub(crate) fn compare(
         }
         if memory.data != image[start..end] {
             let (actual, expected) = (&image[start..end], memory.data.get(0..memory.data.len()).unwrap_or_default());
-            WrongPayload { plan, alloc, memory, expected: &expected, actual }.add_findings(&mut patterns, collector);
+            WrongPayload { plan, forecast, readers: &readers, alloc, memory, expected: &expected, actual }
+                .add_findings(&mut patterns, collector);
         }
     }
 }
@@ -123,8 +126,10 @@ fn check_guards(
 }
 
 /// A payload that differs from the expected memory.
-struct WrongPayload<'a> {
-    plan: &'a Plan,
+struct WrongPayload<'a, 'p> {
+    plan: &'p Plan,
+    forecast: &'p Forecast,
+    readers: &'a Readers<'p>,
     alloc: usize,
     memory: &'a Memory,
     expected: &'a [u8],
@@ -142,7 +147,7 @@ enum ByteOwner {
     NoBuffer,
 }
 
-impl WrongPayload<'_> {
+impl<'p> WrongPayload<'_, 'p> {
     fn add_findings(&self, patterns: &mut Patterns<'_>, collector: &mut FindingCollector) {
         let mut by_owner: BTreeMap<ByteOwner, OwnedWrong> = BTreeMap::new();
         let mut from = 0;
@@ -284,12 +289,20 @@ impl WrongPayload<'_> {
         let (expected, actual) = (&self.expected[slice.clone()], &self.actual[slice]);
         let elements = collector.mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first() else { return };
+        let rank = region.rank;
+        if self.forecast.checkpoint(event, write).is_some()
+            && !collector.is_wrong_after(RankEvent { event, rank })
+            && self.memory.runs_in(range.clone()).all(|(_, run)| run.certainty != Certainty::Undefined)
+        {
+            let change = Change { write: Some(event), region, was: expected, is: actual, wrong: &elements };
+            return change.report(plan, self.readers, plan.events.len(), collector);
+        }
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
         let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
         let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
         let finding = WrongElements {
             lane: Lane::Exact,
-            rank: region.rank,
+            rank,
             buffer: message::buffer_label(buffer),
             element: region.start + first,
             expected: right,
@@ -307,38 +320,16 @@ impl WrongPayload<'_> {
         let buffer = &plan.buffers[buf];
         let rank = plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
-        let size = buffer.dtype.size();
         let part = place.offset as usize..;
         let (was, is) = (&self.expected[part.clone()], &self.actual[part]);
         let elements = collector.mutation.noticed(buffer.dtype, 0, elements, was, is);
-        let Some(first) = elements.first() else { return };
-        let at = place.offset as usize + first as usize * size;
-        let bits = |from: &[u8]| get_element(buffer.dtype, &from[at..], 0);
-        let (was, is) = message::value_texts(buffer.dtype, bits(self.expected), bits(self.actual));
-        let finding = WrongElements {
-            lane: Lane::Invariants,
-            rank,
-            buffer: message::buffer_label(buffer),
-            element: first,
-            expected: was,
-            actual: is,
-            wrong: &elements,
-            of: place.count,
-            pattern: pattern::positions_pattern(&elements, place.count),
-        };
-        let mut readers: Vec<&PlanStep> = Vec::new();
-        let reading = plan
-            .events
-            .iter()
-            .filter(|event| event.reads().into_iter().any(|region| (region.buf, region.rank) == (buf, rank)));
-        for step in reading.filter_map(|event| plan.steps.get(event.step() as usize)) {
-            if !readers.iter().any(|known| known.label == step.label) {
-                readers.push(step);
-            }
-        }
-        let mut finding = message::modified(finding, buffer.input.is_some(), &readers);
-        finding.span.get_or_insert(buffer.span);
-        collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+        let region = Region { buf, rank, start: 0, len: place.count };
+        Change { write: None, region, was, is, wrong: &elements }.report(
+            plan,
+            self.readers,
+            plan.events.len(),
+            collector,
+        );
     }
 }
 

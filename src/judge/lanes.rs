@@ -1,5 +1,6 @@
 //! Judges the observed results of reductions that have several right values, and continues with the observed ones.
 use super::Lane;
+use super::changes::{KeptRead, Readers};
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::images::image_bytes;
@@ -32,6 +33,8 @@ pub(crate) struct ResultJudge<'a> {
     pub order_maps: Option<&'a mut OrderMaps>,
     /// Recognises what is wrong.
     pub patterns: Patterns<'a>,
+    /// Which steps have read what has changed.
+    pub readers: Readers<'a>,
     /// The result of the first rank of the same event.
     pub first: Option<FirstRankResult>,
 }
@@ -134,6 +137,12 @@ impl ResultResolver for ResultJudge<'_> {
             if let (Some(target), Some(checkpoint)) = (target, self.forecast.checkpoint(number, write)) {
                 self.compare_checkpoint(number, write, target.region, checkpoint, memory);
             }
+        }
+        for index in self.forecast.read_checks(number) {
+            let Some(checkpoint) = self.forecast.checkpoints.get(*index) else { continue };
+            let kept = self.observation.checkpoints.get(*index).map(Vec::as_slice).unwrap_or_default();
+            let read = KeptRead { event: number, region: checkpoint.write.region, digest: checkpoint.digest, kept };
+            read.compare(self.plan, memory, &self.readers, self.collector);
         }
     }
 
@@ -394,10 +403,12 @@ impl ResultJudge<'_> {
         let name = message::buffer_label(&self.plan.buffers[region.buf]);
         let bits = |bytes: &[u8]| get_element(dtype, bytes, element);
         let (ours, theirs) = message::value_texts(dtype, bits(bytes), bits(&first.bytes));
+        let step = self.plan.events.get(choice.event).and_then(|event| self.plan.steps.get(event.step() as usize));
+        let after = step.map(|step| format!(" after {}", step.label)).unwrap_or_default();
         let mut finding = message::without_element(
             Lane::Invariants,
             format!(
-                "rank {}: `{name}` differs from rank {}'s in {} of {} elements, first in {}: {theirs} there, {ours} here",
+                "rank {}: `{name}`{after} differs from rank {}'s in {} of {} elements, first in {}: {theirs} there, {ours} here",
                 region.rank,
                 first.rank,
                 differ.count(),
@@ -407,10 +418,10 @@ impl ResultJudge<'_> {
             theirs,
             ours,
         );
-        finding.rank = Some(region.rank);
-        finding.buffer = Some(name.into());
+        (finding.rank, finding.buffer) = (Some(region.rank), Some(name.into()));
+        (finding.step, finding.span) = (step.map(|step| step.label.clone()), step.map(|step| step.span));
         finding.element = Some(region.start + element as u64);
-        (finding.wrong, finding.of) = (differ.count(), region.len);
+        (finding.wrong, finding.wrong_elements, finding.of) = (differ.count(), differ.digest(), region.len);
         self.collector.add(Priority { kind: 2, event: choice.event }, finding);
     }
 }

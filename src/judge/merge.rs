@@ -1,5 +1,5 @@
 //! Makes one finding of those that say the same of several ranks.
-use super::findings::Found;
+use super::findings::{Found, NO_EVENT, Priority};
 use super::pattern::common;
 use super::{Finding, Lane, Subject, message};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +80,7 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
                 && known.advice == finding.advice
                 && known.pattern == finding.pattern
                 && is_same_place(known, finding)
+                && finding.ranks().iter().all(|rank| !known.is_about(*rank))
         });
         match known {
             Some(known) => known.finding.ranks_with_other_values.extend(finding.ranks()),
@@ -105,18 +106,33 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
 
 /// The rounds of findings, by what is the same in all of them.
 #[derive(Default)]
-pub(crate) struct Rounds(BTreeMap<RoundKey, BTreeSet<String>>, BTreeMap<RoundKey, u64>);
+pub(crate) struct Rounds(BTreeMap<RoundKey, BTreeMap<String, Round>>);
 
 /// Step without its round, buffer and lane.
 type RoundKey = (String, Option<String>, Lane);
 
+/// What was found in a round.
+#[derive(Default)]
+struct Round {
+    /// The ranks.
+    ranks: BTreeSet<usize>,
+    /// Number of findings that had been dropped.
+    dropped: u64,
+}
+
 impl Rounds {
-    /// Notes the round of a finding, if it is of one.
-    pub fn add(&mut self, finding: &Finding) {
-        if let Some((key, label)) = round_of(finding) {
-            *self.1.entry(key.clone()).or_default() += 1;
-            self.0.entry(key).or_default().insert(label);
+    /// Notes the round of a finding that is dropped, if it is of one.
+    pub fn add_dropped(&mut self, priority: Priority, finding: &Finding) {
+        if let Some(round) = self.add(priority, finding) {
+            round.dropped += 1;
         }
+    }
+
+    fn add(&mut self, priority: Priority, finding: &Finding) -> Option<&mut Round> {
+        let (key, label) = round_of(priority, finding)?;
+        let round = self.0.entry(key).or_default().entry(label).or_default();
+        round.ranks.extend(finding.ranks().iter().chain(&finding.ranks_with_other_values));
+        Some(round)
     }
 }
 
@@ -129,35 +145,49 @@ pub(crate) fn without_round(label: &str) -> String {
     text
 }
 
-fn round_of(finding: &Finding) -> Option<(RoundKey, String)> {
-    let label = finding.step.clone().filter(|_| finding.subject == Subject::Lane)?;
+/// The round that a finding is about. Memory that no event writes is looked at once: its step is the first that reads it.
+fn round_of(priority: Priority, finding: &Finding) -> Option<(RoundKey, String)> {
+    let is_of_event = finding.subject == Subject::Lane && priority.event != NO_EVENT;
+    let label = finding.step.clone().filter(|_| is_of_event)?;
     let step = without_round(&label);
     (step != label).then(|| ((step, finding.buffer.clone(), finding.lane), label))
 }
 
 /// True if so many findings are about other rounds of a finding's step: more would leave no room for those of other steps.
-pub(crate) fn has_rounds(findings: &[Found], finding: &Finding, number: usize) -> bool {
-    let Some((key, _)) = round_of(finding) else { return false };
-    findings.iter().filter(|found| round_of(&found.finding).is_some_and(|(known, _)| known == key)).count() >= number
+pub(crate) fn has_rounds(findings: &[Found], priority: Priority, finding: &Finding, number: usize) -> bool {
+    let Some((key, _)) = round_of(priority, finding) else { return false };
+    let is_other = |found: &&Found| round_of(found.priority, &found.finding).is_some_and(|(known, _)| known == key);
+    findings.iter().filter(is_other).count() >= number
 }
 
-/// Leaves of the findings on rounds of one step the first, with their number. Returns how many of those that had been dropped are
-/// told with it.
+/// Leaves of the findings on rounds of one step that are about the same ranks those of the first, with the number of rounds. Returns
+/// how many of those that had been dropped are told with it.
 pub(crate) fn gather_rounds(findings: &mut Vec<Found>, mut rounds: Rounds) -> u64 {
-    let dropped = std::mem::take(&mut rounds.1);
-    findings.iter().for_each(|found| rounds.add(&found.finding));
-    let mut told = BTreeSet::new();
+    for found in findings.iter() {
+        rounds.add(found.priority, &found.finding);
+    }
+    // The round that is told of those with the same ranks.
+    let mut told: BTreeMap<(RoundKey, &BTreeSet<usize>), &String> = BTreeMap::new();
     findings.retain_mut(|found| {
-        let Some((key, _)) = round_of(&found.finding) else { return true };
-        let number = rounds.0.get(&key).map_or(1, BTreeSet::len);
-        if number > 1 && told.contains(&key) && found.finding.consequences.is_empty() {
+        let Some((key, label)) = round_of(found.priority, &found.finding) else { return true };
+        let Some((of_step, (label, round))) = rounds.0.get(&key).and_then(|of| Some((of, of.get_key_value(&label)?)))
+        else {
+            return true;
+        };
+        let number = of_step.values().filter(|other| other.ranks == round.ranks).count();
+        let first = *told.entry((key, &round.ranks)).or_insert(label);
+        if first != label && found.finding.consequences.is_empty() {
             return false;
         }
-        if number > 1 && told.insert(key) {
+        if first == label && number > 1 {
             found.finding.rounds = number as u64;
             found.finding.text.push_str(&format!("; wrong in {number} rounds, of which this is the first"));
         }
         true
     });
-    dropped.into_iter().filter(|(key, _)| told.contains(key)).map(|(_, number)| number).sum()
+    let dropped = rounds.0.iter().flat_map(|(key, of_step)| of_step.values().map(move |round| (key, round)));
+    dropped
+        .filter(|(key, round)| told.contains_key(&((*key).clone(), &round.ranks)))
+        .map(|(_, round)| round.dropped)
+        .sum()
 }

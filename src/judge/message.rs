@@ -200,18 +200,35 @@ pub(crate) fn written_beyond(rank: usize, label: &str, at: u64, wrong: u64, expe
     }
 }
 
-/// The finding for elements that changed although no step writes them; `input` if the buffer is an input. `readers` are the steps that
-/// read it, of which the first may have changed it.
-pub(crate) fn modified(wrong: WrongElements<'_>, input: bool, readers: &[&PlanStep]) -> Finding {
+/// What changed although no step writes it.
+#[derive(Clone, Copy)]
+pub(crate) enum Changed<'a> {
+    /// An input.
+    Input,
+    /// Memory that nothing has written.
+    Untouched,
+    /// What this step has written.
+    Result(&'a str),
+}
+
+impl Changed<'_> {
+    /// ``input `x` modified``.
+    fn text(self, buffer: &str) -> String {
+        match self {
+            Self::Input => format!("input `{buffer}` modified"),
+            Self::Untouched => format!("untouched `{buffer}` written"),
+            Self::Result(step) => format!("`{buffer}` modified after {step}, which wrote it"),
+        }
+    }
+}
+
+/// The finding for elements that changed although no step writes them. `readers` are the steps that read them, of which the first
+/// may have changed them.
+pub(crate) fn modified(wrong: WrongElements<'_>, changed: Changed<'_>, readers: &[&PlanStep]) -> Finding {
     let WrongElements { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
-    let what = if input { "input" } else { "untouched" };
-    let done = if input { "modified" } else { "written" };
     let extent = extent(wrong.count(), of, pattern.as_deref());
-    let labels: Vec<&str> = readers.iter().map(|step| step.label.as_str()).collect();
-    let readers_text = listed(&labels).map(|labels| format!("; read by {labels}")).unwrap_or_default();
-    let text = format!(
-        "rank {rank}: {what} `{buffer}` {done}: element {element} is {actual}, was {expected}; {extent}{readers_text}"
-    );
+    let (what, read_by) = (changed.text(buffer), read_by(readers));
+    let text = format!("rank {rank}: {what}: element {element} is {actual}, was {expected}; {extent}{read_by}");
     Finding {
         rank: Some(rank),
         buffer: Some(buffer.into()),
@@ -224,4 +241,31 @@ pub(crate) fn modified(wrong: WrongElements<'_>, input: bool, readers: &[&PlanSt
         pattern,
         ..without_element(lane, text, expected, actual)
     }
+}
+
+/// The same where only a digest is known of the elements.
+pub(crate) fn modified_digest(
+    (rank, buffer, of): (usize, &str, u64),
+    bytes: u64,
+    changed: Changed<'_>,
+    readers: &[&PlanStep],
+) -> Finding {
+    let (what, read_by) = (changed.text(buffer), read_by(readers));
+    let text = format!(
+        "rank {rank}: {what}; of its {bytes} bytes, which a later step overwrites, only a digest was kept{read_by}"
+    );
+    Finding {
+        rank: Some(rank),
+        buffer: Some(buffer.into()),
+        step: readers.first().map(|step| step.label.clone()),
+        span: readers.first().map(|step| step.span),
+        of,
+        ..without_element(Lane::Invariants, text, "other bytes".into(), "other bytes".into())
+    }
+}
+
+/// The words for the steps that read what has changed.
+fn read_by(readers: &[&PlanStep]) -> String {
+    let labels: Vec<&str> = readers.iter().map(|step| step.label.as_str()).collect();
+    listed(&labels).map(|labels| format!("; read by {labels}")).unwrap_or_default()
 }

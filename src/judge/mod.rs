@@ -3,6 +3,7 @@ mod assert;
 mod assert_text;
 mod buffer_contents;
 mod call_algorithms;
+mod changes;
 mod consequences;
 mod deaths;
 mod expect;
@@ -96,6 +97,7 @@ fn judge_run_data<'a>(
             fingerprint,
             order_maps: order_maps.as_deref_mut(),
             patterns: pattern::Patterns::new(plan, forecast, observation),
+            readers: changes::Readers::new(plan),
             first: None,
         };
         for event in 0..plan.events.len() {
@@ -120,6 +122,7 @@ fn judge_run_data<'a>(
     }
     if !collector.is_empty() && !collector.pass_or_fail_only {
         consequences::fold(plan, forecast, observation, collector);
+        changes::name_later_readers(plan, forecast, collector);
     }
     memory
 }

@@ -3,7 +3,7 @@ use super::deaths::AFTER_A_DEATH;
 use super::findings::{FindingCollector, Priority};
 use super::fitting_words;
 use super::flaw::Flaw;
-use super::waiting::{first_unfinished, most_telling};
+use super::waiting::{first_unfinished, most_telling, says_disagreement};
 use super::{Finding, Lane, Outcome, Subject, message};
 use crate::job::NOT_NCCL;
 use crate::job::{CallKind, RankEnd, RankReport};
@@ -49,6 +49,12 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         add_location(plan, observation, &mut finding);
         collector.add(Priority::default(), finding);
         return;
+    }
+    if let Ended::Hung { waits, .. } = &observation.ended
+        && says_disagreement(waits)
+    {
+        // A hang that the file expects may still have another reason than the one it is about.
+        collector.note(ending.clone());
     }
     let unsaid =
         |reason: &&Spanned<String>| !reported_texts(observation).iter().any(|text| text.contains(&reason.value));
@@ -292,17 +298,23 @@ fn add_location(plan: &Plan, observation: &Observation, finding: &mut Finding) {
         _ => HashMap::new(),
     };
     // The rank that came least far holds up the others; one that is behind its last call has come farthest.
-    let unfinished = ends().filter_map(|(rank, end)| match end {
-        RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (None, (rank, None))),
-        RankEnd::Running { call } => {
-            let call = Some(waited.get(&rank).map_or(*call, |first| *call.min(first)));
-            Some((Some(step_of_call(plan, rank, call).unwrap_or(u32::MAX)), (rank, call)))
-        }
-        _ => None,
-    });
-    let found = failed.or_else(|| unfinished.min_by_key(|(step, _)| *step).map(|(_, place)| place));
-    let Some((rank, call)) = found else { return };
+    let unfinished = || {
+        ends().filter_map(|(rank, end)| match end {
+            RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (None, (rank, None))),
+            RankEnd::Running { call } => {
+                let call = Some(waited.get(&rank).map_or(*call, |first| *call.min(first)));
+                Some((Some(step_of_call(plan, rank, call).unwrap_or(u32::MAX)), (rank, call)))
+            }
+            _ => None,
+        })
+    };
+    let least = unfinished().min_by_key(|(step, _)| *step);
+    let Some((rank, call)) = failed.or(least.map(|(_, place)| place)) else { return };
     finding.rank = Some(rank);
+    if let (None, Some((least, _))) = (failed, least) {
+        let alike = unfinished().filter(|(step, (other, _))| *step == least && *other != rank);
+        finding.other_ranks = alike.map(|(_, (other, _))| other).collect();
+    }
     if let Some(step) = step_of_call(plan, rank, call).and_then(|s| plan.steps.get(s as usize)) {
         finding.step = Some(step.label.clone());
         finding.span = finding.span.or(Some(step.span));

@@ -56,7 +56,7 @@ impl<'a> Patterns<'a> {
             return None;
         }
         let place = positions_pattern(site.wrong, site.region.len);
-        let content = if collector.shows_one_more() { self.content(site) } else { None };
+        let content = if collector.shows_one_more() { self.content(collector, site) } else { None };
         match (place, content) {
             (Some(place), Some(content)) => Some(format!("{place}{BETWEEN}{content}")),
             (place, content) => place.or(content),

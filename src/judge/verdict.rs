@@ -160,6 +160,11 @@ impl Finding {
         self.lane != Lane::Invariants
     }
 
+    /// True if it names this world rank.
+    pub(crate) fn is_about(&self, rank: usize) -> bool {
+        self.rank == Some(rank) || self.other_ranks.contains(&rank) || self.ranks_with_other_values.contains(&rank)
+    }
+
     /// All world ranks with this finding; empty if it is about no rank.
     pub fn ranks(&self) -> Vec<usize> {
         let mut ranks: Vec<usize> = self.rank.iter().chain(&self.other_ranks).copied().collect();

@@ -60,6 +60,11 @@ pub(super) fn most_telling(waits: &str) -> String {
     parts.join("; ")
 }
 
+/// True if ranks have called one operation differently.
+pub(super) fn says_disagreement(waits: &str) -> bool {
+    waits.contains(DISAGREE)
+}
+
 /// By world rank, the first collective that the library's lines say has not ended, as its call in the program. The library numbers a
 /// communicator's collectives from its beginning, so that is known only of communicators that no earlier case has used.
 pub(super) fn first_unfinished(plan: &Plan, waits: &str) -> HashMap<usize, u32> {

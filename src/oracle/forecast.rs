@@ -5,6 +5,7 @@ use super::held::Held;
 use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputable, region_bytes};
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
+use super::read_checks::{ReadCheck, read_checks};
 use super::reduced_buffer::ReducedBuffer;
 use super::undefined;
 use crate::job::{CallKind, DIGEST, Ptr, Red};
@@ -24,12 +25,12 @@ const MAX_OVERWRITTEN_BYTES: u64 = 4 << 20;
 const MAX_HELD_BYTES: usize = 32 << 20;
 
 /// A copy that the run takes of a result, because it has several right values and is used again, or a later step overwrites
-/// it.
+/// it; or of what an event has read and a later step overwrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Index of the event that writes it.
+    /// Index of the event that writes or reads it.
     pub event: usize,
-    /// The write, with the stream on which a copy is in order.
+    /// The region, with the stream on which a copy is in order.
     pub write: Write,
     /// True if only a digest of the result is kept, not a copy.
     pub digest: bool,
@@ -70,6 +71,7 @@ pub struct Forecast {
     pub(crate) needs_observation: bool,
     initial_runs: Vec<Vec<MemoryRun>>,
     checkpoint_by_write: HashMap<(usize, usize), usize>,
+    read_checks: HashMap<usize, Vec<usize>>,
     known_results: HashMap<usize, Arc<ReducedBuffer>>,
 }
 
@@ -135,7 +137,11 @@ impl Forecast {
         if !unseen.is_empty() {
             return Err(unseen);
         }
-        let not_looked_at = add_overwritten(plan, &overwritten, &lost, &mut by_write, &mut checkpoints);
+        let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
+        let mut kept = Overwritten { plan, aborted, room: MAX_OVERWRITTEN_BYTES, checkpoints, not_looked_at: None };
+        kept.keep_results(&overwritten, &lost, &mut by_write);
+        let read_checks = kept.keep_reads();
+        let Overwritten { checkpoints, not_looked_at, .. } = kept;
         let observed = !origins.is_empty() || !checkpoints.is_empty();
         check_cost(plan, soft_work, &checkpoints)?;
         Ok(Self {
@@ -146,6 +152,7 @@ impl Forecast {
             needs_observation: observed,
             initial_runs: runs,
             checkpoint_by_write: by_write,
+            read_checks,
             known_results: known,
         })
     }
@@ -225,51 +232,86 @@ impl Forecast {
         self.checkpoint_by_write.get(&(event, write)).copied()
     }
 
+    /// The numbers of the checkpoints of what an event has read.
+    pub(crate) fn read_checks(&self, event: usize) -> &[usize] {
+        self.read_checks.get(&event).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// The number of the checkpoint of a write, if it is a copy.
     pub(crate) fn copy(&self, event: usize, write: usize) -> Option<usize> {
         self.checkpoint(event, write).filter(|number| self.checkpoints.get(*number).is_some_and(|c| !c.digest))
     }
 }
 
-/// Adds checkpoints of the results with one right value that later steps overwrite: copies while there is room, then digests. Returns
-/// those of which nothing can be kept.
-fn add_overwritten(
-    plan: &Plan,
-    overwritten: &[(usize, usize)],
-    lost: &HashSet<(usize, usize)>,
-    by_write: &mut HashMap<(usize, usize), usize>,
-    checkpoints: &mut Vec<Checkpoint>,
-) -> Option<NotLookedAt> {
-    let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
-    let mut room = MAX_OVERWRITTEN_BYTES;
-    let mut not_looked_at: Option<NotLookedAt> = None;
-    let mut seen = HashSet::new();
-    for &(event, alloc) in overwritten {
-        let writes = plan.events.get(event).map(Event::writes).unwrap_or_default();
-        for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
-            let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
-            let len = bytes.end - bytes.start;
-            if at != alloc || len == 0 || by_write.contains_key(&(event, number)) || !seen.insert((event, number)) {
-                continue;
+/// What is kept of memory that later steps overwrite: copies while there is room, then digests.
+struct Overwritten<'a> {
+    plan: &'a Plan,
+    /// True if operations are aborted.
+    aborted: bool,
+    room: u64,
+    checkpoints: Vec<Checkpoint>,
+    not_looked_at: Option<NotLookedAt>,
+}
+
+impl Overwritten<'_> {
+    /// The number of a new checkpoint; `None` if there are no bytes, or nothing can be kept of them.
+    fn keep(&mut self, event: usize, write: Write, lost: bool) -> Option<usize> {
+        let (_, bytes) = region_bytes(self.plan, write.region)?;
+        let len = bytes.end - bytes.start;
+        if len == 0 {
+            return None;
+        }
+        if self.aborted || lost {
+            let why = match self.aborted {
+                true => "later steps overwrite them, and an abort leaves open how far the steps before it came",
+                false => "later steps of the same launch overwrite them",
+            };
+            let new = || NotLookedAt { why: why.into(), ..NotLookedAt::default() };
+            let of = self.not_looked_at.get_or_insert_with(new);
+            (of.results, of.bytes) = (of.results + 1, of.bytes + len);
+            return None;
+        }
+        let digest = len > self.room && len > DIGEST as u64;
+        if !digest {
+            self.room = self.room.saturating_sub(len);
+        }
+        self.checkpoints.push(Checkpoint { event, write, digest });
+        Some(self.checkpoints.len() - 1)
+    }
+
+    /// Keeps results with one right value, given by event and allocation.
+    fn keep_results(
+        &mut self,
+        overwritten: &[(usize, usize)],
+        lost: &HashSet<(usize, usize)>,
+        by_write: &mut HashMap<(usize, usize), usize>,
+    ) {
+        let mut seen = HashSet::new();
+        for &(event, alloc) in overwritten {
+            let writes = self.plan.events.get(event).map(Event::writes).unwrap_or_default();
+            for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
+                let key = (event, number);
+                let is_there = region_bytes(self.plan, write.region).is_some_and(|(at, _)| at == alloc);
+                if !is_there || by_write.contains_key(&key) || !seen.insert(key) {
+                    continue;
+                }
+                if let Some(checkpoint) = self.keep(event, write, lost.contains(&key)) {
+                    by_write.insert(key, checkpoint);
+                }
             }
-            if aborted || lost.contains(&(event, number)) {
-                let why = match aborted {
-                    true => "later steps overwrite them, and an abort leaves open how far the steps before it came",
-                    false => "later steps of the same launch overwrite them",
-                };
-                let of = not_looked_at.get_or_insert_with(|| NotLookedAt { why: why.into(), ..NotLookedAt::default() });
-                (of.results, of.bytes) = (of.results + 1, of.bytes + len);
-                continue;
-            }
-            let digest = len > room && len > DIGEST as u64;
-            if !digest {
-                room = room.saturating_sub(len);
-            }
-            by_write.insert((event, number), checkpoints.len());
-            checkpoints.push(Checkpoint { event, write, digest });
         }
     }
-    not_looked_at
+
+    /// Keeps what calls of the library have read, by event.
+    fn keep_reads(&mut self) -> HashMap<usize, Vec<usize>> {
+        let mut by_event: HashMap<usize, Vec<usize>> = HashMap::new();
+        for ReadCheck { event, read, lost } in read_checks(self.plan) {
+            if let Some(checkpoint) = self.keep(event, read, lost) {
+                by_event.entry(event).or_default().push(checkpoint);
+            }
+        }
+        by_event
+    }
 }
 
 /// A result that rounds, and is used and overwritten within one launch.

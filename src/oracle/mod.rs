@@ -33,6 +33,7 @@ mod neutral_inputs;
 pub mod order_map;
 mod parts;
 pub(crate) mod poison;
+mod read_checks;
 pub(crate) mod reduced_buffer;
 mod reduction_models;
 mod regions;

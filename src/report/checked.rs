@@ -18,7 +18,11 @@ pub(super) fn checked(case: &Case, verdict: &Verdict) -> String {
         [] => match verdict.outcome {
             Some(Outcome::Ok) => "no results to judge; guards and inputs are intact".to_owned(),
             Some(Outcome::Error) => "ended with an error, as expected".to_owned(),
-            Some(Outcome::Hang) => "hung, as expected".to_owned(),
+            // Why, which need not be the reason that the file means.
+            Some(Outcome::Hang) => {
+                let why = verdict.notes.iter().find_map(|note| note.strip_prefix("hang")).unwrap_or_default();
+                format!("hung, as expected{why}")
+            }
             Some(Outcome::Crash) => "crashed, as expected".to_owned(),
             Some(Outcome::Refused) => "refused, as expected".to_owned(),
             None => "nothing was run".to_owned(),
@@ -65,5 +69,7 @@ mod tests {
         verdict.lanes.clear();
         verdict.outcome = Some(Outcome::Hang);
         assert_eq!(checked(&case, &verdict), "hung, as expected");
+        verdict.notes = vec!["foreseen: a wait".into(), "hang: the ranks disagree".into()];
+        assert_eq!(checked(&case, &verdict), "hung, as expected: the ranks disagree");
     }
 }

@@ -86,12 +86,12 @@ fn push_finding<'a>(text: &mut String, case: &Case, finding: &'a Finding, shown:
                 let others = ranks_text(&finding.ranks_with_other_values);
                 push_line(text, format_args!("    the same elements are wrong on {others}, with other values"));
             }
+            if finding.rounds > 1 {
+                push_line(text, format_args!("    wrong in {} rounds, of which this is the first", finding.rounds));
+            }
         }
-        // A finding without an element is complete in its text.
+        // Any other finding is complete in its text.
         _ => push_indented(text, &label, &finding.text),
-    }
-    if finding.rounds > 1 && finding.element.is_some() {
-        push_line(text, format_args!("    wrong in {} rounds, of which this is the first", finding.rounds));
     }
     for consequence in &finding.consequences {
         push_indented(text, "    follows from this: ", consequence);

@@ -65,6 +65,13 @@ fn what_cannot_be_written_is_an_error() {
             "{option}: {run}"
         );
     }
+    for options in [&["--record"][..], &["--format", "html", "--output"], &["--format", "jsonl", "--output"]] {
+        let run = home.run(&[&["run"], options, &["/dev/full"]].concat());
+        assert!(
+            run.code == 2 && run.err.contains("cannot write /dev/full: No space left on device"),
+            "{options:?}: {run}"
+        );
+    }
     let run = compare(&home, "soft", "soft", &["--output", "/dev/full"]);
     assert!(run.code == 2 && run.err.contains("cannot write /dev/full: No space left on device"), "{run}");
     let run = bench(&home, "all_reduce", &["--plot", "one", "-J", "./one"]);

@@ -1,10 +1,11 @@
 //! What wrong elements hold instead: values from before, another rank's, or a sum without a rank. A cause is named only if more than
 //! one value speaks for it and nothing else explains the values as well.
+use super::super::findings::{FindingCollector, RankEvent};
 use super::{Patterns, WrongWrite};
 use crate::num::{DType, get_element};
 use crate::ops::Rule;
 use crate::oracle::interpreter::{Interpreter, region_bytes};
-use crate::oracle::memory::Certainty;
+use crate::oracle::memory::{Certainty, MemoryRun};
 use crate::oracle::reduced_buffer::{column, reduction_of};
 use crate::oracle::{Budget, ColumnReduction, ReduceKind};
 use crate::plan::{CollectiveEvent, Event};
@@ -53,17 +54,48 @@ impl Held<'_> {
     }
 }
 
+/// What wrong elements hold that was there before.
+enum Before {
+    /// Only these words are to be said.
+    Words(&'static str),
+    /// Nothing was written, or what was is the same by chance: the words for either.
+    Stale(&'static str, &'static str),
+    /// What was written there last was wrong as well, so the same mistake may have been made again; words for values that are those
+    /// that were observed there.
+    Repeated(Option<&'static str>),
+}
+
 impl Patterns<'_> {
     /// A description of what the wrong elements hold.
-    pub(super) fn content(&mut self, site: &WrongWrite<'_>) -> Option<String> {
+    pub(super) fn content(&mut self, collector: &FindingCollector, site: &WrongWrite<'_>) -> Option<String> {
         self.go_before(site.event)?;
-        let plan = self.plan;
-        let interpreter = &self.before.as_ref()?.1;
-        let held = Held { site, dtype: plan.buffers[site.region.buf].dtype };
-        let before = self.what_was_before(interpreter, &held);
-        if before.is_some() {
-            return before.map(str::to_owned);
+        let held = Held { site, dtype: self.plan.buffers[site.region.buf].dtype };
+        let before = self.what_was_before(collector, &self.before.as_ref()?.1, &held);
+        match before {
+            None => self.other_cause(&held),
+            Some(Before::Words(words)) => Some(words.to_owned()),
+            Some(Before::Stale(stale, equal)) => {
+                let other = if self.is_in_place(site) { None } else { self.other_cause(&held) };
+                Some(if other.is_some() { equal } else { stale }.to_owned())
+            }
+            Some(Before::Repeated(equal)) => self.other_cause(&held).or(equal.map(str::to_owned)),
         }
+    }
+
+    /// True if the rank's own input is the memory that the event writes.
+    fn is_in_place(&self, site: &WrongWrite<'_>) -> bool {
+        let bytes = |region| region_bytes(self.plan, region);
+        let reads = self.plan.events.get(site.event).map(Event::reads).unwrap_or_default();
+        let own = bytes(site.region);
+        reads.into_iter().filter_map(bytes).any(|(alloc, range)| {
+            own.as_ref().is_some_and(|(to, part)| *to == alloc && part.start < range.end && range.start < part.end)
+        })
+    }
+
+    /// A description of what they hold that was not there before.
+    fn other_cause(&mut self, held: &Held<'_>) -> Option<String> {
+        let (plan, site) = (self.plan, held.site);
+        let interpreter = &self.before.as_ref()?.1;
         let Event::Collective(collective) = plan.events.get(site.event)? else { return None };
         let rule = collective.op().rule;
         let inputs: Vec<Option<Cow<'_, [u8]>>> = collective
@@ -88,39 +120,59 @@ impl Patterns<'_> {
         let values: Vec<(u64, u64)> = samples.iter().map(|index| (*index, held.value(*index))).collect();
         let found = match &self.last_reduction {
             Some(last) if (last.event, last.first) == (site.event, first) && last.held == values => last.found.clone(),
-            _ => missing_or_double_rank(&reduction_of(held.dtype, kind, members.len()), &inputs, first, members, &held),
+            _ => missing_or_double_rank(&reduction_of(held.dtype, kind, members.len()), &inputs, first, members, held),
         };
-        let block = || block_of_rank(&held, collective, interpreter);
+        let block = || block_of_rank(held, collective, interpreter);
         let pattern = found.clone().or_else(block);
         self.last_reduction = Some(FoundReduction { event: site.event, first, held: values, found });
         pattern
     }
 
-    /// The words for elements that hold what was there before the step or the program.
-    fn what_was_before(&self, interpreter: &Interpreter<'_>, held: &Held<'_>) -> Option<&'static str> {
+    /// Whether the elements hold what was there before the step or the program.
+    fn what_was_before(
+        &self,
+        collector: &FindingCollector,
+        interpreter: &Interpreter<'_>,
+        held: &Held<'_>,
+    ) -> Option<Before> {
         let plan = self.plan;
-        let (alloc, range) = region_bytes(plan, held.site.region)?;
+        let region = held.site.region;
+        let (alloc, range) = region_bytes(plan, region)?;
         let memory = interpreter.memory.get(alloc)?;
         let part = range.start as usize..range.end as usize;
+        let or_equal =
+            |stale, equal| if held.has_several_values() { Before::Stale(stale, equal) } else { Before::Words(equal) };
         if held.equal(&memory.data.get(part.clone())?, 0) {
             let size = held.dtype.size() as u64;
             let is_blank = |index: u64| {
                 let at = range.start + index * size;
                 memory.runs_in(at..at + size).all(|(_, run)| run.certainty == Certainty::Unwritten)
             };
+            let equal = "they equal the values from before this step";
+            let is_wrong = |run: &MemoryRun| {
+                let event = run.writer.map(|event| event as usize);
+                event.is_some_and(|event| collector.is_wrong_after(RankEvent { event, rank: region.rank }))
+            };
+            let mut wrong = memory.runs_in(range.clone()).map(|(_, run)| run).filter(is_wrong).peekable();
             return Some(match held.site.wrong.samples().into_iter().all(is_blank) {
-                true if held.has_telling_value() => "they hold the poison they started with, so nothing was written",
-                true => "they hold the poison they started with",
-                false if held.has_several_values() => "stale: they still hold the values from before this step",
-                false => "they equal the values from before this step",
+                true if held.has_telling_value() => {
+                    Before::Words("they hold the poison they started with, so nothing was written")
+                }
+                true => Before::Words("they hold the poison they started with"),
+                // What has one right value counts as if that had been there.
+                false if wrong.peek().is_some() => {
+                    Before::Repeated(wrong.all(|run| run.origin.is_some()).then_some(equal))
+                }
+                false => or_equal("stale: they still hold the values from before this step", equal),
             });
         }
         let start = plan.allocs.get(alloc)?.start() as usize;
         let at_first = self.forecast.initial.get(alloc)?.get(start + part.start..start + part.end)?;
-        held.equal(&at_first, 0).then(|| match held.has_several_values() {
-            true => "stale: they still hold the values from before the program",
-            false => "they equal the values from before the program",
-        })
+        let (stale, equal) = (
+            "stale: they still hold the values from before the program",
+            "they equal the values from before the program",
+        );
+        held.equal(&at_first, 0).then(|| or_equal(stale, equal))
     }
 }
 

@@ -459,9 +459,27 @@ fn a_proven_hang_is_placed_at_the_first_collective_that_has_not_ended() {
                 report.end = RankEnd::Running { call: case.plan.programs[rank].len() as u32 - 1 };
             }
         });
-        (verdict.findings[0].rank, verdict.findings[0].step.clone().unwrap_or_default())
+        (verdict.findings[0].ranks(), verdict.findings[0].step.clone().unwrap_or_default())
     };
-    assert_eq!(place(false), (Some(0), "step 2 (all_gather)".to_owned()));
+    assert_eq!(place(false), (vec![0], "step 2 (all_gather)".to_owned()));
     // On communicators of an earlier case the numbers say nothing.
-    assert_eq!(place(true).1, "step 3 (broadcast)");
+    assert_eq!(place(true), (vec![0, 1], "step 3 (broadcast)".to_owned()));
+}
+
+#[test]
+fn a_hang_that_is_expected_is_explained_if_ranks_have_called_other_operations() {
+    let text = "world_size = 2\noutcome = \"hang\"\ninputs.x = { each = \"i\", count = 2 }\nsteps = [\n\
+                { op = \"all_reduce\", in = \"x\", out = \"a\", ranks = [0] },\n\
+                { op = \"all_gather\", in = \"x\", out = \"b\", ranks = [1] },\n]\n";
+    let notes = |waits: &str| {
+        let verdict = after(text, |_, seen| {
+            seen.ended = Ended::Hung { proved: true, opening: false, waits: waits.into() };
+            seen.ranks.iter_mut().for_each(|report| report.end = RankEnd::Running { call: 0 });
+        });
+        assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
+        verdict.notes.into_iter().filter(|note| !note.starts_with("foreseen")).collect::<Vec<_>>()
+    };
+    let disagree = "communicator #0, operation number 1: the ranks disagree: rank 0 asked for a; rank 1 asked for b";
+    assert!(matches!(&notes(disagree)[..], [note] if note.contains("the ranks disagree: rank 0 asked for a")));
+    assert_eq!(notes("communicator #0, all_reduce of 2 f32 (number 1): rank 0 waits for rank 1"), Vec::<String>::new());
 }

@@ -155,6 +155,37 @@ fn stale_data() {
     assert!(text.contains("stale: they still hold the values from before this step"), "{text}");
 }
 
+/// Three equal steps, of which the first and the last write `y`.
+#[test]
+fn a_mistake_that_is_made_again_is_not_stale_data() {
+    let step = |out: &str| format!("{{ op = \"all_reduce\", in = \"x\", out = \"{out}\", reduce = \"avg\" }}");
+    let planned = planned_case(&format!(
+        "world_size = 3\ninputs.x = {{ each = \"2 ^ rank * (i + 1)\", count = 4 }}\nsteps = [{}, {}, {}]\n",
+        step("y"),
+        step("z"),
+        step("y")
+    ));
+    let patterns = |first: &[f32], last: &[f32]| {
+        let mut seen = planned.perfect();
+        for rank in 0..3 {
+            planned.set_f32(&mut seen, "y", rank, last);
+        }
+        let bytes: Vec<u8> = first.iter().flat_map(|value| value.to_le_bytes()).collect();
+        seen.checkpoints.iter_mut().for_each(|copy| copy.clone_from(&bytes));
+        planned.judge(&[seen]).findings.into_iter().map(|finding| finding.pattern).collect::<Vec<_>>()
+    };
+    let wrong = [3.5, 7.0, 10.5, 14.0];
+    assert_eq!(patterns(&wrong, &wrong), [None, Some("they equal the values from before this step".to_owned())]);
+    // A cause that explains both is said of both.
+    let own = planned_case(
+        "world_size = 2\ninputs.x = { each = \"rank + i + 1\", count = 4 }\nsteps = [\n\
+         { op = \"broadcast\", in = \"x\", out = \"y\", root = 0 },\n{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n]\n",
+    );
+    // Rank 0 has its own input in `y` before, and after a step that forgets the other rank.
+    let text = said(&own, |b, seen| b.set_f32(seen, "y", 0, &[1.0, 2.0, 3.0, 4.0]));
+    assert!(text.ends_with("they equal the values from before this step"), "{text}");
+}
+
 #[test]
 fn guards_and_inputs() {
     let planned = planned_case(ADD);

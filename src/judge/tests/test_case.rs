@@ -34,10 +34,12 @@ pub fn try_planned_case(case: &Arc<Case>) -> Result<TestCase, Vec<Diagnostic>> {
     Ok(TestCase { plan, forecast })
 }
 
-/// The right result of every write, by event and number of the write.
+/// The right result of every write, by event and number of the write; and what was read, by number of the checkpoint.
 struct RightResults<'a> {
     plan: &'a Plan,
+    forecast: &'a Forecast,
     left: HashMap<(usize, usize), Vec<u8>>,
+    read: HashMap<usize, Vec<u8>>,
 }
 
 impl ResultResolver for RightResults<'_> {
@@ -50,6 +52,12 @@ impl ResultResolver for RightResults<'_> {
             let bytes = memory[alloc].data.get(range.start as usize..range.end as usize).expect("inside").into_owned();
             self.left.insert((number, write), bytes);
         }
+        for index in self.forecast.read_checks(number) {
+            let (alloc, range) =
+                region_bytes(self.plan, self.forecast.checkpoints[*index].write.region).expect("a region");
+            let bytes = memory[alloc].data.get(range.start as usize..range.end as usize).expect("inside").into_owned();
+            self.read.insert(*index, bytes);
+        }
     }
     fn uncomputable(&mut self, fault: Uncomputable) {
         panic!("{fault:?}");
@@ -60,7 +68,8 @@ impl TestCase {
     /// The observation of a run without any error.
     pub fn perfect(&self) -> Observation {
         let mut interpreter = self.forecast.new_interpreter(&self.plan);
-        let mut record = RightResults { plan: &self.plan, left: HashMap::new() };
+        let (left, read) = (HashMap::new(), HashMap::new());
+        let mut record = RightResults { plan: &self.plan, forecast: &self.forecast, left, read };
         interpreter.run(0..self.plan.events.len(), &mut record);
         let images = self.forecast.initial.iter().zip(&interpreter.memory).zip(&self.plan.allocs).map(
             |((image, memory), alloc)| {
@@ -72,11 +81,10 @@ impl TestCase {
         );
         let images = images.collect();
         let mut checkpoints = vec![Vec::new(); self.forecast.checkpoints.len()];
-        for ((event, write), bytes) in record.left {
-            if let Some(number) = self.forecast.checkpoint(event, write) {
-                let only_digest = self.forecast.checkpoints[number].digest;
-                checkpoints[number] = if only_digest { crate::job::digest(&bytes).to_vec() } else { bytes };
-            }
+        let number = |((event, write), bytes)| Some((self.forecast.checkpoint(event, write)?, bytes));
+        for (number, bytes) in record.left.into_iter().filter_map(number).chain(record.read) {
+            let only_digest = self.forecast.checkpoints[number].digest;
+            checkpoints[number] = if only_digest { crate::job::digest(&bytes).to_vec() } else { bytes };
         }
         let report = |rank: usize| RankReport {
             end: RankEnd::Done,

@@ -59,6 +59,21 @@ fn a_lost_call_is_found_among_more_results_than_can_be_copied() {
     assert!(reason.contains("stale: they still hold the values from before this step"), "{reason}");
 }
 
+/// The input that an operation has changed is not there any more at the end.
+#[test]
+fn a_changed_input_is_found_although_it_is_overwritten() {
+    for placement in ["", "placement = \"one_thread\"\n", "placement = \"processes\"\n"] {
+        let text = format!(
+            "{placement}world_size = 2\ninputs.x = {{ each = \"rank + i\", count = 8 }}\nsteps = [\n\
+             {{ op = \"all_reduce\", in = \"x\", out = \"y\" }},\n{{ op = \"wait\" }},\n\
+             {{ op = \"map\", expr = \"i\", out = \"x\", count = 8 }},\n]\n"
+        );
+        Seen::of(&runner(), "", &text).passes();
+        let reason = Seen::of(&runner(), "F20", &text).verdict.reason.unwrap_or_default();
+        assert!(reason.contains("input `x` modified") && reason.contains("step 1 (all_reduce)"), "{reason}");
+    }
+}
+
 /// No entry of these classes is without a scenario.
 #[test]
 fn every_fault_of_structure_has_a_scenario() {

@@ -1,0 +1,67 @@
+//! Where a run looks at memory that a call of the library has read and that is overwritten before the end: only there it is seen
+//! whether the call has changed it.
+use super::interpreter::region_bytes;
+use crate::plan::{CollectiveEvent, Event, Plan, RankCall, Region, Write};
+use std::collections::{BTreeMap, HashMap};
+
+/// A read after which the memory is looked at.
+pub(super) struct ReadCheck {
+    /// The event that reads.
+    pub event: usize,
+    /// The region, with the place where a copy is in order. Nothing is written there.
+    pub read: Write,
+    /// True if what overwrites it belongs to the same launch of a graph, so that nothing can be looked at.
+    pub lost: bool,
+}
+
+/// By first byte, end and stream: the last read of memory that nothing has written since.
+type OpenReads = BTreeMap<(u64, u64, u32), (usize, Write)>;
+
+/// The last reads, on each stream, of memory that is then overwritten.
+pub(super) fn read_checks(plan: &Plan) -> Vec<ReadCheck> {
+    let mut open: HashMap<usize, OpenReads> = HashMap::new();
+    let mut checks = Vec::new();
+    for (number, event) in plan.events.iter().enumerate() {
+        for write in event.writes().into_iter().flatten() {
+            let Some((alloc, range)) = region_bytes(plan, write.region).filter(|(_, range)| !range.is_empty()) else {
+                continue;
+            };
+            let Some(reads) = open.get_mut(&alloc) else { continue };
+            reads.retain(|(start, end, _), (event, read)| {
+                if *start >= range.end || range.start >= *end {
+                    return true;
+                }
+                let launch = |write: &Write| Plan::launch_of(plan.programs.get(write.region.rank)?, write.after);
+                // Nothing can be looked at within a launch or a group.
+                let lost = read.after == write.after || launch(read).is_some_and(|own| launch(&write) == Some(own));
+                checks.push(ReadCheck { event: *event, read: *read, lost });
+                false
+            });
+        }
+        for (read, own) in reads(event) {
+            let Some((alloc, range)) = region_bytes(plan, read.region).filter(|(_, range)| !range.is_empty()) else {
+                continue;
+            };
+            // In place, what was read is not there any more.
+            let own = own.and_then(|region| region_bytes(plan, region));
+            if own.is_none_or(|(to, part)| to != alloc || range.end <= part.start || part.end <= range.start) {
+                open.entry(alloc).or_default().insert((range.start, range.end, read.stream), (number, read));
+            }
+        }
+    }
+    checks.sort_by_key(|check| check.event);
+    checks
+}
+
+/// What an event of the library reads, with the places where copies of it are in order; and what the same call writes.
+fn reads(event: &Event) -> Vec<(Write, Option<Region>)> {
+    let at = |region: Region, after: u32, stream: u32| Write { region, after, stream };
+    match event {
+        Event::Collective(CollectiveEvent { calls, .. }) => calls
+            .iter()
+            .filter_map(|RankCall { op, after, .. }| Some((at(op.send?, *after, op.stream), op.recv)))
+            .collect(),
+        Event::Sent { call, .. } => vec![(at(call.op.memory, call.after, call.op.stream), None)],
+        Event::Map(_) | Event::Received { .. } | Event::Undefined { .. } => Vec::new(),
+    }
+}
