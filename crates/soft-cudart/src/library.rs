@@ -116,11 +116,7 @@ pub struct Library {
 /// # Safety
 ///
 /// As for [`attach`]: the library is loaded from this file, stays loaded, and no thread is in its runtime meanwhile.
-pub unsafe fn load(
-    path: &Path,
-    options: Options,
-    not_supported: Report,
-) -> Result<Library, LibraryError> {
+pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Result<Library, LibraryError> {
     machine()?;
     let linked = runtime_functions(path)?;
     let runtime = Runtime::of(|wanted| linked.iter().any(|name| name == wanted));
