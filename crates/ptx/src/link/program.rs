@@ -151,6 +151,12 @@ impl Program {
         Variable::space_of(unit, definition)
     }
 
+    /// An error at a variable's declaration.
+    pub fn variable_error(&self, id: VariableId, what: String) -> Error {
+        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
+        unit.error(definition.head.start, what)
+    }
+
     fn defined<'a>(&'a self, defined: &'a Defined) -> (&'a Unit, &'a Definition) {
         (self.unit(defined.unit), &defined.definition)
     }

@@ -10,6 +10,9 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Most bytes of all variables on a device.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// A program on one device.
 #[derive(Debug)]
 pub struct Image {
@@ -89,7 +92,15 @@ impl Image {
         if let Some(buffer) = placed.get(&id) {
             return Ok(buffer.region().start);
         }
-        let buffer = Buffer::new(variable.shape.bytes().max(1));
+        let bytes = variable.shape.bytes().max(1);
+        let used: u64 = placed.values().map(|buffer| buffer.region().end - buffer.region().start).sum();
+        if used.saturating_add(bytes) > MOST_BYTES {
+            return Err(self
+                .executable
+                .program()
+                .variable_error(id, format!("all variables together need more than {MOST_BYTES} bytes")));
+        }
+        let buffer = Buffer::new(bytes);
         let start = buffer.region().start;
         // SAFETY: the image keeps it as long as any launch of its kernels lasts.
         unsafe { buffer.map_in(&self.memory) };

@@ -154,6 +154,24 @@ fn what_cannot_be_executed_ends_the_launch_with_its_place() {
 }
 
 #[test]
+fn what_would_take_all_memory_is_refused() {
+    let recursion = ".func f() { call f; ret; }\n.visible .entry k(.param .u64 m)\n{\ncall f;\nret;\n}";
+    let local = ".visible .entry k(.param .u64 m)\n{\n.local .b8 own[1000000];\nret;\n}";
+    let global = ".global .b8 one[1000000000];\n.global .b8 two[1000000000];\n.visible .entry k(.param .u64 m)\n{\n.reg .b64 %d<2>;\n\
+        .reg .b32 %r;\nmov.u64 %d1, one;\nmov.u64 %d1, two;\nld.global.u32 %r, [%d1];\nret;\n}";
+    for (text, what) in [
+        (recursion, "calls are nested more than 1024 deep"),
+        (local, "a thread needs 1000000 bytes of memory of its own: 524288 is the limit"),
+        (global, "an address outside of all memory"),
+    ] {
+        let mut device = Device::new(text);
+        let memory = device.array(&[0; 4]);
+        let error = device.run("k", 1, 32, &[memory], 1).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
 fn launches_that_are_not_allowed_are_refused() {
     let mut device = Device::new(".visible .entry k(.param .u64 m)\n.maxntid 64, 1, 1\n{\nret;\n}");
     let memory = device.array(&[0; 4]);

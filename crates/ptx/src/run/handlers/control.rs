@@ -7,6 +7,9 @@ use crate::run::lanes::{LANES, Mask, lanes_of};
 use crate::run::ready::{Instruction, NOWHERE};
 use crate::run::warp::{BARRIERS, STOP, Stop, Warp};
 
+/// The deepest that calls are nested: a recursion without an end takes no more memory.
+const MOST_CALLS: usize = 1024;
+
 /// A flag: the predicate is inverted.
 pub const INVERTED: u32 = 1;
 /// A flag: a barrier is for as many threads as `b` says.
@@ -163,6 +166,9 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         Ok(code) => code,
         Err(fault) => return w.refuse(at, fault.to_string()),
     };
+    if w.frames.len() >= MOST_CALLS {
+        return w.refuse(at, format!("calls are nested more than {MOST_CALLS} deep"));
+    }
     w.park(together, at + 1);
     let caller = w.current;
     w.frames[caller].calling |= together;

@@ -32,6 +32,12 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
         contract(&mut body);
     }
     let layout = executable.layout(id)?;
+    if layout.bytes > MOST_OWN {
+        return Ok(refused(
+            id,
+            format!("a thread needs {} bytes of memory of its own: {MOST_OWN} is the limit", layout.bytes),
+        ));
+    }
     let places = Places::new(executable, id, &body, &layout);
     let mut lowering =
         Lowering { places, layout: &layout, one_by_one: executable.one_by_one(), ready: Ready::empty(id), at: 0 };
@@ -60,6 +66,22 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
     ready.own_bytes = layout.bytes;
     ready.interface = interface(function, &layout);
     Ok(ready)
+}
+
+/// Bytes of memory that each thread of a function may have to itself, as on a GPU (CUDA C++ Programming Guide, compute capabilities).
+const MOST_OWN: u64 = 512 << 10;
+
+/// An instruction with nothing in it but the first refusal.
+const REFUSE: Instruction =
+    Instruction { run: control::refuse, to: NOWHERE, a: 0, b: 0, c: 0, d: 0, flags: 0, number: 0, more: [NOWHERE; 4] };
+
+/// A function that cannot run, which says so when it is entered.
+fn refused(id: FunctionId, why: String) -> Ready {
+    let mut ready = Ready::empty(id);
+    ready.instructions.push(REFUSE);
+    ready.operation_of.push(0);
+    ready.refusals.push(why);
+    ready
 }
 
 /// A flag, while a function is lowered: the number is that of an operation to which control goes.
@@ -260,6 +282,10 @@ impl Lowering<'_> {
     /// An operation that is computed from its description.
     fn general(&mut self, op: &Op) -> Result<(), Refusal> {
         let number = self.describe(op)?;
+        let general = &self.ready.general[number as usize];
+        if general.sources.len() > 4 || general.to.len() > 4 {
+            return Err("this instruction has more than four parts".into());
+        }
         self.push(general::general, |i| i.number = u64::from(number));
         Ok(())
     }
