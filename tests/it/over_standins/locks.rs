@@ -193,7 +193,7 @@ fn a_full_disk_is_said_and_nothing_is_left_on_it() {
     let args = ["run", "many.toml", "--format", "jsonl", "--output", "disk/report"];
     if let Some(mut full) = on_a_small_disk(&home, "size=16k", &args) {
         let run = Run::of(&mut full);
-        assert!(run.code == 2 && run.err.contains("cannot write the report: No space left on device"), "{run}");
+        assert!(run.code == 2 && run.err.contains("cannot write disk/report: No space left on device"), "{run}");
         let left: Vec<&str> = run.err.lines().filter(|line| line.ends_with(".lock") || *line == "report").collect();
         assert_eq!(
             (left.len(), run.err.lines().last()),
