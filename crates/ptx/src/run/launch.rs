@@ -16,7 +16,10 @@ const MOST_BLOCKS: u64 = 1 << 16;
 /// Most bytes of shared memory of a block.
 const MOST_SHARED: u64 = 256 << 10;
 
-/// Most branches backwards of a turn whose length a seed decides.
+/// Turns without an effect that each warp has before a launch stands.
+const MOST_IDLE_TURNS: usize = 20_000;
+/// Fewest and most branches backwards of a turn whose length a seed decides: a poll in vain comes before the fewest.
+pub(super) const LEAST_BUDGET: u32 = 4;
 pub(super) const MOST_BUDGET: usize = 64;
 
 /// How a kernel is launched.
@@ -63,7 +66,7 @@ impl Launch {
         let id = program.kernel(kernel).ok_or_else(|| refused(format!("there is no kernel `{kernel}`")))?;
         let signature = program.signature(id)?;
         let Configuration { grid, block, dynamic_shared } = configuration.clone();
-        let product = |sizes: [u32; 3]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
+        let product = |sizes: [u32; 3]| sizes.iter().fold(1u64, |all, size| all.saturating_mul(u64::from(*size)));
         let (threads, blocks) = (product(block), product(grid));
         if threads == 0 || threads > MOST_THREADS || blocks == 0 || blocks > MOST_BLOCKS {
             let what = format!(
@@ -119,7 +122,7 @@ impl Launch {
             let at = order.below(self.blocks.len());
             let block = &mut self.blocks[at];
             let before = block.instructions();
-            let budget = 1 + order.below(MOST_BUDGET) as u32;
+            let budget = LEAST_BUDGET + order.below(MOST_BUDGET) as u32;
             let (turn, warp) = block.turn_of_one(budget, |count| order.below(count))?;
             let taken = block.instructions() - before;
             figures.instructions += taken;
@@ -134,8 +137,8 @@ impl Launch {
                     idle = 0;
                 }
             }
-            // Each warp has had many turns, and none has done anything.
-            if idle > 64 * self.blocks.iter().map(Block::warps).sum::<usize>() {
+            // Each warp has had very many turns, and none has done anything: a spin that counts has come to its end by then.
+            if idle > MOST_IDLE_TURNS * self.blocks.iter().map(Block::warps).sum::<usize>() {
                 return Err(Fault::Standstill(self.blocks.iter().flat_map(Block::spots).collect()));
             }
         }

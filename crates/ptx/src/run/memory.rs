@@ -233,7 +233,7 @@ impl Word for u128 {
     }
 }
 
-/// Replaces 4 or 8 bytes by what `f` makes of them, at once; gives what they were.
+/// Replaces 2, 4 or 8 bytes by what `f` makes of them, at once; gives what they were.
 ///
 /// # Safety
 /// The address was admitted for as many bytes.
@@ -241,7 +241,10 @@ pub unsafe fn update(address: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
     let order = Ordering::SeqCst;
     // SAFETY: as for a store.
     unsafe {
-        if bytes == 4 {
+        if bytes == 2 {
+            let cell = &*(address as usize as *const AtomicU16);
+            cell.fetch_update(order, order, |old| Some(f(u64::from(old)) as u16)).map(u64::from).unwrap_or_default()
+        } else if bytes == 4 {
             let cell = &*(address as usize as *const AtomicU32);
             cell.fetch_update(order, order, |old| Some(f(u64::from(old)) as u32)).map(u64::from).unwrap_or_default()
         } else {

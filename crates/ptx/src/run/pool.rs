@@ -1,7 +1,7 @@
 //! Threads that run launches: all blocks of all launches are at work at the same time, and take turns.
 use super::block::{Block, Turn};
 use super::fault::{Fault, Spot};
-use super::launch::{Figures, Launch, MOST_BUDGET, Order};
+use super::launch::{Figures, LEAST_BUDGET, Launch, MOST_BUDGET, Order};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +17,8 @@ const BUDGET: u32 = 64;
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 /// Looks in vain after which a block counts as one that stands.
 const LOOKS: u32 = 3;
+/// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
+const SEEDED_LOOKS: u32 = 64;
 
 /// What is told when a launch has ended.
 pub type Ended = Box<dyn FnOnce(Result<Figures, Fault>) + Send>;
@@ -87,7 +89,8 @@ impl Running {
         let (fault, ended) = std::mem::take(&mut *self.outcome());
         let figures = Figures { instructions: self.instructions.load(Ordering::Relaxed), trace: 0 };
         if let Some(ended) = ended {
-            ended(fault.map_or(Ok(figures), Err));
+            // What panics here has been told, and the pool goes on.
+            _ = catch_unwind(AssertUnwindSafe(|| ended(fault.map_or(Ok(figures), Err))));
         }
     }
 }
@@ -150,7 +153,9 @@ impl Pool {
     /// something moves, or nothing is at work.
     pub fn standing(&self) -> Option<Vec<(Spot, String)>> {
         let queue = self.shared.queue();
-        let stands = |job: &Job| job.idle >= LOOKS;
+        // With a seed a turn is one warp's.
+        let turns = |job: &Job| if queue.order.is_some() { SEEDED_LOOKS * job.block.warps() as u32 } else { LOOKS };
+        let stands = |job: &Job| job.idle >= turns(job);
         let all = queue.live > 0 && queue.blocks.len() == queue.live && queue.blocks.iter().all(stands);
         all.then(|| queue.blocks.iter().flat_map(|job| job.block.spots()).collect())
     }
@@ -242,15 +247,17 @@ impl Shared {
 fn turn(block: &mut Block, order: Option<Order>) -> Result<Turn, Fault> {
     let turn = || match order {
         Some(mut order) => {
-            let budget = 1 + order.below(MOST_BUDGET) as u32;
+            let budget = LEAST_BUDGET + order.below(MOST_BUDGET) as u32;
             block.turn_of_one(budget, |count| order.below(count)).map(|(turn, _)| turn)
         }
         None => {
-            let before = block.instructions();
+            let (before, mut moved) = (block.instructions(), false);
             loop {
                 let turn = block.round(BUDGET)?;
+                moved |= turn == Turn::Moved;
                 if turn != Turn::Moved || block.instructions() - before > SLICE {
-                    return Ok(turn);
+                    // A turn that has moved and then polls is one that has moved.
+                    return Ok(if moved && turn == Turn::Idle { Turn::Moved } else { turn });
                 }
             }
         }

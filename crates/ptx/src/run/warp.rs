@@ -56,6 +56,8 @@ pub enum Pause {
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     at: u32,
+    /// The function's instructions.
+    code: usize,
     lanes: Mask,
     writes: u32,
     /// What the second of the looks and all later ones saw.
@@ -98,12 +100,16 @@ pub struct Warp {
     pub reductions: [(u32, u32); BARRIERS],
     /// Accesses of this warp that have changed memory.
     writes: u32,
-    looks: [Look; 4],
+    looks: [Look; 16],
+    /// The look that makes way for the next one.
+    oldest: usize,
     /// The address that lanes have polled last in vain, and the instruction.
     pub polled: Option<(u64, u32)>,
     /// Whether anything has happened in this turn but polling in vain.
     pub moved: bool,
     pub instructions: u64,
+    /// Bytes of a lane in all frames.
+    pub bytes: u64,
 }
 
 // SAFETY: its addresses lead to memory that it owns, or that lives as long as its launch.
@@ -140,10 +146,12 @@ impl Warp {
             stop: None,
             reductions: [(0, 0); BARRIERS],
             writes: 1,
-            looks: [Look::default(); 4],
+            looks: [Look::default(); 16],
+            oldest: 0,
             polled: None,
             moved: false,
             instructions: 0,
+            bytes: 0,
         };
         warp.enter(kernel, lanes, None);
         warp
@@ -277,9 +285,16 @@ impl Warp {
     /// changed since; `seen` gives a number for the addresses and values. The next instruction is `at`.
     #[inline(always)]
     pub fn looked(&mut self, address: u64, at: u32, seen: impl FnOnce() -> u64) -> u32 {
-        let known = &mut self.looks[at as usize % 4];
-        if (known.at, known.lanes, known.writes) != (at, self.mask, self.writes) {
-            *known = Look { at, lanes: self.mask, writes: self.writes, seen: None };
+        let here = Look { at, code: self.code as usize, lanes: self.mask, writes: self.writes, seen: None };
+        let is_here = |look: &&mut Look| (look.at, look.code, look.lanes) == (here.at, here.code, here.lanes);
+        let Some(known) = self.looks.iter_mut().find(is_here) else {
+            self.oldest = (self.oldest + 1) % self.looks.len();
+            self.looks[self.oldest] = here;
+            self.moved = true;
+            return at;
+        };
+        if known.writes != here.writes {
+            *known = here;
             self.moved = true;
             return at;
         }
@@ -306,6 +321,7 @@ impl Warp {
 
     /// Lanes enter a function.
     pub fn enter(&mut self, code: Arc<Ready>, lanes: Mask, caller: Option<(usize, Option<u32>)>) {
+        self.bytes += u64::from(code.register_bytes) + code.own_bytes;
         let fits = self.spare.iter().position(|registers| registers.has_room_for(code.register_bytes));
         let registers = fits.map_or_else(|| Registers::new(code.register_bytes), |spare| self.spare.swap_remove(spare));
         let mut frame = Frame::new(code, registers, lanes, caller);
@@ -340,6 +356,7 @@ impl Warp {
         }
         while self.frames.last().is_some_and(|frame| frame.lanes == 0) {
             let Some(frame) = self.frames.pop() else { break };
+            self.bytes -= u64::from(frame.code.register_bytes) + frame.code.own_bytes;
             if let Some(memory) = &frame.memory {
                 self.reach.remove(memory.region().start);
             }

@@ -10,6 +10,9 @@ use crate::run::warp::{BARRIERS, STOP, Stop, Warp};
 /// The deepest that calls are nested: a recursion without an end takes no more memory.
 const MOST_CALLS: usize = 1024;
 
+/// Bytes of a thread in all calls that it is in.
+const MOST_BYTES: u64 = 2 << 20;
+
 /// A flag: the predicate is inverted.
 pub const INVERTED: u32 = 1;
 /// A flag: a barrier is for as many threads as `b` says.
@@ -168,6 +171,9 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     };
     if w.frames.len() >= MOST_CALLS {
         return w.refuse(at, format!("calls are nested more than {MOST_CALLS} deep"));
+    }
+    if w.bytes > MOST_BYTES {
+        return w.refuse(at, format!("nested calls need more than {MOST_BYTES} bytes for each thread"));
     }
     w.park(together, at + 1);
     let caller = w.current;

@@ -234,7 +234,8 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         if let Some(Some(to)) = general.to.first() {
             general::write(w.registers, *to, &values, w.mask);
         }
-        if changed {
+        // Without a result nobody can poll with it.
+        if changed || !general.to.iter().any(Option::is_some) {
             w.wrote();
             return at + 1;
         }
@@ -261,7 +262,7 @@ fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
         AtomicOp::Increment => of(old >= a, 0, old.wrapping_add(1)),
         AtomicOp::Decrement => of(old == 0 || old > a, a, old.wrapping_sub(1)),
     };
-    if narrow { value & u64::from(u32::MAX) } else { value }
+    value & u64::MAX >> (64 - 8 * ty.bytes())
 }
 
 /// What an `mbarrier` in shared memory holds: the arrivals that a phase has, those that it still waits for, the bytes that are still to

@@ -134,6 +134,13 @@ pub unsafe fn warp_barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a slot of 32 bits.
     let members = unsafe { members(w, i) };
     let named = members[w.mask.trailing_zeros() as usize % LANES];
+    let agree = lanes_of(w.mask).filter(|lane| members[*lane] == named).fold(0, |all, lane| all | 1 << lane);
+    if agree != w.mask {
+        // Lanes with another mask come later.
+        w.park(w.mask & !agree, at);
+        w.limit = w.limit.min(at);
+        w.mask = agree;
+    }
     let others = named & w.alive & !w.mask;
     if others == 0 {
         return at + 1;

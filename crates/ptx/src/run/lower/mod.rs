@@ -161,7 +161,13 @@ impl Lowering<'_> {
         let inverted = if guard.inverted { control::INVERTED } else { 0 };
         let place = self.ready.instructions.len();
         self.push(control::skip_unless, |i| (i.a, i.flags) = (predicate, inverted));
-        self.plain::<I>(op)?;
+        if let Err(what) = self.plain::<I>(op) {
+            self.ready.instructions.truncate(place + 1);
+            self.ready.operation_of.truncate(place + 1);
+            self.refuse(what);
+            self.ready.instructions[place].number = place as u64 + 2;
+            return Ok(());
+        }
         let after = self.ready.instructions.len();
         let moves_control = op.ends_block()
             || matches!(

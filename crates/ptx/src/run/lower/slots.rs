@@ -124,11 +124,11 @@ impl<'a> Places<'a> {
     /// The address of a name in its space, plus an offset in bytes.
     pub fn symbol(&self, name: &str, offset: i64) -> Result<Known, Refusal> {
         if let Some(bytes) = self.layout.bytes_of(name) {
-            return Ok(Known::Own(bytes.start as i64 + offset));
+            return Ok(Known::Own((bytes.start as i64).wrapping_add(offset)));
         }
         let program = self.executable.program();
         if let Some(start) = self.executable.kernel_parameter(self.function, name) {
-            return Ok(Known::Parameter(start as i64 + offset));
+            return Ok(Known::Parameter((start as i64).wrapping_add(offset)));
         }
         match program.resolve(program.unit_of(self.function), name) {
             Some(Symbol::Function(id)) => Ok(Known::Bits(handle(id).wrapping_add_signed(offset))),
