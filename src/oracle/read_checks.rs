@@ -1,6 +1,7 @@
 //! Where a run looks at memory that a call of the library has read and that is overwritten before the end: only there it is seen
 //! whether the call has changed it.
 use super::interpreter::region_bytes;
+use crate::job::CallKind;
 use crate::plan::{CollectiveEvent, Event, Plan, RankCall, Region, Write};
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,6 +32,10 @@ pub(super) fn read_checks(plan: &Plan) -> Vec<ReadCheck> {
                 if *start >= range.end || range.start >= *end {
                     return true;
                 }
+                // A look would hold up what overwrites it, and hide a call that reads too late.
+                if !waits_between(plan, read, &write) {
+                    return false;
+                }
                 let launch = |write: &Write| Plan::launch_of(plan.programs.get(write.region.rank)?, write.after);
                 // Nothing can be looked at within a launch or a group.
                 let lost = read.after == write.after || launch(read).is_some_and(|own| launch(&write) == Some(own));
@@ -51,6 +56,13 @@ pub(super) fn read_checks(plan: &Plan) -> Vec<ReadCheck> {
     }
     checks.sort_by_key(|check| check.event);
     checks
+}
+
+/// True if the rank waits on the host between a read and what overwrites it.
+fn waits_between(plan: &Plan, read: &Write, write: &Write) -> bool {
+    let program = plan.programs.get(read.region.rank).map(Vec::as_slice).unwrap_or_default();
+    let between = program.get(read.after as usize..write.after as usize).unwrap_or_default();
+    between.iter().any(|call| matches!(call.kind, CallKind::Wait { .. }))
 }
 
 /// What an event of the library reads, with the places where copies of it are in order; and what the same call writes.

@@ -51,14 +51,14 @@ fn a_changed_input_is_seen_although_a_later_step_overwrites_it() {
 fn a_changed_input_beyond_the_room_for_copies_is_seen_by_its_digest() {
     let planned = planned_case(
         "world_size = 2\ninputs.x = { each = \"i % 7\", count = 524288 }\nsteps = [{ op = \"loop\", times = 4, steps = [\n\
-         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
+         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
          { op = \"map\", expr = \"(i + t) % 5\", out = \"x\", count = 524288 },\n] }]\n",
     );
     let copies = read_copies(&planned, "x", 0);
     assert_eq!(copies.len(), 4, "one for each round");
     let digests = copies.iter().filter(|copy| planned.forecast.checkpoints[**copy].digest);
     for (copy, words) in
-        digests.zip(["input `x` modified", "`x` modified after step 1.2 (map, round 0), which wrote it"])
+        digests.zip(["input `x` modified", "`x` modified after step 1.3 (map, round 0), which wrote it"])
     {
         let verdict = after(&planned, |_, seen| seen.checkpoints[*copy][3] ^= 1);
         let text = &only(&verdict).text;
@@ -72,7 +72,7 @@ fn a_changed_result_that_is_overwritten_is_no_mistake_of_the_step_that_wrote_it(
     let planned = planned_case(
         "world_size = 2\ninputs.x = { each = \"rank + i\", count = 8 }\nsteps = [\n\
          { op = \"all_gather\", in = \"x\", out = \"g\" },\n{ op = \"reduce_scatter\", in = \"g\", out = \"r\" },\n\
-         { op = \"map\", expr = \"i\", out = \"g\", count = 16 },\n]\n",
+         { op = \"wait\" },\n{ op = \"map\", expr = \"i\", out = \"g\", count = 16 },\n]\n",
     );
     let [copy] = read_copies(&planned, "g", 0)[..] else { panic!("one copy") };
     let verdict = after(&planned, |_, seen| seen.checkpoints[copy][0] ^= 1);
