@@ -1,20 +1,22 @@
 //! Steps to every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
+use super::Limits;
 use super::comms::{Comms, Named};
 use super::cost::{self, CallCount};
 use super::eval::{Names, Ranked, among};
 use super::item::{Item, ItemKind, Name, Phase, Program, RegistrationPoint};
 use super::types::{BufId, CommId, PlanStep, StepId};
-use super::{Limits, order};
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{CommOp, Composite, GraphOp, Host, Kind, RegistrationOp};
+use crate::ops::{CommOp, Composite, Host, Kind, RegistrationOp};
 use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 mod change;
+mod comm_steps;
 mod deaths;
+mod group_steps;
 mod groups;
 mod in_progress;
 mod one_sided;
@@ -484,150 +486,5 @@ impl<'a> Unroll<'a> {
     /// True if the step says that this rank's call is left in progress.
     fn leaves_in_progress(&self, id: StepId, world: usize) -> bool {
         self.program.steps[id as usize].error.contains(&(world, Some(ncclResult_t::InProgress)))
-    }
-
-    fn group(
-        &mut self,
-        step: &'a Step,
-        id: StepId,
-        position: &StepPosition,
-        members: &[Member<'a>],
-    ) -> Result<(), Diagnostic> {
-        let starts: Vec<usize> = self.program.items.iter().map(Vec::len).collect();
-        let mark = self.program.order.len();
-        let outermost = self.open_group(step);
-        self.steps(&step.steps, &position.path, position.t)?;
-        if outermost {
-            self.close_group(id);
-        }
-        for (world, &from) in starts.iter().enumerate() {
-            let calls = |i: &Item| {
-                !matches!(
-                    i.kind,
-                    ItemKind::Call(CallKind::Begin { .. } | CallKind::End { .. } | CallKind::After { .. })
-                        | ItemKind::RegistrationPoint(_)
-                        | ItemKind::Declare { .. }
-                )
-            };
-            // An empty group is called by every rank that the step is for, any other group by the ranks that have a call in it.
-            let opens = step.steps.is_empty() && members.iter().any(|member| member.world == world);
-            if !opens && !self.program.items[world][from..].iter().any(calls) {
-                continue;
-            }
-            // A call that fails makes its whole group fail, so nothing of the group means anything to memory.
-            let fails = self.fails(id, world) || self.program.items[world][from..].iter().any(|i| i.fails);
-            for item in &mut self.program.items[world][from..] {
-                item.fails |= fails;
-            }
-            // In a group all steps are captured into one graph, or none is.
-            let mut phases = self.program.items[world][from..].iter().map(|item| (item.phase, item.span));
-            let (phase, _) = phases.next().unwrap_or((Phase::Eager, step.span));
-            if let Some((_, other)) = phases.find(|(other, _)| *other != phase).filter(|_| !fails) {
-                let text = "the steps of a group are captured into one graph, or none of them is";
-                return Err(Diagnostic::new(other, text)
-                    .related(step.span, "the group")
-                    .help("write `graph` on the group, so that it holds for all its steps"));
-            }
-            let item = |kind| Item { step: id, span: step.span, fails, phase, kind: ItemKind::Call(kind) };
-            self.program.items[world].insert(from, item(CallKind::GroupStart));
-            self.program.items[world].push(item(CallKind::GroupEnd));
-            self.count(2, step.span)?;
-        }
-        self.program.units[id as usize..].fill(id);
-        order::restore(&mut self.program.order, mark, &self.program.items, &starts);
-        Ok(())
-    }
-
-    /// The number of a graph's name.
-    fn graph(&mut self, name: &str) -> u32 {
-        let graphs = &mut self.program.graphs;
-        let found = graphs.iter().position(|known| known == name);
-        found.unwrap_or_else(|| {
-            graphs.push(name.to_owned());
-            graphs.len() - 1
-        }) as u32
-    }
-
-    fn graph_step(
-        &mut self,
-        step: &Step,
-        op: GraphOp,
-        id: StepId,
-        members: &[Member<'a>],
-        stream: u32,
-    ) -> Result<(), Diagnostic> {
-        let Some(name) = &step.graph else {
-            return Err(Diagnostic::new(step.span, format!("`{}` needs `graph`", step.op.name)));
-        };
-        let graph = self.graph(&name.value);
-        self.count(members.len(), step.span)?;
-        for member in members {
-            let kind = match op {
-                GraphOp::Launch => CallKind::Launch { graph, stream },
-                GraphOp::Release => CallKind::Release { graph },
-            };
-            self.push(member.world, id, step.span, false, ItemKind::Call(kind));
-        }
-        Ok(())
-    }
-
-    fn comm_step(
-        &mut self,
-        step: &'a Step,
-        op: CommOp,
-        (before, id): (StepId, StepId),
-        position: &StepPosition,
-        members: &[Member<'a>],
-    ) -> Result<(), Diagnostic> {
-        self.program.comm_steps = true;
-        if let CommOp::Shrink | CommOp::Grow = op {
-            return self.changed_comm(step, id, position);
-        }
-        if let CommOp::Init | CommOp::Split = op {
-            let Some(def) = &step.new else {
-                return Err(Diagnostic::new(
-                    step.span,
-                    format!("`{}` needs `new`, the communicator's name", step.op.name),
-                ));
-            };
-            let calls = self.program.comms.define(self.case, def, position.t, step.error.is_some())?;
-            self.count(calls.len(), step.span)?;
-            for (world, kind) in calls {
-                let fails = self.fails(id, world);
-                if among(&step.ranks, self.case, world)? {
-                    self.check_joins(step, world)?;
-                    self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
-                    self.push(world, id, step.span, fails, ItemKind::Call(kind));
-                } else {
-                    self.program.comms.leave_unmade(&def.name.value, world);
-                }
-            }
-            self.registration_point_of_new(&def.name.value);
-            return Ok(());
-        }
-        self.count(members.len(), step.span)?;
-        for member in members.iter().filter(|_| matches!(op, CommOp::Finalize | CommOp::Destroy)) {
-            self.point(member.world, before, RegistrationPoint::Ending(member.comm));
-        }
-        for member in members {
-            let comm = member.comm as u32;
-            let kind = match op {
-                CommOp::Finalize => CallKind::Finalize { comm },
-                CommOp::Revoke => CallKind::Revoke { comm },
-                CommOp::Suspend => CallKind::Suspend { comm },
-                CommOp::Resume => CallKind::Resume { comm },
-                CommOp::Destroy => CallKind::Destroy { comm },
-                _ => CallKind::Abort { comm },
-            };
-            let fails = self.fails(id, member.world);
-            self.push(member.world, id, step.span, fails, ItemKind::Call(kind));
-            if op == CommOp::Abort && !fails {
-                self.point(member.world, id, RegistrationPoint::Aborted(member.comm));
-            }
-            if let (StepComm::Comm(name), false) = (&step.comm, fails) {
-                self.program.comms.note(&name.value, member.world, op, step.span);
-            }
-        }
-        Ok(())
     }
 }

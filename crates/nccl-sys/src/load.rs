@@ -69,7 +69,7 @@ impl Nccl {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is no such library.
+    /// The file cannot be read, or is not a shared library that defines `ncclGetVersion`.
     pub fn look_at(path: &Path) -> Result<PathBuf, LoadError> {
         let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(not_found)?;

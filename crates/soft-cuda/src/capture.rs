@@ -55,6 +55,25 @@ pub enum CaptureError {
     LaunchFailed,
 }
 
+impl CaptureError {
+    /// Its number, which is the same in `CUresult` and in `cudaError`.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Unsupported => 900,
+            Self::Invalidated => 901,
+            Self::Merge => 902,
+            Self::Unmatched => 903,
+            Self::Unjoined => 904,
+            Self::Isolation => 905,
+            Self::Implicit => 906,
+            Self::CapturedEvent => 907,
+            Self::WrongThread => 908,
+            // The function that failed has no number: unknown.
+            Self::LaunchFailed => 999,
+        }
+    }
+}
+
 /// Whether a stream is capturing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureStatus {

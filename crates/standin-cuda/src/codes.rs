@@ -1,11 +1,13 @@
 //! CUresult: the codes that this driver answers, their names and words.
 use crate::{Out, driver, put};
-use soft_cuda::CaptureError;
 use std::ffi::{CStr, c_char, c_int};
 
 macro_rules! codes {
     ($($short:ident $number:literal $name:literal $text:literal;)*) => {
-        $(pub(crate) const $short: c_int = $number;)*
+        $(
+            #[allow(dead_code)] // those of captures come from soft-cuda
+            pub(crate) const $short: c_int = $number;
+        )*
         const TEXTS: &[(c_int, &CStr, &CStr)] = &[$(($number, $name, $text)),*];
     };
 }
@@ -33,22 +35,6 @@ codes! {
     CAPTURED_EVENT 907 c"CUDA_ERROR_CAPTURED_EVENT" c"the event was last recorded in a capture";
     CAPTURE_WRONG_THREAD 908 c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD" c"another thread began the capture";
     UNKNOWN 999 c"CUDA_ERROR_UNKNOWN" c"the stand-in driver failed: this is a bug in it";
-}
-
-/// The code of an error of a capture.
-pub(crate) fn of_capture(error: CaptureError) -> c_int {
-    match error {
-        CaptureError::Unsupported => CAPTURE_UNSUPPORTED,
-        CaptureError::Invalidated => CAPTURE_INVALIDATED,
-        CaptureError::Merge => CAPTURE_MERGE,
-        CaptureError::Unmatched => CAPTURE_UNMATCHED,
-        CaptureError::Unjoined => CAPTURE_UNJOINED,
-        CaptureError::Isolation => CAPTURE_ISOLATION,
-        CaptureError::Implicit => CAPTURE_IMPLICIT,
-        CaptureError::CapturedEvent => CAPTURED_EVENT,
-        CaptureError::WrongThread => CAPTURE_WRONG_THREAD,
-        CaptureError::LaunchFailed => UNKNOWN,
-    }
 }
 
 fn find(code: c_int) -> Result<(&'static CStr, &'static CStr), c_int> {

@@ -39,21 +39,6 @@ pub(crate) fn total_memory() -> usize {
     usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(0))
 }
 
-/// "collspec", a hash of the machine's name (which NCCL_HOSTID replaces as it does for NCCL), and the device's number.
-fn uuid(device: usize) -> [u8; 16] {
-    let name = std::env::var_os("NCCL_HOSTID").filter(|name| !name.is_empty());
-    let name = name.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(Into::into));
-    let machine = name.unwrap_or_default().as_encoded_bytes().iter().fold(0x811c_9dc5_u32, |hash, byte| {
-        // FNV-1a
-        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-    });
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(b"collspec");
-    bytes[8..12].copy_from_slice(&machine.to_be_bytes());
-    bytes[12..].copy_from_slice(&u32::try_from(device).unwrap_or(u32::MAX).to_be_bytes());
-    bytes
-}
-
 /// Writes a text with its end, cut to `len` bytes.
 fn put_text(place: *mut c_char, len: c_int, text: &[u8]) -> Outcome {
     let room = usize::try_from(len).ok().filter(|len| *len > 0).ok_or(codes::INVALID_VALUE)?;
@@ -106,8 +91,8 @@ driver! {
         device(handle)?;
         put_text(name, len, NAME)
     }
-    fn cuDeviceGetUuid(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, uuid(device(handle)?)) }
-    fn cuDeviceGetUuid_v2(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, uuid(device(handle)?)) }
+    fn cuDeviceGetUuid(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, soft_cuda::uuid(device(handle)?)) }
+    fn cuDeviceGetUuid_v2(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, soft_cuda::uuid(device(handle)?)) }
     fn cuDeviceTotalMem_v2(bytes: Out<'_, usize>, handle: c_int) {
         device(handle)?;
         put(bytes, total_memory())

@@ -117,7 +117,7 @@ driver! {
             return Err(codes::INVALID_VALUE);
         }
         let stream = streams::lookup(stream)?;
-        stream.wait(&lookup(event)?.event).map_err(codes::of_capture)?;
+        stream.wait(&lookup(event)?.event).map_err(soft_cuda::CaptureError::code)?;
         Ok(())
     }
 }

@@ -77,12 +77,12 @@ driver! {
         if matches!(stream.addr(), 0 | streams::LEGACY) {
             return Err(codes::CAPTURE_IMPLICIT);
         }
-        streams::lookup(stream)?.begin_capture(how).map_err(codes::of_capture)
+        streams::lookup(stream)?.begin_capture(how).map_err(soft_cuda::CaptureError::code)
     }
     fn cuStreamEndCapture(stream: *mut c_void, place: Out<'_, *mut c_void>) {
         let place = place.ok_or(codes::INVALID_VALUE)?;
         place.write(std::ptr::null_mut());
-        let graph = streams::lookup(stream)?.end_capture().map_err(codes::of_capture)?;
+        let graph = streams::lookup(stream)?.end_capture().map_err(soft_cuda::CaptureError::code)?;
         let mut graphs = locked();
         let graphs = graphs.get_or_insert_default();
         let handle = number(graphs);
@@ -129,7 +129,7 @@ driver! {
     fn cuGraphLaunch(graph: *mut c_void, stream: *mut c_void) {
         let known = locked().as_ref().and_then(|graphs| graphs.executable.get(&graph.addr()).cloned());
         let graph = known.ok_or(codes::INVALID_VALUE)?;
-        graph.launch(&streams::lookup(stream)?).map_err(codes::of_capture)
+        graph.launch(&streams::lookup(stream)?).map_err(soft_cuda::CaptureError::code)
     }
     fn cuGraphDestroy(graph: *mut c_void) {
         let gone = locked().as_mut().and_then(|graphs| graphs.graphs.remove(&graph.addr()));

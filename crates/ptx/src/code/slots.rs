@@ -211,8 +211,8 @@ mod tests {
         assert_ne!(slots.of_register[3], slots.of_register[4]);
     }
 
-    /// Random programs: at every operation the registers that are alive there have slots of their own. Alive means here: some path leads from there to
-    /// a read, without a write in all lanes before it.
+    /// In random programs, two registers that are live at the same operation never share a slot. A register is live where some path
+    /// leads to a read of it without a write in all lanes before that read.
     #[test]
     fn registers_that_live_together_have_slots_of_their_own() {
         let mut state = 7u64;

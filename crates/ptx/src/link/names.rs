@@ -78,7 +78,7 @@ impl Names {
                 DefinitionKind::Kernel | DefinitionKind::Function => Symbol::Function(FunctionId(number)),
             };
             all.push(Defined { unit: id, definition: definition.clone() });
-            // A kernel can be launched by name whatever its linkage is.
+            // The host can launch every kernel by its name, even one that other units cannot see.
             let linkage = match (definition.kind, definition.linkage) {
                 (DefinitionKind::Kernel, Linkage::Private) => Linkage::Weak,
                 (_, linkage) => linkage,

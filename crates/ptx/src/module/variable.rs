@@ -2,6 +2,7 @@
 use super::tokens::Tokens;
 use super::types::{Space, Type};
 use crate::error::Error;
+use crate::num::{BF16, F16};
 use crate::text::{Definition, TokenKind, Unit};
 
 /// Most bytes of a variable.
@@ -73,7 +74,7 @@ impl Variable {
         let (name, mut shape) = declaration(&mut tokens)?;
         let mut values = Vec::new();
         if let Some(body) = definition.body.clone().filter(|body| !body.is_empty()) {
-            initial_value(&mut Tokens::new(unit, body), 0, &mut values)?;
+            initial_value(&mut Tokens::new(unit, body), shape.ty, 0, &mut values)?;
         }
         let fits = shape.count.is_none_or(|count| values.len() as u64 <= count);
         if !fits {
@@ -155,14 +156,14 @@ pub fn declaration<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Shape), Erro
     Ok((name, Shape { ty, align: align.max(ty.bytes()), count }))
 }
 
-fn initial_value(tokens: &mut Tokens<'_>, level: usize, values: &mut Vec<Value>) -> Result<(), Error> {
+fn initial_value(tokens: &mut Tokens<'_>, ty: Type, level: usize, values: &mut Vec<Value>) -> Result<(), Error> {
     let token = tokens.next()?;
     if token.is(b'{') {
         if level == MOST_LEVELS {
             return Err(tokens.unit.error(token.start, "these braces are too deep"));
         }
         while !tokens.takes(b'}')? {
-            initial_value(tokens, level + 1, values)?;
+            initial_value(tokens, ty, level + 1, values)?;
             if !tokens.takes(b',')? {
                 return tokens.expect(b'}');
             }
@@ -173,9 +174,14 @@ fn initial_value(tokens: &mut Tokens<'_>, level: usize, values: &mut Vec<Value>)
         return Err(tokens.unit.error(token.start, format!("there are more than {MOST_VALUES} values")));
     }
     let value = match token.kind {
-        TokenKind::Whole(bits) | TokenKind::Double(bits) => Value::Bits(bits),
-        TokenKind::Single(bits) => Value::Bits(u64::from(bits)),
-        TokenKind::Mark(b'-') => Value::Bits(tokens.whole(u64::MAX)?.wrapping_neg()),
+        TokenKind::Mark(b'-') => {
+            let token = tokens.next()?;
+            let bits = number(token.kind, ty, true).ok_or_else(|| tokens.unexpected(token, "a number"))?;
+            Value::Bits(bits)
+        }
+        TokenKind::Whole(_) | TokenKind::Double(_) | TokenKind::Single(_) => {
+            Value::Bits(number(token.kind, ty, false).unwrap_or(0))
+        }
         TokenKind::Name if tokens.text(token) == "generic" && tokens.takes(b'(')? => {
             let name = tokens.name()?.to_owned();
             tokens.expect(b')')?;
@@ -186,6 +192,28 @@ fn initial_value(tokens: &mut Tokens<'_>, level: usize, values: &mut Vec<Value>)
     };
     values.push(value);
     Ok(())
+}
+
+/// The bits of a number as an element of this type; `None` for a token that is not a number.
+fn number(token: TokenKind, ty: Type, negative: bool) -> Option<u64> {
+    let value = match token {
+        TokenKind::Whole(bits) if !matches!(ty, Type::F16 | Type::Bf16 | Type::F32 | Type::F64) => {
+            return Some(if negative { bits.wrapping_neg() } else { bits });
+        }
+        TokenKind::Whole(bits) => bits as f64,
+        TokenKind::Double(bits) => f64::from_bits(bits),
+        TokenKind::Single(bits) => f64::from(f32::from_bits(bits)),
+        _ => return None,
+    };
+    let value = if negative { -value } else { value };
+    Some(match (ty, token) {
+        // The bits as they are written: a NaN keeps its payload.
+        (Type::F32 | Type::B32, TokenKind::Single(bits)) => u64::from(bits) ^ u64::from(negative) << 31,
+        (Type::F32, _) => u64::from((value as f32).to_bits()),
+        (Type::F16, _) => u64::from(F16.encode(value, false)),
+        (Type::Bf16, _) => u64::from(BF16.encode(value, false)),
+        _ => value.to_bits(),
+    })
 }
 
 /// `+8`, `-8`, `+-8` or nothing.
@@ -208,6 +236,18 @@ mod tests {
         let unit = Unit::new("t", text.into()).unwrap();
         let index = Index::of(&unit).map_err(|error| error.to_string())?;
         Variable::of(&unit, &index.definitions[0]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn numbers_are_written_in_the_elements_type() {
+        let bits = |text: &str| variable(text).unwrap().values;
+        let f32s = |values: [f32; 3]| values.map(|value| Value::Bits(value.to_bits().into())).to_vec();
+        assert_eq!(bits(".global .f32 x[3] = {1.5, -2.5, 0f3f800000};"), f32s([1.5, -2.5, 1.0]));
+        let f64s = [1.5f64, -3.0].map(|value| Value::Bits(value.to_bits())).to_vec();
+        assert_eq!(bits(".global .f64 x[2] = {1.5, -3};"), f64s);
+        assert_eq!(bits(".global .f16 x = 1.0;"), [Value::Bits(0x3c00)]);
+        assert_eq!(bits(".global .b32 x[2] = {0f3f800000, -1};"), [Value::Bits(0x3f80_0000), Value::Bits(u64::MAX)]);
+        assert!(variable(".global .f32 x = -y;").is_err());
     }
 
     #[test]

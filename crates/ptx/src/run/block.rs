@@ -9,13 +9,13 @@ use super::memory::Buffer;
 use super::ready::Known;
 use super::warp::{BARRIERS, Pause, Warp};
 use crate::code::{SpecialRegister, Width};
+use crate::error::Error;
 use std::sync::Arc;
 
 /// What all blocks of a launch share.
 #[derive(Debug)]
 pub struct Common {
     pub image: Arc<Image>,
-    pub kernel: String,
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub parameters: Buffer,
@@ -27,15 +27,16 @@ pub struct Common {
 
 impl Common {
     /// Puts constants into a frame's registers.
-    pub fn fill(&self, frame: &mut Frame) {
+    ///
+    /// # Errors
+    ///
+    /// A variable has no memory.
+    pub fn fill(&self, frame: &mut Frame) -> Result<(), Error> {
         let (code, registers) = (frame.code.clone(), frame.registers.base());
         for constant in &code.constants {
             let (first, step) = match constant.known {
                 Known::Bits(bits) => (bits, 0),
-                // What cannot be read was refused when the function was made ready.
-                Known::Variable(id, offset) => {
-                    (self.image.address(id).unwrap_or_default().wrapping_add_signed(offset), 0)
-                }
+                Known::Variable(id, offset) => (self.image.address(id)?.wrapping_add_signed(offset), 0),
                 Known::Parameter(byte) => (self.parameters.region().start.wrapping_add_signed(byte), 0),
                 Known::DynamicShared(byte) => (self.shared.0.wrapping_add_signed(byte), 0),
                 Known::Own(byte) => frame.own(byte),
@@ -57,6 +58,7 @@ impl Common {
                 }
             }
         }
+        Ok(())
     }
 
     /// The value of a special register, but for those that differ by thread.

@@ -103,7 +103,7 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// It is no function's, or the function cannot be read.
+    /// The address does not belong to a function, or the function cannot be read.
     pub fn function_at(&self, address: u64) -> Result<Arc<Ready>, Fault> {
         let number = address.wrapping_sub(FUNCTIONS);
         let id = self.program.function_id(number / STEP).filter(|_| number.is_multiple_of(STEP));

@@ -32,7 +32,7 @@ impl Frame {
         Self { code, registers, memory, at: [0; LANES], lanes, calling: 0, caller }
     }
 
-    /// The address of a byte of its own memory in lane 0, and the distance to that of the next lane.
+    /// The address of a byte of the frame's private memory in lane 0, and the distance from each lane to the next.
     pub fn own(&self, byte: i64) -> (u64, u64) {
         let base = self.memory.as_ref().map_or(0, |memory| memory.region().start);
         (base.wrapping_add_signed(byte), self.code.own_bytes)

@@ -18,7 +18,8 @@ const MOST_SHARED: u64 = 256 << 10;
 
 /// Turns without an effect that each warp has before a launch stands.
 const MOST_IDLE_TURNS: usize = 20_000;
-/// Fewest and most branches backwards of a turn whose length a seed decides: a poll in vain comes before the fewest.
+/// With a seed, a turn ends after a random number of backward branches between these two limits. The lower one is large enough for a
+/// polling loop to come round to its load.
 pub(super) const LEAST_BUDGET: u32 = 4;
 pub(super) const MOST_BUDGET: usize = 64;
 
@@ -89,10 +90,10 @@ impl Launch {
         }
         let given = Buffer::new(signature.parameter_bytes());
         given.write(0, parameters);
-        let (image, kernel) = (image.clone(), kernel.to_owned());
+        let image = image.clone();
         let code = image.executable().function(id)?;
         let number = image.time();
-        let common = Arc::new(Common { image, kernel, grid, block, parameters: given, shared, number });
+        let common = Arc::new(Common { image, grid, block, parameters: given, shared, number });
         let mut launch = Self { blocks: Vec::new() };
         for number in 0..blocks as u32 {
             let memory = Buffer::new(shared.1);
@@ -103,7 +104,7 @@ impl Launch {
                 let own = vec![Region::new(window.0, window.1), common.parameters.region()];
                 // SAFETY: the block keeps its shared memory, and the launch the parameters, as long as the warps live.
                 let reach = unsafe { Reach::new(common.image.memory().clone(), own) };
-                warps.push(Warp::new(common.clone(), (number, warp), lanes, window, reach, code.clone()));
+                warps.push(Warp::new(common.clone(), (number, warp), lanes, window, reach, code.clone())?);
             }
             launch.blocks.push(Block::new(memory, warps));
         }

@@ -15,7 +15,7 @@ const SLICE: u64 = 20_000;
 const BUDGET: u32 = 64;
 /// How long a thread waits at least, and at most, before it looks again at memory that blocks poll.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
-/// Looks in vain after which a block counts as one that stands.
+/// After this many idle turns in a row a block counts as standing still.
 const LOOKS: u32 = 3;
 /// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
 const SEEDED_LOOKS: u32 = 64;
@@ -202,7 +202,7 @@ impl Shared {
                     queue.idle += 1;
                     queue.blocks.push_back(job);
                     if queue.idle > queue.live {
-                        // All have looked in vain: only the host can change what they poll.
+                        // No block has made progress: only the host can change what they poll.
                         let waited = self.changed.wait_timeout(queue, pause);
                         drop(waited.unwrap_or_else(PoisonError::into_inner));
                         pause = (pause * 2).min(PAUSES.1);

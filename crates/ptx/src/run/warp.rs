@@ -12,6 +12,7 @@ use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use super::memory::{BadAccess, Reach};
 use super::ready::{Instruction, Ready};
 use super::registers::{Base, Registers};
+use crate::error::Error;
 use std::sync::Arc;
 
 /// What a handler returns if the warp's lanes do not simply go on.
@@ -123,7 +124,7 @@ impl Warp {
         shared: (u64, u64),
         reach: Reach,
         kernel: Arc<Ready>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let mut warp = Self {
             registers: Base::NONE,
             mask: lanes,
@@ -153,8 +154,8 @@ impl Warp {
             instructions: 0,
             bytes: 0,
         };
-        warp.enter(kernel, lanes, None);
-        warp
+        warp.enter(kernel, lanes, None)?;
+        Ok(warp)
     }
 
     /// Executes instructions until `budget` backward branches were taken, or until the warp has to wait.
@@ -320,18 +321,23 @@ impl Warp {
     }
 
     /// Lanes enter a function.
-    pub fn enter(&mut self, code: Arc<Ready>, lanes: Mask, caller: Option<(usize, Option<u32>)>) {
-        self.bytes += u64::from(code.register_bytes) + code.own_bytes;
+    ///
+    /// # Errors
+    ///
+    /// A variable that it uses has no memory.
+    pub fn enter(&mut self, code: Arc<Ready>, lanes: Mask, caller: Option<(usize, Option<u32>)>) -> Result<(), Error> {
         let fits = self.spare.iter().position(|registers| registers.has_room_for(code.register_bytes));
         let registers = fits.map_or_else(|| Registers::new(code.register_bytes), |spare| self.spare.swap_remove(spare));
         let mut frame = Frame::new(code, registers, lanes, caller);
-        self.common.clone().fill(&mut frame);
+        self.common.fill(&mut frame)?;
         if let Some(memory) = &frame.memory {
             // SAFETY: it is removed when the last lane leaves the frame, before the frame is dropped.
             unsafe { self.reach.add(memory) };
         }
+        self.bytes += u64::from(frame.code.register_bytes) + frame.code.own_bytes;
         self.frames.push(frame);
         self.moved = true;
+        Ok(())
     }
 
     /// Lanes leave the frame at hand, and with it all calls, or just this one.

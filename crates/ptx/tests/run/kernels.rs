@@ -162,7 +162,7 @@ fn what_would_take_all_memory_is_refused() {
     for (text, what) in [
         (recursion, "calls are nested more than 1024 deep"),
         (local, "a thread needs 1000000 bytes of memory of its own: 524288 is the limit"),
-        (global, "an address outside of all memory"),
+        (global, "all variables together need more than 1073741824 bytes"),
     ] {
         let mut device = Device::new(text);
         let memory = device.array(&[0; 4]);

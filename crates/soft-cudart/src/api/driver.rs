@@ -83,7 +83,7 @@ driver! {
     fn cuGetErrorName(code: c_int, place: Out<'_, *const c_char>) { put(place, words(code)?.0.as_ptr()) }
     fn cuGetErrorString(code: c_int, place: Out<'_, *const c_char>) { put(place, words(code)?.1.as_ptr()) }
     fn cuDeviceGet(place: Out<'_, c_int>, number: c_int) { devices::device(number).and_then(|_| put(place, number)) }
-    fn cuDeviceGetUuid(place: Room, number: c_int) { place.write(&devices::uuid(devices::device(number)?)) }
+    fn cuDeviceGetUuid(place: Room, number: c_int) { place.write(&soft_cuda::uuid(devices::device(number)?)) }
     fn cuDeviceGetAttribute(place: Out<'_, c_int>, attribute: c_int, number: c_int) {
         put(place, devices::attribute(attribute, devices::device(number)?)?)
     }

@@ -1,13 +1,15 @@
 //! cudaError: codes, their names and words, each thread's last one, and failures of devices.
 use super::{Outcome, contained, runtime};
-use soft_cuda::CaptureError;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 macro_rules! codes {
     ($($short:ident $number:literal $name:literal $text:literal;)*) => {
-        $(pub(super) const $short: c_int = $number;)*
+        $(
+            #[allow(dead_code)] // those of captures come from soft-cuda
+            pub(super) const $short: c_int = $number;
+        )*
         const TEXTS: &[(c_int, &CStr, &CStr)] = &[$(($number, $name, $text)),*];
     };
 }
@@ -43,22 +45,6 @@ codes! {
     CAPTURED_EVENT 907 c"cudaErrorCapturedEvent" c"operation not permitted on an event last recorded in a capturing stream";
     CAPTURE_WRONG_THREAD 908 c"cudaErrorStreamCaptureWrongThread" c"attempt to terminate a thread-local capture sequence from another thread";
     UNKNOWN 999 c"cudaErrorUnknown" c"unknown error";
-}
-
-/// The code of an error of a capture.
-pub(super) fn of_capture(error: CaptureError) -> c_int {
-    match error {
-        CaptureError::Unsupported => CAPTURE_UNSUPPORTED,
-        CaptureError::Invalidated => CAPTURE_INVALIDATED,
-        CaptureError::Merge => CAPTURE_MERGE,
-        CaptureError::Unmatched => CAPTURE_UNMATCHED,
-        CaptureError::Unjoined => CAPTURE_UNJOINED,
-        CaptureError::Isolation => CAPTURE_ISOLATION,
-        CaptureError::Implicit => CAPTURE_IMPLICIT,
-        CaptureError::CapturedEvent => CAPTURED_EVENT,
-        CaptureError::WrongThread => CAPTURE_WRONG_THREAD,
-        CaptureError::LaunchFailed => UNKNOWN,
-    }
 }
 
 thread_local! {

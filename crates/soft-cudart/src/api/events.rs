@@ -129,6 +129,6 @@ runtime! {
             EXTERNAL => target.stream.wait_outside(&event),
             _ => target.stream.wait(&event),
         };
-        waits.map_err(errors::of_capture)
+        waits.map_err(soft_cuda::CaptureError::code)
     }
 }

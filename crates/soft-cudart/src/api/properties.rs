@@ -94,7 +94,7 @@ fn fill(place: Room, number: c_int, layout: &Layout) -> Outcome {
     let mut fields = Fields(vec![0; layout.bytes]);
     let name = known.name.as_bytes();
     fields.set(0, &name[..name.len().min(255)]);
-    fields.set(256, &devices::uuid(device));
+    fields.set(256, &soft_cuda::uuid(device));
     fields.size(288, known.memory);
     fields.size(296, USUAL_SHARED);
     fields.int(304, 65536); // registers of a block

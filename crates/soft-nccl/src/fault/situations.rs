@@ -76,30 +76,26 @@ struct Family {
 
 use What::Of;
 
-const ALL: &[What] = &[
-    Of(Kind::AllReduce),
-    Of(Kind::Reduce),
-    Of(Kind::ReduceScatter),
-    Of(Kind::Broadcast),
-    Of(Kind::AllGather),
-    Of(Kind::Gather),
-    Of(Kind::Scatter),
-    Of(Kind::AlltoAll),
-    Of(Kind::Recv),
-];
-const AND_REDUCTIONS: &[What] = &[
-    Of(Kind::AllReduce),
-    Of(Kind::Reduce),
-    Of(Kind::ReduceScatter),
-    Of(Kind::Broadcast),
-    Of(Kind::AllGather),
-    Of(Kind::Gather),
-    Of(Kind::Scatter),
-    Of(Kind::AlltoAll),
-    Of(Kind::Recv),
-    What::With(Reduction::Average),
-    What::With(Reduction::Plain(Combine::Max)),
-];
+/// Every operation that gives a rank data, and more.
+macro_rules! all_and {
+    ($($more:expr),*) => {
+        &[
+            Of(Kind::AllReduce),
+            Of(Kind::Reduce),
+            Of(Kind::ReduceScatter),
+            Of(Kind::Broadcast),
+            Of(Kind::AllGather),
+            Of(Kind::Gather),
+            Of(Kind::Scatter),
+            Of(Kind::AlltoAll),
+            Of(Kind::Recv),
+            $($more),*
+        ]
+    };
+}
+
+const ALL: &[What] = all_and!();
+const AND_REDUCTIONS: &[What] = all_and!(What::With(Reduction::Average), What::With(Reduction::Plain(Combine::Max)));
 /// In place, broadcast and scatter leave the root's own data where they are, so that nothing can be missing there.
 const IN_PLACE: &[What] =
     &[Of(Kind::AllReduce), Of(Kind::Reduce), Of(Kind::ReduceScatter), Of(Kind::AllGather), Of(Kind::Gather)];

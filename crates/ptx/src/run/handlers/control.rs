@@ -177,9 +177,11 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     }
     w.park(together, at + 1);
     let caller = w.current;
-    w.frames[caller].calling |= together;
     let site = (i.number > 0).then(|| i.number as u32 - 1);
-    w.enter(code, together, Some((caller, site)));
+    if let Err(error) = w.enter(code, together, Some((caller, site))) {
+        return w.refuse(at, error.to_string());
+    }
+    w.frames[caller].calling |= together;
     copy_arguments(w, caller, site);
     w.stop = Some(Stop::Switch);
     STOP

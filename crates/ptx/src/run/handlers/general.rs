@@ -1,5 +1,5 @@
-//! Operations on registers that have no handler of their own: each lane's operands are gathered as bits, and
-//! [`crate::run::scalar`] says what becomes of them.
+//! The fallback for operations on registers without a specialised handler: it gathers each lane's operands as bits and
+//! computes the result with [`crate::run::scalar`].
 use crate::code::Width;
 use crate::run::lanes::{LANES, lanes_of};
 use crate::run::ready::Instruction;

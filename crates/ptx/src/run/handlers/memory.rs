@@ -234,7 +234,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         if let Some(Some(to)) = general.to.first() {
             general::write(w.registers, *to, &values, w.mask);
         }
-        // Without a result nobody can poll with it.
+        // A `red` returns nothing, so a kernel cannot poll with it.
         if changed || !general.to.iter().any(Option::is_some) {
             w.wrote();
             return at + 1;
