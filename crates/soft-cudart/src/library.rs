@@ -121,6 +121,10 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
     let linked = runtime_functions(path)?;
     let runtime = Runtime::of(|wanted| linked.iter().any(|name| name == wanted));
     let functions: HashMap<&str, *const ()> = api::functions(runtime).into_iter().collect();
+    let not_supported = Box::new(move |name: &str, first: bool| {
+        api::note_unsupported();
+        not_supported(name, first);
+    });
     let answers = Answers { function: &|name| functions.get(name).copied(), not_supported };
     let fat_binaries = FatBinaries::open(path)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

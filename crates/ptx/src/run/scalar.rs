@@ -294,3 +294,17 @@ fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
         _ => whole as u64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversions_to_whole_numbers_stop_at_the_ends() {
+        let whole = |rounding, value: f32| convert(rounding, Type::F32, Type::S32, f32_bits(value)) as u32 as i32;
+        let values = [-2.9, 2.9, 3e9, -3e9, f32::NAN, f32::INFINITY];
+        let all = values.map(|value| whole(Rounding::TowardsZeroWhole, value));
+        assert_eq!(all, [-2, 2, i32::MAX, i32::MIN, 0, i32::MAX]);
+        assert_eq!([0.5, 1.5, -2.5].map(|value| whole(Rounding::NearestWhole, value)), [0, 2, -2]);
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! What a library that calls them can rely on:
 //! - They are the documented functions of the runtimes 11, 12 and 13, as far as NCCL calls them. [`functions`] gives those of one
-//!   runtime by name; several may be in one process. A function that is not there is to be answered by [`unsupported`].
+//!   runtime by name; several may be in one process. Who answers a function that is not there calls [`note_unsupported`].
 //! - Device pointers are host addresses. Memory that nobody has written to costs nothing, also when it was set to zero.
 //! - Kernels are somebody else's: [`Kernels`], found by the address of their host function ([`add_kernels`]).
 //! - Streams never wait for the default stream: all of them behave as if made with `cudaStreamNonBlocking`.
@@ -99,12 +99,9 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
     .collect()
 }
 
-/// The address of a function that answers `cudaErrorNotSupported`, whatever it is given.
-pub fn unsupported() -> *const () {
-    extern "C" fn unsupported() -> c_int {
-        enter(|| Err(errors::NOT_SUPPORTED))
-    }
-    unsupported as *const ()
+/// Makes `cudaErrorNotSupported` the thread's last error: for who answers a function that is not here.
+pub fn note_unsupported() {
+    errors::note(errors::NOT_SUPPORTED);
 }
 
 /// Runs the body of a runtime function: a panic is an unknown error, and the thread's last error is noted.
