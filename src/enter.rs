@@ -8,7 +8,15 @@ use std::path::Path;
 /// that and never returns.
 pub fn enter_if_asked() {
     enter(|| match std::env::var_os(child::LIBRARY) {
-        Some(path) => Backend::nccl(Path::new(&path), device_offset()?).map_err(|error| error.to_string()),
+        Some(path) => {
+            let path = Path::new(&path);
+            let opened = if std::env::var_os(child::SOFTWARE_GPUS).is_some() {
+                Backend::on_software_gpus(path)
+            } else {
+                Backend::nccl(path, device_offset()?)
+            };
+            opened.map_err(|error| error.to_string())
+        }
         None => Ok(Backend::soft()),
     });
 }

@@ -2,7 +2,7 @@
 use super::call::CallError;
 use super::cuda::{self, Cuda};
 use super::library::Library;
-use super::{Activity, Backend, host};
+use super::{Activity, Backend, host, software_gpus};
 use crate::job::arena::{self, Mapping, Span};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -48,6 +48,9 @@ pub enum DeviceError {
     /// A capture, or a graph made by one, cannot be used so.
     #[error("CUDA graph: {0}")]
     Graph(#[from] soft_cuda::CaptureError),
+    /// A kernel of the library has failed on a software GPU.
+    #[error("{0}")]
+    Kernel(String),
     /// A stream, event or block of another kind of device.
     #[error("things of two devices were mixed")]
     Mixed,
@@ -62,6 +65,7 @@ impl DeviceError {
         use soft_cuda::CaptureError::*;
         match self {
             Self::Cuda(error) => error.code != cuda::OUT_OF_MEMORY,
+            Self::Kernel(_) => true,
             Self::Graph(error) => match error {
                 Unsupported | Invalidated | Merge | Unjoined | Isolation | CapturedEvent | LaunchFailed => true,
                 Unmatched | Implicit | WrongThread => false,
@@ -87,6 +91,8 @@ pub enum WindowMemoryError {
 pub enum Device {
     /// soft-cuda: the host itself.
     Host,
+    /// soft-cuda with kernels: software GPUs under a real library.
+    Software,
     /// GPUs, or a stand-in for `libcuda`.
     Cuda(&'static Cuda),
 }
@@ -142,14 +148,14 @@ enum EventKind {
 pub struct TimedEvent(EventKind);
 
 impl DeviceEvent {
-    /// True if its stream has come past its last record. The host device's are not asked.
+    /// True if its stream has come past its last record.
     ///
     /// # Errors
     ///
     /// Work before it has failed, or a call of the CUDA driver fails.
     pub fn is_reached(&self) -> Result<bool, DeviceError> {
         match &self.0 {
-            EventKind::Host(_) => Ok(true),
+            EventKind::Host(event) => Ok(event.query()),
             EventKind::Cuda(event) => Ok(event.is_reached()?),
         }
     }
@@ -209,12 +215,16 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn bind(self, rank: usize) -> Result<(), DeviceError> {
         match self {
-            Self::Host => {
-                soft_cuda::set_current(rank);
+            Self::Host | Self::Software => {
+                soft_cuda::set_current(self.software_number(rank));
                 Ok(())
             }
             Self::Cuda(cuda) => Ok(cuda.bind(rank)?),
         }
+    }
+    /// The number of a rank's device in software, where only a real library knows how many there are.
+    fn software_number(self, rank: usize) -> usize {
+        if matches!(self, Self::Software) { rank % software_gpus::DEVICES } else { rank }
     }
     /// A block of memory, aligned to 4,096 bytes.
     ///
@@ -223,7 +233,7 @@ impl Device {
     /// The memory cannot be allocated.
     pub fn alloc(self, len: u64) -> Result<DeviceMemory, DeviceError> {
         Ok(DeviceMemory(match self {
-            Self::Host => MemoryKind::Host(host::HostMemory::new(len)?),
+            Self::Host | Self::Software => MemoryKind::Host(host::HostMemory::new(len)?),
             Self::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::new(cuda, len)?),
         }))
     }
@@ -234,7 +244,9 @@ impl Device {
     /// The memory cannot be used: it is not inside the arena, or the device only works on memory that it allocates.
     pub fn in_arena(self, arena: &Arc<Mapping>, at: u64, len: u64) -> Result<DeviceMemory, DeviceError> {
         match self {
-            Self::Host => Ok(DeviceMemory(MemoryKind::Host(host::HostMemory::in_arena(arena, at, len)?))),
+            Self::Host | Self::Software => {
+                Ok(DeviceMemory(MemoryKind::Host(host::HostMemory::in_arena(arena, at, len)?)))
+            }
             Self::Cuda(_) => Err(DeviceError::Mixed),
         }
     }
@@ -245,7 +257,7 @@ impl Device {
     /// The memory cannot be allocated.
     pub fn staging(self, maps: u64, image: u64) -> Result<Staging, DeviceError> {
         Ok(Staging(match self {
-            Self::Host => None,
+            Self::Host | Self::Software => None,
             Self::Cuda(cuda) => Some(cuda::PinnedStaging::new(cuda, maps, image)?),
         }))
     }
@@ -256,14 +268,14 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn stream(self) -> Result<DeviceStream, DeviceError> {
         Ok(DeviceStream(match self {
-            Self::Host => StreamKind::Host(soft_cuda::Stream::new()),
+            Self::Host | Self::Software => StreamKind::Host(soft_cuda::Stream::new()),
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::new(cuda)?),
         }))
     }
     /// The number of the calling thread's device, if one was bound to it.
     pub fn current(self) -> Option<i32> {
         match self {
-            Self::Host => soft_cuda::current().and_then(|device| i32::try_from(device).ok()),
+            Self::Host | Self::Software => soft_cuda::current().and_then(|device| i32::try_from(device).ok()),
             Self::Cuda(cuda) => cuda.current_number(),
         }
     }
@@ -274,7 +286,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn null_stream(self, rank: usize) -> Result<DeviceStream, DeviceError> {
         Ok(DeviceStream(match self {
-            Self::Host => StreamKind::Host(soft_cuda::Stream::of_device(rank)),
+            Self::Host | Self::Software => StreamKind::Host(soft_cuda::Stream::of_device(self.software_number(rank))),
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::null(cuda)?),
         }))
     }
@@ -285,7 +297,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn event(self) -> Result<DeviceEvent, DeviceError> {
         Ok(DeviceEvent(match self {
-            Self::Host => EventKind::Host(soft_cuda::Event::new()),
+            Self::Host | Self::Software => EventKind::Host(soft_cuda::Event::new()),
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::new(cuda)?),
         }))
     }
@@ -296,18 +308,18 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn memory_in_use(self) -> Result<u64, DeviceError> {
         match self {
-            Self::Host => Ok(soft_cuda::memory::in_use()),
+            Self::Host | Self::Software => Ok(soft_cuda::memory::in_use()),
             Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
         }
     }
-    /// True if a host that waits comes back to ask events, as on CUDA's devices.
+    /// True if events say how far a stream has come: all but the software library prove a hang otherwise.
     pub fn has_events_to_ask(self) -> bool {
-        matches!(self, Self::Cuda(_))
+        !matches!(self, Self::Host)
     }
     /// True if the device's memory is the host's, as in software and over the stand-in driver.
     pub fn has_host_memory(self) -> bool {
         match self {
-            Self::Host => true,
+            Self::Host | Self::Software => true,
             Self::Cuda(cuda) => cuda.is_standin(),
         }
     }
@@ -318,7 +330,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn timed_event(self) -> Result<TimedEvent, DeviceError> {
         Ok(TimedEvent(match self {
-            Self::Host => EventKind::Host(soft_cuda::Event::timed()),
+            Self::Host | Self::Software => EventKind::Host(soft_cuda::Event::timed()),
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::timed(cuda)?),
         }))
     }
@@ -328,20 +340,21 @@ impl Device {
     pub fn set_patient(self, patient: bool) {
         match self {
             Self::Host => soft_cuda::set_patient(patient),
-            Self::Cuda(_) => {}
+            // A library's own threads may wait for what a rank has put on its streams.
+            Self::Software | Self::Cuda(_) => {}
         }
     }
     /// The work that the calling thread has put on streams begins, if it has not begun.
     pub fn begin(self) {
         match self {
-            Self::Host => soft_cuda::begin_held(),
+            Self::Host | Self::Software => soft_cuda::begin_held(),
             Self::Cuda(_) => {}
         }
     }
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {
-            Self::Host => soft_cuda::wake_hosts(),
+            Self::Host | Self::Software => soft_cuda::wake_hosts(),
             Self::Cuda(cuda) => cuda.wake(),
         }
     }
@@ -554,7 +567,13 @@ impl DeviceStream {
                 stream.invalidate_capture();
                 return Err(soft_cuda::CaptureError::Unsupported.into());
             }
-            StreamKind::Host(stream) => stream.synchronize_unless(stop),
+            StreamKind::Host(stream) => {
+                let done = stream.synchronize_unless(stop);
+                if let Some(text) = software_gpus::failure() {
+                    return Err(DeviceError::Kernel(text));
+                }
+                done
+            }
             StreamKind::Cuda(stream) => stream.synchronize_unless(stop)?,
         })
     }
@@ -569,7 +588,7 @@ impl Backend {
     pub fn window_memory(&'static self, len: u64) -> Result<DeviceMemory, WindowMemoryError> {
         let Some(base) = self.library.mem_alloc(len)? else { return Ok(self.device.alloc(len)?) };
         Ok(DeviceMemory(match self.device {
-            Device::Host => MemoryKind::Host(host::HostMemory::of_library(&self.library, base, len)),
+            Device::Host | Device::Software => MemoryKind::Host(host::HostMemory::of_library(&self.library, base, len)),
             Device::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::of_library(cuda, &self.library, base, len)?),
         }))
     }

@@ -8,6 +8,7 @@ mod host;
 mod lent_memory;
 mod library;
 mod pairwise;
+pub mod software_gpus;
 pub mod standin;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, PutCall, RegistrationSlot, TransferCall};
@@ -34,6 +35,15 @@ impl Backend {
         Self { library: Library::new(soft_nccl::table()), device: Device::Host }
     }
 
+    /// The library at `path` on software GPUs. Loads it into this process, for its whole life.
+    ///
+    /// # Errors
+    ///
+    /// The library cannot be used.
+    pub fn on_software_gpus(path: &Path) -> Result<Self, BackendError> {
+        Ok(Self { library: Library::new(software_gpus::load(path)?), device: Device::Software })
+    }
+
     /// The library at `path` on CUDA devices; `device_offset` as for [`cuda::Cuda::open`]. Loads both into this process, for its
     /// whole life.
     ///
@@ -55,6 +65,9 @@ pub enum BackendError {
     /// The library cannot be used.
     #[error(transparent)]
     Library(#[from] nccl_sys::LoadError),
+    /// The library cannot be used on software GPUs.
+    #[error(transparent)]
+    Software(#[from] software_gpus::SoftwareGpuError),
 }
 
 /// The activity of device and library at a moment.

@@ -25,6 +25,9 @@ pub const LIBRARY: &str = "COLLSPEC_WORKER_NCCL";
 /// The variable that tells a worker on CUDA devices what it adds to a rank's number for the number of the rank's device.
 pub const DEVICE_OFFSET: &str = "COLLSPEC_WORKER_DEVICE";
 
+/// The variable of a worker whose NCCL library runs on software GPUs.
+pub const SOFTWARE_GPUS: &str = "COLLSPEC_WORKER_SOFTWARE_GPUS";
+
 /// True if this process was started as a worker (or inside one).
 pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()

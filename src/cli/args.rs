@@ -335,10 +335,12 @@ pub struct LibraryArgs {
     #[arg(long, value_name = "PATH|VERSION", help_heading = BACKEND)]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The value `stand-in`
-    /// means the driver that was built with this program, and with --nccl the library.
-    #[arg(long, value_name = "DIR", help_heading = BACKEND)]
-    pub driver: Option<PathBuf>,
+    /// What drives the devices under the library: `cuda` is the machine's driver, `software` is software GPUs, on which the
+    /// library runs its own kernels without a GPU; without the option software GPUs are taken where the machine has none. A folder is
+    /// that of another libcuda.so.1 (and libcuda.so), and `stand-in` the driver that was built with this program, for a library
+    /// that brings no kernels (with --nccl, `stand-in` is such a library).
+    #[arg(long, value_name = "NAME|DIR", help_heading = BACKEND)]
+    pub driver: Option<String>,
 }
 
 /// Report what this machine can run: driver, GPUs, NCCL libraries, what each lacks, what is skipped, and what to do.

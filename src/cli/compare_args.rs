@@ -1,5 +1,6 @@
 //! What can be typed behind `collspec compare`; the comments here are the help text.
 use super::args::{LaunchArgs, MANNER, REPORT, SelectionArgs, at_least_one};
+use super::backend_args::driver_request;
 use super::report_args::ReportArgs;
 use super::settings_args::CommonArgs;
 use crate::child::Workers;
@@ -7,7 +8,7 @@ use crate::compare::SideRequest;
 use crate::judge::ShowBuffers;
 use crate::report::ReportFormat;
 use crate::run::seconds;
-use crate::suite::{BackendRequest, RunOptions};
+use crate::suite::{BackendRequest, Requirement, RunOptions};
 use clap::Args as ClapArgs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -40,10 +41,13 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
 
-    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver of both, instead of the machine's; `stand-in` means the
-    /// driver that was built with this program.
-    #[arg(long, value_name = "DIR", help_heading = SIDES)]
-    pub driver: Option<PathBuf>,
+    /// What drives the devices under both libraries, as for `collspec run`: `cuda`, `software`, `stand-in`, or a folder.
+    #[arg(long, value_name = "NAME|DIR", help_heading = SIDES)]
+    pub driver: Option<String>,
+
+    /// Fail with exit code 3 if a side does not have this, as for `collspec run`: `nccl` is a real library on GPUs.
+    #[arg(long, value_name = "NAME", value_parser = Requirement::parse, help_heading = SIDES)]
+    pub require: Option<Requirement>,
 
     /// Runs of the scenarios on each side.
     #[arg(long, value_name = "N", default_value = "2", value_parser = at_least_one, help_heading = MANNER)]
@@ -118,7 +122,11 @@ impl CompareArgs {
     /// What both sides have in common.
     pub fn options(&self) -> RunOptions {
         self.common.apply(RunOptions {
-            backend: BackendRequest { driver: self.driver.clone(), ..BackendRequest::default() },
+            backend: BackendRequest {
+                driver: driver_request(self.driver.as_deref()),
+                require: self.require,
+                ..BackendRequest::default()
+            },
             jobs: self.jobs,
             ranks_per_process: self.launch.ranks_per_process,
             reading: self.selection.reading(),

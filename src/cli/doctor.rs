@@ -1,5 +1,6 @@
 //! `collspec doctor`: the drivers, devices and libraries of this machine, and the remedy for what is missing.
 use super::args::DoctorArgs;
+use super::backend_args::driver_request;
 use super::exit::Exit;
 use super::nccl::lacking_text;
 use super::terminal;
@@ -11,7 +12,9 @@ use crate::printable::one_line;
 use crate::run::gpus::{self, AskError};
 use crate::run::{Machine, machine::driver_text};
 use crate::suite::backend::DOCTOR;
-use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, skipped_for_functions};
+use crate::suite::{
+    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, DriverRequest, skipped_for_functions,
+};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -19,10 +22,11 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let workers = Workers::CurrentExe;
     let request = BackendRequest {
         nccl: args.place.nccl.clone(),
-        driver: args.place.driver.clone(),
+        driver: driver_request(args.place.driver.as_deref()),
         ..BackendRequest::default()
     };
-    let gpus = request.driver_folder().map(|folder| gpus::ask(&workers, folder.as_deref()));
+    // The machine's driver is looked at though software GPUs would serve.
+    let gpus = request.driver.resolve(true).map(|driver| driver.devices(&workers));
     let libraries = find_libraries(&workers);
     // `nccl` is asked for to get the reason why it cannot be used.
     let nccl = BackendRequest { backend: BackendChoice::Nccl, ..request.clone() }.resolve(&workers);
@@ -44,16 +48,18 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     }
     library_lines(&libraries, &nccl, has_devices, &mut lines);
     match nccl {
+        Ok(choice) if choice.backend.has_software_gpus() && request.driver == DriverRequest::Auto => {
+            lines.push(entry_line("backend", SOFT_WORDS));
+            let machine = choice.machine.as_deref().map(Machine::describe).unwrap_or_default();
+            lines.push(entry_line("", &format!("with --nccl, a library on software GPUs, for example {machine}")));
+        }
         Ok(choice) => {
             let machine = choice.machine.as_deref();
             lines.push(entry_line("backend", &format!("nccl: {}", machine.map(Machine::describe).unwrap_or_default())));
             lines.extend(machine.into_iter().flat_map(skipped).map(|words| entry_line("skipped", &words)));
         }
         Err(missing) => {
-            lines.push(entry_line(
-                "backend",
-                "soft: NCCL's interface in software runs every scenario that names no GPU",
-            ));
+            lines.push(entry_line("backend", SOFT_WORDS));
             lines.push(entry_line("", &format!("not nccl: {}", missing.0.trim_end_matches(DOCTOR))));
             lines.push(entry_line("skipped", "cases that require the backend nccl, GPUs or a compute capability"));
         }
@@ -65,6 +71,8 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     out.flush()?;
     Ok(Exit::ALL_PASSED)
 }
+
+const SOFT_WORDS: &str = "soft: NCCL's interface in software runs every scenario that names no GPU";
 
 fn entry_line(name: &str, words: &str) -> String {
     format!("{name:<10} {words}")
@@ -112,7 +120,7 @@ fn ports_in_words(ports: &[u16]) -> String {
 /// The remedy for a driver that cannot be used.
 fn remedy(state: &DriverState) -> Option<&'static str> {
     Some(match state {
-        DriverState::Devices(_) => return None,
+        DriverState::Devices(_) | DriverState::Software(_) => return None,
         DriverState::NoDriver if gpus::are_likely() => {
             "the kernel has NVIDIA devices: make libcuda.so.1 visible (in a container: start it with its GPUs)"
         }
@@ -128,7 +136,7 @@ fn remedy(state: &DriverState) -> Option<&'static str> {
 }
 
 fn device_lines(devices: &[DeviceInfo], lines: &mut Vec<String>) {
-    for (number, device) in devices.iter().enumerate() {
+    for (number, device) in devices.iter().enumerate().filter(|(_, device)| !device.bus.is_empty()) {
         let DeviceInfo { name, compute: (major, minor), uuid, bus, .. } = device;
         let memory = device.memory as f64 / f64::from(1 << 30);
         let words = format!("{number}: {name}, compute {major}.{minor}, {memory:.1} GiB, {uuid}, at {bus}");

@@ -2,7 +2,7 @@
 use super::args::SelectionArgs;
 use crate::files;
 use crate::scenario;
-use crate::suite::BackendRequest;
+use crate::suite::{BackendRequest, DriverRequest};
 use anyhow::Context;
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// The library and the driver that were named by their files.
 pub fn of_backend(request: &BackendRequest) -> impl Iterator<Item = PathBuf> {
-    let driver = request.driver.as_ref().map(|folder| folder.join("libcuda.so.1"));
+    let driver = match &request.driver {
+        DriverRequest::Folder(folder) => Some(folder.join("libcuda.so.1")),
+        _ => None,
+    };
     request.nccl.iter().map(PathBuf::from).chain(driver)
 }
 

@@ -3,8 +3,9 @@ use crate::cluster::Cluster;
 use crate::record::{self, Header, ReadError, Recording};
 use crate::suite::options::NAMED;
 use crate::suite::{
-    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, RunOptions, with_causes,
+    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, DriverRequest, OptionError, RunOptions, with_causes,
 };
+use nccl_sys::Maker;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -131,7 +132,7 @@ impl SideRequest {
     pub fn without_effect(&self, side: &Side) -> Vec<(String, &'static str)> {
         let Side::Live { chosen, .. } = side else { return Vec::new() };
         // Over the stand-in driver the library is the software library behind NCCL's interface, and reads its variables.
-        let stand_in = chosen.machine.as_ref().is_some_and(|machine| machine.gpus.standin.is_some());
+        let stand_in = chosen.machine.as_ref().is_some_and(|machine| machine.probed.maker == Maker::Collspec);
         let is_soft = chosen.machine.is_none();
         let of_soft = "it is a setting of the software library, and this side is an NCCL library";
         let of_nccl = "it is a setting of NCCL libraries, and this side is the software library";
@@ -171,10 +172,12 @@ impl SideRequest {
         let mut options = RunOptions { keep_results: true, ..usual.clone() };
         let driver = options.backend.driver.clone();
         options.backend = match self.what.as_str() {
-            "soft" => BackendRequest { backend: BackendChoice::Soft, require: None, nccl: None, driver: None },
+            "soft" => {
+                BackendRequest { backend: BackendChoice::Soft, require: None, nccl: None, driver: DriverRequest::Auto }
+            }
             what => BackendRequest {
                 backend: BackendChoice::Nccl,
-                require: Some(BackendChoice::Nccl),
+                require: usual.backend.require,
                 nccl: Some(what.to_owned()),
                 driver,
             },

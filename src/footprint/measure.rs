@@ -3,7 +3,7 @@ use super::log::{self, Choice, InitTimings};
 use super::process::{ProcessState, VariableChange, changed_variables, variables};
 use super::rank::{Done, Order, Ranks};
 use crate::backend::cuda::Cuda;
-use crate::backend::{Device, Library};
+use crate::backend::{Device, Library, software_gpus};
 use crate::job::{MappedLibrary, mapped_libraries};
 use crate::ops::NcclCall;
 use nccl_sys::Nccl;
@@ -87,13 +87,14 @@ struct Subject {
 pub fn measure(task: &Task) -> Result<Measurement, String> {
     let begun = Instant::now();
     let device = match task.library {
+        Some(_) if std::env::var_os(crate::child::SOFTWARE_GPUS).is_some() => Device::Software,
         Some(_) => Device::Cuda(Cuda::open(0).map_err(|state| state.to_string())?),
         None => Device::Host,
     };
     let (ranks, ready) = Ranks::start(task.ranks, device, task.largest.max(FIRST_CALL))?;
     let before = state(device, task.ranks);
     let old_variables = variables();
-    let (library, load_seconds) = timed(|| load(task.library.as_deref()))?;
+    let (library, load_seconds) = timed(|| load(task.library.as_deref(), device))?;
     let library: &'static Library = Box::leak(Box::new(library));
     let subject = Subject { device, library, ranks, count: task.ranks };
 
@@ -147,8 +148,11 @@ impl Measurement {
     }
 }
 
-fn load(library: Option<&Path>) -> Result<Library, String> {
+fn load(library: Option<&Path>, device: Device) -> Result<Library, String> {
     Ok(Library::new(match library {
+        Some(path) if matches!(device, Device::Software) => {
+            software_gpus::load(path).map_err(|error| error.to_string())?
+        }
         Some(path) => Nccl::load(path).map_err(|error| error.to_string())?,
         None => soft_nccl::table(),
     }))
@@ -163,7 +167,7 @@ fn timed<T>(what: impl FnOnce() -> Result<T, String>) -> Result<(T, f64), String
 /// The state of this process and its devices. Those of the ranks are made the calling thread's in turn.
 fn state(device: Device, ranks: usize) -> ProcessState {
     let device_bytes = match device {
-        Device::Host => device.memory_in_use().ok(),
+        Device::Host | Device::Software => device.memory_in_use().ok(),
         Device::Cuda(_) => (0..ranks).map(|rank| device.bind(rank).and_then(|()| device.memory_in_use()).ok()).sum(),
     };
     let mut state = ProcessState::now(device_bytes);

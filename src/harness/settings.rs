@@ -62,7 +62,7 @@ mod tests {
     use crate::plan::Limits;
     use crate::run::RanksPerGpu;
     use crate::scenario::Placement;
-    use crate::suite::{BackendChoice, Forms};
+    use crate::suite::{BackendChoice, Forms, Requirement};
     use soft_nccl::Connect;
 
     fn with(name: &'static str, value: &'static str) -> Result<RunOptions, String> {
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(with("X", "y"), Ok(usual.clone()));
         assert_eq!(with("COLLSPEC_BACKEND", "soft").map(|s| s.backend.backend), Ok(BackendChoice::Soft));
         assert_eq!(with("COLLSPEC_BACKEND", ""), Ok(usual));
-        assert_eq!(with("COLLSPEC_REQUIRE", "nccl").map(|s| s.backend.require), Ok(Some(BackendChoice::Nccl)));
+        assert_eq!(with("COLLSPEC_REQUIRE", "nccl").map(|s| s.backend.require), Ok(Some(Requirement::Nccl)));
         assert_eq!(with("COLLSPEC_NCCL", "2.30.7").map(|s| s.backend.nccl), Ok(Some("2.30.7".into())));
         assert_eq!(with("COLLSPEC_RANKS_PER_GPU", "auto").map(|s| s.ranks_per_gpu), Ok(RanksPerGpu::Auto));
         assert!(with("COLLSPEC_RANKS_PER_GPU", "0").is_err());

@@ -1,5 +1,5 @@
 //! The GPUs and the library that cases run on, as they were found before anything runs.
-use crate::backend::cuda::{DeviceInfo, DriverReport};
+use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::backend::version_text;
 use crate::library::LibraryInfo;
 use std::fmt;
@@ -106,6 +106,9 @@ impl Machine {
             .into_iter()
             .map(|(count, d)| format!("{count} x {} (compute {}.{})", d.name, d.compute.0, d.compute.1))
             .collect();
+        if let DriverState::Software(_) = self.gpus.state {
+            return format!("NCCL {version} ({}), {}", self.library.display(), self.gpus.state);
+        }
         let driver = driver_text(&self.gpus);
         format!("NCCL {version} ({}), {driver}, {}", self.library.display(), kinds.join(", "))
     }
@@ -127,7 +130,6 @@ fn cuda_version(code: i32) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::backend::cuda::DriverState;
 
     /// Devices of these compute capabilities.
     pub fn machine(version: i32, computes: &[(u32, u32)]) -> Machine {

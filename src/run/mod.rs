@@ -43,6 +43,8 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+use crate::backend::cuda::DriverReport;
+use crate::backend::software_gpus;
 use crate::job::Job;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
@@ -57,20 +59,32 @@ pub enum Backend {
     /// NCCL's interface in software, on the host.
     #[default]
     Soft,
-    /// An NCCL library on CUDA devices.
+    /// A real NCCL library, on CUDA devices or software GPUs.
     Nccl {
         /// The library's file.
         library: PathBuf,
-        /// The folder of the CUDA driver, if it is not the one that the loader finds.
-        driver: Option<PathBuf>,
+        /// The driver of its devices.
+        driver: Driver,
     },
+}
+
+/// What drives the devices under a library.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Driver {
+    /// The CUDA driver that the loader finds.
+    #[default]
+    Machine,
+    /// The CUDA driver in this folder.
+    Folder(PathBuf),
+    /// No driver: the library runs on software GPUs.
+    Software,
 }
 
 impl Backend {
     /// Where the memory of ranks is.
     pub fn memory_place(&self) -> MemoryPlace {
         match self {
-            Self::Soft => MemoryPlace::Arena,
+            Self::Soft | Self::Nccl { driver: Driver::Software, .. } => MemoryPlace::Arena,
             Self::Nccl { .. } => MemoryPlace::Device,
         }
     }
@@ -81,6 +95,11 @@ impl Backend {
             Self::Soft => "soft",
             Self::Nccl { .. } => "nccl",
         }
+    }
+
+    /// True for a real library on software GPUs.
+    pub fn has_software_gpus(&self) -> bool {
+        matches!(self, Self::Nccl { driver: Driver::Software, .. })
     }
 
     /// The file of its library, if it has one.
@@ -100,12 +119,37 @@ impl Backend {
             (crate::child::DEVICE_OFFSET.to_owned(), "0".to_owned()),
         ];
         // NCCL itself opens libraries by their names alone.
-        env.extend(driver.as_deref().map(gpus::loader_path).or_else(crate::library::loader_path));
+        env.extend(driver.folder().map(gpus::loader_path).or_else(crate::library::loader_path));
+        if *driver == Driver::Software {
+            env.push((crate::child::SOFTWARE_GPUS.to_owned(), "1".to_owned()));
+        }
         if std::env::var_os(NCCL_LOG).is_none() {
             // so that a failure can quote NCCL's warnings
             env.push((NCCL_LOG.to_owned(), "WARN".to_owned()));
         }
         env
+    }
+}
+
+impl Driver {
+    /// The folder in which a loader is to look for it first.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(folder) => Some(folder),
+            Self::Machine | Self::Software => None,
+        }
+    }
+
+    /// Its report of the devices. A driver of the machine is asked in another process, started by `workers`.
+    ///
+    /// # Errors
+    ///
+    /// That process cannot be started, or does not answer.
+    pub fn devices(&self, workers: &crate::child::Workers) -> Result<DriverReport, gpus::AskError> {
+        match self {
+            Self::Software => Ok(software_gpus::report()),
+            _ => gpus::ask(workers, self.folder()),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! this process was started with, and nothing else.
 use super::Backend;
 use super::gpus::LOADER_PATH;
-use crate::child::{DEVICE_OFFSET, LIBRARY};
+use crate::child::{DEVICE_OFFSET, LIBRARY, SOFTWARE_GPUS};
 use crate::cluster::is_harmless;
 use crate::scenario::AllowEnv;
 use std::path::Path;
@@ -28,6 +28,7 @@ impl Allowed {
             let backend = self.backends.iter().find(|backend| backend.library() == Some(Path::new(value)));
             let taken = match name.as_str() {
                 LIBRARY => backend.is_some(),
+                SOFTWARE_GPUS => self.backends.iter().any(Backend::has_software_gpus),
                 DEVICE_OFFSET => value.parse::<u32>().is_ok(),
                 name => is_harmless(name, value, &self.env),
             };
@@ -48,10 +49,11 @@ impl Allowed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Driver;
 
     #[test]
     fn parts_load_what_their_own_process_was_started_with() {
-        let library = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: Some("/driver".into()) };
+        let library = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: Driver::Folder("/driver".into()) };
         let allowed = Allowed { backends: vec![Backend::Soft, library], env: AllowEnv::default() };
         let variables = |name: &str, value: &str| allowed.variables(&[(name.to_owned(), value.to_owned())]);
         let own = variables(LIBRARY, "/lib/libnccl.so.2").unwrap();

@@ -39,6 +39,7 @@ fn is_file(mapped: &MappedLibrary, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Driver;
     use std::fs;
 
     fn mapped(path: &Path, inode: u64) -> MappedLibrary {
@@ -53,7 +54,7 @@ mod tests {
         fs::write(at("other"), "").unwrap();
         std::os::unix::fs::symlink(at("libnccl.so.2"), at("link")).unwrap();
         fs::hard_link(at("libnccl.so.2"), at("name")).unwrap();
-        let backend = |library: &Path| Backend::Nccl { library: library.to_owned(), driver: None };
+        let backend = |library: &Path| Backend::Nccl { library: library.to_owned(), driver: Driver::Machine };
         let (own, other) = (mapped(&at("libnccl.so.2"), 1), mapped(&at("other"), 2));
         for asked in ["libnccl.so.2", "link", "name"] {
             assert!(check(&backend(&at(asked)), Some(std::slice::from_ref(&own))).is_ok(), "{asked}");
@@ -70,6 +71,6 @@ mod tests {
     #[test]
     fn software_has_no_file_and_a_kernel_may_tell_nothing() {
         assert!(check(&Backend::Soft, Some(&[mapped(Path::new("/x"), 1)])).is_ok());
-        assert!(check(&Backend::Nccl { library: "/x".into(), driver: None }, None).is_ok());
+        assert!(check(&Backend::Nccl { library: "/x".into(), driver: Driver::Machine }, None).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! The member's side of a part: starts its process, and carries messages and bytes of its arena between it and the leader.
 use super::remote_images::arena_hash;
 use super::worker_process::{Incoming, WorkerProcess};
-use super::{Allowed, Backend, proof};
+use super::{Allowed, Backend, Driver, proof};
 use crate::child::guard::{Due, Watched, wait_any};
 use crate::child::program::Program;
 use crate::cluster::{Connection, PartMessage, PartOrder, Place};
@@ -137,7 +137,7 @@ impl Served<'_> {
             match message {
                 Incoming::Reply(reply) => {
                     if let (Reply::Hello { mapped, .. }, Some(library)) = (&reply, &self.library) {
-                        let backend = Backend::Nccl { library: library.clone(), driver: None };
+                        let backend = Backend::Nccl { library: library.clone(), driver: Driver::Machine };
                         if let Err(error) = proof::check(&backend, mapped.as_deref()) {
                             self.connection.send(&PartMessage::Trouble(error.to_string()))?;
                             continue;

@@ -4,7 +4,9 @@ use crate::child::Workers;
 use crate::cluster::{Cluster, Equipment, hash_of_file};
 use crate::library::{self, LibraryInfo};
 use crate::report::InheritedVariables;
-use crate::run::{Backend, Machine, gpus};
+use crate::run::{Backend, Driver, Machine, gpus};
+use crate::suite::driver::{DriverRequest, STAND_IN};
+use nccl_sys::Maker;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
@@ -47,6 +49,33 @@ impl BackendChoice {
     }
 }
 
+/// What a run must have, or fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// The software library, which is always there.
+    Soft,
+    /// A real NCCL library on GPUs.
+    Nccl,
+    /// A real NCCL library, on GPUs or software GPUs.
+    NcclSoftware,
+}
+
+impl Requirement {
+    /// By its name.
+    ///
+    /// # Errors
+    ///
+    /// Another word; the text lists the words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "soft" => Ok(Self::Soft),
+            "nccl" => Ok(Self::Nccl),
+            "nccl-software" => Ok(Self::NcclSoftware),
+            _ => Err("expected nccl, nccl-software (which software GPUs meet too) or soft".to_owned()),
+        }
+    }
+}
+
 /// A backend that was asked for is not there.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the backend nccl is required but missing: {0}")]
@@ -58,18 +87,15 @@ pub struct BackendRequest {
     /// The backend.
     pub backend: BackendChoice,
     /// The backend that must be there.
-    pub require: Option<BackendChoice>,
+    pub require: Option<Requirement>,
     /// The NCCL library: a file or a version.
     pub nccl: Option<String>,
-    /// The folder of the CUDA driver.
-    pub driver: Option<PathBuf>,
+    /// What drives its devices.
+    pub driver: DriverRequest,
 }
 
 /// The end of a message that `collspec doctor` explains.
 pub const DOCTOR: &str = "; `collspec doctor` says more";
-
-/// In place of a folder or a library: the stand-ins that were built with this program.
-const STAND_IN: &str = "stand-in";
 
 /// The backend that will run.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +117,7 @@ impl BackendRequest {
     ///
     /// The backend that was asked for is not there, or a library or driver that was named cannot be used.
     pub fn resolve(&self, workers: &Workers) -> Result<ChosenBackend, BackendMissing> {
-        let required = self.require == Some(BackendChoice::Nccl);
+        let required = matches!(self.require, Some(Requirement::Nccl | Requirement::NcclSoftware));
         // a library that is named is the one to use
         let wanted = required || self.backend == BackendChoice::Nccl || self.nccl.is_some();
         match self.backend {
@@ -99,24 +125,11 @@ impl BackendRequest {
             BackendChoice::Soft => Ok(ChosenBackend::default()),
             _ if wanted => self.nccl(workers).map_err(BackendMissing),
             // no driver is loaded where the kernel has no device: it could only say so
-            _ if self.driver.is_none() && !gpus::are_likely() => Ok(ChosenBackend::default()),
+            _ if self.driver == DriverRequest::Auto && !gpus::are_likely() => Ok(ChosenBackend::default()),
             _ => Ok(self
                 .nccl(workers)
                 .unwrap_or_else(|why| ChosenBackend { instead: Some(why), ..ChosenBackend::default() })),
         }
-    }
-
-    /// The folder of the driver that was asked for, or what is wrong with it.
-    ///
-    /// # Errors
-    ///
-    /// The folder does not exist, or the stand-in is not built.
-    pub fn driver_folder(&self) -> Result<Option<PathBuf>, String> {
-        Ok(match &self.driver {
-            Some(word) if word.as_os_str() == STAND_IN => Some(standin::folder().map_err(|e| super::with_causes(&e))?),
-            Some(folder) => Some(gpus::driver_folder(folder)?),
-            None => None,
-        })
     }
 
     /// The library that was asked for by its path or version, with its version and functions, or what is wrong with it.
@@ -138,10 +151,17 @@ impl BackendRequest {
     fn nccl(&self, workers: &Workers) -> Result<ChosenBackend, String> {
         // First, because a name that is mistyped is wrong on every machine.
         let named = self.named_library(workers).transpose()?;
-        let driver = self.driver_folder()?;
-        let gpus = gpus::ask(workers, driver.as_deref()).map_err(|error| error.to_string())?;
+        let brings_kernels = matches!(&named, Some((_, probed)) if probed.maker == Maker::Collspec);
+        let driver = self.driver.resolve(brings_kernels)?;
+        if driver == Driver::Software && self.require == Some(Requirement::Nccl) {
+            return Err(
+                "software GPUs are not GPUs, and this machine has no others; `--require nccl-software` admits them"
+                    .into(),
+            );
+        }
+        let gpus = driver.devices(workers).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
-            return Err(format!("{}{DOCTOR}", gpus.state));
+            return Err(format!("{}; `--driver software` needs none{DOCTOR}", gpus.state));
         }
         let (path, probed) = match named {
             Some(named) => named,
@@ -173,7 +193,11 @@ impl ChosenBackend {
             return Equipment { libraries: vec![Ok(Some(words))], gpus: Vec::new() };
         };
         let hash = hash_of_file(library).map_err(|error| format!("{}: {error}", library.display()));
-        let of = driver.as_ref().map_or_else(String::new, |folder| format!(" with the driver in {}", folder.display()));
+        let of = match driver {
+            Driver::Machine => String::new(),
+            Driver::Folder(folder) => format!(" with the driver in {}", folder.display()),
+            Driver::Software => " on software GPUs".to_owned(),
+        };
         let version = version_text(machine.probed.version);
         let words = hash.map(|hash| Some(format!("NCCL {version} ({}, hash {hash:016x}){of}", library.display())));
         Equipment { libraries: vec![words], gpus: machine.gpus.devices.clone() }
@@ -210,20 +234,21 @@ mod tests {
 
     #[test]
     fn a_missing_backend_is_never_replaced_in_silence() {
-        use BackendChoice::*;
+        use BackendChoice::{Auto, Nccl, Soft};
         // a program that never calls `enter_if_asked` cannot be queried
         let workers = Workers::Command("/no/such/program".into());
         let resolve = |backend, require, nccl: Option<&str>| {
-            BackendRequest { backend, require, nccl: nccl.map(str::to_owned), driver: None }.resolve(&workers)
+            BackendRequest { backend, require, nccl: nccl.map(str::to_owned), driver: DriverRequest::Auto }
+                .resolve(&workers)
         };
-        assert!(resolve(Soft, Some(Soft), None).is_ok());
+        assert!(resolve(Soft, Some(Requirement::Soft), None).is_ok());
         assert!(resolve(Soft, None, None).is_ok());
-        assert!(resolve(Soft, Some(Nccl), None).is_err());
+        assert!(resolve(Soft, Some(Requirement::Nccl), None).is_err());
         assert!(resolve(Nccl, None, None).is_err());
-        assert!(resolve(Auto, Some(Nccl), None).is_err());
+        assert!(resolve(Auto, Some(Requirement::Nccl), None).is_err());
         assert!(resolve(Auto, None, Some("2.30.7")).is_err());
         // with a folder for the driver auto looks there, and says why it does without
-        let auto = BackendRequest { driver: Some("/no/such/folder".into()), ..BackendRequest::default() };
+        let auto = BackendRequest { driver: DriverRequest::parse("/no/such/folder"), ..BackendRequest::default() };
         let choice = auto.resolve(&workers).unwrap();
         assert_eq!(choice.backend, Backend::Soft);
         let words = choice.banner(&InheritedVariables::default());

@@ -4,6 +4,7 @@ mod attempt;
 pub mod backend;
 mod call_algorithms;
 pub mod check_case;
+mod driver;
 mod file_work;
 mod filter;
 #[cfg(test)]
@@ -28,7 +29,8 @@ pub mod variables;
 mod waiting;
 mod worker_environment;
 
-pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
+pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, Requirement};
+pub use driver::DriverRequest;
 pub use filter::{Filter, FilterTerm, Shard};
 pub use forms::Forms;
 pub use invalid_files::InvalidFile;

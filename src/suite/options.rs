@@ -1,7 +1,7 @@
 //! How files are read and cases are run: the options of `collspec run` and the variables COLLSPEC_*.
 //!
 //! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `src/cli/args.rs`.
-use super::{BackendChoice, BackendRequest, ChosenBackend, Forms, Reading};
+use super::{BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
 use crate::child::Workers;
 use crate::judge::{Details, ShowBuffers};
 use crate::plan::Limits;
@@ -109,7 +109,7 @@ pub const NAMED: &[NamedOption] = &[
     NamedOption {
         name: "require",
         has_variable: true,
-        set: |options, text| BackendChoice::parse(text).map(|value| options.backend.require = Some(value)),
+        set: |options, text| Requirement::parse(text).map(|value| options.backend.require = Some(value)),
         values: None,
     },
     option(
@@ -123,10 +123,10 @@ pub const NAMED: &[NamedOption] = &[
     option(
         "driver",
         |options, text| {
-            options.backend.driver = Some(text.into());
+            options.backend.driver = DriverRequest::parse(text);
             Ok(())
         },
-        |options| options.backend.driver.iter().map(|folder| folder.display().to_string()).collect(),
+        |options| unless(&options.backend.driver, &DriverRequest::Auto),
     ),
     option(
         "ranks-per-gpu",

@@ -157,6 +157,7 @@ mod tests {
     use super::*;
     use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
     use crate::library::LibraryInfo;
+    use crate::run::Driver;
     use crate::scenario::{self, SourceFile};
     use std::sync::Arc;
 
@@ -175,7 +176,7 @@ mod tests {
         let text = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\nrequires.library = \"nvidia\"\n";
         let file = Arc::new(SourceFile { path: "nvidia.toml".into(), text: text.into() });
         let case = &scenario::parse(&file, "nvidia").unwrap()[0];
-        let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: None };
+        let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: Driver::Machine };
         let reason = |maker| {
             let machine = machine(maker);
             let devices = RankDevices::of_machine(&machine, 2);

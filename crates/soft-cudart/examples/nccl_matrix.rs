@@ -31,8 +31,6 @@ const LARGE: [usize; 2] = [50_001, 1 << 20];
 /// The variable that makes this program a child, which holds the most ranks, or [`TIMES`].
 const CHILD: &str = "NCCL_MATRIX_RANKS";
 const TIMES: &str = "times";
-/// The variable by which the stand-in for NVML knows how many devices there are.
-const NVML_DEVICES: &str = "COLLSPEC_STANDIN_DEVICES";
 const DEVICES: usize = 16;
 
 fn main() -> ExitCode {
@@ -71,12 +69,7 @@ fn all() -> Result<bool, Failure> {
     for library in libraries {
         if options.iter().any(|option| option == "--times") {
             println!("{library}");
-            right &= Command::new(std::env::current_exe()?)
-                .arg(&library)
-                .env(CHILD, TIMES)
-                .env(NVML_DEVICES, DEVICES.to_string())
-                .status()?
-                .success();
+            right &= Command::new(std::env::current_exe()?).arg(&library).env(CHILD, TIMES).status()?.success();
             continue;
         }
         for algorithm in ["Ring", "Tree"] {
@@ -87,10 +80,7 @@ fn all() -> Result<bool, Failure> {
                     }
                     let mut child = Command::new(std::env::current_exe()?);
                     child.arg(&library).env(CHILD, if quick { "4" } else { "16" });
-                    child
-                        .env(NVML_DEVICES, DEVICES.to_string())
-                        .env("NCCL_ALGO", algorithm)
-                        .env("NCCL_PROTO", protocol);
+                    child.env("NCCL_ALGO", algorithm).env("NCCL_PROTO", protocol);
                     for (variable, of) in [("NCCL_P2P_DISABLE", "P2P"), ("NCCL_SHM_DISABLE", "SHM")] {
                         child.env(
                             variable,
@@ -261,14 +251,13 @@ impl Rank<'_> {
 /// A library on software GPUs.
 fn load(path: &Path) -> Result<Nccl, Failure> {
     let settings = soft_cudart::api::Settings { devices: DEVICES, ..Default::default() };
-    soft_cudart::api::configure(settings)?;
+    soft_cudart::api::configure(settings.clone())?;
     if let Ok(seed) = std::env::var("NCCL_MATRIX_SEED") {
         soft_cudart::library::decide_schedule(Schedule::Seed(seed.parse()?))
             .map_err(|_| "the schedule is decided already")?;
     }
-    let nvml = nvml()?;
-    // SAFETY: the stand-in's initialisers do nothing.
-    std::mem::forget(unsafe { libloading::Library::new(&nvml)? });
+    // SAFETY: the file is the stand-in.
+    unsafe { soft_cudart::nvml::present_nvml(&nvml()?, &settings)? };
     let began = Instant::now();
     let nccl = Nccl::load(path)?;
     let unknown = |name: &str, first: bool| {

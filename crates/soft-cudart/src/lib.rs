@@ -6,6 +6,7 @@
 //! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
 //! | [`api`] | the runtime's functions, over soft-cuda |
 //! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
+//! | [`nvml`] | NVML beside it |
 #![deny(unsafe_code)]
 
 pub mod api;
@@ -13,3 +14,4 @@ pub mod attach;
 mod elf;
 pub mod fatbin;
 pub mod library;
+pub mod nvml;

@@ -6,7 +6,7 @@
 //! - What a software GPU does not have (a fabric, counters of errors) is `NVML_ERROR_NOT_SUPPORTED`.
 //! - Functions that are not here do not exist: NCCL goes on without them.
 //!
-//! `collspecNvmlConfigure` says what the devices are. Without it COLLSPEC_STANDIN_DEVICES is their number (8). NCCL refuses more than 32.
+//! `collspecNvmlConfigure` says what the devices are. Without it there are 8. NCCL refuses more than 32.
 #![allow(non_snake_case)] // the library's names
 #![allow(unsafe_code)] // a C interface
 

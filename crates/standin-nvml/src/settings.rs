@@ -23,20 +23,8 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// `nvmlInit` less `nvmlShutdown`.
 static INITIALIZED: AtomicU32 = AtomicU32::new(0);
 
-/// Settings without configuration.
-fn from_environment() -> Settings {
-    let Ok(text) = std::env::var("COLLSPEC_STANDIN_DEVICES") else { return STANDARD };
-    match text.trim().parse() {
-        Ok(devices) => Settings { devices, ..STANDARD },
-        Err(_) => {
-            eprintln!("stand-in NVML: COLLSPEC_STANDIN_DEVICES is {text:?}, which is no such number");
-            STANDARD
-        }
-    }
-}
-
 pub(crate) fn settings() -> &'static Settings {
-    SETTINGS.get_or_init(from_environment)
+    SETTINGS.get_or_init(|| STANDARD)
 }
 
 impl Settings {

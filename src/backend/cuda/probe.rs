@@ -23,6 +23,8 @@ pub enum DriverState {
     NoDevices,
     /// The number of devices.
     Devices(usize),
+    /// The number of software GPUs, which have no driver.
+    Software(usize),
 }
 
 impl std::fmt::Display for DriverState {
@@ -34,6 +36,7 @@ impl std::fmt::Display for DriverState {
             Self::NoDevices => f.write_str("the CUDA driver has no device to offer"),
             Self::Devices(1) => f.write_str("1 device"),
             Self::Devices(n) => write!(f, "{n} devices"),
+            Self::Software(n) => write!(f, "{n} software GPUs"),
         }
     }
 }
@@ -64,7 +67,7 @@ pub struct DriverReport {
     pub state: DriverState,
     /// CUDA version that the driver supports (12080 is 12.8).
     pub version: Option<i32>,
-    /// The description of the stand-in driver.
+    /// The description of what stands in for a driver.
     pub standin: Option<String>,
     /// The devices in the driver's order.
     pub devices: Vec<DeviceInfo>,

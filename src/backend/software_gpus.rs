@@ -1,0 +1,90 @@
+//! Software GPUs for a real library: the CUDA runtime that is linked into it is replaced, and its kernels are executed from their PTX.
+#![allow(unsafe_code)] // a library is loaded, and its code replaced
+
+use super::cuda::{DeviceInfo, DriverReport, DriverState};
+use super::standin;
+use nccl_sys::Nccl;
+use ptx::run::Options;
+use soft_cudart::api::{self, Settings};
+use std::path::Path;
+
+/// The devices of a process. NCCL refuses to work with more than 32.
+pub const DEVICES: usize = 32;
+
+/// Why a library cannot run on software GPUs.
+#[derive(Debug, thiserror::Error)]
+pub enum SoftwareGpuError {
+    /// The stand-in for NVML is not there.
+    #[error(transparent)]
+    Standin(#[from] standin::StandinError),
+    /// It cannot be used.
+    #[error(transparent)]
+    Nvml(#[from] soft_cudart::nvml::NvmlError),
+    /// The devices were used before.
+    #[error(transparent)]
+    Configured(#[from] api::AlreadyConfigured),
+    /// The library cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] nccl_sys::LoadError),
+    /// Its calls cannot come here, or its kernels cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Library {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        source: soft_cudart::library::LibraryError,
+    },
+}
+
+fn settings() -> Settings {
+    Settings { devices: DEVICES, ..Settings::default() }
+}
+
+/// The devices, described as a driver would.
+pub fn report() -> DriverReport {
+    let Settings { devices, capability, memory, name, driver_version, .. } = settings();
+    let device = |number: usize| DeviceInfo {
+        name: name.clone(),
+        compute: capability,
+        memory: memory as u64,
+        uuid: format!("software-GPU-{number}"),
+        bus: String::new(),
+        reaches: (0..devices).filter(|other| *other != number).collect(),
+        private: true,
+    };
+    DriverReport {
+        state: DriverState::Software(devices),
+        version: Some(driver_version),
+        standin: Some("software GPUs".to_owned()),
+        devices: (0..devices).map(device).collect(),
+    }
+}
+
+/// Loads a library on software GPUs into this process, for its whole life.
+///
+/// # Errors
+///
+/// The library cannot be loaded, has no CUDA runtime that can be replaced, or no kernels that can be read.
+pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
+    let settings = settings();
+    // SAFETY: the file is the stand-in that was built with this program.
+    unsafe { soft_cudart::nvml::present_nvml(&standin::nvml()?, &settings)? };
+    api::configure(settings)?;
+    let nccl = Nccl::load(path)?;
+    let not_supported = |name: &str, first: bool| {
+        if first {
+            eprintln!("software GPU: {name} is not supported");
+        }
+    };
+    let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // SAFETY: the library was loaded from this file, stays, and nothing has called it.
+    let library = unsafe { soft_cudart::library::load(&file, Options::default(), Box::new(not_supported)) };
+    library.map_err(|source| SoftwareGpuError::Library { path: file, source })?;
+    Ok(nccl)
+}
+
+/// The first failure of a kernel in this process, in words.
+pub fn failure() -> Option<String> {
+    let failure = api::failures().into_iter().next()?;
+    Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
+}
