@@ -13,5 +13,6 @@ pub mod api;
 pub mod attach;
 mod elf;
 pub mod fatbin;
+mod imports;
 pub mod library;
 pub mod nvml;

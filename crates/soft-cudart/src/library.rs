@@ -4,6 +4,7 @@
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
 use crate::attach::{Answers, AttachError, Attached, Report, attach, runtime_functions};
 use crate::fatbin::{FatBinaries, FatbinError, Section};
+use crate::imports;
 use ptx::link::{LinkError, Program};
 use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region};
 use ptx::text::Unit;
@@ -134,12 +135,8 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
     });
     // SAFETY: as the caller says; the functions are the runtime's, and always there.
     let attached = Arc::new(unsafe { attach(path, answers)? });
-    // SAFETY: it does what `munmap` does, somewhat later.
-    match unsafe { attached.redirect_import("munmap", unmap_after_kernels as *const ()) } {
-        // A library that unmaps nothing has nothing to redirect.
-        Ok(()) | Err(AttachError::NoImport(_)) => {}
-        Err(error) => return Err(error.into()),
-    }
+    // SAFETY: as the caller says.
+    unsafe { imports::redirect(&attached)? };
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
@@ -148,16 +145,6 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
         Some((known.clone() as Arc<dyn Kernels>, name.to_owned()))
     }));
     Ok(Library { attached, programs })
-}
-
-/// `munmap` for a library: a peer's kernel may still have a store to do in shared memory that its owner unmaps.
-extern "C" fn unmap_after_kernels(address: *mut libc::c_void, len: usize) -> libc::c_int {
-    let address = address as usize;
-    api::after_launched_work(Box::new(move || {
-        // SAFETY: the library has given the memory up.
-        unsafe { libc::munmap(address as *mut libc::c_void, len) };
-    }));
-    0
 }
 
 impl Library {
