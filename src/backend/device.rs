@@ -601,6 +601,10 @@ impl Backend {
             blocked: usize::try_from(activity.blocked_hosts).unwrap_or(0),
         })
     }
+    /// Where all kernels stand, if there are some on software GPUs and none of them moves.
+    pub fn standing_kernels(&self) -> Option<String> {
+        if matches!(self.device, Device::Software) { software_gpus::standing() } else { None }
+    }
     /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
         self.library.set_idle_hook(hook);

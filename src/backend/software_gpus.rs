@@ -6,6 +6,7 @@ use super::standin;
 use nccl_sys::Nccl;
 use ptx::run::Options;
 use soft_cudart::api::{self, Settings};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The devices of a process. NCCL refuses to work with more than 32.
@@ -87,4 +88,24 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
 pub fn failure() -> Option<String> {
     let failure = api::failures().into_iter().next()?;
     Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
+}
+
+/// Most places that are told of kernels that stand.
+const MOST_PLACES: usize = 8;
+
+/// Where all kernels of this process stand, if none of them moves: only the host can help them then.
+pub fn standing() -> Option<String> {
+    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (spot, kernel) in soft_cudart::library::standing()? {
+        *places.entry((kernel, spot.at)).or_default() += 1;
+    }
+    let mut text = "every kernel on the software GPUs waits, or polls memory that does not change:".to_owned();
+    for ((kernel, at), warps) in places.iter().take(MOST_PLACES) {
+        let of = if *warps == 1 { "a warp".to_owned() } else { format!("{warps} warps") };
+        text.push_str(&format!("\n  {of} of {kernel} at {at}"));
+    }
+    if places.len() > MOST_PLACES {
+        text.push_str(&format!("\n  and warps at {} more places", places.len() - MOST_PLACES));
+    }
+    Some(text)
 }

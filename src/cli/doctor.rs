@@ -42,11 +42,10 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     if let Ok(Ok(gpus)) = &gpus {
         device_lines(&gpus.devices, &mut lines);
     }
-    let has_devices = matches!(&gpus, Ok(Ok(gpus)) if !gpus.devices.is_empty()) || gpus::are_likely();
     if let (Some(spec), Some(named)) = (&args.place.nccl, &named) {
         lines.push(entry_line("--nccl", &named_library_line(spec, named)));
     }
-    library_lines(&libraries, &nccl, has_devices, &mut lines);
+    library_lines(&libraries, &nccl, &mut lines);
     match nccl {
         Ok(choice) if choice.backend.has_software_gpus() && request.driver == DriverRequest::Auto => {
             lines.push(entry_line("backend", SOFT_WORDS));
@@ -177,12 +176,7 @@ fn named_library_line(spec: &str, named: &Result<(PathBuf, LibraryInfo), String>
 }
 
 /// The libraries that were found, and the one that will run if it is none of them.
-fn library_lines(
-    libraries: &[FoundLibrary],
-    nccl: &Result<ChosenBackend, BackendMissing>,
-    has_devices: bool,
-    lines: &mut Vec<String>,
-) {
+fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, BackendMissing>, lines: &mut Vec<String>) {
     let named = nccl.as_ref().ok().and_then(|choice| choice.machine.as_deref());
     let named = named.filter(|machine| libraries.iter().all(|found| found.path != machine.library));
     let named = named.map(|machine| usable(&machine.probed, &machine.library));
@@ -192,13 +186,9 @@ fn library_lines(
     });
     let all: Vec<String> = named.into_iter().chain(found).collect();
     if all.is_empty() {
-        let (found, cure) = if has_devices {
-            ("none was found", Some("`collspec nccl fetch 2.30.7` gets one; --nccl PATH names one"))
-        } else {
-            ("none was found, and none is needed without a GPU", None)
-        };
-        lines.push(entry_line("libraries", found));
-        lines.extend(cure.map(|cure| entry_line("", cure)));
+        lines.push(entry_line("libraries", "none was found"));
+        let cure = "`collspec nccl fetch 2.30.7` gets one, which runs without a GPU too; --nccl PATH names one";
+        lines.push(entry_line("", cure));
     }
     lines.extend(all.iter().enumerate().map(|(n, words)| entry_line(if n == 0 { "libraries" } else { "" }, words)));
 }

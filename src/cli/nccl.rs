@@ -5,7 +5,6 @@ use super::terminal;
 use crate::child::Workers;
 use crate::library::{FetchError, FoundLibrary, LibraryCache, LibraryInfo, elf, fetch, find_libraries};
 use crate::printable::{one_line, printable};
-use crate::run::gpus;
 use std::io::Write;
 
 pub fn nccl(args: &NcclCommand) -> anyhow::Result<Exit> {
@@ -23,9 +22,7 @@ fn list() -> anyhow::Result<Exit> {
             out,
             "no NCCL library was found: not in LD_LIBRARY_PATH, the loader's cache, Python's packages, conda,"
         )?;
-        let cure =
-            if gpus::are_likely() { "`collspec nccl fetch 2.30.7` gets one" } else { "without a GPU none is needed" };
-        writeln!(out, "the system's CUDA folders, or among those fetched; {cure}")?;
+        writeln!(out, "the system's CUDA folders, or among those fetched; `collspec nccl fetch 2.30.7` gets one")?;
     }
     for library in &found {
         write!(out, "{}", library_entry(library))?;

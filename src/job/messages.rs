@@ -28,7 +28,8 @@ pub enum Request {
     Run,
     /// Another part's rank has failed: stop.
     Stop,
-    /// Which faults has the run met so far? For a run that its time limit has ended; answered by [`Reply::Reached`].
+    /// Which faults has the run met so far? For a run that its time limit has ended; answered by [`Reply::Reached`]. On software GPUs the log
+    /// says where kernels stand.
     Reached,
     /// End the last job and give back its resources. Another job may follow only when everything that this destroys is gone.
     Finish(Finish),

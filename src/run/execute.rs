@@ -123,8 +123,12 @@ pub fn execute(
         if !watch.opening {
             left = watch.patience.left();
         }
-        let late = matches!(came, Came::Late) && job.fault == FaultMode::Trace.to_string();
-        let reached_until_limit = if late { reached_so_far(worker)? } else { None };
+        let reached_until_limit = match came {
+            Came::Late if job.fault == FaultMode::Trace.to_string() => reached_so_far(worker)?,
+            // Asked, it says in its log where kernels stand.
+            Came::Late => reached_so_far(worker).ok().flatten().and(None),
+            _ => None,
+        };
         let waits = |text| Ended::Hung { proved: true, opening: watch.opening, waits: text };
         let (mut ended, mut report) = match came {
             Came::Report(report) => {

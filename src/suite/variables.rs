@@ -14,7 +14,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 17] = [
+const OTHERS: [&str; 18] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
@@ -30,6 +30,7 @@ const OTHERS: [&str; 17] = [
     "COLLSPEC_WORKER",
     "COLLSPEC_WORKER_DEVICE",
     "COLLSPEC_WORKER_NCCL",
+    "COLLSPEC_WORKER_SOFTWARE_GPUS",
     "COLLSPEC_PROBE",
     "COLLSPEC_PROBE_DRIVER",
 ];

@@ -253,7 +253,7 @@ fn bracket(calls: &[Call]) -> usize {
 
 fn single(r: &mut Rank<'_>, index: usize, call: &Call, prelude: bool) -> Blamed<()> {
     let rank = r.rank;
-    r.bind().and_then(|()| r.call(index, call, prelude)).map_err(|halt| (rank, HaltAt::at(index, prelude)(halt)))
+    r.call(index, call, prelude).map_err(|halt| (rank, HaltAt::at(index, prelude)(halt)))
 }
 
 /// Calls of several ranks as one group. An error of the group's end counts for every rank that has calls in it.

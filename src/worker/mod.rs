@@ -163,6 +163,9 @@ impl Worker {
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
             Request::Reached => {
+                if let Some(words) = self.backend.standing_kernels() {
+                    eprintln!("{words}");
+                }
                 self.replies.send(&Reply::Reached(self.backend.library.faults_reached()));
                 Ok(())
             }

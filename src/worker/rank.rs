@@ -220,6 +220,8 @@ impl<'a> Rank<'a> {
         }
         let at = index as u32;
         self.run.step(self.rank, if prelude { Step::Opening(at) } else { Step::Running(at) });
+        // NCCL's ncclCommDestroy leaves the last communicator's device current on its thread.
+        self.bind()?;
         self.leaves_in_progress = call.left_in_progress;
         self.touch(&call.kind);
         let may_fail = self.may_fail(&call.kind);

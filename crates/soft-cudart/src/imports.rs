@@ -85,11 +85,7 @@ unsafe extern "C" fn recv_without_spinning(socket: c_int, buffer: *mut c_void, l
 }
 
 /// `accept`, as `recv`.
-unsafe extern "C" fn accept_without_spinning(
-    socket: c_int,
-    address: *mut sockaddr,
-    len: *mut socklen_t,
-) -> c_int {
+unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: as the caller says.
     let got = unsafe { libc::accept(socket, address, len) };
     pace(socket, got < 0 && has_nothing());
