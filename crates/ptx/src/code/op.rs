@@ -1,5 +1,5 @@
 //! Typed instructions.
-use crate::module::{Guard, RegisterId, Space, Type};
+use crate::module::{Guard, Name, RegisterId, Space, Type};
 
 /// The width of a register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ pub enum Source {
     /// The same bits in every lane.
     Constant(ConstantBits),
     /// The address of a variable, parameter or function, plus an offset in bytes.
-    Symbol(String, i64),
+    Symbol(Name, i64),
 }
 
 /// Where a load or store goes.
@@ -67,7 +67,7 @@ pub enum AddressBase {
     /// A register.
     Register(RegisterId),
     /// A variable or parameter.
-    Symbol(String),
+    Symbol(Name),
     /// The number itself.
     Nothing,
 }
@@ -430,8 +430,8 @@ pub enum Op {
     },
     Call {
         target: Source,
-        results: Vec<String>,
-        arguments: Vec<String>,
+        results: Vec<Name>,
+        arguments: Vec<Name>,
     },
     /// The function's end.
     Return,

@@ -87,7 +87,9 @@ impl Image {
     ) -> Result<u64, Error> {
         let variable = self.executable.program().variable(id)?;
         if variable.space == Space::Shared {
-            return self.executable.shared_start(id);
+            // Only kernels know it, each its own (PTX ISA, 5.4.4).
+            let what = format!("the address of `{}` in shared memory is not a constant", variable.name);
+            return Err(self.executable.program().variable_error(id, what));
         }
         if let Some(buffer) = placed.get(&id) {
             return Ok(buffer.region().start);
@@ -100,7 +102,7 @@ impl Image {
                 .program()
                 .variable_error(id, format!("all variables together need more than {MOST_BYTES} bytes")));
         }
-        let buffer = Buffer::new(bytes);
+        let buffer = Buffer::new(bytes, variable.shape.align.into());
         let start = buffer.region().start;
         // SAFETY: the image keeps it as long as any launch of its kernels lasts.
         unsafe { buffer.map_in(&self.memory) };

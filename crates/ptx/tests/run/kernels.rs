@@ -52,8 +52,8 @@ fn warps_meet_at_barriers_and_share_memory() {
 #[test]
 fn a_missing_barrier_is_found_by_some_seed() {
     let text = ".shared .align 16 .b8 fixed[512];\n.visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<7>;\n.reg .b64 %d<6>;\n\
-        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nshl.b32 %r2, %r1, 2;\nst.shared.u32 [%r2], %r1;\n\
-        mov.u32 %r3, %ntid.x;\nsub.s32 %r3, %r3, %r1;\nshl.b32 %r4, %r3, 2;\nld.shared.u32 %r5, [%r4+-4];\n\
+        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nshl.b32 %r2, %r1, 2;\nmov.u32 %r6, fixed;\nadd.s32 %r2, %r2, %r6;\nst.shared.u32 [%r2], %r1;\n\
+        mov.u32 %r3, %ntid.x;\nsub.s32 %r3, %r3, %r1;\nshl.b32 %r4, %r3, 2;\nadd.s32 %r4, %r4, %r6;\nld.shared.u32 %r5, [%r4+-4];\n\
         mul.wide.u32 %d2, %r1, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r5;\nret;\n}";
     let mut device = Device::new(text);
     let out = device.array(&[0; 128]);

@@ -4,3 +4,4 @@
 mod device;
 mod kernels;
 mod pool;
+mod shared;

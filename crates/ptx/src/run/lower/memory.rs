@@ -26,11 +26,14 @@ impl Lowering<'_> {
                 };
                 Place { base, offset: address.offset as u64, flags: wide | window }
             }
-            AddressBase::Symbol(name) => match self.places.symbol(name, address.offset)? {
-                Known::Bits(start) => Place { base: 0, offset: start, flags: memory::NO_BASE | window },
+            AddressBase::Symbol(name) => match self.places.symbol(name, 0)? {
+                Known::Bits(start) => {
+                    let offset = start.wrapping_add_signed(address.offset);
+                    Place { base: 0, offset, flags: memory::NO_BASE | window }
+                }
                 known => {
                     let base = self.places.constant(known, Width::W64);
-                    Place { base, offset: 0, flags: memory::WIDE | window }
+                    Place { base, offset: address.offset as u64, flags: memory::WIDE | window }
                 }
             },
             AddressBase::Nothing => Place { base: 0, offset: address.offset as u64, flags: memory::NO_BASE | window },

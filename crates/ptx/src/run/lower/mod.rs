@@ -31,14 +31,14 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
     if executable.contracts() {
         contract(&mut body);
     }
-    let layout = executable.layout(id)?;
+    let layout = Layout::of(function);
     if layout.bytes > MOST_OWN {
         return Ok(refused(
             id,
             format!("a thread needs {} bytes of memory of its own: {MOST_OWN} is the limit", layout.bytes),
         ));
     }
-    let places = Places::new(executable, id, &body, &layout);
+    let places = Places::new(executable, id, &function.memory, &body, &layout);
     let mut lowering =
         Lowering { places, layout: &layout, one_by_one: executable.one_by_one(), ready: Ready::empty(id), at: 0 };
     // Where each operation begins, and the branches that wait for that.
@@ -63,7 +63,7 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
         }
     }
     (ready.constants, ready.register_bytes) = places.finish();
-    ready.own_bytes = layout.bytes;
+    (ready.own_bytes, ready.own_align) = (layout.bytes, layout.align);
     ready.interface = interface(function, &layout);
     Ok(ready)
 }
@@ -89,7 +89,7 @@ const BRANCHES: u32 = 1 << 31;
 
 fn interface(function: &crate::module::Function, layout: &Layout) -> CallSite {
     let bytes_of = |parameters: &[crate::module::Parameter]| {
-        parameters.iter().filter_map(|parameter| layout.bytes_of(&parameter.name)).collect()
+        parameters.iter().filter_map(|parameter| layout.parameter(&parameter.name)).collect()
     };
     let signature = &function.signature;
     if signature.is_kernel {
