@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 /// Fuses each product with a sum of its type, if that sum is all that uses it and stands in the same basic block. Returns how many were fused.
 pub fn contract(body: &mut Body) -> usize {
     let (mut uses, mut writes) = (vec![0u32; body.registers.len()], vec![0u32; body.registers.len()]);
-    for operation in body.operations.iter().flatten() {
+    for operation in &body.operations {
         operation.each_read(&mut |register| uses[register.0 as usize] += 1);
         operation.each_write(&mut |register| writes[register.0 as usize] += 1);
     }
@@ -20,14 +20,14 @@ pub fn contract(body: &mut Body) -> usize {
         // Products of the block that may still be fused, by their registers.
         let mut products: FxHashMap<RegisterId, usize> = FxHashMap::default();
         for at in block {
-            let Ok(operation) = &body.operations[at] else { continue };
+            let operation = &body.operations[at];
             if let Some((product, sum)) = fusible(body, operation, &products) {
-                body.operations[at] = Ok(Operation { guard: None, op: sum });
-                body.operations[product] = Ok(Operation { guard: None, op: Op::Nothing });
+                body.operations[at] = Operation { guard: None, op: sum };
+                body.operations[product] = Operation { guard: None, op: Op::Nothing };
                 products.retain(|_, at| *at != product);
                 fused += 1;
             }
-            let Ok(operation) = &body.operations[at] else { continue };
+            let operation = &body.operations[at];
             // A product whose operands change cannot be computed later.
             operation.each_write(&mut |written| {
                 products.retain(|_, at| !reads(body, *at, written));
@@ -59,8 +59,8 @@ fn fusible(body: &Body, sum: &Operation, products: &FxHashMap<RegisterId, usize>
     [(a, b), (b, a)].into_iter().find_map(|(side, other)| {
         let Source::Register(register) = side else { return None };
         let product = *products.get(register)?;
-        match body.operations.get(product)? {
-            Ok(Operation { op: Op::Binary { ty: of, a: x, b: y, .. }, .. }) if of == ty => {
+        match &body.operations.get(product)?.op {
+            Op::Binary { ty: of, a: x, b: y, .. } if of == ty => {
                 let (a, b, c) = (x.clone(), y.clone(), other.clone());
                 Some((product, Op::Ternary { op: TernaryOp::Fma, ty: *ty, to: *to, a, b, c }))
             }
@@ -71,7 +71,7 @@ fn fusible(body: &Body, sum: &Operation, products: &FxHashMap<RegisterId, usize>
 
 fn reads(body: &Body, at: usize, register: RegisterId) -> bool {
     let mut found = false;
-    if let Some(Ok(operation)) = body.operations.get(at) {
+    if let Some(operation) = body.operations.get(at) {
         operation.each_read(&mut |read| found |= read == register);
     }
     found
@@ -89,7 +89,7 @@ mod tests {
         let unit = Unit::new("t", format!(".func f() {{\n{registers}{text}\n}}").into()).unwrap();
         let index = Index::of(&unit).unwrap();
         let mut body = Body::of(&unit, &Function::of(&unit, &index.definitions[0]).unwrap());
-        assert!(body.operations.iter().all(Result::is_ok), "{body:?}");
+        assert!(!body.operations.iter().any(|operation| matches!(operation.op, Op::Unknown(_))), "{body:?}");
         let count = contract(&mut body);
         let kind = |operation: &Operation| match operation.op {
             Op::Ternary { op: TernaryOp::Fma, .. } => "fma",
@@ -98,7 +98,7 @@ mod tests {
             Op::Nothing => "nothing",
             _ => "other",
         };
-        (count, body.operations.iter().flatten().map(kind).collect())
+        (count, body.operations.iter().map(kind).collect())
     }
 
     #[test]

@@ -159,7 +159,15 @@ fn what_would_take_all_memory_is_refused() {
     let local = ".visible .entry k(.param .u64 m)\n{\n.local .b8 own[1000000];\nret;\n}";
     let global = ".global .b8 one[1000000000];\n.global .b8 two[1000000000];\n.visible .entry k(.param .u64 m)\n{\n.reg .b64 %d<2>;\n\
         .reg .b32 %r;\nmov.u64 %d1, one;\nmov.u64 %d1, two;\nld.global.u32 %r, [%d1];\nret;\n}";
+    let registers = |each: fn(usize) -> String| (0..6000).map(each).collect::<String>();
+    let branches = format!(
+        ".visible .entry k(.param .u64 m)\n{{\n.reg .pred %p;\n.reg .b32 %r<6000>;\n.reg .b64 %d;\n{}{}{}END:\nret;\n}}",
+        registers(|at| format!("mov.b32 %r{at}, 1;\n")),
+        "@%p bra END;\n".repeat(30_000),
+        registers(|at| format!("st.b32 [%d], %r{at};\n"))
+    );
     for (text, what) in [
+        (branches.as_str(), "k: too many registers are alive across too many branches of this function"),
         (recursion, "calls are nested more than 1024 deep"),
         (local, "a thread needs 1000000 bytes of memory of its own: 524288 is the limit"),
         (global, "all variables together need more than 1073741824 bytes"),

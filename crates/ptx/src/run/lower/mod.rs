@@ -10,7 +10,7 @@ use super::frame::Layout;
 use super::handlers::{Isa, control, general, together};
 use super::ready::{CallSite, General, Instruction, NOWHERE, Ready};
 use super::registers::Slot;
-use crate::code::{Body, Op, Operation, SpecialRegister, Width, contract};
+use crate::code::{Body, Op, Operation, Slots, SpecialRegister, Width, contract};
 use crate::error::Error;
 use crate::link::FunctionId;
 use crate::module::{Guard, RegisterId, Space};
@@ -38,7 +38,16 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
             format!("a thread needs {} bytes of memory of its own: {MOST_OWN} is the limit", layout.bytes),
         ));
     }
-    let places = Places::new(executable, id, &function.memory, &body, &layout);
+    let Some(slots) = Slots::of(&body) else {
+        return Ok(refused(
+            id,
+            format!(
+                "{}: too many registers are alive across too many branches of this function",
+                function.signature.name
+            ),
+        ));
+    };
+    let places = Places::new(executable, id, function, slots, &layout);
     let mut lowering =
         Lowering { places, layout: &layout, one_by_one: executable.one_by_one(), ready: Ready::empty(id), at: 0 };
     // Where each operation begins, and the branches that wait for that.
@@ -46,10 +55,7 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
     for (number, operation) in body.operations.iter().enumerate() {
         starts.push(lowering.ready.instructions.len() as u32);
         lowering.at = number as u32;
-        match operation {
-            Ok(operation) => lowering.operation::<I>(operation),
-            Err(error) => lowering.refuse(error.what.clone()),
-        }
+        lowering.operation::<I>(operation);
     }
     lowering.at = body.operations.len() as u32;
     starts.push(lowering.ready.instructions.len() as u32);
@@ -193,6 +199,7 @@ impl Lowering<'_> {
             Op::Return => self.push(control::leave, |_| {}),
             Op::Exit => self.push(control::exit, |_| {}),
             Op::Trap => self.refuse("a trap".into()),
+            Op::Unknown(why) => self.refuse(why.clone()),
             Op::Nothing | Op::BulkCommit | Op::BulkWait { .. } => self.push(control::nothing, |_| {}),
             Op::Fence => self.push(control::fence, |_| {}),
             Op::Call { target, results, arguments } => self.call(target, results, arguments)?,

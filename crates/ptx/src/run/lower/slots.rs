@@ -1,8 +1,8 @@
 //! Where values are: registers in their slots, and constants in slots after them.
 use super::Refusal;
-use crate::code::{Body, Slots, Source, Width};
+use crate::code::{Slots, Source, Width};
 use crate::link::{FunctionId, SharedMemory, Symbol};
-use crate::module::{Declared, Name, RegisterId, Space};
+use crate::module::{Declared, Function, Name, RegisterId, Space};
 use crate::run::executable::{Executable, handle};
 use crate::run::frame::Layout;
 use crate::run::lanes::LANES;
@@ -31,15 +31,14 @@ impl<'a> Places<'a> {
     pub fn new(
         executable: &'a Executable,
         function: FunctionId,
-        declared: &'a [Declared],
-        body: &Body,
+        of: &'a Function,
+        slots: Slots,
         layout: &'a Layout,
     ) -> Self {
-        let slots = Slots::of(body);
         let wide = slots.bytes.next_multiple_of(CONSTANT_BYTES * 2);
-        let widths = body.registers.iter().map(|ty| Width::of(*ty)).collect();
+        let widths = of.registers.iter().map(|ty| Width::of(*ty)).collect();
         let (constants, numbers) = (Vec::new(), FxHashMap::default());
-        Self { executable, function, layout, declared, slots, widths, constants, numbers, wide }
+        Self { executable, function, layout, declared: &of.memory, slots, widths, constants, numbers, wide }
     }
 
     /// The constants, and the bytes of registers and constants together.
