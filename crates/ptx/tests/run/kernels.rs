@@ -154,6 +154,19 @@ fn what_cannot_be_executed_ends_the_launch_with_its_place() {
 }
 
 #[test]
+fn what_cannot_be_decoded_is_a_fault_only_where_its_guard_holds() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\nld.param.u64 %d1, [m];\n\
+        ld.global.u32 %r1, [%d1];\nsetp.eq.u32 %p1, %r1, 1;\nmov.u32 %r2, %r1;\n@%p1 multimem.red.add.u32 [%d1], %r1;\n\
+        add.s32 %r2, %r2, %r1;\nst.global.u32 [%d1+4], %r2;\nret;\n}";
+    let mut device = Device::new(text);
+    let memory = [device.array(&[5, 0]), device.array(&[1, 0])];
+    device.run("k", 1, 32, &[memory[0]], 1).unwrap();
+    assert_eq!(device.values(0)[1], 10);
+    let error = device.run("k", 1, 32, &[memory[1]], 1).unwrap_err().to_string();
+    assert!(error.contains("this instruction is not known"), "{error}");
+}
+
+#[test]
 fn what_would_take_all_memory_is_refused() {
     let recursion = ".func f() { call f; ret; }\n.visible .entry k(.param .u64 m)\n{\ncall f;\nret;\n}";
     let local = ".visible .entry k(.param .u64 m)\n{\n.local .b8 own[1000000];\nret;\n}";
@@ -167,7 +180,7 @@ fn what_would_take_all_memory_is_refused() {
         registers(|at| format!("st.b32 [%d], %r{at};\n"))
     );
     for (text, what) in [
-        (branches.as_str(), "k: too many registers are alive across too many branches of this function"),
+        (branches.as_str(), "too many registers are alive across too many branches of this function"),
         (recursion, "calls are nested more than 1024 deep"),
         (local, "a thread needs 1000000 bytes of memory of its own: 524288 is the limit"),
         (global, "all variables together need more than 1073741824 bytes"),

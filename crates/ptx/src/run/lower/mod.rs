@@ -39,13 +39,7 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
         ));
     }
     let Some(slots) = Slots::of(&body) else {
-        return Ok(refused(
-            id,
-            format!(
-                "{}: too many registers are alive across too many branches of this function",
-                function.signature.name
-            ),
-        ));
+        return Ok(refused(id, "too many registers are alive across too many branches of this function".to_owned()));
     };
     let places = Places::new(executable, id, function, slots, &layout);
     let mut lowering =
