@@ -126,6 +126,10 @@ pub enum TernaryOp {
     Mad(MulPart),
     /// The same of floating-point numbers, rounded once.
     Fma,
+    /// `fma` of the third operand's negative: what a product and a difference become.
+    ProductMinus,
+    /// `fma` of the first operand's negative.
+    MinusProduct,
     Prmt,
     /// `prmt` with a mode: the selectors that the third operand chooses by its two low bits.
     PrmtMode([u16; 4]),

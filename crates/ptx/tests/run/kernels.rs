@@ -295,3 +295,36 @@ fn the_modes_of_prmt_pick_the_bytes_that_the_isa_lists() {
         assert_eq!(device.values(0), expected, "{mode}");
     }
 }
+
+#[test]
+fn products_and_differences_round_once() {
+    // x * x - y and y - x * x, where x * x is not exact; as f32, as f64 and as the lower half of a pair.
+    let x = 1.0 + 3.0 * f32::EPSILON;
+    let (wide, half) = (1.0 + 3.0 * f64::EPSILON, 0x3c03u16);
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\nld.param.u64 %d1, [m];\nld.global.u32 %r1, [%d1];\n\
+        ld.global.u64 %d2, [%d1+8];\nld.global.u32 %r5, [%d1+16];\nmov.b32 %r2, 0f3F800000;\nmov.b64 %d3, 0d3FF0000000000000;\n\
+        mov.b32 %r6, 0x3c003c00;\n\
+        mul.f32 %r3, %r1, %r1;\nsub.f32 %r4, %r3, %r2;\nst.global.u32 [%d1], %r4;\n\
+        mul.f32 %r0, %r1, %r1;\nsub.f32 %r7, %r2, %r0;\nst.global.u32 [%d1+4], %r7;\n\
+        mul.f64 %d4, %d2, %d2;\nsub.f64 %d5, %d4, %d3;\nst.global.u64 [%d1+8], %d5;\n\
+        mul.f64 %d6, %d2, %d2;\nsub.f64 %d7, %d3, %d6;\nst.global.u64 [%d1+16], %d7;\n\
+        { .reg .b32 a, b, c, d; mul.f16x2 a, %r5, %r5;\nsub.f16x2 b, a, %r6;\nst.global.u32 [%d1+24], b;\n\
+        mul.bf16x2 c, %r5, %r5;\nsub.bf16x2 d, %r6, c;\nst.global.u32 [%d1+28], d; }\nret;\n}";
+    let mut device = Device::new(text);
+    let [low, high] = [wide.to_bits() as u32, (wide.to_bits() >> 32) as u32];
+    let pair = u32::from(half) << 16 | u32::from(half);
+    let memory = device.array(&[x.to_bits(), 0, low, high, pair, 0, 0, 0]);
+    device.run("k", 1, 1, &[memory], 1).unwrap();
+    let exact = x.mul_add(x, -1.0);
+    assert_ne!(exact, x * x - 1.0);
+    let values = device.values(0);
+    assert_eq!(values[..2], [exact.to_bits(), (-exact).to_bits()]);
+    let exact = wide.mul_add(wide, -1.0);
+    assert_ne!(exact, wide * wide - 1.0);
+    let of = |at: usize| f64::from_bits(u64::from(values[at + 1]) << 32 | u64::from(values[at]));
+    assert_eq!((of(2), of(4)), (exact, -exact));
+    let twice = |one: u16| u32::from(one) << 16 | u32::from(one);
+    let fused = ptx::num::F16.fma(half, half, 0xbc00);
+    let minus = ptx::num::BF16.fma(half ^ 0x8000, half, 0x3c00);
+    assert_eq!(values[6..8], [twice(fused), twice(minus)]);
+}
