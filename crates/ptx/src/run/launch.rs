@@ -119,6 +119,9 @@ impl Launch {
 
     /// Runs it to its end on this thread, one warp after the other, in an order that `seed` decides: the same seed gives the same order.
     ///
+    /// It counts as standing still when each warp has had 20,000 turns, on average and in a row, in which no warp did more than poll memory
+    /// that did not change. A kernel that itself gives up after some number of polls is told to stand still if that number is larger.
+    ///
     /// # Errors
     ///
     /// An instruction cannot be executed, or nothing moves any more.
