@@ -68,6 +68,16 @@ impl Image {
         self.place(&mut self.placed(), id)
     }
 
+    /// True for the address of a byte of a variable in `.const`.
+    pub fn is_constant(&self, address: u64) -> bool {
+        let placed = self.placed();
+        let mut holding = placed.iter().filter(|(_, buffer)| {
+            let region = buffer.region();
+            (region.start..region.end).contains(&address)
+        });
+        holding.any(|(id, _)| self.executable.program().space_of(*id) == Ok(Some(Space::Const)))
+    }
+
     /// Puts a variable into memory, if it is not there yet, and those whose addresses it holds.
     fn place(&self, placed: &mut FxHashMap<VariableId, Buffer>, id: VariableId) -> Result<u64, Error> {
         let mut unfilled = Vec::new();

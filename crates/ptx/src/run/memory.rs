@@ -34,6 +34,8 @@ pub enum BadAccess {
     Misaligned,
     /// The bytes are not in one region that is mapped.
     Unmapped,
+    /// The bytes are not in the block's shared memory, as they must be.
+    NotShared,
 }
 
 impl fmt::Display for BadAccess {
@@ -41,6 +43,7 @@ impl fmt::Display for BadAccess {
         f.write_str(match self {
             Self::Misaligned => "a misaligned address",
             Self::Unmapped => "an address outside of all memory",
+            Self::NotShared => "an address outside of the block's shared memory",
         })
     }
 }
