@@ -1,5 +1,5 @@
 //! The operations of a function, and the blocks that control flow cuts them into.
-use super::decode::decode;
+use super::decode::decode_at_no_place;
 use super::op::{Op, Operation};
 use crate::module::{Function, Type};
 use crate::text::Unit;
@@ -18,8 +18,8 @@ impl Body {
     /// The operations of a function.
     pub fn of(unit: &Unit, function: &Function) -> Self {
         let operations = function.instructions.iter().map(|instruction| {
-            let unknown = |error: crate::Error| Operation { guard: instruction.guard, op: Op::Unknown(error.what) };
-            decode(unit, function, instruction).unwrap_or_else(unknown)
+            let unknown = |why| Operation { guard: instruction.guard, op: Op::Unknown(why) };
+            decode_at_no_place(unit, function, instruction).unwrap_or_else(unknown)
         });
         Self { operations: operations.collect(), registers: function.registers.clone() }
     }

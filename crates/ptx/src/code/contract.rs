@@ -17,20 +17,22 @@ pub fn contract(body: &mut Body) -> usize {
     let once = |register: RegisterId| uses[register.0 as usize] == 1 && writes[register.0 as usize] == 1;
     let mut fused = 0;
     for block in body.blocks() {
-        // Products of the block that may still be fused, by their registers.
+        // Products of the block that may still be fused, by their registers, and for each register the products that read it.
         let mut products: FxHashMap<RegisterId, usize> = FxHashMap::default();
+        let mut readers: FxHashMap<RegisterId, Vec<RegisterId>> = FxHashMap::default();
         for at in block {
             let operation = &body.operations[at];
             if let Some((product, sum)) = fusible(body, operation, &products) {
                 body.operations[at] = Operation { guard: None, op: sum };
                 body.operations[product] = Operation { guard: None, op: Op::Nothing };
-                products.retain(|_, at| *at != product);
                 fused += 1;
             }
             let operation = &body.operations[at];
             // A product whose operands change cannot be computed later.
             operation.each_write(&mut |written| {
-                products.retain(|_, at| !reads(body, *at, written));
+                for product in readers.remove(&written).into_iter().flatten() {
+                    products.remove(&product);
+                }
             });
             if let Operation {
                 guard: None,
@@ -40,6 +42,7 @@ pub fn contract(body: &mut Body) -> usize {
                 && once(*to)
             {
                 products.insert(*to, at);
+                operation.each_read(&mut |read| readers.entry(read).or_default().push(*to));
             }
         }
     }
@@ -71,14 +74,6 @@ fn fusible(body: &Body, sum: &Operation, products: &FxHashMap<RegisterId, usize>
             _ => None,
         }
     })
-}
-
-fn reads(body: &Body, at: usize, register: RegisterId) -> bool {
-    let mut found = false;
-    if let Some(operation) = body.operations.get(at) {
-        operation.each_read(&mut |read| found |= read == register);
-    }
-    found
 }
 
 #[cfg(test)]

@@ -442,7 +442,7 @@ pub enum Op {
     /// The thread's end.
     Exit,
     Trap,
-    /// An instruction that cannot be decoded, with the reason and its text.
+    /// An instruction that cannot be decoded, with the reason.
     Unknown(String),
     /// What says something to a GPU that has no meaning here: `nanosleep`, `griddepcontrol`, `prefetch`.
     Nothing,

@@ -167,6 +167,15 @@ fn what_cannot_be_decoded_is_a_fault_only_where_its_guard_holds() {
 }
 
 #[test]
+fn many_unknown_instructions_take_no_longer_than_known_ones() {
+    // All in one line, in which each has a place.
+    let text = format!(".visible .entry k(.param .u64 m) {{ ret; {} }}", "surprise.b32; ".repeat(40_000));
+    let start = std::time::Instant::now();
+    Device::new(&text).run("k", 1, 1, &[0], 1).unwrap();
+    assert!(start.elapsed().as_secs() < 3, "{:?}", start.elapsed());
+}
+
+#[test]
 fn what_would_take_all_memory_is_refused() {
     let recursion = ".func f() { call f; ret; }\n.visible .entry k(.param .u64 m)\n{\ncall f;\nret;\n}";
     let local = ".visible .entry k(.param .u64 m)\n{\n.local .b8 own[1000000];\nret;\n}";

@@ -424,7 +424,7 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let barrier = (i.flags != 0).then(|| addresses(w, i.d, signed(barrier_offset), barrier_flags));
         for lane in lanes_of(w.mask) {
             let bytes = u64::from(w.registers.read_lane::<u32>(i.c, lane));
-            if bytes % 16 != 0 || to[lane] % 16 != 0 || from[lane] % 16 != 0 {
+            if [bytes, to[lane], from[lane]].iter().any(|number| !number.is_multiple_of(16)) {
                 return w.refuse(
                     at,
                     format!(
