@@ -73,8 +73,9 @@ impl Program {
             }
         }
         // A function that cannot be read cannot run either.
-        let declares =
-            |id: &FunctionId| self.may_declare_shared(*id) && self.function(*id).is_ok_and(|f| f.shared.bytes > 0);
+        let declares = |id: &FunctionId| {
+            self.may_declare_shared(*id) && self.function(*id).is_ok_and(|function| function.shared.align > 0)
+        };
         all.extend(self.functions().filter(declares).map(SharedMemory::Own));
         Ok(all)
     }

@@ -241,6 +241,8 @@ impl<'a> Scan<'a> {
     ) -> Result<(), Error> {
         let name = name.ok_or_else(|| self.unit.error(first.start, "this declares something without a name"))?;
         let of_function = body.clone().filter(|_| kind != DefinitionKind::Variable).unwrap_or_default();
+        // With the opening brace.
+        let of_function = of_function.start.saturating_sub(1)..of_function.end;
         let may_declare_shared = declares_shared(&self.unit.text().as_bytes()[of_function]);
         self.index.definitions.push(Definition { kind, linkage, name, head, body, may_declare_shared });
         Ok(())
@@ -345,6 +347,20 @@ mod tests {
         assert_eq!(bodies[..5], [None, None, None, Some("{1, 2}"), Some("")]);
         assert!(bodies[5].is_some_and(|body| body.starts_with("// } {") && body.ends_with("ret;")));
         assert_eq!(all[5].3, ".visible .entry k(\n.param .u64 k_p\n)\n.maxntid 640, 1, 1");
+    }
+
+    #[test]
+    fn bodies_that_declare_shared_memory_are_marked() {
+        for (body, may) in [
+            ("{.shared .b32 x;}", true),
+            ("{ret;.shared .b32 x;}", true),
+            ("{ { /* */.shared .align 4 .b32 x; } }", true),
+            ("{ st.shared.b32 [x], 1; ld.volatile.shared::cta.u8 %r1, [x]; cvta.to.shared.u64 %d1, %d2; }", false),
+            ("{}", false),
+        ] {
+            let unit = Unit::new("t", format!(".func f(){body}").into()).unwrap();
+            assert_eq!(Index::of(&unit).unwrap().definitions[0].may_declare_shared, may, "{body}");
+        }
     }
 
     #[test]
