@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if definition.kind != DefinitionKind::Variable {
                 let mut body = Body::of(unit, &Function::of(unit, definition)?);
                 fused += contract(&mut body);
-                frame = frame.max(Slots::of(&body).bytes);
+                frame = frame.max(Slots::of(&body).map_or(0, |slots| slots.bytes));
             }
         }
     }

@@ -213,10 +213,11 @@ impl Kernels for Programs {
         // NCCL passes over kernels that it has no code for, as on a GPU that it was not compiled for.
         let (_, executable) = self.executable(kernel)?;
         let program = executable.program();
-        let signature = program.signature(program.kernel(kernel)?).ok()?;
+        let id = program.kernel(kernel)?;
+        let signature = program.signature(id).ok()?;
         let bound = |sizes: [u32; 3]| sizes.iter().fold(1u32, |all, size| all.saturating_mul(*size));
         let most_threads = signature.bounds.most_threads.map_or(MOST_THREADS, bound).min(MOST_THREADS);
-        let shared = usize::try_from(executable.static_shared().ok()?).ok()?;
+        let shared = usize::try_from(executable.static_shared(id).ok()?).ok()?;
         Some(Attributes { shared, constant: 0, local: 0, most_threads, registers: REGISTERS })
     }
 

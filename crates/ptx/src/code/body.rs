@@ -1,16 +1,15 @@
 //! The operations of a function, and the blocks that control flow cuts them into.
-use super::decode::decode;
+use super::decode::decode_at_no_place;
 use super::op::{Op, Operation};
-use crate::error::Error;
 use crate::module::{Function, Type};
 use crate::text::Unit;
 use std::ops::Range;
 
-/// A function's operations. An unknown one is an error that is raised when it is executed.
+/// A function's operations. An unknown one is a fault where it is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     /// The operations, in the order of the text.
-    pub operations: Vec<Result<Operation, Error>>,
+    pub operations: Vec<Operation>,
     /// The types of the registers.
     pub registers: Vec<Type>,
 }
@@ -18,8 +17,11 @@ pub struct Body {
 impl Body {
     /// The operations of a function.
     pub fn of(unit: &Unit, function: &Function) -> Self {
-        let operations = function.instructions.iter().map(|instruction| decode(unit, function, instruction)).collect();
-        Self { operations, registers: function.registers.clone() }
+        let operations = function.instructions.iter().map(|instruction| {
+            let unknown = |why| Operation { guard: instruction.guard, op: Op::Unknown(why) };
+            decode_at_no_place(unit, function, instruction).unwrap_or_else(unknown)
+        });
+        Self { operations: operations.collect(), registers: function.registers.clone() }
     }
 
     /// The basic blocks: in each all operations are executed, or none.
@@ -27,11 +29,10 @@ impl Body {
         let count = self.operations.len();
         let mut begins = vec![false; count + 1];
         for (at, operation) in self.operations.iter().enumerate() {
-            // What is not known ends the launch.
-            if operation.as_ref().map_or(true, |operation| operation.op.ends_block()) {
+            if operation.op.ends_block() {
                 begins[at + 1] = true;
             }
-            if let Ok(Operation { op: Op::Branch { target }, .. }) = operation
+            if let Op::Branch { target } = &operation.op
                 && let Some(begins) = begins.get_mut(*target)
             {
                 *begins = true;

@@ -1,4 +1,4 @@
-//! Contraction: a product and a sum become one operation that rounds once.
+//! Contraction: a product and a sum or difference become one operation that rounds once.
 //!
 //! PTX allows it where neither says its rounding (PTX ISA, 9.7.3 and 9.7.4), and ptxas does it by default (`-fmad`). So the bits that a GPU gives
 //! are those of the contracted form. ptxas' rule is not documented; this one gives the instruction counts of its output.
@@ -7,30 +7,32 @@ use super::op::{BinaryOp, MulPart, Op, Operation, Source, TernaryOp};
 use crate::module::{RegisterId, Type};
 use rustc_hash::FxHashMap;
 
-/// Fuses each product with a sum of its type, if that sum is all that uses it and stands in the same basic block. Returns how many were fused.
+/// Fuses each product with a sum or difference of its type, if that is all that uses it and stands in the same basic block. Returns how many were fused.
 pub fn contract(body: &mut Body) -> usize {
     let (mut uses, mut writes) = (vec![0u32; body.registers.len()], vec![0u32; body.registers.len()]);
-    for operation in body.operations.iter().flatten() {
+    for operation in &body.operations {
         operation.each_read(&mut |register| uses[register.0 as usize] += 1);
         operation.each_write(&mut |register| writes[register.0 as usize] += 1);
     }
     let once = |register: RegisterId| uses[register.0 as usize] == 1 && writes[register.0 as usize] == 1;
     let mut fused = 0;
     for block in body.blocks() {
-        // Products of the block that may still be fused, by their registers.
+        // Products of the block that may still be fused, by their registers, and for each register the products that read it.
         let mut products: FxHashMap<RegisterId, usize> = FxHashMap::default();
+        let mut readers: FxHashMap<RegisterId, Vec<RegisterId>> = FxHashMap::default();
         for at in block {
-            let Ok(operation) = &body.operations[at] else { continue };
+            let operation = &body.operations[at];
             if let Some((product, sum)) = fusible(body, operation, &products) {
-                body.operations[at] = Ok(Operation { guard: None, op: sum });
-                body.operations[product] = Ok(Operation { guard: None, op: Op::Nothing });
-                products.retain(|_, at| *at != product);
+                body.operations[at] = Operation { guard: None, op: sum };
+                body.operations[product] = Operation { guard: None, op: Op::Nothing };
                 fused += 1;
             }
-            let Ok(operation) = &body.operations[at] else { continue };
+            let operation = &body.operations[at];
             // A product whose operands change cannot be computed later.
             operation.each_write(&mut |written| {
-                products.retain(|_, at| !reads(body, *at, written));
+                for product in readers.remove(&written).into_iter().flatten() {
+                    products.remove(&product);
+                }
             });
             if let Operation {
                 guard: None,
@@ -40,6 +42,7 @@ pub fn contract(body: &mut Body) -> usize {
                 && once(*to)
             {
                 products.insert(*to, at);
+                operation.each_read(&mut |read| readers.entry(read).or_default().push(*to));
             }
         }
     }
@@ -50,31 +53,27 @@ fn is_contracted(ty: Type) -> bool {
     matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::F32 | Type::F64)
 }
 
-/// The product that a sum can be fused with, and what both become.
+/// The product that a sum or difference can be fused with, and what both become.
 fn fusible(body: &Body, sum: &Operation, products: &FxHashMap<RegisterId, usize>) -> Option<(usize, Op)> {
-    let Operation { guard: None, op: Op::Binary { op: BinaryOp::Add, ty, says_rounding: false, to, a, b } } = sum
-    else {
+    let Operation { guard: None, op: Op::Binary { op, ty, says_rounding: false, to, a, b } } = sum else {
         return None;
     };
-    [(a, b), (b, a)].into_iter().find_map(|(side, other)| {
+    let fused = match op {
+        BinaryOp::Add => [TernaryOp::Fma; 2],
+        BinaryOp::Sub => [TernaryOp::ProductMinus, TernaryOp::MinusProduct],
+        _ => return None,
+    };
+    [(a, b), (b, a)].into_iter().zip(fused).find_map(|((side, other), op)| {
         let Source::Register(register) = side else { return None };
         let product = *products.get(register)?;
-        match body.operations.get(product)? {
-            Ok(Operation { op: Op::Binary { ty: of, a: x, b: y, .. }, .. }) if of == ty => {
+        match &body.operations.get(product)?.op {
+            Op::Binary { ty: of, a: x, b: y, .. } if of == ty => {
                 let (a, b, c) = (x.clone(), y.clone(), other.clone());
-                Some((product, Op::Ternary { op: TernaryOp::Fma, ty: *ty, to: *to, a, b, c }))
+                Some((product, Op::Ternary { op, ty: *ty, to: *to, a, b, c }))
             }
             _ => None,
         }
     })
-}
-
-fn reads(body: &Body, at: usize, register: RegisterId) -> bool {
-    let mut found = false;
-    if let Some(Ok(operation)) = body.operations.get(at) {
-        operation.each_read(&mut |read| found |= read == register);
-    }
-    found
 }
 
 #[cfg(test)]
@@ -89,16 +88,18 @@ mod tests {
         let unit = Unit::new("t", format!(".func f() {{\n{registers}{text}\n}}").into()).unwrap();
         let index = Index::of(&unit).unwrap();
         let mut body = Body::of(&unit, &Function::of(&unit, &index.definitions[0]).unwrap());
-        assert!(body.operations.iter().all(Result::is_ok), "{body:?}");
+        assert!(!body.operations.iter().any(|operation| matches!(operation.op, Op::Unknown(_))), "{body:?}");
         let count = contract(&mut body);
         let kind = |operation: &Operation| match operation.op {
             Op::Ternary { op: TernaryOp::Fma, .. } => "fma",
+            Op::Ternary { op: TernaryOp::ProductMinus, .. } => "product minus",
+            Op::Ternary { op: TernaryOp::MinusProduct, .. } => "minus product",
             Op::Binary { op: BinaryOp::Add, .. } => "add",
             Op::Binary { op: BinaryOp::Mul(_), .. } => "mul",
             Op::Nothing => "nothing",
             _ => "other",
         };
-        (count, body.operations.iter().flatten().map(kind).collect())
+        (count, body.operations.iter().map(kind).collect())
     }
 
     #[test]
@@ -107,6 +108,10 @@ mod tests {
         assert_eq!(fused(text), (1, vec!["nothing", "fma"]));
         let between = "mul.f32 %r1, %r2, %r3;\nmul.f32 %r6, %r7, %r8;\nadd.f32 %r4, %r1, %r6;";
         assert_eq!(fused(between), (1, vec!["nothing", "mul", "fma"]), "a sum takes one of its products");
+        let first = "mul.f32 %r1, %r2, %r3;\nsub.f32 %r4, %r1, %r5;";
+        assert_eq!(fused(first), (1, vec!["nothing", "product minus"]));
+        let second = "mul.f64 %d1, %d2, %d3;\nsub.f64 %d0, %d2, %d1;";
+        assert_eq!(fused(second), (1, vec!["nothing", "minus product"]));
     }
 
     #[test]
@@ -115,6 +120,8 @@ mod tests {
             ("it is used twice", "mul.f32 %r1, %r2, %r3;\nadd.f32 %r4, %r1, %r1;"),
             ("the product says its rounding", "mul.rn.f32 %r1, %r2, %r3;\nadd.f32 %r4, %r1, %r5;"),
             ("the sum says its rounding", "mul.f32 %r1, %r2, %r3;\nadd.rn.f32 %r4, %r1, %r5;"),
+            ("the difference says its rounding", "mul.f32 %r1, %r2, %r3;\nsub.rn.f32 %r4, %r1, %r5;"),
+            ("whole numbers", "mul.lo.s32 %r1, %r2, %r3;\nsub.s32 %r4, %r1, %r5;"),
             ("the types differ", "mul.f16x2 %r1, %r2, %r3;\nadd.bf16x2 %r4, %r1, %r5;"),
             ("they are whole numbers", "mul.lo.s32 %r1, %r2, %r3;\nadd.s32 %r4, %r1, %r5;"),
             ("another block", "mul.f32 %r1, %r2, %r3;\nL: add.f32 %r4, %r1, %r5;\nbra L;"),

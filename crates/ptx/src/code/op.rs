@@ -1,5 +1,5 @@
 //! Typed instructions.
-use crate::module::{Guard, RegisterId, Space, Type};
+use crate::module::{Guard, Name, RegisterId, Space, Type};
 
 /// The width of a register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ pub enum Source {
     /// The same bits in every lane.
     Constant(ConstantBits),
     /// The address of a variable, parameter or function, plus an offset in bytes.
-    Symbol(String, i64),
+    Symbol(Name, i64),
 }
 
 /// Where a load or store goes.
@@ -67,7 +67,7 @@ pub enum AddressBase {
     /// A register.
     Register(RegisterId),
     /// A variable or parameter.
-    Symbol(String),
+    Symbol(Name),
     /// The number itself.
     Nothing,
 }
@@ -126,6 +126,10 @@ pub enum TernaryOp {
     Mad(MulPart),
     /// The same of floating-point numbers, rounded once.
     Fma,
+    /// `fma` of the third operand's negative: what a product and a difference become.
+    ProductMinus,
+    /// `fma` of the first operand's negative.
+    MinusProduct,
     Prmt,
     /// `prmt` with a mode: the selectors that the third operand chooses by its two low bits.
     PrmtMode([u16; 4]),
@@ -430,14 +434,16 @@ pub enum Op {
     },
     Call {
         target: Source,
-        results: Vec<String>,
-        arguments: Vec<String>,
+        results: Vec<Name>,
+        arguments: Vec<Name>,
     },
     /// The function's end.
     Return,
     /// The thread's end.
     Exit,
     Trap,
+    /// An instruction that cannot be decoded, with the reason.
+    Unknown(String),
     /// What says something to a GPU that has no meaning here: `nanosleep`, `griddepcontrol`, `prefetch`.
     Nothing,
     /// `mbarrier.init`.

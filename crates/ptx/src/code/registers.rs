@@ -109,6 +109,7 @@ impl Op {
             | Self::Return
             | Self::Exit
             | Self::Trap
+            | Self::Unknown(_)
             | Self::Nothing
             | Self::BulkCommit
             | Self::BulkWait { .. } => {}
@@ -132,6 +133,6 @@ impl Op {
 
     /// True if nothing follows it in the text: it leaves the function, or branches without a guard.
     pub fn ends_block(&self) -> bool {
-        matches!(self, Self::Branch { .. } | Self::Return | Self::Exit | Self::Trap)
+        matches!(self, Self::Branch { .. } | Self::Return | Self::Exit | Self::Trap | Self::Unknown(_))
     }
 }

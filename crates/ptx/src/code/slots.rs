@@ -2,6 +2,7 @@
 use super::body::Body;
 use super::op::{Op, Width};
 use crate::module::RegisterId;
+use std::ops::Range;
 
 /// The slot of each register, and the size of the frame that holds them all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +32,10 @@ fn slot_bytes(width: Width) -> u32 {
 }
 
 impl Slots {
-    /// Gives every register a slot. Slots of one width follow each other, so that each is as aligned as it is wide.
-    pub fn of(body: &Body) -> Self {
-        let intervals = intervals(body);
+    /// Gives every register a slot. Slots of one width follow each other, so that each is as aligned as it is wide. `None` if too many
+    /// registers are alive in too many blocks.
+    pub fn of(body: &Body) -> Option<Self> {
+        let intervals = intervals(body)?;
         let mut order: Vec<(Interval, usize)> =
             intervals.iter().enumerate().filter_map(|(register, interval)| Some(((*interval)?, register))).collect();
         order.sort_unstable_by_key(|(interval, register)| (interval.first, *register));
@@ -61,109 +63,113 @@ impl Slots {
                 of_register[*register] = Some(slot);
             }
         }
-        Self { of_register, bytes }
+        Some(Self { of_register, bytes })
     }
 }
 
-/// For each register the operations from the first to the last at which it is alive.
-fn intervals(body: &Body) -> Vec<Option<Interval>> {
+/// Most steps from a block to one before it that [`intervals`] takes, for all registers together. NCCL's functions need fewer than a million.
+const MOST_STEPS: usize = 1 << 27;
+
+/// For each register the operations from the first to the last at which it is alive; `None` if that takes too long to find out.
+fn intervals(body: &Body) -> Option<Vec<Option<Interval>>> {
     let blocks = body.blocks();
-    let live = Liveness::of(body, &blocks);
     let mut intervals: Vec<Option<Interval>> = vec![None; body.registers.len()];
-    let mut touch = |register: usize, at: usize| {
-        let interval = intervals[register].get_or_insert(Interval { first: at, last: at });
+    let mut touch = |register: u32, at: usize| {
+        let interval = intervals[register as usize].get_or_insert(Interval { first: at, last: at });
         *interval = Interval { first: interval.first.min(at), last: interval.last.max(at) };
     };
     for (at, operation) in body.operations.iter().enumerate() {
-        let Ok(operation) = operation else { continue };
-        let mut both = |register: RegisterId| touch(register.0 as usize, at);
+        let mut both = |register: RegisterId| touch(register.0, at);
         operation.each_read(&mut both);
         operation.each_write(&mut both);
     }
-    for (number, block) in blocks.iter().enumerate() {
-        for register in live.at_start(number) {
-            touch(register, block.start);
+    let before = predecessors(body, &blocks);
+    let Uses { reads, writes } = Uses::of(body, &blocks);
+    // For each block the register for which it was last seen, and the one that it last writes.
+    let (mut alive, mut written) = (vec![u32::MAX; blocks.len()], vec![u32::MAX; blocks.len()]);
+    let (mut writes, mut ahead, mut steps) = (writes.into_iter().peekable(), Vec::new(), 0);
+    for of_register in reads.chunk_by(|(one, _), (other, _)| one == other) {
+        let register = of_register[0].0;
+        while let Some((of, block)) = writes.next_if(|(of, _)| *of <= register) {
+            if of == register {
+                written[block as usize] = register;
+            }
         }
-        for register in live.at_end(number) {
-            touch(register, block.end - 1);
+        ahead.extend(of_register.iter().map(|(_, block)| *block as usize));
+        while let Some(block) = ahead.pop() {
+            if std::mem::replace(&mut alive[block], register) == register {
+                continue;
+            }
+            touch(register, blocks[block].start);
+            steps += before[block].len();
+            for before in &before[block] {
+                touch(register, blocks[*before].end - 1);
+                if written[*before] != register {
+                    ahead.push(*before);
+                }
+            }
+        }
+        if steps > MOST_STEPS {
+            return None;
         }
     }
-    intervals
+    Some(intervals)
 }
 
-/// A bit for each register.
-type Bits = Vec<u64>;
-
-/// Which registers are alive at the beginning and the end of each block.
-struct Liveness {
-    start: Vec<Bits>,
-    end: Vec<Bits>,
+/// Registers and the blocks that use them, in the order of the registers.
+struct Uses {
+    /// Blocks that read one before they write it.
+    reads: Vec<(u32, u32)>,
+    /// Blocks that write one in all lanes.
+    writes: Vec<(u32, u32)>,
 }
 
-impl Liveness {
-    fn of(body: &Body, blocks: &[std::ops::Range<usize>]) -> Self {
-        let words = body.registers.len().div_ceil(64);
-        let mut read_first = vec![vec![0u64; words]; blocks.len()];
-        let mut written = vec![vec![0u64; words]; blocks.len()];
-        for (number, block) in blocks.iter().enumerate() {
-            let (reads, writes) = (&mut read_first[number], &mut written[number]);
-            for operation in body.operations[block.clone()].iter().flatten() {
-                operation.each_read(&mut |register| {
-                    let (word, bit) = place(register);
-                    reads[word] |= bit & !writes[word];
-                });
+impl Uses {
+    fn of(body: &Body, blocks: &[Range<usize>]) -> Self {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        // For each register the block that it was last written in.
+        let mut written = vec![u32::MAX; body.registers.len()];
+        for (number, block) in (0..).zip(blocks) {
+            for operation in &body.operations[block.clone()] {
+                let mut read = |register: RegisterId, written: &[u32]| {
+                    if written[register.0 as usize] != number {
+                        reads.push((register.0, number));
+                    }
+                };
+                operation.each_read(&mut |register| read(register, &written));
                 operation.each_write(&mut |register| {
-                    let (word, bit) = place(register);
                     // Behind a guard the other lanes keep what they had: they read it.
                     if operation.guard.is_some() {
-                        reads[word] |= bit & !writes[word];
-                    } else {
-                        writes[word] |= bit;
+                        read(register, &written);
+                    } else if std::mem::replace(&mut written[register.0 as usize], number) != number {
+                        writes.push((register.0, number));
                     }
                 });
             }
         }
-        let mut live = Self { start: read_first.clone(), end: vec![vec![0u64; words]; blocks.len()] };
-        let successors: Vec<Vec<usize>> = blocks.iter().map(|block| successors(body, blocks, block)).collect();
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for number in (0..blocks.len()).rev() {
-                for word in 0..words {
-                    let after = successors[number].iter().fold(0, |all, next| all | live.start[*next][word]);
-                    let before = read_first[number][word] | after & !written[number][word];
-                    changed |= before != live.start[number][word] || after != live.end[number][word];
-                    (live.start[number][word], live.end[number][word]) = (before, after);
-                }
-            }
+        reads.sort_unstable();
+        reads.dedup();
+        writes.sort_unstable();
+        Self { reads, writes }
+    }
+}
+
+/// For each block those from which control can come to it.
+fn predecessors(body: &Body, blocks: &[Range<usize>]) -> Vec<Vec<usize>> {
+    let mut before = vec![Vec::new(); blocks.len()];
+    for (number, block) in blocks.iter().enumerate() {
+        for next in successors(body, blocks, block) {
+            before[next].push(number);
         }
-        live
     }
-
-    fn at_start(&self, block: usize) -> impl Iterator<Item = usize> {
-        registers(&self.start[block])
-    }
-
-    fn at_end(&self, block: usize) -> impl Iterator<Item = usize> {
-        registers(&self.end[block])
-    }
-}
-
-fn place(register: RegisterId) -> (usize, u64) {
-    (register.0 as usize / 64, 1 << (register.0 % 64))
-}
-
-fn registers(bits: &Bits) -> impl Iterator<Item = usize> {
-    bits.iter()
-        .enumerate()
-        .flat_map(|(word, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| 64 * word + bit))
+    before
 }
 
 /// The blocks to which control can go at a block's end.
-fn successors(body: &Body, blocks: &[std::ops::Range<usize>], block: &std::ops::Range<usize>) -> Vec<usize> {
+fn successors(body: &Body, blocks: &[Range<usize>], block: &Range<usize>) -> Vec<usize> {
     let starting_at = |at: usize| blocks.binary_search_by_key(&at, |block| block.start).ok();
     let next = starting_at(block.end);
-    let Some(Ok(last)) = body.operations.get(block.end - 1) else { return Vec::new() };
+    let Some(last) = body.operations.get(block.end - 1) else { return Vec::new() };
     let branch = if let Op::Branch { target } = last.op { starting_at(target) } else { None };
     let falls = !last.op.ends_block() || last.guard.is_some();
     branch.into_iter().chain(next.filter(|_| falls)).collect()
@@ -179,7 +185,7 @@ mod tests {
         let unit = Unit::new("t", format!(".func f() {{\n{registers}\n{text}\n}}").into()).unwrap();
         let index = Index::of(&unit).unwrap();
         let body = Body::of(&unit, &Function::of(&unit, &index.definitions[0]).unwrap());
-        assert!(body.operations.iter().all(Result::is_ok), "{body:?}");
+        assert!(!body.operations.iter().any(|operation| matches!(operation.op, Op::Unknown(_))), "{body:?}");
         body
     }
 
@@ -187,7 +193,7 @@ mod tests {
     fn registers_in_turn_share_a_slot() {
         let text =
             "mov.b32 %r1, 1;\nadd.s32 %r2, %r1, 1;\nadd.s32 %r3, %r2, 1;\nmov.b64 %d1, 2;\nmov.b32 %r4, 4;\nret;";
-        let slots = Slots::of(&body(".reg .b32 %r<9>;\n.reg .b64 %d<2>;", text));
+        let slots = Slots::of(&body(".reg .b32 %r<9>;\n.reg .b64 %d<2>;", text)).unwrap();
         assert_eq!(slots.of_register[0], None, "nothing names it");
         assert_eq!(slots.of_register[1], slots.of_register[3]);
         assert_ne!(slots.of_register[1], slots.of_register[2]);
@@ -199,7 +205,7 @@ mod tests {
     fn what_a_loop_carries_lives_as_long_as_the_loop() {
         let text = "mov.b32 %r1, 0;\nmov.b32 %r2, 8;\nL:\nadd.s32 %r3, %r1, 1;\nmov.b32 %r1, %r3;\nmov.b32 %r4, 5;\n\
             setp.lt.s32 %p1, %r4, %r2;\n@%p1 bra L;\nret;";
-        let slots = Slots::of(&body(".reg .b32 %r<9>;\n.reg .pred %p<2>;", text));
+        let slots = Slots::of(&body(".reg .b32 %r<9>;\n.reg .pred %p<2>;", text)).unwrap();
         let [one, two, three, four] = [1, 2, 3, 4].map(|register: usize| slots.of_register[register].unwrap());
         assert!(one != two && one != three && one != four && two != three && two != four);
     }
@@ -207,8 +213,27 @@ mod tests {
     #[test]
     fn a_guarded_write_keeps_what_other_lanes_have() {
         let text = "mov.b32 %r1, 1;\nmov.b32 %r2, 2;\n@%p1 mov.b32 %r1, 3;\nst.global.b32 [%d1], %r1;\nret;";
-        let slots = Slots::of(&body(".reg .pred %p<2>;\n.reg .b32 %r<9>;\n.reg .b64 %d<2>;", text));
+        let slots = Slots::of(&body(".reg .pred %p<2>;\n.reg .b32 %r<9>;\n.reg .b64 %d<2>;", text)).unwrap();
         assert_ne!(slots.of_register[3], slots.of_register[4]);
+    }
+
+    #[test]
+    fn what_no_operation_names_costs_nothing_and_too_much_is_refused() {
+        let branches = "@%p0 bra END;\n".repeat(30_000);
+        let of = |used: usize| {
+            let (mut text, mut reads) = (String::new(), String::new());
+            for register in 0..used {
+                text += &format!("mov.b32 %r{register}, 1;\n");
+                reads += &format!("st.b32 [%d0], %r{register};\n");
+            }
+            text += &branches;
+            text += &reads;
+            Slots::of(&body(".reg .pred %p<1>;\n.reg .b64 %d<1>;\n.reg .b32 %r<1000000>;", &format!("{text}END: ret;")))
+        };
+        let start = std::time::Instant::now();
+        assert_eq!(of(10).map(|slots| slots.bytes), Some(8 + 4 * 10 + 1));
+        assert_eq!(of(6_000), None, "180 million steps");
+        assert!(start.elapsed().as_secs() < 20);
     }
 
     /// In random programs, two registers that are live at the same operation never share a slot. A register is live where some path
@@ -232,7 +257,7 @@ mod tests {
                 }
             }
             let body = body(".reg .pred %p<1>;\n.reg .b32 %r<6>;", &text);
-            let slots = Slots::of(&body);
+            let slots = Slots::of(&body).unwrap();
             for at in 0..body.operations.len() {
                 let alive: Vec<usize> = (1..7).filter(|register| is_alive(&body, *register, at)).collect();
                 let mut places: Vec<_> = alive.iter().map(|register| slots.of_register[*register]).collect();
@@ -247,7 +272,7 @@ mod tests {
     fn is_alive(body: &Body, register: usize, from: usize) -> bool {
         let (mut seen, mut ahead) = (vec![false; body.operations.len()], vec![from]);
         while let Some(at) = ahead.pop() {
-            let Some(Ok(operation)) = body.operations.get(at) else { continue };
+            let Some(operation) = body.operations.get(at) else { continue };
             if std::mem::replace(&mut seen[at], true) {
                 continue;
             }

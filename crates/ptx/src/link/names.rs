@@ -1,4 +1,5 @@
 //! Which definition a name means (PTX ISA, 11.6).
+use crate::module::Variable;
 use crate::text::{Definition, DefinitionKind, Index, Linkage, Unit};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -48,6 +49,8 @@ pub struct DefinedTwice {
 pub struct Names {
     pub functions: Vec<Defined>,
     pub variables: Vec<Defined>,
+    /// The largest alignment of the shared memory whose size a launch decides.
+    pub dynamic_align: u64,
     /// Names that all units can see, with how strong their definition is.
     visible: FxHashMap<Box<str>, (Symbol, Linkage)>,
     /// For each unit its private names, and those that it only declares, with nothing to lead to.
@@ -67,6 +70,10 @@ impl Names {
             let name = &unit.text()[definition.name.clone()];
             if definition.body.is_none() {
                 let of_launch = definition.kind == DefinitionKind::Variable && is_unsized_shared(unit, definition);
+                if of_launch {
+                    let align = Variable::of(unit, definition).map_or(1, |variable| variable.shape.align);
+                    self.dynamic_align = self.dynamic_align.max(align.into());
+                }
                 own.entry(name.into()).or_insert(of_launch.then_some(Symbol::DynamicShared));
                 continue;
             }

@@ -1,8 +1,11 @@
 //! A linked program.
 use super::names::{Defined, DefinedTwice, FunctionId, Names, Symbol, UnitId, VariableId};
+use super::reach::SharedMemory;
 use crate::error::Error;
 use crate::module::{Function, Signature, Space, Variable};
 use crate::text::{Definition, DefinitionKind, Index, Unit};
+use rustc_hash::FxHashSet;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,6 +34,7 @@ pub struct Program {
     names: Names,
     functions: Vec<OnceLock<Result<Function, Error>>>,
     variables: Vec<OnceLock<Result<Variable, Error>>>,
+    shared: OnceLock<Result<FxHashSet<SharedMemory>, Error>>,
 }
 
 /// The methods panic if they are given a number of another program.
@@ -52,7 +56,7 @@ impl Program {
         }
         let functions = names.functions.iter().map(|_| OnceLock::new()).collect();
         let variables = names.variables.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { units, names, functions, variables })
+        Ok(Self { units, names, functions, variables, shared: OnceLock::new() })
     }
 
     /// A unit.
@@ -155,6 +159,31 @@ impl Program {
     pub fn variable_error(&self, id: VariableId, what: String) -> Error {
         let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
         unit.error(definition.head.start, what)
+    }
+
+    /// An error at a function's head.
+    pub fn function_error(&self, id: FunctionId, what: String) -> Error {
+        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
+        unit.error(definition.head.start, what)
+    }
+
+    /// The largest alignment of the shared memory whose size a launch decides.
+    pub fn dynamic_align(&self) -> u64 {
+        self.names.dynamic_align
+    }
+
+    /// The text of a function's body.
+    pub(super) fn body(&self, id: FunctionId) -> (&Unit, Range<usize>) {
+        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
+        (unit, definition.body.clone().unwrap_or_default())
+    }
+
+    pub(super) fn may_declare_shared(&self, id: FunctionId) -> bool {
+        self.names.functions[id.0 as usize].definition.may_declare_shared
+    }
+
+    pub(super) fn all_shared_memory(&self) -> Result<&FxHashSet<SharedMemory>, Error> {
+        self.shared.get_or_init(|| self.find_shared_memory()).as_ref().map_err(Clone::clone)
     }
 
     fn defined<'a>(&'a self, defined: &'a Defined) -> (&'a Unit, &'a Definition) {

@@ -1,10 +1,10 @@
 //! The body of a function: declarations, labels and instructions.
-use super::function::{Function, Guard, Instruction, Signature};
-use super::operand::{Base, Operand};
-use super::scope::Scopes;
+use super::function::{Declared, Function, Guard, Instruction, Signature};
+use super::operand::{Base, Name, Operand};
+use super::scope::{Named, Scopes};
 use super::tokens::Tokens;
 use super::types::Space;
-use super::variable::{Variable, declaration, offset};
+use super::variable::{Room, declaration, offset};
 use crate::error::Error;
 use crate::text::{Token, TokenKind, Unit};
 use std::ops::Range;
@@ -24,19 +24,23 @@ pub fn read(unit: &Unit, signature: Signature, body: Range<usize>) -> Result<Fun
         tokens: Tokens::new(unit, body),
         scopes: Scopes::new(),
         memory: Vec::new(),
+        own: Room::default(),
+        shared: Room::default(),
         instructions: Vec::new(),
         branches: Vec::new(),
     };
     while reader.statement()? {}
     reader.resolve()?;
-    let Body { scopes, memory, instructions, .. } = reader;
-    Ok(Function { signature, registers: scopes.registers, memory, instructions })
+    let Body { scopes, memory, own, shared, instructions, .. } = reader;
+    Ok(Function { signature, registers: scopes.registers, memory, own, shared, instructions })
 }
 
 struct Body<'a> {
     tokens: Tokens<'a>,
     scopes: Scopes<'a>,
-    memory: Vec<Variable>,
+    memory: Vec<Declared>,
+    own: Room,
+    shared: Room,
     instructions: Vec<Instruction>,
     /// Branches whose targets are still names, and the scopes that they stand in.
     branches: Vec<(usize, usize)>,
@@ -97,17 +101,32 @@ impl<'a> Body<'a> {
     fn directive(&mut self, token: Token) -> Result<(), Error> {
         match self.tokens.text(token) {
             ".reg" => self.registers(),
-            ".local" | ".shared" | ".param" => {
-                let space = Space::named(&self.tokens.text(token)[1..]).unwrap_or(Space::Local);
-                let (name, shape) = declaration(&mut self.tokens)?;
-                self.memory.push(Variable { name: name.to_owned(), space, shape, values: Vec::new() });
-                self.tokens.expect(b';')
-            }
+            ".local" => self.memory_in(Space::Local),
+            ".shared" => self.memory_in(Space::Shared),
+            ".param" => self.memory_in(Space::Param),
             ".loc" | ".file" => self.skip_line(token),
             // How to compile for a GPU.
             ".pragma" | ".maxntid" | ".minnctapersm" | ".maxnreg" => self.skip_statement(token),
             other => Err(self.error(token, format!("the directive `{other}` is not known in a body"))),
         }
+    }
+
+    /// `.local .align 8 .b8 stack[24];`
+    fn memory_in(&mut self, space: Space) -> Result<(), Error> {
+        let (name, shape) = declaration(&mut self.tokens)?;
+        let mut used = self.scopes.used();
+        let offset = if space == Space::Shared {
+            self.shared.take(shape.bytes(), shape.align.into())
+        } else {
+            let mut room = Room { bytes: used, ..self.own };
+            let offset = room.take(shape.bytes(), shape.align.into());
+            used = room.bytes;
+            self.own = Room { bytes: self.own.bytes.max(used), ..room };
+            offset
+        };
+        self.scopes.memory(name, self.memory.len(), used);
+        self.memory.push(Declared { name: name.to_owned(), space, shape, offset });
+        self.tokens.expect(b';')
     }
 
     /// `.reg .b32 %r<9>, low;`
@@ -210,8 +229,12 @@ impl<'a> Body<'a> {
         if name == "_" {
             return Ok(Operand::Unused);
         }
-        if let Some(register) = self.scopes.register(name) {
-            return Ok(Operand::Register(register));
+        match self.scopes.find(name) {
+            Some(Named::Register(register)) => return Ok(Operand::Register(register)),
+            Some(Named::Memory(number)) => {
+                return Ok(Operand::Symbol(Name::Own(number), offset(&mut self.tokens)?));
+            }
+            None => {}
         }
         if name.starts_with('%') {
             let next = self.tokens.peek()?;
@@ -219,7 +242,7 @@ impl<'a> Body<'a> {
                 if next.kind == TokenKind::Dotted && next.start == token.end { self.tokens.dotted()? } else { None };
             return Ok(Operand::Special(part.map_or_else(|| name.to_owned(), |part| format!("{name}.{part}"))));
         }
-        Ok(Operand::Symbol(name.to_owned(), offset(&mut self.tokens)?))
+        Ok(Operand::Symbol(name.into(), offset(&mut self.tokens)?))
     }
 
     /// What follows an opening bracket.
@@ -230,12 +253,13 @@ impl<'a> Body<'a> {
             TokenKind::Mark(b'-') => (Base::Nothing, (self.tokens.whole(u64::MAX)? as i64).wrapping_neg()),
             TokenKind::Name => {
                 let name = self.tokens.text(token);
-                let base = match self.scopes.register(name) {
-                    Some(register) => Base::Register(register),
+                let base = match self.scopes.find(name) {
+                    Some(Named::Register(register)) => Base::Register(register),
+                    Some(Named::Memory(number)) => Base::Symbol(Name::Own(number)),
                     None if name.starts_with('%') => {
                         return Err(self.error(token, format!("`{name}` is not a register")));
                     }
-                    None => Base::Symbol(name.to_owned()),
+                    None => Base::Symbol(name.into()),
                 };
                 (base, offset(&mut self.tokens)?)
             }
@@ -263,6 +287,10 @@ impl<'a> Body<'a> {
             let Some(instruction) = self.instructions.get_mut(at) else { continue };
             let start = instruction.opcode.start as usize;
             if let Some(Operand::Symbol(name, 0)) = instruction.operands.last() {
+                let name = match name {
+                    Name::Own(number) => self.memory.get(*number).map_or("", |declared| declared.name.as_str()),
+                    Name::Outer(name) => name.as_str(),
+                };
                 let target = self.scopes.target(scope, name);
                 let target =
                     target.ok_or_else(|| self.tokens.unit.error(start, format!("there is no label `{name}`")))?;
@@ -366,6 +394,22 @@ mod tests {
         let (_, function) = function(".local .align 8 .b8 stack[24];\n.shared .b32 x;\n.param .b64 given;").unwrap();
         let memory: Vec<_> = function.memory.iter().map(|v| (v.name.as_str(), v.space, v.shape.bytes())).collect();
         assert_eq!(memory, [("stack", Space::Local, 24), ("x", Space::Shared, 4), ("given", Space::Param, 8)]);
+    }
+
+    #[test]
+    fn a_name_means_the_nearest_declaration_and_inner_scopes_in_turn_have_the_same_bytes() {
+        let (_, function) = function(
+            ".local .b64 x;\n.shared .b32 s;\n{ .local .b32 x; .shared .align 32 .b32 s; st.local.b32 [x], 1; st.shared.b32 [s], 1; }\n\
+             { .param .align 64 .b32 y; st.param.b32 [y], 1; { .reg .b32 x; mov.b32 x, 1; } }\nst.local.b64 [x], 1; st.shared.b32 [s], 1;",
+        )
+        .unwrap();
+        let first = |i: &Instruction| i.operands[0].clone();
+        let all: Vec<Operand> = function.instructions.iter().map(first).collect();
+        let own = |number| Operand::Memory(Base::Symbol(Name::Own(number)), 0);
+        assert_eq!(all, [own(2), own(3), own(4), Operand::Register(RegisterId(0)), own(0), own(1)]);
+        let offsets: Vec<u64> = function.memory.iter().map(|declared| declared.offset).collect();
+        assert_eq!(offsets, [0, 0, 8, 32, 64]);
+        assert_eq!((function.own, function.shared), (Room { bytes: 68, align: 64 }, Room { bytes: 36, align: 32 }));
     }
 
     #[test]

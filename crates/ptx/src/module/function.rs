@@ -2,8 +2,8 @@
 use super::body;
 use super::operand::Operand;
 use super::tokens::Tokens;
-use super::types::Type;
-use super::variable::{Shape, Variable, declaration};
+use super::types::{Space, Type};
+use super::variable::{Room, Shape, declaration};
 use crate::error::Error;
 use crate::text::{Definition, DefinitionKind, TokenKind, Unit};
 use std::ops::Range;
@@ -146,6 +146,19 @@ fn three(tokens: &mut Tokens<'_>) -> Result<[u32; 3], Error> {
     Ok(sizes)
 }
 
+/// Memory that a function's body declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// `.local`, `.param` or `.shared`.
+    pub space: Space,
+    /// Its elements.
+    pub shape: Shape,
+    /// Where it is in the function's memory of that kind. Scopes that follow each other have the same bytes for `.local` and `.param`.
+    pub offset: u64,
+}
+
 /// A function with its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
@@ -154,7 +167,11 @@ pub struct Function {
     /// The types of its registers.
     pub registers: Vec<Type>,
     /// Its memory in `.local` and `.shared`, and the parameters of its calls.
-    pub memory: Vec<Variable>,
+    pub memory: Vec<Declared>,
+    /// What each thread needs for those in `.local` and `.param`.
+    pub own: Room,
+    /// What each block needs for those in `.shared`.
+    pub shared: Room,
     /// Its instructions. A branch to one past the last one leaves the function.
     pub instructions: Vec<Instruction>,
 }

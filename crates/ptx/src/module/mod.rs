@@ -7,7 +7,7 @@ mod tokens;
 mod types;
 mod variable;
 
-pub use function::{Function, Guard, Instruction, LaunchBounds, Parameter, RegisterId, Signature};
-pub use operand::{Base, Operand};
+pub use function::{Declared, Function, Guard, Instruction, LaunchBounds, Parameter, RegisterId, Signature};
+pub use operand::{Base, Name, Operand};
 pub use types::{Space, Type};
-pub use variable::{Shape, Value, Variable};
+pub use variable::{Room, Shape, Value, Variable};

@@ -1,6 +1,21 @@
 //! What instructions work on (PTX ISA, 6).
 use super::function::RegisterId;
 
+/// What a name in an operand stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Memory that the function's body declares: its place in [`super::Function::memory`].
+    Own(usize),
+    /// A parameter of the function, or what units define.
+    Outer(String),
+}
+
+impl From<&str> for Name {
+    fn from(name: &str) -> Self {
+        Self::Outer(name.to_owned())
+    }
+}
+
 /// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
@@ -17,7 +32,7 @@ pub enum Operand {
     /// A special register, such as `%tid.x`.
     Special(String),
     /// The address of a variable or function, plus an offset in bytes; also the name of a function that is called.
-    Symbol(String, i64),
+    Symbol(Name, i64),
     /// The instruction with this number, to which a branch leads.
     Label(usize),
     /// Memory: a base in brackets, plus an offset in bytes.
@@ -38,7 +53,7 @@ pub enum Base {
     /// The contents of a register.
     Register(RegisterId),
     /// A variable or parameter.
-    Symbol(String),
+    Symbol(Name),
     /// Nothing: the number is the address.
     Nothing,
 }

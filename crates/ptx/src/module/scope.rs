@@ -3,7 +3,16 @@ use super::function::RegisterId;
 use super::types::Type;
 use rustc_hash::FxHashMap;
 
-/// Registers and labels by name, from the outermost scope to the innermost.
+/// What a name stands for in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A register.
+    Register(RegisterId),
+    /// Memory that the body declares, by its number.
+    Memory(usize),
+}
+
+/// Registers, memory and labels by name, from the outermost scope to the innermost.
 #[derive(Debug)]
 pub struct Scopes<'a> {
     open: Vec<Names<'a>>,
@@ -17,9 +26,11 @@ pub struct Scopes<'a> {
 struct Names<'a> {
     /// Number of the scope.
     number: usize,
-    single: FxHashMap<&'a str, RegisterId>,
+    single: FxHashMap<&'a str, Named>,
     /// `%r<100>`: the name before the number, the first register, and how many there are.
     families: Vec<(&'a str, u32, u32)>,
+    /// Bytes of a thread's memory that names in it and around it have.
+    used: u64,
 }
 
 impl<'a> Scopes<'a> {
@@ -32,7 +43,7 @@ impl<'a> Scopes<'a> {
     pub fn open(&mut self) {
         let (number, around) = (self.labels.len(), self.current());
         self.labels.push((around, FxHashMap::default()));
-        self.open.push(Names { number, ..Names::default() });
+        self.open.push(Names { number, used: self.used(), ..Names::default() });
     }
 
     /// Closes the innermost scope; false if only the outermost one is open.
@@ -54,12 +65,25 @@ impl<'a> Scopes<'a> {
         self.open.last().map_or(0, |names| names.number)
     }
 
+    /// Bytes of a thread's memory that are in use in the innermost scope.
+    pub fn used(&self) -> u64 {
+        self.open.last().map_or(0, |names| names.used)
+    }
+
+    /// Declares memory, after which a thread uses so many bytes.
+    pub fn memory(&mut self, name: &'a str, number: usize, used: u64) {
+        if let Some(names) = self.open.last_mut() {
+            names.single.insert(name, Named::Memory(number));
+            names.used = used;
+        }
+    }
+
     /// Declares a register.
     pub fn single(&mut self, name: &'a str, ty: Type) {
         let id = RegisterId(self.registers.len() as u32);
         self.registers.push(ty);
         if let Some(names) = self.open.last_mut() {
-            names.single.insert(name, id);
+            names.single.insert(name, Named::Register(id));
         }
     }
 
@@ -74,6 +98,14 @@ impl<'a> Scopes<'a> {
 
     /// A register by name.
     pub fn register(&self, name: &str) -> Option<RegisterId> {
+        match self.find(name) {
+            Some(Named::Register(register)) => Some(register),
+            _ => None,
+        }
+    }
+
+    /// What a name stands for; `None` for one that the body does not declare.
+    pub fn find(&self, name: &str) -> Option<Named> {
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         // A name may itself end in digits: `%rd1<3>`.
         let splits = (1..=digits).rev().filter_map(|digits| {
@@ -86,7 +118,7 @@ impl<'a> Scopes<'a> {
             let of_family = || {
                 names.families.iter().rev().find_map(|(stem, first, count)| {
                     let number = splits.iter().find(|(other, _)| other == stem)?.1;
-                    (number < *count).then_some(RegisterId(first + number))
+                    (number < *count).then_some(Named::Register(RegisterId(first + number)))
                 })
             };
             names.single.get(name).copied().or_else(of_family)

@@ -30,6 +30,24 @@ impl Shape {
     }
 }
 
+/// Memory that several names have parts of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that are in use.
+    pub bytes: u64,
+    /// Bytes of which its address is a multiple.
+    pub align: u64,
+}
+
+impl Room {
+    /// Takes more bytes; gives the first of them.
+    pub fn take(&mut self, bytes: u64, align: u64) -> u64 {
+        let start = self.bytes.next_multiple_of(align.max(1));
+        *self = Self { bytes: start + bytes, align: self.align.max(align) };
+        start
+    }
+}
+
 /// One element of an initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {

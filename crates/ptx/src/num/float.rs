@@ -2,7 +2,7 @@
 
 /// The NaN that instructions on f32 give.
 const NAN_F32: u32 = 0x7fff_ffff;
-/// The NaN that instructions on f64 give.
+/// The NaN that instructions on f64 give, but for those that keep an operand's.
 const NAN_F64: u64 = 0x7fff_ffff_ffff_ffff;
 
 /// The result of an operation on f32: any NaN becomes the canonical one.
@@ -18,6 +18,19 @@ pub fn canonical_f64(value: f64) -> f64 {
     f64::from_bits(if value.is_nan() { NAN_F64 } else { value.to_bits() })
 }
 
+/// The result of f64 arithmetic: a NaN is that of the first operand that is one, made quiet. "NaN payloads are supported for double-precision
+/// instructions" (9.7.3).
+#[inline(always)]
+pub fn with_payload<const N: usize>(value: f64, operands: [f64; N]) -> f64 {
+    let mut nan = NAN_F64;
+    let mut at = N;
+    while at > 0 {
+        at -= 1;
+        nan = if operands[at].is_nan() { operands[at].to_bits() | 1 << 51 } else { nan };
+    }
+    f64::from_bits(if value.is_nan() { nan } else { value.to_bits() })
+}
+
 /// `fma.rn.f32`: one rounding, of the exact a * b + c.
 #[inline(always)]
 pub fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
@@ -27,7 +40,7 @@ pub fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
 /// `fma.rn.f64`.
 #[inline(always)]
 pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
-    canonical_f64(a.mul_add(b, c))
+    with_payload(a.mul_add(b, c), [a, b, c])
 }
 
 /// The smaller (or, with `largest`, the larger) of two numbers in the order in which -0 comes before +0; a NaN loses against
@@ -95,5 +108,18 @@ mod tests {
         assert_ne!(x * x - 1.0, exact as f32);
         assert_eq!(fma_f32(f32::INFINITY, 0.0, 1.0).to_bits(), NAN_F32);
         assert_eq!(fma_f64(f64::INFINITY, 0.0, 1.0).to_bits(), NAN_F64);
+    }
+
+    #[test]
+    fn the_first_nan_of_f64_keeps_its_payload() {
+        let [one, other] = [0xfff0_0000_0000_0123, 0x7ff8_0000_0000_0456].map(f64::from_bits);
+        let quiet = 0xfff8_0000_0000_0123;
+        assert_eq!(with_payload(one + other, [one, other]).to_bits(), quiet);
+        assert_eq!(with_payload(other * one, [other, one]).to_bits(), other.to_bits());
+        assert_eq!(
+            [fma_f64(1.0, one, 2.0), fma_f64(1.0, 2.0, one), fma_f64(one, other, other)].map(f64::to_bits),
+            [quiet; 3]
+        );
+        assert_eq!(with_payload(1.5, [one, other]), 1.5);
     }
 }

@@ -1,6 +1,7 @@
 //! A block: its warps, its shared memory, and its barriers.
 #![allow(unsafe_code)] // constants go to the slots that lowering has given them
 
+use super::executable::SharedLayout;
 use super::fault::{Fault, Spot};
 use super::frame::Frame;
 use super::image::Image;
@@ -10,6 +11,7 @@ use super::ready::Known;
 use super::warp::{BARRIERS, Pause, Warp};
 use crate::code::{SpecialRegister, Width};
 use crate::error::Error;
+use crate::link::SharedMemory;
 use std::sync::Arc;
 
 /// What all blocks of a launch share.
@@ -19,7 +21,9 @@ pub struct Common {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub parameters: Buffer,
-    /// Bytes of shared memory without those that the launch asks for, and with them.
+    /// Where the kernel's variables in shared memory are.
+    pub layout: Arc<SharedLayout>,
+    /// Where the shared memory that the launch asks for begins, and where all of it ends.
     pub shared: (u64, u64),
     /// The launch's number on its device.
     pub number: u64,
@@ -38,6 +42,7 @@ impl Common {
                 Known::Bits(bits) => (bits, 0),
                 Known::Variable(id, offset) => (self.image.address(id)?.wrapping_add_signed(offset), 0),
                 Known::Parameter(byte) => (self.parameters.region().start.wrapping_add_signed(byte), 0),
+                Known::Shared(memory, offset) => (self.shared_start(memory)?.wrapping_add_signed(offset), 0),
                 Known::DynamicShared(byte) => (self.shared.0.wrapping_add_signed(byte), 0),
                 Known::Own(byte) => frame.own(byte),
             };
@@ -61,6 +66,19 @@ impl Common {
         Ok(())
     }
 
+    fn shared_start(&self, memory: SharedMemory) -> Result<u64, Error> {
+        let start = self.layout.starts.get(&memory).copied();
+        start.ok_or_else(|| {
+            let program = self.image.executable().program();
+            // Its function's address came from elsewhere, such as from another kernel.
+            let what = "the kernel does not reach this shared memory by any name, and so has none".to_owned();
+            match memory {
+                SharedMemory::Variable(id) => program.variable_error(id, what),
+                SharedMemory::Own(id) => program.function_error(id, what),
+            }
+        })
+    }
+
     /// The value of a special register, but for those that differ by thread.
     pub fn special(&self, register: SpecialRegister, block: u32) -> u64 {
         let [x, y, _] = self.grid;
@@ -73,7 +91,7 @@ impl Common {
             SpecialRegister::Ctaid(1) | SpecialRegister::ClusterId(1) => u64::from(block / x % y),
             SpecialRegister::Ctaid(_) | SpecialRegister::ClusterId(_) => u64::from(block / x / y),
             SpecialRegister::ClusterNctaRank | SpecialRegister::ClusterNctaid(_) => 1,
-            SpecialRegister::DynamicSharedSize => self.shared.1 - self.shared.0,
+            SpecialRegister::DynamicSharedSize => self.shared.1.saturating_sub(self.shared.0),
             SpecialRegister::TotalSharedSize => self.shared.1,
             SpecialRegister::GridId => self.number,
             // Time is the number of times that it was asked for: it only rises, and a seed decides it.

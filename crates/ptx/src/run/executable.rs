@@ -1,14 +1,13 @@
 //! A program that is ready to run on any device: its functions are made ready when they are first entered.
 use super::fault::Fault;
-use super::frame::Layout;
 use super::handlers::{Plain, Vectors};
 use super::lower::lower;
 use super::ready::Ready;
 use crate::error::Error;
-use crate::link::{FunctionId, Program, VariableId};
-use crate::module::Space;
+use crate::link::{FunctionId, Program, SharedMemory};
+use crate::module::Room;
 use rustc_hash::FxHashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Where the handles of functions begin: no memory of a host has such addresses.
 const FUNCTIONS: u64 = 1 << 63;
@@ -42,14 +41,17 @@ pub struct Executable {
     program: Arc<Program>,
     options: Options,
     functions: Vec<OnceLock<Result<Arc<Ready>, Error>>>,
-    shared: OnceLock<Result<SharedMemory, Error>>,
+    /// By kernel.
+    shared: Mutex<FxHashMap<FunctionId, Arc<SharedLayout>>>,
 }
 
-/// Where variables in shared memory begin, and where all of them end.
-#[derive(Clone, Debug, Default)]
-struct SharedMemory {
-    starts: FxHashMap<VariableId, u64>,
-    end: u64,
+/// Where the shared memory that a kernel reaches is in that of a block.
+#[derive(Debug, Default)]
+pub struct SharedLayout {
+    /// Where each begins.
+    pub starts: FxHashMap<SharedMemory, u64>,
+    /// All of it.
+    pub room: Room,
 }
 
 impl Executable {
@@ -59,7 +61,7 @@ impl Executable {
             options.vectors = Vectors::best();
         }
         let functions = program.functions().map(|_| OnceLock::new()).collect();
-        Arc::new(Self { program, options, functions, shared: OnceLock::new() })
+        Arc::new(Self { program, options, functions, shared: Mutex::default() })
     }
 
     /// Its program.
@@ -111,19 +113,6 @@ impl Executable {
         Ok(self.function(id)?)
     }
 
-    /// Where the names of a function are in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Its text cannot be read.
-    pub fn layout(&self, id: FunctionId) -> Result<Layout, Error> {
-        let function = self.program.function(id)?;
-        let signature = &function.signature;
-        let own = if signature.is_kernel { &[][..] } else { &signature.parameters };
-        let interface: Vec<_> = own.iter().chain(&signature.results).collect();
-        Ok(Layout::of(&function.memory, &interface))
-    }
-
     /// Where a kernel's parameter begins in the block of all of them.
     pub fn kernel_parameter(&self, id: FunctionId, name: &str) -> Option<u64> {
         let signature = &self.program.function(id).ok()?.signature;
@@ -131,39 +120,40 @@ impl Executable {
         of_kernel.into_iter().find(|parameter| parameter.name == name).map(|parameter| parameter.offset)
     }
 
-    fn shared(&self) -> Result<&SharedMemory, Error> {
-        let layout = || {
-            let mut layout = SharedMemory::default();
-            for id in self.program.variables() {
-                if self.program.space_of(id)? == Some(Space::Shared) {
-                    let variable = self.program.variable(id)?;
-                    let start = layout.end.next_multiple_of(u64::from(variable.shape.align.max(16)));
-                    layout.starts.insert(id, start);
-                    layout.end = start + variable.shape.bytes();
+    /// Where the shared memory that a kernel reaches is.
+    ///
+    /// # Errors
+    ///
+    /// A variable's declaration cannot be read.
+    pub fn shared(&self, kernel: FunctionId) -> Result<Arc<SharedLayout>, Error> {
+        let mut known = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layout) = known.get(&kernel) {
+            return Ok(layout.clone());
+        }
+        let mut layout = SharedLayout::default();
+        for memory in self.program.shared_memory(kernel)? {
+            let (bytes, align) = match memory {
+                SharedMemory::Variable(id) => {
+                    let shape = self.program.variable(id)?.shape;
+                    (shape.bytes(), shape.align.into())
                 }
-            }
-            layout.end = layout.end.next_multiple_of(16);
-            Ok(layout)
-        };
-        self.shared.get_or_init(layout).as_ref().map_err(Clone::clone)
+                SharedMemory::Own(id) => {
+                    let room = self.program.function(id)?.shared;
+                    (room.bytes, room.align)
+                }
+            };
+            layout.starts.insert(memory, layout.room.take(bytes, align));
+        }
+        Ok(known.entry(kernel).or_insert(Arc::new(layout)).clone())
     }
 
-    /// Where a variable begins in shared memory.
+    /// Bytes of shared memory that a block of a kernel needs, besides those that a launch asks for.
     ///
     /// # Errors
     ///
     /// A variable's declaration cannot be read.
-    pub fn shared_start(&self, id: VariableId) -> Result<u64, Error> {
-        Ok(self.shared()?.starts.get(&id).copied().unwrap_or(0))
-    }
-
-    /// Bytes of shared memory that all variables in it need together.
-    ///
-    /// # Errors
-    ///
-    /// A variable's declaration cannot be read.
-    pub fn static_shared(&self) -> Result<u64, Error> {
-        Ok(self.shared()?.end)
+    pub fn static_shared(&self, kernel: FunctionId) -> Result<u64, Error> {
+        Ok(self.shared(kernel)?.room.bytes)
     }
 
     /// `function, unit:line:column: text` of an operation.

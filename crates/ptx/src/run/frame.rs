@@ -3,7 +3,7 @@ use super::lanes::{LANES, Lanes, Mask};
 use super::memory::Buffer;
 use super::ready::{Bytes, Ready};
 use super::registers::Registers;
-use crate::module::{Parameter, Space, Variable};
+use crate::module::{Function, Name, Room, Space};
 use std::sync::Arc;
 
 /// Bytes to which a lane's memory is aligned.
@@ -28,7 +28,7 @@ pub struct Frame {
 
 impl Frame {
     pub fn new(code: Arc<Ready>, registers: Registers, lanes: Mask, caller: Option<(usize, Option<u32>)>) -> Self {
-        let memory = (code.own_bytes > 0).then(|| Buffer::new(code.own_bytes * LANES as u64));
+        let memory = (code.own_bytes > 0).then(|| Buffer::new(code.own_bytes * LANES as u64, code.own_align));
         Self { code, registers, memory, at: [0; LANES], lanes, calling: 0, caller }
     }
 
@@ -42,37 +42,43 @@ impl Frame {
 /// Where the names of a function are in a lane's memory.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    names: Vec<(String, Bytes)>,
+    /// What the body declares, by its number; `None` for what is elsewhere.
+    declared: Vec<Option<Bytes>>,
+    /// Parameters and results.
+    interface: Vec<(String, Bytes)>,
     /// Bytes of a lane.
     pub bytes: u64,
+    /// Bytes of which each lane's address is a multiple.
+    pub align: u64,
 }
 
 impl Layout {
-    /// Of a function's own memory, and of the parameters and results that it is called with. Names that repeat in
-    /// inner scopes share their bytes: only one of them is in use at a time.
-    pub fn of(memory: &[Variable], interface: &[&Parameter]) -> Self {
-        let mut wanted: Vec<(&str, u64, u64)> = Vec::new();
-        let own = memory.iter().filter(|variable| matches!(variable.space, Space::Local | Space::Param));
-        let shapes = interface.iter().map(|parameter| (parameter.name.as_str(), parameter.shape));
-        for (name, shape) in shapes.chain(own.map(|variable| (variable.name.as_str(), variable.shape))) {
-            let (align, bytes) = (u64::from(shape.align.max(1)), shape.bytes());
-            match wanted.iter_mut().find(|(known, ..)| *known == name) {
-                Some((_, most_align, most)) => (*most_align, *most) = (align.max(*most_align), bytes.max(*most)),
-                None => wanted.push((name, align, bytes)),
-            }
-        }
-        let mut layout = Self::default();
-        for (name, align, bytes) in wanted {
-            let start = layout.bytes.next_multiple_of(align);
-            layout.names.push((name.to_owned(), start..start + bytes));
-            layout.bytes = start + bytes;
-        }
-        layout.bytes = layout.bytes.next_multiple_of(ALIGN);
-        layout
+    /// Of a function's own memory, and after it of the parameters and results that it is called with. A kernel's are elsewhere.
+    pub fn of(function: &Function) -> Self {
+        let range = |start: u64, bytes: u64| start..start + bytes;
+        let own = function.memory.iter();
+        let own = own.map(|of| (of.space != Space::Shared).then(|| range(of.offset, of.shape.bytes())));
+        let mut room = Room { align: function.own.align.max(ALIGN), ..function.own };
+        let signature = &function.signature;
+        let interface = signature.parameters.iter().chain(&signature.results).filter(|_| !signature.is_kernel);
+        let place = |of: &crate::module::Parameter| {
+            let bytes = of.shape.bytes();
+            (of.name.clone(), range(room.take(bytes, of.shape.align.into()), bytes))
+        };
+        let interface = interface.map(place).collect();
+        Self { declared: own.collect(), interface, bytes: room.bytes.next_multiple_of(room.align), align: room.align }
     }
 
     /// The bytes of a name.
-    pub fn bytes_of(&self, name: &str) -> Option<Bytes> {
-        self.names.iter().find(|(known, _)| known == name).map(|(_, bytes)| bytes.clone())
+    pub fn bytes_of(&self, name: &Name) -> Option<Bytes> {
+        match name {
+            Name::Own(number) => self.declared.get(*number).cloned().flatten(),
+            Name::Outer(name) => self.parameter(name),
+        }
+    }
+
+    /// The bytes of a parameter or result.
+    pub fn parameter(&self, name: &str) -> Option<Bytes> {
+        self.interface.iter().find(|(known, _)| known == name).map(|(_, bytes)| bytes.clone())
     }
 }

@@ -68,6 +68,16 @@ impl Image {
         self.place(&mut self.placed(), id)
     }
 
+    /// True for the address of a byte of a variable in `.const`.
+    pub fn is_constant(&self, address: u64) -> bool {
+        let placed = self.placed();
+        let mut holding = placed.iter().filter(|(_, buffer)| {
+            let region = buffer.region();
+            (region.start..region.end).contains(&address)
+        });
+        holding.any(|(id, _)| self.executable.program().space_of(*id) == Ok(Some(Space::Const)))
+    }
+
     /// Puts a variable into memory, if it is not there yet, and those whose addresses it holds.
     fn place(&self, placed: &mut FxHashMap<VariableId, Buffer>, id: VariableId) -> Result<u64, Error> {
         let mut unfilled = Vec::new();
@@ -87,7 +97,9 @@ impl Image {
     ) -> Result<u64, Error> {
         let variable = self.executable.program().variable(id)?;
         if variable.space == Space::Shared {
-            return self.executable.shared_start(id);
+            // Only kernels know it, each its own (PTX ISA, 5.4.4).
+            let what = format!("the address of `{}` in shared memory is not a constant", variable.name);
+            return Err(self.executable.program().variable_error(id, what));
         }
         if let Some(buffer) = placed.get(&id) {
             return Ok(buffer.region().start);
@@ -100,7 +112,7 @@ impl Image {
                 .program()
                 .variable_error(id, format!("all variables together need more than {MOST_BYTES} bytes")));
         }
-        let buffer = Buffer::new(bytes);
+        let buffer = Buffer::new(bytes, variable.shape.align.into());
         let start = buffer.region().start;
         // SAFETY: the image keeps it as long as any launch of its kernels lasts.
         unsafe { buffer.map_in(&self.memory) };

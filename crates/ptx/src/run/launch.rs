@@ -15,6 +15,8 @@ const MOST_THREADS: u64 = 1024;
 const MOST_BLOCKS: u64 = 1 << 16;
 /// Most bytes of shared memory of a block.
 const MOST_SHARED: u64 = 256 << 10;
+/// Bytes of which the address of the shared memory that a launch asks for is a multiple at least.
+const SHARED_ALIGN: u64 = 16;
 
 /// Turns without an effect that each warp has before a launch stands.
 const MOST_IDLE_TURNS: usize = 20_000;
@@ -83,20 +85,24 @@ impl Launch {
                 format!("`{kernel}` has {} bytes of parameters, not {}", signature.parameter_bytes(), parameters.len());
             return Err(refused(what));
         }
-        let fixed = executable.static_shared()?;
-        let shared = (fixed, fixed.saturating_add(dynamic_shared));
+        let layout = executable.shared(id)?;
+        let align = program.dynamic_align().max(SHARED_ALIGN);
+        let dynamic = layout.room.bytes.next_multiple_of(align);
+        let end = if dynamic_shared == 0 { layout.room.bytes } else { dynamic.saturating_add(dynamic_shared) };
+        let shared = (dynamic, end);
         if shared.1 > MOST_SHARED {
             return Err(refused(format!("{} bytes of shared memory are more than {MOST_SHARED}", shared.1)));
         }
-        let given = Buffer::new(signature.parameter_bytes());
+        let most = signature.parameters.iter().map(|parameter| parameter.shape.align).max();
+        let given = Buffer::new(signature.parameter_bytes(), most.unwrap_or(1).into());
         given.write(0, parameters);
         let image = image.clone();
         let code = image.executable().function(id)?;
         let number = image.time();
-        let common = Arc::new(Common { image, grid, block, parameters: given, shared, number });
+        let common = Arc::new(Common { image, grid, block, parameters: given, layout, shared, number });
         let mut launch = Self { blocks: Vec::new() };
         for number in 0..blocks as u32 {
-            let memory = Buffer::new(shared.1);
+            let memory = Buffer::new(shared.1, align.max(common.layout.room.align));
             let window = (memory.region().start, shared.1);
             let mut warps = Vec::new();
             for warp in 0..(threads as u32).div_ceil(LANES as u32) {
@@ -112,6 +118,9 @@ impl Launch {
     }
 
     /// Runs it to its end on this thread, one warp after the other, in an order that `seed` decides: the same seed gives the same order.
+    ///
+    /// It counts as standing still when each warp has had 20,000 turns, on average and in a row, in which no warp did more than poll memory
+    /// that did not change. A kernel that itself gives up after some number of polls is told to stand still if that number is larger.
     ///
     /// # Errors
     ///

@@ -3,6 +3,7 @@
 
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -33,6 +34,8 @@ pub enum BadAccess {
     Misaligned,
     /// The bytes are not in one region that is mapped.
     Unmapped,
+    /// The bytes are not in the block's shared memory, as they must be.
+    NotShared,
 }
 
 impl fmt::Display for BadAccess {
@@ -40,6 +43,7 @@ impl fmt::Display for BadAccess {
         f.write_str(match self {
             Self::Misaligned => "a misaligned address",
             Self::Unmapped => "an address outside of all memory",
+            Self::NotShared => "an address outside of the block's shared memory",
         })
     }
 }
@@ -261,17 +265,29 @@ struct Words([AtomicU64; 2]);
 
 /// Memory of the device's own, zero at first. Kernels may change it while others hold it.
 #[derive(Debug)]
-pub struct Buffer(Box<[Words]>);
+pub struct Buffer {
+    words: Box<[Words]>,
+    /// Those of them that are it: the first one is aligned.
+    used: Range<usize>,
+}
 
 impl Buffer {
-    /// A buffer of at least `len` bytes.
-    pub fn new(len: u64) -> Self {
-        Self((0..len.div_ceil(16)).map(|_| Words::default()).collect())
+    /// A buffer of at least `len` bytes, whose address is a multiple of `align`.
+    pub fn new(len: u64, align: u64) -> Self {
+        let (align, len) = (align.max(16), len.div_ceil(16) as usize);
+        let words: Box<[Words]> = (1..len + align as usize / 16).map(|_| Words::default()).collect();
+        let start = words.as_ptr() as u64;
+        let skipped = ((start.next_multiple_of(align) - start) / 16) as usize;
+        Self { words, used: skipped..skipped + len }
+    }
+
+    fn words(&self) -> &[Words] {
+        &self.words[self.used.clone()]
     }
 
     /// All of it.
     pub fn region(&self) -> Region {
-        Region::new(self.0.as_ptr() as u64, 16 * self.0.len() as u64)
+        Region::new(self.words().as_ptr() as u64, 16 * self.words().len() as u64)
     }
 
     /// Lets kernels reach it.
@@ -286,7 +302,7 @@ impl Buffer {
     /// Up to `len` bytes from an offset on.
     pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let byte = |at: u64| {
-            let word = self.0.get(at as usize / 16).map(|words| &words.0[at as usize / 8 % 2]);
+            let word = self.words().get(at as usize / 16).map(|words| &words.0[at as usize / 8 % 2]);
             word.map(|word| (word.load(Ordering::Relaxed) >> (8 * (at % 8))) as u8)
         };
         (offset..offset.saturating_add(len)).map_while(byte).collect()
@@ -295,7 +311,9 @@ impl Buffer {
     /// Writes bytes from an offset on, as far as there is room.
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         for (at, byte) in (offset..).zip(bytes) {
-            let Some(word) = self.0.get(at as usize / 16).map(|words| &words.0[at as usize / 8 % 2]) else { return };
+            let Some(word) = self.words().get(at as usize / 16).map(|words| &words.0[at as usize / 8 % 2]) else {
+                return;
+            };
             let shift = 8 * (at % 8);
             let old = word.load(Ordering::Relaxed);
             word.store(old & !(0xff << shift) | u64::from(*byte) << shift, Ordering::Relaxed);
@@ -434,7 +452,7 @@ mod tests {
 
     #[test]
     fn buffers_are_read_as_they_are_written() {
-        let buffer = Buffer::new(40);
+        let buffer = Buffer::new(40, 1);
         buffer.write(5, &[1, 2, 3, 4]);
         assert_eq!(buffer.read(4, 6), [0, 1, 2, 3, 4, 0]);
         assert_eq!(buffer.read(46, 6), [0, 0], "there is room for 48 bytes");

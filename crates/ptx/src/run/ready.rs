@@ -2,7 +2,7 @@
 use super::handlers::Handler;
 use super::registers::Slot;
 use crate::code::{Op, Width};
-use crate::link::{FunctionId, VariableId};
+use crate::link::{FunctionId, SharedMemory, VariableId};
 use std::ops::Range;
 
 /// An instruction. What its fields mean is a matter of its handler; most have a target and three operands.
@@ -43,6 +43,8 @@ pub enum Known {
     Parameter(i64),
     /// A byte of the frame's own memory, which each lane has for itself.
     Own(i64),
+    /// A byte of shared memory that each block has.
+    Shared(SharedMemory, i64),
     /// A byte of the shared memory that the launch asks for.
     DynamicShared(i64),
 }
@@ -96,6 +98,8 @@ pub struct Ready {
     pub register_bytes: u32,
     /// Bytes of its own memory, of a lane.
     pub own_bytes: u64,
+    /// Bytes of which the address of that is a multiple.
+    pub own_align: u64,
     /// Its parameters and results in its own memory.
     pub interface: CallSite,
     /// Its calls with parameters.
@@ -116,6 +120,7 @@ impl Ready {
             constants: Vec::new(),
             register_bytes: 0,
             own_bytes: 0,
+            own_align: 1,
             interface: CallSite::default(),
             calls: Vec::new(),
             general: Vec::new(),

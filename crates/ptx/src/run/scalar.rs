@@ -4,7 +4,7 @@ use crate::module::Type;
 use crate::num::{
     BF16, E4M3, E5M2, F16, Narrow, bit_field_extract, bit_field_insert, canonical_f32, canonical_f64, fma_f32, fma_f64,
     funnel_shift_left, funnel_shift_right, high_bit, max_f32, max_f64, min_f32, min_f64, permute, shift_left,
-    shift_right_signed, shift_right_unsigned,
+    shift_right_signed, shift_right_unsigned, with_payload,
 };
 
 /// The bits of at most four operands or results.
@@ -159,12 +159,12 @@ fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         Type::F64 => {
             let (a, b) = (f64::from_bits(a), f64::from_bits(b));
             match op {
-                BinaryOp::Add => canonical_f64(a + b),
-                BinaryOp::Sub => canonical_f64(a - b),
-                BinaryOp::Div => canonical_f64(a / b),
+                BinaryOp::Add => with_payload(a + b, [a, b]),
+                BinaryOp::Sub => with_payload(a - b, [a, b]),
+                BinaryOp::Div => with_payload(a / b, [a, b]),
                 BinaryOp::Min => min_f64(a, b),
                 BinaryOp::Max => max_f64(a, b),
-                _ => canonical_f64(a * b),
+                _ => with_payload(a * b, [a, b]),
             }
             .to_bits()
         }
@@ -230,11 +230,23 @@ fn ternary(op: TernaryOp, ty: Type, a: u64, b: u64, c: u64) -> u64 {
             (_, Type::F32) => f32_bits(fma_f32(f32_of(a), f32_of(b), f32_of(c))),
             _ => fma_f64(f64::from_bits(a), f64::from_bits(b), f64::from_bits(c)).to_bits(),
         },
+        TernaryOp::ProductMinus => ternary(TernaryOp::Fma, ty, a, b, negated(ty, c)),
+        TernaryOp::MinusProduct => ternary(TernaryOp::Fma, ty, negated(ty, a), b, c),
         TernaryOp::Prmt => u64::from(permute(a as u32, b as u32, c as u32)),
         TernaryOp::PrmtMode(selectors) => u64::from(permute(a as u32, b as u32, u32::from(selectors[c as usize % 4]))),
         TernaryOp::Bfe => bit_field_extract(a, b as u32, c as u32, 8 * ty.bytes(), ty.is_signed()),
         TernaryOp::FunnelLeft { wrap } => u64::from(funnel_shift_left(a as u32, b as u32, c as u32, wrap)),
         TernaryOp::FunnelRight { wrap } => u64::from(funnel_shift_right(a as u32, b as u32, c as u32, wrap)),
+    }
+}
+
+/// A number, or both of a pair, with the other sign.
+fn negated(ty: Type, bits: u64) -> u64 {
+    match ty {
+        Type::F64 => bits ^ 1 << 63,
+        Type::F32 => bits ^ 1 << 31,
+        Type::F16x2 | Type::Bf16x2 => bits ^ 0x8000_8000,
+        _ => bits ^ 0x8000,
     }
 }
 

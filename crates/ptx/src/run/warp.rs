@@ -65,6 +65,16 @@ struct Look {
     seen: Option<u64>,
 }
 
+/// A poll in vain.
+#[derive(Clone, Copy, Debug)]
+struct Polled {
+    lanes: Mask,
+    /// The address of the first lane.
+    address: u64,
+    /// The frame, and the instruction.
+    place: (usize, u32),
+}
+
 #[derive(Debug)]
 pub struct Warp {
     /// The registers of the function at hand.
@@ -104,8 +114,8 @@ pub struct Warp {
     looks: [Look; 16],
     /// The look that makes way for the next one.
     oldest: usize,
-    /// The address that lanes have polled last in vain, and the instruction.
-    pub polled: Option<(u64, u32)>,
+    /// What each group of lanes has polled last in vain.
+    polled: Vec<Polled>,
     /// Whether anything has happened in this turn but polling in vain.
     pub moved: bool,
     pub instructions: u64,
@@ -149,7 +159,7 @@ impl Warp {
             writes: 1,
             looks: [Look::default(); 16],
             oldest: 0,
-            polled: None,
+            polled: Vec::new(),
             moved: false,
             instructions: 0,
             bytes: 0,
@@ -308,7 +318,12 @@ impl Warp {
     }
 
     fn polled_in_vain(&mut self, address: u64, at: u32) -> u32 {
-        self.polled = Some((address, at - 1));
+        let poll = Polled { lanes: self.mask, address, place: (self.current, at - 1) };
+        for known in &mut self.polled {
+            known.lanes &= !poll.lanes;
+        }
+        self.polled.retain(|known| known.lanes != 0);
+        self.polled.push(poll);
         self.park(self.mask, at);
         self.yielded |= self.mask;
         self.stop = Some(if self.others_can_go() {
@@ -374,29 +389,33 @@ impl Warp {
     /// Where lanes are, and what they wait for.
     pub fn spots(&self) -> Vec<(Spot, String)> {
         let mut spots = Vec::new();
-        for frame in &self.frames {
+        for (number, frame) in self.frames.iter().enumerate() {
             let here = frame.lanes & !frame.calling;
             let mut left = here;
             while left != 0 {
-                let at = frame.at[left.trailing_zeros() as usize];
-                let lanes = lanes_of(left).filter(|lane| frame.at[*lane] == at).fold(0, |all, lane| all | 1 << lane);
+                let first = left.trailing_zeros();
+                let at = frame.at[first as usize];
+                let polled = self.polled.iter().find(|poll| poll.place.0 == number && poll.lanes >> first & 1 == 1);
+                let together = left & polled.map_or(Mask::MAX, |poll| poll.lanes);
+                let lanes =
+                    lanes_of(together).filter(|lane| frame.at[*lane] == at).fold(0, |all, lane| all | 1 << lane);
                 left &= !lanes;
-                spots.push(self.waits(frame, lanes, at));
+                spots.push(self.waits(frame, lanes, at, polled));
             }
         }
         spots
     }
 
-    fn waits(&self, frame: &Frame, lanes: Mask, at: u32) -> (Spot, String) {
+    fn waits(&self, frame: &Frame, lanes: Mask, at: u32, polled: Option<&Polled>) -> (Spot, String) {
         if lanes & self.blocked != 0 {
             return (self.spot(frame, lanes, at.saturating_sub(1)), "waits at a barrier of the block".to_owned());
         }
         if lanes & self.syncing != 0 {
             return (self.spot(frame, lanes, at), "waits for other lanes of the warp".to_owned());
         }
-        match self.polled {
-            Some((address, poll)) => {
-                (self.spot(frame, lanes, poll), format!("polls {address:#x}, which does not change"))
+        match polled {
+            Some(Polled { address, place: (_, poll), .. }) => {
+                (self.spot(frame, lanes, *poll), format!("polls {address:#x}, which does not change"))
             }
             None => (self.spot(frame, lanes, at), "can go on".to_owned()),
         }

@@ -44,6 +44,8 @@ pub struct Definition {
     pub head: Range<usize>,
     /// The bytes inside the braces of a body, or of an initial value without the `=`; `None` for a declaration.
     pub body: Option<Range<usize>>,
+    /// Whether the body may declare shared memory.
+    pub may_declare_shared: bool,
 }
 
 /// The names of a unit, in the order of its text.
@@ -238,7 +240,11 @@ impl<'a> Scan<'a> {
         body: Option<Range<usize>>,
     ) -> Result<(), Error> {
         let name = name.ok_or_else(|| self.unit.error(first.start, "this declares something without a name"))?;
-        self.index.definitions.push(Definition { kind, linkage, name, head, body });
+        let of_function = body.clone().filter(|_| kind != DefinitionKind::Variable).unwrap_or_default();
+        // With the opening brace.
+        let of_function = of_function.start.saturating_sub(1)..of_function.end;
+        let may_declare_shared = declares_shared(&self.unit.text().as_bytes()[of_function]);
+        self.index.definitions.push(Definition { kind, linkage, name, head, body, may_declare_shared });
         Ok(())
     }
 
@@ -272,6 +278,17 @@ impl<'a> Scan<'a> {
         }
         Err(self.unit.error(open, "this brace is never closed"))
     }
+}
+
+/// True if something in a body looks like `.shared` that does not belong to an instruction. Compilers make vector instructions of it.
+fn declares_shared(body: &[u8]) -> bool {
+    let [first, second, third] = [1, 2, 3].map(|from| body.get(from..).unwrap_or_default());
+    let fours = body.iter().zip(first).zip(second).zip(third);
+    fours.fold(false, |any, (((before, point), s), h)| {
+        let is_letter = (before | 0x20).wrapping_sub(b'a') < 26;
+        let is_digit = before.wrapping_sub(b'0') < 10;
+        any | ((*point == b'.') & (*s == b's') & (*h == b'h') & !(is_letter | is_digit))
+    })
 }
 
 /// One less than the length of a comment, or 0 if none begins here.
@@ -330,6 +347,20 @@ mod tests {
         assert_eq!(bodies[..5], [None, None, None, Some("{1, 2}"), Some("")]);
         assert!(bodies[5].is_some_and(|body| body.starts_with("// } {") && body.ends_with("ret;")));
         assert_eq!(all[5].3, ".visible .entry k(\n.param .u64 k_p\n)\n.maxntid 640, 1, 1");
+    }
+
+    #[test]
+    fn bodies_that_declare_shared_memory_are_marked() {
+        for (body, may) in [
+            ("{.shared .b32 x;}", true),
+            ("{ret;.shared .b32 x;}", true),
+            ("{ { /* */.shared .align 4 .b32 x; } }", true),
+            ("{ st.shared.b32 [x], 1; ld.volatile.shared::cta.u8 %r1, [x]; cvta.to.shared.u64 %d1, %d2; }", false),
+            ("{}", false),
+        ] {
+            let unit = Unit::new("t", format!(".func f(){body}").into()).unwrap();
+            assert_eq!(Index::of(&unit).unwrap().definitions[0].may_declare_shared, may, "{body}");
+        }
     }
 
     #[test]

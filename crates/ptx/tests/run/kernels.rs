@@ -52,8 +52,8 @@ fn warps_meet_at_barriers_and_share_memory() {
 #[test]
 fn a_missing_barrier_is_found_by_some_seed() {
     let text = ".shared .align 16 .b8 fixed[512];\n.visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<7>;\n.reg .b64 %d<6>;\n\
-        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nshl.b32 %r2, %r1, 2;\nst.shared.u32 [%r2], %r1;\n\
-        mov.u32 %r3, %ntid.x;\nsub.s32 %r3, %r3, %r1;\nshl.b32 %r4, %r3, 2;\nld.shared.u32 %r5, [%r4+-4];\n\
+        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nshl.b32 %r2, %r1, 2;\nmov.u32 %r6, fixed;\nadd.s32 %r2, %r2, %r6;\nst.shared.u32 [%r2], %r1;\n\
+        mov.u32 %r3, %ntid.x;\nsub.s32 %r3, %r3, %r1;\nshl.b32 %r4, %r3, 2;\nadd.s32 %r4, %r4, %r6;\nld.shared.u32 %r5, [%r4+-4];\n\
         mul.wide.u32 %d2, %r1, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r5;\nret;\n}";
     let mut device = Device::new(text);
     let out = device.array(&[0; 128]);
@@ -154,12 +154,42 @@ fn what_cannot_be_executed_ends_the_launch_with_its_place() {
 }
 
 #[test]
+fn what_cannot_be_decoded_is_a_fault_only_where_its_guard_holds() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\nld.param.u64 %d1, [m];\n\
+        ld.global.u32 %r1, [%d1];\nsetp.eq.u32 %p1, %r1, 1;\nmov.u32 %r2, %r1;\n@%p1 multimem.red.add.u32 [%d1], %r1;\n\
+        add.s32 %r2, %r2, %r1;\nst.global.u32 [%d1+4], %r2;\nret;\n}";
+    let mut device = Device::new(text);
+    let memory = [device.array(&[5, 0]), device.array(&[1, 0])];
+    device.run("k", 1, 32, &[memory[0]], 1).unwrap();
+    assert_eq!(device.values(0)[1], 10);
+    let error = device.run("k", 1, 32, &[memory[1]], 1).unwrap_err().to_string();
+    assert!(error.contains("this instruction is not known"), "{error}");
+}
+
+#[test]
+fn many_unknown_instructions_take_no_longer_than_known_ones() {
+    // All in one line, in which each has a place.
+    let text = format!(".visible .entry k(.param .u64 m) {{ ret; {} }}", "surprise.b32; ".repeat(40_000));
+    let start = std::time::Instant::now();
+    Device::new(&text).run("k", 1, 1, &[0], 1).unwrap();
+    assert!(start.elapsed().as_secs() < 3, "{:?}", start.elapsed());
+}
+
+#[test]
 fn what_would_take_all_memory_is_refused() {
     let recursion = ".func f() { call f; ret; }\n.visible .entry k(.param .u64 m)\n{\ncall f;\nret;\n}";
     let local = ".visible .entry k(.param .u64 m)\n{\n.local .b8 own[1000000];\nret;\n}";
     let global = ".global .b8 one[1000000000];\n.global .b8 two[1000000000];\n.visible .entry k(.param .u64 m)\n{\n.reg .b64 %d<2>;\n\
         .reg .b32 %r;\nmov.u64 %d1, one;\nmov.u64 %d1, two;\nld.global.u32 %r, [%d1];\nret;\n}";
+    let registers = |each: fn(usize) -> String| (0..6000).map(each).collect::<String>();
+    let branches = format!(
+        ".visible .entry k(.param .u64 m)\n{{\n.reg .pred %p;\n.reg .b32 %r<6000>;\n.reg .b64 %d;\n{}{}{}END:\nret;\n}}",
+        registers(|at| format!("mov.b32 %r{at}, 1;\n")),
+        "@%p bra END;\n".repeat(30_000),
+        registers(|at| format!("st.b32 [%d], %r{at};\n"))
+    );
     for (text, what) in [
+        (branches.as_str(), "too many registers are alive across too many branches of this function"),
         (recursion, "calls are nested more than 1024 deep"),
         (local, "a thread needs 1000000 bytes of memory of its own: 524288 is the limit"),
         (global, "all variables together need more than 1073741824 bytes"),
@@ -273,4 +303,37 @@ fn the_modes_of_prmt_pick_the_bytes_that_the_isa_lists() {
         device.run("k", 1, 4, &[out], 1).unwrap();
         assert_eq!(device.values(0), expected, "{mode}");
     }
+}
+
+#[test]
+fn products_and_differences_round_once() {
+    // x * x - y and y - x * x, where x * x is not exact; as f32, as f64 and as the lower half of a pair.
+    let x = 1.0 + 3.0 * f32::EPSILON;
+    let (wide, half) = (1.0 + 3.0 * f64::EPSILON, 0x3c03u16);
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\nld.param.u64 %d1, [m];\nld.global.u32 %r1, [%d1];\n\
+        ld.global.u64 %d2, [%d1+8];\nld.global.u32 %r5, [%d1+16];\nmov.b32 %r2, 0f3F800000;\nmov.b64 %d3, 0d3FF0000000000000;\n\
+        mov.b32 %r6, 0x3c003c00;\n\
+        mul.f32 %r3, %r1, %r1;\nsub.f32 %r4, %r3, %r2;\nst.global.u32 [%d1], %r4;\n\
+        mul.f32 %r0, %r1, %r1;\nsub.f32 %r7, %r2, %r0;\nst.global.u32 [%d1+4], %r7;\n\
+        mul.f64 %d4, %d2, %d2;\nsub.f64 %d5, %d4, %d3;\nst.global.u64 [%d1+8], %d5;\n\
+        mul.f64 %d6, %d2, %d2;\nsub.f64 %d7, %d3, %d6;\nst.global.u64 [%d1+16], %d7;\n\
+        { .reg .b32 a, b, c, d; mul.f16x2 a, %r5, %r5;\nsub.f16x2 b, a, %r6;\nst.global.u32 [%d1+24], b;\n\
+        mul.bf16x2 c, %r5, %r5;\nsub.bf16x2 d, %r6, c;\nst.global.u32 [%d1+28], d; }\nret;\n}";
+    let mut device = Device::new(text);
+    let [low, high] = [wide.to_bits() as u32, (wide.to_bits() >> 32) as u32];
+    let pair = u32::from(half) << 16 | u32::from(half);
+    let memory = device.array(&[x.to_bits(), 0, low, high, pair, 0, 0, 0]);
+    device.run("k", 1, 1, &[memory], 1).unwrap();
+    let exact = x.mul_add(x, -1.0);
+    assert_ne!(exact, x * x - 1.0);
+    let values = device.values(0);
+    assert_eq!(values[..2], [exact.to_bits(), (-exact).to_bits()]);
+    let exact = wide.mul_add(wide, -1.0);
+    assert_ne!(exact, wide * wide - 1.0);
+    let of = |at: usize| f64::from_bits(u64::from(values[at + 1]) << 32 | u64::from(values[at]));
+    assert_eq!((of(2), of(4)), (exact, -exact));
+    let twice = |one: u16| u32::from(one) << 16 | u32::from(one);
+    let fused = ptx::num::F16.fma(half, half, 0xbc00);
+    let minus = ptx::num::BF16.fma(half ^ 0x8000, half, 0x3c00);
+    assert_eq!(values[6..8], [twice(fused), twice(minus)]);
 }

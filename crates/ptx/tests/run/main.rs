@@ -1,6 +1,8 @@
 //! Kernels of our own run.
 #![allow(unsafe_code)] // kernels are given addresses of the tests' memory
 
+mod accesses;
 mod device;
 mod kernels;
 mod pool;
+mod shared;

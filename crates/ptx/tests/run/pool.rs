@@ -68,6 +68,33 @@ fn warps_that_only_the_host_can_help_are_told_with_their_places() {
 }
 
 #[test]
+fn each_group_of_lanes_is_told_with_what_it_polls() {
+    let kernel = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<3>;\n.reg .b64 %d<2>;\nld.param.u64 %d1, [m];\n\
+        mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 8;\n@%p1 bra FIRST;\n\
+        SECOND:\nld.acquire.sys.b32 %r2, [%d1+8];\nsetp.eq.b32 %p2, %r2, 0;\n@%p2 bra SECOND;\nret;\n\
+        FIRST:\nld.acquire.sys.b32 %r2, [%d1+4];\nsetp.eq.b32 %p2, %r2, 0;\n@%p2 bra FIRST;\nret;\n}";
+    let pool = Pool::new(1).unwrap();
+    let mut device = Device::new(kernel);
+    let memory = device.array(&[0; 4]);
+    let waits = begin(&pool, &device, "k", (1, 32), memory);
+    let spots = loop {
+        if let Some(spots) = pool.standing() {
+            break spots;
+        }
+        std::thread::yield_now();
+    };
+    let mut told: Vec<String> = spots.iter().map(|(spot, why)| format!("{spot} {why}")).collect();
+    told.sort();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (line, lanes, text, at) in [(&told[0], "0x000000ff", "[%d1+4];", 4), (&told[1], "0xffffff00", "[%d1+8];", 8)] {
+        let polls = format!("{text} polls {:#x}, which does not change", memory + at);
+        assert!(line.contains(lanes) && line.ends_with(&polls), "{told:?}");
+    }
+    drop(pool);
+    assert!(waits.recv().unwrap().is_err());
+}
+
+#[test]
 fn a_fault_ends_its_own_launch_alone() {
     let pool = Pool::new(2).unwrap();
     let mut device = Device::new(KERNELS);

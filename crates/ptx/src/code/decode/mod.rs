@@ -18,17 +18,21 @@ use std::collections::BTreeMap;
 ///
 /// The instruction is not known, or its operands are not those that it takes; the error has its text.
 pub fn decode(unit: &Unit, function: &Function, instruction: &Instruction) -> Result<Operation, Error> {
-    let opcode = instruction.opcode(unit);
-    let operands = Operands { registers: &function.registers, all: &instruction.operands };
-    let op = operation(opcode, &operands).map_err(|why| {
+    decode_at_no_place(unit, function, instruction).map_err(|why| {
         let at = instruction.opcode.start as usize;
         unit.error(at, format!("{why}: `{}`", unit.line(at)))
-    })?;
-    Ok(Operation { guard: instruction.guard, op })
+    })
 }
 
 /// Why an instruction cannot be decoded.
 type Refusal = String;
+
+/// The same, with the reason alone: to find a place takes as long as the text before it.
+pub fn decode_at_no_place(unit: &Unit, function: &Function, instruction: &Instruction) -> Result<Operation, Refusal> {
+    let operands = Operands { registers: &function.registers, all: &instruction.operands };
+    let op = operation(instruction.opcode(unit), &operands)?;
+    Ok(Operation { guard: instruction.guard, op })
+}
 
 fn operation(opcode: &str, operands: &Operands<'_>) -> Result<Op, Refusal> {
     let mut words = opcode.split('.');

@@ -3,7 +3,7 @@ use super::super::op::{Op, Reduction, ShuffleMode, Source, VoteMode, Width};
 use super::Refusal;
 use super::arithmetic::last_type;
 use super::operands::Operands;
-use crate::module::{Operand, Type};
+use crate::module::{Name, Operand, Type};
 
 pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     match name {
@@ -48,7 +48,7 @@ fn call(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     if !matches!(words, [] | ["uni"]) {
         return Err("this call is not known".into());
     }
-    let names = |list: &[Operand]| -> Result<Vec<String>, Refusal> {
+    let names = |list: &[Operand]| -> Result<Vec<Name>, Refusal> {
         let name = |operand: &Operand| match operand {
             Operand::Symbol(name, 0) => Ok(name.clone()),
             _ => Err("a call takes and gives parameters by name".into()),

@@ -402,10 +402,15 @@ pub unsafe fn is_in_space(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             let address = addresses[*lane];
             let in_own = own.iter().any(|region| inside(*region, address));
             let in_shared = inside(w.shared, address);
+            let in_const = || w.common.image.is_constant(address);
+            let parameters = w.common.parameters.region();
             match i.number {
                 0 => in_own,
                 1 => in_shared,
-                _ => !in_own && !in_shared,
+                // A kernel's parameters are in the global window (9.7.9.22).
+                2 => !in_own && !in_shared && !in_const(),
+                3 => in_const(),
+                _ => inside((parameters.start, parameters.end - parameters.start), address),
             }
         });
         let holds = holds.fold(0, |all, lane| all | 1 << lane);
@@ -417,8 +422,10 @@ pub unsafe fn is_in_space(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// The number by which [`is_in_space`] knows a space.
 pub fn space_number(space: Space) -> u64 {
     match space {
-        Space::Local | Space::Param => 0,
+        Space::Local => 0,
         Space::Shared => 1,
-        Space::Global | Space::Const => 2,
+        Space::Global => 2,
+        Space::Const => 3,
+        Space::Param => 4,
     }
 }

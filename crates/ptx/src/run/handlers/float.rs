@@ -1,6 +1,6 @@
 //! f32 and f64.
 use super::operations;
-use crate::num::{canonical_f32, canonical_f64, fma_f32, fma_f64, max_f32, max_f64, min_f32, min_f64};
+use crate::num::{canonical_f32, canonical_f64, fma_f32, fma_f64, max_f32, max_f64, min_f32, min_f64, with_payload};
 
 operations!(Two, |a, b|:
     AddF32 [f32 => f32] canonical_f32(a + b);
@@ -9,10 +9,10 @@ operations!(Two, |a, b|:
     DivF32 [f32 => f32] canonical_f32(a / b);
     MinF32 [f32 => f32] min_f32(a, b);
     MaxF32 [f32 => f32] max_f32(a, b);
-    AddF64 [f64 => f64] canonical_f64(a + b);
-    SubF64 [f64 => f64] canonical_f64(a - b);
-    MulF64 [f64 => f64] canonical_f64(a * b);
-    DivF64 [f64 => f64] canonical_f64(a / b);
+    AddF64 [f64 => f64] with_payload(a + b, [a, b]);
+    SubF64 [f64 => f64] with_payload(a - b, [a, b]);
+    MulF64 [f64 => f64] with_payload(a * b, [a, b]);
+    DivF64 [f64 => f64] with_payload(a / b, [a, b]);
     MinF64 [f64 => f64] min_f64(a, b);
     MaxF64 [f64 => f64] max_f64(a, b);
 );
@@ -20,6 +20,10 @@ operations!(Two, |a, b|:
 operations!(Three, |a, b, c|:
     FmaF32 [f32 => f32] fma_f32(a, b, c);
     FmaF64 [f64 => f64] fma_f64(a, b, c);
+    ProductMinusF32 [f32 => f32] fma_f32(a, b, -c);
+    ProductMinusF64 [f64 => f64] fma_f64(a, b, -c);
+    MinusProductF32 [f32 => f32] fma_f32(-a, b, c);
+    MinusProductF64 [f64 => f64] fma_f64(-a, b, c);
 );
 
 operations!(One, |a|:

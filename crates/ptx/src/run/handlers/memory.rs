@@ -1,11 +1,11 @@
 //! Loads, stores, atomics, and copies in the background.
 use super::general;
 use super::words::{Part, Parts};
-use super::{Execute, each, give};
+use super::{Execute, each, give, mask};
 use crate::code::{AtomicOp, Op, Width};
 use crate::module::Type;
-use crate::run::lanes::{LANES, Lanes, lanes_of};
-use crate::run::memory::{Word, update};
+use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
+use crate::run::memory::{BadAccess, Word, update};
 use crate::run::ready::{Instruction, NOWHERE};
 use crate::run::registers::Slot;
 use crate::run::warp::Warp;
@@ -39,6 +39,52 @@ unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64>
     }
 }
 
+/// Checks that accesses in shared memory stay in that of the block.
+///
+/// # Errors
+///
+/// One does not; with its address in shared memory.
+#[inline(always)]
+fn stays_shared(
+    w: &Warp,
+    flags: u32,
+    addresses: &Lanes<u64>,
+    mask: Mask,
+    len: u64,
+    reads: bool,
+) -> Result<(), (u64, BadAccess)> {
+    if flags & SHARED == 0 {
+        return Ok(());
+    }
+    let (start, bytes) = w.shared;
+    // As in `Reach`, what is read may go on to the end of the last 16 bytes.
+    let bytes = if reads { bytes.next_multiple_of(16) } else { bytes };
+    let room = (bytes + 1).saturating_sub(len);
+    let outside = mask & mask!(|lane| addresses[lane].wrapping_sub(start) >= room);
+    if outside == 0 {
+        return Ok(());
+    }
+    Err((addresses[outside.trailing_zeros() as usize % LANES].wrapping_sub(start), BadAccess::NotShared))
+}
+
+/// Checks accesses of `len` bytes.
+///
+/// # Errors
+///
+/// One of them is not allowed; with its address.
+#[inline(always)]
+fn admit(
+    w: &mut Warp,
+    flags: u32,
+    addresses: &Lanes<u64>,
+    mask: Mask,
+    len: u64,
+    reads: bool,
+) -> Result<(), (u64, BadAccess)> {
+    stays_shared(w, flags, addresses, mask, len, reads)?;
+    w.reach.admit(addresses, mask, len, reads)
+}
+
 /// `ld` of a word: the base is `a`, the offset the number, and the parts go to the four more slots. With `LOOKS` others may write it
 /// meanwhile, and lanes may poll it.
 pub struct Load<W, E, const LOOKS: bool>(PhantomData<(W, E)>);
@@ -50,7 +96,7 @@ impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
         // SAFETY: the slots are as wide as their parts, and addresses are admitted before they are used.
         unsafe {
             let addresses = addresses(w, i.a, i.number, i.flags);
-            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes, true) {
+            if let Err(bad) = admit(w, i.flags, &addresses, w.mask, bytes, true) {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
             let parts = W::load_lanes(&addresses, w.mask);
@@ -76,7 +122,7 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
         // SAFETY: as for a load.
         unsafe {
             let addresses = addresses(w, i.a, i.number, i.flags);
-            if let Err(bad) = w.reach.admit(&addresses, w.mask, bytes, false) {
+            if let Err(bad) = admit(w, i.flags, &addresses, w.mask, bytes, false) {
                 return w.refuse_access(at, "writes", bytes, bad);
             }
             let mut parts = [[E::default(); LANES]; 4];
@@ -116,12 +162,13 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
+        let whole = u64::from(size) * general.to.len() as u64;
+        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, true) {
+            return w.refuse_access(at, "reads", whole, bad);
+        }
         let mut seen = 0u64;
         for (number, to) in general.to.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size), true) {
-                return w.refuse_access(at, "reads", u64::from(size), bad);
-            }
             let mut values = [0u128; LANES];
             for lane in lanes_of(w.mask).rev() {
                 values[lane] = load_bits(places[lane], size);
@@ -158,11 +205,12 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
+        let whole = u64::from(size) * general.sources.len() as u64;
+        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
+            return w.refuse_access(at, "writes", whole, bad);
+        }
         for (number, source) in general.sources.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            if let Err(bad) = w.reach.admit(&places, w.mask, u64::from(size), false) {
-                return w.refuse_access(at, "writes", u64::from(size), bad);
-            }
             for lane in lanes_of(w.mask) {
                 store_bits(places[lane], size, general::read(w.registers, *source, lane));
             }
@@ -217,7 +265,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, u64::from(size), false) {
+        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, u64::from(size), false) {
             return w.refuse_access(at, "changes", u64::from(size), bad);
         }
         let mut values = [0u128; LANES];
@@ -301,7 +349,7 @@ pub unsafe fn phase_init(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load; the count has 32 bits.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8, false) {
+        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, 8, false) {
             return w.refuse_access(at, "writes", 8, bad);
         }
         for lane in lanes_of(w.mask) {
@@ -320,7 +368,7 @@ pub unsafe fn phase_arrive(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load; the bytes have 32 bits, and the result 64.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8, false) {
+        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, 8, false) {
             return w.refuse_access(at, "changes", 8, bad);
         }
         let mut before = [0u64; LANES];
@@ -342,7 +390,7 @@ pub unsafe fn phase_try_wait(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load; the state has 64 bits.
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
-        if let Err(bad) = w.reach.admit(&addresses, w.mask, 8, true) {
+        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, 8, true) {
             return w.refuse_access(at, "reads", 8, bad);
         }
         let (mut over, mut seen) = (0, 0u64);
@@ -361,20 +409,22 @@ pub unsafe fn phase_try_wait(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     }
 }
 
-/// `cp.async.bulk`, which is over at once: from the address `b` to the address `a` the bytes `c`; flags and offsets of both are in
-/// the more slots. The flags of the instruction say whether it completes on the barrier at `d`.
+/// `cp.async.bulk`, which is over at once: from the address `b` to the address `a` the bytes `c`. The flags of both and of the barrier
+/// are in the more slots, and their offsets in the number's halves and in the last slot. The flags of the instruction say whether it completes on the barrier at `d`.
 ///
 /// # Safety
 /// As for every [`super::Handler`].
 pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: as for a load; the bytes have 32 bits.
     unsafe {
-        let [to_flags, from_flags, barrier_flags, _] = i.more;
-        let (to, from) = (addresses(w, i.a, 0, to_flags), addresses(w, i.b, 0, from_flags));
-        let barrier = (i.flags != 0).then(|| addresses(w, i.d, 0, barrier_flags));
+        let [to_flags, from_flags, barrier_flags, barrier_offset] = i.more;
+        let signed = |offset: u32| offset as i32 as u64;
+        let to = addresses(w, i.a, signed(i.number as u32), to_flags);
+        let from = addresses(w, i.b, signed((i.number >> 32) as u32), from_flags);
+        let barrier = (i.flags != 0).then(|| addresses(w, i.d, signed(barrier_offset), barrier_flags));
         for lane in lanes_of(w.mask) {
             let bytes = u64::from(w.registers.read_lane::<u32>(i.c, lane));
-            if bytes % 16 != 0 || to[lane] % 16 != 0 || from[lane] % 16 != 0 {
+            if [bytes, to[lane], from[lane]].iter().any(|number| !number.is_multiple_of(16)) {
                 return w.refuse(
                     at,
                     format!(
@@ -383,17 +433,19 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
                     ),
                 );
             }
-            if let Err(bad) = w.reach.admit_range(from[lane], bytes, true) {
+            let shared = stays_shared(w, from_flags, &from, 1 << lane, bytes, true);
+            if let Err(bad) = shared.and_then(|()| w.reach.admit_range(from[lane], bytes, true)) {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
-            if let Err(bad) = w.reach.admit_range(to[lane], bytes, false) {
+            let shared = stays_shared(w, to_flags, &to, 1 << lane, bytes, false);
+            if let Err(bad) = shared.and_then(|()| w.reach.admit_range(to[lane], bytes, false)) {
                 return w.refuse_access(at, "writes", bytes, bad);
             }
             for offset in (0..bytes).step_by(16) {
                 u128::store(to[lane] + offset, u128::load(from[lane] + offset));
             }
             if let Some(barrier) = barrier {
-                if let Err(bad) = w.reach.admit(&barrier, 1 << lane, 8, false) {
+                if let Err(bad) = admit(w, barrier_flags, &barrier, 1 << lane, 8, false) {
                     return w.refuse_access(at, "changes", 8, bad);
                 }
                 update(barrier[lane], 8, |old| Phase(old).after(0, -(bytes as i64)).0);

@@ -154,6 +154,8 @@ macro_rules! mask {
     }};
 }
 
+use mask;
+
 /// Defines instructions that compute: `Name<Type: Bound, ..> |warp, instruction| { .. }`. Lowering gives slots of the types that the
 /// code reads and writes.
 macro_rules! computes {

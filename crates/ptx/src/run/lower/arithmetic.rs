@@ -262,6 +262,10 @@ fn ternary<I: Isa>(op: TernaryOp, ty: Type) -> Chosen {
     match (op, ty) {
         (TernaryOp::Fma, Type::F32) => same(three::<I, f32, f32, float::FmaF32>()),
         (TernaryOp::Fma, Type::F64) => same(three::<I, f64, f64, float::FmaF64>()),
+        (TernaryOp::ProductMinus, Type::F32) => same(three::<I, f32, f32, float::ProductMinusF32>()),
+        (TernaryOp::ProductMinus, Type::F64) => same(three::<I, f64, f64, float::ProductMinusF64>()),
+        (TernaryOp::MinusProduct, Type::F32) => same(three::<I, f32, f32, float::MinusProductF32>()),
+        (TernaryOp::MinusProduct, Type::F64) => same(three::<I, f64, f64, float::MinusProductF64>()),
         (TernaryOp::Fma, Type::F16) => same(I::handler::<narrow::FmaSingle<narrow::F16>>()),
         (TernaryOp::Fma, Type::F16x2) => same(I::handler::<narrow::FmaPair<narrow::F16>>()),
         (TernaryOp::Fma, Type::Bf16) => same(I::handler::<narrow::FmaSingle<narrow::Bf16>>()),

@@ -1,14 +1,15 @@
 //! Calls and barriers of the block.
 use super::{Lowering, Refusal};
 use crate::code::{Reduction, Source, Width};
+use crate::module::Name;
 use crate::run::handlers::control;
 use crate::run::ready::{Bytes, CallSite, NOWHERE};
 
 impl Lowering<'_> {
-    pub(super) fn call(&mut self, target: &Source, results: &[String], arguments: &[String]) -> Result<(), Refusal> {
+    pub(super) fn call(&mut self, target: &Source, results: &[Name], arguments: &[Name]) -> Result<(), Refusal> {
         let target = self.places.source(target, Width::W64)?;
-        let bytes = |names: &[String]| -> Result<Vec<Bytes>, Refusal> {
-            let of = |name: &String| self.layout.bytes_of(name).ok_or_else(|| format!("`{name}` is defined nowhere"));
+        let bytes = |names: &[Name]| -> Result<Vec<Bytes>, Refusal> {
+            let of = |name: &Name| self.layout.bytes_of(name).ok_or_else(|| self.places.no_parameter(name));
             names.iter().map(of).collect()
         };
         let site = CallSite { arguments: bytes(arguments)?, results: bytes(results)? };

@@ -26,28 +26,29 @@ impl Lowering<'_> {
                 };
                 Place { base, offset: address.offset as u64, flags: wide | window }
             }
-            AddressBase::Symbol(name) => match self.places.symbol(name, address.offset)? {
-                Known::Bits(start) => Place { base: 0, offset: start, flags: memory::NO_BASE | window },
+            AddressBase::Symbol(name) => match self.places.symbol(name, 0)? {
+                Known::Bits(start) => {
+                    let offset = start.wrapping_add_signed(address.offset);
+                    Place { base: 0, offset, flags: memory::NO_BASE | window }
+                }
                 known => {
                     let base = self.places.constant(known, Width::W64);
-                    Place { base, offset: 0, flags: memory::WIDE | window }
+                    Place { base, offset: address.offset as u64, flags: memory::WIDE | window }
                 }
             },
             AddressBase::Nothing => Place { base: 0, offset: address.offset as u64, flags: memory::NO_BASE | window },
         })
     }
 
-    /// An address without an offset, for instructions that have several.
-    fn base_alone(&mut self, address: &Address) -> Result<(Slot, u32), Refusal> {
-        let place = self.address(address)?;
-        if place.offset == 0 && place.flags & memory::NO_BASE == 0 {
-            return Ok((place.base, place.flags));
+    /// An address of an instruction that has several: its base, its flags, and its offset of 32 bits.
+    fn one_of_several(&mut self, address: &Address) -> Result<(Slot, u32, u32), Refusal> {
+        let Place { base, offset, flags } = self.address(address)?;
+        if flags & memory::NO_BASE != 0 {
+            let base = self.places.constant(Known::Bits(offset), Width::W64);
+            return Ok((base, flags & !memory::NO_BASE | memory::WIDE, 0));
         }
-        if place.flags & memory::NO_BASE != 0 {
-            let base = self.places.constant(Known::Bits(place.offset), Width::W64);
-            return Ok((base, place.flags & !memory::NO_BASE | memory::WIDE));
-        }
-        Err("an address of a copy has no offset".into())
+        let small = i32::try_from(offset as i64).map_err(|_| "an offset has 32 bits here")?;
+        Ok((base, flags, small as u32))
     }
 
     pub(super) fn memory<I: Isa>(&mut self, op: &Op) -> Result<(), Refusal> {
@@ -134,13 +135,14 @@ impl Lowering<'_> {
         bytes: &crate::code::Source,
         barrier: Option<&Address>,
     ) -> Result<(), Refusal> {
-        let (to, from) = (self.base_alone(to)?, self.base_alone(from)?);
+        let (to, from) = (self.one_of_several(to)?, self.one_of_several(from)?);
         let bytes = self.places.source(bytes, Width::W32)?;
         let completes = barrier.is_some();
-        let barrier = barrier.map(|barrier| self.base_alone(barrier)).transpose()?.unwrap_or((0, 0));
+        let barrier = barrier.map(|barrier| self.one_of_several(barrier)).transpose()?.unwrap_or((0, 0, 0));
         self.push(memory::bulk_copy, |i| {
             (i.a, i.b, i.c, i.d) = (to.0, from.0, bytes, barrier.0);
-            i.more = [to.1, from.1, barrier.1, 0];
+            i.more = [to.1, from.1, barrier.1, barrier.2];
+            i.number = u64::from(from.2) << 32 | u64::from(to.2);
             i.flags = u32::from(completes);
         });
         Ok(())

@@ -10,7 +10,7 @@ use super::frame::Layout;
 use super::handlers::{Isa, control, general, together};
 use super::ready::{CallSite, General, Instruction, NOWHERE, Ready};
 use super::registers::Slot;
-use crate::code::{Body, Op, Operation, SpecialRegister, Width, contract};
+use crate::code::{Body, Op, Operation, Slots, SpecialRegister, Width, contract};
 use crate::error::Error;
 use crate::link::FunctionId;
 use crate::module::{Guard, RegisterId, Space};
@@ -31,14 +31,17 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
     if executable.contracts() {
         contract(&mut body);
     }
-    let layout = executable.layout(id)?;
+    let layout = Layout::of(function);
     if layout.bytes > MOST_OWN {
         return Ok(refused(
             id,
             format!("a thread needs {} bytes of memory of its own: {MOST_OWN} is the limit", layout.bytes),
         ));
     }
-    let places = Places::new(executable, id, &body, &layout);
+    let Some(slots) = Slots::of(&body) else {
+        return Ok(refused(id, "too many registers are alive across too many branches of this function".to_owned()));
+    };
+    let places = Places::new(executable, id, function, slots, &layout);
     let mut lowering =
         Lowering { places, layout: &layout, one_by_one: executable.one_by_one(), ready: Ready::empty(id), at: 0 };
     // Where each operation begins, and the branches that wait for that.
@@ -46,10 +49,7 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
     for (number, operation) in body.operations.iter().enumerate() {
         starts.push(lowering.ready.instructions.len() as u32);
         lowering.at = number as u32;
-        match operation {
-            Ok(operation) => lowering.operation::<I>(operation),
-            Err(error) => lowering.refuse(error.what.clone()),
-        }
+        lowering.operation::<I>(operation);
     }
     lowering.at = body.operations.len() as u32;
     starts.push(lowering.ready.instructions.len() as u32);
@@ -63,7 +63,7 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
         }
     }
     (ready.constants, ready.register_bytes) = places.finish();
-    ready.own_bytes = layout.bytes;
+    (ready.own_bytes, ready.own_align) = (layout.bytes, layout.align);
     ready.interface = interface(function, &layout);
     Ok(ready)
 }
@@ -89,7 +89,7 @@ const BRANCHES: u32 = 1 << 31;
 
 fn interface(function: &crate::module::Function, layout: &Layout) -> CallSite {
     let bytes_of = |parameters: &[crate::module::Parameter]| {
-        parameters.iter().filter_map(|parameter| layout.bytes_of(&parameter.name)).collect()
+        parameters.iter().filter_map(|parameter| layout.parameter(&parameter.name)).collect()
     };
     let signature = &function.signature;
     if signature.is_kernel {
@@ -193,6 +193,7 @@ impl Lowering<'_> {
             Op::Return => self.push(control::leave, |_| {}),
             Op::Exit => self.push(control::exit, |_| {}),
             Op::Trap => self.refuse("a trap".into()),
+            Op::Unknown(why) => self.refuse(why.clone()),
             Op::Nothing | Op::BulkCommit | Op::BulkWait { .. } => self.push(control::nothing, |_| {}),
             Op::Fence => self.push(control::fence, |_| {}),
             Op::Call { target, results, arguments } => self.call(target, results, arguments)?,

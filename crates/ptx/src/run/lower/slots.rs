@@ -1,8 +1,8 @@
 //! Where values are: registers in their slots, and constants in slots after them.
 use super::Refusal;
-use crate::code::{Body, Slots, Source, Width};
-use crate::link::{FunctionId, Symbol};
-use crate::module::{RegisterId, Space};
+use crate::code::{Slots, Source, Width};
+use crate::link::{FunctionId, SharedMemory, Symbol};
+use crate::module::{Declared, Function, Name, RegisterId, Space};
 use crate::run::executable::{Executable, handle};
 use crate::run::frame::Layout;
 use crate::run::lanes::LANES;
@@ -15,6 +15,7 @@ pub struct Places<'a> {
     executable: &'a Executable,
     function: FunctionId,
     layout: &'a Layout,
+    declared: &'a [Declared],
     slots: Slots,
     widths: Vec<Width>,
     /// By width, so that each is as aligned as it is wide.
@@ -27,11 +28,17 @@ pub struct Places<'a> {
 const CONSTANT_BYTES: u32 = 8;
 
 impl<'a> Places<'a> {
-    pub fn new(executable: &'a Executable, function: FunctionId, body: &Body, layout: &'a Layout) -> Self {
-        let slots = Slots::of(body);
+    pub fn new(
+        executable: &'a Executable,
+        function: FunctionId,
+        of: &'a Function,
+        slots: Slots,
+        layout: &'a Layout,
+    ) -> Self {
         let wide = slots.bytes.next_multiple_of(CONSTANT_BYTES * 2);
-        let widths = body.registers.iter().map(|ty| Width::of(*ty)).collect();
-        Self { executable, function, layout, slots, widths, constants: Vec::new(), numbers: FxHashMap::default(), wide }
+        let widths = of.registers.iter().map(|ty| Width::of(*ty)).collect();
+        let (constants, numbers) = (Vec::new(), FxHashMap::default());
+        Self { executable, function, layout, declared: &of.memory, slots, widths, constants, numbers, wide }
     }
 
     /// The constants, and the bytes of registers and constants together.
@@ -122,10 +129,17 @@ impl<'a> Places<'a> {
     }
 
     /// The address of a name in its space, plus an offset in bytes.
-    pub fn symbol(&self, name: &str, offset: i64) -> Result<Known, Refusal> {
+    pub fn symbol(&self, name: &Name, offset: i64) -> Result<Known, Refusal> {
         if let Some(bytes) = self.layout.bytes_of(name) {
             return Ok(Known::Own((bytes.start as i64).wrapping_add(offset)));
         }
+        let name = match name {
+            Name::Own(number) => {
+                let start = self.declared.get(*number).map_or(0, |declared| declared.offset as i64);
+                return Ok(Known::Shared(SharedMemory::Own(self.function), start.wrapping_add(offset)));
+            }
+            Name::Outer(name) => name,
+        };
         let program = self.executable.program();
         if let Some(start) = self.executable.kernel_parameter(self.function, name) {
             return Ok(Known::Parameter((start as i64).wrapping_add(offset)));
@@ -133,15 +147,22 @@ impl<'a> Places<'a> {
         match program.resolve(program.unit_of(self.function), name) {
             Some(Symbol::Function(id)) => Ok(Known::Bits(handle(id).wrapping_add_signed(offset))),
             Some(Symbol::DynamicShared) => Ok(Known::DynamicShared(offset)),
-            Some(Symbol::Variable(id)) => {
-                let variable = program.variable(id).map_err(|error| error.to_string())?;
-                if variable.space != Space::Shared {
-                    return Ok(Known::Variable(id, offset));
-                }
-                let start = self.executable.shared_start(id).map_err(|error| error.to_string())?;
-                Ok(Known::Bits(start.wrapping_add_signed(offset)))
-            }
+            Some(Symbol::Variable(id)) => match program.space_of(id).map_err(|error| error.to_string())? {
+                Some(Space::Shared) => Ok(Known::Shared(SharedMemory::Variable(id), offset)),
+                _ => Ok(Known::Variable(id, offset)),
+            },
             None => Err(format!("`{name}` is defined nowhere")),
+        }
+    }
+
+    /// Why a call cannot take or give what a name stands for.
+    pub fn no_parameter(&self, name: &Name) -> Refusal {
+        match name {
+            Name::Own(number) => {
+                let name = self.declared.get(*number).map_or("", |declared| declared.name.as_str());
+                format!("a call has no parameter in shared memory, as `{name}` is")
+            }
+            Name::Outer(name) => format!("`{name}` is defined nowhere"),
         }
     }
 }
