@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
-use super::standin;
 use nccl_sys::Nccl;
 use ptx::run::Options;
 use soft_cudart::api::{self, Settings};
@@ -15,12 +14,6 @@ pub const DEVICES: usize = 32;
 /// Why a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum SoftwareGpuError {
-    /// The stand-in for NVML is not there.
-    #[error(transparent)]
-    Standin(#[from] standin::StandinError),
-    /// It cannot be used.
-    #[error(transparent)]
-    Nvml(#[from] soft_cudart::nvml::NvmlError),
     /// The devices were used before.
     #[error(transparent)]
     Configured(#[from] api::AlreadyConfigured),
@@ -67,10 +60,7 @@ pub fn report() -> DriverReport {
 ///
 /// The library cannot be loaded, has no CUDA runtime that can be replaced, or no kernels that can be read.
 pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
-    let settings = settings();
-    // SAFETY: the file is the stand-in that was built with this program.
-    unsafe { soft_cudart::nvml::present_nvml(&standin::nvml()?, &settings)? };
-    api::configure(settings)?;
+    api::configure(settings())?;
     let nccl = Nccl::load(path)?;
     let not_supported = |name: &str, first: bool| {
         if first {

@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DRIVER: &str = "libcollspec_standin_cuda.so";
 /// The stand-in library's file name as cargo builds it.
 const LIBRARY: &str = "libcollspec_standin_nccl.so";
-/// The stand-in for NVML as cargo builds it. It is opened by its path, and never presented to a loader.
-const NVML: &str = "libcollspec_standin_nvml.so";
 /// The vendors' names and the stand-ins for them. `libcuda.so` is one because some loaders try it first, and must not find
 /// the machine's driver then.
 const NAMES: [(&str, &str); 3] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER), ("libnccl.so.2", LIBRARY)];
@@ -87,15 +85,6 @@ pub fn folder() -> Result<PathBuf, StandinError> {
 /// As [`folder`].
 pub fn library() -> Result<PathBuf, StandinError> {
     Ok(folder()?.join("libnccl.so.2"))
-}
-
-/// The path of the stand-in for NVML.
-///
-/// # Errors
-///
-/// It is missing.
-pub fn nvml() -> Result<PathBuf, StandinError> {
-    find(NVML, &places()?)
 }
 
 /// The folders in which the libraries may be: that of the variable, else those of cargo and of an installation.

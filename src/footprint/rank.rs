@@ -115,6 +115,7 @@ impl Ranks {
 struct Rank {
     number: usize,
     count: usize,
+    device: Device,
     stream: DeviceStream,
     send: DeviceMemory,
     recv: DeviceMemory,
@@ -131,6 +132,7 @@ impl Rank {
         Ok(Self {
             number,
             count,
+            device,
             stream: device.stream().map_err(text)?,
             send: device.alloc(largest).map_err(text)?,
             recv: device.alloc(largest).map_err(text)?,
@@ -145,6 +147,8 @@ impl Rank {
     fn carry_out(&mut self, order: &Order) -> Result<Done, String> {
         let traffic = match order {
             Order::Init { library, id } => {
+                // The end of the last communicator may have left another device current.
+                self.device.bind(self.number).map_err(|error| error.to_string())?;
                 let slot = CommSlot::default();
                 let (count, rank) = (self.count as i32, self.number as i32);
                 library.init_rank(&slot, count, *id, rank, &[]).map_err(|error| error.to_string())?;

@@ -251,13 +251,11 @@ impl Rank<'_> {
 /// A library on software GPUs.
 fn load(path: &Path) -> Result<Nccl, Failure> {
     let settings = soft_cudart::api::Settings { devices: DEVICES, ..Default::default() };
-    soft_cudart::api::configure(settings.clone())?;
+    soft_cudart::api::configure(settings)?;
     if let Ok(seed) = std::env::var("NCCL_MATRIX_SEED") {
         soft_cudart::library::decide_schedule(Schedule::Seed(seed.parse()?))
             .map_err(|_| "the schedule is decided already")?;
     }
-    // SAFETY: the file is the stand-in.
-    unsafe { soft_cudart::nvml::present_nvml(&nvml()?, &settings)? };
     let began = Instant::now();
     let nccl = Nccl::load(path)?;
     let unknown = |name: &str, first: bool| {
@@ -317,9 +315,29 @@ fn times(path: &Path) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// How long kernels may stand before this program gives up. NCCL's own threads, which could help them, need less.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Gives up once kernels stand where they stood before, and says where.
+fn watch() -> ! {
+    let mut before = None;
+    loop {
+        std::thread::sleep(PATIENCE);
+        let now = soft_cudart::library::standing();
+        if let Some(spots) = now.as_ref().filter(|_| now == before) {
+            for (spot, kernel) in spots {
+                eprintln!("  {kernel}: {spot}");
+            }
+            give_up("nothing moves");
+        }
+        before = now;
+    }
+}
+
 /// Everything with the settings of this process.
 fn run(path: &Path, most: usize) -> Result<bool, Failure> {
     let nccl = load(path)?;
+    std::thread::spawn(|| watch());
     let (mut cases, wrong) = (0, Mutex::new(Vec::new()));
     for ranks in RANKS.into_iter().filter(|ranks| *ranks <= most) {
         let began = Instant::now();
@@ -394,13 +412,4 @@ fn one_rank(
     }
     call!(nccl, ncclCommDestroy(comm))?;
     Ok(cases)
-}
-
-/// The stand-in for NVML, which is built beside this program.
-fn nvml() -> Result<PathBuf, Failure> {
-    let own = std::env::current_exe()?;
-    let folders = own.ancestors().skip(1).take(2);
-    let names = ["libcollspec_standin_nvml.so", "deps/libcollspec_standin_nvml.so"];
-    let places = folders.flat_map(|folder| names.map(|name| folder.join(name)));
-    places.into_iter().find(|place| place.exists()).ok_or_else(|| "libcollspec_standin_nvml.so is not built".into())
 }

@@ -1,11 +1,12 @@
 //! Functions of C that a library on software GPUs gets in another way: its threads are many more than the cores of a machine without GPUs, so
-//! they must not spin, and kernels are slower than a GPU's, so memory must not go under them.
+//! they must not spin; kernels are slower than a GPU's, so memory must not go under them; and NVML is this crate's.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments, and a library's imports are changed
 
-use crate::api;
 use crate::attach::{AttachError, Attached};
-use libc::{c_int, c_void, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
+use crate::{api, nvml};
+use libc::{c_char, c_int, c_void, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::cell::Cell;
+use std::ffi::CStr;
 
 /// Redirects the imports of a library.
 ///
@@ -22,6 +23,9 @@ pub unsafe fn redirect(library: &Attached) -> Result<(), AttachError> {
         ("recv", recv_without_spinning as *const ()),
         ("accept", accept_without_spinning as *const ()),
         ("poll", poll_in_steps as *const ()),
+        ("dlopen", open_nvml_here as *const ()),
+        ("dlsym", find_nvml_here as *const ()),
+        ("dlclose", close_nvml_here as *const ()),
     ];
     for (name, function) in functions {
         // SAFETY: each takes and answers what C's function of its name does.
@@ -96,4 +100,36 @@ unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockad
 unsafe extern "C" fn poll_in_steps(wanted: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: as the caller says.
     unsafe { libc::poll(wanted, count, timeout.min(LONGEST_STEP)) }
+}
+
+/// What NVML's handle points to.
+static NVML: u8 = 0;
+
+fn nvml_handle() -> *mut c_void {
+    (&raw const NVML).cast_mut().cast()
+}
+
+/// `dlopen`: NVML is here, whatever the machine has.
+unsafe extern "C" fn open_nvml_here(name: *const c_char, flags: c_int) -> *mut c_void {
+    // SAFETY: as the caller says; null is the program.
+    let is_nvml = !name.is_null() && unsafe { CStr::from_ptr(name) }.to_bytes() == nvml::NAME.as_bytes();
+    // SAFETY: as the caller says.
+    if is_nvml { nvml_handle() } else { unsafe { libc::dlopen(name, flags) } }
+}
+
+/// `dlsym`. A function that NVML here does not have is null, without words for `dlerror`.
+unsafe extern "C" fn find_nvml_here(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    if handle != nvml_handle() {
+        // SAFETY: as the caller says.
+        return unsafe { libc::dlsym(handle, name) };
+    }
+    // SAFETY: as the caller says.
+    let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap_or_default();
+    nvml::function(name).map_or(std::ptr::null_mut(), |function| function.cast_mut().cast())
+}
+
+/// `dlclose`.
+unsafe extern "C" fn close_nvml_here(handle: *mut c_void) -> c_int {
+    // SAFETY: as the caller says.
+    if handle == nvml_handle() { 0 } else { unsafe { libc::dlclose(handle) } }
 }

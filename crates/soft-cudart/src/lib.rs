@@ -6,7 +6,7 @@
 //! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
 //! | [`api`] | the runtime's functions, over soft-cuda |
 //! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
-//! | [`nvml`] | NVML beside it |
+//! | `imports`, `nvml` | what such a library gets in place of some functions of C and of NVML |
 #![deny(unsafe_code)]
 
 pub mod api;
@@ -15,4 +15,4 @@ mod elf;
 pub mod fatbin;
 mod imports;
 pub mod library;
-pub mod nvml;
+mod nvml;

@@ -276,9 +276,10 @@ impl Block {
     /// Where its warps are, and what each waits for.
     pub fn spots(&self) -> Vec<(Spot, String)> {
         let barrier = |warp: usize| {
-            let waits =
-                self.barriers.iter().position(|barrier| barrier.arrived.get(warp).is_some_and(|lanes| *lanes != 0));
-            waits.map(|number| format!("waits at barrier {number}"))
+            let came_to = |barrier: &Barrier| barrier.arrived.get(warp).is_some_and(|lanes| *lanes != 0);
+            let number = self.barriers.iter().position(came_to)?;
+            let of = self.barriers[number].threads.map_or("all".to_owned(), |threads| threads.to_string());
+            Some(format!("waits at barrier {number} for {of} threads"))
         };
         let name = |at: usize, (spot, why): (Spot, String)| {
             let blocked = spot.lanes & self.warps[at].blocked != 0;

@@ -38,6 +38,7 @@ mod work;
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
 pub use kernels::{Attributes, Configuration, Kernels, Resolver, add_kernels};
+pub(crate) use settings::settings;
 pub use settings::{AlreadyConfigured, Settings, configure};
 pub use watch::{Change, watch_memory};
 

@@ -39,7 +39,7 @@ impl Default for Settings {
 
 impl Settings {
     /// PCI domain and bus of a device.
-    pub(super) fn pci(&self, device: usize) -> (u32, u32) {
+    pub(crate) fn pci(&self, device: usize) -> (u32, u32) {
         let place = self.first_bus.saturating_add(u32::try_from(device).unwrap_or(u32::MAX));
         (place / 256, place % 256)
     }
@@ -60,6 +60,17 @@ pub fn configure(settings: Settings) -> Result<(), AlreadyConfigured> {
     SETTINGS.set(settings).map_err(|_| AlreadyConfigured)
 }
 
-pub(super) fn settings() -> &'static Settings {
+pub(crate) fn settings() -> &'static Settings {
     SETTINGS.get_or_init(Settings::default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_the_last_bus_of_a_domain_comes_the_next_domain() {
+        let settings = Settings { first_bus: 0xfe, ..Settings::default() };
+        assert_eq!([0, 1, 2].map(|device| settings.pci(device)), [(0, 0xfe), (0, 0xff), (1, 0)]);
+    }
 }

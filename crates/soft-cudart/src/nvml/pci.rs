@@ -1,6 +1,6 @@
 //! Where devices sit.
-use crate::settings::{device, ready};
-use crate::{INVALID_ARGUMENT, Out, Outcome, nvml, put};
+use super::handles::{device, ready};
+use super::{INVALID_ARGUMENT, Out, Outcome, nvml, put};
 use std::ffi::{c_int, c_uint, c_void};
 
 /// Device and vendor, and those of the subsystem: those of an H100.
@@ -12,7 +12,7 @@ const CLASSES: [c_uint; 2] = [3, 2];
 /// `nvmlPciInfo_t`, as far as NCCL's copy of it and NVML's have the same fields; NCCL's ends 16 bytes later and NVML's 32.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PciInfo {
+pub(super) struct PciInfo {
     pub bus_id: [u8; 16],
     pub domain: c_uint,
     pub bus: c_uint,
@@ -33,15 +33,15 @@ fn bus_id(place: (c_uint, c_uint)) -> String {
     format!("{:04X}:{:02X}:00.0", place.0, place.1)
 }
 
-pub(crate) fn info(whose: *mut c_void) -> Result<PciInfo, c_int> {
-    let place = ready()?.pci(device(whose)?);
+pub(super) fn info(whose: *mut c_void) -> Result<PciInfo, c_int> {
+    let place = ready()?.pci(device(whose)? as usize);
     let (domain, bus) = place;
     let (device, subsystem) = (PCI_DEVICE, PCI_SUBSYSTEM);
     Ok(PciInfo { bus_id: text(&bus_id(place)), domain, bus, slot: 0, device, subsystem })
 }
 
 /// What an NVLink leads to: a place where no device is, which NCCL knows as that of a switch.
-pub(crate) fn switch() -> PciInfo {
+pub(super) fn switch() -> PciInfo {
     let (domain, bus, slot) = (0x0fff_ffff, 0xffff, 0xff);
     PciInfo { bus_id: text("fffffff:ffff:ff"), domain, bus, slot, device: 0, subsystem: 0 }
 }

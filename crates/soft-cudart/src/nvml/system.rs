@@ -1,6 +1,6 @@
 //! The library, the driver, and the words of errors.
-use crate::settings::ready;
-use crate::{INVALID_ARGUMENT, Out, nvml, put, put_text};
+use super::handles::ready;
+use super::{INVALID_ARGUMENT, Out, nvml, put, put_text};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 const TEXTS: &[(c_int, &CStr)] = &[
@@ -12,8 +12,7 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (7, c"Insufficient Size"),
 ];
 
-#[unsafe(no_mangle)]
-extern "C" fn nvmlErrorString(code: c_int) -> *const c_char {
+pub(super) extern "C" fn nvmlErrorString(code: c_int) -> *const c_char {
     TEXTS.iter().find(|(known, _)| *known == code).map_or(c"Unknown Error", |(_, text)| text).as_ptr()
 }
 

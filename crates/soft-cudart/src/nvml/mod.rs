@@ -1,19 +1,18 @@
-//! The stand-in NVML: what NCCL asks of NVIDIA's management library, about software GPUs.
+//! NVML, as far as NCCL asks it about software GPUs.
 //!
-//! Its SONAME is `libnvidia-ml.so.1`: a program that loads it by its path before NCCL asks for that name needs no LD_LIBRARY_PATH.
-//!
-//! - All devices are alike. Each has NVLinks to one switch, a PCI bus of its own, and reaches every other.
+//! - All devices are alike, and are those of the runtime's [settings](crate::api::Settings). Each has NVLinks to one switch, a PCI bus of its
+//!   own, and reaches every other.
 //! - What a software GPU does not have (a fabric, counters of errors) is `NVML_ERROR_NOT_SUPPORTED`.
 //! - Functions that are not here do not exist: NCCL goes on without them.
 //!
-//! `collspecNvmlConfigure` says what the devices are. Without it there are 8. NCCL refuses more than 32.
+//! NCCL opens `libnvidia-ml.so.1` by its name; [`crate::imports`] leads it here.
 #![allow(non_snake_case)] // the library's names
-#![allow(unsafe_code)] // a C interface
+#![allow(unsafe_code)] // addresses that callers of a C interface give
 
 mod devices;
+mod handles;
 mod links;
 mod pci;
-mod settings;
 mod system;
 #[cfg(test)]
 mod tests;
@@ -66,16 +65,28 @@ fn put_text(place: *mut c_char, len: c_uint, text: &str) -> Outcome {
     Ok(())
 }
 
-/// Defines functions of NVML.
+/// Defines functions of NVML, and a list of them by name.
 macro_rules! nvml {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
         $(
             $(#[$doc])*
-            #[unsafe(no_mangle)]
-            pub(crate) extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
-                $crate::enter(move || $body)
+            pub(super) extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
+                $crate::nvml::enter(move || $body)
             }
         )*
+
+        pub(super) const FUNCTIONS: &[(&str, fn() -> *const ())] =
+            &[$((stringify!($name), || $name as *const ()),)*];
     };
 }
 use nvml;
+
+/// The name by which the library is opened.
+pub(crate) const NAME: &str = "libnvidia-ml.so.1";
+
+/// The function of this name.
+pub(crate) fn function(name: &str) -> Option<*const ()> {
+    let rooms = [devices::FUNCTIONS, handles::FUNCTIONS, links::FUNCTIONS, pci::FUNCTIONS, system::FUNCTIONS];
+    let found = rooms.into_iter().flatten().find(|(known, _)| *known == name).map(|(_, function)| function());
+    found.or_else(|| (name == "nvmlErrorString").then_some(system::nvmlErrorString as *const ()))
+}

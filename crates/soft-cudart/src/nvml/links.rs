@@ -1,7 +1,7 @@
 //! NVLinks: all of them lead to a switch.
-use crate::pci::{PciInfo, switch};
-use crate::settings::{MOST_LINKS, device, ready};
-use crate::{INVALID_ARGUMENT, NOT_SUPPORTED, Out, Outcome, SUCCESS, nvml, put};
+use super::handles::{MOST_LINKS, device, ready};
+use super::pci::{PciInfo, switch};
+use super::{INVALID_ARGUMENT, NOT_SUPPORTED, Out, Outcome, SUCCESS, nvml, put};
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
 
 /// `NVML_FI_DEV_NVLINK_GET_STATE`, of a link, and `NVML_FI_DEV_NVLINK_LINK_COUNT`.
@@ -17,7 +17,7 @@ const LAST_CAPABILITY: c_int = 5;
 /// `nvmlFieldValue_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Field {
+pub(super) struct Field {
     pub id: c_uint,
     pub scope: c_uint,
     pub time: c_longlong,

@@ -1,6 +1,6 @@
 //! Devices by number and by place, and what they are like.
-use crate::settings::{by_bus_id, device, handle, ready};
-use crate::{INVALID_ARGUMENT, NOT_SUPPORTED, Out, nvml, put, put_text};
+use super::handles::{by_bus_id, count, device, handle, ready};
+use super::{INVALID_ARGUMENT, NOT_SUPPORTED, Out, nvml, put, put_text};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 type Device = *mut c_void;
@@ -15,12 +15,12 @@ fn at(place: *const c_char) -> Result<Device, c_int> {
 }
 
 fn numbered(number: c_uint) -> Result<Device, c_int> {
-    if number < ready()?.devices { Ok(handle(number)) } else { Err(INVALID_ARGUMENT) }
+    if number < count()? { Ok(handle(number)) } else { Err(INVALID_ARGUMENT) }
 }
 
 nvml! {
-    fn nvmlDeviceGetCount(count: Out<'_, c_uint>) { put(count, ready()?.devices) }
-    fn nvmlDeviceGetCount_v2(count: Out<'_, c_uint>) { put(count, ready()?.devices) }
+    fn nvmlDeviceGetCount(place: Out<'_, c_uint>) { put(place, count()?) }
+    fn nvmlDeviceGetCount_v2(place: Out<'_, c_uint>) { put(place, count()?) }
     fn nvmlDeviceGetHandleByIndex(number: c_uint, place: Out<'_, Device>) { put(place, numbered(number)?) }
     fn nvmlDeviceGetHandleByIndex_v2(number: c_uint, place: Out<'_, Device>) { put(place, numbered(number)?) }
     fn nvmlDeviceGetHandleByPciBusId(text: *const c_char, place: Out<'_, Device>) { put(place, at(text)?) }
@@ -28,13 +28,13 @@ nvml! {
     fn nvmlDeviceGetIndex(whose: Device, number: Out<'_, c_uint>) { put(number, device(whose)?) }
     fn nvmlDeviceGetName(whose: Device, place: *mut c_char, len: c_uint) {
         device(whose)?;
-        put_text(place, len, "collspec software GPU")
+        put_text(place, len, &ready()?.name)
     }
     fn nvmlDeviceGetCudaComputeCapability(whose: Device, major: Out<'_, c_int>, minor: Out<'_, c_int>) {
         device(whose)?;
-        let known = ready()?;
-        put(major, c_int::try_from(known.major).unwrap_or(c_int::MAX))?;
-        put(minor, c_int::try_from(known.minor).unwrap_or(c_int::MAX))
+        let capability = ready()?.capability;
+        put(major, c_int::try_from(capability.0).unwrap_or(c_int::MAX))?;
+        put(minor, c_int::try_from(capability.1).unwrap_or(c_int::MAX))
     }
     /// Every device reaches every other in every way: 0 is "OK".
     fn nvmlDeviceGetP2PStatus(one: Device, other: Device, _way: c_int, status: Out<'_, c_int>) {

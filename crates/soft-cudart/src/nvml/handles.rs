@@ -1,0 +1,61 @@
+//! Handles of devices, and how long they are good.
+use super::{INVALID_ARGUMENT, NOT_FOUND, UNINITIALIZED, nvml};
+use crate::api::{self, Settings};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// As many links as a device has at most.
+pub(super) const MOST_LINKS: c_uint = 18;
+
+/// `nvmlInit` less `nvmlShutdown`.
+static INITIALIZED: AtomicU32 = AtomicU32::new(0);
+
+/// The settings, once NVML is initialized.
+pub(super) fn ready() -> Result<&'static Settings, c_int> {
+    if INITIALIZED.load(Ordering::Relaxed) == 0 { Err(UNINITIALIZED) } else { Ok(api::settings()) }
+}
+
+/// How many devices there are.
+pub(super) fn count() -> Result<c_uint, c_int> {
+    Ok(c_uint::try_from(ready()?.devices).unwrap_or(c_uint::MAX))
+}
+
+/// The handle of a device: its number and one, never followed.
+pub(super) fn handle(device: c_uint) -> *mut c_void {
+    std::ptr::without_provenance_mut(device as usize + 1)
+}
+
+/// The device of a handle.
+pub(super) fn device(handle: *mut c_void) -> Result<c_uint, c_int> {
+    let count = count()?;
+    let number = handle.addr().checked_sub(1).and_then(|number| c_uint::try_from(number).ok());
+    number.filter(|number| *number < count).ok_or(INVALID_ARGUMENT)
+}
+
+/// The device at a PCI place: domain, bus, and what follows them.
+pub(super) fn by_bus_id(text: &str) -> Result<c_uint, c_int> {
+    let known = ready()?;
+    let mut parts = text.split([':', '.']);
+    let mut number = || parts.next().and_then(|part| c_uint::from_str_radix(part, 16).ok()).ok_or(INVALID_ARGUMENT);
+    let place = (number()?, number()?);
+    (0..count()?).find(|device| known.pci(*device as usize) == place).ok_or(NOT_FOUND)
+}
+
+nvml! {
+    fn nvmlInit() {
+        INITIALIZED.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn nvmlInit_v2() {
+        INITIALIZED.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn nvmlInitWithFlags(_flags: c_uint) {
+        INITIALIZED.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn nvmlShutdown() {
+        let less = |count: u32| count.checked_sub(1);
+        INITIALIZED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map(|_| ()).map_err(|_| UNINITIALIZED)
+    }
+}
