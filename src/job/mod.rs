@@ -139,8 +139,18 @@ impl Job {
         self.ranks == (0..self.n)
     }
 
+    /// The communicators that can only be aborted in the end: they lose a rank, or a rank aborts them, and `ncclCommDestroy` is a
+    /// call that all ranks of a machine make.
+    pub fn left_to_abort(&self) -> BTreeSet<usize> {
+        let aborted = self.programs.iter().flatten().filter_map(|call| match call.kind {
+            CallKind::Abort { comm } => Some(comm as usize),
+            _ => None,
+        });
+        aborted.chain(self.bereaved()).collect()
+    }
+
     /// The communicators that lose a rank while the programs run, as far as ranks that outlive it know.
-    pub fn bereaved(&self) -> BTreeSet<usize> {
+    fn bereaved(&self) -> BTreeSet<usize> {
         let dead = self.programs.iter().flatten().filter_map(|call| match &call.kind {
             CallKind::AwaitDeath { ranks, .. } => Some(ranks),
             _ => None,

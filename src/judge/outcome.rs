@@ -4,7 +4,7 @@ use super::findings::{FindingCollector, Priority};
 use super::fitting_words;
 use super::flaw::Flaw;
 use super::waiting::{first_unfinished, most_telling, says_disagreement};
-use super::{Finding, Lane, Outcome, Subject, message};
+use super::{Finding, Lane, Outcome, Subject, message, windows};
 use crate::job::NOT_NCCL;
 use crate::job::{CallKind, RankEnd, RankReport};
 use crate::job::{Ended, Observation};
@@ -335,6 +335,8 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
                 let codes = by_step.get(&(number as u32)).map_or(&[][..], Vec::as_slice);
                 let right = match wanted {
                     Some(ncclResult_t::Success) => codes.is_empty(),
+                    // The call answers its communicator's state, and what it began may be over by then.
+                    Some(ncclResult_t::InProgress) if codes.is_empty() => !makes_a_communicator(plan, rank, number),
                     // Each communicator of a `wait` reports its own error.
                     Some(code) if awaits_errors(plan, rank, number) => {
                         !codes.is_empty() && codes.iter().all(|found| *found == code.0)
@@ -342,7 +344,8 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
                     Some(code) => codes.contains(&code.0),
                     None => !codes.is_empty(),
                 };
-                if !right {
+                let unseen = codes.is_empty() && windows::made_none(plan, rank, report, number as u32);
+                if !right && !unseen {
                     let wanted = wanted.map_or("an error".into(), |c| code_name(c.0));
                     let actual = match codes {
                         [] => "ok".into(),
@@ -372,6 +375,12 @@ fn awaits_errors(plan: &Plan, rank: usize, step: usize) -> bool {
     let calls = plan.programs.get(rank).map_or(&[][..], Vec::as_slice);
     let mut calls = calls.iter().filter(|call| call.step as usize == step);
     calls.any(|call| matches!(call.kind, CallKind::AwaitError { .. }))
+}
+
+/// True if a step makes communicators, which is not over before the other ranks have come.
+fn makes_a_communicator(plan: &Plan, rank: usize, step: usize) -> bool {
+    let calls = plan.programs.get(rank).map_or(&[][..], Vec::as_slice);
+    calls.iter().any(|call| call.step as usize == step && matches!(call.kind, CallKind::Init { .. }))
 }
 
 /// Error codes of a rank's calls, by step. In a group the code comes from its end.

@@ -159,6 +159,7 @@ impl<'a> CaseJudge<'a> {
             deaths::check(plan, &run, &mut self.collector);
             queries::check(plan, &run, &mut self.collector);
             windows::check(plan, &run, &mut self.collector);
+            self.skipped = windows::unseen(plan, &run);
         }
         if self.collector.is_decided() {
             return false;
@@ -205,7 +206,7 @@ impl<'a> CaseJudge<'a> {
             ..
         } = self;
         let case = &plan.case;
-        if let Some(why) = why {
+        if let Some(why) = why.filter(|_| ending != Some(Outcome::Ok) || collector.is_empty()) {
             return skipped(case, why);
         }
         let may_fail = !collector.is_empty() || ending != Some(Outcome::Ok);

@@ -1,14 +1,22 @@
 //! What a library says of the windows that it has made.
 use super::findings::{FindingCollector, NO_EVENT, Priority};
 use super::{Lane, message};
-use crate::job::{CallKind, Observation, PointerAnswer, WindowAnswer};
+use crate::job::{CallKind, Observation, PointerAnswer, RankEnd, RankReport, WindowAnswer};
 use crate::plan::Plan;
 use nccl_sys::ncclResult_t;
 use std::collections::BTreeSet;
 
+/// The first version whose `ncclWinGetUserPtr` takes the null window that `ncclCommWindowRegister` gives; before, it is refused.
+const TAKES_NO_WINDOW: i32 = 23000;
+
+/// How NCCL refuses one-sided operations where communicators cannot have windows.
+const NO_HOST_RMA: &str = "host RMA is not supported";
+
 /// Checks the answers about windows on every rank, and notes windows that the library did not give.
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
     let mut refused = BTreeSet::new();
+    let takes_none =
+        observation.ranks.iter().filter_map(|r| r.answers.version).all(|version| version >= TAKES_NO_WINDOW);
     for (rank, report) in observation.ranks.iter().enumerate() {
         for answer in &report.answers.windows {
             let name = window_name(plan, rank, answer.id);
@@ -17,7 +25,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
             }
             if collector.mutation.compares_rank(rank) {
                 collector.count_checked(Lane::Invariants, 1);
-                check_pointer(rank, answer, &name, collector);
+                check_pointer((rank, takes_none), answer, &name, collector);
             }
         }
     }
@@ -35,17 +43,52 @@ pub(crate) fn missing(plan: &Plan, observation: &Observation) -> Option<String> 
     let one_sided = |call: &crate::job::Call| {
         matches!(call.kind, CallKind::Put { .. } | CallKind::Signal { .. } | CallKind::WaitSignal { .. })
     };
-    let answers = || observation.ranks.iter().flat_map(|report| &report.answers.windows);
-    let lacks = plan.programs.iter().flatten().any(one_sided) && answers().any(|answer| !answer.given);
-    lacks.then(|| {
+    if !plan.programs.iter().flatten().any(one_sided) {
+        return None;
+    }
+    let refuses =
+        |report: &RankReport| matches!(&report.end, RankEnd::Error { text, .. } if text.contains(NO_HOST_RMA));
+    if observation.ranks.iter().any(refuses) {
+        return Some(format!("one-sided operations need windows, and the library says that {NO_HOST_RMA} here"));
+    }
+    let none = observation.ranks.iter().flat_map(|report| &report.answers.windows).any(|answer| !answer.given);
+    none.then(|| {
         "one-sided operations need windows, and the library made none (it answered success and a null window)"
             .to_owned()
     })
 }
 
-fn check_pointer(rank: usize, answer: &WindowAnswer, name: &str, collector: &mut FindingCollector) {
+/// True if a step registered memory without an error and no window was made of it: the library did not look at the memory.
+pub(crate) fn made_none(plan: &Plan, rank: usize, report: &RankReport, step: u32) -> bool {
+    let none = |id: u32| report.answers.windows.iter().any(|answer| answer.id == id && !answer.given);
+    let calls = plan.programs.get(rank).map_or(&[][..], Vec::as_slice);
+    let mut its = calls.iter().filter(|call| call.step == step);
+    its.any(|call| matches!(call.kind, CallKind::Register { id, window: true, .. } if none(id)))
+}
+
+/// Why a case in which registrations were to fail cannot be run here: the library makes no windows, so it accepted them unseen.
+pub(crate) fn unseen(plan: &Plan, observation: &Observation) -> Option<String> {
+    let accepted = |(rank, report): (usize, &RankReport)| {
+        let fails = |step: &crate::plan::PlanStep| {
+            step.error.iter().any(|(its, code)| *its == rank && *code != Some(ncclResult_t::Success))
+        };
+        plan.steps.iter().zip(0..).any(|(step, number)| fails(step) && made_none(plan, rank, report, number))
+    };
+    observation.ranks.iter().enumerate().any(accepted).then(|| {
+        "the refusal of a window needs windows, and the library made none (it answered success and a null window)"
+            .to_owned()
+    })
+}
+
+fn check_pointer(
+    (rank, takes_none): (usize, bool),
+    answer: &WindowAnswer,
+    name: &str,
+    collector: &mut FindingCollector,
+) {
     let (right, wanted) = match (answer.given, answer.pointer) {
         (_, PointerAnswer::Absent) => (true, ""),
+        (false, PointerAnswer::Refused(code)) if !takes_none && code == ncclResult_t::InvalidArgument.0 => (true, ""),
         (true, pointer) => (pointer == PointerAnswer::Registered, "the address that was registered"),
         (false, pointer) => (pointer == PointerAnswer::Null, "success and a null pointer, as there is no window"),
     };

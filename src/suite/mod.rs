@@ -14,6 +14,7 @@ mod history;
 pub mod invalid_files;
 mod mailbox;
 mod missing_feature;
+mod nccl_memory;
 mod observer;
 pub mod options;
 pub mod parallel;

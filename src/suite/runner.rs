@@ -2,6 +2,7 @@
 use super::ahead::{Early, EarlyWork};
 use super::attempt::arena_for;
 use super::missing_feature::missing_feature;
+use super::nccl_memory;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
 use super::requires::JobOfCase;
 use super::time_limits::RunLimits;
@@ -217,9 +218,15 @@ impl Runner {
 
     /// The memory of a case, which it waits for; what idle workers keep is not missing for it. `None` if it is more than there is.
     fn turn(&self, plan: &Plan) -> Option<Turn<'_>> {
-        let turn = self.turns.take(plan.cost.memory)?;
+        let turn = self.turns.take(self.memory_of(plan))?;
         self.pool.keep_within(self.turns.left());
         Some(turn)
+    }
+
+    /// Bytes of memory that a case takes, with those that NCCL takes for its communicators on this machine.
+    fn memory_of(&self, plan: &Plan) -> u64 {
+        let is_here = self.chosen.backend != Backend::Soft && self.chosen.cluster.is_none();
+        plan.cost.memory.saturating_add(if is_here { nccl_memory::of_communicators(plan) } else { 0 })
     }
 
     fn run_planned(&self, plan: Plan, limits: RunLimits) -> Result<Verdict, Error> {
@@ -254,7 +261,7 @@ impl Runner {
 
     /// The verdict for a valid case that does not fit this machine.
     fn too_large(&self, plan: &Plan) -> Verdict {
-        let (needed, free) = (human(plan.cost.memory), human(self.turns.total()));
+        let (needed, free) = (human(self.memory_of(plan)), human(self.turns.total()));
         judge::skipped(&plan.case, format!("needs {needed} of memory in all copies; this machine has {free} free"))
     }
 

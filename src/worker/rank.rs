@@ -17,7 +17,7 @@ use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, D
 use crate::job::arena::{Outside, Step};
 use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
 pub use graphs::GraphMaps;
-use nccl_sys::{ncclRedOp_t, ncclResult_t};
+use nccl_sys::{ncclRedOp_t, ncclResult_t, ncclUniqueId};
 pub use progress::is_in_progress;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -119,6 +119,8 @@ pub struct Rank<'a> {
     unsettled: bool,
     /// Communicators whose operations the program ended: what they call their asynchronous error is not looked at.
     interrupted: BTreeSet<u32>,
+    /// The unique id that this rank got for ranks that join at its next `grow`.
+    coordinates: Option<ncclUniqueId>,
     /// Communicators that have lost a rank: their operations and their asynchronous errors may fail.
     bereaved: BTreeSet<u32>,
     /// What the device has not finished.
@@ -143,6 +145,7 @@ impl<'a> Rank<'a> {
             leaves_in_progress: false,
             unsettled: false,
             interrupted: BTreeSet::new(),
+            coordinates: None,
             bereaved: BTreeSet::new(),
             unfinished: RefCell::default(),
         }

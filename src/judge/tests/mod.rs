@@ -10,3 +10,4 @@ mod speed;
 mod tamper;
 pub(crate) mod test_case;
 mod undefined;
+mod windows;

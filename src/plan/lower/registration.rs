@@ -286,8 +286,8 @@ impl Lowering {
             bytes.start = GUARD;
         }
         let name = &self.lowered.placed.buffers[memory.buf].name;
-        if !item.fails && region.len == 0 {
-            let text = format!("nothing of `{name}` is registered on rank {rank}: it has no elements there");
+        if window && !item.fails && region.len == 0 {
+            let text = format!("this window would have no elements of `{name}` on rank {rank}");
             return Err(Diagnostic::new(memory.span, text));
         }
         if window && !item.fails && !bytes.start.is_multiple_of(ALIGNMENT) {

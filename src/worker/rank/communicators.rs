@@ -36,7 +36,7 @@ impl<'a> Rank<'a> {
             }
             CallKind::GrowId { comm, id } => {
                 let given = library.unique_id_of(self.comm(*comm)?.get());
-                let outcome = given.clone().map(|_| ());
+                let outcome = given.clone().map(|id| self.coordinates = Some(id));
                 self.run.share_grow_id(*id, given)?;
                 return Ok(outcome?);
             }
@@ -44,9 +44,14 @@ impl<'a> Rank<'a> {
                 let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
                 let config = self.config(*config)?;
                 let done = match parent {
-                    Some(parent) => library.grow(self.comm(*parent)?.get(), *n, None, -1, slot, config),
+                    // NCCL gives the id to the old ranks that need it, but not to the only one of a communicator.
+                    Some(parent) => {
+                        let own = self.coordinates;
+                        library.grow(self.comm(*parent)?.get(), *n, own, -1, slot, config)
+                    }
                     None => library.grow(CommHandle::NULL, *n, Some(self.run.grow_id(*id)?), *rank, slot, config),
                 };
+                self.coordinates = None;
                 self.settled(done)?;
                 self.made.extend(*new);
             }

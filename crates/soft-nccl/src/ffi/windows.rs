@@ -43,10 +43,10 @@ unsafe extern "C" fn mem_free(memory: *mut c_void) -> ncclResult_t {
     })
 }
 
-/// The memory that a call registers.
+/// The memory that a call registers, which may have no bytes.
 fn registered(buffer: *mut c_void, len: usize) -> Outcome<Memory> {
-    if buffer.is_null() || len == 0 {
-        return Err(Failure::argument("memory that is registered is not null, and has a size above 0"));
+    if buffer.is_null() {
+        return Err(Failure::argument("memory that is registered is not null"));
     }
     let base = buffer.addr();
     if device::block_of(base, len).is_none() {
@@ -86,6 +86,9 @@ unsafe extern "C" fn comm_deregister(comm: ncclComm_t, handle: *mut c_void) -> n
 
 /// The memory that a call makes a window.
 fn window_memory(buffer: *mut c_void, len: usize, flags: c_int) -> Outcome<Memory> {
+    if len == 0 {
+        return Err(Failure::argument("a window has a size above 0"));
+    }
     let memory = registered(buffer, len)?;
     if flags & !FLAGS != 0 {
         return Err(Failure::argument(format!("{flags} has flags that windows do not have")));

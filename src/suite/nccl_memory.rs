@@ -1,0 +1,66 @@
+//! What NCCL itself takes of a machine's memory.
+use crate::job::{Call, CallKind};
+use crate::plan::Plan;
+
+/// The pool of proxy operations in `/dev/shm` that NCCL makes for each rank of a communicator, and writes all of: 31 to 36 MiB by
+/// version (`ncclProxyOpsPool` in NCCL's `src/include/proxy.h`).
+const POOL: u64 = 32 << 20;
+
+/// Bytes that NCCL takes at least when the plan has most communicators.
+pub(super) fn of_communicators(plan: &Plan) -> u64 {
+    let most = |(rank, calls): (usize, &Vec<Call>)| most_at_once(plan, rank, calls);
+    plan.programs.iter().enumerate().map(most).fold(0, u64::saturating_add).saturating_mul(POOL)
+}
+
+/// How many communicators a rank has at most at a time.
+fn most_at_once(plan: &Plan, rank: usize, calls: &[Call]) -> u64 {
+    let all = plan.comms.iter().filter(|comm| comm.members.contains(&rank)).count() as u64;
+    let later = calls.iter().filter(|call| made(&call.kind).is_some()).count() as u64;
+    let mut now = all.saturating_sub(later);
+    let mut most = now;
+    for call in calls {
+        if made(&call.kind).is_some() {
+            now = now.saturating_add(1);
+        } else if matches!(call.kind, CallKind::Destroy { .. } | CallKind::Abort { .. }) {
+            now = now.saturating_sub(1);
+        }
+        most = most.max(now);
+    }
+    most
+}
+
+/// The communicator that a call makes.
+fn made(kind: &CallKind) -> Option<u32> {
+    match kind {
+        CallKind::Init { comm, .. } => Some(*comm),
+        CallKind::Split { new, .. } | CallKind::Shrink { new, .. } | CallKind::Grow { new, .. } => *new,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Limits, plan};
+    use crate::scenario::{SourceFile, parse};
+    use std::sync::Arc;
+
+    fn most(text: &str) -> u64 {
+        let file = Arc::new(SourceFile { path: "test.toml".into(), text: text.into() });
+        let case = Arc::new(parse(&file, "test").unwrap().remove(0));
+        of_communicators(&plan(&case, &Limits::default()).unwrap()) / POOL
+    }
+
+    #[test]
+    fn communicators_that_live_together_count() {
+        let head = "world_size = 2\ninputs.x = { each = 1, count = 1 }\n";
+        let round = |end: &str| {
+            format!(
+                "{head}steps = [{{ op = \"loop\", times = 5, steps = [{{ op = \"init\", new = \"one\", groups = [[0, 1]] }}{end}] }}, {{ op = \"all_reduce\", in = \"x\", out = \"y\" }}]\n"
+            )
+        };
+        assert_eq!(most(&format!("{head}op = \"all_reduce\"\n").replace("inputs.x", "inputs")), 2);
+        assert_eq!(most(&round("")), 12);
+        assert_eq!(most(&round(", { op = \"destroy\", comm = \"one\" }")), 4);
+    }
+}
