@@ -5,6 +5,9 @@ use super::cuda::{DeviceInfo, DriverReport, DriverState};
 use nccl_sys::Nccl;
 use ptx::run::Options;
 use soft_cudart::api::{self, Settings};
+use soft_cudart::attach::runtime_functions;
+use soft_cudart::fatbin::FatBinaries;
+use soft_cudart::library::LibraryError;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -26,7 +29,7 @@ pub enum SoftwareGpuError {
         /// The file.
         path: std::path::PathBuf,
         /// What is wrong with it.
-        source: soft_cudart::library::LibraryError,
+        source: LibraryError,
     },
 }
 
@@ -52,6 +55,16 @@ pub fn report() -> DriverReport {
         standin: Some("software GPUs".to_owned()),
         devices: (0..devices).map(device).collect(),
     }
+}
+
+/// Whether a library's file has what software GPUs need. Nothing of it is loaded.
+///
+/// # Errors
+///
+/// The CUDA runtime in it cannot be replaced, or it carries no PTX.
+pub fn check(path: &Path) -> Result<(), LibraryError> {
+    runtime_functions(path)?;
+    if FatBinaries::open(path)?.ptx().next().is_some() { Ok(()) } else { Err(LibraryError::NoPtx) }
 }
 
 /// Loads a library on software GPUs into this process, for its whole life.

@@ -1,5 +1,5 @@
 //! The backend that was asked for, and the one that is used.
-use crate::backend::{standin, version_text};
+use crate::backend::{software_gpus, standin, version_text};
 use crate::child::Workers;
 use crate::cluster::{Cluster, Equipment, hash_of_file};
 use crate::library::{self, LibraryInfo};
@@ -7,7 +7,7 @@ use crate::report::InheritedVariables;
 use crate::run::{Backend, Driver, Machine, gpus};
 use crate::suite::driver::{DriverRequest, STAND_IN};
 use nccl_sys::Maker;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -167,10 +167,17 @@ impl BackendRequest {
             Some(named) => named,
             None => {
                 let mut found = library::find_libraries(workers).into_iter();
-                let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)));
+                let can_serve = |path: &Path| driver != Driver::Software || software_gpus::check(path).is_ok();
+                let usable =
+                    found.find_map(|found| Some((found.path, found.probed.ok()?)).filter(|(path, _)| can_serve(path)));
                 usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
             }
         };
+        if driver == Driver::Software {
+            software_gpus::check(&path).map_err(|error| {
+                format!("{} cannot run on software GPUs: {}", path.display(), super::with_causes(&error))
+            })?;
+        }
         if path.to_str().is_none() {
             return Err(format!("{}: a library's path must be UTF-8", path.display()));
         }

@@ -79,6 +79,8 @@ mod reports;
 mod runner;
 // Random programs pass on the sound library, and a fault is found among them.
 mod soak;
+// Real libraries run without a GPU, and are never taken for libraries on GPUs.
+mod software_gpus;
 // Untrusted files, folders, variables and libraries are shown and not obeyed.
 mod untrusted_files;
 // Scenario files are read into the cases that they describe.

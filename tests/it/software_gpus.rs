@@ -1,0 +1,57 @@
+//! Real libraries on software GPUs, as far as no library has to be fetched: what cannot run there is refused before a case runs.
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const SCENARIO: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\nexpect = [3]\n";
+const LIBRARY: &str = "int ncclGetVersion(int *v) { *v = 22809; return 0; }";
+
+/// A folder with a scenario, and a library from these lines of C; `None`, with the reason, where there is no compiler.
+fn folder(source: &str) -> Option<(TempDir, PathBuf)> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("sum.toml"), SCENARIO).unwrap();
+    std::fs::write(folder.path().join("a.c"), source).unwrap();
+    let library = folder.path().join("libnccl.so.2");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-w", "-o"]).arg(&library).arg(folder.path().join("a.c"));
+    match cc.output() {
+        Ok(answer) if answer.status.success() => Some((folder, library)),
+        _ => {
+            eprintln!("skipped: there is no C compiler (cc) to build a small library with");
+            None
+        }
+    }
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+    command.arg("run").arg(folder.join("sum.toml")).args(arguments).env_remove("LD_LIBRARY_PATH");
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr))
+}
+
+#[test]
+fn a_library_that_software_gpus_cannot_serve_is_refused_before_a_case_runs() {
+    let Some((folder, library)) = folder(LIBRARY) else { return };
+    let (code, words) = run(folder.path(), &["--driver", "software", "--nccl", library.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{words}");
+    assert!(words.contains("cannot run on software GPUs: the CUDA runtime is not linked into it"), "{words}");
+
+    let stripped = Command::new("strip").arg(&library).status();
+    if stripped.is_ok_and(|status| status.success()) {
+        let (code, words) = run(folder.path(), &["--driver", "software", "--nccl", library.to_str().unwrap()]);
+        assert!(code == Some(3) && words.contains("it is stripped"), "{words}");
+    }
+}
+
+#[test]
+fn software_gpus_never_count_as_gpus() {
+    let Some((folder, library)) = folder(LIBRARY) else { return };
+    let library = library.to_str().unwrap();
+    let (code, words) = run(folder.path(), &["--driver", "software", "--nccl", library, "--require", "nccl"]);
+    assert!(code == Some(3) && words.contains("software GPUs are not GPUs"), "{words}");
+    let (code, words) = run(folder.path(), &["--backend", "soft", "--require", "nccl-software"]);
+    assert!(code == Some(3) && words.contains("the backend soft was asked for"), "{words}");
+    let (code, words) = run(folder.path(), &["--require", "software"]);
+    assert!(code == Some(2) && words.contains("nccl-software"), "{words}");
+}
