@@ -108,6 +108,9 @@ pub struct RunSummary {
     pub backend: String,
     /// The version of NCCL whose interface the library has.
     pub library: String,
+    /// The library, its driver and its devices in words; empty in lines of older versions.
+    #[serde(default)]
+    pub machine: String,
 }
 
 impl InvalidFileReport {
@@ -141,6 +144,7 @@ impl RunSummary {
             seconds,
             backend: facts.backend.clone(),
             library: facts.library.clone(),
+            machine: facts.machine.clone(),
         }
     }
 }
