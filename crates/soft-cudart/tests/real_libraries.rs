@@ -1,5 +1,7 @@
 //! NVIDIA's libraries, unchanged: COLLSPEC_TEST_NCCL_LIBRARIES names a folder with VERSION/libnccl.so.2.
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use ptx::code::{BinaryOp, Body, Op, Operation, contract};
+use ptx::module::{Function, Type};
 use ptx::text::{DefinitionKind, Index, Unit};
 use soft_cudart::attach::{Answers, Attached, attach};
 use soft_cudart::fatbin::{FatBinaries, Section};
@@ -122,5 +124,45 @@ fn every_version_is_attached_and_its_kernels_are_known() {
         assert!(asked > 0 && !called.is_empty() && called.iter().all(|name| attached.not_supported().contains(name)));
         // SAFETY: it is as libc's, but leaves memory mapped.
         unsafe { attached.redirect_import("munmap", munmap as *const ()) }.unwrap();
+    }
+}
+
+/// Additions and products of half precision in a function, and how many pairs of them are fused.
+fn half_precision(units: &[Unit], name: &str) -> Option<(usize, usize, usize)> {
+    let found = units.iter().find_map(|unit| {
+        let index = Index::of(unit).unwrap();
+        let found = index
+            .definitions
+            .iter()
+            .find(|found| found.body.is_some() && &unit.text()[found.name.clone()] == name)
+            .cloned();
+        found.map(|found| (unit, found))
+    });
+    let (unit, definition) = found?;
+    let mut body = Body::of(unit, &Function::of(unit, &definition).unwrap());
+    let fused = contract(&mut body);
+    let count = |wanted: fn(BinaryOp) -> bool| {
+        let is = |operation: &&Operation| {
+            matches!(operation.op, Op::Binary { op, ty: Type::F16 | Type::F16x2, .. } if wanted(op))
+        };
+        body.operations.iter().filter(is).count()
+    };
+    Some((fused, count(|op| op == BinaryOp::Add), count(|op| matches!(op, BinaryOp::Mul(_)))))
+}
+
+/// The counts of HFMA2, HADD2 and HMUL2 in the library's machine code for compute capability 9.0, as nvdisasm prints it: ptxas fuses all that
+/// it can in ring LL and ring Simple, and nothing in ring LL128, where product and sum stand in different blocks.
+#[test]
+fn contraction_gives_the_instruction_counts_of_the_machine_code() {
+    for (version, path) in libraries().into_iter().filter(|(version, _)| version == "2.27.5") {
+        let binaries = FatBinaries::open(&path).unwrap();
+        let units = binaries.map_ptx(2, |_, text| Unit::new("unit", text.unwrap()).unwrap());
+        let counts = |protocol: &str| {
+            let name = format!("ncclDevFunc_AllReduce_PreMulSum_f16_RING_{protocol}");
+            half_precision(&units, &format!("_Z{}{name}v", name.len())).unwrap()
+        };
+        assert_eq!(counts("SIMPLE"), (159, 0, 53), "{version}");
+        assert_eq!(counts("LL"), (4, 0, 2), "{version}");
+        assert_eq!(counts("LL128").0, 0, "{version}");
     }
 }
