@@ -2,14 +2,20 @@
 use crate::job::{Call, CallKind};
 use crate::plan::Plan;
 
-/// The pool of proxy operations in `/dev/shm` that NCCL makes for each rank of a communicator, and writes all of: 31 to 36 MiB by
-/// version (`ncclProxyOpsPool` in NCCL's `src/include/proxy.h`).
-const POOL: u64 = 32 << 20;
+/// Bytes of the pool of proxy operations in `/dev/shm` that NCCL makes for each rank of a communicator, and writes all of
+/// (`ncclProxyOpsPool`): measured with 2.18.3, 2.27.5, 2.30.7, 2.31.2 and 2.32.3.
+fn pool(version: i32) -> u64 {
+    match version {
+        ..22700 => 4 << 20,
+        22700..23200 => 32 << 20,
+        _ => 65 << 20,
+    }
+}
 
-/// Bytes that NCCL takes at least when the plan has most communicators.
-pub(super) fn of_communicators(plan: &Plan) -> u64 {
+/// Bytes that this version of NCCL takes at least when the plan has most communicators.
+pub(super) fn of_communicators(plan: &Plan, version: i32) -> u64 {
     let most = |(rank, calls): (usize, &Vec<Call>)| most_at_once(plan, rank, calls);
-    plan.programs.iter().enumerate().map(most).fold(0, u64::saturating_add).saturating_mul(POOL)
+    plan.programs.iter().enumerate().map(most).fold(0, u64::saturating_add).saturating_mul(pool(version))
 }
 
 /// How many communicators a rank has at most at a time.
@@ -48,7 +54,7 @@ mod tests {
     fn most(text: &str) -> u64 {
         let file = Arc::new(SourceFile { path: "test.toml".into(), text: text.into() });
         let case = Arc::new(parse(&file, "test").unwrap().remove(0));
-        of_communicators(&plan(&case, &Limits::default()).unwrap()) / POOL
+        of_communicators(&plan(&case, &Limits::default()).unwrap(), 22705) / (32 << 20)
     }
 
     #[test]

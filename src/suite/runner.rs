@@ -225,8 +225,9 @@ impl Runner {
 
     /// Bytes of memory that a case takes, with those that NCCL takes for its communicators on this machine.
     fn memory_of(&self, plan: &Plan) -> u64 {
-        let is_here = self.chosen.backend != Backend::Soft && self.chosen.cluster.is_none();
-        plan.cost.memory.saturating_add(if is_here { nccl_memory::of_communicators(plan) } else { 0 })
+        let machine = self.machine().filter(|_| self.chosen.cluster.is_none());
+        let own = machine.map_or(0, |machine| nccl_memory::of_communicators(plan, machine.probed.version));
+        plan.cost.memory.saturating_add(own)
     }
 
     fn run_planned(&self, plan: Plan, limits: RunLimits) -> Result<Verdict, Error> {
