@@ -142,9 +142,7 @@ fn half_precision(units: &[Unit], name: &str) -> Option<(usize, usize, usize)> {
     let mut body = Body::of(unit, &Function::of(unit, &definition).unwrap());
     let fused = contract(&mut body);
     let count = |wanted: fn(BinaryOp) -> bool| {
-        let is = |operation: &&Operation| {
-            matches!(operation.op, Op::Binary { op, ty: Type::F16 | Type::F16x2, .. } if wanted(op))
-        };
+        let is = |operation: &&Operation| matches!(operation.op, Op::Binary { op, ty: Type::F16 | Type::F16x2, .. } if wanted(op));
         body.operations.iter().filter(is).count()
     };
     Some((fused, count(|op| op == BinaryOp::Add), count(|op| matches!(op, BinaryOp::Mul(_)))))
