@@ -130,6 +130,6 @@ mod tests {
     #[test]
     fn an_unknown_backend_is_an_error_that_names_the_variable() {
         let words = with("COLLSPEC_REQUIRE", "cuda").unwrap_err();
-        assert_eq!(words, "COLLSPEC_REQUIRE=cuda: did you mean nccl? the backends are auto, soft and nccl");
+        assert_eq!(words, "COLLSPEC_REQUIRE=cuda: did you mean nccl? a run can require nccl, nccl-software or soft");
     }
 }

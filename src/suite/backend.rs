@@ -71,6 +71,7 @@ impl Requirement {
             "soft" => Ok(Self::Soft),
             "nccl" => Ok(Self::Nccl),
             "nccl-software" => Ok(Self::NcclSoftware),
+            "gpu" | "cuda" => Err("did you mean nccl? a run can require nccl, nccl-software or soft".to_owned()),
             _ => Err("expected nccl, nccl-software (which software GPUs meet too) or soft".to_owned()),
         }
     }
