@@ -24,12 +24,14 @@ pub struct Frame {
     pub calling: Mask,
     /// The frame that called it, and its call's number among those with parameters.
     pub caller: Option<(usize, Option<u32>)>,
+    /// How many calls its lanes are in.
+    pub depth: usize,
 }
 
 impl Frame {
     pub fn new(code: Arc<Ready>, registers: Registers, lanes: Mask, caller: Option<(usize, Option<u32>)>) -> Self {
         let memory = (code.own_bytes > 0).then(|| Buffer::new(code.own_bytes * LANES as u64, code.own_align));
-        Self { code, registers, memory, at: [0; LANES], lanes, calling: 0, caller }
+        Self { code, registers, memory, at: [0; LANES], lanes, calling: 0, caller, depth: 0 }
     }
 
     /// The address of a byte of the frame's private memory in lane 0, and the distance from each lane to the next.
