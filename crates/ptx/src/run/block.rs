@@ -99,6 +99,7 @@ impl Common {
             SpecialRegister::GridId => self.number,
             // Time is the number of times that it was asked for: it only rises, and a seed decides it.
             SpecialRegister::Clock | SpecialRegister::Clock64 | SpecialRegister::GlobalTimer => self.image.time(),
+            SpecialRegister::ClockHigh => self.image.time() >> 32,
             _ => 0,
         }
     }

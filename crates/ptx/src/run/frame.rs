@@ -4,6 +4,7 @@ use super::memory::Buffer;
 use super::ready::{Bytes, Ready};
 use super::registers::Registers;
 use crate::module::{Function, Name, Room, Space};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Bytes to which a lane's memory is aligned.
@@ -47,7 +48,7 @@ pub struct Layout {
     /// What the body declares, by its number; `None` for what is elsewhere.
     declared: Vec<Option<Bytes>>,
     /// Parameters and results.
-    interface: Vec<(String, Bytes)>,
+    interface: FxHashMap<String, Bytes>,
     /// Bytes of a lane.
     pub bytes: u64,
     /// Bytes of which each lane's address is a multiple.
@@ -81,6 +82,6 @@ impl Layout {
 
     /// The bytes of a parameter or result.
     pub fn parameter(&self, name: &str) -> Option<Bytes> {
-        self.interface.iter().find(|(known, _)| known == name).map(|(_, bytes)| bytes.clone())
+        self.interface.get(name).cloned()
     }
 }

@@ -6,6 +6,7 @@ use super::fault::Fault;
 use super::image::Image;
 use super::lanes::{LANES, Mask};
 use super::memory::{Buffer, Reach, Region};
+use super::rounding::with_default_rounding;
 use super::warp::Warp;
 use std::sync::Arc;
 
@@ -80,6 +81,9 @@ impl Launch {
         if signature.bounds.most_threads.is_some_and(|most| threads > product(most)) {
             return Err(refused(format!("`{kernel}` allows fewer than {threads} threads in a block")));
         }
+        if let Some(wanted) = signature.bounds.threads.filter(|wanted| *wanted != block) {
+            return Err(refused(format!("`{kernel}` wants blocks of {wanted:?} threads, not {block:?}")));
+        }
         if signature.parameter_bytes() < parameters.len() as u64 {
             let what =
                 format!("`{kernel}` has {} bytes of parameters, not {}", signature.parameter_bytes(), parameters.len());
@@ -125,7 +129,11 @@ impl Launch {
     /// # Errors
     ///
     /// An instruction cannot be executed, or nothing moves any more.
-    pub fn run(mut self, seed: u64) -> Result<Figures, Fault> {
+    pub fn run(self, seed: u64) -> Result<Figures, Fault> {
+        with_default_rounding(|| self.run_in_order(seed))
+    }
+
+    fn run_in_order(mut self, seed: u64) -> Result<Figures, Fault> {
         let mut order = Order(seed);
         let (mut idle, mut figures) = (0, Figures::default());
         while !self.blocks.is_empty() {

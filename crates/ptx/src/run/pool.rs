@@ -2,6 +2,7 @@
 use super::block::{Block, Turn};
 use super::fault::{Fault, Spot};
 use super::launch::{Figures, LEAST_BUDGET, Launch, MOST_BUDGET, Order};
+use super::rounding::with_default_rounding;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -121,7 +122,7 @@ impl Pool {
         for number in 0..threads {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("ptx {number}"));
-            pool.threads.push(thread.spawn(move || shared.work())?);
+            pool.threads.push(thread.spawn(move || with_default_rounding(|| shared.work()))?);
         }
         Ok(pool)
     }

@@ -305,7 +305,7 @@ pub unsafe fn active_mask(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 }
 
 /// Special registers by number, so that an instruction can name one.
-pub const SPECIAL: [SpecialRegister; 40] = {
+pub const SPECIAL: [SpecialRegister; 41] = {
     use SpecialRegister as R;
     [
         R::Tid(0),
@@ -329,6 +329,7 @@ pub const SPECIAL: [SpecialRegister; 40] = {
         R::LanemaskGe,
         R::Clock,
         R::Clock64,
+        R::ClockHigh,
         R::GlobalTimer,
         R::ClusterCtaRank,
         R::ClusterNctaRank,

@@ -318,10 +318,13 @@ fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
 #[derive(Clone, Copy)]
 struct Phase(u64);
 
+/// Most arrivals that a phase can wait for: as many as its 16 bits hold.
+const MOST_ARRIVALS: u32 = 0xffff;
+
 impl Phase {
     /// A phase that waits for `count` arrivals.
     fn new(count: u32) -> Self {
-        let count = u64::from(count) & 0xffff;
+        let count = u64::from(count & MOST_ARRIVALS);
         Self(count | count << 16)
     }
 
@@ -353,7 +356,11 @@ pub unsafe fn phase_init(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             return w.refuse_access(at, "writes", 8, bad);
         }
         for lane in lanes_of(w.mask) {
-            u64::store(addresses[lane], Phase::new(w.registers.read_lane(i.b, lane)).0);
+            let count = w.registers.read_lane::<u32>(i.b, lane);
+            if count == 0 || count > MOST_ARRIVALS {
+                return w.refuse(at, format!("{count} arrivals: an mbarrier is for 1 to {MOST_ARRIVALS} here"));
+            }
+            u64::store(addresses[lane], Phase::new(count).0);
         }
     }
     w.wrote();
