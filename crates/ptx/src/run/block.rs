@@ -143,7 +143,7 @@ pub struct Block {
 pub enum Turn {
     /// It has done something.
     Moved,
-    /// All that it did was to poll memory that has not changed, or to wait.
+    /// All that it did was to poll memory that has not changed, to meet others at barriers, or to wait.
     Idle,
     /// All threads have ended.
     Over,
@@ -199,7 +199,7 @@ impl Block {
             if self.releases != waiting {
                 // The next round begins with those that now go on, and then gives a turn to the warp after this one.
                 self.next = at;
-                return Ok(Turn::Moved);
+                break;
             }
         }
         Ok(if !left {
@@ -246,18 +246,17 @@ impl Block {
                     self.open(number);
                 }
             }
+            let ends = if moved { Turn::Moved } else { Turn::Idle };
             match pause {
                 Pause::Over => return Ok(Turn::Over),
-                Pause::Waiting | Pause::Poll => return Ok(if moved { Turn::Moved } else { Turn::Idle }),
-                Pause::Turn => return Ok(Turn::Moved),
+                Pause::Waiting | Pause::Poll | Pause::Turn => return Ok(ends),
                 Pause::Refused(spot, what) => return Err(Fault::Instruction { spot, what }),
                 Pause::Barrier(arrival) => {
-                    moved = true;
                     let releases = self.releases;
                     self.arrive(at, arrival);
                     let warp = &self.warps[at];
                     if warp.blocked == warp.alive || steps.is_some() || self.releases != releases {
-                        return Ok(Turn::Moved);
+                        return Ok(ends);
                     }
                 }
             }

@@ -16,6 +16,8 @@ const MOST_THREADS: u64 = 1024;
 const MOST_BLOCKS: u64 = 1 << 16;
 /// Most bytes of shared memory of a block.
 const MOST_SHARED: u64 = 256 << 10;
+/// Most bytes of shared memory, registers and memory of the threads' own that a launch begins with.
+const MOST_MEMORY: u64 = 8 << 30;
 /// Bytes of which the address of the shared memory that a launch asks for is a multiple at least.
 const SHARED_ALIGN: u64 = 16;
 
@@ -102,6 +104,14 @@ impl Launch {
         given.write(0, parameters);
         let image = image.clone();
         let code = image.executable().function(id)?;
+        let lanes = blocks.saturating_mul(threads.next_multiple_of(LANES as u64));
+        let own = lanes.saturating_mul(u64::from(code.register_bytes) + code.own_bytes);
+        let memory = blocks.saturating_mul(shared.1).saturating_add(own);
+        if memory > MOST_MEMORY {
+            let what =
+                format!("`{kernel}` needs {memory} bytes for all threads of this launch: {MOST_MEMORY} is the limit");
+            return Err(refused(what));
+        }
         let number = image.time();
         let common = Arc::new(Common { image, grid, block, parameters: given, layout, shared, number });
         let mut launch = Self { blocks: Vec::new() };

@@ -61,7 +61,10 @@ impl Regions {
         let at = self.all.partition_point(|known| known.start < region.start);
         match self.all.get_mut(at).filter(|known| known.start == region.start) {
             Some(known) => known.end = known.end.max(region.end),
-            None => self.all.insert(at, region),
+            None => {
+                self.all.insert(at, region);
+                self.ends.insert(at, 0);
+            }
         }
         self.note_ends(at);
     }
@@ -69,16 +72,20 @@ impl Regions {
     fn remove(&mut self, start: u64) {
         if let Ok(at) = self.all.binary_search_by_key(&start, |region| region.start) {
             self.all.remove(at);
+            self.ends.remove(at);
             self.note_ends(at);
         }
     }
 
-    /// Notes the ends from the region with this number on.
+    /// Notes the ends from a region on that has changed.
     fn note_ends(&mut self, from: usize) {
-        self.ends.truncate(from);
-        for region in &self.all[from..] {
-            let before = self.ends.last().copied().unwrap_or(0);
-            self.ends.push(before.max(region.end));
+        let mut farthest = from.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        for (region, end) in self.all.iter().zip(&mut self.ends).skip(from) {
+            farthest = farthest.max(region.end);
+            if *end == farthest {
+                return;
+            }
+            *end = farthest;
         }
     }
 
@@ -296,9 +303,10 @@ pub unsafe fn update(address: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
 }
 
 /// 16 bytes, aligned to as many.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(16))]
 struct Words([AtomicU64; 2]);
+const _: () = assert!(size_of::<Words>() == size_of::<u128>() && align_of::<Words>() == align_of::<u128>());
 
 /// Memory of the device's own, zero at first. Kernels may change it while others hold it.
 #[derive(Debug)]
@@ -312,7 +320,10 @@ impl Buffer {
     /// A buffer of at least `len` bytes, whose address is a multiple of `align`.
     pub fn new(len: u64, align: u64) -> Self {
         let (align, len) = (align.max(16), len.div_ceil(16) as usize);
-        let words: Box<[Words]> = (1..len + align as usize / 16).map(|_| Words::default()).collect();
+        // Pages that nothing is written to cost nothing.
+        let zeros = vec![0u128; len + align as usize / 16 - 1].into_boxed_slice();
+        // SAFETY: both have 16 bytes, which may have any value, and one alignment.
+        let words = unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [Words]) };
         let start = words.as_ptr() as u64;
         let skipped = ((start.next_multiple_of(align) - start) / 16) as usize;
         Self { words, used: skipped..skipped + len }

@@ -17,7 +17,7 @@ const BUDGET: u32 = 64;
 /// How long a thread waits at least, and at most, before it looks again at memory that blocks poll.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 /// After this many idle turns in a row a block counts as standing still.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 16;
 /// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
 const SEEDED_LOOKS: u32 = 64;
 

@@ -186,7 +186,6 @@ impl Warp {
                 while at < self.limit {
                     if steps.is_some() && self.instructions >= last {
                         self.park(self.mask, at);
-                        self.moved = true;
                         return Pause::Turn;
                     }
                     // SAFETY: the executable keeps the function, and control never leaves its instructions: its targets are among

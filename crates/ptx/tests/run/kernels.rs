@@ -258,6 +258,34 @@ fn the_threads_that_run_kernels_round_as_ptx_says() {
 }
 
 #[test]
+fn calls_give_what_functions_take() {
+    for (arguments, what) in [
+        ("", "0 arguments for a function that takes 1"),
+        (", (a, b)", "2 arguments for a function that takes 1"),
+        (", (b)", "argument 1 has 4 bytes, and the function takes 8"),
+        (", (a)", ""),
+    ] {
+        let text = format!(
+            ".func f(.param .b64 x)\n{{\nret;\n}}\n.visible .entry k(.param .u64 m)\n{{\n.param .b64 a;\n.param .b32 b;\ncall f{arguments};\nret;\n}}"
+        );
+        let outcome = Device::new(&text).run("k", 1, 32, &[0], 1).map_err(|error| error.to_string());
+        match outcome {
+            Ok(_) => assert_eq!(what, ""),
+            Err(error) => {
+                assert!(!what.is_empty() && error.ends_with(&format!("call f{arguments};: {what}")), "{error}")
+            }
+        }
+    }
+}
+
+#[test]
+fn a_launch_that_needs_more_memory_than_there_is_is_refused() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.local .b8 own[65536];\nret;\n}";
+    let error = Device::new(text).run("k", 4096, 256, &[0], 1).unwrap_err().to_string();
+    assert!(error.starts_with("`k` needs 687") && error.ends_with("8589934592 is the limit"), "{error}");
+}
+
+#[test]
 fn launches_that_are_not_allowed_are_refused() {
     let mut device = Device::new(".visible .entry k(.param .u64 m)\n.maxntid 64, 1, 1\n{\nret;\n}");
     let memory = device.array(&[0; 4]);

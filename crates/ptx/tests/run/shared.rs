@@ -150,5 +150,5 @@ fn many_variables_that_name_each_other_take_no_longer_than_others() {
         format!("{chain}.global .u64 v120000 = 7;\n{}", kernel("k", "", "mov.u64 %d2, v0;\nst.global.u32 [%d1], 1;"));
     let start = std::time::Instant::now();
     assert_eq!(values(&text, "k", 1)[0], 1);
-    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 15, "{:?}", start.elapsed());
 }

@@ -129,3 +129,31 @@ fn vectors_are_aligned_to_their_size() {
     let memory = device.array(&[0; 4]);
     device.run("k", 1, 32, &[memory], 1).unwrap();
 }
+
+#[test]
+fn barriers_and_stores_to_own_memory_do_not_hide_that_nothing_moves() {
+    let poll = "ld.volatile.global.u32 %r1, [%d0];\nsetp.eq.u32 %p0, %r1, 0;\n";
+    for (own, round) in [
+        ("", format!("bar.sync 0;\n{poll}@%p0 bra L;")),
+        ("", format!("bar.sync 0;\nmov.u32 %r2, %tid.x;\nsetp.ne.u32 %p1, %r2, 0;\n@%p1 bra L;\n{poll}@%p0 bra L;")),
+        (
+            ".local .b32 n;\n",
+            format!("ld.local.u32 %r2, [n];\nadd.u32 %r2, %r2, 1;\nst.local.u32 [n], %r2;\n{poll}@%p0 bra L;"),
+        ),
+    ] {
+        let text = format!(
+            ".visible .entry k(.param .u64 p)\n{{\n.reg .pred %p<4>;\n.reg .b32 %r<8>;\n.reg .b64 %d<4>;\n{own}ld.param.u64 %d0, [p];\nL:\n{round}\nret;\n}}"
+        );
+        let mut device = Device::new(&text);
+        let memory = device.array(&[0; 4]);
+        let pool = Pool::new(1).unwrap();
+        let launch = device.launch("k", 1, 96, &[memory]).unwrap();
+        pool.launch(launch, Box::new(|_| {}));
+        let start = std::time::Instant::now();
+        while pool.standing().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{round}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(pool);
+    }
+}

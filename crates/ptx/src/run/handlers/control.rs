@@ -4,7 +4,7 @@ use crate::code::{SpecialRegister, VoteMode};
 use crate::module::Space;
 use crate::run::block::Arrival;
 use crate::run::lanes::{LANES, Mask, lanes_of, mask_of};
-use crate::run::ready::{Instruction, NOWHERE};
+use crate::run::ready::{Bytes, Instruction, NOWHERE, Ready};
 use crate::run::warp::{BARRIERS, STOP, Stop, Warp};
 
 /// The deepest that calls are nested: a recursion without an end takes no more memory.
@@ -169,6 +169,10 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         Ok(code) => code,
         Err(fault) => return w.refuse(at, fault.to_string()),
     };
+    let site = (i.number > 0).then(|| i.number as u32 - 1);
+    if let Some(what) = misfit(&w.frames[w.current].code, site, &code) {
+        return w.refuse(at, what);
+    }
     if w.frames[w.current].depth + 1 >= MOST_CALLS {
         return w.refuse(at, format!("calls are nested more than {MOST_CALLS} deep"));
     }
@@ -177,7 +181,6 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     }
     w.park(together, at + 1);
     let caller = w.current;
-    let site = (i.number > 0).then(|| i.number as u32 - 1);
     let callee = match w.enter(code, together, Some((caller, site))) {
         Ok(callee) => callee,
         Err(error) => return w.refuse(at, error.to_string()),
@@ -186,6 +189,19 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     copy_arguments(w, caller, callee, site);
     w.stop = Some(Stop::Switch);
     STOP
+}
+
+/// Why a function cannot be called with what a call gives; a wider argument is cut.
+fn misfit(caller: &Ready, site: Option<u32>, callee: &Ready) -> Option<String> {
+    let given = site.and_then(|site| caller.calls.get(site as usize)).map_or(&[][..], |site| &site.arguments);
+    let taken = &callee.interface.arguments;
+    if given.len() != taken.len() {
+        return Some(format!("{} arguments for a function that takes {}", given.len(), taken.len()));
+    }
+    let bytes = |bytes: &Bytes| bytes.end - bytes.start;
+    let narrow = given.iter().zip(taken).position(|(given, taken)| bytes(given) < bytes(taken))?;
+    let (given, taken) = (bytes(&given[narrow]), bytes(&taken[narrow]));
+    Some(format!("argument {} has {given} bytes, and the function takes {taken}", narrow + 1))
 }
 
 /// Copies what a function is called with to its frame.
@@ -245,7 +261,6 @@ pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     if arrival.barrier as usize >= BARRIERS {
         return w.refuse(at, format!("there is no barrier {}: a block has {BARRIERS}", arrival.barrier));
     }
-    w.wrote();
     w.stop_at(at + 1, Stop::Barrier(arrival))
 }
 

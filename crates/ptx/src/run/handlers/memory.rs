@@ -15,6 +15,8 @@ use std::marker::PhantomData;
 pub const WIDE: u32 = 1;
 /// A flag of an address: it counts from the start of shared memory.
 pub const SHARED: u32 = 2;
+/// A flag of an address: it is in the thread's own memory, which nobody else waits for.
+pub const OWN: u32 = 8;
 /// A flag of an address: it has no base.
 pub const NO_BASE: u32 = 4;
 
@@ -131,7 +133,9 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
             }
             W::store_lanes(&addresses, w.mask, &parts);
         }
-        w.wrote();
+        if i.flags & OWN == 0 {
+            w.wrote();
+        }
         at + 1
     }
 }
@@ -216,7 +220,9 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             }
         }
     }
-    w.wrote();
+    if i.flags & OWN == 0 {
+        w.wrote();
+    }
     at + 1
 }
 
