@@ -314,28 +314,30 @@ pub struct Buffer {
     words: Box<[Words]>,
     /// Those of them that are it: the first one is aligned.
     used: Range<usize>,
+    /// Bytes that were asked for.
+    len: u64,
 }
 
 impl Buffer {
     /// A buffer of at least `len` bytes, whose address is a multiple of `align`.
     pub fn new(len: u64, align: u64) -> Self {
-        let (align, len) = (align.max(16), len.div_ceil(16) as usize);
+        let (align, bytes, len) = (align.max(16), len, len.div_ceil(16) as usize);
         // Pages that nothing is written to cost nothing.
         let zeros = vec![0u128; len + align as usize / 16 - 1].into_boxed_slice();
         // SAFETY: both have 16 bytes, which may have any value, and one alignment.
         let words = unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [Words]) };
         let start = words.as_ptr() as u64;
         let skipped = ((start.next_multiple_of(align) - start) / 16) as usize;
-        Self { words, used: skipped..skipped + len }
+        Self { words, used: skipped..skipped + len, len: bytes }
     }
 
     fn words(&self) -> &[Words] {
         &self.words[self.used.clone()]
     }
 
-    /// All of it.
+    /// The bytes that were asked for.
     pub fn region(&self) -> Region {
-        Region::new(self.words().as_ptr() as u64, 16 * self.words().len() as u64)
+        Region::new(self.words().as_ptr() as u64, self.len)
     }
 
     /// Lets kernels reach it.

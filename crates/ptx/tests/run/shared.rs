@@ -152,3 +152,15 @@ fn many_variables_that_name_each_other_take_no_longer_than_others() {
     assert_eq!(values(&text, "k", 1)[0], 1);
     assert!(start.elapsed().as_secs() < 15, "{:?}", start.elapsed());
 }
+
+#[test]
+fn a_variable_ends_with_its_last_byte() {
+    let store = |at: u32| {
+        let text = format!(".global .b8 four[4];\n{}", kernel("k", "", &format!("st.global.u8 [four+{at}], 1;")));
+        Device::new(&text).run("k", 1, 1, &[0], 1).map_err(|error| error.to_string())
+    };
+    assert!(store(3).is_ok());
+    for at in [4, 15] {
+        assert!(store(at).unwrap_err().contains("writes 1 bytes at"), "{at}");
+    }
+}
