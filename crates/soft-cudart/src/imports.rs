@@ -2,56 +2,115 @@
 //! they must not spin; kernels are slower than a GPU's, so memory must not go under them; and NVML is this crate's.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments, and a library's imports are changed
 
-use crate::attach::{AttachError, Attached};
 use crate::{api, nvml};
-use libc::{c_char, c_int, c_void, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{c_char, c_int, c_void, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Redirects the imports of a library.
-///
-/// # Errors
-///
-/// Its table of imports cannot be written.
-///
-/// # Safety
-///
-/// The library is loaded and stays.
-pub unsafe fn redirect(library: &Attached) -> Result<(), AttachError> {
-    let functions = [
+/// The functions that a library gets, by the names of those that it imports. Each takes and answers what C's function of its name does.
+pub fn functions() -> [(&'static str, *const ()); 9] {
+    [
         ("munmap", unmap_after_kernels as *const ()),
+        ("mmap", map_and_keep as *const ()),
+        ("mmap64", map_and_keep as *const ()),
         ("recv", recv_without_spinning as *const ()),
         ("accept", accept_without_spinning as *const ()),
         ("poll", poll_in_steps as *const ()),
         ("dlopen", open_nvml_here as *const ()),
         ("dlsym", find_nvml_here as *const ()),
         ("dlclose", close_nvml_here as *const ()),
-    ];
-    for (name, function) in functions {
-        // SAFETY: each takes and answers what C's function of its name does.
-        match unsafe { library.redirect_import(name, function) } {
-            // A library that does not call it has nothing to redirect.
-            Ok(()) | Err(AttachError::NoImport(_)) => {}
-            Err(error) => return Err(error),
-        }
+    ]
+}
+
+/// Memory that is to be unmapped, and the numbers of the calls that it comes from.
+#[derive(Debug, Default)]
+struct Leaving {
+    next: u64,
+    ranges: Vec<(u64, Range<usize>)>,
+}
+
+static LEAVING: Mutex<Leaving> = Mutex::new(Leaving { next: 0, ranges: Vec::new() });
+
+fn leaving() -> MutexGuard<'static, Leaving> {
+    LEAVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Leaving {
+    fn add(&mut self, range: Range<usize>) -> u64 {
+        self.next += 1;
+        self.ranges.push((self.next, range));
+        self.next
     }
-    Ok(())
+
+    /// What is left of a call's memory.
+    fn take(&mut self, number: u64) -> Vec<Range<usize>> {
+        let (taken, left) = std::mem::take(&mut self.ranges).into_iter().partition(|(of, _)| *of == number);
+        self.ranges = left;
+        let taken: Vec<(u64, Range<usize>)> = taken;
+        taken.into_iter().map(|(_, range)| range).collect()
+    }
+
+    /// Something else is in this memory now, and stays.
+    fn keep(&mut self, kept: &Range<usize>) {
+        let parts = |(number, range): (u64, Range<usize>)| {
+            let before = range.start..range.end.min(kept.start);
+            let after = range.start.max(kept.end)..range.end;
+            [before, after].into_iter().filter(|part| !part.is_empty()).map(move |part| (number, part))
+        };
+        self.ranges = std::mem::take(&mut self.ranges).into_iter().flat_map(parts).collect();
+    }
 }
 
 /// `munmap`: a peer's kernel may still have a store to do in shared memory that its owner unmaps.
 extern "C" fn unmap_after_kernels(address: *mut c_void, len: size_t) -> c_int {
-    let address = address as usize;
-    api::after_launched_work(Box::new(move || {
-        // SAFETY: the library has given the memory up.
-        unsafe { libc::munmap(address as *mut c_void, len) };
+    unmap_later(address, len, api::after_launched_work)
+}
+
+fn unmap_later(address: *mut c_void, len: size_t, later: impl FnOnce(Box<dyn FnOnce() + Send>)) -> c_int {
+    let start = address as usize;
+    // SAFETY: it only answers.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
+    let whole = len.checked_next_multiple_of(page).and_then(|len| start.checked_add(len));
+    let (Some(end), true) = (whole, len > 0 && start.is_multiple_of(page)) else {
+        // SAFETY: as the caller says; C says why not.
+        return unsafe { libc::munmap(address, len) };
+    };
+    let number = leaving().add(start..end);
+    later(Box::new(move || {
+        let mut leaving = leaving();
+        for range in leaving.take(number) {
+            // SAFETY: the library has given the memory up, and nothing else has come there since.
+            unsafe { libc::munmap(range.start as *mut c_void, range.len()) };
+        }
     }));
     0
+}
+
+/// `mmap`: what is put where memory is still to be unmapped stays.
+unsafe extern "C" fn map_and_keep(
+    address: *mut c_void,
+    len: size_t,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let mut leaving = leaving();
+    // SAFETY: as the caller says.
+    let mapped = unsafe { libc::mmap(address, len, protection, flags, file, offset) };
+    if mapped != libc::MAP_FAILED && flags & libc::MAP_FIXED != 0 {
+        leaving.keep(&(mapped as usize..(mapped as usize).saturating_add(len)));
+    }
+    mapped
 }
 
 /// Calls in vain before a thread sleeps until its socket has something, and for how many milliseconds it does at most.
 const SPINS: u32 = 32;
 const MOST_SLEEP: c_int = 1;
-/// The longest step of a wait in milliseconds.
+/// The longest wait in milliseconds that is cut, and to how many.
+const MOST_CUT: c_int = 500;
 const LONGEST_STEP: c_int = 20;
 
 thread_local! {
@@ -96,10 +155,12 @@ unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockad
     got
 }
 
-/// `poll`: NCCL's threads look after half a second whether they are to end, and whoever destroys a communicator waits for that.
+/// `poll`: NCCL's service threads wait half a second at a time, look whether they are to end, and wait again; whoever destroys a communicator
+/// waits for that. So a wait of at most half a second may end early, with nothing; longer ones last as long as C says.
 unsafe extern "C" fn poll_in_steps(wanted: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let timeout = if timeout <= MOST_CUT { timeout.min(LONGEST_STEP) } else { timeout };
     // SAFETY: as the caller says.
-    unsafe { libc::poll(wanted, count, timeout.min(LONGEST_STEP)) }
+    unsafe { libc::poll(wanted, count, timeout) }
 }
 
 /// What NVML's handle points to.
@@ -132,4 +193,62 @@ unsafe extern "C" fn find_nvml_here(handle: *mut c_void, name: *const c_char) ->
 unsafe extern "C" fn close_nvml_here(handle: *mut c_void) -> c_int {
     // SAFETY: as the caller says.
     if handle == nvml_handle() { 0 } else { unsafe { libc::dlclose(handle) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    const PAGE: usize = 4096;
+
+    fn map(address: *mut c_void, len: usize, flags: c_int) -> *mut u8 {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, or what a test has mapped.
+        let mapped = unsafe { map_and_keep(address, len, protection, flags, -1, 0) };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        mapped.cast()
+    }
+
+    #[test]
+    fn what_c_does_not_unmap_is_refused_as_c_does() {
+        let memory = map(std::ptr::null_mut(), 2 * PAGE, 0);
+        for (address, len) in [(memory, 0), (memory.wrapping_add(1), PAGE), (memory, usize::MAX)] {
+            assert_eq!(unmap_after_kernels(address.cast(), len), -1);
+            assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
+        }
+        assert_eq!(unmap_after_kernels(memory.cast(), 2 * PAGE), 0);
+    }
+
+    #[test]
+    fn what_is_mapped_over_memory_that_is_to_go_stays() {
+        let memory = map(std::ptr::null_mut(), 4 * PAGE, 0);
+        let mut burial = None;
+        assert_eq!(unmap_later(memory.cast(), 4 * PAGE - 7, |later| burial = Some(later)), 0);
+        let kept = map(memory.wrapping_add(PAGE).cast(), PAGE, libc::MAP_FIXED);
+        // SAFETY: it was mapped just now.
+        unsafe { kept.write_volatile(7) };
+        burial.unwrap()();
+        let is_mapped = |page: usize| {
+            // SAFETY: it only tells whether the page is there.
+            unsafe { libc::msync(memory.wrapping_add(page * PAGE).cast(), PAGE, libc::MS_ASYNC) == 0 }
+        };
+        assert_eq!([0, 1, 2, 3].map(is_mapped), [false, true, false, false]);
+        // SAFETY: it is there.
+        assert_eq!(unsafe { kept.read_volatile() }, 7);
+        assert_eq!(unmap_after_kernels(kept.cast(), PAGE), 0);
+        assert!(!is_mapped(1));
+    }
+
+    #[test]
+    fn only_short_waits_are_cut() {
+        let waited = |timeout: c_int| {
+            let start = Instant::now();
+            // SAFETY: no descriptors.
+            assert_eq!(unsafe { poll_in_steps(std::ptr::null_mut(), 0, timeout) }, 0);
+            start.elapsed()
+        };
+        assert!(waited(600) >= Duration::from_millis(600));
+        assert!(waited(500) < Duration::from_millis(400));
+    }
 }

@@ -126,7 +126,8 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
         api::note_unsupported();
         not_supported(name, first);
     });
-    let answers = Answers { function: &|name| functions.get(name).copied(), not_supported };
+    let answers =
+        Answers { function: &|name| functions.get(name).copied(), imports: &imports::functions(), not_supported };
     let fat_binaries = FatBinaries::open(path)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let texts = fat_binaries.map_ptx(threads, |ptx, text| {
@@ -135,8 +136,6 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
     });
     // SAFETY: as the caller says; the functions are the runtime's, and always there.
     let attached = Arc::new(unsafe { attach(path, answers)? });
-    // SAFETY: as the caller says.
-    unsafe { imports::redirect(&attached)? };
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {

@@ -52,10 +52,20 @@ type Calls = Arc<Mutex<Vec<(String, bool)>>>;
 
 /// Replaces the runtime by these functions.
 fn replace(path: &Path, functions: &[(&str, *const ())]) -> Result<(Attached, Calls), AttachError> {
+    replace_with(path, functions, &[])
+}
+
+/// The same, and functions that it imports by others.
+fn replace_with(
+    path: &Path,
+    functions: &[(&str, *const ())],
+    imports: &[(&str, *const ())],
+) -> Result<(Attached, Calls), AttachError> {
     let calls = Calls::default();
     let told = Arc::clone(&calls);
     let answers = Answers {
         function: &|name| functions.iter().find(|function| function.0 == name).map(|function| function.1),
+        imports,
         not_supported: Box::new(move |name, first| told.lock().unwrap().push((name.to_owned(), first))),
     };
     // SAFETY: no other thread uses the library, and the functions are those that its C code declares.
@@ -199,16 +209,23 @@ fn units_of_the_device_linker_are_told_by_program() {
 
 #[test]
 fn an_imported_function_is_replaced_in_every_kind_of_slot() {
-    for arguments in [["-Wl,-z,lazy", "-fplt"], ["-Wl,-z,now", "-fplt"], ["-Wl,-z,relro,-z,now", "-fno-plt"]] {
+    for arguments in
+        [["-Wl,-z,lazy", "-fplt"], ["-Wl,-z,now", "-fplt"], ["-Wl,-z,relro,-z,now", "-fno-plt"], ["-DALIAS", "-fplt"]]
+    {
         let Some(fake) = Fake::compile(&arguments) else { return };
         let library = fake.load();
-        let (attached, _) = replace(&fake.path, &[]).unwrap();
         assert_eq!(call(&library, "call_getpid", 0), std::process::id() as c_int);
-        // SAFETY: the library is loaded, and the function is the same but for its answer.
-        let redirect = |name| unsafe { attached.redirect_import(name, getpid as *const ()) };
-        redirect("getpid").unwrap();
-        assert_eq!(call(&library, "call_getpid", 0), -7, "{arguments:?}");
-        assert_eq!(redirect("munmap").unwrap_err().to_string(), "it does not import munmap");
+        // A library that cannot be attached keeps its imports.
+        let imports = [("munmap", getpid as *const ()), ("getpid", getpid as *const ())];
+        let own = |name: &str| std::ptr::without_provenance(name.len());
+        let two = [("cudaFree", own("one")), ("cudaFree_v2", own("other"))];
+        let aliases = arguments.contains(&"-DALIAS");
+        assert_eq!(replace_with(&fake.path, &two, &imports).is_err(), aliases);
+        assert_eq!(
+            call(&library, "call_getpid", 0),
+            if aliases { std::process::id() as c_int } else { -7 },
+            "{arguments:?}"
+        );
     }
 }
 

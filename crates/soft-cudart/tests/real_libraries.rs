@@ -54,6 +54,7 @@ extern "C" fn zero(number: &mut c_int) -> c_int {
     0
 }
 
+/// As libc's, but leaves memory mapped.
 extern "C" fn munmap(_address: *mut c_void, _size: usize) -> c_int {
     0
 }
@@ -65,6 +66,7 @@ fn attach_to(path: &Path) -> (Attached, Calls) {
     let told = Arc::clone(&calls);
     let answers = Answers {
         function: &|name| ["cudaGetDevice", "cudaGetDeviceCount"].contains(&name).then_some(zero as *const ()),
+        imports: &[("munmap", munmap as *const ())],
         not_supported: Box::new(move |name, first| told.lock().unwrap().extend(first.then(|| name.to_owned()))),
     };
     // SAFETY: no other thread uses the library, and the functions are as CUDA declares it.
@@ -122,8 +124,6 @@ fn every_version_is_attached_and_its_kernels_are_known() {
             kernels.len()
         );
         assert!(asked > 0 && !called.is_empty() && called.iter().all(|name| attached.not_supported().contains(name)));
-        // SAFETY: it is as libc's, but leaves memory mapped.
-        unsafe { attached.redirect_import("munmap", munmap as *const ()) }.unwrap();
     }
 }
 

@@ -231,6 +231,7 @@ pub enum SpecialRegister {
     LanemaskGe,
     Clock,
     Clock64,
+    ClockHigh,
     GlobalTimer,
     ClusterCtaRank,
     ClusterNctaRank,

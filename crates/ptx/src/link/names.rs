@@ -1,7 +1,7 @@
 //! Which definition a name means (PTX ISA, 11.6).
 use crate::module::Variable;
 use crate::text::{Definition, DefinitionKind, Index, Linkage, Unit};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// A unit of a program, by number.
@@ -55,6 +55,8 @@ pub struct Names {
     visible: FxHashMap<Box<str>, (Symbol, Linkage)>,
     /// For each unit its private names, and those that it only declares, with nothing to lead to.
     of_unit: Vec<FxHashMap<Box<str>, Option<Symbol>>>,
+    /// Names that a unit only declares, and that need not be defined.
+    weak: FxHashSet<(UnitId, Box<str>)>,
 }
 
 impl Names {
@@ -73,6 +75,9 @@ impl Names {
                 if of_launch {
                     let align = Variable::of(unit, definition).map_or(1, |variable| variable.shape.align);
                     self.dynamic_align = self.dynamic_align.max(align.into());
+                }
+                if definition.linkage == Linkage::Weak {
+                    self.weak.insert((id, name.into()));
                 }
                 own.entry(name.into()).or_insert(of_launch.then_some(Symbol::DynamicShared));
                 continue;
@@ -139,6 +144,11 @@ impl Names {
             // A declaration, or a name that all can see.
             declared => self.visible.get(name).map(|(symbol, _)| *symbol).or(declared.copied().flatten()),
         }
+    }
+
+    /// Whether a unit declares a name that need not be defined: its address is 0 then.
+    pub fn is_weak(&self, unit: UnitId, name: &str) -> bool {
+        self.weak.contains(&(unit, name.into()))
     }
 
     /// What a name means outside of all units.

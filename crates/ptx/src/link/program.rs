@@ -113,6 +113,11 @@ impl Program {
         self.names.resolve(unit, name)
     }
 
+    /// Whether a unit declares a name that need not be defined: its address is 0 then.
+    pub fn is_weak(&self, unit: UnitId, name: &str) -> bool {
+        self.names.is_weak(unit, name)
+    }
+
     /// A function with its body.
     ///
     /// # Errors

@@ -107,6 +107,8 @@ impl Program {
                 TokenKind::Dotted if begins => declares = matches!(text, ".reg" | ".local" | ".shared" | ".param"),
                 // Registers, and opcodes.
                 TokenKind::Name if text.starts_with('%') || next == Some(&b'.') => {}
+                // `.reg .b32 s<4>;` declares s0 to s3, and no s.
+                TokenKind::Name if declares && unit.text()[token.end..].trim_start().starts_with('<') => {}
                 TokenKind::Name => match self.resolve(self.unit_of(id), text) {
                     Some(_) if declares || next == Some(&b':') => own.push((text, depth)),
                     Some(symbol) if !own.iter().any(|(name, _)| *name == text) && !f(symbol) => return,

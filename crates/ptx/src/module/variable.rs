@@ -158,7 +158,7 @@ pub fn declaration<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Shape), Erro
     }
     let place = tokens.peek()?;
     let name = tokens.name()?;
-    let mut count = Some(lanes);
+    let (mut count, vector) = (Some(lanes), ty.bytes() * lanes as u32);
     while tokens.takes(b'[')? {
         if tokens.takes(b']')? {
             count = None;
@@ -171,7 +171,7 @@ pub fn declaration<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Shape), Erro
             return Err(tokens.unit.error(place.start, format!("`{name}` has more than {MOST_BYTES} bytes")));
         }
     }
-    Ok((name, Shape { ty, align: align.max(ty.bytes()), count }))
+    Ok((name, Shape { ty, align: align.max(vector), count }))
 }
 
 fn initial_value(tokens: &mut Tokens<'_>, ty: Type, level: usize, values: &mut Vec<Value>) -> Result<(), Error> {
@@ -278,7 +278,8 @@ mod tests {
         let read = variable(".const .f32 x = 0f3F800000;").unwrap();
         assert_eq!((read.space, read.values), (Space::Const, vec![Value::Bits(0x3f80_0000)]));
         assert_eq!(variable(".extern .shared .align 16 .b8 s[];").unwrap().shape.count, None);
-        assert_eq!(variable(".global .v4 .f32 v;").unwrap().shape.bytes(), 16);
+        let vector = variable(".global .v4 .f32 v[2];").unwrap().shape;
+        assert_eq!((vector.bytes(), vector.align), (32, 16), "aligned to the vector (5.4.5)");
         assert_eq!(variable(".global .u32 open[] = {1, 2, 3};").unwrap().shape.count, Some(3));
         assert_eq!(variable(".global .align 4 .u32 zero;").unwrap().values, []);
     }

@@ -14,6 +14,9 @@ use crate::error::Error;
 use crate::link::SharedMemory;
 use std::sync::Arc;
 
+/// Instructions that a warp executes after a barrier before the block's others have done so.
+const FIRST_STEPS: u32 = 8;
+
 /// What all blocks of a launch share.
 #[derive(Debug)]
 pub struct Common {
@@ -96,6 +99,7 @@ impl Common {
             SpecialRegister::GridId => self.number,
             // Time is the number of times that it was asked for: it only rises, and a seed decides it.
             SpecialRegister::Clock | SpecialRegister::Clock64 | SpecialRegister::GlobalTimer => self.image.time(),
+            SpecialRegister::ClockHigh => self.image.time() >> 32,
             _ => 0,
         }
     }
@@ -128,6 +132,8 @@ pub struct Block {
     warps: Vec<Warp>,
     barriers: [Barrier; BARRIERS],
     next: usize,
+    /// How often a barrier has let a warp go on.
+    releases: u64,
     // The warps reach it, so it goes after them.
     _shared: Buffer,
 }
@@ -137,7 +143,7 @@ pub struct Block {
 pub enum Turn {
     /// It has done something.
     Moved,
-    /// All that it did was to poll memory that has not changed, or to wait.
+    /// All that it did was to poll memory that has not changed, to meet others at barriers, or to wait.
     Idle,
     /// All threads have ended.
     Over,
@@ -149,7 +155,7 @@ impl Block {
         let none = || Barrier { arrived: vec![0; warps.len()], open: true, ..Barrier::default() };
         let barriers = std::array::from_fn(|_| none());
         let number = warps.first().map_or(0, |warp| warp.block);
-        Self { number, warps, barriers, next: 0, _shared: shared }
+        Self { number, warps, barriers, next: 0, releases: 0, _shared: shared }
     }
 
     /// How many warps it has.
@@ -169,14 +175,31 @@ impl Block {
     /// A warp cannot go on.
     pub fn round(&mut self, budget: u32) -> Result<Turn, Fault> {
         let count = self.warps.len();
-        self.next = (self.next + 1) % count.max(1);
         let (mut moved, mut left) = (false, false);
+        let mut note = |turn| match turn {
+            Turn::Moved => (moved, left) = (true, true),
+            Turn::Idle => left = true,
+            Turn::Over => {}
+        };
+        // The warps of a block leave a barrier nearly together, as on a GPU: kernels read shared memory right after it that another warp
+        // overwrites not much later.
+        let released: Vec<usize> = (0..count).filter(|at| self.warps[*at].released).collect();
+        for at in &released {
+            self.warps[*at].released = false;
+            note(self.turn(*at, budget, Some(FIRST_STEPS))?);
+        }
+        self.next = (self.next + 1) % count.max(1);
         for step in 0..count {
             let at = (step + self.next) % count;
-            match self.turn(at, budget)? {
-                Turn::Moved => (moved, left) = (true, true),
-                Turn::Idle => left = true,
-                Turn::Over => {}
+            if self.warps[at].released || released.contains(&at) {
+                continue;
+            }
+            let waiting = self.releases;
+            note(self.turn(at, budget, None)?);
+            if self.releases != waiting {
+                // The next round begins with those that now go on, and then gives a turn to the warp after this one.
+                self.next = at;
+                break;
             }
         }
         Ok(if !left {
@@ -200,36 +223,40 @@ impl Block {
             let over = self.warps.iter().all(|warp| warp.alive == 0);
             return Ok((if over { Turn::Over } else { Turn::Idle }, 0));
         };
-        let turn = self.turn(at, budget)?;
+        let turn = self.turn(at, budget, None)?;
         let over = turn == Turn::Over && self.warps.iter().all(|warp| warp.alive == 0);
         Ok((if turn == Turn::Over && !over { Turn::Moved } else { turn }, at))
     }
 
-    fn turn(&mut self, at: usize, budget: u32) -> Result<Turn, Fault> {
-        let mut moved = false;
+    /// With `steps`, the turn is over after so many instructions.
+    fn turn(&mut self, at: usize, budget: u32, steps: Option<u32>) -> Result<Turn, Fault> {
+        let (mut moved, mut budget) = (false, budget);
         loop {
             let warp = &mut self.warps[at];
             if warp.alive == 0 {
                 return Ok(Turn::Over);
             }
             let before = warp.alive;
-            let pause = warp.turn(budget);
+            let pause = warp.turn(budget, steps);
             moved |= warp.moved;
+            // What follows a barrier is a part of the same turn.
+            budget = warp.budget;
             if warp.alive != before {
                 for number in 0..BARRIERS {
                     self.open(number);
                 }
             }
+            let ends = if moved { Turn::Moved } else { Turn::Idle };
             match pause {
                 Pause::Over => return Ok(Turn::Over),
-                Pause::Waiting | Pause::Poll => return Ok(if moved { Turn::Moved } else { Turn::Idle }),
-                Pause::Turn => return Ok(Turn::Moved),
+                Pause::Waiting | Pause::Poll | Pause::Turn => return Ok(ends),
                 Pause::Refused(spot, what) => return Err(Fault::Instruction { spot, what }),
                 Pause::Barrier(arrival) => {
-                    moved = true;
+                    let releases = self.releases;
                     self.arrive(at, arrival);
-                    if self.warps[at].blocked == self.warps[at].alive {
-                        return Ok(Turn::Moved);
+                    let warp = &self.warps[at];
+                    if warp.blocked == warp.alive || steps.is_some() || self.releases != releases {
+                        return Ok(ends);
                     }
                 }
             }
@@ -267,6 +294,8 @@ impl Block {
             if *arrived != 0 {
                 warp.blocked &= !*arrived;
                 warp.reductions[number] = (barrier.votes, threads);
+                warp.released = true;
+                self.releases += 1;
             }
             *arrived = 0;
         }

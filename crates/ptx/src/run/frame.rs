@@ -4,6 +4,7 @@ use super::memory::Buffer;
 use super::ready::{Bytes, Ready};
 use super::registers::Registers;
 use crate::module::{Function, Name, Room, Space};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Bytes to which a lane's memory is aligned.
@@ -24,12 +25,14 @@ pub struct Frame {
     pub calling: Mask,
     /// The frame that called it, and its call's number among those with parameters.
     pub caller: Option<(usize, Option<u32>)>,
+    /// How many calls its lanes are in.
+    pub depth: usize,
 }
 
 impl Frame {
     pub fn new(code: Arc<Ready>, registers: Registers, lanes: Mask, caller: Option<(usize, Option<u32>)>) -> Self {
         let memory = (code.own_bytes > 0).then(|| Buffer::new(code.own_bytes * LANES as u64, code.own_align));
-        Self { code, registers, memory, at: [0; LANES], lanes, calling: 0, caller }
+        Self { code, registers, memory, at: [0; LANES], lanes, calling: 0, caller, depth: 0 }
     }
 
     /// The address of a byte of the frame's private memory in lane 0, and the distance from each lane to the next.
@@ -45,7 +48,7 @@ pub struct Layout {
     /// What the body declares, by its number; `None` for what is elsewhere.
     declared: Vec<Option<Bytes>>,
     /// Parameters and results.
-    interface: Vec<(String, Bytes)>,
+    interface: FxHashMap<String, Bytes>,
     /// Bytes of a lane.
     pub bytes: u64,
     /// Bytes of which each lane's address is a multiple.
@@ -79,6 +82,6 @@ impl Layout {
 
     /// The bytes of a parameter or result.
     pub fn parameter(&self, name: &str) -> Option<Bytes> {
-        self.interface.iter().find(|(known, _)| known == name).map(|(_, bytes)| bytes.clone())
+        self.interface.get(name).cloned()
     }
 }

@@ -13,12 +13,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Most bytes of all variables on a device.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// Variables that have memory.
+#[derive(Debug, Default)]
+struct Placed {
+    buffers: FxHashMap<VariableId, Buffer>,
+    /// The bytes of all of them.
+    bytes: u64,
+}
+
 /// A program on one device.
 #[derive(Debug)]
 pub struct Image {
     executable: Arc<Executable>,
     memory: Arc<Memory>,
-    variables: Mutex<FxHashMap<VariableId, Buffer>>,
+    variables: Mutex<Placed>,
     time: AtomicU64,
 }
 
@@ -43,7 +51,7 @@ impl Image {
         self.time.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn placed(&self) -> MutexGuard<'_, FxHashMap<VariableId, Buffer>> {
+    fn placed(&self) -> MutexGuard<'_, Placed> {
         self.variables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +79,7 @@ impl Image {
     /// True for the address of a byte of a variable in `.const`.
     pub fn is_constant(&self, address: u64) -> bool {
         let placed = self.placed();
-        let mut holding = placed.iter().filter(|(_, buffer)| {
+        let mut holding = placed.buffers.iter().filter(|(_, buffer)| {
             let region = buffer.region();
             (region.start..region.end).contains(&address)
         });
@@ -79,34 +87,41 @@ impl Image {
     }
 
     /// Puts a variable into memory, if it is not there yet, and those whose addresses it holds.
-    fn place(&self, placed: &mut FxHashMap<VariableId, Buffer>, id: VariableId) -> Result<u64, Error> {
-        let mut unfilled = Vec::new();
-        let start = self.reserve(placed, id, &mut unfilled)?;
-        while let Some(id) = unfilled.pop() {
-            self.fill(placed, id, &mut unfilled)?;
+    fn place(&self, placed: &mut Placed, id: VariableId) -> Result<u64, Error> {
+        let mut new = Vec::new();
+        let mut put = || {
+            let start = self.reserve(placed, id, &mut new)?;
+            let mut filled = 0;
+            while let Some(id) = new.get(filled).copied() {
+                filled += 1;
+                self.fill(placed, id, &mut new)?;
+            }
+            Ok(start)
+        };
+        let start = put();
+        if start.is_err() {
+            // What is not filled must not be found by those who ask again.
+            for buffer in new.iter().filter_map(|id| placed.buffers.remove(id)) {
+                placed.bytes -= bytes_of(&buffer);
+                self.memory.unmap(buffer.region().start);
+            }
         }
-        Ok(start)
+        start
     }
 
     /// Memory for a variable, which is to be filled if it is new.
-    fn reserve(
-        &self,
-        placed: &mut FxHashMap<VariableId, Buffer>,
-        id: VariableId,
-        unfilled: &mut Vec<VariableId>,
-    ) -> Result<u64, Error> {
+    fn reserve(&self, placed: &mut Placed, id: VariableId, new: &mut Vec<VariableId>) -> Result<u64, Error> {
         let variable = self.executable.program().variable(id)?;
         if variable.space == Space::Shared {
             // Only kernels know it, each its own (PTX ISA, 5.4.4).
             let what = format!("the address of `{}` in shared memory is not a constant", variable.name);
             return Err(self.executable.program().variable_error(id, what));
         }
-        if let Some(buffer) = placed.get(&id) {
+        if let Some(buffer) = placed.buffers.get(&id) {
             return Ok(buffer.region().start);
         }
         let bytes = variable.shape.bytes().max(1);
-        let used: u64 = placed.values().map(|buffer| buffer.region().end - buffer.region().start).sum();
-        if used.saturating_add(bytes) > MOST_BYTES {
+        if placed.bytes.saturating_add(bytes) > MOST_BYTES {
             return Err(self
                 .executable
                 .program()
@@ -116,18 +131,14 @@ impl Image {
         let start = buffer.region().start;
         // SAFETY: the image keeps it as long as any launch of its kernels lasts.
         unsafe { buffer.map_in(&self.memory) };
-        placed.insert(id, buffer);
-        unfilled.push(id);
+        placed.bytes += bytes_of(&buffer);
+        placed.buffers.insert(id, buffer);
+        new.push(id);
         Ok(start)
     }
 
     /// Writes a variable's initial value.
-    fn fill(
-        &self,
-        placed: &mut FxHashMap<VariableId, Buffer>,
-        id: VariableId,
-        unfilled: &mut Vec<VariableId>,
-    ) -> Result<(), Error> {
+    fn fill(&self, placed: &mut Placed, id: VariableId, new: &mut Vec<VariableId>) -> Result<(), Error> {
         let program = self.executable.program();
         let variable = program.variable(id)?;
         let size = variable.shape.ty.bytes() as usize;
@@ -137,13 +148,17 @@ impl Image {
                 Value::Address(name, offset) => {
                     let address = match program.resolve(program.unit_of_variable(id), name) {
                         Some(Symbol::Function(function)) => handle(function),
-                        Some(Symbol::Variable(other)) => self.reserve(placed, other, unfilled)?,
-                        _ => 0,
+                        Some(Symbol::Variable(other)) => self.reserve(placed, other, new)?,
+                        _ if program.is_weak(program.unit_of_variable(id), name) => 0,
+                        _ => {
+                            return Err(program
+                                .variable_error(id, format!("its value names `{name}`, which is defined nowhere")));
+                        }
                     };
                     address.wrapping_add_signed(*offset)
                 }
             };
-            if let Some(buffer) = placed.get(&id) {
+            if let Some(buffer) = placed.buffers.get(&id) {
                 buffer.write((at * size) as u64, &bits.to_le_bytes()[..size.min(8)]);
             }
         }
@@ -151,9 +166,13 @@ impl Image {
     }
 }
 
+fn bytes_of(buffer: &Buffer) -> u64 {
+    buffer.region().end - buffer.region().start
+}
+
 impl Drop for Image {
     fn drop(&mut self) {
-        for buffer in self.placed().values() {
+        for buffer in self.placed().buffers.values() {
             self.memory.unmap(buffer.region().start);
         }
     }

@@ -13,3 +13,8 @@ pub type Mask = u32;
 pub fn lanes_of(mask: Mask) -> impl DoubleEndedIterator<Item = usize> {
     (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
 }
+
+/// The mask of some lanes.
+pub fn mask_of(lanes: impl Iterator<Item = usize>) -> Mask {
+    lanes.fold(0, |all, lane| all | 1 << lane)
+}

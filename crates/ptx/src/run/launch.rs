@@ -6,6 +6,7 @@ use super::fault::Fault;
 use super::image::Image;
 use super::lanes::{LANES, Mask};
 use super::memory::{Buffer, Reach, Region};
+use super::rounding::with_default_rounding;
 use super::warp::Warp;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ const MOST_THREADS: u64 = 1024;
 const MOST_BLOCKS: u64 = 1 << 16;
 /// Most bytes of shared memory of a block.
 const MOST_SHARED: u64 = 256 << 10;
+/// Most bytes of shared memory, registers and memory of the threads' own that a launch begins with.
+const MOST_MEMORY: u64 = 8 << 30;
 /// Bytes of which the address of the shared memory that a launch asks for is a multiple at least.
 const SHARED_ALIGN: u64 = 16;
 
@@ -80,6 +83,9 @@ impl Launch {
         if signature.bounds.most_threads.is_some_and(|most| threads > product(most)) {
             return Err(refused(format!("`{kernel}` allows fewer than {threads} threads in a block")));
         }
+        if let Some(wanted) = signature.bounds.threads.filter(|wanted| *wanted != block) {
+            return Err(refused(format!("`{kernel}` wants blocks of {wanted:?} threads, not {block:?}")));
+        }
         if signature.parameter_bytes() < parameters.len() as u64 {
             let what =
                 format!("`{kernel}` has {} bytes of parameters, not {}", signature.parameter_bytes(), parameters.len());
@@ -98,6 +104,14 @@ impl Launch {
         given.write(0, parameters);
         let image = image.clone();
         let code = image.executable().function(id)?;
+        let lanes = blocks.saturating_mul(threads.next_multiple_of(LANES as u64));
+        let own = lanes.saturating_mul(u64::from(code.register_bytes) + code.own_bytes);
+        let memory = blocks.saturating_mul(shared.1).saturating_add(own);
+        if memory > MOST_MEMORY {
+            let what =
+                format!("`{kernel}` needs {memory} bytes for all threads of this launch: {MOST_MEMORY} is the limit");
+            return Err(refused(what));
+        }
         let number = image.time();
         let common = Arc::new(Common { image, grid, block, parameters: given, layout, shared, number });
         let mut launch = Self { blocks: Vec::new() };
@@ -125,7 +139,11 @@ impl Launch {
     /// # Errors
     ///
     /// An instruction cannot be executed, or nothing moves any more.
-    pub fn run(mut self, seed: u64) -> Result<Figures, Fault> {
+    pub fn run(self, seed: u64) -> Result<Figures, Fault> {
+        with_default_rounding(|| self.run_in_order(seed))
+    }
+
+    fn run_in_order(mut self, seed: u64) -> Result<Figures, Fault> {
         let mut order = Order(seed);
         let (mut idle, mut figures) = (0, Figures::default());
         while !self.blocks.is_empty() {

@@ -48,34 +48,81 @@ impl fmt::Display for BadAccess {
     }
 }
 
-/// The memory that all kernels of a device reach, in regions that do not overlap.
+/// Regions by their start. They may overlap: memory can be mapped anew before its last kernel has ended.
+#[derive(Clone, Debug, Default)]
+struct Regions {
+    all: Vec<Region>,
+    /// For each of them the farthest end of it and those before it.
+    ends: Vec<u64>,
+}
+
+impl Regions {
+    fn add(&mut self, region: Region) {
+        let at = self.all.partition_point(|known| known.start < region.start);
+        match self.all.get_mut(at).filter(|known| known.start == region.start) {
+            Some(known) => known.end = known.end.max(region.end),
+            None => {
+                self.all.insert(at, region);
+                self.ends.insert(at, 0);
+            }
+        }
+        self.note_ends(at);
+    }
+
+    fn remove(&mut self, start: u64) {
+        if let Ok(at) = self.all.binary_search_by_key(&start, |region| region.start) {
+            self.all.remove(at);
+            self.ends.remove(at);
+            self.note_ends(at);
+        }
+    }
+
+    /// Notes the ends from a region on that has changed.
+    fn note_ends(&mut self, from: usize) {
+        let mut farthest = from.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        for (region, end) in self.all.iter().zip(&mut self.ends).skip(from) {
+            farthest = farthest.max(region.end);
+            if *end == farthest {
+                return;
+            }
+            *end = farthest;
+        }
+    }
+
+    /// A region of which `holds` says so, of those that begin at an address or before it and end after it.
+    fn find(&self, address: u64, holds: impl Fn(&Region) -> bool) -> Option<&Region> {
+        let before = self.all.partition_point(|region| region.start <= address);
+        let ahead = self.all[..before].iter().zip(&self.ends).rev();
+        let mut ahead = ahead.take_while(|(_, end)| end.saturating_add(15) > address);
+        ahead.find(|(region, _)| holds(region)).map(|(region, _)| region)
+    }
+}
+
+/// The memory that all kernels of a device reach.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// By their start. Replaced as a whole, so that a warp can keep the list that it has.
-    regions: RwLock<Arc<Vec<Region>>>,
+    /// Replaced as a whole, so that a warp can keep the list that it has.
+    regions: RwLock<Arc<Regions>>,
     /// How often the list was replaced.
     changes: AtomicU64,
 }
 
 impl Memory {
-    /// Lets kernels reach this memory.
+    /// Lets kernels reach this memory. What begins where memory is mapped already makes that longer.
     ///
     /// # Safety
     /// It is readable and writable until it is unmapped and all kernels that run then have ended. Others access it meanwhile only as threads may
     /// that share memory: by atomic accesses, or in an order that synchronisation gives.
     pub unsafe fn map(&self, region: Region) {
-        self.change(|regions| {
-            let at = regions.partition_point(|known| known.start < region.start);
-            regions.insert(at, region);
-        });
+        self.change(|regions| regions.add(region));
     }
 
     /// Takes the memory that begins at this address away.
     pub fn unmap(&self, start: u64) {
-        self.change(|regions| regions.retain(|region| region.start != start));
+        self.change(|regions| regions.remove(start));
     }
 
-    fn change(&self, f: impl FnOnce(&mut Vec<Region>)) {
+    fn change(&self, f: impl FnOnce(&mut Regions)) {
         let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
         f(Arc::make_mut(&mut regions));
         self.changes.fetch_add(1, Ordering::Release);
@@ -86,7 +133,7 @@ impl Memory {
 #[derive(Debug)]
 pub struct Reach {
     memory: Arc<Memory>,
-    known: Arc<Vec<Region>>,
+    known: Arc<Regions>,
     changes: u64,
     /// Its block's shared memory, its local memory, and the launch's parameters.
     own: Vec<Region>,
@@ -132,10 +179,7 @@ impl Reach {
             return true;
         }
         let own = self.own.iter().find(|region| holds(region));
-        let found = own.or_else(|| {
-            let after = self.known.partition_point(|region| region.start <= start);
-            self.known.get(after.checked_sub(1)?).filter(|region| holds(region))
-        });
+        let found = own.or_else(|| self.known.find(start, holds));
         self.last = found.copied().unwrap_or(self.last);
         found.is_some()
     }
@@ -259,9 +303,10 @@ pub unsafe fn update(address: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
 }
 
 /// 16 bytes, aligned to as many.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(16))]
 struct Words([AtomicU64; 2]);
+const _: () = assert!(size_of::<Words>() == size_of::<u128>() && align_of::<Words>() == align_of::<u128>());
 
 /// Memory of the device's own, zero at first. Kernels may change it while others hold it.
 #[derive(Debug)]
@@ -269,25 +314,30 @@ pub struct Buffer {
     words: Box<[Words]>,
     /// Those of them that are it: the first one is aligned.
     used: Range<usize>,
+    /// Bytes that were asked for.
+    len: u64,
 }
 
 impl Buffer {
     /// A buffer of at least `len` bytes, whose address is a multiple of `align`.
     pub fn new(len: u64, align: u64) -> Self {
-        let (align, len) = (align.max(16), len.div_ceil(16) as usize);
-        let words: Box<[Words]> = (1..len + align as usize / 16).map(|_| Words::default()).collect();
+        let (align, bytes, len) = (align.max(16), len, len.div_ceil(16) as usize);
+        // Pages that nothing is written to cost nothing.
+        let zeros = vec![0u128; len + align as usize / 16 - 1].into_boxed_slice();
+        // SAFETY: both have 16 bytes, which may have any value, and one alignment.
+        let words = unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [Words]) };
         let start = words.as_ptr() as u64;
         let skipped = ((start.next_multiple_of(align) - start) / 16) as usize;
-        Self { words, used: skipped..skipped + len }
+        Self { words, used: skipped..skipped + len, len: bytes }
     }
 
     fn words(&self) -> &[Words] {
         &self.words[self.used.clone()]
     }
 
-    /// All of it.
+    /// The bytes that were asked for.
     pub fn region(&self) -> Region {
-        Region::new(self.words().as_ptr() as u64, 16 * self.words().len() as u64)
+        Region::new(self.words().as_ptr() as u64, self.len)
     }
 
     /// Lets kernels reach it.
@@ -448,6 +498,26 @@ mod tests {
         assert_eq!((word(40, false), word(48, true)), (Err(BadAccess::Unmapped), Err(BadAccess::Unmapped)));
         reach.memory.unmap(start);
         assert_eq!(reach.admit(&lanes, 1, 4, true), Err((start, BadAccess::Unmapped)));
+    }
+
+    #[test]
+    fn regions_that_overlap_do_not_hide_each_other() {
+        let memory = Arc::new(Memory::default());
+        // SAFETY: nothing is read or written.
+        let map = |start: u64, len: u64| unsafe { memory.map(Region::new(start, len)) };
+        // SAFETY: likewise.
+        let mut reach = unsafe { Reach::new(memory.clone(), Vec::new()) };
+        let mut can = |at: u64| reach.admit_range(at, 8, false).is_ok();
+        map(160, 16);
+        map(96, 256);
+        map(200, 8);
+        assert_eq!([96, 160, 176, 200, 208, 344, 352].map(&mut can), [true, true, true, true, true, true, false]);
+        memory.unmap(160);
+        assert_eq!([96, 160, 200, 344].map(&mut can), [true; 4]);
+        memory.unmap(96);
+        assert_eq!([96, 160, 200, 344].map(&mut can), [false, false, true, false]);
+        map(200, 64);
+        assert_eq!([200, 256, 264].map(&mut can), [true, true, false], "it has grown");
     }
 
     #[test]

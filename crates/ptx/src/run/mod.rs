@@ -12,6 +12,7 @@ mod memory;
 mod pool;
 mod ready;
 mod registers;
+mod rounding;
 mod scalar;
 mod warp;
 

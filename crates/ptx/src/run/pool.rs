@@ -2,6 +2,7 @@
 use super::block::{Block, Turn};
 use super::fault::{Fault, Spot};
 use super::launch::{Figures, LEAST_BUDGET, Launch, MOST_BUDGET, Order};
+use super::rounding::with_default_rounding;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +17,7 @@ const BUDGET: u32 = 64;
 /// How long a thread waits at least, and at most, before it looks again at memory that blocks poll.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 /// After this many idle turns in a row a block counts as standing still.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 16;
 /// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
 const SEEDED_LOOKS: u32 = 64;
 
@@ -121,7 +122,7 @@ impl Pool {
         for number in 0..threads {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("ptx {number}"));
-            pool.threads.push(thread.spawn(move || shared.work())?);
+            pool.threads.push(thread.spawn(move || with_default_rounding(|| shared.work()))?);
         }
         Ok(pool)
     }

@@ -50,6 +50,11 @@ impl Registers {
         Self { lines: vec![Line([0; 8]); lines].into_boxed_slice() }
     }
 
+    /// No registers at all.
+    pub fn none() -> Self {
+        Self { lines: Box::default() }
+    }
+
     /// Whether it has room for this many bytes per lane.
     pub fn has_room_for(&self, bytes_of_a_lane: u32) -> bool {
         self.lines.len() * 64 >= bytes_of_a_lane as usize * LANES

@@ -295,10 +295,11 @@ fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
         Type::Bf16 => u64::from(BF16.encode(whole, false)),
         Type::F32 => f32_bits(canonical_f32(whole as f32)),
         Type::F64 => canonical_f64(whole).to_bits(),
-        // What does not fit becomes the nearest number that does, and NaN becomes 0.
-        Type::S8 => low(whole as i8 as u64, 8),
-        Type::S16 => low(whole as i16 as u64, 16),
-        Type::S32 => low(whole as i32 as u64, 32),
+        _ if whole.is_nan() => extended(into, not_a_number(from, into)),
+        // What does not fit becomes the nearest number that does.
+        Type::S8 => whole as i8 as u64,
+        Type::S16 => whole as i16 as u64,
+        Type::S32 => whole as i32 as u64,
         Type::S64 => whole as i64 as u64,
         Type::U8 => u64::from(whole as u8),
         Type::U16 => u64::from(whole as u16),
@@ -307,9 +308,23 @@ fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
     }
 }
 
+/// The whole number that NaN becomes (PTX ISA, 9.7.9.21): only the highest bit, or 0 if both types are narrow.
+fn not_a_number(from: Type, into: Type) -> u64 {
+    let bits = 8 * into.bytes();
+    if from == Type::F64 || bits == 64 { 1 << (bits - 1) } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn not_a_number_becomes_a_whole_one() {
+        let whole = |into| convert(Rounding::TowardsZeroWhole, Type::F32, into, f32_bits(f32::NAN));
+        assert_eq!([Type::S64, Type::U64].map(whole), [1 << 63; 2]);
+        assert_eq!([Type::S8, Type::U16, Type::S32, Type::U32].map(whole), [0; 4]);
+        assert_eq!(convert(Rounding::TowardsZeroWhole, Type::F64, Type::U32, f64::NAN.to_bits()), 1 << 31);
+    }
 
     #[test]
     fn conversions_to_whole_numbers_stop_at_the_ends() {

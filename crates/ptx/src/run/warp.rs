@@ -98,6 +98,8 @@ pub struct Warp {
     pub alive: Mask,
     /// Lanes that wait at a barrier of the block.
     pub blocked: Mask,
+    /// A barrier of the block has let lanes go on that have not had a turn since.
+    pub released: bool,
     /// Lanes that wait for others of the warp.
     pub syncing: Mask,
     /// For lanes at a barrier of the warp, the lanes that it is for.
@@ -150,6 +152,7 @@ impl Warp {
             number,
             alive: lanes,
             blocked: 0,
+            released: false,
             syncing: 0,
             warp_barrier: [0; LANES],
             yielded: 0,
@@ -169,9 +172,11 @@ impl Warp {
     }
 
     /// Executes instructions until `budget` backward branches were taken, or until the warp has to wait.
-    pub fn turn(&mut self, budget: u32) -> Pause {
+    /// With `steps`, about so many instructions at most.
+    pub fn turn(&mut self, budget: u32, steps: Option<u32>) -> Pause {
         self.budget = budget.max(1);
         self.moved = false;
+        let last = steps.map_or(u64::MAX, |steps| self.instructions + u64::from(steps));
         loop {
             let Some(mut at) = self.choose() else {
                 return if self.alive == 0 { Pause::Over } else { Pause::Waiting };
@@ -179,6 +184,10 @@ impl Warp {
             loop {
                 let code = self.code;
                 while at < self.limit {
+                    if steps.is_some() && self.instructions >= last {
+                        self.park(self.mask, at);
+                        return Pause::Turn;
+                    }
                     // SAFETY: the executable keeps the function, and control never leaves its instructions: its targets are among
                     // them, and the last one leaves the function.
                     let instruction = unsafe { &*code.add(at as usize) };
@@ -335,12 +344,17 @@ impl Warp {
         STOP
     }
 
-    /// Lanes enter a function.
+    /// Lanes enter a function; gives their frame.
     ///
     /// # Errors
     ///
     /// A variable that it uses has no memory.
-    pub fn enter(&mut self, code: Arc<Ready>, lanes: Mask, caller: Option<(usize, Option<u32>)>) -> Result<(), Error> {
+    pub fn enter(
+        &mut self,
+        code: Arc<Ready>,
+        lanes: Mask,
+        caller: Option<(usize, Option<u32>)>,
+    ) -> Result<usize, Error> {
         let fits = self.spare.iter().position(|registers| registers.has_room_for(code.register_bytes));
         let registers = fits.map_or_else(|| Registers::new(code.register_bytes), |spare| self.spare.swap_remove(spare));
         let mut frame = Frame::new(code, registers, lanes, caller);
@@ -350,9 +364,16 @@ impl Warp {
             unsafe { self.reach.add(memory) };
         }
         self.bytes += u64::from(frame.code.register_bytes) + frame.code.own_bytes;
-        self.frames.push(frame);
         self.moved = true;
-        Ok(())
+        // After its caller, so that the innermost call is still the last one.
+        let after = caller.map_or(0, |(caller, _)| caller + 1);
+        frame.depth = caller.map_or(0, |(caller, _)| self.frames[caller].depth + 1);
+        if let Some(left) = (after..self.frames.len()).find(|number| self.frames[*number].lanes == 0) {
+            self.frames[left] = frame;
+            return Ok(left);
+        }
+        self.frames.push(frame);
+        Ok(self.frames.len() - 1)
     }
 
     /// Lanes leave the frame at hand, and with it all calls, or just this one.
@@ -361,7 +382,11 @@ impl Warp {
         loop {
             let frame = &mut self.frames[number];
             frame.lanes &= !leaving;
-            let Some((caller, _)) = frame.caller else {
+            let (caller, is_left) = (frame.caller, frame.lanes == 0);
+            if is_left {
+                self.free(number);
+            }
+            let Some((caller, _)) = caller else {
                 self.alive &= !leaving;
                 self.yielded &= !leaving;
                 // Those that wait for others of the warp look again whether they must.
@@ -376,14 +401,20 @@ impl Warp {
             number = caller;
         }
         while self.frames.last().is_some_and(|frame| frame.lanes == 0) {
-            let Some(frame) = self.frames.pop() else { break };
-            self.bytes -= u64::from(frame.code.register_bytes) + frame.code.own_bytes;
-            if let Some(memory) = &frame.memory {
-                self.reach.remove(memory.region().start);
-            }
-            self.spare.push(frame.registers);
+            self.frames.pop();
         }
         self.moved = true;
+    }
+
+    /// Frees what a frame has that all lanes have left. Its place is kept while there are frames after it.
+    fn free(&mut self, number: usize) {
+        let frame = &mut self.frames[number];
+        self.bytes -= u64::from(frame.code.register_bytes) + frame.code.own_bytes;
+        if let Some(memory) = frame.memory.take() {
+            self.reach.remove(memory.region().start);
+        }
+        self.spare.push(std::mem::replace(&mut frame.registers, Registers::none()));
+        self.polled.retain(|poll| poll.place.0 != number);
     }
 
     /// Where lanes are, and what they wait for.

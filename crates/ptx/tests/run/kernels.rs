@@ -202,6 +202,90 @@ fn what_would_take_all_memory_is_refused() {
 }
 
 #[test]
+fn a_kernel_that_wants_blocks_of_one_size_is_launched_with_that_alone() {
+    let mut device = Device::new(".visible .entry k(.param .u64 m)\n.reqntid 32, 2\n{\nret;\n}");
+    let memory = device.array(&[0; 4]);
+    let error = device.run("k", 1, 64, &[memory], 1).unwrap_err().to_string();
+    assert_eq!(error, "`k` wants blocks of [32, 2, 1] threads, not [64, 1, 1]");
+}
+
+#[test]
+fn the_upper_half_of_the_clock_is_no_clock() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\nld.param.u64 %d1, [m];\n\
+        mov.u32 %r1, %clock;\nmov.u32 %r1, %clock;\nmov.u32 %r2, %clock_hi;\nst.global.v2.u32 [%d1], {%r1, %r2};\nret;\n}";
+    let mut device = Device::new(text);
+    let memory = device.array(&[0, 9, 0, 0]);
+    device.run("k", 1, 1, &[memory], 1).unwrap();
+    assert!(device.values(0)[0] > 0 && device.values(0)[1] == 0, "{:?}", device.values(0));
+}
+
+#[test]
+fn an_mbarrier_for_more_arrivals_than_it_can_count_is_refused() {
+    for (count, allowed) in [(0, false), (1, true), (65_535, true), (65_536, false), (65_537, false)] {
+        let text = format!(
+            ".shared .align 8 .b64 done;\n.visible .entry k(.param .u64 m)\n{{\nmbarrier.init.shared.b64 [done], {count};\nret;\n}}"
+        );
+        let outcome = Device::new(&text).run("k", 1, 1, &[0], 1);
+        assert_eq!(outcome.is_ok(), allowed, "{count}: {outcome:?}");
+    }
+}
+
+#[test]
+fn the_threads_that_run_kernels_round_as_ptx_says() {
+    // Half the smallest normal number times 1, and a sum that is rounded, on threads that flush the one and cut the other.
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .f32 %f<4>;\n.reg .b64 %d<2>;\nld.param.u64 %d1, [m];\n\
+        ld.global.f32 %f1, [%d1];\nadd.f32 %f2, %f1, %f1;\nst.global.f32 [%d1+4], %f2;\nret;\n}";
+    let mut device = Device::new(text);
+    let arrays = [device.array(&[0x0020_0000, 0, 0, 0]), device.array(&[0x0020_0000, 0, 0, 0])];
+    let set = |control: u32| {
+        // SAFETY: this thread's rounding, which is set back below.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control);
+        }
+    };
+    set(0x9fc0);
+    let pool = ptx::run::Pool::new(1).unwrap();
+    let (told, outcome) = std::sync::mpsc::channel();
+    pool.launch(device.launch("k", 1, 1, &[arrays[0]]).unwrap(), Box::new(move |end| told.send(end).unwrap()));
+    let pooled = outcome.recv().unwrap();
+    let here = device.run("k", 1, 1, &[arrays[1]], 1);
+    let flushes = std::hint::black_box(f32::from_bits(0x0020_0000)) * std::hint::black_box(1.0) == 0.0;
+    set(0x1f80);
+    assert!(pooled.is_ok() && here.is_ok());
+    assert_eq!((device.values(0)[1], device.values(1)[1]), (0x0040_0000, 0x0040_0000));
+    assert!(flushes || cfg!(not(target_arch = "x86_64")), "what the thread had set holds again");
+}
+
+#[test]
+fn calls_give_what_functions_take() {
+    for (arguments, what) in [
+        ("", "0 arguments for a function that takes 1"),
+        (", (a, b)", "2 arguments for a function that takes 1"),
+        (", (b)", "argument 1 has 4 bytes, and the function takes 8"),
+        (", (a)", ""),
+    ] {
+        let text = format!(
+            ".func f(.param .b64 x)\n{{\nret;\n}}\n.visible .entry k(.param .u64 m)\n{{\n.param .b64 a;\n.param .b32 b;\ncall f{arguments};\nret;\n}}"
+        );
+        let outcome = Device::new(&text).run("k", 1, 32, &[0], 1).map_err(|error| error.to_string());
+        match outcome {
+            Ok(_) => assert_eq!(what, ""),
+            Err(error) => {
+                assert!(!what.is_empty() && error.ends_with(&format!("call f{arguments};: {what}")), "{error}")
+            }
+        }
+    }
+}
+
+#[test]
+fn a_launch_that_needs_more_memory_than_there_is_is_refused() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.local .b8 own[65536];\nret;\n}";
+    let error = Device::new(text).run("k", 4096, 256, &[0], 1).unwrap_err().to_string();
+    assert!(error.starts_with("`k` needs 687") && error.ends_with("8589934592 is the limit"), "{error}");
+}
+
+#[test]
 fn launches_that_are_not_allowed_are_refused() {
     let mut device = Device::new(".visible .entry k(.param .u64 m)\n.maxntid 64, 1, 1\n{\nret;\n}");
     let memory = device.array(&[0; 4]);

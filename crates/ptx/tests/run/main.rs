@@ -6,3 +6,4 @@ mod device;
 mod kernels;
 mod pool;
 mod shared;
+mod turns;

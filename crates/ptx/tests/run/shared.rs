@@ -120,3 +120,47 @@ fn names_that_hide_others_have_bytes_of_their_own() {
     );
     assert_eq!(values(&kernel("k", declarations, &lines), "k", 1)[..4], [1, 1, 1, 2]);
 }
+
+#[test]
+fn registers_of_a_family_hide_no_variable_of_the_name_before_their_numbers() {
+    let lines = "mov.u32 s1, s;\nst.shared.u32 [s], 5;\nld.shared.u32 s2, [s1];\nst.global.u32 [%d1], s2;";
+    for family in ["s<4>", "s <4>"] {
+        let text = format!(".shared .b32 x;\n.shared .b32 s;\n{}", kernel("k", &format!(".reg .b32 {family};"), lines));
+        assert_eq!(values(&text, "k", 1)[0], 5);
+    }
+}
+
+#[test]
+fn a_value_that_names_what_is_defined_nowhere_is_refused_unless_that_is_weak() {
+    let read = kernel("k", "", "mov.u64 %d2, t;\nld.global.u64 %d3, [%d2];\nst.global.u64 [%d1], %d3;");
+    let text = format!(".extern .func f();\n.global .u64 t[1] = {{f}};\n{read}");
+    let mut device = Device::new(&text);
+    let memory = device.array(&[9; 8]);
+    for _ in 0..2 {
+        let error = device.run("k", 1, 1, &[memory], 1).unwrap_err().to_string();
+        assert!(error.contains("kernels.ptx:5:1: its value names `f`, which is defined nowhere"), "{error}");
+    }
+    assert_eq!(values(&format!(".weak .func f();\n.global .u64 t[1] = {{f}};\n{read}"), "k", 1)[..2], [0, 0]);
+}
+
+#[test]
+fn many_variables_that_name_each_other_take_no_longer_than_others() {
+    let chain: String = (0..120_000).map(|at| format!(".global .u64 v{at}[1] = {{v{}}};\n", at + 1)).collect();
+    let text =
+        format!("{chain}.global .u64 v120000 = 7;\n{}", kernel("k", "", "mov.u64 %d2, v0;\nst.global.u32 [%d1], 1;"));
+    let start = std::time::Instant::now();
+    assert_eq!(values(&text, "k", 1)[0], 1);
+    assert!(start.elapsed().as_secs() < 15, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_variable_ends_with_its_last_byte() {
+    let store = |at: u32| {
+        let text = format!(".global .b8 four[4];\n{}", kernel("k", "", &format!("st.global.u8 [four+{at}], 1;")));
+        Device::new(&text).run("k", 1, 1, &[0], 1).map_err(|error| error.to_string())
+    };
+    assert!(store(3).is_ok());
+    for at in [4, 15] {
+        assert!(store(at).unwrap_err().contains("writes 1 bytes at"), "{at}");
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A change of the memory that kernels may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// So many bytes from an address on can be reached.
+    /// So many bytes from an address on can be reached: more than before, if what begins there is mapped already.
     Mapped {
         /// The first byte.
         address: usize,
@@ -58,12 +58,8 @@ pub fn watch_memory(watcher: Watcher) {
 pub(super) fn mapped(address: usize, bytes: usize) {
     let mut watch = locked();
     let watch = watch.get_or_insert_default();
-    let known = watch.mapped.get(&address).copied();
-    let (before, times) = known.unwrap_or_default();
+    let (before, times) = watch.mapped.get(&address).copied().unwrap_or_default();
     watch.mapped.insert(address, (before.max(bytes), times + 1));
-    if known.is_some() && bytes > before {
-        watch.tell(Change::Unmapped { address });
-    }
     if bytes > before {
         watch.tell(Change::Mapped { address, bytes });
     }

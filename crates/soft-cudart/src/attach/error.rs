@@ -60,9 +60,6 @@ pub enum AttachError {
         /// The other.
         second: String,
     },
-    /// The library does not import a function of this name.
-    #[error("it does not import {0}")]
-    NoImport(String),
     /// Memory is not as a loader maps it.
     #[error("its memory at {address:#x} {what}")]
     Memory {

@@ -37,6 +37,8 @@ static CHANGING: Mutex<()> = Mutex::new(());
 pub struct Answers<'a> {
     /// The function for a name, such as `cudaMalloc` or `cudaMemcpyAsync_ptsz`, if there is one.
     pub function: &'a dyn Fn(&str) -> Option<*const ()>,
+    /// Functions for the library to call in place of those that it imports, such as `munmap`. What it does not import is passed over.
+    pub imports: &'a [(&'a str, *const ())],
     /// Told when the library calls a function for which there is none.
     pub not_supported: Report,
 }
@@ -44,10 +46,7 @@ pub struct Answers<'a> {
 /// A library whose calls of the CUDA runtime come here.
 #[derive(Debug)]
 pub struct Attached {
-    base: usize,
     kernels: Kernels,
-    /// Slots for addresses of imported functions, from the load address.
-    slots: Vec<(String, u64)>,
     answered: usize,
     not_supported: Vec<String>,
     programs: Vec<Vec<u64>>,
@@ -64,7 +63,7 @@ pub struct Attached {
 ///
 /// - No thread is in a function of the library's runtime or enters one meanwhile, and the library is not unloaded meanwhile.
 /// - Each function that [`Answers::function`] gives takes and returns what the runtime's function of that name does, and is
-///   there as long as the library.
+///   there as long as the library; each of [`Answers::imports`] does what the imported one of its name does.
 pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, AttachError> {
     if !cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
         return Err(AttachError::NotOnThisMachine);
@@ -101,18 +100,21 @@ pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, Atta
         let target = target.or_else(|| stubs.next())?;
         Some(Change { address: loaded.base + *address as usize, bytes: stubs::jump(target).to_vec() })
     };
-    let changes: Vec<Change> = targets.iter().filter_map(jump).collect();
+    let slot = |(name, address): &(String, u64)| {
+        let (_, function) = answers.imports.iter().find(|(import, _)| import == name)?;
+        let bytes = (*function as u64).to_ne_bytes().to_vec();
+        Some(Change { address: loaded.base.wrapping_add(*address as usize), bytes })
+    };
+    let changes: Vec<Change> = targets.iter().filter_map(jump).chain(library.slots.iter().filter_map(slot)).collect();
     // SAFETY: the caller promises that nobody runs the code, and that the library stays.
     unsafe { Plan::new(&changes, &mappings)?.make()? };
     let functions = library.functions.iter().filter(|function| !names::is_runtime(&function.name));
     let functions =
         functions.map(|function| (loaded.base.wrapping_add(function.address as usize), function.name.as_str()));
     Ok(Attached {
-        base: loaded.base,
         kernels: Kernels::new(functions),
         answered: named(true).count(),
         not_supported: missing.into_iter().map(str::to_owned).collect(),
-        slots: library.slots,
         programs: programs.unwrap_or_default(),
     })
 }
@@ -228,30 +230,5 @@ impl Attached {
     /// [`Entry::fat_binary`](crate::fatbin::Entry::fat_binary) in [`Section::Linked`](crate::fatbin::Section::Linked).
     pub fn linked_programs(&self) -> &[Vec<u64>] {
         &self.programs
-    }
-
-    /// Makes the library call another function in place of one that it imports, such as `munmap`.
-    ///
-    /// # Errors
-    ///
-    /// The library does not import it, or its slots cannot be changed. Then nothing has changed.
-    ///
-    /// # Safety
-    ///
-    /// The library is loaded, and the function at `address` takes and returns what the imported one does, and is there as long as
-    /// the library.
-    pub unsafe fn redirect_import(&self, name: &str, address: *const ()) -> Result<(), AttachError> {
-        let bytes = (address as u64).to_ne_bytes();
-        let slots = self.slots.iter().filter(|slot| slot.0 == name);
-        let change =
-            |slot: &(String, u64)| Change { address: self.base.wrapping_add(slot.1 as usize), bytes: bytes.to_vec() };
-        let changes: Vec<Change> = slots.map(change).collect();
-        if changes.is_empty() {
-            return Err(AttachError::NoImport(name.to_owned()));
-        }
-        let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mappings = loaded::mappings().map_err(AttachError::Maps)?;
-        // SAFETY: the caller promises that the library stays; other threads only read a slot.
-        unsafe { Plan::new(&changes, &mappings)?.make() }
     }
 }

@@ -3,8 +3,8 @@ use super::{each, give};
 use crate::code::{SpecialRegister, VoteMode};
 use crate::module::Space;
 use crate::run::block::Arrival;
-use crate::run::lanes::{LANES, Mask, lanes_of};
-use crate::run::ready::{Instruction, NOWHERE};
+use crate::run::lanes::{LANES, Mask, lanes_of, mask_of};
+use crate::run::ready::{Bytes, Instruction, NOWHERE, Ready};
 use crate::run::warp::{BARRIERS, STOP, Stop, Warp};
 
 /// The deepest that calls are nested: a recursion without an end takes no more memory.
@@ -169,7 +169,11 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         Ok(code) => code,
         Err(fault) => return w.refuse(at, fault.to_string()),
     };
-    if w.frames.len() >= MOST_CALLS {
+    let site = (i.number > 0).then(|| i.number as u32 - 1);
+    if let Some(what) = misfit(&w.frames[w.current].code, site, &code) {
+        return w.refuse(at, what);
+    }
+    if w.frames[w.current].depth + 1 >= MOST_CALLS {
         return w.refuse(at, format!("calls are nested more than {MOST_CALLS} deep"));
     }
     if w.bytes > MOST_BYTES {
@@ -177,20 +181,33 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     }
     w.park(together, at + 1);
     let caller = w.current;
-    let site = (i.number > 0).then(|| i.number as u32 - 1);
-    if let Err(error) = w.enter(code, together, Some((caller, site))) {
-        return w.refuse(at, error.to_string());
-    }
+    let callee = match w.enter(code, together, Some((caller, site))) {
+        Ok(callee) => callee,
+        Err(error) => return w.refuse(at, error.to_string()),
+    };
     w.frames[caller].calling |= together;
-    copy_arguments(w, caller, site);
+    copy_arguments(w, caller, callee, site);
     w.stop = Some(Stop::Switch);
     STOP
 }
 
-/// Copies what a function is called with to the newest frame.
-fn copy_arguments(w: &mut Warp, caller: usize, site: Option<u32>) {
-    let (Some(site), Some(callee)) = (site, w.frames.last()) else { return };
-    let caller = &w.frames[caller];
+/// Why a function cannot be called with what a call gives; a wider argument is cut.
+fn misfit(caller: &Ready, site: Option<u32>, callee: &Ready) -> Option<String> {
+    let given = site.and_then(|site| caller.calls.get(site as usize)).map_or(&[][..], |site| &site.arguments);
+    let taken = &callee.interface.arguments;
+    if given.len() != taken.len() {
+        return Some(format!("{} arguments for a function that takes {}", given.len(), taken.len()));
+    }
+    let bytes = |bytes: &Bytes| bytes.end - bytes.start;
+    let narrow = given.iter().zip(taken).position(|(given, taken)| bytes(given) < bytes(taken))?;
+    let (given, taken) = (bytes(&given[narrow]), bytes(&taken[narrow]));
+    Some(format!("argument {} has {given} bytes, and the function takes {taken}", narrow + 1))
+}
+
+/// Copies what a function is called with to its frame.
+fn copy_arguments(w: &mut Warp, caller: usize, callee: usize, site: Option<u32>) {
+    let Some(site) = site else { return };
+    let (caller, callee) = (&w.frames[caller], &w.frames[callee]);
     let Some(site) = caller.code.calls.get(site as usize) else { return };
     let (Some(from), Some(to)) = (&caller.memory, &callee.memory) else { return };
     for (given, taken) in site.arguments.iter().zip(&callee.code.interface.arguments) {
@@ -225,11 +242,18 @@ fn give_results(w: &Warp) {
 /// # Safety
 /// As for every [`super::Handler`].
 pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    let lane = w.mask.trailing_zeros() as usize % LANES;
+    let first = w.mask.trailing_zeros() as usize % LANES;
     // SAFETY: slots of 32 bits, and of a predicate.
     let arrival = unsafe {
-        let barrier = w.registers.read_lane::<u32>(i.a, lane);
-        let threads = (i.flags & COUNTED != 0).then(|| w.registers.read_lane::<u32>(i.b, lane));
+        let wants = |lane: usize| {
+            let threads = (i.flags & COUNTED != 0).then(|| w.registers.read_lane::<u32>(i.b, lane));
+            (w.registers.read_lane::<u32>(i.a, lane), threads)
+        };
+        let (barrier, threads) = wants(first);
+        let together = mask_of(lanes_of(w.mask).filter(|lane| wants(*lane) == (barrier, threads)));
+        // Lanes that want another barrier come to it later.
+        w.park(w.mask & !together, at);
+        w.mask = together;
         let holds = if i.flags & VOTES != 0 { w.registers.predicate(i.c) } else { 0 };
         let votes = w.mask & if i.flags & INVERTED != 0 { !holds } else { holds };
         Arrival { barrier, threads, lanes: w.mask, votes: if i.flags & VOTES != 0 { votes } else { 0 } }
@@ -237,7 +261,6 @@ pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     if arrival.barrier as usize >= BARRIERS {
         return w.refuse(at, format!("there is no barrier {}: a block has {BARRIERS}", arrival.barrier));
     }
-    w.wrote();
     w.stop_at(at + 1, Stop::Barrier(arrival))
 }
 
@@ -246,17 +269,15 @@ pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// # Safety
 /// As for every [`super::Handler`].
 pub unsafe fn barrier_result(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
-    let lane = w.mask.trailing_zeros() as usize % LANES;
     // SAFETY: a slot of 32 bits, and one of a predicate or of 32 bits as the kind says.
     unsafe {
-        let number = w.registers.read_lane::<u32>(i.a, lane) as usize % BARRIERS;
-        let (votes, threads) = w.reductions[number];
-        let of = |holds: bool| if holds { Mask::MAX } else { 0 };
+        let results = w.registers.read::<u32>(i.a).map(|number| w.reductions[number as usize % BARRIERS]);
+        let of = |holds: fn((u32, u32)) -> bool| mask_of((0..LANES).filter(|lane| holds(results[*lane])));
         match i.number {
             _ if i.to == NOWHERE => {}
-            0 => w.registers.set_predicate(i.to, of(votes == threads), w.mask),
-            1 => w.registers.set_predicate(i.to, of(votes > 0), w.mask),
-            _ => w.registers.write(i.to, &[votes; LANES], w.mask),
+            0 => w.registers.set_predicate(i.to, of(|(votes, threads)| votes == threads), w.mask),
+            1 => w.registers.set_predicate(i.to, of(|(votes, _)| votes > 0), w.mask),
+            _ => w.registers.write(i.to, &results.map(|(votes, _)| votes), w.mask),
         }
     }
     at + 1
@@ -299,7 +320,7 @@ pub unsafe fn active_mask(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 }
 
 /// Special registers by number, so that an instruction can name one.
-pub const SPECIAL: [SpecialRegister; 40] = {
+pub const SPECIAL: [SpecialRegister; 41] = {
     use SpecialRegister as R;
     [
         R::Tid(0),
@@ -323,6 +344,7 @@ pub const SPECIAL: [SpecialRegister; 40] = {
         R::LanemaskGe,
         R::Clock,
         R::Clock64,
+        R::ClockHigh,
         R::GlobalTimer,
         R::ClusterCtaRank,
         R::ClusterNctaRank,

@@ -15,6 +15,8 @@ use std::marker::PhantomData;
 pub const WIDE: u32 = 1;
 /// A flag of an address: it counts from the start of shared memory.
 pub const SHARED: u32 = 2;
+/// A flag of an address: it is in the thread's own memory, which nobody else waits for.
+pub const OWN: u32 = 8;
 /// A flag of an address: it has no base.
 pub const NO_BASE: u32 = 4;
 
@@ -131,7 +133,9 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
             }
             W::store_lanes(&addresses, w.mask, &parts);
         }
-        w.wrote();
+        if i.flags & OWN == 0 {
+            w.wrote();
+        }
         at + 1
     }
 }
@@ -216,7 +220,9 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             }
         }
     }
-    w.wrote();
+    if i.flags & OWN == 0 {
+        w.wrote();
+    }
     at + 1
 }
 
@@ -318,10 +324,13 @@ fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
 #[derive(Clone, Copy)]
 struct Phase(u64);
 
+/// Most arrivals that a phase can wait for: as many as its 16 bits hold.
+const MOST_ARRIVALS: u32 = 0xffff;
+
 impl Phase {
     /// A phase that waits for `count` arrivals.
     fn new(count: u32) -> Self {
-        let count = u64::from(count) & 0xffff;
+        let count = u64::from(count & MOST_ARRIVALS);
         Self(count | count << 16)
     }
 
@@ -353,7 +362,11 @@ pub unsafe fn phase_init(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             return w.refuse_access(at, "writes", 8, bad);
         }
         for lane in lanes_of(w.mask) {
-            u64::store(addresses[lane], Phase::new(w.registers.read_lane(i.b, lane)).0);
+            let count = w.registers.read_lane::<u32>(i.b, lane);
+            if count == 0 || count > MOST_ARRIVALS {
+                return w.refuse(at, format!("{count} arrivals: an mbarrier is for 1 to {MOST_ARRIVALS} here"));
+            }
+            u64::store(addresses[lane], Phase::new(count).0);
         }
     }
     w.wrote();

@@ -1,43 +1,102 @@
 //! What lanes of a warp do together: they wait for each other first.
-use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
+use crate::run::lanes::{LANES, Lanes, Mask, lanes_of, mask_of};
 use crate::run::ready::{Instruction, NOWHERE};
+use crate::run::registers::{Base, Slot, Value};
 use crate::run::warp::{STOP, Stop, Warp};
+use std::sync::Arc;
 
 /// A flag: the predicate is inverted.
 pub const INVERTED: u32 = 1;
 
+/// Lanes that execute an instruction together.
+struct Group {
+    lanes: Mask,
+    /// Those of other calls of the same function, with their registers.
+    elsewhere: Vec<(Base, Mask)>,
+}
+
+impl Group {
+    /// The values of all its lanes in a slot.
+    ///
+    /// # Safety
+    /// As for [`Base::read`].
+    unsafe fn read<T: Value>(&self, w: &Warp, slot: Slot) -> Lanes<T> {
+        // SAFETY: frames of one function have the same slots.
+        let mut values = unsafe { w.registers.read(slot) };
+        for (registers, lanes) in &self.elsewhere {
+            for lane in lanes_of(*lanes) {
+                // SAFETY: likewise.
+                values[lane] = unsafe { registers.read_lane(slot, lane) };
+            }
+        }
+        values
+    }
+
+    /// Those of its lanes in which a predicate holds, or does not.
+    ///
+    /// # Safety
+    /// As for [`Base::read`].
+    unsafe fn predicate(&self, w: &Warp, slot: Slot, inverted: bool) -> Mask {
+        // SAFETY: as above.
+        let holds = self.elsewhere.iter().fold(unsafe { w.registers.predicate(slot) }, |all, (registers, lanes)| {
+            // SAFETY: as above.
+            all & !lanes | unsafe { registers.predicate(slot) } & lanes
+        });
+        self.lanes & if inverted { !holds } else { holds }
+    }
+
+    /// The registers of its lanes.
+    fn places(&self, w: &Warp) -> impl Iterator<Item = (Base, Mask)> {
+        std::iter::once((w.registers, w.mask)).chain(self.elsewhere.iter().copied())
+    }
+}
+
 /// The lanes that execute the instruction together, of those that `members` names; the others at hand come later. `None` if they wait for
-/// others.
-fn gather(w: &mut Warp, members: &Lanes<u32>, at: u32) -> Option<Mask> {
+/// others, which may have come to the instruction by another call.
+///
+/// # Safety
+/// As for every [`super::Handler`].
+unsafe fn gather(w: &mut Warp, i: &Instruction, at: u32) -> Option<Group> {
+    // SAFETY: a slot of 32 bits.
+    let members = unsafe { w.registers.read::<u32>(i.d) };
     let named = members[w.mask.trailing_zeros() as usize % LANES];
-    let same = |lane: &usize| members[*lane] == named;
-    let agree = lanes_of(w.mask).filter(same).fold(0, |all, lane| all | 1 << lane);
+    let agree = mask_of(lanes_of(w.mask).filter(|lane| members[*lane] == named));
     if agree != w.mask {
         w.park(w.mask & !agree, at);
         w.limit = w.limit.min(at);
         w.mask = agree;
     }
-    let frame = &w.frames[w.current];
-    let waiting = w.syncing & frame.lanes & !frame.calling;
-    let here =
-        lanes_of(waiting).filter(|lane| frame.at[*lane] == at).filter(same).fold(w.mask, |all, lane| all | 1 << lane);
-    if named & w.alive & !here != 0 {
-        w.syncing |= w.mask;
-        w.stop_at(at, Stop::Switch);
-        return None;
+    let mut group = Group { lanes: w.mask, elsewhere: Vec::new() };
+    if named & w.alive & !w.mask != 0 {
+        let code = w.frames[w.current].code.clone();
+        let mut here = w.mask;
+        for (number, frame) in w.frames.iter_mut().enumerate() {
+            let waiting = w.syncing & frame.lanes & !frame.calling & !w.mask;
+            if waiting == 0 || !Arc::ptr_eq(&frame.code, &code) {
+                continue;
+            }
+            let registers = frame.registers.base();
+            // SAFETY: as above: it is a frame of the same function.
+            let agrees =
+                |lane: &usize| frame.at[*lane] == at && unsafe { registers.read_lane::<u32>(i.d, *lane) } == named;
+            let lanes = mask_of(lanes_of(waiting).filter(agrees));
+            group.lanes |= lanes;
+            if number == w.current {
+                here |= lanes;
+            } else if lanes != 0 {
+                group.elsewhere.push((registers, lanes));
+            }
+        }
+        if named & w.alive & !group.lanes != 0 {
+            w.syncing |= w.mask;
+            w.stop_at(at, Stop::Switch);
+            return None;
+        }
+        w.syncing &= !group.lanes;
+        release(w, group.lanes & !here);
+        w.mask = here;
     }
-    w.syncing &= !here;
-    w.mask = here;
-    Some(here)
-}
-
-/// The members of an instruction: the slot `d`.
-///
-/// # Safety
-/// As for every [`super::Handler`].
-unsafe fn members(w: &Warp, i: &Instruction) -> Lanes<u32> {
-    // SAFETY: a slot of 32 bits.
-    unsafe { w.registers.read(i.d) }
+    Some(group)
 }
 
 /// `vote.sync`: the predicate is `a`, and the number the kind.
@@ -47,16 +106,17 @@ unsafe fn members(w: &Warp, i: &Instruction) -> Lanes<u32> {
 pub unsafe fn vote(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: slots of predicates and of 32 bits.
     unsafe {
-        let Some(active) = gather(w, &members(w, i), at) else { return STOP };
-        let holds = w.registers.predicate(i.a);
-        let votes = active & if i.flags & INVERTED != 0 { !holds } else { holds };
+        let Some(group) = gather(w, i, at) else { return STOP };
+        let votes = group.predicate(w, i.a, i.flags & INVERTED != 0);
         let of = |holds: bool| if holds { Mask::MAX } else { 0 };
-        match i.number {
-            _ if i.to == NOWHERE => {}
-            0 => w.registers.set_predicate(i.to, of(votes == active), w.mask),
-            1 => w.registers.set_predicate(i.to, of(votes != 0), w.mask),
-            2 => w.registers.set_predicate(i.to, of(votes == 0 || votes == active), w.mask),
-            _ => w.registers.write(i.to, &[votes; LANES], w.mask),
+        for (registers, lanes) in group.places(w) {
+            match i.number {
+                _ if i.to == NOWHERE => {}
+                0 => registers.set_predicate(i.to, of(votes == group.lanes), lanes),
+                1 => registers.set_predicate(i.to, of(votes != 0), lanes),
+                2 => registers.set_predicate(i.to, of(votes == 0 || votes == group.lanes), lanes),
+                _ => registers.write(i.to, &[votes; LANES], lanes),
+            }
         }
     }
     at + 1
@@ -69,22 +129,22 @@ pub unsafe fn vote(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 pub unsafe fn shuffle(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: slots of 32 bits, and one of a predicate.
     unsafe {
-        if gather(w, &members(w, i), at).is_none() {
-            return STOP;
-        }
-        let (a, by) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
-        let clamp = w.registers.read::<u32>(i.c);
+        let Some(group) = gather(w, i, at) else { return STOP };
+        let (a, by) = (group.read::<u32>(w, i.a), group.read::<u32>(w, i.b));
+        let clamp = group.read::<u32>(w, i.c);
         let (mut values, mut inside) = ([0; LANES], 0);
         for lane in 0..LANES {
             let (from, within) = shuffled(i.number, lane as u32, by[lane], clamp[lane]);
             values[lane] = a[from as usize];
             inside |= Mask::from(within) << lane;
         }
-        if i.to != NOWHERE {
-            w.registers.write(i.to, &values, w.mask);
-        }
-        if i.more[0] != NOWHERE {
-            w.registers.set_predicate(i.more[0], inside, w.mask);
+        for (registers, lanes) in group.places(w) {
+            if i.to != NOWHERE {
+                registers.write(i.to, &values, lanes);
+            }
+            if i.more[0] != NOWHERE {
+                registers.set_predicate(i.more[0], inside, lanes);
+            }
         }
     }
     at + 1
@@ -114,13 +174,14 @@ fn shuffled(mode: u64, lane: u32, by: u32, clamp: u32) -> (u32, bool) {
 pub unsafe fn match_any(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: slots of these widths.
     unsafe {
-        let Some(active) = gather(w, &members(w, i), at) else { return STOP };
+        let Some(group) = gather(w, i, at) else { return STOP };
         let values: Lanes<u64> =
-            if i.number == 64 { w.registers.read(i.a) } else { w.registers.read::<u32>(i.a).map(u64::from) };
-        let equal =
-            |one: u64| lanes_of(active).filter(|lane| values[*lane] == one).fold(0, |all, lane| all | 1 << lane);
-        if i.to != NOWHERE {
-            w.registers.write::<u32>(i.to, &values.map(equal), w.mask);
+            if i.number == 64 { group.read(w, i.a) } else { group.read::<u32>(w, i.a).map(u64::from) };
+        let equal = |one: u64| mask_of(lanes_of(group.lanes).filter(|lane| values[*lane] == one));
+        for (registers, lanes) in group.places(w) {
+            if i.to != NOWHERE {
+                registers.write::<u32>(i.to, &values.map(equal), lanes);
+            }
         }
     }
     at + 1
@@ -132,7 +193,7 @@ pub unsafe fn match_any(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 /// As for every [`super::Handler`].
 pub unsafe fn warp_barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: a slot of 32 bits.
-    let members = unsafe { members(w, i) };
+    let members = unsafe { w.registers.read::<u32>(i.d) };
     let named = members[w.mask.trailing_zeros() as usize % LANES];
     let agree = lanes_of(w.mask).filter(|lane| members[*lane] == named).fold(0, |all, lane| all | 1 << lane);
     if agree != w.mask {
@@ -160,7 +221,7 @@ pub unsafe fn warp_barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     w.stop_at(at, Stop::Switch)
 }
 
-/// Lanes that waited at a barrier of the warp go on after it; all of them are chosen anew.
+/// Lanes that waited for others of the warp go on after the instruction; all of them are chosen anew.
 fn release(w: &mut Warp, lanes: Mask) {
     for frame in &mut w.frames {
         for lane in lanes_of(lanes & frame.lanes & !frame.calling) {

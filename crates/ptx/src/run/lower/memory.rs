@@ -15,7 +15,11 @@ struct Place {
 
 impl Lowering<'_> {
     fn address(&mut self, address: &Address) -> Result<Place, Refusal> {
-        let window = if address.space == Some(Space::Shared) { memory::SHARED } else { 0 };
+        let window = match address.space {
+            Some(Space::Shared) => memory::SHARED,
+            Some(Space::Local | Space::Param) => memory::OWN,
+            _ => 0,
+        };
         Ok(match &address.base {
             AddressBase::Register(register) => {
                 let (base, width) = self.places.place_of(*register);
