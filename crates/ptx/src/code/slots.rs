@@ -233,7 +233,7 @@ mod tests {
         let start = std::time::Instant::now();
         assert_eq!(of(10).map(|slots| slots.bytes), Some(8 + 4 * 10 + 1));
         assert_eq!(of(6_000), None, "180 million steps");
-        assert!(start.elapsed().as_secs() < 20);
+        assert!(start.elapsed().as_secs() < 60);
     }
 
     /// In random programs, two registers that are live at the same operation never share a slot. A register is live where some path

@@ -176,12 +176,12 @@ mod tests {
 
     #[test]
     fn many_families_take_no_longer_than_few() {
-        let names: Vec<String> = (0..40_000).map(|at| format!("%f{at}x")).collect();
+        let names: Vec<String> = (0..120_000).map(|at| format!("%f{at}x")).collect();
         let mut scopes = Scopes::new();
         names.iter().for_each(|name| scopes.family(name, 2, Type::B32));
         let start = std::time::Instant::now();
         assert!(names.iter().all(|name| scopes.register(&format!("{name}1")).is_some()));
-        assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+        assert!(start.elapsed().as_secs() < 15, "{:?}", start.elapsed());
     }
 
     #[test]

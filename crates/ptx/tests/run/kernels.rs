@@ -169,10 +169,10 @@ fn what_cannot_be_decoded_is_a_fault_only_where_its_guard_holds() {
 #[test]
 fn many_unknown_instructions_take_no_longer_than_known_ones() {
     // All in one line, in which each has a place.
-    let text = format!(".visible .entry k(.param .u64 m) {{ ret; {} }}", "surprise.b32; ".repeat(40_000));
+    let text = format!(".visible .entry k(.param .u64 m) {{ ret; {} }}", "surprise.b32; ".repeat(100_000));
     let start = std::time::Instant::now();
     Device::new(&text).run("k", 1, 1, &[0], 1).unwrap();
-    assert!(start.elapsed().as_secs() < 3, "{:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 
 #[test]

@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn many_instructions_that_are_lacking_are_counted_in_linear_time() {
-        let unit = Unit::new("t", format!(".func f() {{ {} }}", "surprise.b32; ".repeat(40_000)).into()).unwrap();
+        let unit = Unit::new("t", format!(".func f() {{ {} }}", "surprise.b32; ".repeat(100_000)).into()).unwrap();
         let start = std::time::Instant::now();
         let lacking = unsupported(&unit, &Index::of(&unit).unwrap()).unwrap();
-        assert_eq!((lacking.len(), lacking[0].count), (1, 40_000));
-        assert!(start.elapsed().as_secs() < 3, "{:?}", start.elapsed());
+        assert_eq!((lacking.len(), lacking[0].count), (1, 100_000));
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 
     #[test]
