@@ -33,8 +33,11 @@ pub enum SoftwareGpuError {
     },
 }
 
+/// The name of each device.
+pub const NAME: &str = "collspec software GPU";
+
 fn settings() -> Settings {
-    Settings { devices: DEVICES, ..Settings::default() }
+    Settings { devices: DEVICES, name: NAME.to_owned(), ..Settings::default() }
 }
 
 /// The devices, described as a driver would.
@@ -98,14 +101,15 @@ const MOST_PLACES: usize = 8;
 
 /// Where all kernels of this process stand, if none of them moves: only the host can help them then.
 pub fn standing() -> Option<String> {
-    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for (spot, kernel) in soft_cudart::library::standing()? {
-        *places.entry((kernel, spot.at)).or_default() += 1;
+    // By place: how many warps are there, and what one of them waits for.
+    let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for (spot, wait) in soft_cudart::library::standing()? {
+        places.entry(spot.at).or_insert((0, wait)).0 += 1;
     }
     let mut text = "every kernel on the software GPUs waits, or polls memory that does not change:".to_owned();
-    for ((kernel, at), warps) in places.iter().take(MOST_PLACES) {
+    for (at, (warps, wait)) in places.iter().take(MOST_PLACES) {
         let of = if *warps == 1 { "a warp".to_owned() } else { format!("{warps} warps") };
-        text.push_str(&format!("\n  {of} of {kernel} at {at}"));
+        text.push_str(&format!("\n  {of} at {at}: {wait}"));
     }
     if places.len() > MOST_PLACES {
         text.push_str(&format!("\n  and warps at {} more places", places.len() - MOST_PLACES));

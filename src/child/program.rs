@@ -1,5 +1,6 @@
 //! The program that is started as a worker, or to query a library or a driver.
 use super::Workers;
+use super::{DEVICE_OFFSET, LIBRARY, SOFTWARE_GPUS};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,8 @@ impl Program {
             Command::new(&self.path)
         };
         command.env_remove(COMM_ID).env_remove(SECRET);
+        // What a worker runs on is never inherited.
+        command.env_remove(LIBRARY).env_remove(DEVICE_OFFSET).env_remove(SOFTWARE_GPUS);
         command
     }
 }

@@ -47,10 +47,15 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     }
     library_lines(&libraries, &nccl, &mut lines);
     match nccl {
-        Ok(choice) if choice.backend.has_software_gpus() && request.driver == DriverRequest::Auto => {
+        Ok(choice)
+            if choice.backend.has_software_gpus()
+                && request.nccl.is_none()
+                && request.driver == DriverRequest::Auto =>
+        {
             lines.push(entry_line("backend", SOFT_WORDS));
             let machine = choice.machine.as_deref().map(Machine::describe).unwrap_or_default();
             lines.push(entry_line("", &format!("with --nccl, a library on software GPUs, for example {machine}")));
+            lines.push(entry_line("skipped", SKIPPED_BY_SOFT));
         }
         Ok(choice) => {
             let machine = choice.machine.as_deref();
@@ -60,7 +65,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
         Err(missing) => {
             lines.push(entry_line("backend", SOFT_WORDS));
             lines.push(entry_line("", &format!("not nccl: {}", missing.0.trim_end_matches(DOCTOR))));
-            lines.push(entry_line("skipped", "cases that require the backend nccl, GPUs or a compute capability"));
+            lines.push(entry_line("skipped", SKIPPED_BY_SOFT));
         }
     }
     let mut out = terminal::out();
@@ -71,6 +76,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     Ok(Exit::ALL_PASSED)
 }
 
+const SKIPPED_BY_SOFT: &str = "cases that require the backend nccl, GPUs or a compute capability";
 const SOFT_WORDS: &str = "soft: NCCL's interface in software runs every scenario that names no GPU";
 
 fn entry_line(name: &str, words: &str) -> String {

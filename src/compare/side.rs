@@ -1,9 +1,10 @@
 //! One side of a comparison: a library with settings, or a recorded run.
+use crate::backend::software_gpus;
 use crate::cluster::Cluster;
 use crate::record::{self, Header, ReadError, Recording};
 use crate::suite::options::NAMED;
 use crate::suite::{
-    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, DriverRequest, OptionError, RunOptions, with_causes,
+    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, Requirement, RunOptions, with_causes,
 };
 use nccl_sys::Maker;
 use std::path::{Path, PathBuf};
@@ -152,6 +153,19 @@ impl SideRequest {
         variables.chain(options).filter_map(|(name, value, why)| Some((format!("{name}={value}"), why?))).collect()
     }
 
+    /// Whether a recorded run meets what is required.
+    fn check_recorded(&self, header: &Header, require: Option<Requirement>) -> Result<(), BackendMissing> {
+        let is_nccl = header.library.backend == BackendChoice::Nccl.name();
+        let has_software_gpus = header.devices.iter().any(|device| device.name == software_gpus::NAME);
+        let meets = match require {
+            None | Some(Requirement::Soft) => true,
+            Some(Requirement::NcclSoftware) => is_nccl,
+            Some(Requirement::Nccl) => is_nccl && !has_software_gpus,
+        };
+        let of = if is_nccl { "software GPUs" } else { "the software library" };
+        if meets { Ok(()) } else { Err(BackendMissing(format!("`{}` was recorded on {of}", self.text))) }
+    }
+
     /// The side, with these options where its settings do not say otherwise.
     ///
     /// # Errors
@@ -164,7 +178,9 @@ impl SideRequest {
                 let why = "a recorded run takes no settings: it has those that it was recorded with".to_owned();
                 return Err(SideError::Text { text: self.text.clone(), why });
             }
-            return Ok(Side::Recorded(Box::new(record::read(path)?)));
+            let recording = record::read(path)?;
+            self.check_recorded(&recording.header, usual.backend.require)?;
+            return Ok(Side::Recorded(Box::new(recording)));
         }
         if self.names_a_file() && path.exists() && !path.is_file() {
             return Err(SideError::Text { text: self.text.clone(), why: "it is not a regular file".to_owned() });
@@ -172,9 +188,11 @@ impl SideRequest {
         let mut options = RunOptions { keep_results: true, ..usual.clone() };
         let driver = options.backend.driver.clone();
         options.backend = match self.what.as_str() {
-            "soft" => {
-                BackendRequest { backend: BackendChoice::Soft, require: None, nccl: None, driver: DriverRequest::Auto }
-            }
+            "soft" => BackendRequest {
+                backend: BackendChoice::Soft,
+                require: usual.backend.require,
+                ..BackendRequest::default()
+            },
             what => BackendRequest {
                 backend: BackendChoice::Nccl,
                 require: usual.backend.require,

@@ -19,7 +19,6 @@ pub use share::{ELSEWHERE, Share, World};
 
 use crate::ops::ConfigValue;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
@@ -84,6 +83,9 @@ pub struct Job {
     pub makes_ids: u32,
     /// Members (world ranks) of every communicator.
     pub comms: Vec<Vec<u32>>,
+    /// The communicators, in ascending order, that can only be aborted in the end: they lose a rank, or a rank aborts them, and
+    /// `ncclCommDestroy` is a call that all ranks of a machine make.
+    pub left_to_abort: Vec<u32>,
     /// Configurations.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
     /// By world rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
@@ -137,26 +139,5 @@ impl Job {
     /// True if all ranks live in one process.
     pub fn alone(&self) -> bool {
         self.ranks == (0..self.n)
-    }
-
-    /// The communicators that can only be aborted in the end: they lose a rank, or a rank aborts them, and `ncclCommDestroy` is a
-    /// call that all ranks of a machine make.
-    pub fn left_to_abort(&self) -> BTreeSet<usize> {
-        let aborted = self.programs.iter().flatten().filter_map(|call| match call.kind {
-            CallKind::Abort { comm } => Some(comm as usize),
-            _ => None,
-        });
-        aborted.chain(self.bereaved()).collect()
-    }
-
-    /// The communicators that lose a rank while the programs run, as far as ranks that outlive it know.
-    fn bereaved(&self) -> BTreeSet<usize> {
-        let dead = self.programs.iter().flatten().filter_map(|call| match &call.kind {
-            CallKind::AwaitDeath { ranks, .. } => Some(ranks),
-            _ => None,
-        });
-        let dead: BTreeSet<u32> = dead.flatten().copied().collect();
-        let lost = |members: &[u32]| members.iter().any(|member| dead.contains(member));
-        self.comms.iter().enumerate().filter(|(_, members)| lost(members)).map(|(index, _)| index).collect()
     }
 }

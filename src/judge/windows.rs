@@ -48,7 +48,8 @@ pub(crate) fn missing(plan: &Plan, observation: &Observation) -> Option<String> 
     }
     let refuses =
         |report: &RankReport| matches!(&report.end, RankEnd::Error { text, .. } if text.contains(NO_HOST_RMA));
-    if observation.ranks.iter().any(refuses) {
+    let makes_some = observation.ranks.iter().flat_map(|report| &report.answers.windows).any(|answer| answer.given);
+    if !makes_some && observation.ranks.iter().any(refuses) {
         return Some(format!("one-sided operations need windows, and the library says that {NO_HOST_RMA} here"));
     }
     let none = observation.ranks.iter().flat_map(|report| &report.answers.windows).any(|answer| !answer.given);
@@ -60,7 +61,9 @@ pub(crate) fn missing(plan: &Plan, observation: &Observation) -> Option<String> 
 
 /// True if a step registered memory without an error and no window was made of it: the library did not look at the memory.
 pub(crate) fn made_none(plan: &Plan, rank: usize, report: &RankReport, step: u32) -> bool {
-    let none = |id: u32| report.answers.windows.iter().any(|answer| answer.id == id && !answer.given);
+    // A library that made another window has looked at this memory.
+    let makes_none = report.answers.windows.iter().all(|answer| !answer.given);
+    let none = |id: u32| makes_none && report.answers.windows.iter().any(|answer| answer.id == id);
     let calls = plan.programs.get(rank).map_or(&[][..], Vec::as_slice);
     let mut its = calls.iter().filter(|call| call.step == step);
     its.any(|call| matches!(call.kind, CallKind::Register { id, window: true, .. } if none(id)))

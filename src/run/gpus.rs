@@ -55,7 +55,7 @@ pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
         } else {
             error.to_string()
         };
-        let help = "the option --driver names the folder of libcuda.so.1; without it the machine's driver is used";
+        let help = "the option --driver takes cuda, software, stand-in or the folder of libcuda.so.1";
         format!("{}: {why}; {help}", folder.display())
     })?;
     if path.to_str().is_none_or(|text| text.contains([':', ';'])) {

@@ -3,6 +3,7 @@ use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, DIGEST, Job, Ptr, Ra
 use crate::oracle::Checkpoint;
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
+use std::collections::BTreeSet;
 
 /// From indices in a job's programs back to those in the plan's.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +91,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         ranks: 0..plan.ranks() as u32,
         makes_ids: plan.programs.iter().zip(0u32..).find(|(program, _)| !ends(program)).map_or(0, |(_, rank)| rank),
         comms: plan.comms.iter().map(|comm| comm.members.iter().map(|&rank| rank as u32).collect()).collect(),
+        left_to_abort: left_to_abort(plan),
         configs: plan.configs.clone(),
         nonblocking: plan.nonblocking.clone(),
         ids: plan.ids,
@@ -110,6 +112,21 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         world: None,
     };
     (job, CallMap(map))
+}
+
+/// The communicators that some rank aborts, or that lose a rank.
+fn left_to_abort(plan: &Plan) -> Vec<u32> {
+    let (mut aborted, mut dead) = (BTreeSet::new(), BTreeSet::new());
+    for call in plan.programs.iter().flatten() {
+        match &call.kind {
+            CallKind::Abort { comm } => _ = aborted.insert(*comm),
+            CallKind::AwaitDeath { ranks, .. } => dead.extend(ranks.iter().copied()),
+            _ => {}
+        }
+    }
+    let loses_a_rank = |members: &[usize]| members.iter().any(|member| dead.contains(&(*member as u32)));
+    let of = (0..).zip(&plan.comms).filter(|(index, comm)| aborted.contains(index) || loses_a_rank(&comm.members));
+    of.map(|(index, _)| index).collect()
 }
 
 /// True if the program ends with its rank's process while others go on.

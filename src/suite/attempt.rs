@@ -140,7 +140,8 @@ impl Runner {
                 }
             }
             // A process that is lost is the cause, and not what ran before.
-            let doubtful = !fresh && (reused || (opening && before > 0)) && !self.has_lost(&key);
+            let after_others = before > 0 && (opening || self.machine().is_some());
+            let doubtful = !fresh && (reused || after_others) && !self.has_lost(&key);
             return Ok(Attempt { verdict, rest, after, doubtful });
         }
     }
@@ -160,6 +161,10 @@ impl Runner {
             // no answer can be expected of the ranks; the library may be in any state
             Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
+        }
+        // A real library may be damaged by a call that fails as it should: NCCL's refused ncclCommDestroy leaves its thread in a group.
+        if self.machine().is_some() && !plain_case(plan) {
+            return pooled.worker.retire();
         }
         let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);
         pooled.distrusted = verdict.status == Status::Fail;

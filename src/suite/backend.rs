@@ -153,16 +153,18 @@ impl BackendRequest {
         // First, because a name that is mistyped is wrong on every machine.
         let named = self.named_library(workers).transpose()?;
         let brings_kernels = matches!(&named, Some((_, probed)) if probed.maker == Maker::Collspec);
-        let driver = self.driver.resolve(brings_kernels)?;
-        if driver == Driver::Software && self.require == Some(Requirement::Nccl) {
-            return Err(
-                "software GPUs are not GPUs, and this machine has no others; `--require nccl-software` admits them"
-                    .into(),
-            );
+        let gpus_only = self.require == Some(Requirement::Nccl);
+        let driver = match &self.driver {
+            // The machine's own driver says best what is wrong with it.
+            DriverRequest::Auto if gpus_only => Driver::Machine,
+            asked => asked.resolve(brings_kernels)?,
+        };
+        if driver == Driver::Software && gpus_only {
+            return Err("software GPUs are not GPUs; `--require nccl-software` admits them".into());
         }
         let gpus = driver.devices(workers).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
-            return Err(format!("{}; `--driver software` needs none{DOCTOR}", gpus.state));
+            return Err(format!("{}; without GPUs, `--driver software` runs it{DOCTOR}", gpus.state));
         }
         let (path, probed) = match named {
             Some(named) => named,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// In place of a folder or a library: the stand-ins that were built with this program.
 pub const STAND_IN: &str = "stand-in";
+const AUTO: &str = "auto";
 const CUDA: &str = "cuda";
 const SOFTWARE: &str = "software";
 
@@ -29,6 +30,7 @@ impl DriverRequest {
     /// `cuda`, `software`, `stand-in`, or a folder.
     pub fn parse(text: &str) -> Self {
         match text {
+            AUTO => Self::Auto,
             CUDA => Self::Cuda,
             SOFTWARE => Self::Software,
             STAND_IN => Self::StandIn,
@@ -56,7 +58,7 @@ impl DriverRequest {
 impl fmt::Display for DriverRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Auto => f.write_str("auto"),
+            Self::Auto => f.write_str(AUTO),
             Self::Cuda => f.write_str(CUDA),
             Self::Software => f.write_str(SOFTWARE),
             Self::StandIn => f.write_str(STAND_IN),

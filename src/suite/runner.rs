@@ -21,6 +21,7 @@ use crate::run::memory::{Turn, Turns};
 use crate::run::pool::{Pool, PoolLimits, WorkerKey};
 use crate::run::{Backend, Error, Machine};
 use crate::scenario::Case;
+use nccl_sys::Maker;
 use soft_nccl::fault::FaultMode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -226,6 +227,7 @@ impl Runner {
     /// Bytes of memory that a case takes, with those that NCCL takes for its communicators on this machine.
     fn memory_of(&self, plan: &Plan) -> u64 {
         let machine = self.machine().filter(|_| self.chosen.cluster.is_none());
+        let machine = machine.filter(|machine| machine.probed.maker == Maker::Nvidia);
         let own = machine.map_or(0, |machine| nccl_memory::of_communicators(plan, machine.probed.version));
         plan.cost.memory.saturating_add(own)
     }

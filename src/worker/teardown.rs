@@ -61,14 +61,19 @@ impl Drop for Ending {
 /// which ranks are destroying.
 pub fn destroy(threads: &RankThreads, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
     let library = &backend.library;
-    let left_to_abort = set.job.left_to_abort();
+    let left_to_abort = set.job.left_to_abort.clone();
     let end = move |rank: usize, (index, slot): (usize, &CommSlot), ending: &Ending| {
         if slot.get() == CommHandle::NULL {
             return;
         }
         let ended = backend.device.bind(rank).map_err(|e| e.to_string());
-        let destroy =
-            || if left_to_abort.contains(&index) { library.abort(slot.get()) } else { library.destroy(slot.get()) };
+        let destroy = || {
+            if left_to_abort.contains(&(index as u32)) {
+                library.abort(slot.get())
+            } else {
+                library.destroy(slot.get())
+            }
+        };
         if let Err(error) = ended.and_then(|()| destroy().map_err(|e| e.to_string())) {
             ending.failed(rank, error);
         }

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-const SCENARIO: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\nexpect = [3]\n";
+const SCENARIO: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\nexpect = [[3], [3]]\n";
 const LIBRARY: &str = "int ncclGetVersion(int *v) { *v = 22809; return 0; }";
 
 /// A folder with a scenario, and a library from these lines of C; `None`, with the reason, where there is no compiler.

@@ -60,6 +60,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         nonblocking: vec![],
         ids: 1,
         makes_ids: 0,
+        left_to_abort: Vec::new(),
         grow_ids: 0,
         streams: 2,
         null_stream: None,

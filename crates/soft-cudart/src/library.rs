@@ -86,7 +86,7 @@ fn machine() -> Result<&'static Machine, LibraryError> {
     machine.as_ref().map_err(|error| LibraryError::Threads(std::io::Error::other(error.clone())))
 }
 
-/// Where every warp stands, if all kernels of this process wait or poll memory that does not change: only the host can help them then.
+/// Where every warp stands and what it waits for, if all kernels of this process wait or poll memory that does not change: only the host can help them then.
 pub fn standing() -> Option<Vec<(run::Spot, String)>> {
     machine().ok()?.pool.standing()
 }
