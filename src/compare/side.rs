@@ -1,5 +1,4 @@
 //! One side of a comparison: a library with settings, or a recorded run.
-use crate::backend::software_gpus;
 use crate::cluster::Cluster;
 use crate::record::{self, Header, ReadError, Recording};
 use crate::suite::options::NAMED;
@@ -156,11 +155,10 @@ impl SideRequest {
     /// Whether a recorded run meets what is required.
     fn check_recorded(&self, header: &Header, require: Option<Requirement>) -> Result<(), BackendMissing> {
         let is_nccl = header.library.backend == BackendChoice::Nccl.name();
-        let has_software_gpus = header.devices.iter().any(|device| device.name == software_gpus::NAME);
         let meets = match require {
             None | Some(Requirement::Soft) => true,
             Some(Requirement::NcclSoftware) => is_nccl,
-            Some(Requirement::Nccl) => is_nccl && !has_software_gpus,
+            Some(Requirement::Nccl) => is_nccl && !header.has_software_gpus(),
         };
         let of = if is_nccl { "software GPUs" } else { "the software library" };
         if meets { Ok(()) } else { Err(BackendMissing(format!("`{}` was recorded on {of}", self.text))) }

@@ -30,6 +30,13 @@ impl Header {
     }
 }
 
+impl Header {
+    /// True if the library ran on software GPUs.
+    pub fn has_software_gpus(&self) -> bool {
+        self.devices.iter().any(|device| device.name == crate::backend::software_gpus::NAME)
+    }
+}
+
 impl LibraryIdentity {
     /// What is known of the library before anything runs.
     pub fn new(chosen: &ChosenBackend) -> Self {
