@@ -10,7 +10,7 @@ pub fn enter_if_asked() {
     enter(|| match std::env::var_os(child::LIBRARY) {
         Some(path) => {
             let path = Path::new(&path);
-            let opened = if std::env::var_os(child::SOFTWARE_GPUS).is_some() {
+            let opened = if child::wants_software_gpus() {
                 Backend::on_software_gpus(path)
             } else {
                 Backend::nccl(path, device_offset()?)

@@ -2,7 +2,7 @@
 use super::call::CallError;
 use super::cuda::{self, Cuda};
 use super::library::Library;
-use super::{Activity, Backend, host, software_gpus};
+use super::{Backend, host, software_gpus};
 use crate::job::arena::{self, Mapping, Span};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -591,22 +591,5 @@ impl Backend {
             Device::Host | Device::Software => MemoryKind::Host(host::HostMemory::of_library(&self.library, base, len)),
             Device::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::of_library(cuda, &self.library, base, len)?),
         }))
-    }
-    /// The activity of library and device together, if the library can report it.
-    pub fn activity(&self) -> Option<Activity> {
-        let activity = self.library.activity()?;
-        Some(Activity {
-            epoch: activity.epoch,
-            busy: activity.busy != 0,
-            blocked: usize::try_from(activity.blocked_hosts).unwrap_or(0),
-        })
-    }
-    /// Where all kernels stand, if there are some on software GPUs and none of them moves.
-    pub fn standing_kernels(&self) -> Option<String> {
-        if matches!(self.device, Device::Software) { software_gpus::standing() } else { None }
-    }
-    /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
-    pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
-        self.library.set_idle_hook(hook);
     }
 }

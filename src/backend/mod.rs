@@ -54,6 +54,24 @@ impl Backend {
         let cuda = cuda::Cuda::open(device_offset).map_err(BackendError::Driver)?;
         Ok(Self { library: Library::new(nccl_sys::Nccl::load(path)?), device: Device::Cuda(cuda) })
     }
+
+    /// The activity of library and device together, if the library can report it.
+    pub fn activity(&self) -> Option<Activity> {
+        let activity = self.library.activity()?;
+        Some(Activity {
+            epoch: activity.epoch,
+            busy: activity.busy != 0,
+            blocked: usize::try_from(activity.blocked_hosts).unwrap_or(0),
+        })
+    }
+    /// Where all kernels stand, if there are some on software GPUs and none of them moves.
+    pub fn standing_kernels(&self) -> Option<String> {
+        if matches!(self.device, Device::Software) { software_gpus::standing() } else { None }
+    }
+    /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
+    pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
+        self.library.set_idle_hook(hook);
+    }
 }
 
 /// The reason why a worker has no backend.

@@ -28,6 +28,11 @@ pub const DEVICE_OFFSET: &str = "COLLSPEC_WORKER_DEVICE";
 /// The variable of a worker whose NCCL library runs on software GPUs.
 pub const SOFTWARE_GPUS: &str = "COLLSPEC_WORKER_SOFTWARE_GPUS";
 
+/// True if the process that started this one wants its NCCL library on software GPUs.
+pub fn wants_software_gpus() -> bool {
+    std::env::var_os(SOFTWARE_GPUS).is_some()
+}
+
 /// True if this process was started as a worker (or inside one).
 pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()

@@ -335,10 +335,10 @@ pub struct LibraryArgs {
     #[arg(long, value_name = "PATH|VERSION", help_heading = BACKEND)]
     pub nccl: Option<String>,
 
-    /// What drives the devices under the library: `cuda` is the machine's driver, `software` is software GPUs, on which the
-    /// library runs its own kernels without a GPU; without the option, a library that is named or asked for runs on software GPUs where the machine has no others. A folder is
-    /// that of another libcuda.so.1 (and libcuda.so), and `stand-in` the driver that was built with this program, for a library
-    /// that brings no kernels (with --nccl, `stand-in` is such a library).
+    /// What drives the devices under the library: `cuda` is the machine's driver, and `software` means software GPUs, on which
+    /// the library runs its own kernels without a GPU. Without the option, a library that is named or asked for runs on software
+    /// GPUs where the machine has no others. A folder is that of another libcuda.so.1 (and libcuda.so). `stand-in` is the driver
+    /// that was built with this program, for a library that brings no kernels (with --nccl, `stand-in` is such a library).
     #[arg(long, value_name = "NAME|DIR", help_heading = BACKEND)]
     pub driver: Option<String>,
 }

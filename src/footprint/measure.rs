@@ -87,7 +87,7 @@ struct Subject {
 pub fn measure(task: &Task) -> Result<Measurement, String> {
     let begun = Instant::now();
     let device = match task.library {
-        Some(_) if std::env::var_os(crate::child::SOFTWARE_GPUS).is_some() => Device::Software,
+        Some(_) if crate::child::wants_software_gpus() => Device::Software,
         Some(_) => Device::Cuda(Cuda::open(0).map_err(|state| state.to_string())?),
         None => Device::Host,
     };

@@ -12,7 +12,6 @@ use std::time::Duration;
 const QUESTION: Question = Question { variable: "COLLSPEC_PROBE_DRIVER", mark: "collspec-driver:" };
 /// Starting a driver with many devices takes seconds.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The loader's path.
 /// The variable with the folders in which the loader looks for libraries.
 pub(super) const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 /// The names under which a driver is opened, by whatever opens it.
@@ -43,11 +42,7 @@ pub enum AskError {
 ///
 /// # Errors
 ///
-/// The folder holds no driver that the loader would open, or its path cannot be part of the loader's path.
-///
-/// # Errors
-///
-/// The folder does not exist, or holds no driver that the loader would find.
+/// The folder does not exist, holds no driver that the loader would open, or its path cannot be part of the loader's path.
 pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     let path = folder.canonicalize().map_err(|error| {
         let why = if error.kind() == io::ErrorKind::NotFound {

@@ -106,15 +106,16 @@ unsafe extern "C" fn map_and_keep(
     mapped
 }
 
-/// Calls in vain before a thread sleeps until its socket has something, and for how many milliseconds it does at most.
+/// How often in a row a thread may ask its sockets without getting anything before it sleeps.
 const SPINS: u32 = 32;
+/// The longest such sleep, in milliseconds. Data on the socket ends it earlier.
 const MOST_SLEEP: c_int = 1;
 /// The longest wait in milliseconds that is cut, and to how many.
 const MOST_CUT: c_int = 500;
 const LONGEST_STEP: c_int = 20;
 
 thread_local! {
-    /// Calls in vain since the last one that brought something.
+    /// How often in a row this thread has asked its sockets without getting anything.
     static IN_VAIN: Cell<u32> = const { Cell::new(0) };
 }
 

@@ -70,7 +70,7 @@ impl<'a> Scopes<'a> {
         self.open.last().map_or(0, |names| names.used)
     }
 
-    /// Declares memory, after which a thread uses so many bytes.
+    /// Declares memory in the innermost scope. `used` is how many bytes of its own memory a thread needs up to the end of this.
     pub fn memory(&mut self, name: &'a str, number: usize, used: u64) {
         if let Some(names) = self.open.last_mut() {
             names.single.insert(name, Named::Memory(number));

@@ -228,7 +228,7 @@ impl Block {
         Ok((if turn == Turn::Over && !over { Turn::Moved } else { turn }, at))
     }
 
-    /// With `steps`, the turn is over after so many instructions.
+    /// Gives a warp a turn. With `steps`, the turn ends after that many instructions.
     fn turn(&mut self, at: usize, budget: u32, steps: Option<u32>) -> Result<Turn, Fault> {
         let (mut moved, mut budget) = (false, budget);
         loop {

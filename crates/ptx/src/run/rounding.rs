@@ -1,4 +1,5 @@
-//! How the processor rounds: kernels compute as PTX says, whatever the thread has set that runs them or has begun the pool.
+//! The processor's rounding mode while kernels run. It is the one that PTX assumes, whatever the calling thread or the thread that started the
+//! pool had set.
 #![allow(unsafe_code)] // the processor's register for this is set, and set back
 
 /// Rounds to the nearest, keeps subnormal numbers, and traps nothing.

@@ -65,7 +65,7 @@ struct Look {
     seen: Option<u64>,
 }
 
-/// A poll in vain.
+/// A load that found the value that was there before.
 #[derive(Clone, Copy, Debug)]
 struct Polled {
     lanes: Mask,
@@ -116,9 +116,9 @@ pub struct Warp {
     looks: [Look; 16],
     /// The look that makes way for the next one.
     oldest: usize,
-    /// What each group of lanes has polled last in vain.
+    /// For each group of lanes its last load that found nothing new.
     polled: Vec<Polled>,
-    /// Whether anything has happened in this turn but polling in vain.
+    /// True if this turn did anything other than poll memory that has not changed.
     pub moved: bool,
     pub instructions: u64,
     /// Bytes of a lane in all frames.
@@ -172,7 +172,7 @@ impl Warp {
     }
 
     /// Executes instructions until `budget` backward branches were taken, or until the warp has to wait.
-    /// With `steps`, about so many instructions at most.
+    /// Runs the warp until it must wait or its budget is used up. With `steps`, it also stops after about that many instructions.
     pub fn turn(&mut self, budget: u32, steps: Option<u32>) -> Pause {
         self.budget = budget.max(1);
         self.moved = false;

@@ -55,7 +55,7 @@ fn a_polling_loop_with_a_barrier_of_one_warp_lets_others_go_on() {
 
 #[test]
 fn calls_that_others_outlive_leave_nothing_behind() {
-    // Two lanes wait for each other, each in a call of its own, 3,000 times.
+    // Two lanes take turns 3,000 times. Each waits for its turn inside its own call of `f`.
     let text = ".func f(.param .b64 a, .param .b32 me)\n{\n.reg .pred %p<4>;\n.reg .b32 %r<8>;\n.reg .b64 %d<4>;\n\
         ld.param.b64 %d0, [a];\nld.param.b32 %r0, [me];\nL:\nld.volatile.global.u32 %r1, [%d0];\nand.b32 %r2, %r1, 1;\n\
         setp.ne.u32 %p0, %r2, %r0;\n@%p0 bra L;\nadd.u32 %r1, %r1, 1;\nst.volatile.global.u32 [%d0], %r1;\nret;\n}\n\

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 pub const WIDE: u32 = 1;
 /// A flag of an address: it counts from the start of shared memory.
 pub const SHARED: u32 = 2;
-/// A flag of an address: it is in the thread's own memory, which nobody else waits for.
+/// A flag of an address: it is in the thread's own memory, so a store there is not progress that another thread could be waiting for.
 pub const OWN: u32 = 8;
 /// A flag of an address: it has no base.
 pub const NO_BASE: u32 = 4;
