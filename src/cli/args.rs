@@ -95,8 +95,8 @@ pub struct SelectionArgs {
     ///
     /// The name of a case is its file's path below the given folder, without `.toml`; for a file that is given by itself, the
     /// file's name alone. Where files of several paths would have one name, folders stand before it that tell them apart.
-    /// Points of a matrix have `[axis=value,...]` after the name.
-    #[arg(value_name = "PATH", default_value = DEFAULT_FOLDER)]
+    /// Points of a matrix have `[axis=value,...]` after the name. [default: scenarios]
+    #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
     /// Only cases whose name contains TEXT, or which have TEXT as a tag; with `not TEXT`, only the others. May be given several
@@ -110,6 +110,14 @@ pub struct SelectionArgs {
     /// The filter is the whole name of one case, and `not` is then part of the name.
     #[arg(long, requires = "filter", help_heading = CASES)]
     pub exact: bool,
+
+    /// Only a selection of the cases in which everything that they are told apart by occurs at least once: every file, axis value and
+    /// form, and every operation with each type and reduction, number of ranks, placement, count, NCCL variable and way to pass its
+    /// buffers.
+    ///
+    /// It is the default where a real library runs on software GPUs and neither a PATH nor a selection is given.
+    #[arg(long, help_heading = CASES)]
+    pub quick: bool,
 
     /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
     /// none, or a list of in_place, misaligned, grouped, captured, sub, one_thread, processes, ring, tree, single_tree, eager.
@@ -169,6 +177,16 @@ impl LimitArgs {
 }
 
 impl SelectionArgs {
+    /// The files and folders in which cases are looked for.
+    pub fn searched(&self) -> Vec<PathBuf> {
+        if self.paths.is_empty() { vec![PathBuf::from(DEFAULT_FOLDER)] } else { self.paths.clone() }
+    }
+
+    /// True if nothing says which cases are wanted.
+    pub fn is_default(&self) -> bool {
+        self.paths.is_empty() && self.filter.is_empty() && self.forms.is_none()
+    }
+
     pub fn filter(&self) -> Filter {
         if self.exact { Filter::named(&self.filter) } else { Filter::parse(&self.filter) }
     }
@@ -188,7 +206,7 @@ impl SelectionArgs {
     ///
     /// A path that cannot be read or is no scenario file.
     pub fn open(&self) -> Result<CaseSet, crate::suite::Error> {
-        CaseSet::open_with(&self.paths, &self.reading())
+        CaseSet::open_with(&self.searched(), &self.reading())
     }
 }
 

@@ -66,10 +66,7 @@ fn equipment(args: &CompareArgs, (base, candidate): &Sides) -> Equipment {
 
 /// What the leading process may have this one run.
 fn allowed(args: &CompareArgs, (base, candidate): &Sides) -> Allowed {
-    let backend = |side: &Result<Side, SideError>| match side {
-        Ok(Side::Live { chosen, .. }) => Some(chosen.backend.clone()),
-        Ok(Side::Recorded(_)) | Err(_) => None,
-    };
+    let backend = |side: &Result<Side, SideError>| side.as_ref().ok().and_then(Side::backend).cloned();
     let backends = [base, candidate].into_iter().filter_map(backend).collect();
     Allowed { backends, env: args.options().reading.allow_env }
 }
@@ -204,6 +201,7 @@ fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Sid
     }
     let options = [
         ("--filter", !args.selection.filter.is_empty()),
+        ("--quick", args.selection.quick),
         ("--forms", args.selection.forms.is_some()),
         ("--driver", args.driver.is_some()),
         ("--jobs", args.jobs.is_some()),
@@ -221,12 +219,9 @@ fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Sid
 
 /// In a job every process has told which GPUs it sees, for one driver.
 fn refuse_other_drivers(base: &Side, candidate: &Side) -> anyhow::Result<()> {
-    let driver = |side: &Side| match side {
-        Side::Live { chosen, .. } => match &chosen.backend {
-            Backend::Nccl { driver, .. } => Some(driver.clone()),
-            Backend::Soft => None,
-        },
-        Side::Recorded(_) => None,
+    let driver = |side: &Side| match side.backend()? {
+        Backend::Nccl { driver, .. } => Some(driver.clone()),
+        Backend::Soft => None,
     };
     if let (Some(ours), Some(theirs)) = (driver(base), driver(candidate)) {
         anyhow::ensure!(ours == theirs, "processes of a job compare two libraries over one driver, not over two");
@@ -247,6 +242,8 @@ fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<Ca
     let mut suite = run::open(&args.selection)?;
     if suite.invalid_files.is_empty() {
         run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;
+        let backends: Vec<_> = [base, candidate].into_iter().filter_map(Side::backend).collect();
+        run::keep_quick_by_default(&mut suite, &args.selection, &backends)?;
         suite.plan(cores());
     }
     run::show_diagnostics(&suite)?;

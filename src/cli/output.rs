@@ -25,7 +25,7 @@ pub fn of_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// The scenario files of a command line.
 pub fn of_selection(selection: &SelectionArgs) -> impl Iterator<Item = PathBuf> + use<> {
-    of_paths(&selection.paths)
+    of_paths(&selection.searched())
 }
 
 /// Checks before anything runs that the outputs can be written and overwrite nothing: there is a folder for each, no two are one file, and

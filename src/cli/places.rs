@@ -10,7 +10,7 @@ use std::path::Path;
 /// The folder is not there.
 pub fn no_folder(selection: &SelectionArgs) -> anyhow::Result<()> {
     let missing = |path: &Path| path == Path::new(DEFAULT_FOLDER) && path.symlink_metadata().is_err();
-    anyhow::ensure!(!selection.paths.iter().any(|path| missing(path)), "{}", what_is_here("collspec run"));
+    anyhow::ensure!(!selection.searched().iter().any(|path| missing(path)), "{}", what_is_here("collspec run"));
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! `collspec run`.
-use super::args::{RunArgs, SelectionArgs};
+use super::args::{DEFAULT_FOLDER, RunArgs, SelectionArgs};
 use super::backend::Resolved;
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
@@ -14,9 +14,11 @@ use crate::printable::{one_line, printable, printable_lines, thousands};
 use crate::record::{Header, RecordingWriter};
 use crate::report::Event;
 use crate::report::{InheritedVariables, Reporter};
+use crate::run::Backend;
 use crate::suite::options::cores;
 use crate::suite::{
-    CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
+    CaseSet, ChosenBackend, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables,
+    with_causes,
 };
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -74,7 +76,7 @@ fn run_here(
     output::check("report", &outputs, inputs)?;
     let mut failed = FailedCases::of_working_folder();
     if can_go_on(args, &suite) {
-        select_cases(&mut suite, args, &failed)?;
+        select_cases(&mut suite, args, &failed, &chosen.backend)?;
         suite.plan(cores());
     }
     show_diagnostics(&suite)?;
@@ -143,7 +145,15 @@ fn report_that_nothing_ran(mut reports: Reports, invalid_files: &[InvalidFile]) 
 fn list(args: &RunArgs) -> anyhow::Result<Exit> {
     let mut suite = open(&args.selection)?;
     if can_go_on(args, &suite) {
-        select_cases(&mut suite, args, &FailedCases::of_working_folder())?;
+        let options = args.options();
+        // Only then does it depend on the library which cases are selected.
+        let backend =
+            if args.selection.is_default() { Resolved::of(&options).backend()? } else { Ok(ChosenBackend::default()) };
+        let backend = match backend {
+            Ok(chosen) => chosen.backend,
+            Err(exit) => return Ok(exit),
+        };
+        select_cases(&mut suite, args, &FailedCases::of_working_folder(), &backend)?;
     }
     show_diagnostics(&suite)?;
     let invalid = suite.invalid_files.len();
@@ -181,8 +191,16 @@ fn can_run_some(suite: &mut CaseSet) -> bool {
 }
 
 /// Keeps the cases of the filter, those that failed if only they are wanted, and of these a share.
-fn select_cases(suite: &mut CaseSet, args: &RunArgs, failed: &anyhow::Result<FailedCases>) -> anyhow::Result<()> {
+fn select_cases(
+    suite: &mut CaseSet,
+    args: &RunArgs,
+    failed: &anyhow::Result<FailedCases>,
+    backend: &Backend,
+) -> anyhow::Result<()> {
     select(suite, &args.selection, NAMES)?;
+    if !args.failed {
+        keep_quick_by_default(suite, &args.selection, &[backend])?;
+    }
     if args.failed {
         let failed = failed.as_ref().map_err(|error| anyhow::anyhow!("--failed: {}", with_causes(&**error)))?;
         failed.select(&mut suite.cases);
@@ -231,7 +249,7 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
     let with_long = Filter { long: true, ..filter.clone() };
     let too_long = suite.cases.iter().filter(|case| with_long.admits(case) && !filter.admits(case)).count();
     suite.select(filter);
-    let shown: Vec<_> = selection.paths.iter().map(|path| path.display().to_string()).collect();
+    let shown: Vec<_> = selection.searched().iter().map(|path| path.display().to_string()).collect();
     let shown = shown.join(", ");
     anyhow::ensure!(before > 0, "no scenario in {shown}");
     if suite.cases.is_empty() && too_long == 0 {
@@ -253,7 +271,28 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
         let words = if too_long == 1 { "1 case is" } else { &format!("{too_long} cases are") };
         writeln!(terminal::err(), "collspec: {words} tagged `long` and left out: `--filter long` runs them")?;
     }
+    if selection.quick {
+        suite.keep_covering();
+    }
     Ok(())
+}
+
+/// Keeps the quick selection of cases on software GPUs, where all of them take long, if nothing says which are wanted.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn keep_quick_by_default(suite: &mut CaseSet, selection: &SelectionArgs, backends: &[&Backend]) -> io::Result<()> {
+    let before = suite.cases.len();
+    if !selection.is_default() || selection.quick || !backends.iter().any(|backend| backend.has_software_gpus()) {
+        return Ok(());
+    }
+    suite.keep_covering();
+    let kept = suite.cases.len();
+    writeln!(
+        terminal::err(),
+        "collspec: {kept} of {before} cases are selected, as with --quick; with a PATH, such as {DEFAULT_FOLDER}, all of them run"
+    )
 }
 
 /// Writes all diagnostics to the standard error.

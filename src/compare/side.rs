@@ -1,6 +1,7 @@
 //! One side of a comparison: a library with settings, or a recorded run.
 use crate::cluster::Cluster;
 use crate::record::{self, Header, ReadError, Recording};
+use crate::run::Backend;
 use crate::suite::options::NAMED;
 use crate::suite::{
     BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, Requirement, RunOptions, with_causes,
@@ -253,6 +254,14 @@ impl Side {
     pub fn use_job(&mut self, job: &Arc<Cluster>) {
         if let Self::Live { chosen, .. } = self {
             chosen.cluster = Some(job.clone());
+        }
+    }
+
+    /// What its cases run on, if it can run cases.
+    pub fn backend(&self) -> Option<&Backend> {
+        match self {
+            Self::Live { chosen, .. } => Some(&chosen.backend),
+            Self::Recorded(_) => None,
         }
     }
 

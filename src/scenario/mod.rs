@@ -48,6 +48,7 @@ pub use elements::fit_dtype;
 #[cfg(test)]
 pub use forms::FormOrigin;
 pub use load::{MAX_BYTES, Rejected, load_found, parse, parse_with};
+pub use names::file_part;
 pub use render::render;
 pub use units::bytes as size_in_bytes;
 pub use variables::AllowEnv;

@@ -4,6 +4,7 @@ mod attempt;
 pub mod backend;
 mod call_algorithms;
 pub mod check_case;
+mod coverage;
 mod driver;
 mod file_work;
 mod filter;
@@ -192,6 +193,11 @@ impl CaseSet {
     /// The file cannot be read.
     pub fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Self, Error> {
         select::open_exact(root, name, reading)
+    }
+
+    /// Keeps a selection of the cases in which everything that they are told apart by occurs at least once.
+    pub fn keep_covering(&mut self) {
+        coverage::keep_covering(&mut self.cases);
     }
 
     /// Keeps the cases that `filter` admits.

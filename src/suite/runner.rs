@@ -227,7 +227,9 @@ impl Runner {
     /// Bytes of memory that a case takes, with those that NCCL takes for its communicators on this machine.
     fn memory_of(&self, plan: &Plan) -> u64 {
         let machine = self.machine().filter(|_| self.chosen.cluster.is_none());
-        let machine = machine.filter(|machine| machine.probed.maker == Maker::Nvidia);
+        // On software GPUs its pools take no memory until they are used.
+        let machine =
+            machine.filter(|machine| machine.probed.maker == Maker::Nvidia && !self.chosen.backend.has_software_gpus());
         let own = machine.map_or(0, |machine| nccl_memory::of_communicators(plan, machine.probed.version));
         plan.cost.memory.saturating_add(own)
     }

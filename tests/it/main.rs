@@ -66,6 +66,7 @@ mod compare_faults;
 // A plan has the calls, places, order and foresight that a scenario means.
 mod plans;
 // The plan refuses exactly the programs in which two uses of the same bytes have no order.
+mod quick;
 mod races;
 // A process per rank gives the verdicts that threads give, and its end is the end of the case.
 mod ranks_in_processes;

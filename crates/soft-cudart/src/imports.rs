@@ -10,8 +10,10 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The functions that a library gets, by the names of those that it imports. Each takes and answers what C's function of its name does.
-pub fn functions() -> [(&'static str, *const ()); 9] {
+pub fn functions() -> [(&'static str, *const ()); 11] {
     [
+        ("fallocate", extend_without_pages as *const ()),
+        ("memset", fill_without_pages as *const ()),
         ("munmap", unmap_after_kernels as *const ()),
         ("mmap", map_and_keep as *const ()),
         ("mmap64", map_and_keep as *const ()),
@@ -70,8 +72,7 @@ extern "C" fn unmap_after_kernels(address: *mut c_void, len: size_t) -> c_int {
 
 fn unmap_later(address: *mut c_void, len: size_t, later: impl FnOnce(Box<dyn FnOnce() + Send>)) -> c_int {
     let start = address as usize;
-    // SAFETY: it only answers.
-    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
+    let page = page_size();
     let whole = len.checked_next_multiple_of(page).and_then(|len| start.checked_add(len));
     let (Some(end), true) = (whole, len > 0 && start.is_multiple_of(page)) else {
         // SAFETY: as the caller says; C says why not.
@@ -104,6 +105,52 @@ unsafe extern "C" fn map_and_keep(
         leaving.keep(&(mapped as usize..(mapped as usize).saturating_add(len)));
     }
     mapped
+}
+
+/// Bytes from which on zeros are not written where a page that is not there is read as zeros.
+const LARGE: size_t = 1 << 20;
+
+/// `fallocate`: NCCL makes tens of megabytes of `/dev/shm` for each rank of a communicator and uses little of it, so a file gets its length
+/// and not its pages.
+unsafe extern "C" fn extend_without_pages(file: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
+    // SAFETY: plain numbers, and this function's own record.
+    unsafe {
+        let mut now: libc::stat = std::mem::zeroed();
+        let end = offset.checked_add(len).filter(|end| mode == 0 && offset >= 0 && len > 0 && *end > 0);
+        match end {
+            Some(end) if libc::fstat(file, &raw mut now) == 0 && now.st_size < end => libc::ftruncate(file, end),
+            _ => libc::fallocate(file, mode, offset, len),
+        }
+    }
+}
+
+/// `memset`: large zeros become a hole in the file of shared memory, and pages of pinned memory are given back. Other memory is written.
+unsafe extern "C" fn fill_without_pages(address: *mut c_void, value: c_int, len: size_t) -> *mut c_void {
+    if value != 0 || len < LARGE {
+        // SAFETY: as the caller says.
+        return unsafe { libc::memset(address, value, len) };
+    }
+    let page = page_size();
+    let start = (address as usize).next_multiple_of(page);
+    let end = (address as usize).saturating_add(len) / page * page;
+    let way = if api::are_pinned(address as usize, len) { libc::MADV_DONTNEED } else { libc::MADV_REMOVE };
+    // SAFETY: whole pages of what the caller wants to be zeros: private ones of no file, or those of shared files, as which no others are taken.
+    if unsafe { libc::madvise(start as *mut c_void, end.saturating_sub(start), way) } != 0 {
+        // SAFETY: as the caller says.
+        return unsafe { libc::memset(address, 0, len) };
+    }
+    let (head, tail) = (start - address as usize, address as usize + len - end);
+    // SAFETY: the parts of pages at both ends of the same memory.
+    unsafe {
+        libc::memset(address, 0, head);
+        libc::memset(end as *mut c_void, 0, tail);
+    }
+    address
+}
+
+fn page_size() -> usize {
+    // SAFETY: it only answers.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1)
 }
 
 /// How often in a row a thread may ask its sockets without getting anything before it sleeps.
@@ -239,6 +286,44 @@ mod tests {
         assert_eq!(unsafe { kept.read_volatile() }, 7);
         assert_eq!(unmap_after_kernels(kept.cast(), PAGE), 0);
         assert!(!is_mapped(1));
+    }
+
+    #[test]
+    fn zeros_in_shared_memory_take_no_pages() {
+        let len = 3 * LARGE + 100;
+        // SAFETY: a file of this test's own, and memory that is mapped here.
+        unsafe {
+            let file = libc::memfd_create(c"pool".as_ptr(), 0);
+            assert!(file >= 0);
+            assert_eq!(extend_without_pages(file, 0, 0, len as off_t), 0);
+            let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+            let memory = map_and_keep(std::ptr::null_mut(), len, protection, flags, file, 0).cast::<u8>();
+            assert_ne!(memory.cast(), libc::MAP_FAILED);
+            let blocks = || {
+                let mut now: libc::stat = std::mem::zeroed();
+                assert_eq!(libc::fstat(file, &raw mut now), 0);
+                assert_eq!(now.st_size, len as off_t);
+                now.st_blocks
+            };
+            assert_eq!(blocks(), 0);
+            libc::memset(memory.cast(), 7, len);
+            let from = memory.add(5);
+            assert_eq!(fill_without_pages(from.cast(), 0, len - 10).cast(), from);
+            let bytes = std::slice::from_raw_parts(memory, len);
+            let is_right = |(at, byte): (usize, &u8)| *byte == if (5..len - 5).contains(&at) { 0 } else { 7 };
+            assert!(bytes.iter().enumerate().all(is_right));
+            assert_eq!(extend_without_pages(file, 0, 0, 10), 0, "a file that is long enough stays as it is");
+            assert!(blocks() > 0);
+            libc::close(file);
+        }
+    }
+
+    #[test]
+    fn zeros_elsewhere_are_written() {
+        let mut memory = vec![7_u8; 2 * LARGE];
+        // SAFETY: this test's memory.
+        unsafe { fill_without_pages(memory.as_mut_ptr().add(1).cast(), 0, 2 * LARGE - 2) };
+        assert!(memory[0] == 7 && memory[2 * LARGE - 1] == 7 && memory[1..2 * LARGE - 1].iter().all(|byte| *byte == 0));
     }
 
     #[test]

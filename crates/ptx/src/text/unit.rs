@@ -6,7 +6,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Unit {
     name: Arc<str>,
-    text: Arc<str>,
+    // Not `Arc<str>`, for which a hundred megabytes would be copied.
+    text: Arc<String>,
 }
 
 impl Unit {
@@ -32,7 +33,7 @@ impl Unit {
             let place = Place { unit: name, line: 1, column: 1 };
             return Err(Error { place, what: "the text is longer than 4 GiB".into() });
         }
-        Ok(Self { name, text: text.into() })
+        Ok(Self { name, text: Arc::new(text) })
     }
 
     /// Its name.

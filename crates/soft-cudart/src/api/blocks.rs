@@ -95,6 +95,11 @@ pub(super) fn find(address: usize) -> Option<Found> {
     Some(Found { start, len, device: super::devices::current(), kind: Kind::Elsewhere })
 }
 
+/// True if the whole range is memory of `cudaHostAlloc`, which is nobody else's and was zeros when it was made.
+pub(crate) fn are_pinned(start: usize, len: usize) -> bool {
+    find(start).is_some_and(|found| found.kind == Kind::Pinned && start - found.start + len <= found.len)
+}
+
 /// Bytes of device memory that are allocated.
 pub(super) fn in_use(device: usize) -> usize {
     let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);

@@ -35,6 +35,7 @@ mod transfer;
 mod watch;
 mod work;
 
+pub(crate) use blocks::are_pinned;
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
 pub use kernels::{Attributes, Configuration, Kernels, Resolver, add_kernels};
