@@ -111,14 +111,6 @@ pub struct SelectionArgs {
     #[arg(long, requires = "filter", help_heading = CASES)]
     pub exact: bool,
 
-    /// Only a selection of the cases in which everything that they are told apart by occurs at least once: every file, axis value and
-    /// form, and every operation with each type and reduction, number of ranks, placement, count, NCCL variable and way to pass its
-    /// buffers.
-    ///
-    /// It is the default where a real library runs on software GPUs and neither a PATH nor a selection is given.
-    #[arg(long, help_heading = CASES)]
-    pub quick: bool,
-
     /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
     /// none, or a list of in_place, misaligned, grouped, captured, sub, one_thread, processes, ring, tree, single_tree, eager.
     ///
@@ -135,6 +127,18 @@ pub struct SelectionArgs {
 
     #[command(flatten)]
     pub bounds: LimitArgs,
+}
+
+/// The quick selection.
+#[derive(Debug, ClapArgs)]
+pub struct QuickArg {
+    /// Only a selection of the cases in which everything that they are told apart by occurs at least once: every file, axis value and
+    /// form, and every operation with each type and reduction, number of ranks, placement, count, NCCL variable and way to pass its
+    /// buffers.
+    ///
+    /// It is the default where a real library runs on software GPUs and neither a PATH nor a selection is given.
+    #[arg(long, help_heading = CASES)]
+    pub quick: bool,
 }
 
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.
@@ -220,6 +224,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub backend: BackendArgs,
+
+    #[command(flatten)]
+    pub quick: QuickArg,
 
     /// Cases that run at the same time [default: the number of cores, and one more that mostly waits; on nccl 1].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]

@@ -201,7 +201,7 @@ fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Sid
     }
     let options = [
         ("--filter", !args.selection.filter.is_empty()),
-        ("--quick", args.selection.quick),
+        ("--quick", args.quick.quick),
         ("--forms", args.selection.forms.is_some()),
         ("--driver", args.driver.is_some()),
         ("--jobs", args.jobs.is_some()),
@@ -243,7 +243,7 @@ fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<Ca
     if suite.invalid_files.is_empty() {
         run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;
         let backends: Vec<_> = [base, candidate].into_iter().filter_map(Side::backend).collect();
-        run::keep_quick_by_default(&mut suite, &args.selection, &backends)?;
+        run::keep_quick(&mut suite, &args.quick, &args.selection, &backends)?;
         suite.plan(cores());
     }
     run::show_diagnostics(&suite)?;

@@ -1,5 +1,5 @@
 //! What can be typed behind `collspec compare`; the comments here are the help text.
-use super::args::{LaunchArgs, MANNER, REPORT, SelectionArgs, at_least_one};
+use super::args::{LaunchArgs, MANNER, QuickArg, REPORT, SelectionArgs, at_least_one};
 use super::backend_args::driver_request;
 use super::report_args::ReportArgs;
 use super::settings_args::CommonArgs;
@@ -40,6 +40,9 @@ pub struct CompareArgs {
 
     #[command(flatten)]
     pub selection: SelectionArgs,
+
+    #[command(flatten)]
+    pub quick: QuickArg,
 
     /// What drives the devices under both libraries, as for `collspec run`: `cuda`, `software`, `stand-in`, or a folder.
     #[arg(long, value_name = "NAME|DIR", help_heading = SIDES)]

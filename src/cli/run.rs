@@ -1,5 +1,5 @@
 //! `collspec run`.
-use super::args::{DEFAULT_FOLDER, RunArgs, SelectionArgs};
+use super::args::{DEFAULT_FOLDER, QuickArg, RunArgs, SelectionArgs};
 use super::backend::Resolved;
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
@@ -198,8 +198,8 @@ fn select_cases(
     backend: &Backend,
 ) -> anyhow::Result<()> {
     select(suite, &args.selection, NAMES)?;
-    if !args.failed {
-        keep_quick_by_default(suite, &args.selection, &[backend])?;
+    if !args.failed || args.quick.quick {
+        keep_quick(suite, &args.quick, &args.selection, &[backend])?;
     }
     if args.failed {
         let failed = failed.as_ref().map_err(|error| anyhow::anyhow!("--failed: {}", with_causes(&**error)))?;
@@ -271,23 +271,29 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
         let words = if too_long == 1 { "1 case is" } else { &format!("{too_long} cases are") };
         writeln!(terminal::err(), "collspec: {words} tagged `long` and left out: `--filter long` runs them")?;
     }
-    if selection.quick {
-        suite.keep_covering();
-    }
     Ok(())
 }
 
-/// Keeps the quick selection of cases on software GPUs, where all of them take long, if nothing says which are wanted.
+/// Keeps the quick selection of cases if it is wanted, or if nothing says what is wanted and a case takes long, on software GPUs.
 ///
 /// # Errors
 ///
 /// Writing fails.
-pub fn keep_quick_by_default(suite: &mut CaseSet, selection: &SelectionArgs, backends: &[&Backend]) -> io::Result<()> {
+pub fn keep_quick(
+    suite: &mut CaseSet,
+    quick: &QuickArg,
+    selection: &SelectionArgs,
+    backends: &[&Backend],
+) -> io::Result<()> {
     let before = suite.cases.len();
-    if !selection.is_default() || selection.quick || !backends.iter().any(|backend| backend.has_software_gpus()) {
+    let by_default = selection.is_default() && backends.iter().any(|backend| backend.has_software_gpus());
+    if !quick.quick && !by_default {
         return Ok(());
     }
     suite.keep_covering();
+    if quick.quick {
+        return Ok(());
+    }
     let kept = suite.cases.len();
     writeln!(
         terminal::err(),

@@ -4,13 +4,19 @@ use crate::scenario::{Case, EnvValue, NumberByRankKind, Step, StepReduction, fil
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// Up to so many cases of a file, each variant counts by itself.
+const FEW: usize = 8;
+
 /// Keeps as few cases as a simple search finds that together have every factor of all of them. Cases of few ranks are preferred.
 pub fn keep_covering(cases: &mut Vec<Arc<Case>>) {
+    let mut sizes: HashMap<&str, usize> = HashMap::new();
+    cases.iter().for_each(|case| *sizes.entry(file_part(&case.name)).or_default() += 1);
     let mut numbers = HashMap::new();
     let factors: Vec<Vec<usize>> = cases
         .iter()
         .map(|case| {
-            let mut of_case: Vec<usize> = factors(case)
+            let many = sizes.get(file_part(&case.name)).is_some_and(|count| *count > FEW);
+            let mut of_case: Vec<usize> = factors(case, many)
                 .into_iter()
                 .map(|factor| {
                     let next = numbers.len();
@@ -54,14 +60,15 @@ fn covering(factors: &[Vec<usize>], order: &[usize], number: usize) -> HashSet<u
     chosen.into_iter().collect()
 }
 
-/// What a case is told apart by.
-fn factors(case: &Case) -> Vec<String> {
+/// What a case is told apart by, in a file of few or many cases.
+fn factors(case: &Case, many: bool) -> Vec<String> {
     let file = file_part(&case.name);
     let mut found = vec![file.to_owned()];
-    // All that a variant of a single operation can change is among the operation's factors.
+    // Many variants of a single operation are points of a sweep, whose values are among the operation's factors.
     let is_one_call = matches!(&*case.steps, [step] if is_operation(step)) && case.outcome.is_none();
     let point = case.name[file.len()..].trim_start_matches('[').trim_end_matches(']');
-    let told = point.split(',').filter(|part| !part.is_empty() && !(is_one_call && part.starts_with("variant=")));
+    let is_swept = |part: &str| many && is_one_call && part.starts_with("variant=");
+    let told = point.split(',').filter(|part| !part.is_empty() && !is_swept(part));
     found.extend(told.map(|part| format!("{file} {part}")));
     if let Some(form) = &case.form {
         found.extend(case.steps.iter().map(|step| format!("{} as {}", step.op.name, form.form.name)));
@@ -102,6 +109,7 @@ fn add_factors_of_step(case: &Case, step: &Step, found: &mut Vec<String>) {
             found.push(format!("{op} with {}={value}", variable.name.value));
         }
     }
+    found.extend(case.config.iter().map(|(key, value)| format!("{op} with {}={:?}", key.value, value.value)));
     if let Some(algorithm) = &step.algorithm {
         found.push(format!("{op} by {:?}", algorithm.value));
     }
@@ -111,7 +119,6 @@ fn add_factors_of_step(case: &Case, step: &Step, found: &mut Vec<String>) {
         (step.graph.is_some(), "in a graph"),
         (case.offset.is_some() || input.is_some_and(|def| def.offset.is_some()), "off its boundary"),
         (case.registers_buffers(), "registered"),
-        (!case.config.is_empty(), "configured"),
     ] {
         if is_so {
             found.push(format!("{op} {words}"));

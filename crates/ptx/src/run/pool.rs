@@ -18,6 +18,9 @@ const BUDGET: u32 = 64;
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 /// After this many idle turns in a row a block counts as standing still.
 const LOOKS: u32 = 16;
+/// How often a block that stands still looks in a turn. A poll that counts how often it has looked, as NCCL's do before they ask whether they
+/// are to give up, must get on although threads pause.
+const LOOKS_IN_A_TURN: u32 = 64;
 /// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
 const SEEDED_LOOKS: u32 = 64;
 
@@ -188,7 +191,7 @@ impl Shared {
         let mut pause = PAUSES.0;
         while let Some((mut job, order)) = self.next() {
             let failed = job.launch.failed.load(Ordering::Acquire);
-            let turn = if failed { Ok(Turn::Over) } else { turn(&mut job.block, order) };
+            let turn = if failed { Ok(Turn::Over) } else { turn(&mut job.block, order, job.idle) };
             match turn {
                 Ok(Turn::Moved) => {
                     job.idle = 0;
@@ -244,8 +247,8 @@ impl Shared {
     }
 }
 
-/// Gives a block a turn.
-fn turn(block: &mut Block, order: Option<Order>) -> Result<Turn, Fault> {
+/// Gives a block a turn, after so many in which it did nothing.
+fn turn(block: &mut Block, order: Option<Order>, idle: u32) -> Result<Turn, Fault> {
     let turn = || match order {
         Some(mut order) => {
             let budget = LEAST_BUDGET + order.below(MOST_BUDGET) as u32;
@@ -253,9 +256,14 @@ fn turn(block: &mut Block, order: Option<Order>) -> Result<Turn, Fault> {
         }
         None => {
             let (before, mut moved) = (block.instructions(), false);
+            let mut looks = if idle < LOOKS { 1 } else { LOOKS_IN_A_TURN };
             loop {
                 let turn = block.round(BUDGET)?;
                 moved |= turn == Turn::Moved;
+                if turn == Turn::Idle && !moved && looks > 1 {
+                    looks -= 1;
+                    continue;
+                }
                 if turn != Turn::Moved || block.instructions() - before > SLICE {
                     // A turn that has moved and then polls is one that has moved.
                     return Ok(if moved && turn == Turn::Idle { Turn::Moved } else { turn });
