@@ -148,6 +148,19 @@ fn one_chain_is_named_by_its_ranks() {
     }
 }
 
+/// Shares of four channels as NCCL 2.27.5 cut them.
+#[test]
+fn three_ranks_in_four_channels() {
+    for (count, share, chunk) in [(70_000, 20_496, 6_832), (600_000, 150_528, 50_176)] {
+        let inputs = random_inputs(3, count, 5);
+        let mut parts = vec![share; 3];
+        parts.push(count - 3 * share);
+        let map = map_of(ReduceKind::Sum, &inputs, &ring_sums(&inputs, &[0, 1, 2], &parts, chunk));
+        assert!(map.name.starts_with("ring 0,1,2, 4 parts (chunks of "), "{}", map.name);
+        assert_eq!(map.run_count, 12, "{}", map.name);
+    }
+}
+
 #[test]
 fn rings_are_named_with_their_chunks() {
     for (ring, parts, chunk, name, runs) in [
