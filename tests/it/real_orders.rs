@@ -191,17 +191,22 @@ fn run(
     maps
 }
 
-#[test]
-#[ignore = "needs real NCCL libraries: COLLSPEC_TEST_NCCL_LIBRARIES"]
-fn real_orders_are_named_as_the_library_logs_them() {
+/// The libraries in the folder that the variable names.
+fn libraries() -> Vec<PathBuf> {
     let folder = std::env::var_os("COLLSPEC_TEST_NCCL_LIBRARIES").expect("COLLSPEC_TEST_NCCL_LIBRARIES is a folder");
     let folders = fs::read_dir(&folder).unwrap().flatten();
     let mut libraries: Vec<PathBuf> = folders.map(|entry| entry.path().join("libnccl.so.2")).collect();
     libraries.retain(|library| library.is_file());
     libraries.sort();
     assert!(!libraries.is_empty(), "no folder of {} has a libnccl.so.2", folder.display());
+    libraries
+}
+
+#[test]
+#[ignore = "needs real NCCL libraries: COLLSPEC_TEST_NCCL_LIBRARIES"]
+fn real_orders_are_named_as_the_library_logs_them() {
     let (mut maps, mut wrong) = (0, Vec::new());
-    for library in &libraries {
+    for library in &libraries() {
         for protocol in ["Simple", "LL", "LL128"] {
             for (ranks, channels) in [(3, "4"), (4, "1"), (5, "2"), (8, "2")] {
                 for algorithm in ["Ring", "Tree"] {

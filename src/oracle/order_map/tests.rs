@@ -161,6 +161,22 @@ fn three_ranks_in_four_channels() {
     }
 }
 
+/// As NCCL's LL128 kernels do with f32.
+#[test]
+fn products_of_some_elements_are_fused() {
+    let (inputs, factors) = (random_inputs(3, 400, 7), [0.7f32, 1.1, 1.4]);
+    let sum = |i: usize| {
+        let first = inputs[1][i] * factors[1];
+        [2, 0].into_iter().fold(first, |sum, rank| match i % 4 {
+            1 => inputs[rank][i].mul_add(factors[rank], sum),
+            _ => sum + inputs[rank][i] * factors[rank],
+        })
+    };
+    let scalars = factors.iter().map(|factor| factor.to_bits().into()).collect();
+    let map = map_of(ReduceKind::PreMulSum { scalars }, &inputs, &(0..400).map(sum).collect::<Vec<_>>());
+    assert_eq!(map.name, "chain 1,2,0, scaled before, of some elements without rounding");
+}
+
 #[test]
 fn rings_are_named_with_their_chunks() {
     for (ring, parts, chunk, name, runs) in [
