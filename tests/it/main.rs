@@ -53,6 +53,8 @@ mod nccl_libraries;
 // What a library's settings change in the order of summation is told by name.
 mod one_sided;
 mod order_maps;
+// Order maps name the rings and trees that real libraries log.
+mod real_orders;
 // The backend nccl runs on the stand-in library and driver as it would on NCCL and CUDA.
 mod over_standins;
 // The generated corpus has every pair of values of two factors.

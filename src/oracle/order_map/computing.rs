@@ -4,7 +4,7 @@ use crate::num::DType;
 use crate::oracle::answer::ColumnReduction;
 use crate::oracle::budget::PreparedReduction;
 use crate::oracle::families::Rounding;
-use crate::oracle::reduction_models::{Fusion, Leaf, ReductionModel, ReductionModels};
+use crate::oracle::reduction_models::{Fusion, InputScaling, Leaf, ReductionModel, ReductionModels};
 use crate::oracle::row_models::{RowStep, RowTrial};
 
 /// A way of computing.
@@ -13,6 +13,8 @@ pub(super) struct Computing {
     /// Its place among the ways of its reduction.
     pub number: usize,
     model: ReductionModel,
+    /// A second way that elements may have been computed in, each by itself.
+    or: Option<ReductionModel>,
     /// Which of the model's final steps.
     finish: usize,
     /// True if sums of groups are rounded to the type.
@@ -30,7 +32,7 @@ impl Computing {
             for finish in 0..model.finishes() {
                 let words = model.words(finish, grouped);
                 if !all.iter().any(|known| known.words == words) {
-                    all.push(Self { number: all.len(), model: model.clone(), finish, grouped, words });
+                    all.push(Self { number: all.len(), model: model.clone(), or: None, finish, grouped, words });
                 }
             }
         };
@@ -43,7 +45,19 @@ impl Computing {
                 add(model, true);
             }
         }
+        all.extend(Self::in_part_fused(usual, all.len()));
         all
+    }
+
+    /// NCCL's LL128 kernels fuse the product of some of the elements that a thread loads, and round that of the others.
+    fn in_part_fused(usual: &[ReductionModel], number: usize) -> Option<Self> {
+        let of = |fuse: Fusion| {
+            let scaled = |model: &&ReductionModel| model.input == InputScaling::Product && model.fuse == fuse;
+            usual.iter().filter(scaled).find(|model| model.rounding == Rounding::EachStep)
+        };
+        let (rounded, fused) = (of(Fusion::Never)?, of(Fusion::Always)?);
+        let words = format!("{}, of some elements without rounding", rounded.words(0, false));
+        Some(Self { number, model: fused.clone(), or: Some(rounded.clone()), finish: 0, grouped: false, words })
     }
 
     /// True if it matters which of two inputs comes first.
@@ -67,11 +81,16 @@ impl Computing {
         !self.grouped && self.model.order_independent_sum(leaves).is_some()
     }
 
-    /// The result of an order.
-    pub fn result(&self, order: &Order, leaves: &[Leaf], stack: &mut Vec<f64>) -> f64 {
+    /// The results that an order may have.
+    pub fn results(&self, order: &Order, leaves: &[Leaf], stack: &mut Vec<f64>) -> impl Iterator<Item = f64> {
+        let first = self.result(&self.model, order, leaves, stack);
+        let second = self.or.as_ref().map(|model| self.result(model, order, leaves, stack));
+        std::iter::once(first).chain(second)
+    }
+
+    fn result(&self, model: &ReductionModel, order: &Order, leaves: &[Leaf], stack: &mut Vec<f64>) -> f64 {
         stack.clear();
         let mut top = f64::NAN;
-        let model = &self.model;
         let leaf = |rank: u32| leaves.get(rank as usize).copied().unwrap_or(Leaf { value: f64::NAN, scalar: 1.0 });
         order.for_each_step(|step| match step {
             Step::Input(rank) => {
@@ -101,16 +120,16 @@ impl Computing {
 }
 
 impl Computing {
-    /// The trial of an order for many elements.
-    pub fn row_trial<'a>(
+    /// The trials of an order for many elements: each element is explained if one of them explains it.
+    pub fn row_trials<'a>(
         &'a self,
         order: &'a Order,
         dtype: DType,
         inputs: &'a [&'a [u8]],
         scalars: &'a [f64],
         observed: &'a [u8],
-    ) -> RowTrial<'a, impl Fn(&mut dyn FnMut(RowStep)) + 'a> {
-        let steps = |visit: &mut dyn FnMut(RowStep)| {
+    ) -> impl Iterator<Item = RowTrial<'a, impl Fn(&mut dyn FnMut(RowStep)) + 'a>> {
+        let steps = move |visit: &mut dyn FnMut(RowStep)| {
             order.for_each_step(|step| match step {
                 Step::Input(rank) => visit(RowStep::Input(rank as usize)),
                 Step::AddInput(rank) => visit(RowStep::AddInput(rank as usize)),
@@ -126,7 +145,15 @@ impl Computing {
             });
         };
         let finishes = self.finish..self.finish + 1;
-        RowTrial { model: &self.model, scalars, finishes, steps, dtype, inputs, observed }
+        std::iter::once(&self.model).chain(&self.or).map(move |model| RowTrial {
+            model,
+            scalars,
+            finishes: finishes.clone(),
+            steps,
+            dtype,
+            inputs,
+            observed,
+        })
     }
 }
 

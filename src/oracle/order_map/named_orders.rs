@@ -20,6 +20,7 @@ pub(super) fn named_orders(ranks: u32, fused: bool) -> Vec<Order> {
         all.extend((2..ranks).map(|start| rotation(start, false)));
         all.extend((0..ranks - 1).map(|start| rotation(start, true)));
         all.extend(grouped_orders(ranks));
+        all.extend(group_sizes(ranks).into_iter().flat_map(|size| spread_trees(ranks, size)));
     }
     if !fused {
         // A tree that adds one rank after the other is a chain, and is called so.
@@ -125,17 +126,53 @@ fn pairs(ranks: u32, farthest_first: bool) -> Option<Order> {
     Some(Order::Tree { steps, name: format!("pairs, {which} first") })
 }
 
+/// The sizes of equal groups that are tried.
+fn group_sizes(ranks: u32) -> Vec<u32> {
+    let mut sizes: Vec<u32> = [2, 4, 8, ranks / 2, ranks / 4].into_iter().collect();
+    sizes.retain(|size| *size > 1 && *size < ranks && ranks.is_multiple_of(*size));
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// NCCL's trees over machines, where a machine's first rank is the parent's child and has one child machine itself, and its second
+/// rank has the other (`treeToChild0` in src/graph/connect.cc): such children are added inside the machine's chain.
+fn spread_trees(ranks: u32, size: u32) -> Vec<Order> {
+    let groups = ranks / size;
+    let children = |place: u32| {
+        let (group, inside) = (place / size, place % size);
+        let of_group = nccl_children(group, groups);
+        // The root's only child counts as a second one.
+        let of_second_rank = usize::from(group > 0);
+        let (at_second, at_first) = of_group.split_at(of_second_rank.min(of_group.len()));
+        let below = match inside {
+            0 => at_first,
+            1 => at_second,
+            _ => &[],
+        };
+        let next = (inside + 1 < size).then_some(place + 1);
+        next.into_iter().chain(below.iter().map(|group| group * size)).collect()
+    };
+    let tree = |number: &str, group_of: &dyn Fn(u32) -> u32| {
+        let mut steps = Vec::new();
+        tree_steps(0, &children, &|place| group_of(place / size) * size + place % size, &mut steps);
+        let name = format!(
+            "groups of {size}: chains downwards inside, {number} tree of a double binary tree between, \
+             joined at first and second ranks"
+        );
+        Order::Tree { steps, name }
+    };
+    let second = |group| if groups.is_multiple_of(2) { groups - 1 - group } else { (group + 1) % groups };
+    vec![tree("first", &|group| group), tree("second", &second)]
+}
+
 /// Sums of equal groups of ranks, and a sum of these.
 pub(super) fn grouped_orders(ranks: u32) -> Vec<Order> {
     if ranks > ALL_ROTATIONS_RANKS {
         return Vec::new();
     }
-    let mut sizes: Vec<u32> = [2, 4, 8, ranks / 2, ranks / 4].into_iter().collect();
-    sizes.retain(|size| *size > 1 && *size < ranks && ranks.is_multiple_of(*size));
-    sizes.sort_unstable();
-    sizes.dedup();
     let mut all = Vec::new();
-    for size in sizes {
+    for size in group_sizes(ranks) {
         for inside_down in [true, false] {
             let inside = if inside_down { "chains downwards" } else { "chains upwards" };
             for (steps, between) in between_groups(ranks / size) {
@@ -252,6 +289,10 @@ mod tests {
         let grouped = grouped_orders(8);
         let of_two = grouped.iter().find(|order| order.name().starts_with("groups of 4: chains downwards")).unwrap();
         assert_eq!(additions(of_two), "([(0+(1+(2+3)))]+[(4+(5+(6+7)))])");
+        // The trees that NCCL 2.27.5 logged on four machines of two ranks.
+        let [first, second] = &spread_trees(8, 2)[..] else { panic!() };
+        assert_eq!(additions(first), "((0+1)+((6+7)+(4+(5+(2+3)))))");
+        assert_eq!(additions(second), "((6+7)+((0+1)+(2+(3+(4+5)))))");
         assert_eq!((all_chains(4, true).len(), all_chains(4, false).len()), (12, 24));
         assert_eq!(named_orders(3, false).len(), 3);
     }

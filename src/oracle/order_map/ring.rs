@@ -105,10 +105,9 @@ pub(super) fn find_ring(
             continue;
         };
         let mut walk = Walk { trial: &mut *trial, computing, ring, first: beginning.first };
-        let Some((runs, uneven)) = walk.walk(beginning.chunk)? else { continue };
-        if best.as_ref().is_none_or(|best| uneven < best.uneven) {
-            best = Some(found_ring(beginning.computing, ring, beginning.first, runs, uneven));
-        }
+        let fewer_than = best.as_ref().map_or(usize::MAX, |best| best.uneven);
+        let Some((runs, uneven)) = walk.walk(beginning.chunk, fewer_than)? else { continue };
+        best = Some(found_ring(beginning.computing, ring, beginning.first, runs, uneven));
     }
     Ok(best)
 }
@@ -228,8 +227,9 @@ impl Walk<'_, '_, '_> {
         Ok(found)
     }
 
-    /// The runs and how many are uneven, if the ring explains everything; of uneven ones only if elements pay for them.
-    fn walk(&mut self, chunk: u64) -> Result<Option<(Vec<RotationRun>, usize)>, Spent> {
+    /// The runs and how many are uneven, if the ring explains everything; of uneven ones only if they are fewer than so many and
+    /// elements pay for them.
+    fn walk(&mut self, chunk: u64, fewer_than: usize) -> Result<Option<(Vec<RotationRun>, usize)>, Spent> {
         let columns = self.trial.columns;
         let (total, n) = (columns.len(), self.ring.rotations.len());
         let mut runs: Vec<RotationRun> = vec![(0, self.first)];
@@ -245,7 +245,7 @@ impl Walk<'_, '_, '_> {
                 continue;
             };
             uneven += 1;
-            if (uneven + 1) * ELEMENTS_PER_RUN > columns.telling.len() {
+            if uneven >= fewer_than || (uneven + 1) * ELEMENTS_PER_RUN > columns.telling.len() {
                 return Ok(None);
             }
             let before = runs.len().checked_sub(2).and_then(|at| runs.get(at)).copied();

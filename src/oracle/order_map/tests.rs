@@ -148,6 +148,35 @@ fn one_chain_is_named_by_its_ranks() {
     }
 }
 
+/// Shares of four channels as NCCL 2.27.5 cut them.
+#[test]
+fn three_ranks_in_four_channels() {
+    for (count, share, chunk) in [(70_000, 20_496, 6_832), (600_000, 150_528, 50_176)] {
+        let inputs = random_inputs(3, count, 5);
+        let mut parts = vec![share; 3];
+        parts.push(count - 3 * share);
+        let map = map_of(ReduceKind::Sum, &inputs, &ring_sums(&inputs, &[0, 1, 2], &parts, chunk));
+        assert!(map.name.starts_with("ring 0,1,2, 4 parts (chunks of "), "{}", map.name);
+        assert_eq!(map.run_count, 12, "{}", map.name);
+    }
+}
+
+/// As NCCL's LL128 kernels do with f32.
+#[test]
+fn products_of_some_elements_are_fused() {
+    let (inputs, factors) = (random_inputs(3, 400, 7), [0.7f32, 1.1, 1.4]);
+    let sum = |i: usize| {
+        let first = inputs[1][i] * factors[1];
+        [2, 0].into_iter().fold(first, |sum, rank| match i % 4 {
+            1 => inputs[rank][i].mul_add(factors[rank], sum),
+            _ => sum + inputs[rank][i] * factors[rank],
+        })
+    };
+    let scalars = factors.iter().map(|factor| factor.to_bits().into()).collect();
+    let map = map_of(ReduceKind::PreMulSum { scalars }, &inputs, &(0..400).map(sum).collect::<Vec<_>>());
+    assert_eq!(map.name, "chain 1,2,0, scaled before, of some elements without rounding");
+}
+
 #[test]
 fn rings_are_named_with_their_chunks() {
     for (ring, parts, chunk, name, runs) in [

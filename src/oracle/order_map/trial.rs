@@ -139,8 +139,8 @@ impl<'a> Trial<'a> {
     /// [`Self::explains`] without the budget.
     fn holds(&mut self, index: usize, computing: &Computing, order: &Order) -> bool {
         let (slot, observed) = self.load(index, computing);
-        let value = computing.result(order, &self.leaves[slot].1, &mut self.stack);
-        value.to_bits() == observed.to_bits() || (value.is_nan() && observed.is_nan())
+        let mut values = computing.results(order, &self.leaves[slot].1, &mut self.stack);
+        values.any(|value| value.to_bits() == observed.to_bits() || (value.is_nan() && observed.is_nan()))
     }
 
     /// True if the order gives the observed value of this telling element.
@@ -274,17 +274,25 @@ fn failed_in_rows(
     order: &Order,
     memory: &mut RowMemory,
 ) -> Option<usize> {
-    let trial = computing.row_trial(order, columns.dtype, columns.inputs, scalars, columns.result);
+    let mut explained = |elements: RowElements<'_>| {
+        let trials = computing.row_trials(order, columns.dtype, columns.inputs, scalars, columns.result);
+        let mut all = [false; ROW];
+        for trial in trials {
+            let hits = memory.explained(&trial, elements);
+            all.iter_mut().zip(hits).for_each(|(explained, hit)| *explained |= hit);
+        }
+        all
+    };
     let (mut at, mut rest) = (indices.start, columns.telling.get(indices).unwrap_or_default());
     while let Some(first) = rest.first() {
         let near = rest.partition_point(|element| element - first < ROW as u32);
         let reach = rest.get(near - 1).map_or(1, |last| (last - first) as usize + 1);
         let failed = if reach > MOST_BETWEEN * near {
-            let hits = memory.explained(&trial, RowElements::Listed(&rest[..near]));
+            let hits = explained(RowElements::Listed(&rest[..near]));
             hits[..near].iter().position(|hit| !hit)
         } else {
             // The elements between them are computed, too: that is cheaper than to gather these.
-            let hits = memory.explained(&trial, RowElements::From(*first as usize, reach));
+            let hits = explained(RowElements::From(*first as usize, reach));
             match hits[..reach].iter().all(|hit| *hit) {
                 true => None,
                 false => rest[..near].iter().position(|element| !hits[(element - first) as usize]),
@@ -341,7 +349,7 @@ mod tests {
             for i in 0..elements {
                 let values: Vec<f64> = inputs.iter().map(|row| decode_f64(dtype, get_element(dtype, row, i))).collect();
                 computing.leaves(&values, &prepared.scalars, &mut leaves);
-                let bits = encode_f64(dtype, computing.result(order, &leaves, &mut stack));
+                let bits = encode_f64(dtype, computing.results(order, &leaves, &mut stack).last().unwrap_or_default());
                 put_element(dtype, &mut result, i, bits ^ u64::from(i == wrong));
             }
             let telling: Vec<u32> = (0..elements as u32).filter(|i| dense || i % 3 != 1).collect();

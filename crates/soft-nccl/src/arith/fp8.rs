@@ -1,4 +1,5 @@
 //! Floats of 8 bits: decoding by table, encoding with rounding to nearest even and saturation.
+use super::kernels::is_greater;
 use half::f16;
 use std::sync::LazyLock;
 
@@ -98,13 +99,11 @@ impl Format {
 
     /// The greater value; a NaN loses against a number.
     pub(super) fn max(&self, a: u8, b: u8) -> u8 {
-        let (x, y) = (self.decode(a), self.decode(b));
-        if x.is_nan() || y > x { b } else { a }
+        if is_greater!(self.decode(b), self.decode(a)) { b } else { a }
     }
 
     /// The lesser value; a NaN loses against a number.
     pub(super) fn min(&self, a: u8, b: u8) -> u8 {
-        let (x, y) = (self.decode(a), self.decode(b));
-        if x.is_nan() || y < x { b } else { a }
+        if is_greater!(-self.decode(b), -self.decode(a)) { b } else { a }
     }
 }

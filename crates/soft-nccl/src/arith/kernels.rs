@@ -46,6 +46,15 @@ pub(super) fn scalar_of<const N: usize>(bytes: [u8; N]) -> Scalar {
     std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
 }
 
+/// True if `$y` takes the place of `$x` as the greater number: a NaN loses against a number, and 0 is greater than -0, as on a GPU.
+macro_rules! is_greater {
+    ($y:expr, $x:expr) => {{
+        let (x, y) = ($x, $y);
+        x.is_nan() || y > x || (y == x && x.is_sign_negative())
+    }};
+}
+pub(super) use is_greater;
+
 /// Integers, which wrap around; averages divide in a wider type, because 200 ranks do not fit an i8.
 macro_rules! integer {
     ($t:ty) => {{
@@ -76,7 +85,7 @@ macro_rules! integer {
 /// Floats that the processor adds and multiplies.
 macro_rules! native {
     ($t:ty) => {{
-        use $crate::arith::kernels::{Kernels, each, first, scalar_of, zip};
+        use $crate::arith::kernels::{Kernels, each, first, is_greater, scalar_of, zip};
         const N: usize = size_of::<$t>();
         fn v(bytes: [u8; N]) -> $t {
             <$t>::from_ne_bytes(bytes)
@@ -86,8 +95,8 @@ macro_rules! native {
             combine: |op, acc, other| match op {
                 Combine::Sum => zip::<N>(acc, other, |a, b| (v(a) + v(b)).to_ne_bytes()),
                 Combine::Prod => zip::<N>(acc, other, |a, b| (v(a) * v(b)).to_ne_bytes()),
-                Combine::Max => zip::<N>(acc, other, |a, b| if v(a).is_nan() || v(b) > v(a) { b } else { a }),
-                Combine::Min => zip::<N>(acc, other, |a, b| if v(a).is_nan() || v(b) < v(a) { b } else { a }),
+                Combine::Max => zip::<N>(acc, other, |a, b| if is_greater!(v(b), v(a)) { b } else { a }),
+                Combine::Min => zip::<N>(acc, other, |a, b| if is_greater!(-v(b), -v(a)) { b } else { a }),
             },
             scale: |data, scalar| {
                 let s = v(first(scalar));
@@ -107,7 +116,7 @@ macro_rules! native {
 /// single precision has more than twice as many digits.
 macro_rules! narrow {
     ($t:ty) => {{
-        use $crate::arith::kernels::{Kernels, each, first, scalar_of, zip};
+        use $crate::arith::kernels::{Kernels, each, first, is_greater, scalar_of, zip};
         fn v(bytes: [u8; 2]) -> f32 {
             <$t>::from_ne_bytes(bytes).to_f32()
         }
@@ -116,8 +125,8 @@ macro_rules! narrow {
             combine: |op, acc, other| match op {
                 Combine::Sum => zip::<2>(acc, other, |a, b| <$t>::from_f32(v(a) + v(b)).to_ne_bytes()),
                 Combine::Prod => zip::<2>(acc, other, |a, b| <$t>::from_f32(v(a) * v(b)).to_ne_bytes()),
-                Combine::Max => zip::<2>(acc, other, |a, b| if v(a).is_nan() || v(b) > v(a) { b } else { a }),
-                Combine::Min => zip::<2>(acc, other, |a, b| if v(a).is_nan() || v(b) < v(a) { b } else { a }),
+                Combine::Max => zip::<2>(acc, other, |a, b| if is_greater!(v(b), v(a)) { b } else { a }),
+                Combine::Min => zip::<2>(acc, other, |a, b| if is_greater!(-v(b), -v(a)) { b } else { a }),
             },
             scale: |data, scalar| {
                 let s = v(first(scalar));

@@ -20,9 +20,9 @@ pub enum Average {
 /// Which zero min and max give where zeros of both signs meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zero {
-    /// The zero that came first.
+    /// 0 of max and -0 of min, as NCCL.
     #[default]
-    First,
+    BySign,
     /// The zero that came last.
     Last,
     /// 0.
@@ -132,7 +132,7 @@ impl Manner {
     /// Combines two partial results.
     pub(crate) fn join(self, acc: Type, operator: Combine, message: &mut [u8], other: &[u8]) {
         let zeros = match operator {
-            Combine::Min | Combine::Max if self.zero != Zero::First => Some(message.to_vec()),
+            Combine::Min | Combine::Max if self.zero != Zero::BySign => Some(message.to_vec()),
             _ => None,
         };
         combine(acc, operator, message, other);
@@ -144,7 +144,7 @@ impl Manner {
             if is_zero(result) && is_zero(first) && is_zero(other) {
                 let negative = |bytes: &[u8]| number(acc, bytes).is_some_and(f64::is_sign_negative);
                 let other_wins = match self.zero {
-                    Zero::First => false,
+                    Zero::BySign => return,
                     Zero::Last => true,
                     Zero::Positive => negative(first),
                     Zero::Negative => !negative(first),
@@ -239,9 +239,11 @@ mod tests {
 
     #[test]
     fn the_zero_is_the_one_asked_for() {
-        for (word, want) in [("", -0.0f32), ("zero=last", 0.0), ("zero=positive", 0.0), ("zero=negative", -0.0)] {
+        let words =
+            [("", [-0.0f32, 0.0]), ("zero=last", [0.0; 2]), ("zero=positive", [0.0; 2]), ("zero=negative", [-0.0; 2])];
+        for (word, wanted) in words {
             let manner: Manner = word.parse().unwrap();
-            for operator in [Combine::Min, Combine::Max] {
+            for (operator, want) in [Combine::Min, Combine::Max].into_iter().zip(wanted) {
                 let mut message = (-0.0f32).to_ne_bytes();
                 manner.join(Type::F32, operator, &mut message, &0f32.to_ne_bytes());
                 assert_eq!(message, want.to_ne_bytes(), "{word}");
