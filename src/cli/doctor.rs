@@ -169,7 +169,8 @@ fn topology(devices: &[DeviceInfo]) -> String {
 }
 
 fn usable(probed: &LibraryInfo, path: &Path) -> String {
-    format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
+    let slimmed = if probed.slimmed { ", slimmed" } else { "" };
+    format!("{} {}, {}{slimmed}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
 }
 
 /// The library that was named, where no backend uses it.

@@ -153,14 +153,23 @@ impl BackendRequest {
         // First, because a name that is mistyped is wrong on every machine.
         let named = self.named_library(workers).transpose()?;
         let brings_kernels = matches!(&named, Some((_, probed)) if probed.maker == Maker::Collspec);
+        let slimmed = named.as_ref().filter(|(_, probed)| probed.slimmed);
         let gpus_only = self.require == Some(Requirement::Nccl);
         let driver = match &self.driver {
             // The machine's own driver says best what is wrong with it.
             DriverRequest::Auto if gpus_only => Driver::Machine,
+            DriverRequest::Auto if slimmed.is_some() => Driver::Software,
             asked => asked.resolve(brings_kernels)?,
         };
         if driver == Driver::Software && gpus_only {
             return Err("software GPUs are not GPUs; `--require nccl-software` admits them".into());
+        }
+        if let (Some((path, probed)), true) = (slimmed, driver != Driver::Software) {
+            let (path, version) = (path.display(), probed.version_text());
+            return Err(format!(
+                "{path} is slimmed: it has no machine code for GPUs and runs on software GPUs alone; \
+                 `collspec nccl fetch {version}` gets the whole library"
+            ));
         }
         let gpus = driver.devices(workers).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
@@ -170,9 +179,11 @@ impl BackendRequest {
             Some(named) => named,
             None => {
                 let mut found = library::find_libraries(workers).into_iter();
-                let can_serve = |path: &Path| driver != Driver::Software || software_gpus::check(path).is_ok();
-                let usable =
-                    found.find_map(|found| Some((found.path, found.probed.ok()?)).filter(|(path, _)| can_serve(path)));
+                let can_serve = |(path, probed): &(PathBuf, LibraryInfo)| match driver {
+                    Driver::Software => software_gpus::check(path).is_ok(),
+                    _ => !probed.slimmed,
+                };
+                let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)).filter(can_serve));
                 usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
             }
         };
