@@ -569,7 +569,7 @@ impl DeviceStream {
             }
             StreamKind::Host(stream) => {
                 let done = stream.synchronize_unless(stop);
-                if let Some(text) = software_gpus::failure() {
+                if let Some(text) = software_gpus::failure(stream.device()) {
                     return Err(DeviceError::Kernel(text));
                 }
                 done

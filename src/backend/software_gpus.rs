@@ -90,9 +90,9 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     Ok(nccl)
 }
 
-/// The first failure of a kernel in this process, in words.
-pub fn failure() -> Option<String> {
-    let failure = api::failures().into_iter().next()?;
+/// The first failure of a kernel on a device, in words.
+pub fn failure(device: usize) -> Option<String> {
+    let failure = api::failures().into_iter().find(|failure| failure.device == device)?;
     Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
 }
 
