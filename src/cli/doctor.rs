@@ -64,7 +64,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
         }
         Err(missing) => {
             lines.push(entry_line("backend", SOFT_WORDS));
-            lines.push(entry_line("", &format!("not nccl: {}", missing.0.trim_end_matches(DOCTOR))));
+            lines.push(entry_line("", &format!("not nccl: {}", missing.why().trim_end_matches(DOCTOR))));
             lines.push(entry_line("skipped", SKIPPED_BY_SOFT));
         }
     }
