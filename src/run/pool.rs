@@ -31,8 +31,6 @@ pub struct KeptSet {
     pub print: u64,
     /// The last case that used it.
     pub user: String,
-    /// Bytes that NCCL takes for it on this machine.
-    pub bytes: u64,
 }
 
 /// A worker, and what is known of the cases that it ran.
@@ -58,8 +56,8 @@ pub struct PoolLimits {
     pub workers: usize,
     /// Processes of all of them.
     pub processes: usize,
-    /// Bytes of all their arenas, which are never given back while a worker lives, and of their communicators. The next large case on
-    /// such a worker needs no new memory, which costs more than all that the case does with it.
+    /// Bytes of all their arenas, which are never given back while a worker lives. The next large case on such a worker needs no new
+    /// memory, which costs more than all that the case does with it.
     pub bytes: u64,
 }
 
@@ -161,19 +159,19 @@ impl Pool {
         self.limits.bytes
     }
 
-    /// Ends idle workers, those that take most first, until all of them take no more than so many bytes.
+    /// Ends idle workers, those with the largest arenas first, until all their arenas take no more than so many bytes.
     pub fn keep_within(&self, bytes: u64) {
         let mut excess = Vec::new();
         let mut idle = self.idle();
-        while taken(&idle) > bytes {
+        while arenas(&idle) > bytes {
             excess.extend(without_largest(&mut idle));
         }
         drop(idle);
         drop(excess);
     }
 
-    /// Keeps a worker for later; ends those that have been idle longest if there are too many, and those that take most memory if
-    /// all of them take too much.
+    /// Keeps a worker for later; ends those that have been idle longest if there are too many, and those with the largest arenas if
+    /// these take too much.
     pub fn put(&self, pooled: Pooled) {
         let mut excess = Vec::new();
         {
@@ -186,7 +184,7 @@ impl Pool {
             while many(&idle) {
                 excess.extend(idle.pop_front());
             }
-            while taken(&idle) > limits.bytes {
+            while arenas(&idle) > limits.bytes {
                 excess.extend(without_largest(&mut idle));
             }
         }
@@ -200,22 +198,14 @@ impl Pool {
     }
 }
 
-/// Bytes that these workers take.
-fn taken(idle: &VecDeque<Pooled>) -> u64 {
-    idle.iter().map(Pooled::bytes).fold(0, u64::saturating_add)
+/// Bytes of the arenas of these workers.
+fn arenas(idle: &VecDeque<Pooled>) -> u64 {
+    idle.iter().map(|pooled| pooled.worker.arena.mapping().size()).sum()
 }
 
-impl Pooled {
-    /// Bytes of its arena and of the communicators that it keeps.
-    fn bytes(&self) -> u64 {
-        let kept = self.kept.iter().map(|set| set.bytes).fold(0, u64::saturating_add);
-        kept.saturating_add(self.worker.arena.mapping().size())
-    }
-}
-
-/// Takes the worker out that takes most memory; of several the one that has been idle longest.
+/// Takes the worker with the largest arena out; of several the one that has been idle longest.
 fn without_largest(idle: &mut VecDeque<Pooled>) -> Option<Pooled> {
-    let largest = idle.iter().enumerate().rev().max_by_key(|(_, pooled)| pooled.bytes());
+    let largest = idle.iter().enumerate().rev().max_by_key(|(_, pooled)| pooled.worker.arena.mapping().size());
     let at = largest.map(|(at, _)| at)?;
     idle.remove(at)
 }

@@ -176,12 +176,7 @@ impl Runner {
             // Kept sets with an equal prelude that this case did not use are not needed any more.
             destroy.extend(pooled.kept.iter().filter(|set| set.print == print).map(|set| set.id));
             pooled.kept.retain(|set| set.print != print);
-            pooled.kept.push_back(KeptSet {
-                id,
-                print,
-                user: plan.case.name.clone(),
-                bytes: self.nccl_memory_of(plan),
-            });
+            pooled.kept.push_back(KeptSet { id, print, user: plan.case.name.clone() });
             while pooled.kept.len() > KEPT_SETS {
                 destroy.extend(pooled.kept.pop_front().map(|set| set.id));
             }

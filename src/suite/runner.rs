@@ -224,16 +224,12 @@ impl Runner {
         Some(turn)
     }
 
-    /// Bytes that NCCL takes for a case's communicators on this machine.
-    pub(super) fn nccl_memory_of(&self, plan: &Plan) -> u64 {
+    /// Bytes of memory that a case takes, with those that NCCL takes for its communicators on this machine.
+    fn memory_of(&self, plan: &Plan) -> u64 {
         let machine = self.machine().filter(|_| self.chosen.cluster.is_none());
         let machine = machine.filter(|machine| machine.probed.maker == Maker::Nvidia);
-        machine.map_or(0, |machine| nccl_memory::of_communicators(plan, machine.probed.version))
-    }
-
-    /// Bytes of memory that a case takes, with those that NCCL takes.
-    fn memory_of(&self, plan: &Plan) -> u64 {
-        plan.cost.memory.saturating_add(self.nccl_memory_of(plan))
+        let own = machine.map_or(0, |machine| nccl_memory::of_communicators(plan, machine.probed.version));
+        plan.cost.memory.saturating_add(own)
     }
 
     fn run_planned(&self, plan: Plan, limits: RunLimits) -> Result<Verdict, Error> {
@@ -269,14 +265,7 @@ impl Runner {
     /// The verdict for a valid case that does not fit this machine.
     fn too_large(&self, plan: &Plan) -> Verdict {
         let (needed, free) = (human(self.memory_of(plan)), human(self.turns.total()));
-        let of_nccl = match self.nccl_memory_of(plan) {
-            0 => String::new(),
-            bytes => format!(", {} of it for NCCL's communicators", human(bytes)),
-        };
-        judge::skipped(
-            &plan.case,
-            format!("needs {needed} of memory in all copies{of_nccl}; this machine has {free} free"),
-        )
+        judge::skipped(&plan.case, format!("needs {needed} of memory in all copies; this machine has {free} free"))
     }
 
     /// Plans a case and works out its forecast, unless it is to be skipped or refused.
