@@ -7,7 +7,7 @@ use crate::report::InheritedVariables;
 use crate::run::{Backend, Driver, Machine, gpus};
 use crate::suite::driver::{DriverRequest, STAND_IN};
 use nccl_sys::Maker;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
 
