@@ -11,7 +11,7 @@ pub fn enter_if_asked() {
         Some(path) => {
             let path = Path::new(&path);
             let opened = if child::wants_software_gpus() {
-                Backend::on_software_gpus(path)
+                Backend::on_software_gpus(path, device_offset()?)
             } else {
                 Backend::nccl(path, device_offset()?)
             };

@@ -92,7 +92,10 @@ pub enum Device {
     /// soft-cuda: the host itself.
     Host,
     /// soft-cuda with kernels: software GPUs under a real library.
-    Software,
+    Software {
+        /// What is added to a rank's number for the number of its device.
+        offset: usize,
+    },
     /// GPUs, or a stand-in for `libcuda`.
     Cuda(&'static Cuda),
 }
@@ -215,7 +218,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn bind(self, rank: usize) -> Result<(), DeviceError> {
         match self {
-            Self::Host | Self::Software => {
+            Self::Host | Self::Software { .. } => {
                 soft_cuda::set_current(self.software_number(rank));
                 Ok(())
             }
@@ -224,7 +227,10 @@ impl Device {
     }
     /// The number of a rank's device in software, where only a real library knows how many there are.
     fn software_number(self, rank: usize) -> usize {
-        if matches!(self, Self::Software) { rank % software_gpus::DEVICES } else { rank }
+        match self {
+            Self::Software { offset } => rank.wrapping_add(offset) % software_gpus::DEVICES,
+            _ => rank,
+        }
     }
     /// A block of memory, aligned to 4,096 bytes.
     ///
@@ -233,7 +239,7 @@ impl Device {
     /// The memory cannot be allocated.
     pub fn alloc(self, len: u64) -> Result<DeviceMemory, DeviceError> {
         Ok(DeviceMemory(match self {
-            Self::Host | Self::Software => MemoryKind::Host(host::HostMemory::new(len)?),
+            Self::Host | Self::Software { .. } => MemoryKind::Host(host::HostMemory::new(len)?),
             Self::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::new(cuda, len)?),
         }))
     }
@@ -244,7 +250,7 @@ impl Device {
     /// The memory cannot be used: it is not inside the arena, or the device only works on memory that it allocates.
     pub fn in_arena(self, arena: &Arc<Mapping>, at: u64, len: u64) -> Result<DeviceMemory, DeviceError> {
         match self {
-            Self::Host | Self::Software => {
+            Self::Host | Self::Software { .. } => {
                 Ok(DeviceMemory(MemoryKind::Host(host::HostMemory::in_arena(arena, at, len)?)))
             }
             Self::Cuda(_) => Err(DeviceError::Mixed),
@@ -257,7 +263,7 @@ impl Device {
     /// The memory cannot be allocated.
     pub fn staging(self, maps: u64, image: u64) -> Result<Staging, DeviceError> {
         Ok(Staging(match self {
-            Self::Host | Self::Software => None,
+            Self::Host | Self::Software { .. } => None,
             Self::Cuda(cuda) => Some(cuda::PinnedStaging::new(cuda, maps, image)?),
         }))
     }
@@ -268,14 +274,14 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn stream(self) -> Result<DeviceStream, DeviceError> {
         Ok(DeviceStream(match self {
-            Self::Host | Self::Software => StreamKind::Host(soft_cuda::Stream::new()),
+            Self::Host | Self::Software { .. } => StreamKind::Host(soft_cuda::Stream::new()),
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::new(cuda)?),
         }))
     }
     /// The number of the calling thread's device, if one was bound to it.
     pub fn current(self) -> Option<i32> {
         match self {
-            Self::Host | Self::Software => soft_cuda::current().and_then(|device| i32::try_from(device).ok()),
+            Self::Host | Self::Software { .. } => soft_cuda::current().and_then(|device| i32::try_from(device).ok()),
             Self::Cuda(cuda) => cuda.current_number(),
         }
     }
@@ -286,7 +292,9 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn null_stream(self, rank: usize) -> Result<DeviceStream, DeviceError> {
         Ok(DeviceStream(match self {
-            Self::Host | Self::Software => StreamKind::Host(soft_cuda::Stream::of_device(self.software_number(rank))),
+            Self::Host | Self::Software { .. } => {
+                StreamKind::Host(soft_cuda::Stream::of_device(self.software_number(rank)))
+            }
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::null(cuda)?),
         }))
     }
@@ -297,7 +305,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn event(self) -> Result<DeviceEvent, DeviceError> {
         Ok(DeviceEvent(match self {
-            Self::Host | Self::Software => EventKind::Host(soft_cuda::Event::new()),
+            Self::Host | Self::Software { .. } => EventKind::Host(soft_cuda::Event::new()),
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::new(cuda)?),
         }))
     }
@@ -308,7 +316,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn memory_in_use(self) -> Result<u64, DeviceError> {
         match self {
-            Self::Host | Self::Software => Ok(soft_cuda::memory::in_use()),
+            Self::Host | Self::Software { .. } => Ok(soft_cuda::memory::in_use()),
             Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
         }
     }
@@ -319,7 +327,7 @@ impl Device {
     /// True if the device's memory is the host's, as in software and over the stand-in driver.
     pub fn has_host_memory(self) -> bool {
         match self {
-            Self::Host | Self::Software => true,
+            Self::Host | Self::Software { .. } => true,
             Self::Cuda(cuda) => cuda.is_standin(),
         }
     }
@@ -330,7 +338,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn timed_event(self) -> Result<TimedEvent, DeviceError> {
         Ok(TimedEvent(match self {
-            Self::Host | Self::Software => EventKind::Host(soft_cuda::Event::timed()),
+            Self::Host | Self::Software { .. } => EventKind::Host(soft_cuda::Event::timed()),
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::timed(cuda)?),
         }))
     }
@@ -341,20 +349,20 @@ impl Device {
         match self {
             Self::Host => soft_cuda::set_patient(patient),
             // A library's own threads may wait for what a rank has put on its streams.
-            Self::Software | Self::Cuda(_) => {}
+            Self::Software { .. } | Self::Cuda(_) => {}
         }
     }
     /// The work that the calling thread has put on streams begins, if it has not begun.
     pub fn begin(self) {
         match self {
-            Self::Host | Self::Software => soft_cuda::begin_held(),
+            Self::Host | Self::Software { .. } => soft_cuda::begin_held(),
             Self::Cuda(_) => {}
         }
     }
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {
-            Self::Host | Self::Software => soft_cuda::wake_hosts(),
+            Self::Host | Self::Software { .. } => soft_cuda::wake_hosts(),
             Self::Cuda(cuda) => cuda.wake(),
         }
     }
@@ -569,7 +577,7 @@ impl DeviceStream {
             }
             StreamKind::Host(stream) => {
                 let done = stream.synchronize_unless(stop);
-                if let Some(text) = software_gpus::failure() {
+                if let Some(text) = software_gpus::failure(stream.device()) {
                     return Err(DeviceError::Kernel(text));
                 }
                 done
@@ -588,7 +596,9 @@ impl Backend {
     pub fn window_memory(&'static self, len: u64) -> Result<DeviceMemory, WindowMemoryError> {
         let Some(base) = self.library.mem_alloc(len)? else { return Ok(self.device.alloc(len)?) };
         Ok(DeviceMemory(match self.device {
-            Device::Host | Device::Software => MemoryKind::Host(host::HostMemory::of_library(&self.library, base, len)),
+            Device::Host | Device::Software { .. } => {
+                MemoryKind::Host(host::HostMemory::of_library(&self.library, base, len))
+            }
             Device::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::of_library(cuda, &self.library, base, len)?),
         }))
     }

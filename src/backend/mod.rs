@@ -35,13 +35,17 @@ impl Backend {
         Self { library: Library::new(soft_nccl::table()), device: Device::Host }
     }
 
-    /// The library at `path` on software GPUs. Loads it into this process, for its whole life.
+    /// The library at `path` on software GPUs; a rank's device is its number plus `device_offset`, modulo the number of devices. Loads it into
+    /// this process, for its whole life.
     ///
     /// # Errors
     ///
     /// The library cannot be used.
-    pub fn on_software_gpus(path: &Path) -> Result<Self, BackendError> {
-        Ok(Self { library: Library::new(software_gpus::load(path)?), device: Device::Software })
+    pub fn on_software_gpus(path: &Path, device_offset: usize) -> Result<Self, BackendError> {
+        Ok(Self {
+            library: Library::new(software_gpus::load(path)?),
+            device: Device::Software { offset: device_offset },
+        })
     }
 
     /// The library at `path` on CUDA devices; `device_offset` as for [`cuda::Cuda::open`]. Loads both into this process, for its
@@ -66,7 +70,7 @@ impl Backend {
     }
     /// Where all kernels stand, if there are some on software GPUs and none of them moves.
     pub fn standing_kernels(&self) -> Option<String> {
-        if matches!(self.device, Device::Software) { software_gpus::standing() } else { None }
+        if matches!(self.device, Device::Software { .. }) { software_gpus::standing() } else { None }
     }
     /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {

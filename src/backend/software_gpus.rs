@@ -9,7 +9,8 @@ use soft_cudart::attach::runtime_functions;
 use soft_cudart::fatbin::FatBinaries;
 use soft_cudart::library::LibraryError;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// The devices of a process. NCCL refuses to work with more than 32.
 pub const DEVICES: usize = 32;
@@ -27,10 +28,19 @@ pub enum SoftwareGpuError {
     #[error("{}: {source}", .path.display())]
     Library {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// What is wrong with it.
         source: LibraryError,
     },
+    /// The file is not the one that was loaded, so that its kernels are not those that the loaded code launches.
+    #[error("{}: the file was replaced or changed while it was being loaded; run it again", .0.display())]
+    Replaced(PathBuf),
+}
+
+/// What changes if a file is replaced or written.
+fn identity(file: &Path) -> Option<(u64, u64, u64, i64, i64)> {
+    let found = file.metadata().ok()?;
+    Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 /// The name of each device.
@@ -77,22 +87,27 @@ pub fn check(path: &Path) -> Result<(), LibraryError> {
 /// The library cannot be loaded, has no CUDA runtime that can be replaced, or no kernels that can be read.
 pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     api::configure(settings())?;
-    let nccl = Nccl::load(path)?;
+    let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let before = identity(&file);
+    let nccl = Nccl::load(&file)?;
     let not_supported = |name: &str, first: bool| {
         if first {
             eprintln!("software GPU: {name} is not supported");
         }
     };
-    let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     // SAFETY: the library was loaded from this file, stays, and nothing has called it.
     let library = unsafe { soft_cudart::library::load(&file, Options::default(), Box::new(not_supported)) };
+    // Looked at after all that is read of it, and before what was found there is told.
+    if identity(&file) != before {
+        return Err(SoftwareGpuError::Replaced(file));
+    }
     library.map_err(|source| SoftwareGpuError::Library { path: file, source })?;
     Ok(nccl)
 }
 
-/// The first failure of a kernel in this process, in words.
-pub fn failure() -> Option<String> {
-    let failure = api::failures().into_iter().next()?;
+/// The first failure of a kernel on a device, in words.
+pub fn failure(device: usize) -> Option<String> {
+    let failure = api::failures().into_iter().find(|failure| failure.device == device)?;
     Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
 }
 
@@ -115,4 +130,26 @@ pub fn standing() -> Option<String> {
         text.push_str(&format!("\n  and warps at {} more places", places.len() - MOST_PLACES));
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_replaced_or_written_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("library"), "one").unwrap();
+        std::fs::write(at("other"), "two").unwrap();
+        let before = identity(&at("library"));
+        assert!(before.is_some() && identity(&at("library")) == before);
+        std::fs::rename(at("other"), at("library")).unwrap();
+        let renamed = identity(&at("library"));
+        assert_ne!(renamed, before);
+        std::fs::write(at("library"), "three").unwrap();
+        assert_ne!(identity(&at("library")), renamed);
+        std::fs::remove_file(at("library")).unwrap();
+        assert_eq!(identity(&at("library")), None);
+    }
 }

@@ -72,6 +72,11 @@ pub struct NcclFetchArgs {
     /// The CUDA release that it was built for: 11, 12 or 13.
     #[arg(long, value_name = "N", default_value = "12")]
     pub cuda: CudaRelease,
+
+    /// Cut out the machine code for GPUs, four fifths of the file: what is left runs on software GPUs alone. It stands beside the
+    /// whole library of that version, which is preferred where both are there.
+    #[arg(long)]
+    pub slim: bool,
 }
 
 /// The folder of scenarios if no path is given.

@@ -11,8 +11,8 @@ pub struct BackendArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
     pub backend: BackendChoice,
 
-    /// Fail with exit code 3 if this backend is missing, instead of using another: `nccl` is a real library on GPUs, and
-    /// `nccl-software` one on GPUs or software GPUs.
+    /// Fail with exit code 3 if this backend is missing, instead of using another: `nccl` is a real library on GPUs,
+    /// `nccl-software` one on GPUs or software GPUs, and `soft` NCCL's interface in software.
     #[arg(long, value_name = "NAME", value_parser = Requirement::parse, help_heading = BACKEND)]
     pub require: Option<Requirement>,
 

@@ -64,7 +64,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
         }
         Err(missing) => {
             lines.push(entry_line("backend", SOFT_WORDS));
-            lines.push(entry_line("", &format!("not nccl: {}", missing.0.trim_end_matches(DOCTOR))));
+            lines.push(entry_line("", &format!("not nccl: {}", missing.why().trim_end_matches(DOCTOR))));
             lines.push(entry_line("skipped", SKIPPED_BY_SOFT));
         }
     }
@@ -169,7 +169,8 @@ fn topology(devices: &[DeviceInfo]) -> String {
 }
 
 fn usable(probed: &LibraryInfo, path: &Path) -> String {
-    format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
+    let slimmed = if probed.slimmed { ", slimmed" } else { "" };
+    format!("{} {}, {}{slimmed}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
 }
 
 /// The library that was named, where no backend uses it.

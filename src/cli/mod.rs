@@ -11,6 +11,7 @@ mod check_report;
 mod compare;
 mod compare_args;
 mod doctor;
+mod download_bar;
 mod exit;
 mod failed_cases;
 mod foreign_arguments;

@@ -1,9 +1,10 @@
 //! `collspec nccl`.
 use super::args::{NcclCommand, NcclFetchArgs};
+use super::download_bar::DownloadBar;
 use super::exit::Exit;
 use super::terminal;
 use crate::child::Workers;
-use crate::library::{FetchError, FoundLibrary, LibraryCache, LibraryInfo, elf, fetch, find_libraries};
+use crate::library::{FetchError, FoundLibrary, Kept, LibraryCache, LibraryInfo, Wanted, elf, fetch, find_libraries};
 use crate::printable::{one_line, printable};
 use std::io::Write;
 
@@ -33,11 +34,15 @@ fn list() -> anyhow::Result<Exit> {
 
 fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
     let cache = LibraryCache::of_user()?;
-    let place = cache.library_path(&args.version, args.cuda);
-    if !place.is_file() {
-        writeln!(terminal::err(), "collspec: fetching NCCL {} for {}, some 300 MB", args.version, args.cuda)?;
+    let NcclFetchArgs { version, cuda, slim } = args;
+    let wanted = Wanted { version: version.clone(), cuda: *cuda, slim: *slim };
+    if !cache.library_path(&wanted).is_file() {
+        writeln!(terminal::err(), "collspec: fetching NCCL {version} for {cuda}, some 300 MB")?;
     }
-    let fetched = match fetch(&args.version, args.cuda, &cache) {
+    let bar = DownloadBar::new();
+    let fetched = fetch(&wanted, &cache, &|progress| bar.show(progress));
+    bar.end();
+    let fetched = match fetched {
         Err(FetchError::Interrupted) => {
             writeln!(terminal::err(), "collspec: interrupted; the cache is as it was")?;
             return Ok(Exit::INTERRUPTED);
@@ -52,6 +57,14 @@ fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
         Some(hash) => writeln!(err, "collspec: sha256 {hash}, as the wheel lists it")?,
         None => writeln!(err, "collspec: the library was fetched before")?,
     }
+    if let Some(Kept { bytes, of }) = fetched.kept {
+        writeln!(
+            err,
+            "collspec: slimmed: {} of {} MB kept; it runs on software GPUs and on no others",
+            bytes / 1_000_000,
+            of / 1_000_000
+        )?;
+    }
     // Its file is read and not opened as a library, so that none of its code runs.
     let exports = elf::read(&fetched.path)?.exports;
     writeln!(err, "collspec: NCCL {}; {}", args.version, lacking_text(&LibraryInfo::of_exports(exports)))?;
@@ -64,7 +77,13 @@ fn library_entry(library: &FoundLibrary) -> String {
     let path = printable(&path);
     match &library.probed {
         Ok(probed) => {
-            format!("{:<8} {path}\n         {}; {}\n", probed.version_text(), library.source, lacking_text(probed))
+            let slimmed = if probed.slimmed { "slimmed, so it runs on software GPUs alone; " } else { "" };
+            format!(
+                "{:<8} {path}\n         {}; {slimmed}{}\n",
+                probed.version_text(),
+                library.source,
+                lacking_text(probed)
+            )
         }
         Err(error) => format!("unusable {path}\n         {}; {}\n", library.source, one_line(&error.to_string())),
     }
@@ -105,16 +124,21 @@ mod tests {
     #[test]
     fn a_library_in_two_lines() {
         let names = |releases: &[&str]| {
-            let all = LibraryInfo { version: 0, maker: MAKER, symbols: Vec::new() }.missing_functions();
+            let all = LibraryInfo { version: 0, maker: MAKER, symbols: Vec::new(), slimmed: false }.missing_functions();
             all.into_iter().filter(|(_, since)| !releases.contains(since)).map(|(name, _)| name.to_owned()).collect()
         };
         let library = |probed| FoundLibrary { path: "/a/libnccl.so.2".into(), source: LibrarySource::Python, probed };
-        let all = library(Ok(LibraryInfo { version: 23203, maker: MAKER, symbols: names(&[]) }));
+        let all = library(Ok(LibraryInfo { version: 23203, maker: MAKER, symbols: names(&[]), slimmed: false }));
         assert_eq!(
             library_entry(&all),
             "2.32.3   /a/libnccl.so.2\n         Python's packages; it has every function that collspec knows\n"
         );
-        let old = library(Ok(LibraryInfo { version: 22605, maker: MAKER, symbols: names(&["2.7", "2.28", "2.29"]) }));
+        let old = library(Ok(LibraryInfo {
+            version: 22605,
+            maker: MAKER,
+            symbols: names(&["2.7", "2.28", "2.29"]),
+            slimmed: true,
+        }));
         assert!(
             library_entry(&old).ends_with(
                 "it lacks 15 functions, by release: 2.7 ncclSend, ncclRecv; 2.28 ncclAlltoAll, ncclGather, ncclScatter; \
@@ -122,6 +146,9 @@ mod tests {
             ),
             "{}",
             library_entry(&old)
+        );
+        assert!(
+            library_entry(&old).contains("Python's packages; slimmed, so it runs on software GPUs alone; it lacks")
         );
         let bad = library(Err(ProbeError::Unusable("it is a text".into())));
         assert_eq!(library_entry(&bad), "unusable /a/libnccl.so.2\n         Python's packages; it is a text\n");

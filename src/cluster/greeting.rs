@@ -97,10 +97,11 @@ impl Equipment {
 }
 
 /// Equal for equal GPUs: the UUID, because processes may number a GPU differently and two containers on one machine have different
-/// names. Where the driver knows no UUID, the machine and the number.
+/// names. Where the driver knows no UUID, or devices are private to a process and named alike on every machine, the machine and the number.
 pub fn gpu_identity<'a>(host: &'a str, number: usize, gpu: &'a DeviceInfo) -> (&'a str, &'a str, usize) {
     match gpu.uuid.as_str() {
         "" => (host, "", number),
+        _ if gpu.private => (host, "", number),
         uuid => ("", uuid, 0),
     }
 }

@@ -157,12 +157,21 @@ impl SideRequest {
     fn check_recorded(&self, header: &Header, require: Option<Requirement>) -> Result<(), BackendMissing> {
         let is_nccl = header.library.backend == BackendChoice::Nccl.name();
         let meets = match require {
-            None | Some(Requirement::Soft) => true,
+            None => true,
+            Some(Requirement::Soft) => !is_nccl,
             Some(Requirement::NcclSoftware) => is_nccl,
             Some(Requirement::Nccl) => is_nccl && !header.has_software_gpus(),
         };
-        let of = if is_nccl { "software GPUs" } else { "the software library" };
-        if meets { Ok(()) } else { Err(BackendMissing(format!("`{}` was recorded on {of}", self.text))) }
+        let of = if !is_nccl {
+            "the software library"
+        } else if header.has_software_gpus() {
+            "software GPUs"
+        } else {
+            "GPUs"
+        };
+        let why = format!("`{}` was recorded on {of}", self.text);
+        let kind = if require == Some(Requirement::Soft) { BackendMissing::NotSoft } else { BackendMissing::Nccl };
+        if meets { Ok(()) } else { Err(kind(why)) }
     }
 
     /// The side, with these options where its settings do not say otherwise.

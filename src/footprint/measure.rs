@@ -87,7 +87,7 @@ struct Subject {
 pub fn measure(task: &Task) -> Result<Measurement, String> {
     let begun = Instant::now();
     let device = match task.library {
-        Some(_) if crate::child::wants_software_gpus() => Device::Software,
+        Some(_) if crate::child::wants_software_gpus() => Device::Software { offset: 0 },
         Some(_) => Device::Cuda(Cuda::open(0).map_err(|state| state.to_string())?),
         None => Device::Host,
     };
@@ -150,7 +150,7 @@ impl Measurement {
 
 fn load(library: Option<&Path>, device: Device) -> Result<Library, String> {
     Ok(Library::new(match library {
-        Some(path) if matches!(device, Device::Software) => {
+        Some(path) if matches!(device, Device::Software { .. }) => {
             software_gpus::load(path).map_err(|error| error.to_string())?
         }
         Some(path) => Nccl::load(path).map_err(|error| error.to_string())?,
@@ -167,7 +167,7 @@ fn timed<T>(what: impl FnOnce() -> Result<T, String>) -> Result<(T, f64), String
 /// The state of this process and its devices. Those of the ranks are made the calling thread's in turn.
 fn state(device: Device, ranks: usize) -> ProcessState {
     let device_bytes = match device {
-        Device::Host | Device::Software => device.memory_in_use().ok(),
+        Device::Host | Device::Software { .. } => device.memory_in_use().ok(),
         Device::Cuda(_) => (0..ranks).map(|rank| device.bind(rank).and_then(|()| device.memory_in_use()).ok()).sum(),
     };
     let mut state = ProcessState::now(device_bytes);

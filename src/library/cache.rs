@@ -1,5 +1,6 @@
 //! The cache of fetched libraries: `VERSION/libnccl.so.2` in a folder of the user.
 use std::ffi::OsString;
+#[cfg(feature = "cli")]
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -7,21 +8,25 @@ use std::path::{Path, PathBuf};
 pub(super) const FILE: &str = "libnccl.so.2";
 
 /// The CUDA release that a library was built for.
+#[cfg(feature = "cli")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaRelease(u32);
 
+#[cfg(feature = "cli")]
 impl Default for CudaRelease {
     fn default() -> Self {
         Self(12)
     }
 }
 
+#[cfg(feature = "cli")]
 impl fmt::Display for CudaRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cu{}", self.0)
     }
 }
 
+#[cfg(feature = "cli")]
 impl std::str::FromStr for CudaRelease {
     type Err = String;
 
@@ -41,6 +46,18 @@ impl CudaRelease {
     pub(super) fn package(self) -> String {
         format!("nvidia-nccl-{self}")
     }
+}
+
+/// The library that is to be fetched.
+#[cfg(feature = "cli")]
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Its version.
+    pub version: String,
+    /// The CUDA release that it was built for.
+    pub cuda: CudaRelease,
+    /// Without the machine code of GPUs.
+    pub slim: bool,
 }
 
 /// The folder of fetched libraries.
@@ -98,10 +115,13 @@ impl LibraryCache {
         &self.0
     }
 
-    /// The path of a version, whether it exists or not.
-    pub fn library_path(&self, version: &str, cuda: CudaRelease) -> PathBuf {
-        let name = if cuda == CudaRelease::default() { version.to_owned() } else { format!("{version}+{cuda}") };
-        self.0.join(name).join(FILE)
+    /// The path of a library, whether it exists or not.
+    #[cfg(feature = "cli")]
+    pub fn library_path(&self, wanted: &Wanted) -> PathBuf {
+        let Wanted { version, cuda, slim } = wanted;
+        let cuda = if *cuda == CudaRelease::default() { String::new() } else { format!("+{cuda}") };
+        let slim = if *slim { "+slim" } else { "" };
+        self.0.join(format!("{version}{cuda}{slim}")).join(FILE)
     }
 
     /// The libraries in the cache, by name.

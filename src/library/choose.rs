@@ -47,7 +47,7 @@ fn versions_text(versions: &[String]) -> String {
 }
 
 /// The library that `spec` names: a path, or a version (`2.30.7`; `2.30` is the newest patch of it). Of several files of
-/// one version a fetched one comes first, because no other program changes it.
+/// one version those that are not slimmed come first, because they run anywhere, and then a fetched one, because no other program changes it.
 ///
 /// # Errors
 ///
@@ -69,8 +69,10 @@ fn best_match(wanted: VersionRequest, found: Vec<FoundLibrary>) -> Result<Chosen
     let usable = found.into_iter().filter_map(|found| Some((found.source, found.path, found.probed.ok()?)));
     let (fits, others): (Vec<_>, Vec<_>) = usable.partition(|(_, _, probed)| wanted.matches(probed.version));
     // Of equal elements the last one is the maximum, so the order is reversed to prefer those found first.
-    let best =
-        fits.into_iter().rev().max_by_key(|(source, _, probed)| (probed.version, *source == LibrarySource::Fetched));
+    let best = fits
+        .into_iter()
+        .rev()
+        .max_by_key(|(source, _, probed)| (probed.version, !probed.slimmed, *source == LibrarySource::Fetched));
     let Some((_, path, probed)) = best else {
         let mut versions: Vec<_> = others.into_iter().map(|(_, _, probed)| probed.version).collect();
         versions.sort_unstable();
@@ -87,7 +89,12 @@ mod tests {
 
     fn found(path: &str, source: LibrarySource, version: i32) -> FoundLibrary {
         let probed = if version > 0 {
-            Ok(LibraryInfo { version, maker: nccl_sys::Maker::Nvidia, symbols: Vec::new() })
+            Ok(LibraryInfo {
+                version,
+                maker: nccl_sys::Maker::Nvidia,
+                symbols: Vec::new(),
+                slimmed: path.ends_with("slim"),
+            })
         } else {
             Err(ProbeError::Unusable("no".into()))
         };
@@ -102,6 +109,8 @@ mod tests {
             found("/d", LibrarySource::Cuda, 0),
             found("/e", LibrarySource::Fetched, 22105),
             found("/f", LibrarySource::Fetched, 22903),
+            found("/slim", LibrarySource::Fetched, 23003),
+            found("/another/slim", LibrarySource::Fetched, 22705),
         ]
     }
 
@@ -111,8 +120,12 @@ mod tests {
         assert_eq!(best("2.30").unwrap().path, Path::new("/b"));
         assert_eq!(best("2.21.5").unwrap().path, Path::new("/e"));
         assert_eq!(best("2.29").unwrap().path, Path::new("/f"));
+        assert_eq!(best("2.27.5").unwrap().path, Path::new("/another/slim"));
         let words = best("2.30.7").unwrap_err().to_string();
-        assert!(words.contains("there is 2.21.5, 2.29.3, 2.30.3") && words.contains("nccl fetch 2.30.7"), "{words}");
+        assert!(
+            words.contains("there is 2.21.5, 2.27.5, 2.29.3, 2.30.3") && words.contains("nccl fetch 2.30.7"),
+            "{words}"
+        );
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Fetching a library: its wheel comes through Python's own tools, which know the registry, proxies and credentials and
 //! check the file against the registry's hash. No code of the wheel runs.
-use super::cache::{CudaRelease, LibraryCache};
+use super::cache::{LibraryCache, Wanted};
+use super::download::{self, Progress};
 use super::program::command_for;
+use super::slim::{Kept, SlimError, slim};
 use super::wheel::{self, WheelError};
+use super::work_folder::WorkFolder;
 use crate::child::command::{self, Answer, CommandError};
 use crate::signals;
 use nccl_sys::{LoadError, Nccl};
@@ -25,6 +28,8 @@ pub struct Fetched {
     pub path: PathBuf,
     /// Its sha256 as the wheel lists it; `None` if it was there already.
     pub hash: Option<String>,
+    /// How much of it was kept, if it was slimmed now.
+    pub kept: Option<Kept>,
 }
 
 /// The reason why no library was fetched.
@@ -54,6 +59,18 @@ pub enum FetchError {
         /// The versions that the tool lists.
         there: Vec<String>,
     },
+    /// What came is not what the registry lists.
+    #[error("{tool} got another {package} {version} than the registry lists: {words}")]
+    IndexHash {
+        /// The tool.
+        tool: &'static str,
+        /// The package.
+        package: String,
+        /// Its version.
+        version: String,
+        /// The hashes, in its words.
+        words: String,
+    },
     /// The tool failed for another reason.
     #[error("{tool} failed: {words}")]
     Tool {
@@ -77,6 +94,9 @@ pub enum FetchError {
     /// The wheel cannot be used.
     #[error(transparent)]
     Wheel(#[from] WheelError),
+    /// The library cannot be slimmed.
+    #[error(transparent)]
+    Slim(#[from] SlimError),
     /// The cache cannot be written.
     #[error("{}: {source}", path.display())]
     Cache {
@@ -91,22 +111,22 @@ fn other_versions_text(there: &[String]) -> String {
     if there.is_empty() { String::new() } else { format!("; there are {}", there.join(", ")) }
 }
 
-/// Fetches `version` for CUDA `cuda` into the cache, where it appears complete or not at all, also if SIGINT comes, which ends the work. A
-/// version that the cache has stays.
+/// Fetches a library into the cache, where it appears complete or not at all, also if SIGINT comes, which ends the work. One that the cache
+/// has stays. `tell` hears how far the download has come.
 ///
 /// # Errors
 ///
-/// No version, no tool, a registry or download that fails, a wheel with wrong bytes or without an NCCL library, or a cache that cannot be
-/// written.
-pub fn fetch(version: &str, cuda: CudaRelease, cache: &LibraryCache) -> Result<Fetched, FetchError> {
-    if !is_version(version) {
-        return Err(FetchError::Version(version.to_owned()));
+/// No version, no tool, a registry or download that fails, a wheel with wrong bytes or without an NCCL library, a library that cannot be
+/// slimmed, or a cache that cannot be written.
+pub fn fetch(wanted: &Wanted, cache: &LibraryCache, tell: &dyn Fn(Progress)) -> Result<Fetched, FetchError> {
+    if !is_version(&wanted.version) {
+        return Err(FetchError::Version(wanted.version.clone()));
     }
-    let place = cache.library_path(version, cuda);
+    let place = cache.library_path(wanted);
     // What is there is looked at and not opened: opening a library runs its code.
     if place.is_file() {
         Nccl::look_at(&place)?;
-        return Ok(Fetched { path: place, hash: None });
+        return Ok(Fetched { path: place, hash: None, kept: None });
     }
     signals::catch_interrupt();
     limit_file_size();
@@ -117,21 +137,21 @@ pub fn fetch(version: &str, cuda: CudaRelease, cache: &LibraryCache) -> Result<F
     let tool = FetchTool::first_available().ok_or(FetchError::NoTool)?;
     // The tool runs in another working folder, so the path must be absolute.
     let cache = &LibraryCache::in_folder(std::path::absolute(cache.folder()).map_err(cannot(cache.folder()))?);
-    let place = cache.library_path(version, cuda);
+    let place = cache.library_path(wanted);
     fs::create_dir_all(cache.folder()).map_err(cannot(cache.folder()))?;
-    // In the cache's own file system, so that the last step is a rename; removed whatever happens.
-    let work = tempfile::Builder::new().prefix(".fetch-").tempdir_in(cache.folder()).map_err(cannot(cache.folder()))?;
-    let came = tool.download(&cuda.package(), version, work.path())?;
+    let work = WorkFolder::new(cache.folder()).map_err(cannot(cache.folder()))?;
+    let came = tool.download(&wanted.cuda.package(), &wanted.version, work.path(), tell)?;
     let ready = work.path().join("ready");
     let hash = wheel::extract(&came, &ready)?;
     Nccl::look_at(&ready)?;
+    let kept = if wanted.slim { Some(slim(&ready)?) } else { None };
     if signals::is_interrupted() {
         return Err(FetchError::Interrupted);
     }
     let folder = place.parent().unwrap_or(cache.folder());
     fs::create_dir_all(folder).map_err(cannot(folder))?;
     fs::rename(&ready, &place).map_err(cannot(&place))?;
-    Ok(Fetched { path: place, hash: Some(hash) })
+    Ok(Fetched { path: place, hash: Some(hash), kept })
 }
 
 /// Keeps files of this process and of those that it starts from growing without bound: uv unpacks wheels itself.
@@ -189,10 +209,16 @@ impl FetchTool {
     }
 
     /// Downloads a package into `work`: a wheel, or a folder into which one was unpacked.
-    fn download(self, package: &str, version: &str, work: &Path) -> Result<PathBuf, FetchError> {
+    fn download(
+        self,
+        package: &str,
+        version: &str,
+        work: &Path,
+        tell: &dyn Fn(Progress),
+    ) -> Result<PathBuf, FetchError> {
         let tool = self.name();
         let wanted = format!("{package}=={version}");
-        let target = work.join("came");
+        let (target, log) = (work.join("came"), work.join("log"));
         let mut command = self.command().ok_or(FetchError::NoTool)?;
         // An empty folder: neither Python nor uv finds modules or settings in it.
         command.current_dir(work);
@@ -202,7 +228,7 @@ impl FetchTool {
             Self::Pip(_) => {
                 command.args(["download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]);
                 command.args(["--disable-pip-version-check", "--progress-bar=off", "--no-color"]);
-                command.args(["--timeout=20", "--retries=2"]);
+                command.args(["--timeout=20", "--retries=2"]).arg("--log").arg(&log);
                 let machine = std::env::consts::ARCH;
                 for glibc in ["1", "2010", "2014", "_2_17", "_2_18", "_2_27", "_2_28", "_2_34"] {
                     command.arg(format!("--platform=manylinux{glibc}_{machine}"));
@@ -216,7 +242,11 @@ impl FetchTool {
                 command.arg("--target").arg(&target).arg(&wanted);
             }
         }
-        let answer = match command::run_unless(command, DOWNLOAD_LIMIT, &signals::is_interrupted) {
+        let stop = || {
+            tell(download::progress(work, &log));
+            signals::is_interrupted()
+        };
+        let answer = match command::run_unless(command, DOWNLOAD_LIMIT, &stop) {
             Ok(Some(answer)) => answer,
             Ok(None) => return Err(FetchError::Interrupted),
             Err(CommandError::TooSlow(_)) => return Err(FetchError::TooSlow { tool }),
@@ -260,6 +290,12 @@ fn error_from_answer(tool: &'static str, package: &str, version: &str, answer: &
         let there = list.split(", ").filter(|word| is_version(word)).map(str::to_owned).collect();
         return FetchError::NoSuchVersion { package: package.to_owned(), version: version.to_owned(), there };
     }
+    if ["DO NOT MATCH THE HASHES", "Hash mismatch"].into_iter().any(|needle| said.contains(needle)) {
+        let words =
+            said.lines().skip_while(|line| !line.contains("Expected")).map(str::trim).collect::<Vec<_>>().join(" ");
+        let (package, version, words) = (package.to_owned(), version.to_owned(), shortened(&words));
+        return FetchError::IndexHash { tool, package, version, words };
+    }
     let words = said.lines().rev().find(|line| line.starts_with("ERROR") || line.starts_with("error"));
     let words = words.or_else(|| said.lines().rev().find(|line| !line.trim().is_empty()));
     FetchError::Tool { tool, words: words.map_or_else(|| answer.status.to_string(), shortened) }
@@ -279,6 +315,10 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
 
+    fn wanted(version: &str, cuda: &str) -> Wanted {
+        Wanted { version: version.to_owned(), cuda: cuda.parse().unwrap(), slim: false }
+    }
+
     #[test]
     fn versions_are_nothing_else() {
         for good in ["2.30.7", "2.18.3", "2.26.2.post1", "2.30"] {
@@ -289,7 +329,7 @@ mod tests {
         {
             assert!(!is_version(bad), "{bad}");
             let error =
-                fetch(bad, CudaRelease::default(), &LibraryCache::in_folder("/no/such/folder".into())).unwrap_err();
+                fetch(&wanted(bad, "12"), &LibraryCache::in_folder("/no/such/folder".into()), &|_| ()).unwrap_err();
             assert!(matches!(error, FetchError::Version(_)), "{error}");
         }
     }
@@ -298,12 +338,13 @@ mod tests {
     fn what_is_there_is_not_fetched_again() {
         let folder = tempfile::tempdir().unwrap();
         let cache = LibraryCache::in_folder(folder.path().to_owned());
-        let cu13 = "13".parse().unwrap();
-        assert_ne!(cache.library_path("2.30.7", cu13), cache.library_path("2.30.7", CudaRelease::default()));
-        let path = cache.library_path("2.30.7", cu13);
+        let (cu12, cu13) = (wanted("2.30.7", "12"), wanted("2.30.7", "13"));
+        let path = cache.library_path(&cu13);
+        assert_ne!(path, cache.library_path(&cu12));
+        assert_ne!(cache.library_path(&Wanted { slim: true, ..cu13.clone() }), path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "x").unwrap();
-        let refused = fetch("2.30.7", cu13, &cache).unwrap_err().to_string();
+        let refused = fetch(&cu13, &cache, &|_| ()).unwrap_err().to_string();
         assert!(refused.ends_with("cannot be loaded: it is no library (no ELF file)"), "{refused}");
     }
 
@@ -331,6 +372,9 @@ mod tests {
         let uv =
             "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of x==9.9 and\n";
         assert!(matches!(reason(uv), FetchError::NoSuchVersion { there, .. } if there.is_empty()));
+        let other = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If\n    x from y:\n\
+                     \x20       Expected sha256 00\n             Got        ad\n";
+        assert!(reason(other).to_string().ends_with("than the registry lists: Expected sha256 00 Got        ad"));
         let full = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n";
         assert!(matches!(reason(full), FetchError::Tool { words, .. } if words.contains("No space left")));
         assert!(matches!(reason(""), FetchError::Tool { .. }));

@@ -5,28 +5,38 @@ mod cache;
 mod candidates;
 mod choose;
 #[cfg(feature = "cli")]
+mod download;
+#[cfg(feature = "cli")]
 pub mod elf;
 #[cfg(feature = "cli")]
 mod fetch;
 mod probe;
 mod program;
+#[cfg(feature = "cli")]
+mod slim;
 mod version;
 #[cfg(feature = "cli")]
 mod wheel;
-
 #[cfg(feature = "cli")]
-pub use cache::cache_folder;
-pub use cache::{CudaRelease, LibraryCache};
+mod work_folder;
+
+pub use cache::LibraryCache;
+#[cfg(feature = "cli")]
+pub use cache::{CudaRelease, Wanted, cache_folder};
 pub use candidates::{Candidate, LibrarySource, SearchPlaces, candidates};
 pub use choose::choose;
 #[cfg(feature = "internals")]
 pub use choose::{ChooseError, ChosenLibrary};
+#[cfg(feature = "cli")]
+pub use download::Progress as DownloadProgress;
 #[cfg(feature = "cli")]
 pub use fetch::{FetchError, fetch, is_version};
 #[cfg(feature = "internals")]
 pub use probe::probe_within;
 pub use probe::{LibraryInfo, ProbeError, enter_if_asked, probe};
 pub(crate) use program::{absolute_folders, loader_path};
+#[cfg(feature = "cli")]
+pub use slim::Kept;
 
 use crate::child::Workers;
 use std::path::PathBuf;

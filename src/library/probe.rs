@@ -4,6 +4,7 @@ use crate::child::Workers;
 use crate::child::question::{NoAnswer, Question};
 use nccl_sys::{Maker, Nccl, ncclResult_t};
 use serde::{Deserialize, Serialize};
+use soft_cudart::fatbin::FatBinaries;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub struct LibraryInfo {
     pub maker: Maker,
     /// The functions that it has, of those that collspec knows.
     pub symbols: Vec<String>,
+    /// True if its machine code for GPUs was cut out, so that it runs on software GPUs alone.
+    pub slimmed: bool,
 }
 
 /// [`Maker`] in the child's reply.
@@ -42,7 +45,7 @@ impl LibraryInfo {
     /// What a file exports, which was not asked.
     #[cfg(feature = "cli")]
     pub fn of_exports(exports: impl IntoIterator<Item = String>) -> Self {
-        Self { version: 0, maker: Maker::Other, symbols: exports.into_iter().collect() }
+        Self { version: 0, maker: Maker::Other, symbols: exports.into_iter().collect(), slimmed: false }
     }
 
     /// The functions of NCCL that it lacks, each with the release that introduced it.
@@ -120,6 +123,11 @@ pub fn enter_if_asked() {
     });
 }
 
+/// False for a library without device code, too.
+fn is_slimmed(path: &Path) -> bool {
+    FatBinaries::open(path).is_ok_and(|binaries| binaries.is_slimmed().unwrap_or(false))
+}
+
 fn open_and_describe(path: &Path) -> Result<LibraryInfo, String> {
     let table = Nccl::load(path).map_err(|error| error.to_string())?;
     let maker = table.maker;
@@ -127,6 +135,6 @@ fn open_and_describe(path: &Path) -> Result<LibraryInfo, String> {
     let symbols = library.symbols().into_iter().map(str::to_owned).collect();
     match library.version() {
         0 => Err(format!("ncclGetVersion no longer answers {:?}", ncclResult_t::Success)),
-        version => Ok(LibraryInfo { version, maker, symbols }),
+        version => Ok(LibraryInfo { version, maker, symbols, slimmed: is_slimmed(path) }),
     }
 }

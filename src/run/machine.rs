@@ -94,7 +94,7 @@ impl Machine {
 
     /// Library, driver and devices in a line.
     pub fn describe(&self) -> String {
-        let version = version_text(self.probed.version);
+        let version = version_text(self.probed.version) + if self.probed.slimmed { ", slimmed" } else { "" };
         let mut kinds: Vec<(usize, &DeviceInfo)> = Vec::new();
         for device in &self.gpus.devices {
             match kinds.iter_mut().find(|(_, kind)| (&kind.name, kind.compute) == (&device.name, device.compute)) {
@@ -149,7 +149,7 @@ pub(crate) mod tests {
                 devices,
             },
             library: "/lib/libnccl.so.2".into(),
-            probed: LibraryInfo { version, maker: nccl_sys::Maker::Nvidia, symbols },
+            probed: LibraryInfo { version, maker: nccl_sys::Maker::Nvidia, symbols, slimmed: false },
         }
     }
 

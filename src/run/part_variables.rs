@@ -24,11 +24,17 @@ impl Allowed {
     /// One that this process does not take from others, in words.
     pub fn variables(&self, wanted: &[(String, String)]) -> Result<Vec<(String, String)>, String> {
         let mut all = Vec::with_capacity(wanted.len() + 1);
+        let on_software_gpus = wanted.iter().any(|(name, _)| name == SOFTWARE_GPUS);
         for (name, value) in wanted {
-            let backend = self.backends.iter().find(|backend| backend.library() == Some(Path::new(value)));
+            // One library may be there on GPUs and on software GPUs; a part runs it as this process does.
+            let fits = |backend: &&Backend| {
+                backend.library() == Some(Path::new(value)) && backend.has_software_gpus() == on_software_gpus
+            };
+            let backend = self.backends.iter().find(fits);
             let taken = match name.as_str() {
                 LIBRARY => backend.is_some(),
-                SOFTWARE_GPUS => self.backends.iter().any(Backend::has_software_gpus),
+                // Refused with its library, if that does not run on them.
+                SOFTWARE_GPUS => wanted.iter().any(|(name, _)| name == LIBRARY),
                 DEVICE_OFFSET => value.parse::<u32>().is_ok(),
                 name => is_harmless(name, value, &self.env),
             };
@@ -54,14 +60,22 @@ mod tests {
     #[test]
     fn parts_load_what_their_own_process_was_started_with() {
         let library = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: Driver::Folder("/driver".into()) };
-        let allowed = Allowed { backends: vec![Backend::Soft, library], env: AllowEnv::default() };
+        let in_software = Backend::Nccl { library: "/lib/slim.so.2".into(), driver: Driver::Software };
+        let allowed = Allowed { backends: vec![Backend::Soft, library, in_software], env: AllowEnv::default() };
         let variables = |name: &str, value: &str| allowed.variables(&[(name.to_owned(), value.to_owned())]);
+        let on_software_gpus = |library: &str| {
+            allowed.variables(&[(LIBRARY.to_owned(), library.to_owned()), (SOFTWARE_GPUS.to_owned(), "1".to_owned())])
+        };
+        assert!(on_software_gpus("/lib/slim.so.2").is_ok());
+        assert!(on_software_gpus("/lib/libnccl.so.2").unwrap_err().starts_with(LIBRARY), "it was started on GPUs");
         let own = variables(LIBRARY, "/lib/libnccl.so.2").unwrap();
         assert_eq!((own[0].0.as_str(), own[1].0.as_str()), (LIBRARY, LOADER_PATH));
         assert!(own[1].1.starts_with("/driver"), "{own:?}");
         assert_eq!(variables("NCCL_ALGO", "Tree").unwrap().len(), 1);
         for (name, value) in [
             (LIBRARY, "/tmp/other.so"),
+            (LIBRARY, "/lib/slim.so.2"),
+            (SOFTWARE_GPUS, "1"),
             (LOADER_PATH, "/tmp"),
             ("LD_PRELOAD", "/tmp/other.so"),
             ("NCCL_NET_PLUGIN", "other"),

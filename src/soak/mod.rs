@@ -101,8 +101,12 @@ pub struct Report {
     pub time: Duration,
 }
 
-/// Programs that are made and run before memory is looked at again.
+/// Programs that are made and run before memory is looked at again, and most before the time is.
 const BATCH: u64 = 200;
+/// How many that are at first.
+const FIRST_BATCH: u64 = 8;
+/// A batch that takes longer is followed by a smaller one.
+const BATCH_TIME: Duration = Duration::from_secs(2);
 /// Failing programs after which no more are tried.
 const MOST_FAILED: usize = 10;
 
@@ -143,8 +147,10 @@ pub fn soak<E>(
         time: Duration::ZERO,
     };
     let (mut own, mut workers) = (Course::default(), BTreeMap::<u32, Course>::new());
+    let (mut batch, mut unmeasured) = (FIRST_BATCH, 0);
     loop {
-        let left = request.programs.map_or(BATCH, |all| all.saturating_sub(report.programs).min(BATCH));
+        let left = request.programs.map_or(batch, |all| all.saturating_sub(report.programs).min(batch));
+        let batch_begun = Instant::now();
         if left == 0 || request.time.is_some_and(|time| begun.elapsed() >= time) {
             break;
         }
@@ -170,11 +176,17 @@ pub fn soak<E>(
             }
         }
         report.programs += left;
+        // On a real library a program may take a second, and the time and SIGINT are looked at between batches.
+        batch = if batch_begun.elapsed() < BATCH_TIME { (batch * 2).min(BATCH) } else { (batch / 2).max(1) };
         free_memory::give_back();
-        own.add(Held::by(std::process::id()).unwrap_or_default());
-        for worker in runner.idle_workers() {
-            if let Some(held) = Held::by(worker) {
-                workers.entry(worker).or_default().add(held);
+        unmeasured += left;
+        if unmeasured >= BATCH {
+            unmeasured = 0;
+            own.add(Held::by(std::process::id()).unwrap_or_default());
+            for worker in runner.idle_workers() {
+                if let Some(held) = Held::by(worker) {
+                    workers.entry(worker).or_default().add(held);
+                }
             }
         }
         report.time = begun.elapsed();

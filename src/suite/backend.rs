@@ -7,7 +7,7 @@ use crate::report::InheritedVariables;
 use crate::run::{Backend, Driver, Machine, gpus};
 use crate::suite::driver::{DriverRequest, STAND_IN};
 use nccl_sys::Maker;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -77,10 +77,25 @@ impl Requirement {
     }
 }
 
-/// A backend that was asked for is not there.
+/// A backend that is required is not the one that would run.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("the backend nccl is required but missing: {0}")]
-pub struct BackendMissing(pub String);
+pub enum BackendMissing {
+    /// There is no backend nccl.
+    #[error("the backend nccl is required but missing: {0}")]
+    Nccl(String),
+    /// Another one than the software library was asked for.
+    #[error("the backend soft is required, but {0}")]
+    NotSoft(String),
+}
+
+impl BackendMissing {
+    /// Why, without the backend.
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Nccl(why) | Self::NotSoft(why) => why,
+        }
+    }
+}
 
 /// The backend that a run asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,9 +137,14 @@ impl BackendRequest {
         // a library that is named is the one to use
         let wanted = required || self.backend == BackendChoice::Nccl || self.nccl.is_some();
         match self.backend {
-            BackendChoice::Soft if required => Err(BackendMissing("the backend soft was asked for".into())),
+            BackendChoice::Soft if required => Err(BackendMissing::Nccl("the backend soft was asked for".into())),
             BackendChoice::Soft => Ok(ChosenBackend::default()),
-            _ if wanted => self.nccl(workers).map_err(BackendMissing),
+            _ if self.require == Some(Requirement::Soft) => match &self.nccl {
+                Some(library) => Err(BackendMissing::NotSoft(format!("the library {library} is named"))),
+                None if wanted => Err(BackendMissing::NotSoft("the backend nccl was asked for".into())),
+                None => Ok(ChosenBackend::default()),
+            },
+            _ if wanted => self.nccl(workers).map_err(BackendMissing::Nccl),
             // no driver is loaded where the kernel has no device: it could only say so
             _ if self.driver == DriverRequest::Auto && !gpus::are_likely() => Ok(ChosenBackend::default()),
             _ => Ok(self
@@ -153,14 +173,23 @@ impl BackendRequest {
         // First, because a name that is mistyped is wrong on every machine.
         let named = self.named_library(workers).transpose()?;
         let brings_kernels = matches!(&named, Some((_, probed)) if probed.maker == Maker::Collspec);
+        let slimmed = named.as_ref().filter(|(_, probed)| probed.slimmed);
         let gpus_only = self.require == Some(Requirement::Nccl);
         let driver = match &self.driver {
             // The machine's own driver says best what is wrong with it.
             DriverRequest::Auto if gpus_only => Driver::Machine,
+            DriverRequest::Auto if slimmed.is_some() => Driver::Software,
             asked => asked.resolve(brings_kernels)?,
         };
         if driver == Driver::Software && gpus_only {
             return Err("software GPUs are not GPUs; `--require nccl-software` admits them".into());
+        }
+        if let (Some((path, probed)), true) = (slimmed, driver != Driver::Software) {
+            let (path, version) = (path.display(), probed.version_text());
+            return Err(format!(
+                "{path} is slimmed: it has no machine code for GPUs and runs on software GPUs alone; \
+                 `collspec nccl fetch {version}` gets the whole library"
+            ));
         }
         let gpus = driver.devices(workers).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
@@ -170,9 +199,11 @@ impl BackendRequest {
             Some(named) => named,
             None => {
                 let mut found = library::find_libraries(workers).into_iter();
-                let can_serve = |path: &Path| driver != Driver::Software || software_gpus::check(path).is_ok();
-                let usable =
-                    found.find_map(|found| Some((found.path, found.probed.ok()?)).filter(|(path, _)| can_serve(path)));
+                let can_serve = |(path, probed): &(PathBuf, LibraryInfo)| match driver {
+                    Driver::Software => software_gpus::check(path).is_ok(),
+                    _ => !probed.slimmed,
+                };
+                let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)).filter(can_serve));
                 usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
             }
         };
@@ -254,6 +285,12 @@ mod tests {
         assert!(resolve(Soft, Some(Requirement::Soft), None).is_ok());
         assert!(resolve(Soft, None, None).is_ok());
         assert!(resolve(Soft, Some(Requirement::Nccl), None).is_err());
+        assert_eq!(resolve(Auto, Some(Requirement::Soft), None).unwrap().backend, Backend::Soft);
+        let words = |refused: Result<ChosenBackend, BackendMissing>| refused.unwrap_err().to_string();
+        let named = "the backend soft is required, but the library 2.30.7 is named";
+        assert_eq!(words(resolve(Auto, Some(Requirement::Soft), Some("2.30.7"))), named);
+        assert_eq!(words(resolve(Nccl, Some(Requirement::Soft), Some("2.30.7"))), named);
+        assert!(words(resolve(Nccl, Some(Requirement::Soft), None)).ends_with("but the backend nccl was asked for"));
         assert!(resolve(Nccl, None, None).is_err());
         assert!(resolve(Auto, Some(Requirement::Nccl), None).is_err());
         assert!(resolve(Auto, None, Some("2.30.7")).is_err());

@@ -151,6 +151,9 @@ mod tests {
         assert_eq!(of(&[("a", &first), ("b", &second)], 4), (1, 4), "two machines of two GPUs");
         assert_eq!(of(&[("a", &first), ("a", &first)], 4), (2, 2), "one machine of two");
         assert_eq!(of(&[("pod-1", &first), ("pod-2", &first)], 2), (2, 1), "two containers that see the same GPUs");
+        let private: Vec<_> = first.iter().map(|gpu| DeviceInfo { private: true, ..gpu.clone() }).collect();
+        assert_eq!(of(&[("a", &private), ("b", &private)], 4), (1, 4), "two machines with software GPUs");
+        assert_eq!(of(&[("a", &private), ("a", &private)], 4), (2, 2), "one machine with two");
         let unknown = gpus(&["", ""]);
         assert_eq!(of(&[("a", &unknown), ("b", &unknown)], 4).0, 1, "a driver that knows no UUIDs");
         assert_eq!(of(&[("a", &unknown), ("a", &unknown)], 4).0, 2);

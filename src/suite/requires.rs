@@ -167,7 +167,7 @@ mod tests {
         Machine {
             gpus,
             library: "/lib/libnccl.so.2".into(),
-            probed: LibraryInfo { version: 23007, maker, symbols: Vec::new() },
+            probed: LibraryInfo { version: 23007, maker, symbols: Vec::new(), slimmed: false },
         }
     }
 

@@ -252,6 +252,60 @@ fn what_is_fetched_is_an_nccl_and_none_of_its_code_runs() {
 }
 
 #[test]
+fn what_software_gpus_cannot_run_is_not_slimmed() {
+    let Some(machine) = Machine::new() else { return };
+    uv_with(&machine, &machine.library("good", GOOD));
+    let answer = fetch(&machine).arg("--slim").output().unwrap();
+    let words = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(2), "{words}");
+    assert!(words.contains("it cannot be slimmed, because it cannot run on software GPUs: "), "{words}");
+    let left: Vec<_> = fs::read_dir(machine.path("cache/collspec/nccl")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_fetch_removes_what_a_killed_one_has_left_and_leaves_others_alone() {
+    let Some(machine) = Machine::new() else { return };
+    let (started, go) = (machine.path("started"), machine.path("go"));
+    uv_with(&machine, &machine.library("good", GOOD));
+    let install = machine.path("bin/uv");
+    fs::rename(&install, machine.path("bin/install")).unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho $$ >> {}\nwhile [ ! -e {} ]; do /bin/sleep 0.05; done\nexec {} \"$@\"\n",
+        started.display(),
+        go.display(),
+        machine.path("bin/install").display()
+    );
+    tool(&machine, "uv", &script);
+    let spawn =
+        || fetch(&machine).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let number = |count: usize| fs::read_to_string(&started).is_ok_and(|text| text.lines().count() >= count);
+    let folders = || {
+        let entries = fs::read_dir(machine.path("cache/collspec/nccl")).unwrap().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(".fetch-")).collect::<std::collections::BTreeSet<_>>()
+    };
+    let mut killed = spawn();
+    crate::support::processes::wait_until("the first has started", || number(1));
+    let left = folders();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // The tool goes on alone.
+    let tool = fs::read_to_string(&started).unwrap().trim().parse().unwrap();
+    crate::support::processes::Process::find(tool).unwrap().signal(rustix::process::Signal::KILL);
+    let mut both = [spawn(), spawn()];
+    crate::support::processes::wait_until("both others have started", || number(3));
+    let now = folders();
+    assert!(now.len() == 2 && now.is_disjoint(&left), "{left:?} {now:?}");
+    fs::write(&go, "").unwrap();
+    for run in &mut both {
+        assert_eq!(crate::support::processes::end_of(run).code(), Some(0));
+    }
+    assert!(folders().is_empty());
+    assert!(machine.path("cache/collspec/nccl/2.30.7/libnccl.so.2").is_file());
+}
+
+#[test]
 fn a_fetch_that_is_interrupted_leaves_nothing() {
     let Some(machine) = Machine::new() else { return };
     let started = machine.path("started");

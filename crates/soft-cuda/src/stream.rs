@@ -19,6 +19,7 @@ struct Inner {
     id: usize,
     /// A device's own stream, whose handle is null.
     null: bool,
+    device: usize,
     /// Locked only while the device's lock is held.
     queue: Mutex<Queue>,
     /// The capture that its work becomes a part of.
@@ -111,18 +112,18 @@ impl Default for Stream {
 impl Stream {
     /// A stream with nothing to do.
     pub fn new() -> Stream {
-        Self::make(false)
+        Self::make(false, crate::current().unwrap_or(0))
     }
 
     /// The null stream of a device.
     pub fn of_device(device: usize) -> Stream {
         let mut streams = NULL.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.entry(device).or_insert_with(|| Self::make(true)).clone()
+        streams.entry(device).or_insert_with(|| Self::make(true, device)).clone()
     }
 
-    fn make(null: bool) -> Stream {
+    fn make(null: bool, device: usize) -> Stream {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let inner = Arc::new(Inner { id, null, queue: Mutex::default(), part: Mutex::default() });
+        let inner = Arc::new(Inner { id, null, device, queue: Mutex::default(), part: Mutex::default() });
         STREAMS.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::downgrade(&inner));
         Stream(inner)
     }
@@ -130,6 +131,11 @@ impl Stream {
     /// The stream's number, unique in the process.
     pub fn id(&self) -> usize {
         self.0.id
+    }
+
+    /// The device that was the calling thread's when the stream was made; device 0 if the thread had set none.
+    pub fn device(&self) -> usize {
+        self.0.device
     }
 
     /// The `cudaStream_t` handle: the stream's number, or null for a device's null stream.

@@ -20,6 +20,8 @@ pub use header::{Compression, Entry, Kind, Section};
 pub use payload::MAX_TEXT;
 
 use crate::elf::{Elf, Source, cache};
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -66,6 +68,32 @@ impl FatBinaries {
     /// All entries, of every kind, as they stand in the file: first those of [`Section::Linked`].
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Where the machine code of GPUs stands in the file, in bytes.
+    pub fn machine_code(&self) -> impl Iterator<Item = Range<u64>> {
+        let code = self.entries.iter().filter(|entry| entry.kind == Kind::Elf && entry.stored_size > 0);
+        code.map(|entry| entry.place..entry.place.saturating_add(entry.stored_size))
+    }
+
+    /// True if there was machine code of GPUs and zeros stand in its place.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn is_slimmed(&self) -> io::Result<bool> {
+        let mut slimmed = false;
+        for code in self.machine_code() {
+            // Both machine code and its compressed forms begin with bytes that are not zero.
+            let mut first = [0; 4];
+            let size = first.len().min(usize::try_from(code.end - code.start).unwrap_or(usize::MAX));
+            self.source.read_at(code.start, &mut first[..size])?;
+            if first != [0; 4] {
+                return Ok(false);
+            }
+            slimmed = true;
+        }
+        Ok(slimmed)
     }
 
     /// The PTX of every fat binary that has some: where there are several, that for the newest architecture.

@@ -1,0 +1,33 @@
+//! How far a download has come, in a line on the terminal; on nothing else.
+use crate::library::DownloadProgress;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The line; hidden if the standard error is no terminal.
+pub struct DownloadBar(ProgressBar);
+
+impl DownloadBar {
+    pub fn new() -> Self {
+        Self(ProgressBar::no_length())
+    }
+
+    /// Shows how far it has come, with a bar once its size is known.
+    pub fn show(&self, progress: DownloadProgress) {
+        let template = match progress.of {
+            Some(of) => {
+                self.0.set_length(of);
+                "[{bar:30}] {decimal_bytes} of {decimal_total_bytes}, {eta} left"
+            }
+            None => "{decimal_bytes} in {elapsed}",
+        };
+        // With a wrong template the line would only stay as it is.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.0.set_style(style.progress_chars("= "));
+        }
+        self.0.set_position(progress.bytes);
+    }
+
+    /// Removes the line.
+    pub fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
