@@ -3,6 +3,7 @@ use super::call::CallError;
 use super::cuda::{self, Cuda};
 use super::library::Library;
 use super::{Backend, host, software_gpus};
+use crate::job::Work;
 use crate::job::arena::{self, Mapping, Span};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -225,6 +226,10 @@ impl Device {
     /// The number of a rank's device in software, where only a real library knows how many there are.
     fn software_number(self, rank: usize) -> usize {
         if matches!(self, Self::Software) { rank % software_gpus::DEVICES } else { rank }
+    }
+    /// What the kernels of the device of `rank` that have ended have done, if that is counted.
+    pub fn work(self, rank: usize) -> Option<Work> {
+        matches!(self, Self::Software).then(|| software_gpus::work(self.software_number(rank)))
     }
     /// A block of memory, aligned to 4,096 bytes.
     ///
