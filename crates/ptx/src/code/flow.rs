@@ -8,6 +8,8 @@ pub struct Flow {
     pub blocks: Vec<Range<usize>>,
     pub after: Vec<Vec<usize>>,
     pub before: Vec<Vec<usize>>,
+    /// Whether control leaves the function at each one's end, other than by a trap.
+    leaves: Vec<bool>,
 }
 
 impl Flow {
@@ -18,7 +20,9 @@ impl Flow {
         for (number, next) in after.iter().enumerate() {
             next.iter().for_each(|next| before[*next].push(number));
         }
-        Self { blocks, after, before }
+        let traps = |block: &Range<usize>| matches!(body.operations[block.end - 1].op, Op::Trap);
+        let leaves = blocks.iter().zip(&after).map(|(block, after)| after.is_empty() && !traps(block)).collect();
+        Self { blocks, after, before, leaves }
     }
 
     /// The blocks of the loop that goes back from `end` to `header`, if all of them are admitted and nothing enters it but at its header.
@@ -55,7 +59,7 @@ impl Flow {
         passed
     }
 
-    /// For each block the first one through which all ways from it to the end go; `None` if that is the end.
+    /// For each block the first one through which all ways from it to the end go; `None` if that is the end. Traps are no ends.
     ///
     /// These are immediate postdominators: Cooper, Harvey and Kennedy, A Simple, Fast Dominance Algorithm, 2001.
     pub fn meeting_places(&self) -> Vec<Option<usize>> {
@@ -68,7 +72,7 @@ impl Flow {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for block in order.iter().copied().filter(|block| *block != end) {
-                let leaves = if self.after[block].is_empty() { Some(end) } else { None };
+                let leaves = self.leaves[block].then_some(end);
                 let known = self.after[block].iter().copied().chain(leaves).filter(|next| meets[*next].is_some());
                 let common = known.reduce(|one, other| common(&meets, &rank, one, other));
                 changed |= std::mem::replace(&mut meets[block], common) != common;
@@ -81,7 +85,7 @@ impl Flow {
     /// The end and all blocks from which control can come to it, each before those that it can come from, but for loops.
     fn from_the_end(&self) -> Vec<usize> {
         let end = self.blocks.len();
-        let last = (0..end).filter(|block| self.after[*block].is_empty()).collect();
+        let last = (0..end).filter(|block| self.leaves[*block]).collect();
         let before = |block: usize| if block == end { &last } else { &self.before[block] };
         let (mut seen, mut order, mut ahead) = (vec![false; end + 1], Vec::new(), vec![(end, 0)]);
         seen[end] = true;
@@ -122,7 +126,8 @@ fn successors(body: &Body, blocks: &[Range<usize>], block: &Range<usize>) -> Vec
     let next = starting_at(block.end);
     let Some(last) = body.operations.get(block.end - 1) else { return Vec::new() };
     let branch = if let Op::Branch { target } = last.op { starting_at(target) } else { None };
-    let falls = !last.op.ends_block() || last.guard.is_some();
+    // What is not known is not executed; in the text control goes on after it.
+    let falls = !last.op.ends_block() || last.guard.is_some() || matches!(last.op, Op::Unknown(_));
     branch.into_iter().chain(next.filter(|_| falls)).collect()
 }
 
@@ -135,8 +140,9 @@ mod tests {
         for (block, next) in after.iter().enumerate() {
             next.iter().for_each(|next| before[*next].push(block));
         }
+        let leaves = after.iter().map(|next| next.is_empty()).collect();
         let after = after.iter().map(|next| next.to_vec()).collect();
-        Flow { blocks: (0..before.len()).map(|block| block..block + 1).collect(), after, before }
+        Flow { blocks: (0..before.len()).map(|block| block..block + 1).collect(), after, before, leaves }
     }
 
     #[test]
