@@ -64,7 +64,7 @@ impl Flow {
     /// These are immediate postdominators: Cooper, Harvey and Kennedy, A Simple, Fast Dominance Algorithm, 2001.
     pub fn meeting_places(&self) -> Vec<Option<usize>> {
         let end = self.blocks.len();
-        let order = self.from_the_end();
+        let order = self.backwards();
         let mut rank = vec![usize::MAX; end + 1];
         order.iter().enumerate().for_each(|(at, block)| rank[*block] = at);
         let mut meets = vec![None; end + 1];
@@ -83,7 +83,7 @@ impl Flow {
     }
 
     /// The end and all blocks from which control can come to it, each before those that it can come from, but for loops.
-    fn from_the_end(&self) -> Vec<usize> {
+    fn backwards(&self) -> Vec<usize> {
         let end = self.blocks.len();
         let last = (0..end).filter(|block| self.leaves[*block]).collect();
         let before = |block: usize| if block == end { &last } else { &self.before[block] };

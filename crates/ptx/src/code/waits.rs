@@ -54,15 +54,20 @@ fn place(op: &Op) -> Option<&Address> {
     }
 }
 
-/// Does something that others can see, or meets them.
+/// Does something that others can see, or meets them. A loop may note in a variable of the block that the operation was aborted.
 fn acts(op: &Op) -> bool {
-    matches!(op, Op::Store { .. }) || works(op)
+    match op {
+        Op::Store { address, .. } => {
+            !(address.space == Some(Space::Shared) && matches!(address.base, AddressBase::Symbol(_)))
+        }
+        other => works(other),
+    }
 }
 
-/// The same, but for notes in memory of the block, such as that the operation was aborted.
+/// The same, but for all stores to memory of the block or the thread.
 fn works(op: &Op) -> bool {
     match op {
-        Op::Store { address, .. } => !is_note(address),
+        Op::Store { address, .. } => !matches!(address.space, Some(Space::Shared | Space::Local)),
         Op::Atomic { .. }
         | Op::Call { .. }
         | Op::Barrier { .. }
@@ -72,10 +77,6 @@ fn works(op: &Op) -> bool {
         | Op::BulkStore { .. } => true,
         _ => false,
     }
-}
-
-fn is_note(address: &Address) -> bool {
-    matches!(address.space, Some(Space::Shared | Space::Local)) || matches!(address.base, AddressBase::Symbol(_))
 }
 
 /// The registers whose values come from loads in polling loops, or from others of the same memory: a first look may stand before its loop.
@@ -123,7 +124,7 @@ mod tests {
     use crate::text::{Index, Unit};
 
     fn body(text: &str) -> Body {
-        let registers = ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %d<4>;\n";
+        let registers = ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %d<4>;\n.shared .b32 s;\n";
         let unit = Unit::new("t", format!(".func f() {{\n{registers}{text}\n}}").into()).unwrap();
         let index = Index::of(&unit).unwrap();
         Body::of(&unit, &Function::of(&unit, &index.definitions[0]).unwrap())
@@ -140,6 +141,9 @@ mod tests {
         assert_eq!(waiting(text), [1, 2, 3, 4]);
         assert_eq!(waiting(&text.replace("volatile.", "")), [0; 0], "nobody else writes it");
         assert_eq!(waiting(&text.replace("mov.b32 %r2, 0;\nL:", "L:\nst.global.u32 [%d2], %r2;")), [0; 0], "it stores");
+        let store =
+            |to: &str| waiting(&text.replace("mov.b32 %r2, 0;\nL:", &format!("L:\nst.shared.u32 [{to}], %r2;")));
+        assert_eq!((store("s"), store("%r8")), (vec![0, 1, 2, 3, 4], vec![]), "only a note of the block's");
     }
 
     /// What NCCL does: it looks again only if what it saw last is too little.
@@ -160,7 +164,7 @@ mod tests {
     /// NCCL looks once before it begins to count how often. Some ways end in a trap, or in an instruction that is not known here.
     #[test]
     fn a_look_before_the_loop_decides_as_those_in_it() {
-        let text = "ld.volatile.global.u32 %r1, [%d1];\nsetp.eq.s32 %p1, %r1, 0;\n@%p1 bra GO;\nmov.b32 %r4, 0;\n\
+        let text = "ld.volatile.global.u32 %r1, [%d1];\nsetp.eq.s32 %p0, %r1, 0;\n@%p0 bra GO;\nmov.b32 %r4, 0;\n\
             L:\nadd.s32 %r4, %r4, 1;\nsetp.lt.s32 %p2, %r4, 99;\n@%p2 bra ON;\ntrap;\n\
             ON:\n@!%p3 bra OLD;\nbrkpt;\nbra NEXT;\n\
             OLD:\nld.volatile.global.u32 %r5, [%d1];\nNEXT:\nsetp.ne.s32 %p1, %r5, 0;\n@%p1 bra L;\n\

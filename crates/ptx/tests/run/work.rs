@@ -89,7 +89,7 @@ fn what_lanes_do_together_counts_once_for_each() {
     let device = Device::new(MEETS);
     let lanes = || (0..64u64).map(|thread| thread % 32);
     // A third takes A at once; of the others, the odd ones fall into it.
-    let of_lane = |lane: u64| match (lane % 3 == 0, lane % 2 == 0) {
+    let of_lane = |lane: u64| match (lane.is_multiple_of(3), lane.is_multiple_of(2)) {
         (true, _) => 5 + 1,
         (false, true) => 8,
         (false, false) => 8 + 1,
