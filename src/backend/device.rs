@@ -3,6 +3,7 @@ use super::call::CallError;
 use super::cuda::{self, Cuda};
 use super::library::Library;
 use super::{Backend, host, software_gpus};
+use crate::job::Work;
 use crate::job::arena::{self, Mapping, Span};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -231,6 +232,10 @@ impl Device {
             Self::Software { offset } => rank.wrapping_add(offset) % software_gpus::DEVICES,
             _ => rank,
         }
+    }
+    /// What the kernels of the device of `rank` that have ended have done, if that is counted.
+    pub fn work(self, rank: usize) -> Option<Work> {
+        matches!(self, Self::Software).then(|| software_gpus::work(self.software_number(rank)))
     }
     /// A block of memory, aligned to 4,096 bytes.
     ///

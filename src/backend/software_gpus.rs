@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
+use crate::job::Work;
 use nccl_sys::Nccl;
 use ptx::run::Options;
 use soft_cudart::api::{self, Settings};
@@ -109,6 +110,12 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
 pub fn failure(device: usize) -> Option<String> {
     let failure = api::failures().into_iter().find(|failure| failure.device == device)?;
     Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
+}
+
+/// What the kernels of a device that have ended have done in this process.
+pub fn work(device: usize) -> Work {
+    let soft_cudart::Counts { launches, blocks, work } = soft_cudart::counts(device);
+    Work { instructions: work.instructions, loaded: work.loaded, stored: work.stored, launches, blocks }
 }
 
 /// Most places that are told of kernels that stand.

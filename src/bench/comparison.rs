@@ -4,6 +4,7 @@
 //! does too. The threshold is what the control shows that equal libraries differ by, for small, medium and large sizes apart.
 //! Where the control is too noisy, or too little could be compared, there is no verdict.
 mod control;
+pub mod counts;
 #[cfg(test)]
 mod simulation;
 

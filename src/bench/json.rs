@@ -1,5 +1,6 @@
 //! The results as JSON with the fields of nccl-tests (`-J`, version 2 of its format). What nccl-tests does not have stands under
 //! the key `collspec`.
+use super::counts::NOTE;
 use super::line::Line;
 use super::operation::type_name;
 use super::prediction::Models;
@@ -25,8 +26,8 @@ pub struct JsonFrame {
     pub library: String,
     /// How the rows were timed.
     pub timing: Timing,
-    /// What takes the times.
-    pub clock: &'static str,
+    /// What takes the times; `None` if work is counted instead.
+    pub clock: Option<&'static str>,
     /// Samples that were to be taken.
     pub samples: usize,
     /// The device of each rank, in words.
@@ -36,6 +37,7 @@ pub struct JsonFrame {
 /// The whole file.
 pub fn json(frame: &JsonFrame, results: &[RowResult], models: &[Models]) -> Value {
     let failed = results.iter().any(RowResult::failed);
+    let bandwidth = || json!({ "bandwidth": average_bus_bandwidth(results), "okay": "unchecked" });
     let wrong: u64 = results.iter().filter_map(|result| result.wrong).fold(0, u64::saturating_add);
     json!({
         "version": VERSION,
@@ -46,13 +48,14 @@ pub fn json(frame: &JsonFrame, results: &[RowResult], models: &[Models]) -> Valu
         "config": config(frame, results),
         "results": Line::of(results).into_iter().filter_map(|line| line_json(frame, line)).collect::<Vec<_>>(),
         "out_of_bounds": { "count": wrong, "okay": (!failed).to_string() },
-        "average_bus_bandwidth": { "bandwidth": average_bus_bandwidth(results), "okay": "unchecked" },
+        "average_bus_bandwidth": frame.clock.map(|_| bandwidth()),
         "end_time": date(frame.time.1),
         "collspec": {
             "library": frame.library,
             "samples": frame.samples,
             "clock": frame.clock,
             "over_ranks": frame.timing.over_ranks,
+            "counts": frame.clock.is_none().then_some(NOTE),
             "models": models,
         },
     })
@@ -111,6 +114,16 @@ fn line_json(frame: &JsonFrame, line: Line<'_>) -> Option<Value> {
 }
 
 fn place(result: &RowResult) -> Value {
+    if let Some(work) = result.work {
+        return json!({
+            "instructions": work.instructions,
+            "bytes_loaded": work.loaded,
+            "bytes_stored": work.stored,
+            "launches": work.launches,
+            "blocks": work.blocks,
+            "nwrong": result.wrong,
+        });
+    }
     let seconds = result.seconds();
     json!({
         "time": seconds.map(|seconds| seconds * 1e6),
@@ -121,6 +134,9 @@ fn place(result: &RowResult) -> Value {
 }
 
 fn spread(result: &RowResult) -> Value {
+    if result.work.is_some() {
+        return json!({ "varies": result.varies, "failed": result.trouble, "skipped": result.skipped });
+    }
     let us = |seconds: f64| seconds * 1e6;
     json!({
         "samples_us": result.samples.iter().copied().map(us).collect::<Vec<_>>(),
@@ -189,7 +205,7 @@ mod tests {
             version: 23_007,
             library: "soft".into(),
             timing,
-            clock: "host",
+            clock: Some("host"),
             samples: 3,
             devices: vec!["d".into(); 2],
         };

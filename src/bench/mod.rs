@@ -5,6 +5,7 @@
 
 mod case;
 pub mod comparison;
+mod counts;
 mod json;
 mod line;
 mod model;
@@ -19,6 +20,7 @@ mod sampler;
 mod sweep;
 mod table;
 
+pub use counts::{NOTE as COUNTS_NOTE, write as write_counts};
 pub use json::{JsonFrame, json};
 pub use operation::{Operation, Reduction};
 pub use plan::{Plan, Request, Roots, SIZES};

@@ -1,4 +1,4 @@
-//! The results as a picture: time and bus bandwidth by size, both axes logarithmic, measured points and the nearest cost model.
+//! The results as a picture: time and bus bandwidth by size, or instructions where these are counted, both axes logarithmic, measured points and the nearest cost model.
 //! One SVG file that needs nothing else and follows the reader's light or dark setting.
 mod axis;
 #[cfg(feature = "cli")]
@@ -14,7 +14,7 @@ use std::fmt::Write;
 #[cfg(feature = "cli")]
 pub use sides::plot_sides;
 
-/// Points of a curve: bytes, and seconds.
+/// Points of a curve: bytes, and seconds or what else was measured.
 type Points = Vec<(u64, f64)>;
 
 /// A line of the picture.
@@ -55,11 +55,23 @@ const MOST_CURVES: usize = 32;
 
 /// The picture, and how many curves it had no room for. The models are those of [`Model::fit_all`].
 pub fn plot(title: &str, results: &[RowResult], models: &[(Row, Model)]) -> (String, usize) {
-    picture(title, curves(results, models))
+    if results.iter().any(|result| result.work.is_some()) {
+        let instructions = |_: &Row, instructions: f64| instructions;
+        let of = |result: &RowResult| Some(result.work?.instructions as f64);
+        return picture(title, &[("instructions", &instructions)], curves(results, &[], &of));
+    }
+    picture(title, TIMES, curves(results, models, &RowResult::seconds))
 }
 
-/// The picture of these curves, and how many it had no room for.
-fn picture(title: &str, mut curves: Vec<Curve>) -> (String, usize) {
+/// What a panel is named, and what it makes of a curve's points.
+type Panel<'a> = (&'a str, &'a dyn Fn(&Row, f64) -> f64);
+
+/// The panels of curves of times.
+const TIMES: &[Panel<'static>] =
+    &[("time (us)", &|_, seconds| seconds * 1e6), ("bus bandwidth (GB/s)", &|row, seconds| row.bus_bandwidth(seconds))];
+
+/// The picture of these curves in these panels, two at most, and how many it had no room for.
+fn picture(title: &str, panels: &[Panel<'_>], mut curves: Vec<Curve>) -> (String, usize) {
     let left_out = curves.len().saturating_sub(MOST_CURVES);
     curves.truncate(MOST_CURVES);
     let mut svg = String::new();
@@ -77,25 +89,25 @@ fn picture(title: &str, mut curves: Vec<Curve>) -> (String, usize) {
     if curves.is_empty() {
         svg.push_str("<text x=\"20\" y=\"60\">Nothing was measured.</text>\n");
     } else {
-        let time = |_: &Row, seconds: f64| seconds * 1e6;
-        panel(&mut svg, LEFT[0], "time (us)", &curves, &time);
-        let bandwidth = |row: &Row, seconds: f64| row.bus_bandwidth(seconds);
-        panel(&mut svg, LEFT[1], "bus bandwidth (GB/s)", &curves, &bandwidth);
+        for (left, (name, value)) in LEFT.into_iter().zip(panels) {
+            panel(&mut svg, left, name, &curves, value);
+        }
         legend(&mut svg, &curves);
     }
     svg.push_str("</svg>\n");
     (svg, left_out)
 }
 
-fn curves(results: &[RowResult], models: &[(Row, Model)]) -> Vec<Curve> {
+/// The curves of what `value` says of each result.
+fn curves(results: &[RowResult], models: &[(Row, Model)], value: &dyn Fn(&RowResult) -> Option<f64>) -> Vec<Curve> {
     let mut curves: BTreeMap<Row, Curve> = BTreeMap::new();
     for result in results {
-        let Some(seconds) = result.seconds().filter(|seconds| *seconds > 0.0) else { continue };
+        let Some(value) = value(result).filter(|value| *value > 0.0) else { continue };
         let key = result.row.with_bytes(0);
         let model = models.iter().find(|(row, _)| *row == key).map(|(_, model)| *model);
         let new = || Curve { model, ..Curve::new(key.curve(), key.clone()) };
         let curve = curves.entry(key.clone()).or_insert_with(new);
-        curve.points.push((result.row.bytes, seconds));
+        curve.points.push((result.row.bytes, value));
         curve.intervals.extend(result.interval.map(|interval| (result.row.bytes, interval.low, interval.high)));
     }
     let numbered = curves.into_values().enumerate();

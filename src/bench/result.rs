@@ -1,6 +1,7 @@
 //! What the samples of a row say together.
 use super::row::Row;
 use super::sample::{RowOutcome, RowSample};
+use crate::job::Work;
 use crate::stats::{Summary, bootstrap};
 use serde::Serialize;
 
@@ -20,6 +21,10 @@ pub struct RowResult {
     pub summary: Option<Summary>,
     /// The interval of their median; `None` with fewer than two.
     pub interval: Option<bootstrap::Interval>,
+    /// What was counted, on a device whose times say nothing.
+    pub work: Option<Work>,
+    /// True if the samples' counts differ.
+    pub varies: bool,
     /// Wrong elements of all samples together; `None` if none was judged.
     pub wrong: Option<u64>,
     /// What went wrong first, in words.
@@ -40,18 +45,18 @@ impl RowResult {
 
     fn of_row(row: &Row, outcomes: &[&RowOutcome]) -> Self {
         let samples: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.seconds()).collect();
-        let wrongs = outcomes.iter().filter_map(|outcome| match outcome {
-            RowOutcome::Timed { wrong, .. } => *wrong,
-            RowOutcome::Failed { .. } | RowOutcome::Skipped { .. } => None,
-        });
+        let works: Vec<Work> = outcomes.iter().filter_map(|outcome| outcome.work()).collect();
+        let wrongs = outcomes.iter().filter_map(|outcome| outcome.wrong());
         let skipped = outcomes.iter().find_map(|outcome| match outcome {
             RowOutcome::Skipped { reason } => Some(reason.clone()),
-            RowOutcome::Timed { .. } | RowOutcome::Failed { .. } => None,
+            RowOutcome::Timed { .. } | RowOutcome::Counted { .. } | RowOutcome::Failed { .. } => None,
         });
         Self {
             row: row.clone(),
             summary: Summary::of(&samples),
             interval: (samples.len() > 1).then(|| bootstrap::of_median(&samples, CONFIDENCE, row.bytes)).flatten(),
+            work: works.first().copied(),
+            varies: works.windows(2).any(|pair| pair[0] != pair[1]),
             wrong: wrongs.fold(None, |sum, wrong| Some(sum.unwrap_or(0u64).saturating_add(wrong))),
             trouble: outcomes.iter().find_map(|outcome| outcome.trouble()).map(str::to_owned),
             skipped,

@@ -1,5 +1,6 @@
 //! One sample of a row: what one group of new processes measured.
 use super::row::Row;
+use crate::job::Work;
 use crate::stats::median;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,15 @@ pub enum RowOutcome {
         /// The first thing that is wrong, in words.
         finding: Option<String>,
     },
+    /// Every rank came to its end, on a device whose work is counted and whose times say nothing.
+    Counted {
+        /// What the kernels of all ranks did in one iteration.
+        work: Work,
+        /// As for `Timed`.
+        wrong: Option<u64>,
+        /// As for `Timed`.
+        finding: Option<String>,
+    },
     /// It did not come to its end: an error, a hang, a crash.
     Failed {
         /// What happened.
@@ -44,6 +54,22 @@ impl RowOutcome {
     pub fn seconds(&self) -> Option<f64> {
         match self {
             Self::Timed { seconds, .. } => Some(*seconds),
+            Self::Counted { .. } | Self::Failed { .. } | Self::Skipped { .. } => None,
+        }
+    }
+
+    /// What was counted, if anything was.
+    pub fn work(&self) -> Option<Work> {
+        match self {
+            Self::Counted { work, .. } => Some(*work),
+            Self::Timed { .. } | Self::Failed { .. } | Self::Skipped { .. } => None,
+        }
+    }
+
+    /// Wrong elements, if they were judged.
+    pub fn wrong(&self) -> Option<u64> {
+        match self {
+            Self::Timed { wrong, .. } | Self::Counted { wrong, .. } => *wrong,
             Self::Failed { .. } | Self::Skipped { .. } => None,
         }
     }
@@ -51,7 +77,7 @@ impl RowOutcome {
     /// What is wrong, if anything is: a wrong result or a failure.
     pub fn trouble(&self) -> Option<&str> {
         match self {
-            Self::Timed { finding, .. } => finding.as_deref(),
+            Self::Timed { finding, .. } | Self::Counted { finding, .. } => finding.as_deref(),
             Self::Failed { reason } => Some(reason),
             Self::Skipped { .. } => None,
         }

@@ -116,16 +116,17 @@ impl Sampler {
     }
 
     fn outcome(&self, run: TimedRun) -> RowOutcome {
-        let TimedRun { times, verdict } = run;
+        let TimedRun { times, work, verdict } = run;
         let ended_well = verdict.as_ref().is_none_or(|verdict| verdict.outcome == Some(Outcome::Ok));
         let iterations = self.timing.over_ranks.iterations(&times);
-        match sample(&iterations).filter(|_| ended_well) {
-            Some(seconds) => {
-                let wrong = verdict.as_ref().map(wrong_elements);
-                let finding = verdict.filter(|verdict| verdict.status == Status::Fail).map(reason);
-                RowOutcome::Timed { seconds, iterations, wrong, finding }
-            }
-            None => RowOutcome::Failed { reason: verdict.map_or_else(|| "no rank was timed".into(), reason) },
+        let Some(seconds) = sample(&iterations).filter(|_| ended_well) else {
+            return RowOutcome::Failed { reason: verdict.map_or_else(|| "no rank was timed".into(), reason) };
+        };
+        let wrong = verdict.as_ref().map(wrong_elements);
+        let finding = verdict.filter(|verdict| verdict.status == Status::Fail).map(reason);
+        match work {
+            Some(work) => RowOutcome::Counted { work, wrong, finding },
+            None => RowOutcome::Timed { seconds, iterations, wrong, finding },
         }
     }
 }

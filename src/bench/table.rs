@@ -47,7 +47,7 @@ impl Table<'_> {
 }
 
 /// What the rows of one part of the table have in common besides their type, reduction and root, which have columns.
-fn part(row: &Row) -> String {
+pub(super) fn part(row: &Row) -> String {
     let mut words = vec![row.operation.name().to_owned(), format!("{} ranks", row.ranks)];
     words.extend(row.algorithm.as_ref().map(|value| format!("NCCL_ALGO={value}")));
     words.extend(row.protocol.as_ref().map(|value| format!("NCCL_PROTO={value}")));
@@ -138,6 +138,11 @@ fn write_spread(to: &mut dyn Write, results: &[RowResult]) -> io::Result<()> {
         let variation = summary.variation() * 100.0;
         writeln!(to, "# {size:>14}  {count:>7}  {median:>11}  {range:>22}  {variation:>6.1}{marks}")?;
     }
+    write_troubles(to, results)
+}
+
+/// What went wrong, and what was skipped.
+pub(super) fn write_troubles(to: &mut dyn Write, results: &[RowResult]) -> io::Result<()> {
     for result in results {
         if let Some(trouble) = &result.trouble {
             writeln!(to, "# FAILED {}: {}", result.row, one_line(trouble))?;

@@ -6,7 +6,8 @@ use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
 use super::{output, run, terminal};
 use crate::bench::{
-    JsonFrame, Models, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
+    COUNTS_NOTE, JsonFrame, Models, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
+    write_counts,
 };
 use crate::cluster::Cluster;
 use crate::printable::{PrintableWriter, one_line, printable};
@@ -28,8 +29,8 @@ const SOFT_RANKS: usize = 4;
 pub fn usual_ranks(chosen: &ChosenBackend, options: &RunOptions) -> usize {
     match (&chosen.cluster, &chosen.machine) {
         (Some(job), _) => job.sites().len().saturating_mul(options.ranks_per_process()),
-        (None, Some(machine)) => machine.gpus.devices.len(),
-        (None, None) => SOFT_RANKS,
+        (None, Some(machine)) if !chosen.counts_work() => machine.gpus.devices.len(),
+        (None, _) => SOFT_RANKS,
     }
 }
 
@@ -58,7 +59,10 @@ fn measure(
         Err(exit) => return Ok(exit),
     };
     chosen.cluster = cluster;
-    let (plan, rows) = plan(args, asked, usual_ranks(&chosen, options))?;
+    if chosen.counts_work() && !args.predict.is_empty() {
+        anyhow::bail!("--predict needs times, and on software GPUs work is counted instead");
+    }
+    let (plan, rows) = plan(args, asked, &usual(&chosen), usual_ranks(&chosen, options))?;
     let frame = Frame::new(&chosen, &rows);
     writeln!(terminal::err(), "{}", one_line(&frame.library))?;
     let sampler = Sampler::new(options.clone(), chosen, plan.timing)?;
@@ -76,31 +80,40 @@ fn measure(
     Ok(if results.iter().any(RowResult::failed) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
+/// How often a row is measured if nothing else is said: counts are the same each time.
+pub fn usual(chosen: &ChosenBackend) -> Request {
+    if !chosen.counts_work() {
+        return Request::default();
+    }
+    Request { warm_up: Some(1), iterations: Some(1), samples: Some(1), ..Request::default() }
+}
+
 /// The words that are not operations.
 fn paths(args: &BenchArgs) -> Vec<PathBuf> {
     args.what.iter().filter(|word| operation(word).is_none()).map(PathBuf::from).collect()
 }
 
-/// The plan, and its rows: of the operations that are named, or of the files' tables `[bench]`.
+/// The plan, and its rows: of the operations that are named, or of the files' tables `[bench]`. `usual` is what holds where neither the
+/// command line nor a file says something.
 ///
 /// # Errors
 ///
 /// A word that is neither an operation nor a file, files without such tables, or values that make no rows.
-pub fn plan(args: &BenchArgs, asked: Request, ranks: usize) -> anyhow::Result<(Plan, Vec<Row>)> {
+pub fn plan(args: &BenchArgs, asked: Request, usual: &Request, ranks: usize) -> anyhow::Result<(Plan, Vec<Row>)> {
     let paths = paths(args);
     if let Some(unknown) = paths.iter().find(|path| path.symlink_metadata().is_err()) {
         return Err(unknown_word(&unknown.to_string_lossy()));
     }
     if paths.is_empty() {
         let named = args.what.iter().filter_map(|word| operation(word)).collect();
-        let plan = Request { operations: Some(named), ..asked }.plan(ranks)?;
+        let plan = Request { operations: Some(named), ..asked }.or(usual.clone()).plan(ranks)?;
         let rows = plan.sweep.rows()?;
         return Ok((plan, rows));
     }
     anyhow::ensure!(paths.len() == args.what.len(), "name operations or files, not both");
     let (mut plans, mut rows): (Vec<Plan>, Vec<Row>) = (Vec::new(), Vec::new());
     for request in requests(args, &paths)? {
-        let plan = asked.clone().or(request).plan(ranks)?;
+        let plan = asked.clone().or(request).or(usual.clone()).plan(ranks)?;
         let how = |plan: &Plan| (plan.timing, plan.samples);
         if plans.iter().any(|other| how(other) != how(&plan)) {
             anyhow::bail!(
@@ -171,7 +184,7 @@ fn take_samples(sampler: &Sampler, rows: &[Row], number: usize) -> anyhow::Resul
 /// What the reports say besides their rows.
 struct Frame {
     library: String,
-    clock: &'static str,
+    clock: Option<&'static str>,
     devices: Vec<String>,
 }
 
@@ -180,11 +193,12 @@ impl Frame {
         let library = chosen.banner(&InheritedVariables::here());
         let ranks = rows.iter().map(|row| row.ranks).max().unwrap_or(0);
         let (clock, devices) = match &chosen.machine {
-            None => ("events in software", vec!["soft-cuda".to_owned(); ranks]),
+            None => (Some("events in software"), vec!["soft-cuda".to_owned(); ranks]),
             Some(machine) => {
                 let used = machine.used(ranks);
                 let name = |rank: usize| used.get(rank % used.len().max(1)).map(|device| device.name.clone());
-                ("CUDA events", (0..ranks).map(|rank| name(rank).unwrap_or_default()).collect())
+                let clock = (!chosen.counts_work()).then_some("CUDA events");
+                (clock, (0..ranks).map(|rank| name(rank).unwrap_or_default()).collect())
             }
         };
         Self { library, clock, devices }
@@ -230,8 +244,11 @@ fn write_reports(args: &BenchArgs, frame: &JsonFrame, results: &[RowResult]) -> 
         BenchFormat::Json => write_json(to, frame, results, &models),
         BenchFormat::Text => {
             let JsonFrame { library, timing, clock, samples, .. } = frame;
-            let table = Table { library, timing: *timing, clock, samples: *samples };
-            table.write(to, results)?;
+            let table = Table { library, timing: *timing, clock: clock.unwrap_or(COUNTS_NOTE), samples: *samples };
+            match clock {
+                Some(_) => table.write(to, results)?,
+                None => write_counts(to, &table, results)?,
+            }
             models.iter().try_for_each(|models| models.write(to))?;
             Ok(to.flush()?)
         }

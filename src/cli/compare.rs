@@ -1,6 +1,6 @@
 //! `collspec compare`.
 use super::args::{Args, Command};
-use super::bench::{plan, usual_ranks};
+use super::bench::{plan, usual, usual_ranks};
 use super::compare_args::CompareArgs;
 use super::exit::Exit;
 use super::launched::on_all_processes;
@@ -11,6 +11,7 @@ use crate::cluster::{Cluster, Equipment};
 use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
 use crate::compare::report::{Context as ReportedComparison, write};
 use crate::compare::speed::measure;
+use crate::compare::work::count;
 use crate::compare::{
     Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, SideRequest, compare,
     measure_footprints,
@@ -101,6 +102,7 @@ fn compare_here(
     }
     tell_settings_without_effect(args, &base, &candidate)?;
     let bench = args.bench.as_deref().map(|text| timed(text, &base, &candidate)).transpose()?;
+    let counted = base.counts_work();
     let cases = cases(args, &base, &candidate)?;
     signals::catch_interrupt();
     let mut progress = Progress(ProgressDisplay::new());
@@ -117,13 +119,23 @@ fn compare_here(
     let (mut comparison, failures) =
         compare((&args.base.text, &base), (&args.candidate.text, &candidate), &cases, &repetition, &mut progress)?;
     if let Some((plan, rows)) = bench.as_ref().filter(|_| !comparison.interrupted) {
-        progress.part(&format!("speed: {} rows, {} samples of each side and of the control", rows.len(), plan.samples));
-        progress.0.begin(rows.len().saturating_mul(plan.samples).saturating_mul(3), None);
+        let (part, steps) = if counted {
+            (format!("work: {} rows on each side", rows.len()), 2)
+        } else {
+            let part = format!("speed: {} rows, {} samples of each side and of the control", rows.len(), plan.samples);
+            (part, plan.samples.saturating_mul(3))
+        };
+        progress.part(&part);
+        progress.0.begin(rows.len().saturating_mul(steps), None);
         let mut each = |row: &Row| {
             progress.0.step(&row.to_string());
             if signals::is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        comparison.speed = measure(&base, &candidate, plan, rows, &mut each)?;
+        if counted {
+            comparison.work = count(&base, &candidate, plan, rows, &mut each)?;
+        } else {
+            comparison.speed = measure(&base, &candidate, plan, rows, &mut each)?;
+        }
         comparison.interrupted = signals::is_interrupted();
     }
     comparison.lost = cluster.and_then(|job| job.lost_in_words());
@@ -172,9 +184,15 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
         !elsewhere && bench.plot.is_none() && bench.json.is_none(),
         "--bench says what is measured; libraries and reports are those of `collspec compare`"
     );
-    bench.samples.get_or_insert(SAMPLES);
+    anyhow::ensure!(
+        base.counts_work() == candidate.counts_work(),
+        "--bench: one side runs on software GPUs, where work is counted and times say nothing: both must, or neither"
+    );
+    if !base.counts_work() {
+        bench.samples.get_or_insert(SAMPLES);
+    }
     let asked = bench.request()?;
-    plan(&bench, asked, usual_ranks(ours, our_options).min(usual_ranks(theirs, their_options)))
+    plan(&bench, asked, &usual(ours), usual_ranks(ours, our_options).min(usual_ranks(theirs, their_options)))
 }
 
 /// What is wrong with the arguments, without the command's usage, which is not that of `collspec compare`.

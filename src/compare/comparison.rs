@@ -4,6 +4,7 @@ use super::classify::compare_rates;
 use super::library_changes::LibraryChange;
 use super::seen::Seen;
 use super::speed::Speed;
+use super::work::Counts;
 use crate::judge::Verdict;
 use crate::record::Header;
 use crate::scenario::Case;
@@ -29,6 +30,9 @@ pub struct Comparison {
     /// How fast the candidate is, if that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
+    /// What both do, if that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Counts>,
     /// True if the user ended it before all was run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
@@ -181,7 +185,7 @@ impl Comparison {
         starts: Option<StartRates>,
         library: Vec<LibraryChange>,
     ) -> Self {
-        Self { base, candidate, library, starts, rows, speed: None, interrupted: false, lost: None }
+        Self { base, candidate, library, starts, rows, speed: None, work: None, interrupted: false, lost: None }
     }
 
     /// How many cases have each change, in the order of reports.
@@ -240,6 +244,7 @@ impl Comparison {
             worse += self.count_of(Meaning::Changed);
         }
         worse += self.speed.as_ref().filter(|speed| speed.accepted.is_none()).map_or(0, Speed::worse);
+        worse += self.work.as_ref().map_or(0, |work| work.failed.len());
         if worse > 0 {
             return GateVerdict::Worse { changes: worse };
         }

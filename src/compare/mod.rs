@@ -10,6 +10,7 @@
 //! | `library_changes`, `structures` | what changed in the library itself |
 //! | `footprints`, `footprint_changes` | what each library costs a process and changes in it, and what changed in that |
 //! | `speed` | how fast both are |
+//! | `work` | what both do, where it is counted |
 //! | `accepted` | changes that a file accepts |
 //! | `comparison` | all of it, and the verdict |
 pub mod accepted;
@@ -27,6 +28,7 @@ mod seen;
 mod side;
 pub mod speed;
 mod structures;
+pub mod work;
 
 pub use change::{Change, Meaning};
 pub use comparison::{Comparison, FirstFailures, GateVerdict, Row, SideSummary};

@@ -244,6 +244,11 @@ impl Side {
         }
     }
 
+    /// True if it is a library that runs on software GPUs now.
+    pub fn counts_work(&self) -> bool {
+        matches!(self, Self::Live { chosen, .. } if chosen.counts_work())
+    }
+
     /// The side, unless it is a library that was compiled without optimisation.
     ///
     /// # Errors

@@ -95,7 +95,11 @@ pub fn measure(
 }
 
 /// The rows that fail on the candidate alone.
-fn failed(first: &[Vec<RowSample>], control: &[Vec<RowSample>], candidate: &[Vec<RowSample>]) -> Vec<String> {
+pub(super) fn failed(
+    first: &[Vec<RowSample>],
+    control: &[Vec<RowSample>],
+    candidate: &[Vec<RowSample>],
+) -> Vec<String> {
     let troubled = |samples: &[Vec<RowSample>]| -> BTreeSet<String> {
         samples
             .iter()

@@ -14,7 +14,7 @@ pub use calls::{Call, CallKind, MapRead, Ptr, Red, Signal};
 pub use mapped::{MappedLibrary, mapped_libraries};
 pub use messages::{Finish, Id, PROTOCOL, Reply, Request};
 pub use observation::{Ended, Observation};
-pub use report::{Figure, RankEnd, RankReport, Reached, Report, Traffic};
+pub use report::{Figure, RankEnd, RankReport, Reached, Report, Traffic, Work};
 pub use share::{ELSEWHERE, Share, World};
 
 use crate::ops::ConfigValue;

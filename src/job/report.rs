@@ -27,6 +27,36 @@ pub struct RankReport {
     pub answers: Answers,
     /// Seconds of each timed iteration (see [`Timed`](super::Timed)); empty if the job is not timed.
     pub times: Vec<f64>,
+    /// What the kernels of the timed iterations did, all together, if somebody counts it.
+    pub work: Option<Work>,
+}
+
+/// What kernels did. On software GPUs it is counted, and the same in every run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Instructions, each for every thread that executed it; those by which threads wait for others are left out.
+    pub instructions: u64,
+    /// Bytes loaded from global memory, other than by such instructions.
+    pub loaded: u64,
+    /// Bytes stored there.
+    pub stored: u64,
+    /// Kernels that were launched.
+    pub launches: u64,
+    /// Blocks of all of them.
+    pub blocks: u64,
+}
+
+impl Work {
+    /// Each number of two works together.
+    pub fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            instructions: f(self.instructions, other.instructions),
+            loaded: f(self.loaded, other.loaded),
+            stored: f(self.stored, other.stored),
+            launches: f(self.launches, other.launches),
+            blocks: f(self.blocks, other.blocks),
+        }
+    }
 }
 
 /// The end of one rank.

@@ -448,7 +448,7 @@ fn trouble(worker: &mut Worker, text: String) -> Error {
 
 fn running(call: u32) -> RankReport {
     let (codes, figures, times) = (Vec::new(), Vec::new(), Vec::new());
-    RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times }
+    RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times, work: None }
 }
 
 /// The processes of a worker of several, in front of how one ended.

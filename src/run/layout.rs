@@ -183,6 +183,7 @@ mod tests {
             figures: Vec::new(),
             answers: Answers::default(),
             times: Vec::new(),
+            work: None,
         };
         let mut all = Report {
             ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())],

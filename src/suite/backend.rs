@@ -1,4 +1,5 @@
 //! The backend that was asked for, and the one that is used.
+use crate::backend::cuda::DriverState;
 use crate::backend::{software_gpus, standin, version_text};
 use crate::child::Workers;
 use crate::cluster::{Cluster, Equipment, hash_of_file};
@@ -124,6 +125,13 @@ pub struct ChosenBackend {
     pub cluster: Option<Arc<Cluster>>,
     /// Why `auto` did not choose nccl, if the machine has a part of what nccl needs.
     pub instead: Option<String>,
+}
+
+impl ChosenBackend {
+    /// True if it is a library on software GPUs, whose work is counted and whose times say nothing.
+    pub fn counts_work(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| matches!(machine.gpus.state, DriverState::Software(_)))
+    }
 }
 
 impl BackendRequest {

@@ -4,7 +4,7 @@ use super::runner::{Ready, failed};
 use super::teardown_failure::attribute_failure;
 use super::time_limits::duration;
 use super::with_causes;
-use crate::job::{Ended, Observation, Timed};
+use crate::job::{Ended, Observation, Timed, Work};
 use crate::judge::{self, Verdict};
 use crate::run::execute::{Again, Executed, Task, execute};
 use crate::run::images::ForecastImages;
@@ -28,6 +28,8 @@ pub struct TimedGroup<'a> {
 pub struct TimedRun {
     /// The seconds of each iteration, by rank; empty unless every rank came to its end.
     pub times: Vec<Vec<f64>>,
+    /// What the kernels of all ranks did in one iteration, if that is counted.
+    pub work: Option<Work>,
     /// The verdict on the last iteration's results; `None` if it was not to be judged and all went well.
     pub verdict: Option<Verdict>,
 }
@@ -47,7 +49,7 @@ impl TimedGroup<'_> {
     /// A worker cannot be started or cannot do what is asked of it.
     pub fn run(&mut self, ready: &Ready, timed: Timed, judged: bool) -> Result<TimedRun, Error> {
         let (runner, case) = (self.runner, &ready.plan.case);
-        let not_run = |verdict| TimedRun { times: Vec::new(), verdict: Some(verdict) };
+        let not_run = |verdict| TimedRun { times: Vec::new(), work: None, verdict: Some(verdict) };
         let key = runner.worker_key(case);
         // Looked at after the choice of processes: those that are left now are no more than those that it was made from.
         if let Some(verdict) = runner.lacks_since(case) {
@@ -86,11 +88,12 @@ impl TimedGroup<'_> {
         };
         let (well, reused) = (observation.ended == Ended::Done, observation.reused);
         let times = if well { times(&observation) } else { Vec::new() };
+        let work = work(&observation, timed.iterations).filter(|_| well);
         let mut verdict = (judged || !well).then(|| judge::judge_pass_or_fail(plan, forecast, &[observation], None));
         if well {
             self.keep(pooled, plan.ranks(), reused, &mut verdict);
         }
-        Ok(TimedRun { times, verdict })
+        Ok(TimedRun { times, work, verdict })
     }
 
     /// The group's worker, or a new one if the case needs another.
@@ -121,4 +124,11 @@ impl TimedGroup<'_> {
 /// The seconds of each iteration, by rank.
 fn times(observation: &Observation) -> Vec<Vec<f64>> {
     observation.ranks.iter().map(|rank| rank.times.clone()).collect()
+}
+
+/// What the kernels of all ranks did in one of so many iterations: each does the same.
+fn work(observation: &Observation, iterations: u32) -> Option<Work> {
+    let ranks: Option<Vec<Work>> = observation.ranks.iter().map(|rank| rank.work).collect();
+    let all = ranks?.into_iter().fold(Work::default(), |all, work| all.with(work, u64::saturating_add));
+    Some(all.with(Work::default(), |all, _| all / u64::from(iterations.max(1))))
 }

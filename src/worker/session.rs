@@ -9,7 +9,7 @@ use super::watch;
 use crate::backend::{Backend, CallError, CommSlot, DeviceGraph, DeviceMemory, DeviceStream, SetAside, Staging};
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
-use crate::job::{Answers, CallKind, ELSEWHERE, Id, Job, RankEnd, RankReport, Reply, Report};
+use crate::job::{Answers, CallKind, ELSEWHERE, Id, Job, RankEnd, RankReport, Reply, Report, Work};
 use nccl_sys::ncclUniqueId;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -210,6 +210,7 @@ impl Run {
             figures: Vec::new(),
             answers: Answers::default(),
             times: Vec::new(),
+            work: None,
         };
         Self {
             backend,
@@ -351,9 +352,10 @@ impl Run {
         f(&mut self.reports()[rank].answers);
     }
 
-    /// The times of a rank's iterations.
-    pub fn record_times(&self, rank: usize, times: Vec<f64>) {
-        self.reports()[rank].times = times;
+    /// The times of a rank's iterations, and what their kernels did.
+    pub fn record_times(&self, rank: usize, times: Vec<f64>, work: Option<Work>) {
+        let report = &mut self.reports()[rank];
+        (report.times, report.work) = (times, work);
     }
 
     /// Waits until every rank that lives here is here, without telling the parent.

@@ -15,6 +15,7 @@ pub fn run(run: &Arc<Run>, r: &mut Rank<'_>, timed: Timed) -> Result<(), HaltAt>
         }
         r.drain().map_err(&halt)?;
     }
+    let before = run.backend.device.work(r.rank);
     let mut times = Vec::new();
     for chunk in chunks(timed.iterations.saturating_sub(1)) {
         in_a_row(run, r, chunk, &mut times)?;
@@ -22,7 +23,9 @@ pub fn run(run: &Arc<Run>, r: &mut Rank<'_>, timed: Timed) -> Result<(), HaltAt>
     run.meet_again().map_err(&halt)?;
     r.fill().map_err(&halt)?;
     in_a_row(run, r, 1, &mut times)?;
-    run.record_times(r.rank, times);
+    let done =
+        before.zip(run.backend.device.work(r.rank)).map(|(before, after)| after.with(before, u64::saturating_sub));
+    run.record_times(r.rank, times, done);
     Ok(())
 }
 

@@ -55,3 +55,36 @@ fn software_gpus_never_count_as_gpus() {
     let (code, words) = run(folder.path(), &["--require", "software"]);
     assert!(code == Some(2) && words.contains("nccl-software"), "{words}");
 }
+
+/// With COLLSPEC_TEST_NCCL_LIBRARIES: the counts of two runs, one of them beside other work, are equal to the last digit.
+#[test]
+fn counts_of_a_real_library_are_equal_in_every_run() {
+    let Some(folder) = std::env::var_os("COLLSPEC_TEST_NCCL_LIBRARIES") else {
+        eprintln!("skipped: COLLSPEC_TEST_NCCL_LIBRARIES does not name a folder with VERSION/libnccl.so.2");
+        return;
+    };
+    let mut libraries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    libraries.sort();
+    let library = libraries.last().unwrap().join("libnccl.so.2");
+    let bench = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+        command.args(["bench", "all_reduce", "-b", "1K", "-e", "64K", "-f", "64", "-g", "2", "--driver", "software"]);
+        command.arg("--nccl").arg(&library).args(more);
+        command
+    };
+    let mut beside = bench(&["--samples", "3"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let counted = |output: Output| {
+        let text = String::from_utf8(output.stdout).unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("counts of software GPUs"), "{text}{words}");
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let first = counted(bench(&[]).output().unwrap());
+    assert!(beside.wait().unwrap().success());
+    assert_eq!(counted(bench(&["--samples", "2"]).output().unwrap()), first);
+    assert!(first.len() == 2 && !first.iter().any(|line| line.contains("N/A")), "{first:?}");
+
+    let refused = bench(&["--predict", "64"]).output().unwrap();
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && words.contains("--predict needs times"), "{words}");
+}

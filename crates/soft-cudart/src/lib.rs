@@ -11,8 +11,11 @@
 
 pub mod api;
 pub mod attach;
+mod counts;
 mod elf;
 pub mod fatbin;
 mod imports;
 pub mod library;
 mod nvml;
+
+pub use counts::{Counts, counts};

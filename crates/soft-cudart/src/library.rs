@@ -3,6 +3,7 @@
 
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
 use crate::attach::{Answers, AttachError, Attached, Report, attach, runtime_functions};
+use crate::counts;
 use crate::fatbin::{FatBinaries, FatbinError, Section};
 use crate::imports;
 use ptx::link::{LinkError, Program};
@@ -247,9 +248,13 @@ impl Kernels for Programs {
             block: configuration.block,
             dynamic_shared: configuration.dynamic_shared as u64,
         };
+        let blocks = configuration.grid.iter().map(|blocks| u64::from(*blocks)).product();
         match Launch::new(&image, kernel, &configuration, parameters) {
             Ok(launch) => {
                 let told = move |outcome: Result<run::Figures, run::Fault>| {
+                    if let Ok(figures) = &outcome {
+                        counts::note(device, blocks, figures.work);
+                    }
                     ended(outcome.map(|_| ()).map_err(|fault| fault.to_string()));
                 };
                 machine.pool.launch(launch, Box::new(told));

@@ -1,6 +1,6 @@
 //! Pictures of what two libraries took for the same rows: a picture for each operation, a colour for each curve, and a dashed line for
 //! the candidate.
-use super::{COLOURS, Curve, picture};
+use super::{COLOURS, Curve, TIMES, picture};
 use crate::bench::comparison::{RowComparison, Side};
 use crate::bench::operation::Operation;
 use crate::bench::row::Row;
@@ -24,7 +24,7 @@ pub fn plot_sides(rows: &[RowComparison]) -> Vec<(String, usize)> {
             };
             [side("base", false, |row| &row.base), side("candidate", true, |row| &row.candidate)]
         });
-        picture(operation.name(), of_sides.filter(|curve| !curve.points.is_empty()).collect())
+        picture(operation.name(), TIMES, of_sides.filter(|curve| !curve.points.is_empty()).collect())
     });
     pictures.collect()
 }

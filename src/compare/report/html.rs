@@ -2,6 +2,8 @@
 use super::Context;
 use super::human::{cases, side};
 use super::speed::speed_verdict;
+use super::work::verdict as work_verdict;
+use crate::bench::COUNTS_NOTE;
 use crate::bench::comparison::{Change as Timed, Side};
 use crate::bench::plot_sides;
 use crate::compare::speed::Speed;
@@ -189,6 +191,12 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)
     }
     if let Some(speed) = &comparison.speed {
         extra.push((format!("Speed: {}", speed_verdict(&speed.timed.verdict)), speed_section(speed)));
+    }
+    if let Some(work) = &comparison.work {
+        let failed = work.failed.iter().map(|failed| format!("fails on the candidate alone: {failed}"));
+        let lines = work.changes().map(str::to_owned).chain(failed).take(MAX_TIMED);
+        let text: String = lines.map(|change| format!("<p>{}", line(&change))).collect();
+        extra.push((format!("Work: {}", work_verdict(work)), format!("<p>{COUNTS_NOTE}{text}")));
     }
     if let Some(starts) = &comparison.starts {
         let mut text = format!("<p>{}", line(&starts.words()));

@@ -1,5 +1,6 @@
 //! A comparison as text: changes first, worse ones before others, then what was looked at, and the verdict.
 use super::speed::write_speed;
+use super::work::write_work;
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, SideSummary};
 use crate::printable::one_line;
 use crate::printable::thousands;
@@ -42,6 +43,9 @@ pub fn write_human(
     report.looked_at()?;
     if let Some(speed) = &comparison.speed {
         write_speed(report.to, speed, styles)?;
+    }
+    if let Some(work) = &comparison.work {
+        write_work(report.to, work, styles)?;
     }
     writeln!(report.to)?;
     report.verdict(verdict)

@@ -25,6 +25,9 @@ pub fn write_json_lines(to: &mut dyn Write, comparison: &Comparison, verdict: &G
     if let Some(speed) = &comparison.speed {
         line(json!({ "speed": speed }))?;
     }
+    if let Some(work) = &comparison.work {
+        line(json!({ "work": work }))?;
+    }
     for row in &comparison.rows {
         line(json!(row))?;
     }

@@ -5,6 +5,7 @@ mod human;
 mod json;
 mod junit;
 mod speed;
+mod work;
 
 use super::{Comparison, FirstFailures, GateVerdict};
 use crate::report::shell::quote_if_needed;

@@ -94,6 +94,7 @@ impl TestCase {
                 .collect(),
             answers: Answers::default(),
             times: Vec::new(),
+            work: None,
         };
         Observation {
             ended: Ended::Done,

@@ -2,9 +2,11 @@
 mod body;
 mod contract;
 mod decode;
+mod flow;
 mod op;
 mod registers;
 mod slots;
+mod waits;
 
 pub use body::Body;
 pub use contract::contract;
@@ -14,3 +16,4 @@ pub use op::{
     Rounding, ShuffleMode, Source, SpecialRegister, TernaryOp, UnaryOp, VoteMode, Width,
 };
 pub use slots::Slots;
+pub use waits::waits;

@@ -1,6 +1,7 @@
 //! Where registers are kept: those that are never alive together share a slot.
 use super::body::Body;
-use super::op::{Op, Width};
+use super::flow::Flow;
+use super::op::Width;
 use crate::module::RegisterId;
 use std::ops::Range;
 
@@ -72,7 +73,7 @@ const MOST_STEPS: usize = 1 << 27;
 
 /// For each register the operations from the first to the last at which it is alive; `None` if that takes too long to find out.
 fn intervals(body: &Body) -> Option<Vec<Option<Interval>>> {
-    let blocks = body.blocks();
+    let Flow { blocks, before, .. } = Flow::of(body);
     let mut intervals: Vec<Option<Interval>> = vec![None; body.registers.len()];
     let mut touch = |register: u32, at: usize| {
         let interval = intervals[register as usize].get_or_insert(Interval { first: at, last: at });
@@ -83,7 +84,6 @@ fn intervals(body: &Body) -> Option<Vec<Option<Interval>>> {
         operation.each_read(&mut both);
         operation.each_write(&mut both);
     }
-    let before = predecessors(body, &blocks);
     let Uses { reads, writes } = Uses::of(body, &blocks);
     // For each block the register for which it was last seen, and the one that it last writes.
     let (mut alive, mut written) = (vec![u32::MAX; blocks.len()], vec![u32::MAX; blocks.len()]);
@@ -154,30 +154,10 @@ impl Uses {
     }
 }
 
-/// For each block those from which control can come to it.
-fn predecessors(body: &Body, blocks: &[Range<usize>]) -> Vec<Vec<usize>> {
-    let mut before = vec![Vec::new(); blocks.len()];
-    for (number, block) in blocks.iter().enumerate() {
-        for next in successors(body, blocks, block) {
-            before[next].push(number);
-        }
-    }
-    before
-}
-
-/// The blocks to which control can go at a block's end.
-fn successors(body: &Body, blocks: &[Range<usize>], block: &Range<usize>) -> Vec<usize> {
-    let starting_at = |at: usize| blocks.binary_search_by_key(&at, |block| block.start).ok();
-    let next = starting_at(block.end);
-    let Some(last) = body.operations.get(block.end - 1) else { return Vec::new() };
-    let branch = if let Op::Branch { target } = last.op { starting_at(target) } else { None };
-    let falls = !last.op.ends_block() || last.guard.is_some();
-    branch.into_iter().chain(next.filter(|_| falls)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Op;
     use crate::module::Function;
     use crate::text::{Index, Unit};
 

@@ -6,9 +6,11 @@ use super::fault::{Fault, Spot};
 use super::frame::Frame;
 use super::image::Image;
 use super::lanes::{LANES, Mask};
+use super::launch::Figures;
 use super::memory::Buffer;
 use super::ready::Known;
 use super::warp::{BARRIERS, Pause, Warp};
+use super::work::Work;
 use crate::code::{SpecialRegister, Width};
 use crate::error::Error;
 use crate::link::SharedMemory;
@@ -166,6 +168,16 @@ impl Block {
     /// Instructions that its warps have executed.
     pub fn instructions(&self) -> u64 {
         self.warps.iter().map(|warp| warp.instructions).sum()
+    }
+
+    /// What its warps have done.
+    pub fn work(&self) -> Work {
+        self.warps.iter().map(Warp::work).sum()
+    }
+
+    /// What it has taken, so far.
+    pub fn figures(&self) -> Figures {
+        Figures { instructions: self.instructions(), work: self.work(), trace: 0 }
     }
 
     /// Gives every warp a turn, from another one on each time.

@@ -8,6 +8,7 @@ use super::lanes::{LANES, Mask};
 use super::memory::{Buffer, Reach, Region};
 use super::rounding::with_default_rounding;
 use super::warp::Warp;
+use super::work::Work;
 use std::sync::Arc;
 
 /// Most threads of a block.
@@ -50,6 +51,8 @@ pub struct Launch {
 pub struct Figures {
     /// Instructions, each for all lanes of a warp that were at it.
     pub instructions: u64,
+    /// What its kernel has done.
+    pub work: Work,
     /// A number for the order in which warps had their turns and how long these were: equal for equal schedules.
     pub trace: u64,
 }
@@ -161,7 +164,7 @@ impl Launch {
                 Turn::Moved => idle = 0,
                 Turn::Idle => idle += 1,
                 Turn::Over => {
-                    self.blocks.swap_remove(at);
+                    figures.work += self.blocks.swap_remove(at).work();
                     idle = 0;
                 }
             }

@@ -139,13 +139,15 @@ pub struct Reach {
     own: Vec<Region>,
     /// The region of the last access.
     last: Region,
+    /// Whether that is in `own`.
+    last_is_own: bool,
 }
 
 impl Reach {
     /// # Safety
     /// What `own` names is readable and writable as long as this lives, in the way that [`Memory::map`] says.
     pub unsafe fn new(memory: Arc<Memory>, own: Vec<Region>) -> Self {
-        Self { memory, known: Arc::default(), changes: u64::MAX, own, last: Region::new(0, 0) }
+        Self { memory, known: Arc::default(), changes: u64::MAX, own, last: Region::new(0, 0), last_is_own: false }
     }
 
     /// Adds memory that only this warp reaches.
@@ -179,9 +181,15 @@ impl Reach {
             return true;
         }
         let own = self.own.iter().find(|region| holds(region));
-        let found = own.or_else(|| self.known.find(start, holds));
-        self.last = found.copied().unwrap_or(self.last);
-        found.is_some()
+        let Some(found) = own.or_else(|| self.known.find(start, holds)) else { return false };
+        (self.last, self.last_is_own) = (*found, own.is_some());
+        true
+    }
+
+    /// Whether the last access that was admitted was to memory that is not the device's: the block's, the warp's own, or the parameters.
+    #[inline(always)]
+    pub fn is_own(&self) -> bool {
+        self.last_is_own
     }
 
     /// Checks accesses of `len` bytes at the addresses of the lanes in the mask.

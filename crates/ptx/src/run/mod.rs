@@ -15,6 +15,7 @@ mod registers;
 mod rounding;
 mod scalar;
 mod warp;
+mod work;
 
 pub use executable::{Executable, Options};
 pub use fault::{Fault, Spot};
@@ -23,3 +24,4 @@ pub use image::Image;
 pub use launch::{Configuration, Figures, Launch};
 pub use memory::{BadAccess, Memory, Region};
 pub use pool::{Ended, Pool};
+pub use work::Work;

@@ -5,7 +5,7 @@ use super::launch::{Figures, LEAST_BUDGET, Launch, MOST_BUDGET, Order};
 use super::rounding::with_default_rounding;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -62,11 +62,17 @@ struct Job {
     idle: u32,
 }
 
+#[derive(Default)]
+struct Outcome {
+    figures: Figures,
+    fault: Option<Fault>,
+    ended: Option<Ended>,
+}
+
 struct Running {
     blocks_left: AtomicUsize,
     failed: AtomicBool,
-    instructions: AtomicU64,
-    outcome: Mutex<(Option<Fault>, Option<Ended>)>,
+    outcome: Mutex<Outcome>,
 }
 
 impl std::fmt::Debug for Running {
@@ -76,22 +82,25 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    fn outcome(&self) -> MutexGuard<'_, (Option<Fault>, Option<Ended>)> {
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block of it has ended.
-    fn block_ends(&self, instructions: u64, fault: Option<Fault>) {
-        self.instructions.fetch_add(instructions, Ordering::Relaxed);
+    fn block_ends(&self, figures: Figures, fault: Option<Fault>) {
+        {
+            let mut outcome = self.outcome();
+            outcome.figures.instructions += figures.instructions;
+            outcome.figures.work += figures.work;
+        }
         if let Some(fault) = fault {
-            self.outcome().0.get_or_insert(fault);
+            self.outcome().fault.get_or_insert(fault);
             self.failed.store(true, Ordering::Release);
         }
         if self.blocks_left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let (fault, ended) = std::mem::take(&mut *self.outcome());
-        let figures = Figures { instructions: self.instructions.load(Ordering::Relaxed), trace: 0 };
+        let Outcome { figures, fault, ended } = std::mem::take(&mut *self.outcome());
         if let Some(ended) = ended {
             // What panics here has been told, and the pool goes on.
             _ = catch_unwind(AssertUnwindSafe(|| ended(fault.map_or(Ok(figures), Err))));
@@ -135,8 +144,7 @@ impl Pool {
         let running = Arc::new(Running {
             blocks_left: AtomicUsize::new(launch.blocks.len()),
             failed: AtomicBool::new(false),
-            instructions: AtomicU64::new(0),
-            outcome: Mutex::new((None, Some(ended))),
+            outcome: Mutex::new(Outcome { ended: Some(ended), ..Outcome::default() }),
         });
         let mut queue = self.shared.queue();
         queue.live += launch.blocks.len();
@@ -176,7 +184,7 @@ impl Drop for Pool {
         let left = std::mem::take(&mut self.shared.queue().blocks);
         for job in left {
             let fault = Fault::Launch("the device is gone".to_owned());
-            job.launch.block_ends(job.block.instructions(), Some(fault));
+            job.launch.block_ends(job.block.figures(), Some(fault));
         }
     }
 }
@@ -240,10 +248,10 @@ impl Shared {
             queue.idle = 0;
         }
         let Job { block, launch, .. } = job;
-        let instructions = block.instructions();
+        let figures = block.figures();
         // Its memory goes before the launch is over.
         drop(block);
-        launch.block_ends(instructions, fault);
+        launch.block_ends(figures, fault);
     }
 }
 

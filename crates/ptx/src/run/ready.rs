@@ -27,6 +27,10 @@ pub struct Instruction {
     pub number: u64,
     /// Four more slots, or other numbers.
     pub more: [Slot; 4],
+    /// Instructions of the text that it counts for: 1 for the first of those that one becomes, or 0.
+    pub weight: u32,
+    /// True if it only waits for others, so that how often it is executed says nothing.
+    pub waits: bool,
 }
 
 /// Where a result goes that no instruction reads.

@@ -12,6 +12,7 @@ use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use super::memory::{BadAccess, Reach};
 use super::ready::{Instruction, Ready};
 use super::registers::{Base, Registers};
+use super::work::Work;
 use crate::error::Error;
 use std::sync::Arc;
 
@@ -121,6 +122,10 @@ pub struct Warp {
     /// True if this turn did anything other than poll memory that has not changed.
     pub moved: bool,
     pub instructions: u64,
+    /// What it has done, but for the last instructions.
+    pub work: Work,
+    /// Instructions that are to be added to that for each lane of a mask.
+    uncounted: (u64, Mask),
     /// Bytes of a lane in all frames.
     pub bytes: u64,
 }
@@ -165,6 +170,8 @@ impl Warp {
             polled: Vec::new(),
             moved: false,
             instructions: 0,
+            work: Work::default(),
+            uncounted: (0, lanes),
             bytes: 0,
         };
         warp.enter(kernel, lanes, None)?;
@@ -192,6 +199,11 @@ impl Warp {
                     // them, and the last one leaves the function.
                     let instruction = unsafe { &*code.add(at as usize) };
                     self.instructions += 1;
+                    if self.mask != self.uncounted.1 {
+                        self.work = self.work();
+                        self.uncounted = (0, self.mask);
+                    }
+                    self.uncounted.0 += u64::from(instruction.weight);
                     // SAFETY: the slots of an instruction are in the registers of its function's frames.
                     at = unsafe { (instruction.run)(self, instruction, at) };
                 }
@@ -216,6 +228,23 @@ impl Warp {
                 }
             }
         }
+    }
+
+    /// What it has done.
+    pub fn work(&self) -> Work {
+        let (instructions, lanes) = self.uncounted;
+        self.work + Work { instructions: instructions * u64::from(lanes.count_ones()), ..Work::default() }
+    }
+
+    /// Lanes at hand stay at their instruction and come to it again, so it does not count for them yet.
+    pub fn again(&mut self, lanes: Mask, instruction: &Instruction, at: u32) {
+        self.park(lanes, at);
+        self.mask &= !lanes;
+        self.discount(lanes.count_ones() * instruction.weight);
+    }
+
+    fn discount(&mut self, instructions: u32) {
+        self.work.instructions = self.work.instructions.wrapping_sub(u64::from(instructions));
     }
 
     /// Chooses the lanes that go next, and gives their instruction; `None` if all wait.
@@ -389,8 +418,7 @@ impl Warp {
             let Some((caller, _)) = caller else {
                 self.alive &= !leaving;
                 self.yielded &= !leaving;
-                // Those that wait for others of the warp look again whether they must.
-                self.syncing = 0;
+                self.look_again();
                 self.warp_barrier = [0; LANES];
                 break;
             };
@@ -404,6 +432,18 @@ impl Warp {
             self.frames.pop();
         }
         self.moved = true;
+    }
+
+    /// Those that wait for others of the warp come to their instruction again, to see whether they must.
+    fn look_again(&mut self) {
+        let mut counted = 0;
+        for frame in &self.frames {
+            for lane in lanes_of(self.syncing & frame.lanes & !frame.calling) {
+                counted += frame.code.instructions.get(frame.at[lane] as usize).map_or(0, |at| at.weight);
+            }
+        }
+        self.discount(counted);
+        self.syncing = 0;
     }
 
     /// Frees what a frame has that all lanes have left. Its place is kept while there are frames after it.

@@ -7,3 +7,4 @@ mod kernels;
 mod pool;
 mod shared;
 mod turns;
+mod work;

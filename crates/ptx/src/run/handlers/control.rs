@@ -162,8 +162,7 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let target = targets[w.mask.trailing_zeros() as usize % LANES];
     let together = lanes_of(w.mask).filter(|lane| targets[*lane] == target).fold(0, |all, lane| all | 1 << lane);
     // Lanes with another target call later.
-    w.park(w.mask & !together, at);
-    w.mask = together;
+    w.again(w.mask & !together, i, at);
     let image = w.common.image.clone();
     let code = match image.executable().function_at(target) {
         Ok(code) => code,
@@ -252,8 +251,7 @@ pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let (barrier, threads) = wants(first);
         let together = mask_of(lanes_of(w.mask).filter(|lane| wants(*lane) == (barrier, threads)));
         // Lanes that want another barrier come to it later.
-        w.park(w.mask & !together, at);
-        w.mask = together;
+        w.again(w.mask & !together, i, at);
         let holds = if i.flags & VOTES != 0 { w.registers.predicate(i.c) } else { 0 };
         let votes = w.mask & if i.flags & INVERTED != 0 { !holds } else { holds };
         Arrival { barrier, threads, lanes: w.mask, votes: if i.flags & VOTES != 0 { votes } else { 0 } }

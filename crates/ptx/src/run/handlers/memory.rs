@@ -19,6 +19,15 @@ pub const SHARED: u32 = 2;
 pub const OWN: u32 = 8;
 /// A flag of an address: it has no base.
 pub const NO_BASE: u32 = 4;
+/// A flag of an address: it is in constant memory.
+pub const CONST: u32 = 16;
+
+/// Bytes of global memory that an access of `bytes` for each lane at hand moves, once it was admitted.
+#[inline(always)]
+fn moved(w: &Warp, flags: u32, waits: bool, bytes: u64) -> u64 {
+    let is_global = flags & (SHARED | OWN | CONST) == 0 && !waits && !w.reach.is_own();
+    if is_global { bytes * u64::from(w.mask.count_ones()) } else { 0 }
+}
 
 /// The addresses of an access in each lane.
 ///
@@ -101,6 +110,7 @@ impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
             if let Err(bad) = admit(w, i.flags, &addresses, w.mask, bytes, true) {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
+            w.work.loaded += moved(w, i.flags, i.waits, bytes);
             let parts = W::load_lanes(&addresses, w.mask);
             for (slot, part) in i.more.into_iter().zip(&parts).take(W::COUNT) {
                 give(w, slot, part);
@@ -132,6 +142,7 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
                 *part = w.registers.read(slot);
             }
             W::store_lanes(&addresses, w.mask, &parts);
+            w.work.stored += moved(w, i.flags, i.waits, bytes);
         }
         if i.flags & OWN == 0 {
             w.wrote();
@@ -170,6 +181,7 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, true) {
             return w.refuse_access(at, "reads", whole, bad);
         }
+        w.work.loaded += moved(w, i.flags, i.waits, whole);
         let mut seen = 0u64;
         for (number, to) in general.to.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
@@ -213,6 +225,7 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
             return w.refuse_access(at, "writes", whole, bad);
         }
+        w.work.stored += moved(w, i.flags, i.waits, whole);
         for (number, source) in general.sources.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
             for lane in lanes_of(w.mask) {
@@ -274,6 +287,8 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         if let Err(bad) = admit(w, i.flags, &addresses, w.mask, u64::from(size), false) {
             return w.refuse_access(at, "changes", u64::from(size), bad);
         }
+        let bytes = moved(w, i.flags, i.waits, u64::from(size));
+        (w.work.loaded, w.work.stored) = (w.work.loaded + bytes, w.work.stored + bytes);
         let mut values = [0u128; LANES];
         for lane in lanes_of(w.mask) {
             let operand = |number: usize| {
@@ -450,10 +465,12 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             if let Err(bad) = shared.and_then(|()| w.reach.admit_range(from[lane], bytes, true)) {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
+            w.work.loaded += if from_flags & SHARED == 0 && !w.reach.is_own() { bytes } else { 0 };
             let shared = stays_shared(w, to_flags, &to, 1 << lane, bytes, false);
             if let Err(bad) = shared.and_then(|()| w.reach.admit_range(to[lane], bytes, false)) {
                 return w.refuse_access(at, "writes", bytes, bad);
             }
+            w.work.stored += if to_flags & SHARED == 0 && !w.reach.is_own() { bytes } else { 0 };
             for offset in (0..bytes).step_by(16) {
                 u128::store(to[lane] + offset, u128::load(from[lane] + offset));
             }

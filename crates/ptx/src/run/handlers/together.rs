@@ -62,9 +62,8 @@ unsafe fn gather(w: &mut Warp, i: &Instruction, at: u32) -> Option<Group> {
     let named = members[w.mask.trailing_zeros() as usize % LANES];
     let agree = mask_of(lanes_of(w.mask).filter(|lane| members[*lane] == named));
     if agree != w.mask {
-        w.park(w.mask & !agree, at);
+        w.again(w.mask & !agree, i, at);
         w.limit = w.limit.min(at);
-        w.mask = agree;
     }
     let mut group = Group { lanes: w.mask, elsewhere: Vec::new() };
     if named & w.alive & !w.mask != 0 {
@@ -198,9 +197,8 @@ pub unsafe fn warp_barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let agree = lanes_of(w.mask).filter(|lane| members[*lane] == named).fold(0, |all, lane| all | 1 << lane);
     if agree != w.mask {
         // Lanes with another mask come later.
-        w.park(w.mask & !agree, at);
+        w.again(w.mask & !agree, i, at);
         w.limit = w.limit.min(at);
-        w.mask = agree;
     }
     let others = named & w.alive & !w.mask;
     if others == 0 {

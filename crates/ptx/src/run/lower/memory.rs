@@ -18,6 +18,7 @@ impl Lowering<'_> {
         let window = match address.space {
             Some(Space::Shared) => memory::SHARED,
             Some(Space::Local | Space::Param) => memory::OWN,
+            Some(Space::Const) => memory::CONST,
             _ => 0,
         };
         Ok(match &address.base {

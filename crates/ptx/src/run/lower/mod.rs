@@ -10,7 +10,7 @@ use super::frame::Layout;
 use super::handlers::{Isa, control, general, together};
 use super::ready::{CallSite, General, Instruction, NOWHERE, Ready};
 use super::registers::Slot;
-use crate::code::{Body, Op, Operation, Slots, SpecialRegister, Width, contract};
+use crate::code::{Body, Op, Operation, Slots, SpecialRegister, Width, contract, waits};
 use crate::error::Error;
 use crate::link::FunctionId;
 use crate::module::{Guard, RegisterId, Space};
@@ -42,8 +42,14 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
         return Ok(refused(id, "too many registers are alive across too many branches of this function".to_owned()));
     };
     let places = Places::new(executable, id, function, slots, &layout);
-    let mut lowering =
-        Lowering { places, layout: &layout, one_by_one: executable.one_by_one(), ready: Ready::empty(id), at: 0 };
+    let mut lowering = Lowering {
+        places,
+        layout: &layout,
+        one_by_one: executable.one_by_one(),
+        waits: waits(&body),
+        ready: Ready::empty(id),
+        at: 0,
+    };
     // Where each operation begins, and the branches that wait for that.
     let mut starts = Vec::with_capacity(body.operations.len() + 1);
     for (number, operation) in body.operations.iter().enumerate() {
@@ -72,8 +78,19 @@ pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, E
 const MOST_OWN: u64 = 512 << 10;
 
 /// An instruction with nothing in it but the first refusal.
-const REFUSE: Instruction =
-    Instruction { run: control::refuse, to: NOWHERE, a: 0, b: 0, c: 0, d: 0, flags: 0, number: 0, more: [NOWHERE; 4] };
+const REFUSE: Instruction = Instruction {
+    run: control::refuse,
+    to: NOWHERE,
+    a: 0,
+    b: 0,
+    c: 0,
+    d: 0,
+    flags: 0,
+    number: 0,
+    more: [NOWHERE; 4],
+    weight: 1,
+    waits: false,
+};
 
 /// A function that cannot run, which says so when it is entered.
 fn refused(id: FunctionId, why: String) -> Ready {
@@ -104,6 +121,8 @@ struct Lowering<'a> {
     layout: &'a Layout,
     /// Whether no operation gets the handler of its types.
     one_by_one: bool,
+    /// Whether each operation only waits for others.
+    waits: Vec<bool>,
     ready: Ready,
     /// The operation at hand.
     at: u32,
@@ -111,8 +130,10 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     fn push(&mut self, run: super::handlers::Handler, with: impl FnOnce(&mut Instruction)) {
-        let mut instruction =
-            Instruction { run, to: NOWHERE, a: 0, b: 0, c: 0, d: 0, flags: 0, number: 0, more: [NOWHERE; 4] };
+        // The function's end is no operation of its text.
+        let waits = self.waits.get(self.at as usize).copied().unwrap_or(true);
+        let is_first = self.ready.operation_of.last() != Some(&self.at);
+        let mut instruction = Instruction { run, weight: u32::from(is_first && !waits), waits, ..REFUSE };
         with(&mut instruction);
         self.ready.instructions.push(instruction);
         self.ready.operation_of.push(self.at);
@@ -194,7 +215,8 @@ impl Lowering<'_> {
             Op::Exit => self.push(control::exit, |_| {}),
             Op::Trap => self.refuse("a trap".into()),
             Op::Unknown(why) => self.refuse(why.clone()),
-            Op::Nothing | Op::BulkCommit | Op::BulkWait { .. } => self.push(control::nothing, |_| {}),
+            Op::Nothing => self.push(control::nothing, |i| i.weight = 0),
+            Op::BulkCommit | Op::BulkWait { .. } => self.push(control::nothing, |_| {}),
             Op::Fence => self.push(control::fence, |_| {}),
             Op::Call { target, results, arguments } => self.call(target, results, arguments)?,
             Op::Barrier { number, threads, reduce } => self.barrier(number, threads.as_ref(), reduce.as_ref())?,

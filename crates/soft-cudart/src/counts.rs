@@ -1,0 +1,53 @@
+//! What the kernels of each device have done, counted so that no schedule changes it.
+use ptx::run::Work;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the kernels of a device have done, those that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Kernels that were launched.
+    pub launches: u64,
+    /// Blocks of all of them.
+    pub blocks: u64,
+    /// What these did.
+    pub work: Work,
+}
+
+/// By device.
+static COUNTS: Mutex<Vec<Counts>> = Mutex::new(Vec::new());
+
+fn locked() -> MutexGuard<'static, Vec<Counts>> {
+    COUNTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the kernels of a device that have ended have done in this process. A stream goes on after its kernel only when that is counted.
+pub fn counts(device: usize) -> Counts {
+    locked().get(device).copied().unwrap_or_default()
+}
+
+/// A kernel of so many blocks has ended.
+pub(crate) fn note(device: usize, blocks: u64, work: Work) {
+    let mut counts = locked();
+    if counts.len() <= device {
+        counts.resize(device + 1, Counts::default());
+    }
+    let known = &mut counts[device];
+    known.launches += 1;
+    known.blocks += blocks;
+    known.work += work;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_count_apart() {
+        let work = Work { instructions: 5, loaded: 4, stored: 3 };
+        note(7, 2, work);
+        note(7, 1, work);
+        note(8, 1, work);
+        assert_eq!(counts(7), Counts { launches: 2, blocks: 3, work: work + work });
+        assert_eq!((counts(6), counts(8).launches, counts(99)), (Counts::default(), 1, Counts::default()));
+    }
+}

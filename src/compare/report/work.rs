@@ -1,0 +1,40 @@
+//! What both libraries do, as text: what differs, then how much was counted.
+use crate::bench::COUNTS_NOTE;
+use crate::bench::comparison::counts::REPORTED;
+use crate::compare::work::Counts;
+use crate::printable::{one_line, thousands};
+use crate::report::Styles;
+use std::io::{self, Write};
+
+/// Differences, and rows that fail, that are shown.
+const SHOWN: usize = 40;
+
+/// Writes what was counted.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn write_work(to: &mut dyn Write, work: &Counts, styles: Styles) -> io::Result<()> {
+    let strong = styles.strong;
+    writeln!(to, "\n{strong}Work: {}{strong:#}", verdict(work))?;
+    writeln!(to, "  {COUNTS_NOTE}")?;
+    for change in work.changes().take(SHOWN) {
+        writeln!(to, "  {}", one_line(change))?;
+    }
+    if let Some(more) = work.changes().count().checked_sub(SHOWN).filter(|more| *more > 0) {
+        writeln!(to, "  and {} more differences", thousands(more as u64))?;
+    }
+    for failed in work.failed.iter().take(SHOWN) {
+        writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
+    }
+    Ok(())
+}
+
+/// How much differs, in words.
+pub(super) fn verdict(work: &Counts) -> String {
+    let (all, from) = (thousands(work.rows.len() as u64), REPORTED * 100.0);
+    match work.rows.iter().filter(|row| !row.changes.is_empty()).count() {
+        0 => format!("no number of the {all} rows differs by {from:.0} % or more"),
+        differing => format!("{} of {all} rows differ by {from:.0} % or more", thousands(differing as u64)),
+    }
+}

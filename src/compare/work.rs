@@ -1,0 +1,55 @@
+//! What both libraries do on software GPUs, counted: the times there say nothing.
+use super::side::Side;
+use super::speed::failed;
+use crate::bench::comparison::counts::{RowCounts, compare};
+use crate::bench::{Plan, Row, Sampler};
+use crate::run::Error;
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+
+/// What the candidate does compared with the base.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// The rows that both sides ran.
+    pub rows: Vec<RowCounts>,
+    /// Rows that the base ran well and the candidate did not, with the reason.
+    pub failed: Vec<String>,
+}
+
+impl Counts {
+    /// What differs, in words.
+    pub fn changes(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().flat_map(|row| &row.changes).map(String::as_str)
+    }
+}
+
+/// Counts these rows on both sides; `each` is told of every measurement, and says whether to go on. `None` if it does not.
+///
+/// # Errors
+///
+/// A worker cannot be started.
+pub fn count(
+    base: &Side,
+    candidate: &Side,
+    plan: &Plan,
+    rows: &[Row],
+    each: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+) -> Result<Option<Counts>, Error> {
+    let mut samples = Vec::new();
+    for side in [base, candidate] {
+        let Side::Live { chosen, options, .. } = side else { return Ok(None) };
+        let sampler = Sampler::new((**options).clone(), (**chosen).clone(), plan.timing)?;
+        let mut ended = ControlFlow::Continue(());
+        let taken = sampler.sample(rows, &mut |sample| {
+            ended = each(&sample.row);
+            ended
+        })?;
+        if ended.is_break() {
+            return Ok(None);
+        }
+        samples.push(taken);
+    }
+    let (base, candidate) = samples.split_at(1);
+    let rows = base.iter().zip(candidate).flat_map(|(base, candidate)| compare(base, candidate)).collect();
+    Ok(Some(Counts { rows, failed: failed(base, &[], candidate) }))
+}
