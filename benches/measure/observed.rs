@@ -31,6 +31,7 @@ pub fn observation(ranks: usize, images: Vec<Vec<u8>>) -> Observation {
         figures: Vec::new(),
         answers: Answers::default(),
         times: Vec::new(),
+        work: None,
     };
     Observation {
         ended: Ended::Done,

@@ -235,7 +235,7 @@ impl Device {
     }
     /// What the kernels of the device of `rank` that have ended have done, if that is counted.
     pub fn work(self, rank: usize) -> Option<Work> {
-        matches!(self, Self::Software).then(|| software_gpus::work(self.software_number(rank)))
+        matches!(self, Self::Software { .. }).then(|| software_gpus::work(self.software_number(rank)))
     }
     /// A block of memory, aligned to 4,096 bytes.
     ///

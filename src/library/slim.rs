@@ -54,7 +54,7 @@ pub fn slim(path: &Path) -> Result<Kept, SlimError> {
 }
 
 fn clear(file: &File, place: Range<u64>) -> io::Result<()> {
-    const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(file, flags, place.start, place.end - place.start) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}

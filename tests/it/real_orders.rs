@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// A tree: of each rank its parent and its children.
+type Tree = BTreeMap<usize, (Option<usize>, Vec<usize>)>;
+
 /// What a communicator's rings and trees are, by the library's log.
 #[derive(Debug, Default)]
 struct Graphs {
     /// The ranks of each channel's ring.
     rings: BTreeMap<usize, Vec<usize>>,
-    /// Of each channel's tree the parent and the children of each rank.
-    trees: BTreeMap<usize, BTreeMap<usize, (Option<usize>, Vec<usize>)>>,
+    /// The tree of each channel.
+    trees: BTreeMap<usize, Tree>,
 }
 
 impl Graphs {
@@ -56,9 +59,7 @@ impl Graphs {
 
     /// The additions of each tree, by channel: a node adds what comes from its children to its own, one after the other.
     fn of_trees(&self) -> Vec<String> {
-        let root = |tree: &BTreeMap<usize, (Option<usize>, Vec<usize>)>| {
-            *tree.iter().find(|(_, (parent, _))| parent.is_none()).expect("a tree has a root").0
-        };
+        let root = |tree: &Tree| *tree.iter().find(|(_, (parent, _))| parent.is_none()).expect("a tree has a root").0;
         self.trees.values().map(|tree| below(tree, root(tree))).collect()
     }
 
@@ -73,7 +74,7 @@ impl Graphs {
     }
 }
 
-fn below(tree: &BTreeMap<usize, (Option<usize>, Vec<usize>)>, node: usize) -> String {
+fn below(tree: &Tree, node: usize) -> String {
     tree[&node].1.iter().fold(node.to_string(), |own, child| sum(own, below(tree, *child)))
 }
 
@@ -175,14 +176,14 @@ fn run(
     let recording = record::read(&home.path("run")).unwrap();
     let mut maps = 0;
     for case in &recording.cases {
-        let op = case.name.split('-').next().unwrap_or_default();
+        let op = case.case.split('-').next().unwrap_or_default();
         for order in &case.orders {
             maps += 1;
             if let Some(why) = contradiction(op, tree, ranks, &order.map, &graphs) {
                 let (library, machines) = (library.display(), world.machines.unwrap_or("one machine"));
                 wrong.push(format!(
                     "{library} {algorithm} {protocol} {channels} channels, {ranks} ranks on {machines}, {}: {}: {why}",
-                    case.name, order.map.name
+                    case.case, order.map.name
                 ));
             }
         }
