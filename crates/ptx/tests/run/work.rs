@@ -82,7 +82,7 @@ const MEETS: &str = "\
 mov.u32 %r1, %tid.x;\nmov.u32 %r2, %laneid;\nrem.u32 %r3, %r2, 3;\nsetp.eq.u32 %p1, %r3, 0;\n@%p1 bra A;\n\
 and.b32 %r4, %r2, 1;\nsetp.eq.u32 %p2, %r4, 0;\n@%p2 bra B;\n\
 A:\nmov.b32 %r4, 1;\n\
-B:\nvote.sync.any.pred %p3, %p1, -1;\nbarrier.sync %r3, 64;\nbar.warp.sync -1;\ncall.uni f, ();\nret;\n}\n";
+B:\nvote.sync.any.pred %p3, %p1, -1;\nbarrier.sync 0, 64;\nbar.warp.sync -1;\ncall.uni f, ();\nret;\n}\n";
 
 #[test]
 fn what_lanes_do_together_counts_once_for_each() {
