@@ -2,7 +2,7 @@
 use crate::library::DownloadProgress;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The line; hidden if the standard error is no terminal.
+/// The line; hidden if standard error is not a terminal.
 pub struct DownloadBar(ProgressBar);
 
 impl DownloadBar {

@@ -12,7 +12,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// Width of a terminal that does not say how wide it is.
 const USUAL_WIDTH: usize = 80;
 
-/// A progress line; hidden if the standard error is no terminal.
+/// A progress line; hidden if standard error is not a terminal.
 pub struct ProgressDisplay {
     bar: ProgressBar,
     state: Arc<Mutex<ProgressState>>,

@@ -252,6 +252,11 @@ impl Comparison {
         if self.interrupted {
             reasons.push("the comparison was interrupted".to_owned());
         }
+        if let Some(work) = self.work.as_ref().filter(|work| work.not_counted > work.rows.len() / 10) {
+            let all = work.not_counted + work.rows.len();
+            reasons
+                .push(format!("{} of the {all} rows of --bench could not be counted on both sides", work.not_counted));
+        }
         let (compared, cases) = (self.compared(), self.rows.len());
         if compared < at_least {
             let what = if compared == 1 { "1 case ran" } else { &format!("{compared} cases ran") };

@@ -14,6 +14,8 @@ pub struct Counts {
     pub rows: Vec<RowCounts>,
     /// Rows that the base ran well and the candidate did not, with the reason.
     pub failed: Vec<String>,
+    /// Rows that were not counted on both sides and did not fail on the candidate alone.
+    pub not_counted: usize,
 }
 
 impl Counts {
@@ -50,6 +52,9 @@ pub fn count(
         samples.push(taken);
     }
     let (base, candidate) = samples.split_at(1);
-    let rows = base.iter().zip(candidate).flat_map(|(base, candidate)| compare(base, candidate)).collect();
-    Ok(Some(Counts { rows, failed: failed(base, &[], candidate) }))
+    let asked = rows.len();
+    let rows: Vec<_> = base.iter().zip(candidate).flat_map(|(base, candidate)| compare(base, candidate)).collect();
+    let failed = failed(base, &[], candidate);
+    let not_counted = asked.saturating_sub(rows.len() + failed.len());
+    Ok(Some(Counts { rows, failed, not_counted }))
 }

@@ -1,5 +1,6 @@
 //! The folder of an unfinished fetch, in the cache's own file system so that the last step is a rename. It is removed with the value, and if
 //! the process was killed before, by the next fetch: the kernel releases a lock on it when its process ends in any way.
+use crate::signals;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs;
 use std::io;
@@ -27,7 +28,7 @@ impl WorkFolder {
         // While this is held no other process makes a folder, so that each one that is there is locked by its process or left over.
         let cache_lock = opened(cache)?;
         while let Err(error) = flock(&cache_lock, FlockOperation::LockExclusive) {
-            if error != rustix::io::Errno::INTR {
+            if error != rustix::io::Errno::INTR || signals::is_interrupted() {
                 return Err(error.into());
             }
         }

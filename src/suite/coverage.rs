@@ -4,18 +4,20 @@ use crate::scenario::{Case, EnvValue, NumberByRankKind, Step, StepReduction, fil
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Up to so many cases of a file, each variant counts by itself.
-const FEW: usize = 8;
+/// Up to so many variants of a file, each counts by itself.
+const FEW: usize = 10;
 
 /// Keeps as few cases as a simple search finds that together have every factor of all of them. Cases of few ranks are preferred.
 pub fn keep_covering(cases: &mut Vec<Arc<Case>>) {
-    let mut sizes: HashMap<&str, usize> = HashMap::new();
-    cases.iter().for_each(|case| *sizes.entry(file_part(&case.name)).or_default() += 1);
+    let mut variants: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for case in cases.iter() {
+        variants.entry(file_part(&case.name)).or_default().extend(point(case).find(|part| part.starts_with(VARIANT)));
+    }
     let mut numbers = HashMap::new();
     let factors: Vec<Vec<usize>> = cases
         .iter()
         .map(|case| {
-            let many = sizes.get(file_part(&case.name)).is_some_and(|count| *count > FEW);
+            let many = variants.get(file_part(&case.name)).is_some_and(|variants| variants.len() > FEW);
             let mut of_case: Vec<usize> = factors(case, many)
                 .into_iter()
                 .map(|factor| {
@@ -60,16 +62,22 @@ fn covering(factors: &[Vec<usize>], order: &[usize], number: usize) -> HashSet<u
     chosen.into_iter().collect()
 }
 
-/// What a case is told apart by, in a file of few or many cases.
+const VARIANT: &str = "variant=";
+
+/// `axis=value` of each axis.
+fn point(case: &Case) -> impl Iterator<Item = &str> {
+    let point = &case.name[file_part(&case.name).len()..];
+    point.trim_start_matches('[').trim_end_matches(']').split(',').filter(|part| !part.is_empty())
+}
+
+/// What a case is told apart by, in a file of few or many variants.
 fn factors(case: &Case, many: bool) -> Vec<String> {
     let file = file_part(&case.name);
     let mut found = vec![file.to_owned()];
     // Many variants of a single operation are points of a sweep, whose values are among the operation's factors.
     let is_one_call = matches!(&*case.steps, [step] if is_operation(step)) && case.outcome.is_none();
-    let point = case.name[file.len()..].trim_start_matches('[').trim_end_matches(']');
-    let is_swept = |part: &str| many && is_one_call && part.starts_with("variant=");
-    let told = point.split(',').filter(|part| !part.is_empty() && !is_swept(part));
-    found.extend(told.map(|part| format!("{file} {part}")));
+    let is_swept = |part: &str| many && is_one_call && part.starts_with(VARIANT);
+    found.extend(point(case).filter(|part| !is_swept(part)).map(|part| format!("{file} {part}")));
     if let Some(form) = &case.form {
         found.extend(case.steps.iter().map(|step| format!("{} as {}", step.op.name, form.form.name)));
     }
@@ -98,6 +106,8 @@ fn add_factors_of_step(case: &Case, step: &Step, found: &mut Vec<String>) {
         StepReduction::PreMulSum { device, .. } => format!("premul_sum, scalar in device memory: {device}"),
     });
     found.push(format!("{op} of {dtype:?} {reduction:?}"));
+    let file = file_part(&case.name);
+    found.extend([format!("{file} {op}"), format!("{file} {dtype:?}"), format!("{file} {reduction:?}")]);
     found.push(format!("{op} on {} ranks", case.total_ranks()));
     found.push(format!("{op} {:?}", case.placement));
     let count = input.and_then(|def| def.content.table(0)).and_then(|table| table.count.as_ref());

@@ -26,15 +26,18 @@ pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>
     // one thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
     let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
     let always = grouped.iter().chain(&["ncclCommDestroy"]).copied().find(|name| !has(name));
-    let calls = plan.prelude.iter().chain(&plan.programs).flatten();
-    let mut kinds = calls.map(|call| call.kind.inner());
-    always.map(|name| function(name, machine)).or_else(|| {
-        kinds.find_map(|kind| {
+    let of_calls = |plan: &Plan| {
+        let calls = plan.prelude.iter().chain(&plan.programs).flatten();
+        calls.map(|call| call.kind.inner()).find_map(|kind| {
             let missing = needs(kind, &has).into_iter().find(|name| !has(name));
             let missing = missing.map(|name| function(name, machine));
             missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, devices))
         })
-    })
+    };
+    always
+        .map(|name| function(name, machine))
+        .or_else(|| plan.history.as_deref().and_then(of_calls))
+        .or_else(|| of_calls(plan))
 }
 
 fn function(missing: &str, machine: &Machine) -> String {

@@ -110,6 +110,9 @@ unsafe extern "C" fn map_and_keep(
 /// Bytes from which on zeros are not written where a page that is not there is read as zeros.
 const LARGE: size_t = 1 << 20;
 
+/// Free bytes of a file system below which files get their pages at once: a program that finds none for a page later is ended by a signal.
+const LEAST_FREE: u64 = 8 << 20;
+
 /// `fallocate`: NCCL makes tens of megabytes of `/dev/shm` for each rank of a communicator and uses little of it, so a file gets its length
 /// and not its pages.
 unsafe extern "C" fn extend_without_pages(file: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
@@ -117,11 +120,23 @@ unsafe extern "C" fn extend_without_pages(file: c_int, mode: c_int, offset: off_
     unsafe {
         let mut now: libc::stat = std::mem::zeroed();
         let end = offset.checked_add(len).filter(|end| mode == 0 && offset >= 0 && len > 0 && *end > 0);
-        match end {
-            Some(end) if libc::fstat(file, &raw mut now) == 0 && now.st_size < end => libc::ftruncate(file, end),
-            _ => libc::fallocate(file, mode, offset, len),
+        let longer = |end: &off_t| libc::fstat(file, &raw mut now) == 0 && now.st_size < *end;
+        if let Some(end) = end.filter(longer)
+            && has_room(file)
+            && libc::ftruncate(file, end) == 0
+        {
+            return 0;
         }
+        libc::fallocate(file, mode, offset, len)
     }
+}
+
+fn has_room(file: c_int) -> bool {
+    // SAFETY: numbers, which the call fills in.
+    let mut system: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: this function's own record.
+    let answered = unsafe { libc::fstatvfs(file, &raw mut system) } == 0;
+    answered && system.f_bavail.saturating_mul(system.f_frsize) >= LEAST_FREE
 }
 
 /// `memset`: large zeros become a hole in the file of shared memory, and pages of pinned memory are given back. Other memory is written.

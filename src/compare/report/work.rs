@@ -33,8 +33,13 @@ pub fn write_work(to: &mut dyn Write, work: &Counts, styles: Styles) -> io::Resu
 /// How much differs, in words.
 pub(super) fn verdict(work: &Counts) -> String {
     let (all, from) = (thousands(work.rows.len() as u64), REPORTED * 100.0);
-    match work.rows.iter().filter(|row| !row.changes.is_empty()).count() {
+    let counted = match work.rows.iter().filter(|row| !row.changes.is_empty()).count() {
+        _ if work.rows.is_empty() => "no row was counted on both sides".to_owned(),
         0 => format!("no number of the {all} rows differs by {from:.0} % or more"),
         differing => format!("{} of {all} rows differ by {from:.0} % or more", thousands(differing as u64)),
+    };
+    match work.not_counted {
+        0 => counted,
+        not_counted => format!("{counted}; {} rows could not be counted on both sides", thousands(not_counted as u64)),
     }
 }

@@ -27,13 +27,14 @@ impl Flow {
 
     /// The blocks of the loop that goes back from `end` to `header`, if all of them are admitted and nothing enters it but at its header.
     pub fn natural_loop(&self, header: usize, end: usize, admits: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
-        let mut own = vec![header];
-        let mut ahead = vec![end];
+        let (mut own, mut ahead) = (vec![header], vec![end]);
+        let mut seen = vec![false; self.blocks.len()];
+        seen[header] = true;
         if !admits(header) {
             return None;
         }
         while let Some(block) = ahead.pop() {
-            if own.contains(&block) {
+            if std::mem::replace(&mut seen[block], true) {
                 continue;
             }
             // Control begins at the first block.
@@ -48,10 +49,12 @@ impl Flow {
 
     /// The blocks that control can pass after `from` and before `to`.
     pub fn between(&self, from: usize, to: usize) -> Vec<usize> {
-        let mut passed: Vec<usize> = Vec::new();
-        let mut ahead = self.after[from].clone();
+        let (mut passed, mut ahead) = (Vec::new(), self.after[from].clone());
+        let mut seen = vec![false; self.blocks.len()];
+        seen[from] = true;
+        seen[to] = true;
         while let Some(block) = ahead.pop() {
-            if block != to && block != from && !passed.contains(&block) {
+            if !std::mem::replace(&mut seen[block], true) {
                 passed.push(block);
                 ahead.extend(&self.after[block]);
             }
@@ -59,7 +62,7 @@ impl Flow {
         passed
     }
 
-    /// For each block the first one through which all ways from it to the end go; `None` if that is the end. Traps are no ends.
+    /// For each block the first one through which all ways from it to the end go; `None` if that is the end. Traps do not count as ends.
     ///
     /// These are immediate postdominators: Cooper, Harvey and Kennedy, A Simple, Fast Dominance Algorithm, 2001.
     pub fn meeting_places(&self) -> Vec<Option<usize>> {

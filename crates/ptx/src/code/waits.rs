@@ -7,9 +7,15 @@ use super::flow::Flow;
 use super::op::{Address, AddressBase, MemoryOrder, Op, Operation};
 use crate::module::{RegisterId, Space};
 
-/// For each operation whether it only waits.
+/// Blocks up to which loops are looked for, of each of which all blocks may be looked at. NCCL's functions have far fewer.
+const MOST_BLOCKS: usize = 20_000;
+
+/// For each operation whether it only waits. In a function of very many blocks none does.
 pub fn waits(body: &Body) -> Vec<bool> {
     let flow = Flow::of(body);
+    if flow.blocks.len() > MOST_BLOCKS {
+        return vec![false; body.operations.len()];
+    }
     let mut waiting = vec![false; flow.blocks.len()];
     let mut headers = vec![false; flow.blocks.len()];
     for (end, next) in flow.after.iter().enumerate() {

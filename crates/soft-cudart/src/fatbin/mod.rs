@@ -76,24 +76,22 @@ impl FatBinaries {
         code.map(|entry| entry.place..entry.place.saturating_add(entry.stored_size))
     }
 
-    /// True if there was machine code of GPUs and zeros stand in its place.
+    /// True if zeros stand in the place of any machine code of GPUs.
     ///
     /// # Errors
     ///
     /// The file cannot be read.
     pub fn is_slimmed(&self) -> io::Result<bool> {
-        let mut slimmed = false;
         for code in self.machine_code() {
             // Both machine code and its compressed forms begin with bytes that are not zero.
             let mut first = [0; 4];
             let size = first.len().min(usize::try_from(code.end - code.start).unwrap_or(usize::MAX));
             self.source.read_at(code.start, &mut first[..size])?;
-            if first != [0; 4] {
-                return Ok(false);
+            if first == [0; 4] {
+                return Ok(true);
             }
-            slimmed = true;
         }
-        Ok(slimmed)
+        Ok(false)
     }
 
     /// The PTX of every fat binary that has some: where there are several, that for the newest architecture.

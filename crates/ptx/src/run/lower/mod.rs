@@ -130,7 +130,7 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     fn push(&mut self, run: super::handlers::Handler, with: impl FnOnce(&mut Instruction)) {
-        // The function's end is no operation of its text.
+        // The end of a function is not an operation of its text.
         let waits = self.waits.get(self.at as usize).copied().unwrap_or(true);
         let is_first = self.ready.operation_of.last() != Some(&self.at);
         let mut instruction = Instruction { run, weight: u32::from(is_first && !waits), waits, ..REFUSE };
