@@ -329,10 +329,12 @@ impl Device {
     pub fn has_events_to_ask(self) -> bool {
         !matches!(self, Self::Host)
     }
-    /// True if the device's memory is the host's, as in software and over the stand-in driver.
+    /// True if the device's memory is among the host's that no file backs, as in software and over the stand-in driver. That of software GPUs is a
+    /// file of memory, so that processes can share it.
     pub fn has_host_memory(self) -> bool {
         match self {
-            Self::Host | Self::Software { .. } => true,
+            Self::Host => true,
+            Self::Software { .. } => false,
             Self::Cuda(cuda) => cuda.is_standin(),
         }
     }

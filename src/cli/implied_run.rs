@@ -39,7 +39,7 @@ mod tests {
         {
             assert!(meant(text), "{text}");
         }
-        for text in ["run", "check", "help", "walk", "--help", "-h", "--version", "-V", "--quick", "--"] {
+        for text in ["run", "check", "help", "walk", "--help", "-h", "--version", "-V", "--every-case", "--"] {
             assert!(!meant(text), "{text}");
         }
     }

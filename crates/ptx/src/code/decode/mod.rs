@@ -234,7 +234,9 @@ mod tests {
     fn what_threads_do_together() {
         let reduce = Reduction { mode: VoteMode::Any, to: Some(p(0)), predicate: Register(p(1)), inverted: false };
         let barrier = Op::Barrier { number: Constant(3), threads: Some(Register(r(1))), reduce: Some(reduce) };
-        assert_eq!(op("barrier.red.or.pred %p0, 3, %r1, %p1;"), Ok(barrier));
+        for words in ["pred", "aligned.pred", "pred.aligned"] {
+            assert_eq!(op(&format!("barrier.red.or.{words} %p0, 3, %r1, %p1;")), Ok(barrier.clone()), "{words}");
+        }
         assert_eq!(op("bar.sync 0;"), Ok(Op::Barrier { number: Constant(0), threads: None, reduce: None }));
         let members = Constant(0xffff_ffff);
         let vote = Op::Vote {

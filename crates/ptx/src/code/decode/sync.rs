@@ -74,22 +74,23 @@ fn call(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
 }
 
 fn barrier(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
-    match words {
+    // It changes nothing here, and stands before or after the type.
+    let words: Vec<&str> = words.iter().copied().filter(|word| *word != "aligned").collect();
+    match &words[..] {
         ["warp", "sync"] => {
             of.count(1)?;
             Ok(Op::WarpBarrier { members: of.from(0, Type::U32)? })
         }
-        ["sync"] | ["sync", "aligned"] | ["cta", "sync"] | ["cta", "sync", "aligned"] => {
+        ["sync"] | ["cta", "sync"] => {
             let threads = if of.all.len() == 2 { Some(of.from(1, Type::U32)?) } else { None };
             of.count(1 + usize::from(threads.is_some()))?;
             Ok(Op::Barrier { number: of.from(0, Type::U32)?, threads, reduce: None })
         }
-        ["red", mode @ ("and" | "or" | "popc"), rest @ ..] => {
-            let rest = if let ["aligned", rest @ ..] = rest { rest } else { rest };
-            let (mode, width) = match (*mode, rest) {
-                ("and", ["pred"]) => (VoteMode::All, Width::Predicate),
-                ("or", ["pred"]) => (VoteMode::Any, Width::Predicate),
-                ("popc", ["u32"]) => (VoteMode::Count, Width::W32),
+        ["red", mode, kind] => {
+            let (mode, width) = match (*mode, *kind) {
+                ("and", "pred") => (VoteMode::All, Width::Predicate),
+                ("or", "pred") => (VoteMode::Any, Width::Predicate),
+                ("popc", "u32") => (VoteMode::Count, Width::W32),
                 _ => return Err("this barrier is not known".into()),
             };
             let threads = if of.all.len() == 4 { Some(of.from(2, Type::U32)?) } else { None };
