@@ -1,7 +1,8 @@
 //! Arguments and errors of an NCCL library's calls.
 #![allow(unsafe_code)] // a communicator's handle may be sent to other threads
 
-use super::device::{Address, DeviceStream};
+use super::device::Address;
+use super::stream::DeviceStream;
 use crate::job::Signal;
 use crate::num::DType;
 use crate::ops::{AlgorithmChoice, NcclCall};

@@ -1,7 +1,8 @@
-//! The device of a worker: memory, streams, events, and expressions computed in stream order.
+//! The device of a worker, and its memory.
 use super::call::CallError;
 use super::cuda::{self, Cuda};
 use super::library::Library;
+use super::stream::{DeviceEvent, DeviceStream, EventKind, StreamKind, TimedEvent};
 use super::{Backend, host, software_gpus};
 use crate::job::Work;
 use crate::job::arena::{self, Mapping, Span};
@@ -124,77 +125,20 @@ impl std::fmt::Debug for MemoryOwner {
     }
 }
 
-/// A queue of work on the device.
-#[derive(Clone)]
-pub struct DeviceStream(StreamKind);
-
-#[derive(Clone)]
-enum StreamKind {
-    Host(host::Stream),
-    Cuda(cuda::CudaStream),
-}
-
-impl std::fmt::Debug for DeviceStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "stream {:?}", self.raw())
-    }
-}
-
-/// A point in a stream.
-pub struct DeviceEvent(EventKind);
-
-enum EventKind {
-    Host(soft_cuda::Event),
-    Cuda(cuda::CudaEvent),
-}
-
-/// A point in a stream of which it is known when the stream came past it.
-pub struct TimedEvent(EventKind);
-
-impl DeviceEvent {
-    /// True if its stream has come past its last record.
-    ///
-    /// # Errors
-    ///
-    /// Work before it has failed, or a call of the CUDA driver fails.
-    pub fn is_reached(&self) -> Result<bool, DeviceError> {
-        match &self.0 {
-            EventKind::Host(event) => Ok(event.query()),
-            EventKind::Cuda(event) => Ok(event.is_reached()?),
-        }
-    }
-}
-
-impl TimedEvent {
-    /// Seconds from this point to a later one. Their stream has come past both.
-    ///
-    /// # Errors
-    ///
-    /// The points are of different kinds of device, a stream has not come past one of them, or a call of the CUDA driver fails.
-    pub fn seconds_to(&self, later: &TimedEvent) -> Result<f64, DeviceError> {
-        match (&self.0, &later.0) {
-            (EventKind::Host(from), EventKind::Host(to)) => {
-                from.time_to(to).map(|time| time.as_secs_f64()).ok_or(DeviceError::NotReached)
-            }
-            (EventKind::Cuda(from), EventKind::Cuda(to)) => Ok(from.seconds_to(to)?),
-            _ => Err(DeviceError::Mixed),
-        }
-    }
-}
-
 /// Memory of a [`Staging`] that maps of one stream share.
 #[derive(Clone, Copy, Debug)]
-pub struct SetAside(Option<u64>);
+pub struct SetAside(pub(super) Option<u64>);
 
 /// Host memory for a rank's copies to and from the device; the host device needs none.
 #[derive(Debug)]
-pub struct Staging(Option<cuda::PinnedStaging>);
+pub struct Staging(pub(super) Option<cuda::PinnedStaging>);
 
 impl Staging {
     /// The bytes of host memory for a map that reads and writes this many bytes.
     pub fn need(reads: impl Iterator<Item = u64>, out: u64) -> u64 {
         cuda::PinnedStaging::need(reads, out)
     }
+
     /// Sets memory aside for maps that follow each other on one stream, so that they can share it: up to `most` bytes for each.
     ///
     /// # Errors
@@ -203,6 +147,7 @@ impl Staging {
     pub fn set_aside(&mut self, most: u64) -> Result<SetAside, DeviceError> {
         Ok(SetAside(self.0.as_mut().map(|staging| staging.set_aside(most)).transpose()?))
     }
+
     /// Frees the memory that the maps of the last run used; they are finished.
     pub fn restart(&mut self) {
         if let Some(staging) = &mut self.0 {
@@ -226,6 +171,7 @@ impl Device {
             Self::Cuda(cuda) => Ok(cuda.bind(rank)?),
         }
     }
+
     /// The number of a rank's device in software, where only a real library knows how many there are.
     fn software_number(self, rank: usize) -> usize {
         match self {
@@ -233,10 +179,12 @@ impl Device {
             _ => rank,
         }
     }
+
     /// What the kernels of the device of `rank` that have ended have done, if that is counted.
     pub fn work(self, rank: usize) -> Option<Work> {
         matches!(self, Self::Software { .. }).then(|| software_gpus::work(self.software_number(rank)))
     }
+
     /// A block of memory, aligned to 4,096 bytes.
     ///
     /// # Errors
@@ -248,6 +196,7 @@ impl Device {
             Self::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::new(cuda, len)?),
         }))
     }
+
     /// A block of memory that lies in the arena itself.
     ///
     /// # Errors
@@ -261,6 +210,7 @@ impl Device {
             Self::Cuda(_) => Err(DeviceError::Mixed),
         }
     }
+
     /// Host memory for a rank whose maps need `maps` bytes in all, and whose largest block has `image` bytes.
     ///
     /// # Errors
@@ -272,6 +222,7 @@ impl Device {
             Self::Cuda(cuda) => Some(cuda::PinnedStaging::new(cuda, maps, image)?),
         }))
     }
+
     /// A new stream.
     ///
     /// # Errors
@@ -283,6 +234,7 @@ impl Device {
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::new(cuda)?),
         }))
     }
+
     /// The number of the calling thread's device, if one was bound to it.
     pub fn current(self) -> Option<i32> {
         match self {
@@ -290,6 +242,7 @@ impl Device {
             Self::Cuda(cuda) => cuda.current_number(),
         }
     }
+
     /// The null stream of the rank's device, which must be bound to the calling thread.
     ///
     /// # Errors
@@ -303,6 +256,7 @@ impl Device {
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::null(cuda)?),
         }))
     }
+
     /// A new event.
     ///
     /// # Errors
@@ -314,6 +268,7 @@ impl Device {
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::new(cuda)?),
         }))
     }
+
     /// Bytes of memory in use on the calling thread's device: by all processes on a GPU, by this one in software.
     ///
     /// # Errors
@@ -325,10 +280,12 @@ impl Device {
             Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
         }
     }
+
     /// True if events say how far a stream has come: all but the software library prove a hang otherwise.
     pub fn has_events_to_ask(self) -> bool {
         !matches!(self, Self::Host)
     }
+
     /// True if the device's memory is among the host's that no file backs, as in software and over the stand-in driver. That of software GPUs is a
     /// file of memory, so that processes can share it.
     pub fn has_host_memory(self) -> bool {
@@ -338,6 +295,7 @@ impl Device {
             Self::Cuda(cuda) => cuda.is_standin(),
         }
     }
+
     /// A new event with a time.
     ///
     /// # Errors
@@ -349,6 +307,7 @@ impl Device {
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::timed(cuda)?),
         }))
     }
+
     /// Whether the calling thread promises that it waits for its streams soon after it has put work on them, or calls
     /// [`Device::begin`] before it waits for anything else. In software that thread then does the work itself while it waits,
     /// and no other one is woken for it.
@@ -359,6 +318,7 @@ impl Device {
             Self::Software { .. } | Self::Cuda(_) => {}
         }
     }
+
     /// The work that the calling thread has put on streams begins, if it has not begun.
     pub fn begin(self) {
         match self {
@@ -366,6 +326,7 @@ impl Device {
             Self::Cuda(_) => {}
         }
     }
+
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {
@@ -387,6 +348,7 @@ impl DeviceMemory {
             MemoryKind::Cuda(memory) => memory.at(byte, len),
         }
     }
+
     /// Fills the block from the start. Not ordered with streams.
     ///
     /// # Errors
@@ -399,6 +361,7 @@ impl DeviceMemory {
             _ => Err(DeviceError::Mixed),
         }
     }
+
     /// Copies the start of the block out. Not ordered with streams.
     ///
     /// # Errors
@@ -410,187 +373,6 @@ impl DeviceMemory {
             (MemoryKind::Cuda(memory), Some(via)) => memory.save(to, via),
             _ => Err(DeviceError::Mixed),
         }
-    }
-}
-
-/// Computes a map: from the bytes that it reads the bytes that it writes, or `None` to write nothing.
-pub type MapFn = Box<dyn Fn(&[Vec<u8>]) -> Option<Vec<u8>> + Send + Sync>;
-
-/// Captured work that runs each time it is launched.
-pub struct DeviceGraph(GraphKind);
-
-enum GraphKind {
-    Host(soft_cuda::GraphExec),
-    Cuda(cuda::CudaGraph),
-}
-
-impl DeviceGraph {
-    /// Puts the graph on a stream.
-    ///
-    /// # Errors
-    ///
-    /// The stream is of another kind of device, the graph cannot be launched, or a call of the CUDA driver fails.
-    pub fn launch(&self, stream: &DeviceStream) -> Result<(), DeviceError> {
-        match (&self.0, &stream.0) {
-            (GraphKind::Host(graph), StreamKind::Host(stream)) => graph.launch(stream)?,
-            (GraphKind::Cuda(graph), StreamKind::Cuda(stream)) => graph.launch(stream)?,
-            _ => return Err(DeviceError::Mixed),
-        }
-        Ok(())
-    }
-}
-
-impl DeviceStream {
-    /// The stream as a `cudaStream_t`.
-    pub fn raw(&self) -> *mut c_void {
-        match &self.0 {
-            StreamKind::Host(stream) => stream.raw(),
-            StreamKind::Cuda(stream) => stream.raw(),
-        }
-    }
-    /// Copies between device addresses, in stream order. Both ranges lie inside blocks that live until then.
-    ///
-    /// # Errors
-    ///
-    /// A call of the CUDA driver fails.
-    pub fn copy(&self, to: Address, from: Address, len: u64) -> Result<(), DeviceError> {
-        match &self.0 {
-            StreamKind::Host(stream) => host::copy(stream, to, from, len),
-            StreamKind::Cuda(stream) => stream.copy(to, from, len)?,
-        }
-        Ok(())
-    }
-    /// Computes on the host, in stream order. If the stream is being captured, `via` lives as long as the graph.
-    ///
-    /// # Errors
-    ///
-    /// The host memory does not suffice, a stream is of another kind of device, or a call of the CUDA driver fails.
-    pub fn map(
-        &self,
-        reads: Vec<(Address, u64)>,
-        out: Address,
-        out_len: u64,
-        f: MapFn,
-        via: &mut Staging,
-    ) -> Result<(), DeviceError> {
-        match (&self.0, &mut via.0) {
-            (StreamKind::Host(stream), None) => host::map(stream, reads, out, out_len, f),
-            (StreamKind::Cuda(stream), Some(via)) => stream.map(reads, out, out_len, f, via)?,
-            _ => return Err(DeviceError::Mixed),
-        }
-        Ok(())
-    }
-    /// As [`DeviceStream::map`], in memory that only maps of this stream use.
-    ///
-    /// # Errors
-    ///
-    /// As for [`DeviceStream::map`].
-    pub fn map_in(
-        &self,
-        reads: Vec<(Address, u64)>,
-        out: Address,
-        out_len: u64,
-        f: MapFn,
-        (via, place): (&mut Staging, SetAside),
-    ) -> Result<(), DeviceError> {
-        let Some((staging, place)) = via.0.as_mut().zip(place.0) else { return self.map(reads, out, out_len, f, via) };
-        let used = staging.go_to(place);
-        let done = self.map(reads, out, out_len, f, via);
-        via.0.as_mut().map(|staging| staging.go_to(used));
-        done
-    }
-    /// Runs `f` in stream order. It must not block.
-    ///
-    /// # Errors
-    ///
-    /// A call of the CUDA driver fails.
-    pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) -> Result<(), DeviceError> {
-        match &self.0 {
-            StreamKind::Host(stream) => stream.host_fn(f),
-            StreamKind::Cuda(stream) => stream.host_fn(f)?,
-        }
-        Ok(())
-    }
-    /// Records the event after all work that is in the stream.
-    ///
-    /// # Errors
-    ///
-    /// The event is of another kind of device, or a call of the CUDA driver fails.
-    pub fn record(&self, event: &DeviceEvent) -> Result<(), DeviceError> {
-        self.record_kind(&event.0)
-    }
-    /// Records the event, which has a time, after all work that is in the stream.
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceStream::record`].
-    pub fn record_time(&self, event: &TimedEvent) -> Result<(), DeviceError> {
-        self.record_kind(&event.0)
-    }
-    fn record_kind(&self, event: &EventKind) -> Result<(), DeviceError> {
-        match (&self.0, event) {
-            (StreamKind::Host(stream), EventKind::Host(event)) => stream.record(event),
-            (StreamKind::Cuda(stream), EventKind::Cuda(event)) => stream.record(event)?,
-            _ => return Err(DeviceError::Mixed),
-        }
-        Ok(())
-    }
-    /// Makes later work wait for the event.
-    ///
-    /// # Errors
-    ///
-    /// The event is of another kind of device, or a call of the CUDA driver fails.
-    pub fn wait(&self, event: &DeviceEvent) -> Result<(), DeviceError> {
-        match (&self.0, &event.0) {
-            (StreamKind::Host(stream), EventKind::Host(event)) => stream.wait(event)?,
-            (StreamKind::Cuda(stream), EventKind::Cuda(event)) => stream.wait(event)?,
-            _ => return Err(DeviceError::Mixed),
-        }
-        Ok(())
-    }
-    /// From now on the stream's work becomes part of a graph instead of running, and so does that of streams that wait for it.
-    ///
-    /// # Errors
-    ///
-    /// The stream cannot be captured, or a call of the CUDA driver fails.
-    pub fn begin_capture(&self) -> Result<(), DeviceError> {
-        match &self.0 {
-            StreamKind::Host(stream) => stream.begin_capture(soft_cuda::CaptureMode::Relaxed)?,
-            StreamKind::Cuda(stream) => stream.begin_capture()?,
-        }
-        Ok(())
-    }
-    /// The graph of all that was captured since the capture began on this stream.
-    ///
-    /// # Errors
-    ///
-    /// Something cannot be captured, or a call of the CUDA driver fails.
-    pub fn end_capture(&self) -> Result<DeviceGraph, DeviceError> {
-        Ok(DeviceGraph(match &self.0 {
-            StreamKind::Host(stream) => GraphKind::Host(stream.end_capture()?.instantiate()),
-            StreamKind::Cuda(stream) => GraphKind::Cuda(stream.end_capture()?),
-        }))
-    }
-    /// Waits for all work that is in the stream and returns true, or returns false as soon as `stop` is true.
-    ///
-    /// # Errors
-    ///
-    /// Work in the stream has failed, or a call of the CUDA driver fails.
-    pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> Result<bool, DeviceError> {
-        Ok(match &self.0 {
-            StreamKind::Host(stream) if stream.capture_status().is_capturing() => {
-                stream.invalidate_capture();
-                return Err(soft_cuda::CaptureError::Unsupported.into());
-            }
-            StreamKind::Host(stream) => {
-                let done = stream.synchronize_unless(stop);
-                if let Some(text) = software_gpus::failure(stream.device()) {
-                    return Err(DeviceError::Kernel(text));
-                }
-                done
-            }
-            StreamKind::Cuda(stream) => stream.synchronize_unless(stop)?,
-        })
     }
 }
 

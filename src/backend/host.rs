@@ -1,8 +1,9 @@
 //! The host device, on soft-cuda.
 #![allow(unsafe_code)] // copies between raw addresses
 
-use super::device::{Address, DeviceError, MapFn, MemoryOwner};
+use super::device::{Address, DeviceError, MemoryOwner};
 use super::library::Library;
+use super::stream::MapFn;
 use crate::job::arena::{Mapping, Outside, Span};
 pub(super) use soft_cuda::Stream;
 use std::sync::Arc;

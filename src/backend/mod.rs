@@ -10,14 +10,13 @@ mod library;
 mod pairwise;
 pub mod software_gpus;
 pub mod standin;
+mod stream;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, PutCall, RegistrationSlot, TransferCall};
-pub use device::{
-    Address, Device, DeviceError, DeviceEvent, DeviceGraph, DeviceMemory, DeviceStream, SetAside, Staging, TimedEvent,
-    WindowMemoryError,
-};
+pub use device::{Address, Device, DeviceError, DeviceMemory, SetAside, Staging, WindowMemoryError};
 pub use library::Library;
 pub use nccl_sys::version_text;
+pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};
 
 use std::path::Path;
 

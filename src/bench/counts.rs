@@ -1,9 +1,8 @@
 //! The table of what was counted on software GPUs, where times say nothing.
-use super::line::Line;
-use super::operation::{Operation, type_name};
+use super::operation::Operation;
 use super::result::RowResult;
 use super::row::Row;
-use super::table::{Table, part, write_troubles};
+use super::table::{Table, write_parts, write_troubles};
 use crate::printable::one_line;
 use std::io::{self, Write};
 
@@ -31,17 +30,7 @@ pub fn write(to: &mut dyn Write, table: &Table<'_>, results: &[RowResult]) -> io
     writeln!(to, "# instructions by which threads wait for others, and what these load, are left out; {checked}")?;
     for operation in Operation::ALL {
         let own: Vec<RowResult> = results.iter().filter(|result| result.row.operation == operation).cloned().collect();
-        let mut above = None;
-        for line in Line::of(&own) {
-            let Some(row) = line.row() else { continue };
-            let part = part(row);
-            if above.as_ref() != Some(&part) {
-                writeln!(to, "#\n# {}\n#", one_line(&part))?;
-                write_head(to)?;
-                above = Some(part);
-            }
-            write_line(to, row, line)?;
-        }
+        write_parts(to, &own, write_head, write_cells)?;
     }
     writeln!(to, "#")?;
     for result in results.iter().filter(|result| result.varies) {
@@ -63,46 +52,25 @@ fn write_head(to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{}", row(["(B)", "(elements)", "", "", ""], place(|column| column.2)))
 }
 
-fn write_line(to: &mut dyn Write, row: &Row, line: Line<'_>) -> io::Result<()> {
-    let redop = row.reduction.map_or("none", |reduction| reduction.name());
-    let root = row.root.map_or_else(|| "-1".to_owned(), |root| root.to_string());
-    let (bytes, count, dtype) = (row.bytes, row.count(), type_name(row.dtype));
-    write!(to, "{bytes:>12}  {count:>12}  {dtype:>8}  {redop:>6}  {root:>6}")?;
-    for result in [line.out_of_place, line.in_place] {
-        let work = result.and_then(|result| result.work);
-        let counts = work.map(|work| [work.instructions, work.loaded, work.stored, work.launches, work.blocks]);
-        let counts = counts.map_or([None; 5], |counts| counts.map(Some));
-        let wrong = result.and_then(|result| result.wrong).filter(|_| work.is_some());
-        for ((width, ..), number) in COLUMNS.iter().zip(counts.into_iter().chain([wrong])) {
-            let text = number.map_or_else(|| "N/A".to_owned(), |number| number.to_string());
-            write!(to, "  {text:>width$}")?;
-        }
+fn write_cells(to: &mut dyn Write, _: &Row, result: Option<&RowResult>) -> io::Result<()> {
+    let work = result.and_then(|result| result.work);
+    let counts = work.map(|work| [work.instructions, work.loaded, work.stored, work.launches, work.blocks]);
+    let counts = counts.map_or([None; 5], |counts| counts.map(Some));
+    let wrong = result.and_then(|result| result.wrong).filter(|_| work.is_some());
+    for ((width, ..), number) in COLUMNS.iter().zip(counts.into_iter().chain([wrong])) {
+        let text = number.map_or_else(|| "N/A".to_owned(), |number| number.to_string());
+        write!(to, "  {text:>width$}")?;
     }
-    writeln!(to)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::operation::Reduction;
+    use crate::bench::row::fixture::sum;
     use crate::bench::sample::{OverRanks, RowOutcome, RowSample};
     use crate::bench::sampler::Timing;
     use crate::job::Work;
-    use crate::num::DType;
-
-    fn row(bytes: u64, in_place: bool) -> Row {
-        Row {
-            operation: Operation::AllReduce,
-            reduction: Some(Reduction::Sum),
-            dtype: DType::F32,
-            algorithm: None,
-            protocol: None,
-            ranks: 2,
-            root: None,
-            bytes,
-            in_place,
-        }
-    }
 
     #[test]
     fn counts_stand_where_times_would() {
@@ -111,10 +79,12 @@ mod tests {
             row,
             outcome: RowOutcome::Counted { work: work(instructions), wrong: Some(0), finding: None },
         };
-        let rows = [row(8, false), row(8, true), row(16, false)];
-        let failed = RowSample { row: row(16, false), outcome: RowOutcome::Failed { reason: "hang".into() } };
-        let samples =
-            [vec![counted(row(8, false), 10), counted(row(8, true), 11), failed], vec![counted(row(8, true), 12)]];
+        let rows = [sum(2, 8, false), sum(2, 8, true), sum(2, 16, false)];
+        let failed = RowSample { row: sum(2, 16, false), outcome: RowOutcome::Failed { reason: "hang".into() } };
+        let samples = [
+            vec![counted(sum(2, 8, false), 10), counted(sum(2, 8, true), 11), failed],
+            vec![counted(sum(2, 8, true), 12)],
+        ];
         let timing = Timing { warm_up: 1, iterations: 1, over_ranks: OverRanks::Mean, verify: true };
         let table = Table { library: "NCCL 2.27.5", timing, clock: "", samples: 2 };
         let mut text = Vec::new();

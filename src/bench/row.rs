@@ -75,6 +75,26 @@ impl fmt::Display for Row {
 }
 
 #[cfg(test)]
+pub mod fixture {
+    use super::*;
+
+    /// A sum of floats over all of these ranks.
+    pub fn sum(ranks: usize, bytes: u64, in_place: bool) -> Row {
+        Row {
+            operation: Operation::AllReduce,
+            reduction: Some(Reduction::Sum),
+            dtype: DType::F32,
+            algorithm: None,
+            protocol: None,
+            ranks,
+            root: None,
+            bytes,
+            in_place,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

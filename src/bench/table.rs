@@ -47,25 +47,42 @@ impl Table<'_> {
 }
 
 /// What the rows of one part of the table have in common besides their type, reduction and root, which have columns.
-pub(super) fn part(row: &Row) -> String {
+fn part(row: &Row) -> String {
     let mut words = vec![row.operation.name().to_owned(), format!("{} ranks", row.ranks)];
     words.extend(row.algorithm.as_ref().map(|value| format!("NCCL_ALGO={value}")));
     words.extend(row.protocol.as_ref().map(|value| format!("NCCL_PROTO={value}")));
     words.join(", ")
 }
 
-fn write_operation(to: &mut dyn Write, operation: Operation, results: &[RowResult]) -> io::Result<()> {
+/// Writes each line of these results, and before the first one of each part its name and the head of the columns.
+pub(super) fn write_parts(
+    to: &mut dyn Write,
+    results: &[RowResult],
+    head: fn(&mut dyn Write) -> io::Result<()>,
+    cells: fn(&mut dyn Write, &Row, Option<&RowResult>) -> io::Result<()>,
+) -> io::Result<()> {
     let mut above = None;
     for line in Line::of(results) {
         let Some(row) = line.row() else { continue };
         let part = part(row);
         if above.as_ref() != Some(&part) {
-            writeln!(to, "#\n# {}", one_line(&part))?;
-            write_head(to)?;
+            writeln!(to, "#\n# {}\n#", one_line(&part))?;
+            head(to)?;
             above = Some(part);
         }
-        write_line(to, row, line)?;
+        let redop = row.reduction.map_or("none", |reduction| reduction.name());
+        let root = row.root.map_or_else(|| "-1".to_owned(), |root| root.to_string());
+        let (bytes, count, dtype) = (row.bytes, row.count(), type_name(row.dtype));
+        write!(to, "{bytes:>12}  {count:>12}  {dtype:>8}  {redop:>6}  {root:>6}")?;
+        cells(to, row, line.out_of_place)?;
+        cells(to, row, line.in_place)?;
+        writeln!(to)?;
     }
+    Ok(())
+}
+
+fn write_operation(to: &mut dyn Write, operation: Operation, results: &[RowResult]) -> io::Result<()> {
+    write_parts(to, results, write_head, write_cells)?;
     let wrong: u64 = results.iter().filter_map(|result| result.wrong).fold(0, u64::saturating_add);
     let failed = results.iter().any(RowResult::failed);
     writeln!(to, "# {:<20} : {wrong} {}", "Out of bounds values", if failed { "FAILED" } else { "OK" })?;
@@ -75,7 +92,7 @@ fn write_operation(to: &mut dyn Write, operation: Operation, results: &[RowResul
 
 fn write_head(to: &mut dyn Write) -> io::Result<()> {
     let place = |name: &str| format!("{name:^33}");
-    writeln!(to, "#\n#{:55}{}{}", "", place("out-of-place"), place("in-place").trim_end())?;
+    writeln!(to, "#{:55}{}{}", "", place("out-of-place"), place("in-place").trim_end())?;
     let columns = |size: &str, count: &str, texts: [&str; 3], figures: [&str; 4]| {
         let [dtype, redop, root] = texts;
         let [time, algbw, busbw, wrong] = figures;
@@ -87,24 +104,16 @@ fn write_head(to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{}", columns("(B)", "(elements)", none, ["(us)", "(GB/s)", "(GB/s)", ""]))
 }
 
-fn write_line(to: &mut dyn Write, row: &Row, line: Line<'_>) -> io::Result<()> {
-    let redop = row.reduction.map_or("none", |reduction| reduction.name());
-    let root = row.root.map_or_else(|| "-1".to_owned(), |root| root.to_string());
-    let (bytes, count, dtype) = (row.bytes, row.count(), type_name(row.dtype));
-    write!(to, "{bytes:>12}  {count:>12}  {dtype:>8}  {redop:>6}  {root:>6}")?;
-    for result in [line.out_of_place, line.in_place] {
-        let seconds = result.and_then(RowResult::seconds);
-        let wrong = result.and_then(|result| result.wrong).map_or_else(|| "N/A".to_owned(), |wrong| wrong.to_string());
-        match seconds {
-            Some(seconds) => {
-                let (algbw, busbw) = (row.algorithm_bandwidth(seconds), row.bus_bandwidth(seconds));
-                let (time, algbw, busbw) = (fixed(seconds * 1e6, 7), fixed(algbw, 6), fixed(busbw, 6));
-                write!(to, "  {time:>7}  {algbw:>6}  {busbw:>6}  {wrong:>6}")?;
-            }
-            None => write!(to, "  {:>7}  {:>6}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A")?,
+fn write_cells(to: &mut dyn Write, row: &Row, result: Option<&RowResult>) -> io::Result<()> {
+    let wrong = result.and_then(|result| result.wrong).map_or_else(|| "N/A".to_owned(), |wrong| wrong.to_string());
+    match result.and_then(RowResult::seconds) {
+        Some(seconds) => {
+            let (algbw, busbw) = (row.algorithm_bandwidth(seconds), row.bus_bandwidth(seconds));
+            let (time, algbw, busbw) = (fixed(seconds * 1e6, 7), fixed(algbw, 6), fixed(busbw, 6));
+            write!(to, "  {time:>7}  {algbw:>6}  {busbw:>6}  {wrong:>6}")
         }
+        None => write!(to, "  {:>7}  {:>6}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A"),
     }
-    writeln!(to)
 }
 
 /// What the table has no columns for: how far the samples are apart, and what went wrong.
@@ -185,9 +194,8 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::operation::Reduction;
+    use crate::bench::row::fixture::sum;
     use crate::bench::sample::{OverRanks, RowOutcome, RowSample};
-    use crate::num::DType;
 
     #[test]
     fn numbers_fit_their_columns() {
@@ -199,22 +207,8 @@ mod tests {
         assert_eq!([0.0, 92.340_5, 745.53, 1e-5].map(significant), ["0", "92.3405", "745.53", "0.00001"]);
     }
 
-    fn row(bytes: u64, in_place: bool) -> Row {
-        Row {
-            operation: Operation::AllReduce,
-            reduction: Some(Reduction::Sum),
-            dtype: DType::F32,
-            algorithm: None,
-            protocol: None,
-            ranks: 8,
-            root: None,
-            bytes,
-            in_place,
-        }
-    }
-
     fn written() -> String {
-        let rows = [row(8_388_608, false), row(8_388_608, true), row(16, false)];
+        let rows = [sum(8, 8_388_608, false), sum(8, 8_388_608, true), sum(8, 16, false)];
         let timed = |row: &Row, seconds: f64, wrong: Option<u64>| RowSample {
             row: row.clone(),
             outcome: RowOutcome::Timed {

@@ -188,7 +188,13 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
         base.counts_work() == candidate.counts_work(),
         "--bench: one side runs on software GPUs, where work is counted and times say nothing: both must, or neither"
     );
-    if !base.counts_work() {
+    if base.counts_work() {
+        let given = bench.samples.is_some();
+        anyhow::ensure!(
+            !given,
+            "--bench: leave out --samples: on software GPUs each side is counted once, because counts are exact"
+        );
+    } else {
         bench.samples.get_or_insert(SAMPLES);
     }
     let asked = bench.request()?;

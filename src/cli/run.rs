@@ -146,7 +146,7 @@ fn list(args: &RunArgs) -> anyhow::Result<Exit> {
     let mut suite = open(&args.selection)?;
     if can_go_on(args, &suite) {
         let options = args.options();
-        // Only then does it depend on the library which cases are selected.
+        // The library matters only for the default selection.
         let backend =
             if args.selection.is_default() { Resolved::of(&options).backend()? } else { Ok(ChosenBackend::default()) };
         let backend = match backend {
@@ -274,7 +274,8 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
     Ok(())
 }
 
-/// Keeps the quick selection of cases if it is wanted, or if nothing says what is wanted and a case takes long, on software GPUs.
+/// Keeps the quick selection of cases if `--quick` was given. On software GPUs, where cases take long, it is also the default if nothing else
+/// selects cases.
 ///
 /// # Errors
 ///

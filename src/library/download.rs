@@ -1,13 +1,13 @@
-//! How far a download has come, as its files and its tool's log say.
+//! The progress of a download, read from its files and from the log of the tool that fetches it.
 use std::fs;
 use std::path::Path;
 
 /// What a fetch is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that have come.
+    /// Bytes downloaded so far.
     pub bytes: u64,
-    /// Of so many, if the tool has said it.
+    /// The size of the whole download in bytes, once the tool has reported it.
     pub of: Option<u64>,
 }
 

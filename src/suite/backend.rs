@@ -81,10 +81,10 @@ impl Requirement {
 /// A backend that is required is not the one that would run.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BackendMissing {
-    /// There is no backend nccl.
+    /// No NCCL library or no suitable device was found.
     #[error("the backend nccl is required but missing: {0}")]
     Nccl(String),
-    /// Another one than the software library was asked for.
+    /// The software library is required, but the options ask for a real one.
     #[error("the backend soft is required, but {0}")]
     NotSoft(String),
 }

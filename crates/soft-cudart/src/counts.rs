@@ -1,8 +1,8 @@
-//! What the kernels of each device have done, counted so that no schedule changes it.
+//! The work of each device's kernels. The counts do not depend on the schedule.
 use ptx::run::Work;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the kernels of a device have done, those that have ended.
+/// The work of a device's kernels that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Kernels that were launched.
@@ -20,12 +20,12 @@ fn locked() -> MutexGuard<'static, Vec<Counts>> {
     COUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the kernels of a device that have ended have done in this process. A stream goes on after its kernel only when that is counted.
+/// The work of a device's kernels that have ended in this process. A kernel is counted before its stream continues.
 pub fn counts(device: usize) -> Counts {
     locked().get(device).copied().unwrap_or_default()
 }
 
-/// A kernel of so many blocks has ended.
+/// Adds a kernel that has ended, with its number of blocks.
 pub(crate) fn note(device: usize, blocks: u64, work: Work) {
     let mut counts = locked();
     if counts.len() <= device {

@@ -107,14 +107,14 @@ unsafe extern "C" fn map_and_keep(
     mapped
 }
 
-/// Bytes from which on zeros are not written where a page that is not there is read as zeros.
+/// Ranges of this many bytes and more are zeroed by giving back their pages, where a missing page reads as zeros.
 const LARGE: size_t = 1 << 20;
 
-/// Free bytes of a file system below which files get their pages at once: a program that finds none for a page later is ended by a signal.
+/// With fewer free bytes in the file system, a file gets its pages at once: if there is no room for a page later, the process is killed by SIGBUS.
 const LEAST_FREE: u64 = 8 << 20;
 
-/// `fallocate`: NCCL makes tens of megabytes of `/dev/shm` for each rank of a communicator and uses little of it, so a file gets its length
-/// and not its pages.
+/// `fallocate`: NCCL allocates tens of megabytes of `/dev/shm` for each rank of a communicator and uses little of it, so a file is extended
+/// without allocating its pages.
 unsafe extern "C" fn extend_without_pages(file: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
     // SAFETY: plain numbers, and this function's own record.
     unsafe {
@@ -139,7 +139,7 @@ fn has_room(file: c_int) -> bool {
     answered && system.f_bavail.saturating_mul(system.f_frsize) >= LEAST_FREE
 }
 
-/// `memset`: large zeros become a hole in the file of shared memory, and pages of pinned memory are given back. Other memory is written.
+/// `memset`: to zero a large range, pages of shared or pinned memory are given back. Everything else is written.
 unsafe extern "C" fn fill_without_pages(address: *mut c_void, value: c_int, len: size_t) -> *mut c_void {
     if value != 0 || len < LARGE {
         // SAFETY: as the caller says.
@@ -149,8 +149,15 @@ unsafe extern "C" fn fill_without_pages(address: *mut c_void, value: c_int, len:
     let start = (address as usize).next_multiple_of(page);
     let end = (address as usize).saturating_add(len) / page * page;
     let way = if api::are_pinned(address as usize, len) { libc::MADV_DONTNEED } else { libc::MADV_REMOVE };
-    // SAFETY: whole pages of what the caller wants to be zeros: private ones of no file, or those of shared files, as which no others are taken.
-    if unsafe { libc::madvise(start as *mut c_void, end.saturating_sub(start), way) } != 0 {
+    // SAFETY: whole pages that are to be zeros: pinned ones, which are private and in no file, or those of shared files, because it fails for all
+    // others. C's function leaves the error number alone.
+    let refused = unsafe {
+        let error = *libc::__errno_location();
+        let refused = libc::madvise(start as *mut c_void, end.saturating_sub(start), way) != 0;
+        *libc::__errno_location() = error;
+        refused
+    };
+    if refused {
         // SAFETY: as the caller says.
         return unsafe { libc::memset(address, 0, len) };
     }

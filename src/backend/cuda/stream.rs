@@ -2,7 +2,8 @@
 //! queries, so that it can be stopped.
 #![allow(unsafe_code)] // calls the driver
 
-use super::super::device::{Address, DeviceError, MapFn};
+use super::super::device::{Address, DeviceError};
+use super::super::stream::MapFn;
 use super::driver::NOT_READY;
 use super::{ContextHandle, Cuda, CudaError, PinnedStaging};
 use cudarc::driver::sys::{CUevent, CUstream};
@@ -85,7 +86,7 @@ impl CudaStream {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: both ranges lie inside blocks that live until the stream is drained (see `device::DeviceStream::copy`).
+        // SAFETY: both ranges lie inside blocks that live until the stream is drained (see `stream::DeviceStream::copy`).
         unsafe { self.0.cuda.driver.copy(to.0, from.0, len as usize, self.0.raw) }
     }
 

@@ -1,6 +1,6 @@
 //! One-sided operations.
 use super::super::call::{CommHandle, PutCall, RegistrationSlot};
-use super::super::device::DeviceStream;
+use super::super::stream::DeviceStream;
 use super::{Library, Result};
 use crate::job::Signal;
 use nccl_sys::ncclWaitSignalDesc_t;

@@ -60,33 +60,18 @@ fn changes(row: &Row, base: Work, candidate: Work) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::operation::{Operation, Reduction};
+    use crate::bench::row::fixture::sum;
     use crate::bench::sample::RowOutcome;
-    use crate::num::DType;
-
-    fn row(bytes: u64) -> Row {
-        Row {
-            operation: Operation::AllReduce,
-            reduction: Some(Reduction::Sum),
-            dtype: DType::F32,
-            algorithm: None,
-            protocol: None,
-            ranks: 2,
-            root: None,
-            bytes,
-            in_place: false,
-        }
-    }
 
     fn counted(bytes: u64, work: Work) -> RowSample {
-        RowSample { row: row(bytes), outcome: RowOutcome::Counted { work, wrong: Some(0), finding: None } }
+        RowSample { row: sum(2, bytes, false), outcome: RowOutcome::Counted { work, wrong: Some(0), finding: None } }
     }
 
     #[test]
     fn differences_are_exact_and_reported_from_a_twentieth_on() {
         let work = Work { instructions: 1234, loaded: 100, stored: 1000, launches: 2, blocks: 2 };
         let other = Work { instructions: 1407, loaded: 104, stored: 950, launches: 2, blocks: 4 };
-        let missing = RowSample { row: row(64), outcome: RowOutcome::Failed { reason: "hang".into() } };
+        let missing = RowSample { row: sum(2, 64, false), outcome: RowOutcome::Failed { reason: "hang".into() } };
         let rows = compare(
             &[counted(4096, work), counted(8, work), missing, counted(16, Work::default())],
             &[

@@ -227,8 +227,8 @@ impl Walk<'_, '_, '_> {
         Ok(found)
     }
 
-    /// The runs and how many are uneven, if the ring explains everything; of uneven ones only if they are fewer than so many and
-    /// elements pay for them.
+    /// The runs, and how many of them are uneven, if the ring explains every element. Gives up once as many as `fewer_than` are uneven, or
+    /// once uneven runs explain too few elements to be worth their number.
     fn walk(&mut self, chunk: u64, fewer_than: usize) -> Result<Option<(Vec<RotationRun>, usize)>, Spent> {
         let columns = self.trial.columns;
         let (total, n) = (columns.len(), self.ring.rotations.len());

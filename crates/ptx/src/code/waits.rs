@@ -1,16 +1,16 @@
-//! Operations that only wait for others: how often they are executed depends on when others write, so they are no part of a kernel's work.
+//! Finds the operations that only wait for other threads. How often they are executed depends on timing, so they do not count as work.
 //!
-//! They are those of polling loops, and those that a thread passes over if it need not poll: between a branch whose condition depends on
-//! what was polled before and the place where both of its ways meet again.
+//! These are the operations of polling loops, and those that a thread skips when it does not have to poll: between a branch whose condition
+//! depends on a polled value and the place where both of its paths meet again.
 use super::body::Body;
 use super::flow::Flow;
 use super::op::{Address, AddressBase, MemoryOrder, Op, Operation};
 use crate::module::{RegisterId, Space};
 
-/// Blocks up to which loops are looked for, of each of which all blocks may be looked at. NCCL's functions have far fewer.
+/// Functions with more blocks are not searched for loops, because the search may visit every block for each loop. NCCL's functions are far smaller.
 const MOST_BLOCKS: usize = 20_000;
 
-/// For each operation whether it only waits. In a function of very many blocks none does.
+/// For each operation, whether it only waits. In a function with more than [`MOST_BLOCKS`] blocks, none counts as waiting.
 pub fn waits(body: &Body) -> Vec<bool> {
     let flow = Flow::of(body);
     if flow.blocks.len() > MOST_BLOCKS {

@@ -18,8 +18,8 @@ const BUDGET: u32 = 64;
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 /// After this many idle turns in a row a block counts as standing still.
 const LOOKS: u32 = 16;
-/// How often a block that stands still looks in a turn. A poll that counts how often it has looked, as NCCL's do before they ask whether they
-/// are to give up, must get on although threads pause.
+/// How often a block that stands still polls in one turn. NCCL's loops count their polls before they check for an abort, and that count must
+/// make progress although threads pause between turns.
 const LOOKS_IN_A_TURN: u32 = 64;
 /// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
 const SEEDED_LOOKS: u32 = 64;
@@ -255,7 +255,7 @@ impl Shared {
     }
 }
 
-/// Gives a block a turn, after so many in which it did nothing.
+/// Gives a block a turn. `idle` is the number of turns in a row, up to now, in which it did nothing.
 fn turn(block: &mut Block, order: Option<Order>, idle: u32) -> Result<Turn, Fault> {
     let turn = || match order {
         Some(mut order) => {

@@ -95,7 +95,7 @@ pub(super) fn find(address: usize) -> Option<Found> {
     Some(Found { start, len, device: super::devices::current(), kind: Kind::Elsewhere })
 }
 
-/// True if the whole range is memory of `cudaHostAlloc`, which is nobody else's and was zeros when it was made.
+/// True if the whole range lies in one block of `cudaHostAlloc`. Such a block is private to the process and starts as zeros.
 pub(crate) fn are_pinned(start: usize, len: usize) -> bool {
     find(start).is_some_and(|found| found.kind == Kind::Pinned && start - found.start + len <= found.len)
 }
