@@ -266,8 +266,8 @@ fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<Ca
     let mut suite = run::open(&args.selection)?;
     if suite.invalid_files.is_empty() {
         run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;
-        let backends: Vec<_> = [base, candidate].into_iter().filter_map(Side::backend).collect();
-        run::keep_quick(&mut suite, &args.quick, &args.selection, &backends)?;
+        let on_software_gpus = [base, candidate].into_iter().filter_map(Side::backend).any(Backend::has_software_gpus);
+        run::keep_quick(&mut suite, &args.quick, &args.selection, on_software_gpus)?;
         suite.plan(cores());
     }
     run::show_diagnostics(&suite)?;

@@ -17,8 +17,7 @@ use crate::report::{InheritedVariables, Reporter};
 use crate::run::Backend;
 use crate::suite::options::cores;
 use crate::suite::{
-    CaseSet, ChosenBackend, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables,
-    with_causes,
+    CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -76,7 +75,7 @@ fn run_here(
     output::check("report", &outputs, inputs)?;
     let mut failed = FailedCases::of_working_folder();
     if can_go_on(args, &suite) {
-        select_cases(&mut suite, args, &failed, &chosen.backend)?;
+        select_cases(&mut suite, args, &failed, chosen.backend.has_software_gpus())?;
         suite.plan(cores());
     }
     show_diagnostics(&suite)?;
@@ -145,15 +144,11 @@ fn report_that_nothing_ran(mut reports: Reports, invalid_files: &[InvalidFile]) 
 fn list(args: &RunArgs) -> anyhow::Result<Exit> {
     let mut suite = open(&args.selection)?;
     if can_go_on(args, &suite) {
-        let options = args.options();
-        // The library matters only for the default selection.
-        let backend =
-            if args.selection.is_default() { Resolved::of(&options).backend()? } else { Ok(ChosenBackend::default()) };
-        let backend = match backend {
-            Ok(chosen) => chosen.backend,
-            Err(exit) => return Ok(exit),
-        };
-        select_cases(&mut suite, args, &FailedCases::of_working_folder(), &backend)?;
+        // The library matters only for the default selection. One that is missing does not keep cases from being listed.
+        let options = &args.options();
+        let on_software_gpus = args.selection.is_default()
+            && Resolved::of(options).allowed().backends.iter().any(Backend::has_software_gpus);
+        select_cases(&mut suite, args, &FailedCases::of_working_folder(), on_software_gpus)?;
     }
     show_diagnostics(&suite)?;
     let invalid = suite.invalid_files.len();
@@ -195,11 +190,11 @@ fn select_cases(
     suite: &mut CaseSet,
     args: &RunArgs,
     failed: &anyhow::Result<FailedCases>,
-    backend: &Backend,
+    on_software_gpus: bool,
 ) -> anyhow::Result<()> {
     select(suite, &args.selection, NAMES)?;
     if !args.failed || args.quick.quick {
-        keep_quick(suite, &args.quick, &args.selection, &[backend])?;
+        keep_quick(suite, &args.quick, &args.selection, on_software_gpus)?;
     }
     if args.failed {
         let failed = failed.as_ref().map_err(|error| anyhow::anyhow!("--failed: {}", with_causes(&**error)))?;
@@ -284,11 +279,10 @@ pub fn keep_quick(
     suite: &mut CaseSet,
     quick: &QuickArg,
     selection: &SelectionArgs,
-    backends: &[&Backend],
+    on_software_gpus: bool,
 ) -> io::Result<()> {
     let before = suite.cases.len();
-    let by_default = selection.is_default() && backends.iter().any(|backend| backend.has_software_gpus());
-    if !quick.quick && !by_default {
+    if !(quick.quick || (on_software_gpus && selection.is_default())) {
         return Ok(());
     }
     suite.keep_covering();

@@ -136,7 +136,8 @@ fn has_room(file: c_int) -> bool {
     let mut system: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: this function's own record.
     let answered = unsafe { libc::fstatvfs(file, &raw mut system) } == 0;
-    answered && system.f_bavail.saturating_mul(system.f_frsize) >= LEAST_FREE
+    // File systems without a limit report no blocks at all.
+    answered && (system.f_blocks == 0 || system.f_bavail.saturating_mul(system.f_frsize) >= LEAST_FREE)
 }
 
 /// `memset`: to zero a large range, pages of shared or pinned memory are given back. Everything else is written.
