@@ -193,9 +193,8 @@ fn run(
 }
 
 /// The libraries in the folder that the variable names.
-fn libraries() -> Vec<PathBuf> {
-    let folder = std::env::var_os("COLLSPEC_TEST_NCCL_LIBRARIES").expect("COLLSPEC_TEST_NCCL_LIBRARIES is a folder");
-    let folders = fs::read_dir(&folder).unwrap().flatten();
+fn libraries(folder: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(folder).unwrap().flatten();
     let mut libraries: Vec<PathBuf> = folders.map(|entry| entry.path().join("libnccl.so.2")).collect();
     libraries.retain(|library| library.is_file());
     libraries.sort();
@@ -204,10 +203,14 @@ fn libraries() -> Vec<PathBuf> {
 }
 
 #[test]
-#[ignore = "needs real NCCL libraries: COLLSPEC_TEST_NCCL_LIBRARIES"]
+#[ignore = "takes minutes where COLLSPEC_TEST_NCCL_LIBRARIES names real libraries"]
 fn real_orders_are_named_as_the_library_logs_them() {
+    let Some(folder) = std::env::var_os("COLLSPEC_TEST_NCCL_LIBRARIES") else {
+        eprintln!("skipped: COLLSPEC_TEST_NCCL_LIBRARIES does not name a folder with VERSION/libnccl.so.2");
+        return;
+    };
     let (mut maps, mut wrong) = (0, Vec::new());
-    for library in &libraries() {
+    for library in &libraries(folder.as_ref()) {
         for protocol in ["Simple", "LL", "LL128"] {
             for (ranks, channels) in [(3, "4"), (4, "1"), (5, "2"), (8, "2")] {
                 for algorithm in ["Ring", "Tree"] {
