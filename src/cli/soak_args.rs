@@ -21,11 +21,11 @@ use std::path::PathBuf;
 /// required backend is missing; 130 SIGINT ended it early.
 #[derive(Debug, ClapArgs)]
 pub struct SoakArgs {
-    /// Try programs for so many seconds.
+    /// Start programs for this many seconds. Programs that have begun are finished, and one that failed is still made smaller.
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub seconds: Option<f64>,
 
-    /// Try so many programs.
+    /// Try this many programs.
     #[arg(long, value_name = "N", help_heading = MANNER)]
     pub programs: Option<NonZeroU64>,
 

@@ -17,6 +17,8 @@ use toml::Spanned;
 /// What entries for failing starts, and for rows of `--bench` that are slower, name as what of the library they accept.
 const STARTS: &str = "starts";
 const SPEED: &str = "speed";
+/// The same for rows of `--bench` that fail where work is counted.
+const WORK: &str = "work";
 /// Bytes of the largest file that is read.
 const MAX_FILE: u64 = 4 << 20;
 
@@ -139,6 +141,11 @@ impl Accepted {
                     speed.accepted = Some(entry.reason.clone());
                     used = true;
                 }
+                let work = comparison.work.as_mut().filter(|_| matches(subject, WORK));
+                if let Some(work) = work.filter(|work| !work.failed.is_empty()) {
+                    work.accepted = Some(entry.reason.clone());
+                    used = true;
+                }
             }
             if !used {
                 stale.push((span, "no change matches this entry; take it out".to_owned()));
@@ -228,6 +235,9 @@ pub fn to_accept(comparison: &Comparison) -> String {
     if let Some(speed) = comparison.speed.as_ref().filter(|speed| speed.accepted.is_none() && speed.worse() > 0) {
         of_library(SPEED, &format!("{} rows are slower, or fail", speed.worse()));
     }
+    if let Some(work) = comparison.work.as_ref().filter(|work| work.accepted.is_none() && !work.failed.is_empty()) {
+        of_library(WORK, &format!("{} rows fail", work.failed.len()));
+    }
     for change in
         comparison.library.iter().filter(|change| change.accepted.is_none() && can_be_accepted(change.meaning))
     {
@@ -253,6 +263,8 @@ pub fn to_accept(comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::comparison::GateVerdict;
+    use serde_json::json;
 
     #[test]
     fn what_is_quoted_reads_back_and_holds_nothing_raw() {
@@ -262,5 +274,26 @@ mod tests {
             let read: toml::Table = toml::from_str(&format!("text = {quoted}")).unwrap();
             assert_eq!(read["text"].as_str(), Some(text));
         }
+    }
+
+    #[test]
+    fn rows_that_fail_where_work_is_counted_can_be_accepted() {
+        let library = json!({ "backend": "nccl", "version": "2.30.7" });
+        let side = json!({
+            "name": "2.30.7", "recorded": false, "corpus_runs": 1,
+            "header": { "collspec_recording": 1, "collspec": "0.1.0", "library": library },
+        });
+        let work = json!({ "rows": [], "failed": ["all_reduce f32: it hangs"], "not_counted": 0 });
+        let comparison = json!({ "base": side, "candidate": side, "library": [], "rows": [], "work": work });
+        let mut comparison: Comparison = serde_json::from_value(comparison).unwrap();
+        assert_eq!(comparison.verdict(0, false), GateVerdict::Worse { changes: 1 });
+
+        let accepted = to_accept(&comparison).replace("reason = \"\"", "reason = \"a known bug\"");
+        Accepted::parse("accepted.toml", accepted.clone()).unwrap().apply(&mut comparison).unwrap();
+        assert!(!matches!(comparison.verdict(0, false), GateVerdict::Worse { .. }));
+        // Accepted again, it still matches; without failing rows it does not.
+        Accepted::parse("accepted.toml", accepted.clone()).unwrap().apply(&mut comparison).unwrap();
+        comparison.work = None;
+        Accepted::parse("accepted.toml", accepted).unwrap().apply(&mut comparison).unwrap_err();
     }
 }

@@ -244,7 +244,7 @@ impl Comparison {
             worse += self.count_of(Meaning::Changed);
         }
         worse += self.speed.as_ref().filter(|speed| speed.accepted.is_none()).map_or(0, Speed::worse);
-        worse += self.work.as_ref().map_or(0, |work| work.failed.len());
+        worse += self.work.as_ref().filter(|work| work.accepted.is_none()).map_or(0, |work| work.failed.len());
         if worse > 0 {
             return GateVerdict::Worse { changes: worse };
         }

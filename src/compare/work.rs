@@ -16,6 +16,9 @@ pub struct Counts {
     pub failed: Vec<String>,
     /// Rows that were not counted on both sides and did not fail on the candidate alone.
     pub not_counted: usize,
+    /// Why rows that fail are accepted, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
 }
 
 impl Counts {
@@ -56,5 +59,5 @@ pub fn count(
     let rows: Vec<_> = base.iter().zip(candidate).flat_map(|(base, candidate)| compare(base, candidate)).collect();
     let failed = failed(base, &[], candidate);
     let not_counted = asked.saturating_sub(rows.len() + failed.len());
-    Ok(Some(Counts { rows, failed, not_counted }))
+    Ok(Some(Counts { rows, failed, not_counted, accepted: None }))
 }
