@@ -4,11 +4,9 @@
 //! Then each case runs with each of these faults. A case that fails with a fault has caught it. Its observations are judged
 //! again with each flaw of the judge, and a flaw with which the case passes is caught as well.
 mod baseline;
-mod checker;
 pub mod cover;
 mod detected_by;
 pub mod examples;
-pub mod peers;
 pub mod report;
 mod run;
 mod select;
@@ -18,7 +16,6 @@ mod tally;
 mod tests;
 
 pub use baseline::{AtLeast, Baseline};
-pub use checker::{Checker, Collspec};
 pub use run::{AuditEvent, CaseRunner, SoundFailure};
 pub use select::{FaultOrFlaw, Selection, UnknownId};
 pub use tally::{AuditReport, FileRow, ItemRow};
@@ -106,7 +103,6 @@ fn failing_cases(failures: &[SoundFailure]) -> String {
 /// Invalid files, no cases, cases that fail without a fault, a runner that cannot be set up, or an error of `report_event`.
 pub fn audit(
     suite: &CaseSet,
-    checker: &dyn Checker,
     options: RunOptions,
     settings: &AuditSettings,
     report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
@@ -120,7 +116,7 @@ pub fn audit(
     let jobs = settings.jobs.max(1);
     let limits = PoolLimits { workers: MAX_IDLE_PROCESSES, processes: MAX_IDLE_PROCESSES, bytes: MAX_IDLE_BYTES };
     let runner = Runner::soft(RunOptions { jobs: NonZeroUsize::new(jobs), ..options })?.with_pool_limits(limits);
-    audit_on(suite, checker, &runner, settings, report_event)
+    audit_on(suite, &runner, settings, report_event)
 }
 
 /// Audits the suite's cases on this runner.
@@ -130,18 +126,10 @@ pub fn audit(
 /// Cases that fail without a fault, or an error of `report_event`.
 pub fn audit_on(
     suite: &CaseSet,
-    checker: &dyn Checker,
     runner: &dyn CaseRunner,
     settings: &AuditSettings,
     report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
 ) -> Result<AuditReport, AuditError> {
-    let mut cases = suite.cases.clone();
-    cases.extend(checker.extra_cases());
-    let outcomes = run::run_all(&cases, checker, runner, settings, report_event)?;
-    let mut report = tally::build_report(checker, settings, outcomes);
-    if checker.may_misjudge() {
-        // The flaws are those of this project's judge.
-        report.items.retain(|row| matches!(row.item, FaultOrFlaw::Fault(_)));
-    }
-    Ok(report)
+    let outcomes = run::run_all(&suite.cases, runner, settings, report_event)?;
+    Ok(tally::build_report(settings, outcomes))
 }

@@ -1,9 +1,9 @@
 //! The runs of an audit: every case without a fault, then each case with every fault that it reaches.
 use super::detected_by::{DetectedBy, LaneSet};
-use super::{AuditError, AuditSettings, Checker, Depth};
+use super::{AuditError, AuditSettings, Depth};
 use crate::job::{Call, CallKind};
 use crate::job::{Ended, Observation};
-use crate::judge::{Flaw, Outcome, Status, Verdict};
+use crate::judge::{Flaw, Outcome, Status, Verdict, judge_pass_or_fail};
 use crate::num::DType;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
@@ -175,7 +175,6 @@ struct AuditedCase {
 /// Runs all cases, at first without a fault and then with faults.
 pub(super) fn run_all(
     cases: &[Arc<Case>],
-    checker: &dyn Checker,
     runner: &dyn CaseRunner,
     settings: &AuditSettings,
     mut report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
@@ -187,7 +186,7 @@ pub(super) fn run_all(
         cases,
         settings.jobs,
         |index, case, send| {
-            send(Parcel::Now((index, catch_panic(|| run_without_fault(case, checker, runner, &kept)))));
+            send(Parcel::Now((index, catch_panic(|| run_without_fault(case, runner, &kept)))));
         },
         |(index, result)| -> io::Result<()> {
             sound[index] =
@@ -267,7 +266,7 @@ pub(super) fn run_all(
             for (index, audited) in group.cases.iter() {
                 let mut again = None;
                 for fault in under(audited).into_iter().filter(|fault| group.has(*fault)) {
-                    let run = || run_with_fault(&cases[*index], audited, &mut again, fault, checker, runner, settings);
+                    let run = || run_with_fault(&cases[*index], audited, &mut again, fault, runner, settings);
                     let enough = counts[&fault].load(Ordering::Relaxed) >= depth.max_catches();
                     let result = if enough { Ok(FaultyRun::NotRun) } else { catch_panic(run) };
                     if matches!(result, Ok(FaultyRun::Caught(_))) {
@@ -404,21 +403,14 @@ fn joined(mut runs: impl Iterator<Item = Option<Reached>>) -> Option<Reached> {
     runs.try_fold(Reached::default(), |all, run| Some(join(all, run?)))
 }
 
-fn run_without_fault(
-    case: &Arc<Case>,
-    checker: &dyn Checker,
-    runner: &dyn CaseRunner,
-    kept: &AtomicU64,
-) -> Result<SoundRun, String> {
-    let case = match checker.adapt_case(case) {
-        Ok(case) => case,
-        Err(reason) => return Ok(SoundRun::Skipped(reason)),
-    };
-    let ready = match runner.prepare(&case)? {
-        Prepared::Ready(mut ready) => match checker.prepare_inputs(&mut ready) {
-            Ok(()) => ready,
-            Err(reason) => return Ok(SoundRun::Skipped(reason)),
-        },
+/// The verdict of a judge without a flaw.
+fn judge(plan: &Plan, forecast: &Forecast, observations: &[Observation]) -> Verdict {
+    judge_pass_or_fail(plan, forecast, observations, None)
+}
+
+fn run_without_fault(case: &Arc<Case>, runner: &dyn CaseRunner, kept: &AtomicU64) -> Result<SoundRun, String> {
+    let ready = match runner.prepare(case)? {
+        Prepared::Ready(ready) => ready,
         Prepared::Settled(verdict) => {
             return Ok(match verdict.status {
                 // A refusal that the file expects is a pass without any call of the library.
@@ -431,14 +423,9 @@ fn run_without_fault(
             });
         }
     };
-    let judge =
-        |plan: &Plan, forecast: &Forecast, observations: &[Observation]| checker.judge(plan, forecast, observations);
     let begun = Instant::now();
     let (verdict, observations) = runner.run(&ready, FaultMode::Trace, None, &judge)?;
     let whole_time = begun.elapsed();
-    if verdict.status == Status::Fail && checker.may_misjudge() {
-        return Ok(SoundRun::Skipped("it objects to a right result".to_owned()));
-    }
     if verdict.status == Status::Fail {
         return Ok(SoundRun::Failed(Box::new(verdict)));
     }
@@ -488,27 +475,18 @@ fn run_with_fault(
     audited: &AuditedCase,
     again: &mut Option<Box<Ready>>,
     fault: Fault,
-    checker: &dyn Checker,
     runner: &dyn CaseRunner,
     settings: &AuditSettings,
 ) -> Result<FaultyRun, String> {
     let ready = match (&audited.ready, &again) {
         (Some(ready), _) | (None, Some(ready)) => ready,
-        (None, None) => {
-            let case = checker.adapt_case(case)?;
-            match runner.prepare(&case)? {
-                Prepared::Ready(mut ready) => {
-                    checker.prepare_inputs(&mut ready)?;
-                    again.insert(ready)
-                }
-                Prepared::Settled(verdict) => return Err(verdict.reason.unwrap_or_else(|| "it does not run".into())),
-            }
-        }
+        (None, None) => match runner.prepare(case)? {
+            Prepared::Ready(ready) => again.insert(ready),
+            Prepared::Settled(verdict) => return Err(verdict.reason.unwrap_or_else(|| "it does not run".into())),
+        },
     };
     let limit = audited.seconds.map(|seconds| (MAX_SLOWDOWN * seconds).max(MIN_LIMIT_SECONDS));
     let wish = FaultMode::Inject(Injection { fault, rank: None, algorithm: None });
-    let judge =
-        |plan: &Plan, forecast: &Forecast, observations: &[Observation]| checker.judge(plan, forecast, observations);
     let (verdict, observations) = runner.run(ready, wish, limit, &judge)?;
     if verdict.status != Status::Fail {
         return Ok(FaultyRun::Passed {
@@ -517,9 +495,7 @@ fn run_with_fault(
     }
     let hides = |flaw: &Flaw| {
         flaw.may_hide(&ready.plan, &verdict)
-            && checker
-                .judge_with_flaw(&ready.plan, &ready.forecast, &observations, *flaw)
-                .is_some_and(|v| v.status == Status::Pass)
+            && judge_pass_or_fail(&ready.plan, &ready.forecast, &observations, Some(*flaw)).status == Status::Pass
     };
     let hidden = settings.selection.flaws().filter(hides).collect();
     Ok(FaultyRun::Caught(Catch {

@@ -2,7 +2,7 @@
 use super::detected_by::{DetectedBy, LANES};
 use super::run::{CaseOutcome, Catch};
 use super::select::FaultOrFlaw;
-use super::{AuditSettings, Checker, cover};
+use super::{AuditSettings, cover};
 use crate::judge::Lane;
 use soft_nccl::fault::Fault;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The report of an audit.
 #[derive(Clone, Debug)]
 pub struct AuditReport {
-    /// Name of the checker.
-    pub checker: &'static str,
     /// Number of cases that took part.
     pub cases: usize,
     /// Number of cases that were left out, by reason.
@@ -149,7 +147,7 @@ impl AuditReport {
 }
 
 /// The report on the results of all cases.
-pub(super) fn build_report(checker: &dyn Checker, settings: &AuditSettings, outcomes: Vec<CaseOutcome>) -> AuditReport {
+pub(super) fn build_report(settings: &AuditSettings, outcomes: Vec<CaseOutcome>) -> AuditReport {
     let mut skipped = BTreeMap::new();
     for reason in outcomes.iter().filter_map(|outcome| outcome.skipped.clone()) {
         *skipped.entry(reason).or_default() += 1;
@@ -162,7 +160,6 @@ pub(super) fn build_report(checker: &dyn Checker, settings: &AuditSettings, outc
         outcome.undecided.iter().map(|(fault, text)| (outcome.case.name.clone(), *fault, text.clone())).collect()
     };
     AuditReport {
-        checker: checker.name(),
         cases: part.len(),
         skipped,
         runs: part.iter().map(|outcome| outcome.runs).sum(),

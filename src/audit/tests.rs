@@ -4,8 +4,8 @@ use super::run::{AuditEvent, CaseRunner, JudgeFn, JudgedRuns};
 use super::tally::ClassCounts;
 use super::*;
 use crate::job::{Ended, Observation};
+use crate::judge::Lane;
 use crate::judge::tests::test_case::{self, cases, try_planned_case};
-use crate::judge::{Flaw, Lane};
 use crate::oracle::Forecast;
 use crate::plan::{Limits, plan};
 use crate::scenario::Case;
@@ -129,7 +129,7 @@ fn audit_of(files: &[(&str, &str)], select: &str, depth: Depth) -> (AuditReport,
 fn audit_with_jobs(jobs: usize, files: &[(&str, &str)], select: &str, depth: Depth) -> (AuditReport, FakeRunner) {
     let runner = FakeRunner::default();
     let settings = AuditSettings { selection: select.parse().unwrap(), depth, jobs };
-    let report = audit_on(&suite(files), &Collspec, &runner, &settings, |_| Ok(())).unwrap();
+    let report = audit_on(&suite(files), &runner, &settings, |_| Ok(())).unwrap();
     (report, runner)
 }
 
@@ -213,7 +213,7 @@ fn cases_that_fail_soundly_end_the_audit() {
     let suite = suite(&[("sum", SUM), ("wrong", &wrong)]);
     let runner = FakeRunner::default();
     let mut faulty = 0;
-    let result = audit_on(&suite, &Collspec, &runner, &AuditSettings { jobs: 2, ..AuditSettings::default() }, |step| {
+    let result = audit_on(&suite, &runner, &AuditSettings { jobs: 2, ..AuditSettings::default() }, |step| {
         faulty += usize::from(matches!(step, AuditEvent::RunDone { fault: Some(_), .. }));
         Ok(())
     });
@@ -240,51 +240,6 @@ fn a_case_that_its_time_limit_ends_runs_with_what_it_met_until_then() {
     assert_eq!(item(&report, "F21").reached, 0);
     let (_, runner) = audit_of(&[("ends_silently", SUM)], faults, Depth::Files);
     assert_eq!(runner.runs.load(Ordering::Relaxed), 7, "it cannot name any");
-}
-
-/// Compares the results of rank 0 only.
-struct Rank0Checker;
-
-impl Checker for Rank0Checker {
-    fn name(&self) -> &'static str {
-        "glance"
-    }
-    fn adapt_case<'c>(&self, case: &'c Arc<Case>) -> Result<std::borrow::Cow<'c, Arc<Case>>, String> {
-        if case.world_size.value == 1 {
-            Err("it has no such test".into())
-        } else {
-            Ok(std::borrow::Cow::Borrowed(case))
-        }
-    }
-    fn judge(
-        &self,
-        plan: &crate::plan::Plan,
-        forecast: &Forecast,
-        observations: &[Observation],
-    ) -> crate::judge::Verdict {
-        crate::judge::judge_pass_or_fail(plan, forecast, observations, Some(Flaw::OnlyRank0))
-    }
-    fn judge_with_flaw(
-        &self,
-        _: &crate::plan::Plan,
-        _: &Forecast,
-        _: &[Observation],
-        _: Flaw,
-    ) -> Option<crate::judge::Verdict> {
-        None
-    }
-}
-
-#[test]
-fn another_way_has_its_own_cases_and_judge() {
-    let suite = suite(&[("sum", SUM), ("one", ONE)]);
-    let settings = AuditSettings { selection: "F03,F14,J01".parse().unwrap(), depth: Depth::Cases, jobs: 1 };
-    let report = audit_on(&suite, &Rank0Checker, &FakeRunner::default(), &settings, |_| Ok(())).unwrap();
-    assert_eq!((report.checker, report.cases), ("glance", 1));
-    assert_eq!(report.skipped.get("it has no such test"), Some(&1));
-    assert_eq!(item(&report, "F03").caught, 1);
-    assert!(item(&report, "F14").missed());
-    assert!(item(&report, "J01").missed());
 }
 
 #[test]

@@ -3,7 +3,6 @@ use super::backend_args::BackendArgs;
 use super::bench_args::BenchArgs;
 use super::report_args::ReportArgs;
 use super::settings_args::SettingsArgs;
-use crate::audit::peers::Peer;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
 use crate::child::Workers;
 use crate::judge::{Details, ShowBuffers};
@@ -421,11 +420,6 @@ pub struct AuditArgs {
     #[arg(long, help_heading = FAULTS)]
     pub list_faults: bool,
 
-    /// The checker: collspec (the default), or a public suite's way to run and judge the same operations: nccl-tests,
-    /// rccl, ucc. May be given several times; then one table compares them.
-    #[arg(long = "as", value_name = "NAME", value_parser = checker_name, help_heading = FAULTS)]
-    pub checkers: Vec<CheckerName>,
-
     /// Run every case with every fault that affects it. Without this, no more cases of a file run with a fault that two of its
     /// cases have caught, so counts of cases are lower bounds.
     #[arg(long, conflicts_with = "quick", help_heading = FAULTS)]
@@ -488,24 +482,6 @@ pub enum AuditFormat {
 /// A number of things of which there must be one.
 pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected a number of at least 1".to_owned())
-}
-
-/// A checker, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckerName {
-    /// This program's own.
-    Collspec,
-    /// A public suite's.
-    Peer(Peer),
-}
-
-fn checker_name(text: &str) -> Result<CheckerName, String> {
-    if text == "collspec" {
-        return Ok(CheckerName::Collspec);
-    }
-    let known: Vec<&str> = Peer::ALL.into_iter().map(Peer::name).collect();
-    let unknown = || format!("the checkers are collspec, {}", known.join(", "));
-    Peer::parse(text).map(CheckerName::Peer).ok_or_else(unknown)
 }
 
 fn faults(text: &str) -> Result<Faults, UnknownId> {

@@ -1,16 +1,13 @@
 //! `collspec audit`.
-use super::args::{AuditArgs, AuditFormat, CheckerName};
+use super::args::{AuditArgs, AuditFormat};
 use super::audit_requirements::Requirements;
 use super::exit::Exit;
 use super::output;
 use super::progress::ProgressDisplay;
 use super::run::{NAMES_BY_RUN, open, select, show_diagnostics, warn_of_variables};
 use super::terminal;
-use crate::audit::peers::PeerChecker;
-use crate::audit::report::{comparison as side_by_side, table};
-use crate::audit::{
-    self, AuditError, AuditEvent, AuditReport, AuditSettings, Checker, Collspec, Depth, Selection, SoundFailure,
-};
+use crate::audit::report::table;
+use crate::audit::{self, AuditError, AuditEvent, AuditReport, AuditSettings, Depth, Selection, SoundFailure};
 use crate::plan::Limits;
 use crate::printable::{PrintableWriter, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand, Styles, failure};
@@ -50,56 +47,22 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     };
     let settings = AuditSettings { selection: args.fault.clone().unwrap_or_default(), depth, jobs };
     let begun = Instant::now();
-    let mut names: Vec<CheckerName> = Vec::new();
-    for name in &args.checkers {
-        if !names.contains(name) {
-            names.push(*name);
-        }
-    }
-    if names.is_empty() {
-        names.push(CheckerName::Collspec);
-    }
-    let suites = names.iter().any(|name| *name != CheckerName::Collspec);
-    if suites && settings.selection.items().all(|item| matches!(item, audit::FaultOrFlaw::Flaw(_))) {
-        anyhow::bail!(
-            "J01 to J10 are flaws of this program's judge, which the suites do not use: name a fault of the library"
-        );
-    }
-    let own = names.iter().position(|name| *name == CheckerName::Collspec);
-    if args.has_requirements() && own.is_none() && names.len() > 1 {
-        anyhow::bail!("--baseline, --write-baseline and --at-least are for one checker: name one with --as");
-    }
     let requirements = Requirements::read(args)?;
     // An audit takes long, so the output file is made before it.
     let output = args.output.as_deref().map(output::create_file).transpose()?;
-    let mut reports = Vec::new();
-    for name in &names {
-        let checker: Box<dyn Checker> = match name {
-            CheckerName::Collspec => Box::new(Collspec),
-            CheckerName::Peer(peer) => Box::new(PeerChecker::new(*peer)?),
-        };
-        match run_checker(args, &suite, &*checker, &settings)? {
-            Ok(report) => reports.push(report),
-            Err(exit) => return Ok(exit),
-        }
-    }
+    let report = match run_audit(args, &suite, &settings)? {
+        Ok(report) => report,
+        Err(exit) => return Ok(exit),
+    };
     let seconds = begun.elapsed().as_secs_f64();
-    match (reports.as_slice(), own) {
-        ([report], Some(_)) => write(output, &|to, styles| match args.format {
-            AuditFormat::Human => table::write_table(to, report, seconds, args.scenarios, styles),
-            AuditFormat::Jsonl => table::write_json_lines(to, report, seconds),
-        })?,
-        _ => write(output, &|to, styles| match args.format {
-            AuditFormat::Human => side_by_side::write_comparison(to, &reports, seconds, styles),
-            AuditFormat::Jsonl => side_by_side::write_json_lines(to, &reports, seconds),
-        })?,
+    write(output, &|to, styles| match args.format {
+        AuditFormat::Human => table::write_table(to, &report, seconds, args.scenarios, styles),
+        AuditFormat::Jsonl => table::write_json_lines(to, &report, seconds),
+    })?;
+    if args.has_requirements() {
+        return requirements.check(&report);
     }
-    // If other checkers are compared, only collspec's result decides the exit code.
-    let counts = own.and_then(|own| reports.get(own)).map_or(reports.as_slice(), std::slice::from_ref);
-    if let (true, Some(report)) = (args.has_requirements(), counts.first()) {
-        return requirements.check(report);
-    }
-    Ok(if counts.iter().any(AuditReport::has_misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+    Ok(if report.has_misses() { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
 /// Faults and flaws in lines, with the kind of scenario that shows each.
@@ -113,13 +76,8 @@ fn list_faults(selection: &Selection) -> anyhow::Result<Exit> {
     Ok(Exit::ALL_PASSED)
 }
 
-/// The audit of one checker; the exit code if cases fail without a fault, which has been reported then.
-fn run_checker(
-    args: &AuditArgs,
-    suite: &CaseSet,
-    checker: &dyn Checker,
-    settings: &AuditSettings,
-) -> anyhow::Result<Result<AuditReport, Exit>> {
+/// The audit; the exit code if cases fail without a fault, which has been reported then.
+fn run_audit(args: &AuditArgs, suite: &CaseSet, settings: &AuditSettings) -> anyhow::Result<Result<AuditReport, Exit>> {
     let reading = Reading { limits: suite.limits, ..Reading::default() };
     let options = RunOptions { timeout: args.timeout, reading, ..RunOptions::default() };
     let progress = ProgressDisplay::new();
@@ -136,7 +94,7 @@ fn run_checker(
         }
         Ok(())
     };
-    match audit::audit(suite, checker, options, settings, tell) {
+    match audit::audit(suite, options, settings, tell) {
         Ok(report) => Ok(Ok(report)),
         Err(AuditError::FailsWithoutFault(failures)) => {
             progress.end();

@@ -1,4 +1,3 @@
 //! Reports of audits as text and as JSON lines.
 pub mod advice;
-pub mod comparison;
 pub mod table;

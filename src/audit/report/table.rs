@@ -245,7 +245,7 @@ pub fn write_json_lines(to: &mut dyn Write, report: &AuditReport, seconds: f64) 
     let few: Vec<&str> =
         report.minimal_files.iter().filter_map(|at| report.files.get(*at)).map(|file| file.name.as_str()).collect();
     line(json!({
-        "kind": "summary", "way": report.checker, "cases": report.cases, "files": report.files.len(),
+        "kind": "summary", "cases": report.cases, "files": report.files.len(),
         "skipped": report.skipped.values().sum::<usize>(), "runs": report.runs, "seconds": seconds,
         "fault_classes": {"caught": faults.caught, "of": faults.all},
         "judge_classes": {"caught": flaws.caught, "of": flaws.all},
