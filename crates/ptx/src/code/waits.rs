@@ -10,7 +10,7 @@ use crate::module::{RegisterId, Space};
 /// Functions with more blocks are not searched for loops, because the search may visit every block for each loop. NCCL's functions are far smaller.
 const MOST_BLOCKS: usize = 20_000;
 
-/// For each operation, whether it only waits. In a function with more than [`MOST_BLOCKS`] blocks, none counts as waiting.
+/// For each operation, whether it only waits. In a function with more than `MOST_BLOCKS` blocks, none counts as waiting.
 pub fn waits(body: &Body) -> Vec<bool> {
     let flow = Flow::of(body);
     if flow.blocks.len() > MOST_BLOCKS {
