@@ -28,7 +28,6 @@ mod held;
 mod integer;
 pub(crate) mod interpreter;
 pub(crate) mod memory;
-mod narrow_search;
 mod neutral_inputs;
 pub mod order_map;
 mod parts;

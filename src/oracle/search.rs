@@ -1,8 +1,7 @@
 //! All values that a model may give: dynamic programming over subsets of ranks. S(A) holds the possible partial results of
 //! the ranks in A: all joins of S(B) with S(A without B), duplicates removed. Each has a flag that is true if a chain yields
 //! it, which is an order in which one side of every join is a single rank.
-use super::families::{Rounding, Shape};
-use super::narrow_search::NarrowSearch;
+use super::families::Shape;
 use super::reduction_models::{Fusion, Leaf, ReductionModel};
 
 /// A partial result; `chain` if a chain yields it (a tree always does).
@@ -36,7 +35,6 @@ const SLOTS: usize = 4 * MAX_SET;
 pub(super) struct Search {
     sets: Vec<Vec<PartialResult>>,
     seen: SeenValues,
-    narrow: NarrowSearch,
 }
 
 impl Search {
@@ -58,34 +56,6 @@ impl Search {
             self.sets[full].push(PartialResult { value, chain: true });
             return Ok(&self.sets[full]);
         }
-        if model.fits_f32()
-            && model.rounding != Rounding::Mixed
-            && let Some(found) = self.narrow.run(model, leaves, joins)
-        {
-            self.sets[full].clear();
-            self.sets[full].extend(found?);
-            return Ok(&self.sets[full]);
-        }
-        self.run_wide(model, leaves, joins)
-    }
-
-    /// The number of the set that holds the results of all leaves; there is one for each group of leaves.
-    fn set_of_all(&mut self, leaves: &[Leaf]) -> usize {
-        let full = (1usize << leaves.len()) - 1;
-        if self.sets.len() <= full {
-            self.sets.resize_with(full + 1, Vec::new);
-        }
-        full
-    }
-
-    /// [`Self::run`] in f64, for every model.
-    pub(super) fn run_wide(
-        &mut self,
-        model: &ReductionModel,
-        leaves: &[Leaf],
-        joins: &mut u64,
-    ) -> Result<&[PartialResult], SearchStop> {
-        let full = self.set_of_all(leaves);
         for ranks in 1..=full {
             let mut found = std::mem::take(&mut self.sets[ranks]);
             found.clear();
@@ -95,6 +65,15 @@ impl Search {
             done?;
         }
         Ok(&self.sets[full])
+    }
+
+    /// The number of the set that holds the results of all leaves; there is one for each group of leaves.
+    fn set_of_all(&mut self, leaves: &[Leaf]) -> usize {
+        let full = (1usize << leaves.len()) - 1;
+        if self.sets.len() <= full {
+            self.sets.resize_with(full + 1, Vec::new);
+        }
+        full
     }
 
     fn fill(
@@ -146,7 +125,7 @@ impl Search {
 }
 
 /// The only rank of a subset of one.
-pub(super) fn single_rank(ranks: usize) -> Option<usize> {
+fn single_rank(ranks: usize) -> Option<usize> {
     ranks.is_power_of_two().then(|| ranks.trailing_zeros() as usize)
 }
 
@@ -169,7 +148,7 @@ impl ResultSet<'_> {
 }
 
 /// What is known of a value that is added to a set.
-pub(super) enum Seen {
+enum Seen {
     /// It is the member with this index.
     Before(usize),
     /// It is the next member.
@@ -180,7 +159,7 @@ pub(super) enum Seen {
 
 /// A hash table of the values in a set, which is emptied by a new generation.
 #[derive(Debug, Default)]
-pub(super) struct SeenValues {
+struct SeenValues {
     /// Empty before the first use.
     slots: Vec<SeenSlot>,
     generation: u32,
