@@ -3,9 +3,9 @@
 use super::counts::NOTE;
 use super::line::Line;
 use super::operation::type_name;
-use super::prediction::Models;
 use super::result::{RowResult, average_bus_bandwidth};
 use super::sampler::Timing;
+use chrono::DateTime;
 use serde_json::{Value, json};
 
 /// The version of nccl-tests' format.
@@ -35,7 +35,7 @@ pub struct JsonFrame {
 }
 
 /// The whole file.
-pub fn json(frame: &JsonFrame, results: &[RowResult], models: &[Models]) -> Value {
+pub fn json(frame: &JsonFrame, results: &[RowResult]) -> Value {
     let failed = results.iter().any(RowResult::failed);
     let bandwidth = || json!({ "bandwidth": average_bus_bandwidth(results), "okay": "unchecked" });
     let wrong: u64 = results.iter().filter_map(|result| result.wrong).fold(0, u64::saturating_add);
@@ -56,7 +56,6 @@ pub fn json(frame: &JsonFrame, results: &[RowResult], models: &[Models]) -> Valu
             "clock": frame.clock,
             "over_ranks": frame.timing.over_ranks,
             "counts": frame.clock.is_none().then_some(NOTE),
-            "models": models,
         },
     })
 }
@@ -152,17 +151,8 @@ fn spread(result: &RowResult) -> Value {
 
 /// `2026-11-22 12:00:00`, in UTC.
 fn date(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant, "chrono-compatible low-level date algorithms": years that begin in March
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+    let date = i64::try_from(seconds).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    date.map_or_else(String::new, |date| date.format("%Y-%m-%d %H:%M:%S").to_string())
 }
 
 #[cfg(test)]
@@ -209,7 +199,7 @@ mod tests {
             samples: 3,
             devices: vec!["d".into(); 2],
         };
-        let file = json(&frame, &results, &[]);
+        let file = json(&frame, &results);
         assert_eq!(file["version"], 2);
         assert_eq!(file["nccl_version"], 23_007);
         assert_eq!(file["config"]["ngpus"], 2);

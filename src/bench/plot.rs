@@ -1,10 +1,9 @@
-//! The results as a picture: time and bus bandwidth by size, or instructions where these are counted, both axes logarithmic, measured points and the nearest cost model.
+//! The results as a picture: time and bus bandwidth by size, or instructions where these are counted, both axes logarithmic, with the measured points.
 //! One SVG file that needs nothing else and follows the reader's light or dark setting.
 mod axis;
 #[cfg(feature = "cli")]
 mod sides;
 
-use super::model::Model;
 use super::result::RowResult;
 use super::row::Row;
 use axis::{Axis, scaled, size_text};
@@ -27,7 +26,6 @@ struct Curve {
     points: Points,
     /// The interval of each point's median.
     intervals: Vec<(u64, f64, f64)>,
-    model: Option<Model>,
 }
 
 /// Colours that people who cannot tell red from green can tell apart (Okabe and Ito, 2008), and shades of them.
@@ -53,14 +51,14 @@ const LEGEND_LINE: f64 = 20.0;
 /// Curves of a picture; more cannot be told apart.
 const MOST_CURVES: usize = 32;
 
-/// The picture, and how many curves it had no room for. The models are those of [`Model::fit_all`].
-pub fn plot(title: &str, results: &[RowResult], models: &[(Row, Model)]) -> (String, usize) {
+/// The picture, and how many curves it had no room for.
+pub fn plot(title: &str, results: &[RowResult]) -> (String, usize) {
     if results.iter().any(|result| result.work.is_some()) {
         let instructions = |_: &Row, instructions: f64| instructions;
         let of = |result: &RowResult| Some(result.work?.instructions as f64);
-        return picture(title, &[("instructions", &instructions)], curves(results, &[], &of));
+        return picture(title, &[("instructions", &instructions)], curves(results, &of));
     }
-    picture(title, TIMES, curves(results, models, &RowResult::seconds))
+    picture(title, TIMES, curves(results, &RowResult::seconds))
 }
 
 /// What a panel is named, and what it makes of a curve's points.
@@ -99,14 +97,12 @@ fn picture(title: &str, panels: &[Panel<'_>], mut curves: Vec<Curve>) -> (String
 }
 
 /// The curves of what `value` says of each result.
-fn curves(results: &[RowResult], models: &[(Row, Model)], value: &dyn Fn(&RowResult) -> Option<f64>) -> Vec<Curve> {
+fn curves(results: &[RowResult], value: &dyn Fn(&RowResult) -> Option<f64>) -> Vec<Curve> {
     let mut curves: BTreeMap<Row, Curve> = BTreeMap::new();
     for result in results {
         let Some(value) = value(result).filter(|value| *value > 0.0) else { continue };
         let key = result.row.with_bytes(0);
-        let model = models.iter().find(|(row, _)| *row == key).map(|(_, model)| *model);
-        let new = || Curve { model, ..Curve::new(key.curve(), key.clone()) };
-        let curve = curves.entry(key.clone()).or_insert_with(new);
+        let curve = curves.entry(key.clone()).or_insert_with(|| Curve::new(key.curve(), key));
         curve.points.push((result.row.bytes, value));
         curve.intervals.extend(result.interval.map(|interval| (result.row.bytes, interval.low, interval.high)));
     }
@@ -118,7 +114,7 @@ fn curves(results: &[RowResult], models: &[(Row, Model)], value: &dyn Fn(&RowRes
 
 impl Curve {
     fn new(name: String, row: Row) -> Self {
-        Self { name, row, colour: 0, dashed: false, points: Vec::new(), intervals: Vec::new(), model: None }
+        Self { name, row, colour: 0, dashed: false, points: Vec::new(), intervals: Vec::new() }
     }
 
     /// The class of its line.
@@ -160,12 +156,6 @@ fn panel(svg: &mut String, left: f64, name: &str, curves: &[Curve], value: &dyn 
             let value = of(curve, (bytes, seconds));
             (value > 0.0).then(|| (across.place(bytes as f64), up.place(value)))
         };
-        if let Some(model) = curve.model {
-            let points = curve.points.iter().filter_map(|(bytes, _)| {
-                place(*bytes, model.seconds(curve.row.ranks as u64, *bytes)).map(|(x, y)| (x, y.clamp(TOP, bottom)))
-            });
-            let _ = writeln!(svg, "<polyline class=\"c{class} model\" points=\"{}\"/>", joined(points));
-        }
         let points: Vec<_> = curve.points.iter().filter_map(|(bytes, seconds)| place(*bytes, *seconds)).collect();
         let line = curve.line();
         let _ = writeln!(svg, "<polyline class=\"c{class} {line}\" points=\"{}\"/>", joined(points.iter().copied()));
@@ -200,12 +190,8 @@ fn legend(svg: &mut String, curves: &[Curve]) {
             LEFT[0],
             LEFT[0] + 36.0
         );
-        let mut text = curve.name.clone();
-        if let Some(model) = curve.model {
-            let _ =
-                write!(text, "; dotted: model of a {}, off by {:.0} %", model.shape.describe(), model.error * 100.0);
-        }
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", LEFT[0] + 44.0, y + 4.0, escaped(&text));
+        let name = escaped(&curve.name);
+        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{name}</text>", LEFT[0] + 44.0, y + 4.0);
     }
 }
 
@@ -220,7 +206,7 @@ fn style() -> String {
     format!(
         "<style>.page{{fill:#fff}}text{{fill:#222}}.head{{font-size:16px;font-weight:600}}.name{{font-weight:600}}\
          .grid{{stroke:#ddd}}.frame{{fill:none;stroke:#888}}polyline{{fill:none;stroke-width:1.8}}.in{{stroke-dasharray:7 3}}\
-         circle.in{{stroke-dasharray:none}}.model{{stroke-width:1.2;stroke-dasharray:1.5 3}}{}\
+         circle.in{{stroke-dasharray:none}}{}\
          @media (prefers-color-scheme:dark){{.page{{fill:#181a1f}}text{{fill:#ddd}}.grid{{stroke:#33363d}}\
          .frame{{stroke:#777}}{}}}</style>",
         colours(false),
@@ -270,29 +256,21 @@ mod tests {
 
     #[test]
     fn a_picture_has_two_panels_a_line_for_each_curve_and_a_legend() {
-        let results = results("Ring");
-        let out: Vec<_> = results.iter().filter(|result| !result.row.in_place).collect();
-        let points: Vec<(&Row, f64)> = out.iter().map(|result| (&result.row, result.seconds().unwrap())).collect();
-        let model = Model::fit_all(&points)[0];
-        let (svg, left_out) = plot("all_gather <1>", &results, &[(out[0].row.with_bytes(0), model)]);
+        let (svg, left_out) = plot("all_gather <1>", &results("Ring"));
         assert_eq!(left_out, 0);
         assert_eq!(svg.matches("class=\"frame\"").count(), 2);
         assert_eq!(svg.matches("<polyline class=\"c0 out\"").count(), 2, "{svg}");
         assert_eq!(svg.matches("<polyline class=\"c1 in\"").count(), 2, "{svg}");
-        assert_eq!(svg.matches("model\" points").count(), 2, "{svg}");
-        assert!(
-            svg.contains("all_gather, float, 4 ranks, Ring, out of place; dotted: model of a ring, off by"),
-            "{svg}"
-        );
+        assert!(svg.contains("all_gather, float, 4 ranks, Ring, out of place"), "{svg}");
         assert!(svg.contains("<title>all_gather &lt;1&gt;</title>") && svg.contains("prefers-color-scheme:dark"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 
     #[test]
     fn hostile_names_and_nothing_at_all_are_still_a_picture() {
-        let (svg, _) = plot("x", &results("</text><script>"), &[]);
+        let (svg, _) = plot("x", &results("</text><script>"));
         assert!(!svg.contains("<script>"), "{svg}");
-        let (svg, _) = plot("", &[], &[]);
+        let (svg, _) = plot("", &[]);
         assert!(svg.contains("Nothing was measured") && svg.ends_with("</svg>\n"));
     }
 }

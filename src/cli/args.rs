@@ -515,9 +515,7 @@ mod tests {
     #[test]
     fn the_manual_of_bench_names_the_options_that_only_it_has() {
         let manual = include_str!("../../docs/bench.md");
-        for option in
-            ["-w", "-n", "-c", "-a", "-b", "-e", "-f", "-g", "-d", "--algo", "--proto", "-J", "--plot", "--predict"]
-        {
+        for option in ["-w", "-n", "-c", "-a", "-b", "-e", "-f", "-g", "-d", "--algo", "--proto", "-J", "--plot"] {
             assert!(manual.contains(option), "{option} is not in docs/bench.md");
         }
     }

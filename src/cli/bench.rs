@@ -6,7 +6,7 @@ use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
 use super::{output, run, terminal};
 use crate::bench::{
-    COUNTS_NOTE, JsonFrame, Models, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
+    COUNTS_NOTE, JsonFrame, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
     write_counts,
 };
 use crate::cluster::Cluster;
@@ -59,9 +59,6 @@ fn measure(
         Err(exit) => return Ok(exit),
     };
     chosen.cluster = cluster;
-    if chosen.counts_work() && !args.predict.is_empty() {
-        anyhow::bail!("--predict needs times, and on software GPUs work is counted instead");
-    }
     let (plan, rows) = plan(args, asked, &usual(&chosen), usual_ranks(&chosen, options))?;
     let frame = Frame::new(&chosen, &rows);
     writeln!(terminal::err(), "{}", one_line(&frame.library))?;
@@ -227,21 +224,20 @@ impl Frame {
 }
 
 fn write_reports(args: &BenchArgs, frame: &JsonFrame, results: &[RowResult]) -> anyhow::Result<()> {
-    let models = Models::of(results, &args.predict);
     if let Some(path) = &args.json {
         let mut content = Vec::new();
-        write_json(&mut content, frame, results, &models)?;
+        write_json(&mut content, frame, results)?;
         output::replace(path, &content)?;
     }
     if let Some(path) = &args.plot {
-        let (svg, left_out) = plot(&frame.library, results, &Models::nearest(&models, results));
+        let (svg, left_out) = plot(&frame.library, results);
         output::replace(path, svg.as_bytes())?;
         if left_out > 0 {
             writeln!(terminal::err(), "collspec: {} has no room for {left_out} curves", path.display())?;
         }
     }
     let write = |to: &mut dyn Write| match args.format {
-        BenchFormat::Json => write_json(to, frame, results, &models),
+        BenchFormat::Json => write_json(to, frame, results),
         BenchFormat::Text => {
             let JsonFrame { library, timing, clock, samples, .. } = frame;
             let table = Table { library, timing: *timing, clock: clock.unwrap_or(COUNTS_NOTE), samples: *samples };
@@ -249,7 +245,6 @@ fn write_reports(args: &BenchArgs, frame: &JsonFrame, results: &[RowResult]) -> 
                 Some(_) => table.write(to, results)?,
                 None => write_counts(to, &table, results)?,
             }
-            models.iter().try_for_each(|models| models.write(to))?;
             Ok(to.flush()?)
         }
     };
@@ -267,8 +262,8 @@ fn write_reports(args: &BenchArgs, frame: &JsonFrame, results: &[RowResult]) -> 
     }
 }
 
-fn write_json(to: &mut dyn Write, frame: &JsonFrame, results: &[RowResult], models: &[Models]) -> anyhow::Result<()> {
-    crate::printable::write_json(to, &json(frame, results, models))?;
+fn write_json(to: &mut dyn Write, frame: &JsonFrame, results: &[RowResult]) -> anyhow::Result<()> {
+    crate::printable::write_json(to, &json(frame, results))?;
     writeln!(to)?;
     Ok(to.flush()?)
 }

@@ -2,7 +2,7 @@
 use super::args::{BACKEND, LaunchArgs, LimitArgs};
 use super::backend_args::BackendArgs;
 use super::settings_args::SoftwareArgs;
-use crate::bench::{MOST_RANKS, Operation, OverRanks, Reduction, Request, Roots, Sizes, Step};
+use crate::bench::{Operation, OverRanks, Reduction, Request, Roots, Sizes, Step};
 use crate::child::Workers;
 use crate::num::DType;
 use crate::run::{RanksPerGpu, seconds};
@@ -125,13 +125,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 
-    /// Draw time and bus bandwidth by size into this SVG file, with the nearest cost model.
+    /// Draw time and bus bandwidth by size into this SVG file.
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub plot: Option<PathBuf>,
-
-    /// Numbers of ranks, separated by commas and up to 24576, for which the cost models say a time.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=MOST_RANKS), help_heading = REPORT)]
-    pub predict: Vec<u64>,
 
     /// Write the JSON object to this file, besides the report.
     #[arg(long, short = 'J', value_name = "FILE", help_heading = REPORT)]

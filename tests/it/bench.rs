@@ -138,19 +138,12 @@ fn what_cannot_be_measured_says_why() {
 }
 
 #[test]
-fn a_picture_and_predictions_are_made_of_the_same_rows() {
+fn a_picture_is_made_of_the_same_rows() {
     let home = Home::new();
-    let args =
-        ["all_gather", "-b", "64", "-e", "64K", "-f", "4", "-g", "2,3", "--plot", "p.svg", "--predict", "8,24576"];
-    let run = bench(&home, &args);
+    let run = bench(&home, &["all_gather", "-b", "64", "-e", "64K", "-f", "4", "-g", "2,3", "--plot", "p.svg"]);
     assert_eq!(run.code, 0, "{run}");
-    assert!(run.out.contains("# Cost model of all_gather, float, out of place, fitted to 12 points"), "{run}");
-    let predicted: Vec<_> = run.out.lines().filter(|line| line.ends_with("extrapolated")).collect();
-    assert!(predicted.len() == 8 && predicted.iter().any(|line| line.contains(" 24,576 ")), "{run}");
     let svg = std::fs::read_to_string(home.path("p.svg")).unwrap();
-    assert_eq!(svg.matches("<polyline").count(), 2 * 2 * 4, "two panels, four curves, each with its model: {svg}");
-    let many = bench(&home, &["all_gather", "--predict", "24577"]);
-    assert_eq!(many.code, 2, "{many}");
+    assert_eq!(svg.matches("<polyline").count(), 2 * 4, "two panels, four curves: {svg}");
 }
 
 /// On the backend nccl the device's events are the clock.
