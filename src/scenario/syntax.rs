@@ -38,7 +38,7 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
     if let Some(diagnostic) = VALUE_ERRORS.iter().find(|start| message.starts_with(**start)).and_then(|_| {
         // What follows the value is reported where it begins.
         let at = if message.starts_with(MORE_BEHIND) { span.start.saturating_sub(1) } else { span.start };
-        syntax_numbers::diagnostic(text, at, message)
+        syntax_numbers::diagnostic(text, at)
     }) {
         return diagnostic;
     }
@@ -86,23 +86,14 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
 }
 
 /// How the parser's messages on values begin that are neither texts nor lists nor tables.
-const VALUE_ERRORS: [&str; 16] = [
+const VALUE_ERRORS: [&str; 7] = [
     "string values must be quoted",
     MORE_BEHIND,
-    "`_` may only go between digits",
-    "integers with a radix cannot be signed",
-    "radix must be lowercase",
-    "redundant integer number prefix",
     "invalid fraction",
     "invalid mantissa",
     "invalid exponent",
     "invalid float",
     "invalid boolean",
-    "invalid hexadecimal",
-    "invalid octal",
-    "invalid binary",
-    "unexpected leading zero",
-    "redundant numeric sign",
 ];
 const MORE_BEHIND: &str = "unexpected key or value";
 
@@ -175,24 +166,6 @@ fn line_goes_on(say: impl Fn(String) -> Diagnostic) -> Diagnostic {
         .help("each key has a line of its own, and a comment begins with `#`")
 }
 
-/// The message and help for several numbers that stand where one value is wanted, inside of this bracket.
-fn numbers_in_a_row(value: &str, bracket: Option<char>) -> (String, String) {
-    let words: Vec<_> = value.split_whitespace().collect();
-    let list = words.join(", ");
-    let are_groups = words.len() > 1
-        && words.iter().all(|word| word.bytes().all(|b| b.is_ascii_digit()))
-        && (words[0].len() <= 3 && words[1..].iter().all(|word| word.len() == 3));
-    match bracket {
-        // In a list `1 000` cannot be two values, but `1 200` can.
-        bracket if are_groups && (bracket.is_none() || words[1..].iter().any(|word| word.starts_with('0'))) => {
-            let help = format!("write `{}` or `{}`", words.concat(), words.join("_"));
-            ("the digits of a number are not separated by spaces".into(), help)
-        }
-        Some('[') => (format!("a comma is missing in `{value}`"), format!("write `{list}`")),
-        _ => (format!("`{value}` is more than one value"), format!("a list is written `[{list}]`")),
-    }
-}
-
 /// A value that is neither a number nor in quotes.
 fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &str) -> Diagnostic {
     match here.trim() {
@@ -205,8 +178,11 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
             say(format!("`{}` is no value", shorten(value, 24))).help("write text and expressions in quotes")
         }
         value if value.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
-            let (message, help) = numbers_in_a_row(value, open_bracket(text, span.start).map(|(bracket, _)| bracket));
-            say(message).help(help)
+            let list = value.split_whitespace().collect::<Vec<_>>().join(", ");
+            match open_bracket(text, span.start) {
+                Some(('[', _)) => say(format!("a comma is missing in `{value}`")).help(format!("write `{list}`")),
+                _ => say(format!("`{value}` is more than one value")).help(format!("a list is written `[{list}]`")),
+            }
         }
         word if is_word(word) && word.len() <= 60 => match key_before(text, span.start) {
             Some(key) => say("text needs quotes".into()).help(format!("write `{key} = \"{word}\"`")),
