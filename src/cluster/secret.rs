@@ -30,7 +30,8 @@ impl Secret {
         Self { job: job.to_owned(), secret: secret.to_owned() }
     }
 
-    /// The proof of one side to the other, for the nonces of both.
+    /// The proof of one side to the other, for the nonces of both. A plain hash serves where others need an HMAC: the texts stand
+    /// with their lengths and what follows has a fixed one, so that no proof can be extended to another.
     pub fn proof(&self, side: Side, member: &Nonce, leader: &Nonce) -> Proof {
         let mut hash = Sha256::new();
         for text in [self.job.as_bytes(), self.secret.as_bytes()] {

@@ -345,7 +345,7 @@ mod tests {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "x").unwrap();
         let refused = fetch(&cu13, &cache, &|_| ()).unwrap_err().to_string();
-        assert!(refused.ends_with("cannot be loaded: it is no library (no ELF file)"), "{refused}");
+        assert!(refused.ends_with("cannot be loaded: it is not a library (not an ELF file)"), "{refused}");
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub fn path_line_column(file: &SourceFile, span: Span) -> String {
     format!("{}:{line}:{column}", file.path)
 }
 
-/// The line in which the span starts, with carets under the part of the span that is in it.
+/// The line in which the span starts, with carets under the part of the span that is in it. annotate-snippets, which draws the
+/// errors of files, shows a line whole however long it is, while these excerpts also go into JSON, JUnit and HTML.
 pub fn excerpt(file: &SourceFile, span: Span) -> Option<String> {
     let (number, column) = line_column(file, span);
     let line = file.text.lines().nth(number - 1)?;

@@ -218,6 +218,7 @@ fn the_command_is_built_from_few_packages() {
     for absent in ["insta", "libtest-mimic", "similar", "bstr", "zerocopy", "proptest"] {
         assert!(!versions.contains_key(absent), "{absent} is built with the command: {text}");
     }
-    let twice: Vec<_> = versions.iter().filter(|(_, versions)| versions.len() > 1).collect();
+    // maud's macros are written with an older syn than the others'.
+    let twice: Vec<_> = versions.iter().filter(|(name, versions)| versions.len() > 1 && **name != "syn").collect();
     assert!(twice.is_empty(), "{twice:?}");
 }

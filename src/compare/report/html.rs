@@ -6,15 +6,16 @@ use super::work::verdict as work_verdict;
 use crate::bench::COUNTS_NOTE;
 use crate::bench::comparison::{Change as Timed, Side};
 use crate::bench::plot_sides;
+use crate::compare::library_changes::LibraryChange;
 use crate::compare::speed::Speed;
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, Seen, SideSummary};
 use crate::num::DType;
-use crate::printable::thousands;
+use crate::printable::{one_line, thousands};
 use crate::report::html::failed_operation;
-use crate::report::html::page::{Mark, Page, PageCase, Section, Tone, line, lines};
+use crate::report::html::page::{Mark, Page, PageCase, Section, Tone, lines};
 use crate::report::html::section::{buffers, findings};
+use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Bytes of all sections. Changes after that have only their line.
@@ -123,34 +124,37 @@ fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section
     if matches!(row.change.meaning(), Meaning::Same | Meaning::NotCompared) {
         return None;
     }
-    let mut body = format!("<p>{}", lines(&row.detail));
-    if let Some(reason) = &row.accepted {
-        let _ = write!(body, "<p>accepted: {}", lines(reason));
-    }
-    body.push_str("<table><tr><th><th>runs<th>order of summation<th>reason");
-    for (name, seen) in [("base", &row.base), ("candidate", &row.candidate)] {
-        let reason = seen.reason.as_deref().map(lines).unwrap_or_default();
-        let orders = line(&seen.orders.join("; "));
-        let _ = write!(body, "<tr><th>{name}<td>{}<td>{orders}<td>{reason}", line(&counts(seen)));
-    }
-    body.push_str("</table>");
-    for (name, failures) in [("candidate", &context.failures.candidate), ("base", &context.failures.base)] {
-        let Some((case, verdict)) = failures.get(&row.case) else { continue };
+    let sides = [("base", &row.base), ("candidate", &row.candidate)];
+    let failures = [("candidate", &context.failures.candidate), ("base", &context.failures.base)];
+    let failed = failures.into_iter().filter_map(|(name, failures)| {
+        let (case, verdict) = failures.get(&row.case)?;
         let text = findings(case, verdict, &context.again(case, name));
-        if text.len() <= *room / 4 {
-            let _ = write!(body, "<h3>A failed run of the {name}</h3>{text}");
-            if let Some(contents) = &verdict.buffers {
-                let text = buffers(contents);
-                if text.len() <= *room / 8 {
-                    body.push_str(&text);
+        let contents = verdict.buffers.as_ref().map(buffers).filter(|contents| contents.0.len() <= *room / 8);
+        let fits = text.0.len() <= *room / 4;
+        fits.then(
+            || html! { h3 { "A failed run of the " (name) } (text) @if let Some(contents) = contents { (contents) } },
+        )
+    });
+    let body = html! {
+        p { (lines(&row.detail)) }
+        @if let Some(reason) = &row.accepted { p { "accepted: " (lines(reason)) } }
+        table {
+            tr { th {} th { "runs" } th { "order of summation" } th { "reason" } }
+            @for (name, seen) in sides {
+                tr {
+                    th { (name) }
+                    td { (counts(seen)) }
+                    td { (one_line(&seen.orders.join("; "))) }
+                    td { @if let Some(reason) = &seen.reason { (lines(reason)) } }
                 }
             }
         }
-    }
-    if body.len() > *room {
+        @for run in failed { (run) }
+    };
+    if body.0.len() > *room {
         return None;
     }
-    *room -= body.len();
+    *room -= body.0.len();
     let failed = context.failures.of_either(&row.case);
     let operation = failed.map_or_else(|| row.operations.join(", "), |(case, verdict)| failed_operation(case, verdict));
     let file = failed.map(|(case, _)| case.file.path.clone());
@@ -158,36 +162,26 @@ fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section
 }
 
 /// What stands above the cases.
-fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)> {
+fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, Markup)> {
+    let list = |items: &[String]| html! { ul { @for item in items { li { (one_line(item)) } } } };
     let mut extra = Vec::new();
     if let GateVerdict::NoVerdict { reasons } = verdict {
-        let items: String = reasons.iter().map(|reason| format!("<li>{}", line(reason))).collect();
-        extra.push(("Why there is no verdict".to_owned(), format!("<ul>{items}</ul>")));
+        extra.push(("Why there is no verdict".to_owned(), list(reasons)));
     }
     let parts = comparison.missing_parts();
     if !parts.is_empty() {
-        let items: String = parts.iter().map(|part| format!("<li>{}", line(part))).collect();
-        extra.push(("What could not be compared".to_owned(), format!("<ul>{items}</ul>")));
+        extra.push(("What could not be compared".to_owned(), list(&parts)));
     }
-    let mut table = String::new();
-    for (change, count) in comparison.counts() {
-        let _ = write!(table, "<tr><td>{}<td>{}", thousands(count as u64), line(change.title()));
-    }
-    let rows = format!("<table>{table}</table>");
-    extra.push((format!("{} compared", cases(comparison.compared())), rows));
-    if !comparison.library.is_empty() {
-        let meaning = |meaning: Meaning| match meaning {
-            Meaning::Worse => "worse",
-            Meaning::Undecided => "undecided",
-            Meaning::Better => "better",
-            Meaning::Changed | Meaning::Same | Meaning::NotCompared => "changed",
-        };
-        let mut table = String::new();
-        for change in &comparison.library {
-            let word = if change.accepted.is_some() { "accepted" } else { meaning(change.meaning) };
-            let _ = write!(table, "<tr><td>{word}<td>{}", line(&change.text));
+    let table = html! {
+        table {
+            @for (change, count) in comparison.counts() {
+                tr { td { (thousands(count as u64)) } td { (one_line(change.title())) } }
+            }
         }
-        extra.push(("The library itself".to_owned(), format!("<table>{table}</table>")));
+    };
+    extra.push((format!("{} compared", cases(comparison.compared())), table));
+    if !comparison.library.is_empty() {
+        extra.push(("The library itself".to_owned(), library_section(&comparison.library)));
     }
     if let Some(speed) = &comparison.speed {
         extra.push((format!("Speed: {}", speed_verdict(&speed.timed.verdict)), speed_section(speed)));
@@ -195,52 +189,85 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)
     if let Some(work) = &comparison.work {
         let failed = work.failed.iter().map(|failed| format!("fails on the candidate alone: {failed}"));
         let lines = work.changes().map(str::to_owned).chain(failed).take(MAX_TIMED);
-        let text: String = lines.map(|change| format!("<p>{}", line(&change))).collect();
-        extra.push((format!("Work: {}", work_verdict(work)), format!("<p>{COUNTS_NOTE}{text}")));
+        let text = html! { p { (COUNTS_NOTE) } @for change in lines { p { (one_line(&change)) } } };
+        extra.push((format!("Work: {}", work_verdict(work)), text));
     }
     if let Some(starts) = &comparison.starts {
-        let mut text = format!("<p>{}", line(&starts.words()));
-        for (name, side) in [("base", &starts.base), ("candidate", &starts.candidate)] {
-            for reason in &side.reasons {
-                let _ = write!(text, "<p>{name}: {}", lines(reason));
+        let text = html! {
+            p { (one_line(&starts.words())) }
+            @for (name, side) in [("base", &starts.base), ("candidate", &starts.candidate)] {
+                @for reason in &side.reasons { p { (name) ": " (lines(reason)) } }
             }
-        }
+        };
         extra.push((format!("Starts that failed: {}", starts.change().title()), text));
     }
     extra
 }
 
-/// What was timed: a picture for each operation, and a table of the rows that differ.
-fn speed_section(speed: &Speed) -> String {
-    let mut text = String::new();
-    let differing = speed.timed.rows.iter().filter(|row| matches!(row.change, Timed::Slower | Timed::Faster));
-    let mut table = String::new();
-    for row in differing.take(MAX_TIMED) {
-        let (class, word) = if row.change == Timed::Slower { ("b", "slower") } else { ("g", "faster") };
-        let ratio = row
-            .ratio
-            .map_or(String::new(), |ratio| format!("{:.3} ({:.3} to {:.3})", ratio.estimate, ratio.low, ratio.high));
-        let median = |side: &Side| side.summary.map_or(String::new(), |summary| format!("{:.2}", summary.median * 1e6));
-        let (base, candidate) = (median(&row.base), median(&row.candidate));
-        let row = line(&row.row.to_string());
-        let _ = write!(table, "<tr><td class={class}>{word}<td>{row}<td>{base}<td>{candidate}<td>{ratio}");
-    }
-    if !table.is_empty() {
-        let head = "<tr><th><th>row<th>base (us)<th>candidate (us)<th>candidate's time divided by the base's";
-        let _ = write!(text, "<div class=wide><table>{head}{table}</table></div>");
-    }
-    for failed in speed.failed.iter().take(MAX_TIMED) {
-        let _ = write!(text, "<p>fails on the candidate alone: {}", line(failed));
-    }
-    for (picture, left_out) in plot_sides(&speed.timed.rows) {
-        // Within a page the name of SVG's language is not needed.
-        let picture = picture.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
-        let _ = write!(text, "<figure class=plot>{picture}");
-        if left_out > 0 {
-            let curves = plural(left_out, "curve has", "curves have");
-            let _ = write!(text, "<figcaption>{curves} no room in this picture.</figcaption>");
+fn library_section(changes: &[LibraryChange]) -> Markup {
+    let word = |change: &LibraryChange| match change.meaning {
+        _ if change.accepted.is_some() => "accepted",
+        Meaning::Worse => "worse",
+        Meaning::Undecided => "undecided",
+        Meaning::Better => "better",
+        Meaning::Changed | Meaning::Same | Meaning::NotCompared => "changed",
+    };
+    html! {
+        table {
+            @for change in changes { tr { td { (word(change)) } td { (one_line(&change.text)) } } }
         }
-        text.push_str("</figure>");
     }
-    text
+}
+
+/// What was timed: a picture for each operation, and a table of the rows that differ.
+fn speed_section(speed: &Speed) -> Markup {
+    let differing: Vec<_> = speed.timed.rows.iter().filter(|row| timed_class(&row.change).is_some()).collect();
+    let median = |side: &Side| side.summary.map_or(String::new(), |summary| format!("{:.2}", summary.median * 1e6));
+    html! {
+        @if !differing.is_empty() {
+            .wide {
+                table {
+                    tr {
+                        th {} th { "row" } th { "base (us)" } th { "candidate (us)" }
+                        th { "candidate's time divided by the base's" }
+                    }
+                    @for row in differing.iter().take(MAX_TIMED) {
+                        @let (class, word) = timed_class(&row.change).unwrap_or_default();
+                        tr {
+                            td class=(class) { (word) }
+                            td { (one_line(&row.row.to_string())) }
+                            td { (median(&row.base)) }
+                            td { (median(&row.candidate)) }
+                            td {
+                                @if let Some(ratio) = row.ratio {
+                                    (format!("{:.3} ({:.3} to {:.3})", ratio.estimate, ratio.low, ratio.high))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @for failed in speed.failed.iter().take(MAX_TIMED) {
+            p { "fails on the candidate alone: " (one_line(failed)) }
+        }
+        @for (picture, left_out) in plot_sides(&speed.timed.rows) {
+            figure.plot {
+                // Within a page the name of SVG's language is not needed.
+                (PreEscaped(picture.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)))
+                @if left_out > 0 {
+                    figcaption { (plural(left_out, "curve has", "curves have")) " no room in this picture." }
+                }
+            }
+        }
+    }
+}
+
+/// How a row that differs is shown, and the word for it.
+fn timed_class(change: &Timed) -> Option<(&'static str, &'static str)> {
+    match change {
+        Timed::Slower => Some(("b", "slower")),
+        Timed::Faster => Some(("g", "faster")),
+        _ => None,
+    }
 }

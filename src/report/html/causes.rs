@@ -1,8 +1,8 @@
 //! Cases that failed in the same way stand in one line of the page.
-use super::page::{Mark, PageCase, Section, brief, html_text, line};
-use crate::printable::thousands;
+use super::page::{Mark, PageCase, Section, brief};
+use crate::printable::{one_line, thousands};
+use maud::{Markup, html};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// A case with a section, and its number on the page.
 pub(super) type Numbered<'a> = (usize, &'a PageCase, &'a Section);
@@ -22,24 +22,20 @@ pub(super) fn by_cause<'a>(cases: impl Iterator<Item = Numbered<'a>>) -> Vec<Vec
     causes
 }
 
-/// The line of several cases with one cause, which are folded below it.
-pub(super) fn begin(out: &mut String, cases: &[Numbered<'_>]) {
-    let Some((_, first, section)) = cases.first() else { return };
+/// Several cases with one cause: a line, and the sections of the cases folded below it.
+pub(super) fn folded(cases: &[Numbered<'_>], sections: &Markup) -> Markup {
+    let Some((_, first, section)) = cases.first() else { return Markup::default() };
     let Mark { tone, word } = first.mark;
-    let operation = if section.operation.is_empty() {
-        String::new()
-    } else {
-        format!("<code>{}</code> ", line(&section.operation))
-    };
-    // Writing to a `String` cannot fail.
-    let _ = writeln!(
-        out,
-        "<details class=cause><summary><b class={}>{}</b> {} cases: {operation}{}</summary>",
-        tone.class(),
-        html_text(word),
-        thousands(cases.len() as u64),
-        brief(&section.reason)
-    );
+    html! {
+        details.cause {
+            summary {
+                b class=(tone.class()) { (word) } " " (thousands(cases.len() as u64)) " cases: "
+                @if !section.operation.is_empty() { code { (one_line(&section.operation)) } " " }
+                (brief(&section.reason))
+            }
+            (sections)
+        }
+    }
 }
 
 /// The text with a sign for each number, also one with a point or an exponent, and for infinities and NaN.

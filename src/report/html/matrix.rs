@@ -1,8 +1,8 @@
 //! The table of marks by operation and element type.
-use super::page::{PageCase, Tone, html_text};
+use super::page::{PageCase, Tone};
 use crate::printable::thousands;
+use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 /// The cases of one operation and type.
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Cell {
 
 /// The table, with a link in each cell: with scripts it filters, without it leads to a case. A case of several operations or
 /// types counts in each of their cells.
-pub fn matrix(cases: &[PageCase]) -> String {
+pub fn matrix(cases: &[PageCase]) -> Markup {
     let mut cells: BTreeMap<(&str, &str), Cell> = BTreeMap::new();
     for (at, case) in cases.iter().enumerate() {
         for (operation, dtype) in case.operations.iter().flat_map(|op| case.types.iter().map(move |ty| (*op, *ty))) {
@@ -33,36 +33,50 @@ pub fn matrix(cases: &[PageCase]) -> String {
         }
     }
     if cells.is_empty() {
-        return String::new();
+        return Markup::default();
     }
     let operations: BTreeSet<&str> = cells.keys().map(|(operation, _)| *operation).collect();
     let types: BTreeSet<&str> = cells.keys().map(|(_, dtype)| *dtype).collect();
-    let mut out = String::from(
-        "<section><h2>By operation and type</h2><p class=faint>The number of cases; where some fail or differ, their number \
-         of all. A case with several operations or types counts in each.</p><div class=wide><table class=matrix><tr><th>",
-    );
-    // Writing to a `String` cannot fail.
-    types.iter().for_each(|dtype| _ = write!(out, "<th>{}", html_text(dtype)));
-    for operation in operations {
-        let _ = write!(out, "\n<tr><th>{}", html_text(operation));
-        for dtype in &types {
-            let Some(cell) = cells.get(&(operation, *dtype)) else {
-                out.push_str("<td>");
-                continue;
-            };
-            let counts: Vec<String> =
-                cell.counts.iter().map(|(word, count)| format!("{word} {}", thousands(*count as u64))).collect();
-            let all = thousands(cell.all as u64);
-            let text = if cell.odd > 0 { format!("{}/{all}", thousands(cell.odd as u64)) } else { all };
-            // Only cases that are wrong or different have a section to lead to.
-            let to = if cell.odd > 0 { format!("c{}", cell.first) } else { "cases".to_owned() };
-            let _ = write!(
-                out,
-                "<td class={}><a href=#{to} data-o={operation} data-t={dtype} title=\"{operation}, {dtype}: {}\">{text}</a>",
-                cell.worst.map_or("g", Tone::class),
-                html_text(&counts.join(", ")),
-            );
+    html! {
+        section {
+            h2 { "By operation and type" }
+            p.faint {
+                "The number of cases; where some fail or differ, their number of all. A case with several operations or types \
+                 counts in each."
+            }
+            .wide {
+                table.matrix {
+                    tr { th {} @for dtype in &types { th { (dtype) } } }
+                    @for operation in operations {
+                        tr {
+                            th { (operation) }
+                            @for dtype in &types {
+                                @match cells.get(&(operation, *dtype)) {
+                                    Some(cell) => (cell.html(operation, dtype)),
+                                    None => td {},
+                                }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
-    out + "</table></div></section>"
+}
+
+impl Cell {
+    fn html(&self, operation: &str, dtype: &str) -> Markup {
+        let counts: Vec<String> =
+            self.counts.iter().map(|(word, count)| format!("{word} {}", thousands(*count as u64))).collect();
+        let all = thousands(self.all as u64);
+        let text = if self.odd > 0 { format!("{}/{all}", thousands(self.odd as u64)) } else { all };
+        // Only cases that are wrong or different have a section to lead to.
+        let to = if self.odd > 0 { format!("#c{}", self.first) } else { "#cases".to_owned() };
+        let title = format!("{operation}, {dtype}: {}", counts.join(", "));
+        html! {
+            td class=(self.worst.map_or("g", Tone::class)) {
+                a href=(to) data-o=(operation) data-t=(dtype) title=(title) { (text) }
+            }
+        }
+    }
 }

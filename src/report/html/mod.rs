@@ -10,6 +10,7 @@ use crate::ops::Kind;
 use crate::printable::thousands;
 use crate::report::Event;
 use crate::scenario::{self, Case, Diagnostic, SourceFile, Step};
+use maud::html;
 use page::{Mark, Page, PageCase, Section, Tone, lines};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -67,18 +68,18 @@ impl<W: Write> HtmlReporter<W> {
     fn section(&mut self, case: &Case, verdict: &Verdict) -> Section {
         let again = self.rerun.command(case);
         let mut body = section::findings(case, verdict, &again);
-        if body.len() > self.room {
-            body = "<p class=faint>The page has no room for its findings: run it alone.".to_owned();
+        if body.0.len() > self.room {
+            body = html!(p.faint { "The page has no room for its findings: run it alone." });
         }
-        self.room = self.room.saturating_sub(body.len());
+        self.room = self.room.saturating_sub(body.0.len());
         if let Some(buffers) = &verdict.buffers {
             let buffers = section::buffers(buffers);
             // The findings of later cases are worth more than the buffers of this one.
-            if buffers.len() <= self.room / 2 {
-                self.room -= buffers.len();
-                body.push_str(&buffers);
+            if buffers.0.len() <= self.room / 2 {
+                self.room -= buffers.0.len();
+                body = html!((body)(buffers));
             } else {
-                body.push_str("<p class=faint>The page has no room for its buffers: run it again with --show.");
+                body = html!((body) p.faint { "The page has no room for its buffers: run it again with --show." });
             }
         }
         self.sources.entry(case.file.path.clone()).or_insert_with(|| case.file.text.clone());
@@ -90,11 +91,11 @@ impl<W: Write> HtmlReporter<W> {
     fn file_invalid(&mut self, file: &SourceFile, name: &str, diagnostics: &[Diagnostic]) {
         self.invalid_files += 1;
         let reason = diagnostics.first().map(|diagnostic| diagnostic.message.clone()).unwrap_or_default();
-        let mut body = format!("<pre>{}</pre>", lines(&scenario::render(file, diagnostics, false)));
-        if body.len() > self.room {
-            body = "<p class=faint>The page has no room for all that is wrong: `collspec check` shows it.".to_owned();
+        let mut body = html!(pre { (lines(&scenario::render(file, diagnostics, false))) });
+        if body.0.len() > self.room {
+            body = html!(p.faint { "The page has no room for all that is wrong: `collspec check` shows it." });
         }
-        self.room = self.room.saturating_sub(body.len());
+        self.room = self.room.saturating_sub(body.0.len());
         self.cases.push(PageCase {
             name: name.to_owned(),
             operations: Vec::new(),

@@ -1,11 +1,9 @@
 //! The page: cases with one verdict each, or several side by side, as one HTML file that needs nothing else.
 use super::causes;
 use crate::printable::{one_line, printable_lines, thousands};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
-/// The frame, with names in braces for what is filled in.
-const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("filter.js");
 /// The hash by which a browser runs the page's own script and no other. A test says which it is when the script changes.
@@ -71,8 +69,8 @@ pub struct Page {
     pub cases: Vec<PageCase>,
     /// The scenario files that sections quote: path and text.
     pub sources: BTreeMap<String, std::sync::Arc<str>>,
-    /// Further sections, with a heading each: HTML whose foreign text is escaped.
-    pub extra: Vec<(String, String)>,
+    /// Further sections, with a heading each.
+    pub extra: Vec<(String, Markup)>,
 }
 
 /// A case of a page.
@@ -101,195 +99,208 @@ pub struct Section {
     pub operation: String,
     /// The reason in a line.
     pub reason: String,
-    /// HTML whose foreign text is escaped.
-    pub body: String,
+    /// What the section shows.
+    pub body: Markup,
     /// The path of its file, if the page has it.
     pub file: Option<String>,
 }
 
-/// The text as HTML shows it, also in an attribute in double quotes.
+/// The text as HTML shows it, for Markdown with elements of HTML.
 pub fn html_text(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 8);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
+    html!((text)).into_string()
 }
 
-/// A foreign text of one line, as HTML.
-pub fn line(text: &str) -> String {
-    html_text(&one_line(text))
-}
-
-/// The beginning of a foreign text, as HTML.
+/// The beginning of a foreign text, in one line.
 pub(super) fn brief(text: &str) -> String {
     let text = one_line(text);
     match text.char_indices().nth(BRIEF) {
-        None => html_text(&text),
-        Some((end, _)) => html_text(&text[..end]) + "…",
+        None => text.into_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 
-/// A foreign text of several lines, as HTML.
+/// A foreign text of several lines.
 pub fn lines(text: &str) -> String {
-    html_text(printable_lines(text).trim_end())
+    printable_lines(text).trim_end().to_owned()
 }
 
 impl Page {
     /// The page as HTML.
     pub fn html(&self) -> String {
-        let hash = FRAME.replace("SCRIPT_HASH", SCRIPT_HASH);
-        let parts: [(&str, String); 14] = [
-            ("title", line(&self.headline)),
-            ("style", STYLE.to_owned()),
-            ("tone", self.tone.class().to_owned()),
-            ("headline", line(&self.headline)),
-            ("subtitle", line(&self.subtitle)),
-            ("facts", self.facts()),
-            ("matrix", super::matrix::matrix(&self.cases)),
-            ("operations", options(self.cases.iter().flat_map(|case| &case.operations))),
-            ("types", options(self.cases.iter().flat_map(|case| &case.types))),
-            ("statuses", self.statuses()),
-            ("sections", self.sections()),
-            ("sides", self.sides.iter().map(|side| format!("<th>{}", line(side))).collect()),
-            ("rows", self.rows()),
-            ("sources", self.sources()),
-        ];
-        // The frame is cut once, so that a name in braces within a part stays as it is.
-        let mut out = String::new();
-        let mut rest = hash.as_str();
-        while let Some((before, after)) = rest.split_once("{{") {
-            out.push_str(before);
-            let (name, behind) = after.split_once("}}").unwrap_or((after, ""));
-            match parts.iter().find(|(part, _)| *part == name) {
-                Some((_, html)) => out.push_str(html),
-                None => out.push_str(SCRIPT),
+        let policy = format!(
+            "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'; img-src data:; \
+             base-uri 'none'; form-action 'none'"
+        );
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    meta http-equiv="Content-Security-Policy" content=(policy);
+                    title { (one_line(&self.headline)) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    header class=(self.tone.class()) {
+                        h1 { (one_line(&self.headline)) }
+                        p { (one_line(&self.subtitle)) }
+                    }
+                    main {
+                        details.facts { summary { "Library, machine and environment" } (self.facts()) }
+                        (super::matrix::matrix(&self.cases))
+                        (self.filter())
+                        (self.sections())
+                        section #cases {
+                            h2 { "All cases" }
+                            .wide { (self.table()) }
+                        }
+                        (self.sources())
+                    }
+                    script { (PreEscaped(SCRIPT)) }
+                }
             }
-            rest = behind;
-        }
-        out.push_str(rest);
-        out
+        };
+        page.into_string()
     }
 
-    fn facts(&self) -> String {
-        let mut out = String::new();
-        for (heading, facts) in &self.facts {
-            // Writing to a `String` cannot fail.
-            let _ = write!(out, "<h3>{}</h3><table>", line(heading));
-            for (name, value) in facts {
-                let _ = write!(out, "<tr><th>{}<td>{}", line(name), line(value));
+    fn facts(&self) -> Markup {
+        html! {
+            @for (heading, facts) in &self.facts {
+                h3 { (one_line(heading)) }
+                table {
+                    @for (name, value) in facts {
+                        tr { th { (one_line(name)) } td { (one_line(value)) } }
+                    }
+                }
             }
-            out.push_str("</table>");
         }
-        out
     }
 
-    /// A box for every mark, with its count, the worst first.
-    fn statuses(&self) -> String {
+    fn filter(&self) -> Markup {
         let mut counts: BTreeMap<Mark, usize> = BTreeMap::new();
         self.cases.iter().for_each(|case| *counts.entry(case.mark).or_default() += 1);
-        let mut out = String::new();
-        for (mark, count) in counts.iter().rev() {
-            let (word, count) = (html_text(mark.word), thousands(*count as u64));
-            let _ = write!(out, "<label><input type=checkbox value=\"{word}\" checked> {word} {count}</label>");
+        html! {
+            form #filter hidden {
+                label { "Text " input #text type="search" placeholder="part of a name"; }
+                label { "Operation " select #operation { (options(self.cases.iter().flat_map(|case| &case.operations))) } }
+                label { "Type " select #type { (options(self.cases.iter().flat_map(|case| &case.types))) } }
+                fieldset {
+                    legend { "Status" }
+                    // The worst first.
+                    @for (mark, count) in counts.iter().rev() {
+                        label {
+                            input type="checkbox" value=(mark.word) checked;
+                            " " (mark.word) " " (thousands(*count as u64))
+                        }
+                    }
+                }
+                button type="reset" { "Show all" }
+                output #shown {}
+            }
         }
-        out
     }
 
-    fn sections(&self) -> String {
-        let mut out = String::new();
-        for (heading, html) in &self.extra {
-            let _ = write!(out, "<section><h2>{}</h2>{html}</section>", line(heading));
-        }
+    fn sections(&self) -> Markup {
         let with_section =
             || self.cases.iter().enumerate().filter_map(|(at, case)| Some((at, case, case.section.as_ref()?)));
         let number = with_section().count();
-        if number == 0 {
-            return out;
-        }
-        let _ = writeln!(out, "<section id=failures><h2>{}: {}</h2>", self.sections, thousands(number as u64));
-        for cases in causes::by_cause(with_section()) {
-            let several = cases.len() > 1;
-            if several {
-                causes::begin(&mut out, &cases);
+        html! {
+            @for (heading, content) in &self.extra {
+                section { h2 { (one_line(heading)) } (content) }
             }
-            cases.iter().for_each(|case| self.section(&mut out, case));
-            if several {
-                out.push_str("</details>\n");
+            @if number > 0 {
+                section #failures {
+                    h2 { (self.sections) ": " (thousands(number as u64)) }
+                    @for cases in causes::by_cause(with_section()) {
+                        @let details = html!(@for case in &cases { (self.section(case)) });
+                        @if cases.len() > 1 { (causes::folded(&cases, &details)) } @else { (details) }
+                    }
+                }
             }
         }
-        out + "</section>"
     }
 
     /// The section of a case.
-    fn section(&self, out: &mut String, (at, case, section): &causes::Numbered<'_>) {
+    fn section(&self, (at, case, section): &causes::Numbered<'_>) -> Markup {
         let Mark { tone, word } = case.mark;
-        let _ = write!(
-            out,
-            "<details class=case><summary><b class={}>{}</b> <code>{}</code> {}</summary><div id=c{at}>{}",
-            tone.class(),
-            html_text(word),
-            line(&case.name),
-            brief(&section.reason),
-            section.body
-        );
-        let source = section.file.as_ref().filter(|file| self.sources.contains_key(*file));
-        if let Some(path) = source {
-            let source = self.sources.range(..path.clone()).count();
-            let _ = write!(out, "<p><a href=#s{source}>the file {}</a>", line(path));
-        }
-        out.push_str("</div></details>\n");
-    }
-
-    fn rows(&self) -> String {
-        let mut out = String::new();
-        for (at, case) in self.cases.iter().enumerate() {
-            let name = line(&case.name);
-            let name = if case.section.is_some() { format!("<a href=#c{at}>{name}</a>") } else { name };
-            let (tone, word) = (case.mark.tone.class(), html_text(case.mark.word));
-            let (operations, types) = (case.operations.join(" "), case.types.join(" "));
-            let _ = write!(out, "<tr class={tone}><td>{word}<td>{name}<td>{operations}<td>{types}");
-            case.results.iter().for_each(|result| _ = write!(out, "<td>{}", line(result)));
-            let time = case.seconds.map(super::super::human::duration).unwrap_or_default();
-            let _ = writeln!(out, "<td>{time}");
-        }
-        out
-    }
-
-    fn sources(&self) -> String {
-        if self.sources.is_empty() {
-            return String::new();
-        }
-        let mut out = String::from("<section><h2>Scenario files</h2>");
-        let mut room = MAX_SOURCES;
-        for (at, (path, text)) in self.sources.iter().enumerate() {
-            let _ = write!(out, "<details id=s{at}><summary><code>{}</code></summary>", line(path));
-            if text.len() > MAX_SOURCE.min(room) {
-                let _ =
-                    write!(out, "<p>The file has {} bytes and is not shown here.</p>", thousands(text.len() as u64));
-            } else {
-                room -= text.len();
-                out.push_str("<pre>");
-                for (number, text) in text.lines().enumerate() {
-                    let _ = writeln!(out, "{:>4}  {}", number + 1, line(text));
+        html! {
+            details.case {
+                summary { b class=(tone.class()) { (word) } " " code { (one_line(&case.name)) } " " (brief(&section.reason)) }
+                div id={ "c" (at) } {
+                    (section.body)
+                    @if let Some(path) = section.file.as_ref().filter(|file| self.sources.contains_key(*file)) {
+                        p { a href={ "#s" (self.sources.range(..path.clone()).count()) } { "the file " (one_line(path)) } }
+                    }
                 }
-                out.push_str("</pre>");
             }
-            out.push_str("</details>\n");
         }
-        out + "</section>"
+    }
+
+    /// The table of all cases.
+    fn table(&self) -> Markup {
+        html! {
+            table {
+                thead {
+                    tr {
+                        th { "status" } th { "case" } th { "operation" } th { "type" }
+                        @for side in &self.sides { th { (one_line(side)) } }
+                        th { "time" }
+                    }
+                }
+                tbody #rows {
+                    @for (at, case) in self.cases.iter().enumerate() {
+                        @let name = html!((one_line(&case.name)));
+                        tr class=(case.mark.tone.class()) {
+                            td { (case.mark.word) }
+                            td { @if case.section.is_some() { a href={ "#c" (at) } { (name) } } @else { (name) } }
+                            td { (case.operations.join(" ")) }
+                            td { (case.types.join(" ")) }
+                            @for result in &case.results { td { (one_line(result)) } }
+                            td { (case.seconds.map(super::super::human::duration).unwrap_or_default()) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn sources(&self) -> Markup {
+        if self.sources.is_empty() {
+            return Markup::default();
+        }
+        let mut room = MAX_SOURCES;
+        let mut files = Vec::new();
+        for (at, (path, text)) in self.sources.iter().enumerate() {
+            let fits = text.len() <= MAX_SOURCE.min(room);
+            if fits {
+                room -= text.len();
+            }
+            files.push(html! {
+                details id={ "s" (at) } {
+                    summary { code { (one_line(path)) } }
+                    @if fits {
+                        pre {
+                            @for (number, text) in text.lines().enumerate() {
+                                (format!("{:>4}  {}\n", number + 1, one_line(text)))
+                            }
+                        }
+                    } @else {
+                        p { "The file has " (thousands(text.len() as u64)) " bytes and is not shown here." }
+                    }
+                }
+            });
+        }
+        html! { section { h2 { "Scenario files" } @for file in &files { (file) } } }
     }
 }
 
-/// The words as choices of a list, each once.
-fn options<'a>(words: impl Iterator<Item = &'a &'static str>) -> String {
+/// The words as choices of a list, each once, after one for all.
+fn options<'a>(words: impl Iterator<Item = &'a &'static str>) -> Markup {
     let words: BTreeSet<&str> = words.copied().collect();
-    words.into_iter().map(|word| format!("<option>{}</option>", html_text(word))).collect()
+    html! {
+        option value="" { "all" }
+        @for word in words { option { (word) } }
+    }
 }

@@ -1,11 +1,11 @@
 //! What a page says of a failing case: findings with their lines, and what the buffers held by rank.
-use super::page::{html_text, line, lines};
+use super::page::lines;
 use crate::judge::message::ranks_text;
 use crate::judge::{BufferContents, BufferRows, Finding, RowElements, Verdict};
-use crate::printable::{printable, thousands};
+use crate::printable::{one_line, printable, thousands};
 use crate::report::source_place::{excerpt, path_line_column};
 use crate::scenario::Case;
-use std::fmt::Write;
+use maud::{Markup, html};
 
 /// Findings that are shown of a case.
 const MAX_FINDINGS: usize = 8;
@@ -13,118 +13,114 @@ const MAX_FINDINGS: usize = 8;
 const MAX_BUFFERS: usize = 24 << 10;
 
 /// The findings of a case, the place in its file, and the command that runs it again.
-pub fn findings(case: &Case, verdict: &Verdict, again: &str) -> String {
-    let mut out = String::new();
+pub fn findings(case: &Case, verdict: &Verdict, again: &str) -> Markup {
     let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
-    // Writing to a `String` cannot fail.
-    let _ = write!(out, "<p class=faint>{}", line(&path_line_column(&case.file, at)));
-    if let Some(description) = &case.description {
-        let _ = write!(out, "<p>{}", lines(description.trim()));
+    let is_first = |reason: &&String| verdict.findings.first().is_some_and(|first| first.text == **reason);
+    html! {
+        p.faint { (one_line(&path_line_column(&case.file, at))) }
+        @if let Some(description) = &case.description { p { (lines(description.trim())) } }
+        @if let Some(reason) = verdict.reason.as_ref().filter(|reason| !is_first(reason)) { p { (lines(reason)) } }
+        @for found in verdict.findings.iter().take(MAX_FINDINGS) { (finding(case, found)) }
+        @if verdict.findings.len() > MAX_FINDINGS {
+            p { "and " (verdict.findings.len() - MAX_FINDINGS) " more findings" }
+        }
+        @for note in &verdict.notes { p { "note: " (lines(note)) } }
+        p { "run it again: " code { (one_line(again)) } }
     }
-    if let Some(reason) = &verdict.reason
-        && verdict.findings.first().is_none_or(|first| first.text != *reason)
-    {
-        let _ = write!(out, "<p>{}", lines(reason));
-    }
-    for finding in verdict.findings.iter().take(MAX_FINDINGS) {
-        push_finding(&mut out, case, finding);
-    }
-    if verdict.findings.len() > MAX_FINDINGS {
-        let _ = write!(out, "<p>and {} more findings", verdict.findings.len() - MAX_FINDINGS);
-    }
-    for note in &verdict.notes {
-        let _ = write!(out, "<p>note: {}", lines(note));
-    }
-    let _ = write!(out, "<p>run it again: <code>{}</code>", line(again));
-    out
 }
 
-fn push_finding(out: &mut String, case: &Case, finding: &Finding) {
-    out.push_str("<div class=finding>");
-    let label = finding.label().map(|label| format!("<b>{label}</b>: ")).unwrap_or_default();
-    match (finding.rank, &finding.buffer, finding.element, &finding.step) {
-        (Some(_), Some(buffer), Some(element), Some(step)) if finding.is_of_result() => {
-            let ranks = html_text(&ranks_text(&finding.ranks()));
-            let (buffer, step) = (line(buffer), line(step));
-            let _ = write!(out, "{label}{ranks}, {buffer}[{element}] is wrong after {step}<dl>");
-            let _ = write!(out, "<dt>expected<dd>{}<dt>actual<dd>{}", lines(&finding.expected), lines(&finding.actual));
-            let pattern = finding.pattern.as_ref().map(|pattern| format!(": {}", line(pattern))).unwrap_or_default();
-            let (wrong, of) = (thousands(finding.wrong), thousands(finding.of));
-            let _ = write!(out, "<dt>wrong<dd>{wrong} of {of} elements{pattern}");
-            if !finding.ranks_with_other_values.is_empty() {
-                let others = html_text(&ranks_text(&finding.ranks_with_other_values));
-                let _ = write!(out, "<dt>also<dd>the same elements on {others}, with other values");
+fn finding(case: &Case, finding: &Finding) -> Markup {
+    html! {
+        .finding {
+            @if let Some(label) = finding.label() { b { (label) } ": " }
+            @match (finding.rank, &finding.buffer, finding.element, &finding.step) {
+                (Some(_), Some(buffer), Some(element), Some(step)) if finding.is_of_result() => {
+                    (ranks_text(&finding.ranks())) ", " (one_line(buffer)) "[" (element) "] is wrong after " (one_line(step))
+                    (wrong_elements(finding))
+                },
+                _ => (lines(&finding.text)),
             }
-            if finding.rounds > 1 {
-                let _ = write!(out, "<dt>rounds<dd>{}, of which this is the first", finding.rounds);
-            }
-            out.push_str("</dl>");
+            @for consequence in &finding.consequences { p { "follows from this: " (lines(consequence)) } }
+            @if let Some(excerpt) = finding.span.and_then(|span| excerpt(&case.file, span)) { pre { (lines(&excerpt)) } }
+            @if let Some(advice) = &finding.advice { p { (lines(advice)) } }
         }
-        _ => _ = write!(out, "{label}{}", lines(&finding.text)),
     }
-    for consequence in &finding.consequences {
-        let _ = write!(out, "<p>follows from this: {}", lines(consequence));
+}
+
+fn wrong_elements(finding: &Finding) -> Markup {
+    html! {
+        dl {
+            dt { "expected" } dd { (lines(&finding.expected)) }
+            dt { "actual" } dd { (lines(&finding.actual)) }
+            dt { "wrong" }
+            dd {
+                (thousands(finding.wrong)) " of " (thousands(finding.of)) " elements"
+                @if let Some(pattern) = &finding.pattern { ": " (one_line(pattern)) }
+            }
+            @if !finding.ranks_with_other_values.is_empty() {
+                dt { "also" }
+                dd { "the same elements on " (ranks_text(&finding.ranks_with_other_values)) ", with other values" }
+            }
+            @if finding.rounds > 1 {
+                dt { "rounds" } dd { (finding.rounds) ", of which this is the first" }
+            }
+        }
     }
-    if let Some(excerpt) = finding.span.and_then(|span| excerpt(&case.file, span)) {
-        let _ = write!(out, "<pre>{}</pre>", lines(&excerpt));
-    }
-    if let Some(advice) = &finding.advice {
-        let _ = write!(out, "<p>{}", lines(advice));
-    }
-    out.push_str("</div>");
 }
 
 /// What the buffers held before and after by rank, with the wrong elements marked in place.
-pub fn buffers(contents: &BufferContents) -> String {
-    let mut out = String::from("<div class=buffers>");
-    push_rows(&mut out, "Before", &contents.before);
-    match &contents.after {
-        Some(after) => push_rows(&mut out, "After", after),
-        None => out.push_str("<div><h3>After</h3><p>not known, because the ranks did not come to the end</div>"),
+pub fn buffers(contents: &BufferContents) -> Markup {
+    html! {
+        .buffers {
+            (rows("Before", &contents.before))
+            @match &contents.after {
+                Some(after) => (rows("After", after)),
+                None => div { h3 { "After" } p { "not known, because the ranks did not come to the end" } },
+            }
+        }
     }
-    out + "</div>"
 }
 
-fn push_rows(out: &mut String, heading: &str, rows: &BufferRows) {
-    let _ = write!(out, "<div><h3>{heading}</h3><table>");
-    let end = out.len() + MAX_BUFFERS / 2;
-    let mut shown = 0;
+fn rows(heading: &str, rows: &BufferRows) -> Markup {
+    let mut shown: Vec<Markup> = Vec::new();
+    let mut room = MAX_BUFFERS / 2;
     for row in &rows.rows {
-        let text = row_text(&row.elements);
-        if out.len() + text.len() > end {
-            break;
+        let elements = elements(&row.elements);
+        let Some(left) = room.checked_sub(elements.0.len()) else { break };
+        let row = html! { tr { th { "rank " (row.rank) } td { (printable(&row.name)) } td { (elements) } } };
+        room = left.saturating_sub(row.0.len() - elements.0.len());
+        shown.push(row);
+    }
+    let more = rows.rows.len() - shown.len() + rows.more;
+    html! {
+        div {
+            h3 { (heading) }
+            table {
+                @for row in &shown { (row) }
+                @if more > 0 { tr { td colspan="3" { "and " (thousands(more as u64)) " more rows" } } }
+            }
         }
-        let _ = write!(out, "<tr><th>rank {}<td>{}<td>{text}", row.rank, html_text(&printable(&row.name)));
-        shown += 1;
     }
-    let more = rows.rows.len() - shown + rows.more;
-    if more > 0 {
-        let _ = write!(out, "<tr><td colspan=3>and {} more rows", thousands(more as u64));
-    }
-    out.push_str("</table></div>");
 }
 
-fn row_text(elements: &RowElements) -> String {
+fn elements(elements: &RowElements) -> Markup {
     let (len, elements) = match elements {
-        RowElements::NotKnown => return "not known".to_owned(),
-        RowElements::Untouched => return "untouched".to_owned(),
-        RowElements::Shown { len, elements } => (len, elements),
+        RowElements::NotKnown => return html!("not known"),
+        RowElements::Untouched => return html!("untouched"),
+        RowElements::Shown { len, elements } => (*len, elements),
     };
-    let (mut out, mut next) = (String::from("["), 0);
-    for element in elements {
-        if element.index > 0 {
-            out.push_str(", ");
+    let follows = |at: usize| match at.checked_sub(1).and_then(|before| elements.get(before)) {
+        Some(before) => before.index + 1,
+        None => 0,
+    };
+    html! {
+        "["
+        @for (at, element) in elements.iter().enumerate() {
+            @if element.index > 0 { ", " }
+            @if element.index != follows(at) { "…, " span.faint { "[" (element.index) "]" } " " }
+            @if element.wrong { b { (one_line(&element.text)) } } @else { (one_line(&element.text)) }
         }
-        if element.index != next {
-            let _ = write!(out, "…, <span class=faint>[{}]</span> ", element.index);
-        }
-        let text = line(&element.text);
-        let _ = if element.wrong { write!(out, "<b>{text}</b>") } else { write!(out, "{text}") };
-        next = element.index + 1;
+        "]"
+        @if len > elements.len() as u64 { " " span.faint { (thousands(len)) " elements" } }
     }
-    out.push(']');
-    if *len > elements.len() as u64 {
-        let _ = write!(out, " <span class=faint>{} elements</span>", thousands(*len));
-    }
-    out
 }
