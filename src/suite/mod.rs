@@ -277,7 +277,7 @@ impl CaseSet {
         }
         let (jobs, fail_fast) = (options.jobs_on(&chosen), options.fail_fast);
         let (cases, waiting) = match options.may_run_more_at_a_time(&chosen) {
-            true => waiting::in_front(&self.cases, &self.limits),
+            true => waiting::in_front(&self.cases, &self.limits, chosen.machine.is_none()),
             false => (self.cases.clone(), 0),
         };
         let reading = Reading { limits: self.limits, ..options.reading };

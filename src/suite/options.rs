@@ -306,7 +306,8 @@ impl RunOptions {
 
     /// True if cases that wait may run beside the jobs: on GPUs cases take turns, and a number that was asked for is kept to.
     pub(super) fn may_run_more_at_a_time(&self, chosen: &ChosenBackend) -> bool {
-        self.jobs.is_none() && chosen.machine.is_none() && chosen.cluster.is_none()
+        let take_turns = chosen.machine.is_some() && !chosen.counts_work();
+        self.jobs.is_none() && !take_turns && chosen.cluster.is_none()
     }
 }
 

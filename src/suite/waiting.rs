@@ -9,9 +9,11 @@ const MOST_WORK: u64 = 5_000_000;
 /// Bytes of such a case's memory, in all copies, which limit what the library has to do.
 const MOST_MEMORY: u64 = 8 << 20;
 
-/// The cases with those in front that mostly wait, and the number of these.
-pub(super) fn in_front(cases: &[Arc<Case>], limits: &Limits) -> (Vec<Arc<Case>>, usize) {
-    let (mut waiting, others): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(|case| mostly_waits(case, limits));
+/// The cases with those in front that mostly wait, and the number of these. With `proves_hangs` the library ends a hang between
+/// the threads of one process at once; otherwise only a time limit does.
+pub(super) fn in_front(cases: &[Arc<Case>], limits: &Limits, proves_hangs: bool) -> (Vec<Arc<Case>>, usize) {
+    let waits = |case: &Arc<Case>| mostly_waits(case, limits, proves_hangs);
+    let (mut waiting, others): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(waits);
     let count = waiting.len();
     waiting.extend(others);
     (waiting, count)
@@ -19,11 +21,11 @@ pub(super) fn in_front(cases: &[Arc<Case>], limits: &Limits) -> (Vec<Arc<Case>>,
 
 /// True if a rank sleeps or a process ends, or if only a time limit can end a hang, and if there is little to compute besides: a
 /// case that computes would slow down the others.
-fn mostly_waits(case: &Arc<Case>, limits: &Limits) -> bool {
+fn mostly_waits(case: &Arc<Case>, limits: &Limits, proves_hangs: bool) -> bool {
     let may_hang = case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang));
     let waits = any_pauses(&case.before) || any_pauses(&case.steps);
-    // Between the threads of one process a hang is proved at once.
-    (waits || may_hang && case.placement == Placement::Processes)
+    let is_proved = proves_hangs && case.placement != Placement::Processes;
+    (waits || may_hang && !is_proved)
         && plan::plan(case, limits).is_ok_and(|plan| plan.cost.memory <= MOST_MEMORY && plan.cost.work <= MOST_WORK)
 }
 
@@ -71,10 +73,12 @@ mod tests {
             program("hang_that_is_proved", 2, &may_hang),
             program("hang_of_processes", 2, &format!("placement = \"processes\"\n{may_hang}")),
         ];
-        let (ordered, waiting) = in_front(&cases, &Limits::default());
+        let (ordered, waiting) = in_front(&cases, &Limits::default(), true);
         let names: Vec<_> = ordered.iter().map(|case| case.name.as_str()).collect();
         let (first, others) = names.split_at(waiting);
         assert_eq!(first, ["sleeps", "sleeps_in_a_loop", "slept_before", "hang_of_processes"]);
         assert_eq!(others, ["plain", "sleeps_and_computes", "plain_too", "hang_that_is_proved"]);
+        let (ordered, waiting) = in_front(&cases, &Limits::default(), false);
+        assert_eq!((waiting, ordered[3].name.as_str()), (5, "hang_that_is_proved"), "where only a time limit ends it");
     }
 }
