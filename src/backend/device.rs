@@ -54,7 +54,7 @@ pub enum DeviceError {
     #[error("{0}")]
     Kernel(String),
     /// A stream, event or block of another kind of device.
-    #[error("things of two devices were mixed")]
+    #[error("the stream, event or buffer belongs to a different device")]
     Mixed,
     /// The time of an event that its stream has not come past.
     #[error("a stream has not come to an event whose time was asked for")]

@@ -98,7 +98,7 @@ impl Sampler {
             Ok(case) => case,
             Err(rejected) => {
                 let first = rejected.diagnostics.into_iter().next();
-                let reason = first.map_or_else(|| "the row is no scenario".into(), |diagnostic| diagnostic.message);
+                let reason = first.map_or_else(|| "the row is not a scenario".into(), |diagnostic| diagnostic.message);
                 return Ok(Err(RowOutcome::Failed { reason }));
             }
         };

@@ -178,7 +178,7 @@ impl BenchArgs {
             operations: None,
             reductions: given(all_or(&self.op, &Reduction::ALL, |word| {
                 let known = Reduction::ALL.map(Reduction::name).join(", ");
-                Reduction::parse(word).ok_or_else(|| anyhow::anyhow!("--op: `{word}` is none of {known}, all"))
+                Reduction::parse(word).ok_or_else(|| anyhow::anyhow!("--op: `{word}` is not one of {known}, all"))
             })?),
             dtypes: given(all_or(&self.datatype, &DType::all(), |word| {
                 DType::parse(word).ok_or_else(|| anyhow::anyhow!("--datatype: there is no type `{word}`"))
@@ -256,7 +256,7 @@ fn choice(word: &str) -> Option<String> {
 }
 
 fn root_number(root: i64) -> anyhow::Result<usize> {
-    usize::try_from(root).map_err(|_| anyhow::anyhow!("--root: {root} is no rank; -1 is every rank in turn"))
+    usize::try_from(root).map_err(|_| anyhow::anyhow!("--root: {root} is not a rank; -1 is every rank in turn"))
 }
 
 /// Bytes as nccl-tests writes them: 8, 32K, 128M, 1G; also 128MiB.

@@ -254,7 +254,7 @@ fn other_bits(base: &RecordedCase, candidate: &RecordedCase) -> Classified {
         Some(_) => classified(Change::OtherBits, text),
         None if base.orders.is_empty() => classified(
             Change::OtherBits,
-            format!("{}: there is no order of summation to be told", places(base, candidate)),
+            format!("{}: the order of summation is not known", places(base, candidate)),
         ),
         None => {
             classified(Change::OtherBits, format!("{}: the order maps do not tell them apart", places(base, candidate)))

@@ -96,7 +96,7 @@ impl SideRequest {
         let (mut variables, mut options) = (Vec::new(), Vec::new());
         for word in words {
             let (name, value) = word.split_once('=').ok_or_else(|| {
-                format!("`{word}` is no setting: expected NAME=VALUE, for example NCCL_ALGO=Tree or seed=7")
+                format!("`{word}` is not a setting: expected NAME=VALUE, for example NCCL_ALGO=Tree or seed=7")
             })?;
             if VARIABLES.iter().any(|prefix| name.starts_with(prefix)) {
                 variables.push((name.to_owned(), value.to_owned()));
@@ -105,7 +105,7 @@ impl SideRequest {
             } else {
                 let names: Vec<&str> = NAMED.iter().map(|option| option.name).filter(|name| is_setting(name)).collect();
                 return Err(format!(
-                    "`{name}` is no setting of a side: it takes variables that begin with NCCL_ or COLLSPEC_SOFT_, and {}",
+                    "`{name}` is not a setting of a side: it takes variables that begin with NCCL_ or COLLSPEC_SOFT_, and {}",
                     names.join(", ")
                 ));
             }
@@ -307,12 +307,12 @@ mod tests {
             ("  ", "expected a library: `soft`, a version, or a file"),
             ("NCCL_ALGO=Tree", "the library comes first, then settings such as `NCCL_ALGO=Tree`"),
             ("soft 'x", "a quote is not closed"),
-            ("soft tree", "`tree` is no setting: expected NAME=VALUE, for example NCCL_ALGO=Tree or seed=7"),
+            ("soft tree", "`tree` is not a setting: expected NAME=VALUE, for example NCCL_ALGO=Tree or seed=7"),
         ] {
             assert_eq!(SideRequest::parse(text).unwrap_err(), why, "{text}");
         }
         let unknown = SideRequest::parse("soft PATH=/x").unwrap_err();
-        assert!(unknown.starts_with("`PATH` is no setting of a side: it takes variables"), "{unknown}");
+        assert!(unknown.starts_with("`PATH` is not a setting of a side: it takes variables"), "{unknown}");
         assert!(SideRequest::parse("soft jobs=3").is_err());
         let odd = SideRequest::parse("soft seed=x").unwrap().resolve(&RunOptions::default()).unwrap_err();
         assert!(matches!(odd, SideError::Option { .. }), "{odd}");

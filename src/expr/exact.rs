@@ -9,7 +9,7 @@ impl Expr {
     ///
     /// # Errors
     ///
-    /// A name without a value, an index that is no whole number, or wrong arguments.
+    /// A name without a value, an index that is not a whole number, or wrong arguments.
     pub fn eval_exact<S: Scope + ?Sized>(&self, scope: &S) -> Result<Value, EvalError> {
         self.node.eval_exact(scope)
     }

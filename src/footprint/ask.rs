@@ -65,7 +65,7 @@ pub fn enter_if_asked() {
     QUESTION.answer_if_asked(|subject| {
         let task: Result<Task, String> = subject
             .to_str()
-            .ok_or_else(|| "the task is no UTF-8".to_owned())
+            .ok_or_else(|| "the task is not UTF-8".to_owned())
             .and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string()));
         match task.and_then(|task| measure(&task)) {
             Ok(measurement) => Reply::Measured(Box::new(measurement)),

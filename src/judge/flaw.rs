@@ -82,7 +82,7 @@ pub const FLAWS: &[FlawInfo] = &[
         flaw: Flaw::NoGuards,
         id: "J05",
         text: "the guards around buffers are not checked",
-        shown_by: "a small count that is no multiple of 16 bytes",
+        shown_by: "a small count that is not a multiple of 16 bytes",
     },
     FlawInfo {
         flaw: Flaw::NoInputs,
@@ -112,7 +112,7 @@ pub const FLAWS: &[FlawInfo] = &[
         flaw: Flaw::OnePerPack,
         id: "J09b",
         text: "one element of every 16 bytes is compared",
-        shown_by: "a count that is no multiple of a pack; values that round, overflow or are special here and there",
+        shown_by: "a count that is not a multiple of a pack; values that round, overflow or are special here and there",
     },
     FlawInfo {
         flaw: Flaw::NoOutcome,

@@ -431,7 +431,7 @@ pub(crate) fn compare_runs(
         });
         let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));
         let run = match plan.case.repeat as usize {
-            repeat if number > repeat => "the run behind `before` differs from the run without".to_owned(),
+            repeat if number > repeat => "the run after `before` differs from the run without it".to_owned(),
             repeat => format!("run {number} of {repeat} differs from run 1"),
         };
         let text = format!("rank {}: {run}: `{name}[{element}]` is {is}, was {was}", spec.rank);

@@ -57,7 +57,7 @@ impl TryFrom<String> for ContentHash {
     fn try_from(text: String) -> Result<Self, String> {
         let digits = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let value = digits.then(|| u64::from_str_radix(&text, 16).ok()).flatten();
-        value.map(Self).ok_or_else(|| format!("`{}` is no hash of 16 hexadecimal digits", text.escape_debug()))
+        value.map(Self).ok_or_else(|| format!("`{}` is not a hash of 16 hexadecimal digits", text.escape_debug()))
     }
 }
 

@@ -147,9 +147,9 @@ mod tests {
         let line = |number: u32, rank: u32, words: &str| {
             format!("comm, all_reduce (number {number}): rank {rank} waits for {words}\n")
         };
-        let many: String = (0..8).map(|rank| line(257, rank, "its stream (43 later calls stand behind it)")).collect();
+        let many: String = (0..8).map(|rank| line(257, rank, "its stream (43 later calls are queued after it)")).collect();
         let told =
-            "comm, all_reduce (number 257): ranks 0 to 7 wait for their streams (43 later calls stand behind it)";
+            "comm, all_reduce (number 257): ranks 0 to 7 wait for their streams (43 later calls are queued after it)";
         assert_eq!(most_telling(&many), told);
         let ring: String = (1..8).map(|rank| line(1, rank, &format!("a message from rank {}", rank - 1))).collect();
         let text = most_telling(&format!("{ring}{}", line(2, 1, "its stream")));

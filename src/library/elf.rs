@@ -25,7 +25,7 @@ pub enum ElfError {
     #[error(transparent)]
     Read(#[from] std::io::Error),
     /// It is no ELF file, or a damaged one.
-    #[error("it is no ELF file that can be read: {0}")]
+    #[error("it is not an ELF file that can be read: {0}")]
     Format(#[from] object::Error),
 }
 

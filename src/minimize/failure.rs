@@ -82,7 +82,7 @@ mod tests {
             ("step 3 (all_reduce)", Some("all_reduce")),
             ("step 2.1 (all_reduce, round 12)", Some("all_reduce")),
             ("step 1 (all_reduce) in step 2 (launch)", Some("all_reduce")),
-            ("step 1 (map) in the launch of `g` behind the last step", Some("map")),
+            ("step 1 (map) in the launch of `g` after the last step", Some("map")),
             ("the registration", None),
         ] {
             assert_eq!(operation_of(step), operation, "{step}");

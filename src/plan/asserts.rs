@@ -280,7 +280,7 @@ pub fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<Uncounted> {
         .collect();
     let plain = |why: String| Uncounted { why, cause: None, help: None };
     if on.is_empty() {
-        return Some(plain(format!("`{step}` is no call of the library's, so nothing is counted for it")));
+        return Some(plain(format!("`{step}` is not a call of the library, so nothing is counted for it")));
     }
     let ends =
         |kind: &CallKind| matches!(kind, CallKind::Destroy { comm } | CallKind::Abort { comm } if on.contains(comm));

@@ -96,7 +96,7 @@ impl Deaths {
         };
         let span = lowered.unrolled.steps[call.step as usize].span;
         let text = format!("{what} of a communicator that loses a rank: NCCL leaves open what becomes of it");
-        Err(Diagnostic::new(span, text).help("wait for it before the `exit`, and use another communicator behind it"))
+        Err(Diagnostic::new(span, text).help("wait for it before the `exit`, and use another communicator after it"))
     }
 }
 

@@ -216,7 +216,7 @@ impl Steps {
         for id in 0..old + names.len() as StepId {
             let step = p.steps.get(id as usize).cloned().unwrap_or_else(|| {
                 let name = names.get(&id).map_or("", |name| p.graphs[*name as usize].as_str());
-                let label = format!("the launch of `{name}` behind the last step");
+                let label = format!("the launch of `{name}` after the last step");
                 PlanStep { span: p.case.span, label, error: Vec::new(), error_span: None }
             });
             let launch = step.label.clone();

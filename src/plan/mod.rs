@@ -172,7 +172,7 @@ fn plan_history(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnosti
     }
     let span = plan.steps.first().map_or(case.span, |step| step.span);
     let text = "the steps of `before` may wait for each other without end";
-    Err(vec![Diagnostic::new(span, text).help("`before` must end well, because the case's own steps run behind it")])
+    Err(vec![Diagnostic::new(span, text).help("`before` must end well, because the case's own steps run after it")])
 }
 
 fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {

@@ -150,7 +150,7 @@ pub fn execute(
                         Ended::Crashed { how, opening: watch.opening }
                     }
                     None if finished => {
-                        let how = "all ranks had ended, but that was not heard of within the time limit".to_owned();
+                        let how = "all ranks finished, but a report did not arrive before the time limit".to_owned();
                         Ended::Crashed { how, opening: watch.opening }
                     }
                     None => Ended::Hung { proved: false, opening: watch.opening, waits: String::new() },

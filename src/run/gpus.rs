@@ -63,7 +63,7 @@ pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     // opening a library runs its code, so the file is looked at before
     for file in DRIVER_NAMES.map(|name| path.join(name)) {
         nccl_sys::defines(&file, INIT_FUNCTION)
-            .map_err(|why| format!("{} is no CUDA driver: {why}", file.display()))?;
+            .map_err(|why| format!("{} is not a CUDA driver: {why}", file.display()))?;
     }
     Ok(path)
 }

@@ -125,7 +125,7 @@ pub static KEYS: &[Key] = &[
     key("matrix", &[File], "axes: lists of values; one case for each combination"),
     key("variants", &[File], "named tables, each of which replaces whole keys of the file"),
     key("env", &[File], "NCCL_* variables of the worker"),
-    key("repeat", &[File], "so many runs with the inputs restored; all must agree bit for bit"),
+    key("repeat", &[File], "the number of runs, each with the inputs restored; all must agree bit for bit"),
     key("timeout", &[File], "seconds for the case"),
     key("placement", &[File], "threads, processes or one_thread"),
     key("forms", &[File], "forms in which the cases are run too: in_place, misaligned, grouped, sub, ..."),

@@ -352,7 +352,7 @@ fn unused_definitions(
     let mut out = Vec::new();
     for a in axes.axes.iter().filter(|a| !a.sets && !used.axes.contains(&a.name)) {
         let d = Diagnostic::new(a.key_span, format!("the axis `{}` is used nowhere", a.name));
-        out.push(d.help("it is no key of the file, and no expression names it"));
+        out.push(d.help("it is not a key of the file, and no expression names it"));
     }
     for (what, name, (start, end)) in known {
         let span = Span { start: *start, end: *end };

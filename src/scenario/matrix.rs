@@ -199,7 +199,7 @@ impl Matrix {
         };
         if !sets {
             if dotted {
-                let d = Diagnostic::new(e.key_span, format!("`{first}` is no key of the file"));
+                let d = Diagnostic::new(e.key_span, format!("`{first}` is not a key of the file"));
                 reader.report(near_key(d, first));
                 return;
             }
@@ -462,7 +462,7 @@ fn set(reader: &mut PointReader<'_>, table: &mut TomlTable, path: &[&str], axis:
         _ => {
             let d = Diagnostic::new(
                 axis.key_span,
-                format!("the axis `{}` goes through `{first}`, which is no table", axis.name),
+                format!("the axis `{}` goes through `{first}`, which is not a table", axis.name),
             );
             reader.report(d.related(e.value.span, format!("this is {}", e.value.kind_name())));
         }

@@ -136,7 +136,7 @@ pub(crate) fn step_error(reader: &mut PointReader<'_>, val: &TomlValue) -> Optio
     for w in &words {
         match result_code(&w.value) {
             Some(Some(ncclResult_t::Success)) if !by_rank => {
-                reader.report(Diagnostic::new(w.span, "\"ok\" is no error").help("leave `error` out"));
+                reader.report(Diagnostic::new(w.span, "\"ok\" is not an error").help("leave `error` out"));
             }
             Some(code) => codes.push(code),
             None => {

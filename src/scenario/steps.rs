@@ -138,13 +138,13 @@ fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
             return;
         }
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
-        K::Map => "a map is no NCCL call",
+        K::Map => "a map is not an NCCL call",
         K::Registration(_) => "memory is registered outside of groups",
-        K::Loop => "a loop is no NCCL call",
-        K::Host(_) | K::Graph(_) => "it is no NCCL call",
+        K::Loop => "a loop is not an NCCL call",
+        K::Host(_) | K::Graph(_) => "it is not an NCCL call",
     };
     let d = Diagnostic::new(span, format!("`{}` cannot stand in a group", op.name)).label(why);
-    reader.report(d.help("move it before or behind the group"));
+    reader.report(d.help("move it before or after the group"));
 }
 
 /// Reads the keys of one step.

@@ -162,7 +162,7 @@ fn key_behind_value(text: &str, span: Span) -> Option<&str> {
 }
 
 fn line_goes_on(say: impl Fn(String) -> Diagnostic) -> Diagnostic {
-    say("the line does not end behind this value".into())
+    say("the line does not end after this value".into())
         .help("each key has a line of its own, and a comment begins with `#`")
 }
 
@@ -175,7 +175,7 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
             say("TOML does not allow this kind of space".into()).help("write an ordinary space in its place")
         }
         value if value.len() > 60 => {
-            say(format!("`{}` is no value", shorten(value, 24))).help("write text and expressions in quotes")
+            say(format!("`{}` is not a valid TOML value", shorten(value, 24))).help("write text and expressions in quotes")
         }
         value if value.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
             let list = value.split_whitespace().collect::<Vec<_>>().join(", ");
@@ -190,7 +190,7 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
         },
         value if value.starts_with(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']) => {
             let inside = value.trim_matches(|c: char| matches!(c, '\u{2018}'..='\u{201f}'));
-            say(format!("`{value}` is no value")).help(format!("quotes are straight ones: `\"{inside}\"`"))
+            say(format!("`{value}` is not a valid TOML value")).help(format!("quotes are straight ones: `\"{inside}\"`"))
         }
         value if value.contains(" //") || value.contains(" /*") => {
             let mark = if value.contains(" //") { "//" } else { "/*" };
@@ -201,10 +201,10 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
             if value.contains(['\\', '`', '"'])
                 || text.get(span.end..).unwrap_or_default().trim_start().starts_with(['"', '\'']) =>
         {
-            say(format!("`{value}` is no value")).help("write the whole text or expression in quotes")
+            say(format!("`{value}` is not a valid TOML value")).help("write the whole text or expression in quotes")
         }
         value => {
-            say(format!("`{value}` is no value")).help(format!("write text and expressions in quotes: `\"{value}\"`"))
+            say(format!("`{value}` is not a valid TOML value")).help(format!("write text and expressions in quotes: `\"{value}\"`"))
         }
     }
 }

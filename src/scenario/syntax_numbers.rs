@@ -20,7 +20,7 @@ pub(super) fn diagnostic(text: &str, at: usize) -> Option<Diagnostic> {
         "nan" if sign.len() < 2 => Some("nan"),
         "inf" if sign.len() < 2 => Some("inf"),
         "infinity" if sign.len() < 2 => {
-            return say(format!("`{value}` is not a TOML value"), format!("write `{sign}inf`"));
+            return say(format!("`{value}` is not a valid TOML value"), format!("write `{sign}inf`"));
         }
         _ => None,
     };
@@ -38,7 +38,7 @@ pub(super) fn diagnostic(text: &str, at: usize) -> Option<Diagnostic> {
             Some(values) => format!("write the values as a list: `[{values}]`"),
             None => "a list of values is written `[1, 2, 3]`".into(),
         };
-        return say(format!("`{}` is not a TOML value", shorten(value, 24)), help);
+        return say(format!("`{}` is not a valid TOML value", shorten(value, 24)), help);
     }
     let completed = complete(word);
     if sign.len() < 2 && completed != word && completed.len() <= SHOWN_NUMBER && completed.parse::<f64>().is_ok() {
@@ -96,21 +96,21 @@ mod tests {
     #[test]
     fn values_of_other_languages_are_answered_with_what_to_write() {
         for (value, message, help) in [
-            ("4..8", "`4..8` is not a TOML value", "write the values as a list: `[4, 5, 6, 7, 8]`"),
-            ("1..=3", "`1..=3` is not a TOML value", "write the values as a list: `[1, 2, 3]`"),
+            ("4..8", "`4..8` is not a valid TOML value", "write the values as a list: `[4, 5, 6, 7, 8]`"),
+            ("1..=3", "`1..=3` is not a valid TOML value", "write the values as a list: `[1, 2, 3]`"),
             (
                 "1..1000000000000",
-                "`1..1000000000000` is not a TOML value",
+                "`1..1000000000000` is not a valid TOML value",
                 "write the values as a list: `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..., 1000000000000]`",
             ),
-            ("8..4", "`8..4` is not a TOML value", "a list of values is written `[1, 2, 3]`"),
-            ("1..", "`1..` is not a TOML value", "a list of values is written `[1, 2, 3]`"),
+            ("8..4", "`8..4` is not a valid TOML value", "a list of values is written `[1, 2, 3]`"),
+            ("1..", "`1..` is not a valid TOML value", "a list of values is written `[1, 2, 3]`"),
             ("1.", "`1.` lacks digits", "write `1.0`"),
             ("-.5", "`-.5` lacks digits", "write `-0.5`"),
             ("2.e-3", "`2.e-3` lacks digits", "write `2.0e-3`"),
             ("True", "`true` is written in small letters", "write `true`"),
             ("-Inf", "`inf` is written in small letters", "write `-inf`"),
-            ("Infinity", "`Infinity` is not a TOML value", "write `inf`"),
+            ("Infinity", "`Infinity` is not a valid TOML value", "write `inf`"),
             ("NaN", "`nan` is written in small letters", "write `nan`"),
             ("None", "TOML has no `None`", "leave a key out that has no value"),
         ] {

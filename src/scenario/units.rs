@@ -16,7 +16,7 @@ pub(super) fn elements(text: &str) -> Option<String> {
     };
     let number = number.checked_mul(1 << shift)?;
     if unit.ends_with('b') {
-        return Some(format!("write `count = {}` for so many bytes of f32", number / 4));
+        return Some(format!("write `count = {}` for this many bytes of f32", number / 4));
     }
     Some(format!("write `count = {number}`"))
 }

@@ -120,7 +120,7 @@ impl Network {
             "0" => Ok(Self::Machine),
             "1" => Ok(Self::Machines),
             "only" => Ok(Self::Only),
-            _ => Err(format!("COLLSPEC_SOFT_NETWORK={text:?} is none of 0, 1 and only")),
+            _ => Err(format!("COLLSPEC_SOFT_NETWORK={text:?} is not one of 0, 1 and only")),
         }
     }
 }
@@ -321,7 +321,7 @@ const RANKS_PER_NODE: &str = "COLLSPEC_SOFT_RANKS_PER_NODE";
 
 fn ranks_per_node(text: &str) -> Result<usize, String> {
     let number = text.trim().parse().ok().filter(|n| *n > 0);
-    number.ok_or_else(|| format!("{RANKS_PER_NODE}: `{}` is no whole number, 1 or greater", text.escape_debug()))
+    number.ok_or_else(|| format!("{RANKS_PER_NODE}: `{}` is not a whole number of 1 or more", text.escape_debug()))
 }
 
 /// Channels that a communicator on machines has by itself.
@@ -411,7 +411,7 @@ mod tests {
         for wrong in ["0", "-1", "two"] {
             let settings = Settings::from(|name| (name == "COLLSPEC_SOFT_RANKS_PER_NODE").then(|| wrong.to_owned()));
             let error = settings.error.unwrap_or_default();
-            assert!(error.contains(&format!("`{wrong}` is no whole number")), "{error}");
+            assert!(error.contains(&format!("`{wrong}` is not a whole number")), "{error}");
         }
     }
 }

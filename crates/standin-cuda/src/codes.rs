@@ -19,7 +19,7 @@ codes! {
     NOT_INITIALIZED 3 c"CUDA_ERROR_NOT_INITIALIZED" c"cuInit was not called";
     NO_DEVICE 100 c"CUDA_ERROR_NO_DEVICE" c"there is no device";
     INVALID_DEVICE 101 c"CUDA_ERROR_INVALID_DEVICE" c"there is no device of this number";
-    INVALID_CONTEXT 201 c"CUDA_ERROR_INVALID_CONTEXT" c"no context is current, or it is none";
+    INVALID_CONTEXT 201 c"CUDA_ERROR_INVALID_CONTEXT" c"no context is current, or it is not a context";
     INVALID_HANDLE 400 c"CUDA_ERROR_INVALID_HANDLE" c"no stream or event has this handle";
     NOT_FOUND 500 c"CUDA_ERROR_NOT_FOUND" c"there is no function of this name";
     NOT_READY 600 c"CUDA_ERROR_NOT_READY" c"the work is not finished yet";

@@ -15,7 +15,7 @@ fn setting<T: std::str::FromStr>(name: &str, standard: T) -> Result<T, c_int> {
     match std::env::var(name) {
         Err(_) => Ok(standard),
         Ok(text) => text.trim().parse().map_err(|_| {
-            eprintln!("stand-in driver: {name} is {text:?}, which is no such number");
+            eprintln!("stand-in driver: {name} is {text:?}, which is not such a number");
             codes::INVALID_VALUE
         }),
     }

@@ -56,19 +56,19 @@ pub(crate) struct Demand {
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.trim().parse().map_err(|_| format!("{text:?} is no number, or out of range"))
+    text.trim().parse().map_err(|_| format!("{text:?} is not a number, or out of range"))
 }
 
 /// A number of processes, of which one is meant.
 fn one_in(text: &str) -> Result<u32, String> {
-    number(text).and_then(|n| if n > 0 { Ok(n) } else { Err("one in 0 processes is none".to_owned()) })
+    number(text).and_then(|n| if n > 0 { Ok(n) } else { Err("the number of processes must be 1 or more".to_owned()) })
 }
 
 /// What may be the name of a variable.
 fn variable(text: &str) -> Result<String, String> {
     let name = text.trim();
     let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if plain { Ok(name.to_owned()) } else { Err(format!("{name:?} is no name of a variable")) }
+    if plain { Ok(name.to_owned()) } else { Err(format!("{name:?} is not the name of a variable")) }
 }
 
 /// The faults whose value is text, which may hold any character; `None` for other words.
@@ -203,13 +203,13 @@ mod tests {
             ("wrong", "no fault \"wrong\""),
             ("version", "no fault \"version\""),
             ("hang-init=3", "no fault \"hang-init=3\""),
-            ("version=two", "\"two\" is no number"),
-            ("wrong-data@x", "\"x\" is no number"),
+            ("version=two", "\"two\" is not a number"),
+            ("wrong-data@x", "\"x\" is not a number"),
             ("hang-start", "no fault \"hang-start\""),
-            ("hang-start=0", "one in 0 processes is none"),
-            ("slow=-1", "\"-1\" is no number, or out of range"),
+            ("hang-start=0", "the number of processes must be 1 or more"),
+            ("slow=-1", "\"-1\" is not a number, or out of range"),
             ("algorithm=Rings", "`rings`"),
-            ("set-variable=A B", "\"A B\" is no name of a variable"),
+            ("set-variable=A B", "\"A B\" is not the name of a variable"),
             ("default=NCCL_ALGO", "\"NCCL_ALGO\" is not VARIABLE:VALUE"),
         ] {
             let why = parse(text).expect_err(text);

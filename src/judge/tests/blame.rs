@@ -449,7 +449,7 @@ fn a_proven_hang_is_placed_at_the_first_collective_that_has_not_ended() {
     let text = "world_size = 2\ninputs.x = { each = \"i\", count = 2 }\nsteps = [\n\
                 { op = \"all_reduce\", in = \"x\", out = \"a\" },\n{ op = \"all_gather\", in = \"x\", out = \"b\" },\n\
                 { op = \"broadcast\", in = \"x\", out = \"c\", root = 0 },\n]\n";
-    let waits = "communicator #0, all_gather of 2 f32 (number 2): rank 0 waits for its stream (1 later call stands behind it)\n\
+    let waits = "communicator #0, all_gather of 2 f32 (number 2): rank 0 waits for its stream (1 later call is queued after it)\n\
                  communicator #0, broadcast of 2 f32 (number 3): rank 1 waits for its stream";
     let place = |reused: bool| {
         let verdict = after(text, |case, seen| {

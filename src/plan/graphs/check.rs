@@ -216,7 +216,7 @@ impl Walk<'_> {
             self.name(*at)
         );
         Err(Diagnostic::new(span, text)
-            .help("move the step before or behind the captured ones, or give it another stream"))
+            .help("move the step before or after the captured ones, or give it another stream"))
     }
 
     /// An item that is not captured.
@@ -229,7 +229,7 @@ impl Walk<'_> {
                         "the host cannot wait for all streams while the graph `{}` is being captured",
                         self.name(at)
                     );
-                    Err(Diagnostic::new(item.span, text).help("wait before the first or behind the last captured step, or for one stream that is not captured"))
+                    Err(Diagnostic::new(item.span, text).help("wait before the first or after the last captured step, or for one stream that is not captured"))
                 }
                 (Some(stream), _) => match self.open.get(stream) {
                     Some(at) => {
@@ -239,7 +239,7 @@ impl Walk<'_> {
                             self.name(*at)
                         );
                         Err(Diagnostic::new(item.span, text)
-                            .help("wait before the first or behind the last captured step"))
+                            .help("wait before the first or after the last captured step"))
                     }
                     None => Ok(()),
                 },
@@ -255,7 +255,7 @@ impl Walk<'_> {
                             self.name(*at)
                         );
                         Err(Diagnostic::new(item.span, text)
-                            .help("what is captured does not run yet: wait behind the `launch`"))
+                            .help("what is captured does not run yet: wait after the `launch`"))
                     }
                     None => Ok(()),
                 }
@@ -267,7 +267,7 @@ impl Walk<'_> {
                         self.name(at)
                     );
                     Err(Diagnostic::new(item.span, text)
-                        .help("do it before the first or behind the last captured step"))
+                        .help("do it before the first or after the last captured step"))
                 }
                 None => Ok(()),
             },
@@ -292,7 +292,7 @@ impl Walk<'_> {
                 self.name(at)
             );
             return Err(
-                Diagnostic::new(item.span, text).help("do it before the first or behind the last captured step")
+                Diagnostic::new(item.span, text).help("do it before the first or after the last captured step")
             );
         }
         if item.fails {

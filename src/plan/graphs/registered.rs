@@ -50,5 +50,5 @@ fn refused(lowered: &LoweredProgram, at: Index, ended: &Registration, buf: BufId
     };
     Diagnostic::new(span, text)
         .related(step((rank, ended.calls.end)).span, "it ends here")
-        .help("let it end behind the last launch")
+        .help("let it end after the last launch")
 }

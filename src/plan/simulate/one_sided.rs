@@ -313,7 +313,7 @@ impl Simulation<'_> {
             let text = format!("rank {to} never waits for the signal that rank {from} sends it here");
             found.push(
                 Diagnostic::new(step.span, text)
-                    .help("add a `wait_signal`: data are visible behind it, and a signal that is left counts for whatever waits next"),
+                    .help("add a `wait_signal`: data are visible after it, and a signal that is left over counts for whatever waits next"),
             );
         }
         let (clashes, hidden) = clashes(lowered, &clocks, &state.puts);
@@ -450,7 +450,7 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> (Vec<Diag
             found.push(
                 Diagnostic::new(step(ended.step).span, text)
                     .related(step(put.call.step).span, "the put")
-                    .help("wait for its signal, and add a `wait` on the host behind that"),
+                    .help("wait for its signal, and add a `wait` on the host after that"),
             );
         }
     }
@@ -469,7 +469,7 @@ fn clash(lowered: &LoweredProgram, put: &Put, access: &Access) -> Diagnostic {
     );
     Diagnostic::new(step(access.step).span, text)
         .related(step(put.call.step).span, "the put")
-        .help("a use behind a put comes after a `wait_signal` for it; a put behind a use needs something that the putting rank waits for")
+        .help("a use after a put needs a `wait_signal` for it in between; a put after a use needs something that the putting rank waits for")
 }
 
 fn two_puts(lowered: &LoweredProgram, put: &Put, other: &Put) -> Diagnostic {

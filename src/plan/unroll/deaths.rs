@@ -141,7 +141,7 @@ impl<'a> Unroll<'a> {
             Kind::Comm(CommOp::Destroy) if aborted => Ok(()),
             Kind::Comm(_) | Kind::OneSided(_) | Kind::Registration(_) => refuse(
                 format!("this communicator has lost rank {lost}: NCCL leaves open what `{}` does then", step.op.name),
-                "it can be shrunk, revoked or aborted, and destroyed behind a `shrink` with `abort`",
+                "it can be shrunk, revoked or aborted, and destroyed after a `shrink` with `abort`",
             ),
             _ if self.fails(id, world)
                 && !self.ended.noticed.contains(&(world, member.comm))

@@ -43,7 +43,7 @@ fn an_algorithm_that_is_not_taken_is_told_by_the_order_of_the_sums() {
 fn bits_that_depend_on_history_are_told() {
     let text = example("F89e");
     let reason = Seen::of(&runner(), "F89e", &text).verdict.reason.unwrap_or_default();
-    assert!(reason.contains("the run behind `before` differs from the run without"), "{reason}");
+    assert!(reason.contains("the run after `before` differs from the run without it"), "{reason}");
 }
 
 /// No entry of these classes is without a scenario.

@@ -62,8 +62,8 @@ fn a_folder_that_would_leave_the_machines_own_driver_in_place_is_refused() {
     for (folder, words) in [
         ("empty", "there is no libcuda.so.1"),
         ("half", "there is no libcuda.so,"),
-        ("script", "script/libcuda.so.1 is no CUDA driver: it is not a library (not an ELF file)"),
-        ("other", "other/libcuda.so.1 is no CUDA driver: it is a library without cuInit"),
+        ("script", "script/libcuda.so.1 is not a CUDA driver: it is not a library (not an ELF file)"),
+        ("other", "other/libcuda.so.1 is not a CUDA driver: it is a library without cuInit"),
         ("with:colon", "without : and ;"),
         ("nowhere", "there is no such folder"),
     ] {

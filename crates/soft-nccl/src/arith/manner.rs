@@ -218,7 +218,7 @@ mod tests {
         let manner: Manner = "wide=f16, average=divide,zero=last".parse().unwrap();
         assert!(manner.wide && manner.half && manner.average == Average::Divide && manner.zero == Zero::Last);
         assert_eq!("".parse(), Ok(Manner::default()));
-        assert!("wide,divide".parse::<Manner>().unwrap_err().to_string().starts_with("`divide` is none of wide"));
+        assert!("wide,divide".parse::<Manner>().unwrap_err().to_string().starts_with("`divide` is not one of wide"));
     }
 
     #[test]

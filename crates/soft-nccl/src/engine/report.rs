@@ -50,8 +50,8 @@ impl State {
             let Some(((_, first), later)) = batches.split_first() else { continue };
             let later = match later.len() {
                 0 => String::new(),
-                1 => " (1 later call stands behind it)".to_owned(),
-                later => format!(" ({later} later calls stand behind it)"),
+                1 => " (1 later call is queued after it)".to_owned(),
+                later => format!(" ({later} later calls are queued after it)"),
             };
             let comm = self.comm_text(shared);
             lines.insert(format!("{comm}, {first}: rank {rank} waits for its stream{later}"));

@@ -29,16 +29,16 @@ macro_rules! faults {
 
 faults! {
     F01, "F01": "work is cut in equal parts and the remainder is never written";
-        "a count that is no multiple of 2 to 64"
+        "a count that is not a multiple of 2 to 64"
     F01B, "F01b": "all_reduce gives every rank an equal share, and the remainder is never written";
-        "a count that is no multiple of the number of ranks"
+        "a count that is not a multiple of the number of ranks"
     F02, "F02": "only whole packs of 16 bytes are processed";
-        "a count whose bytes are no multiple of 16"
+        "a count whose bytes are not a multiple of 16"
     F03, "F03": "the last pack of 16 bytes is written in full, past the buffer's end";
         "a small count; guards on both sides of every buffer are looked at anyway"
-    F04, "F04": "elements behind the last whole pack are combined with another operator";
+    F04, "F04": "elements after the last whole pack are combined with another operator";
         "the same operation over an odd count, with values that tell operators apart"
-    F04B, "F04b": "elements behind the last whole pack of a sum are added as if their bits were integers";
+    F04B, "F04b": "elements after the last whole pack of a sum are added as if their bits were integers";
         "a floating-point sum over an odd count, with equal values at every index"
     F05, "F05": "a pointer that is not aligned to 16 bytes is rounded down";
         "`offset = 1`"
@@ -86,7 +86,7 @@ faults! {
         "any out-of-place data movement: inputs are compared afterwards"
     F21, "F21": "one rank's contribution is left out";
         "values such as 2^rank, in which every rank counts"
-    F22, "F22": "one rank counts twice where the ranks are no power of two";
+    F22, "F22": "one rank counts twice where the number of ranks is not a power of two";
         "3, 5, 6 or 7 ranks with values such as 2^rank"
     F23, "F23": "prod adds";
         "prod with values that tell it from a sum"
@@ -189,7 +189,7 @@ faults! {
     F40C, "F40c": "abort waits for another communicator's operations";
         "abort of one of two communicators that are both at work"
     F53, "F53": "premul_sum's scalar in device memory is read when the call is made, not when the stream reaches the call";
-        "premul_sum with `scalar = \"device\"` behind other work of its stream"
+        "premul_sum with `scalar = \"device\"` after other work of its stream"
     F60, "F60": "a send counts as done before its data are read";
         "a send, and then something else on its stream that overwrites what was sent"
     F60B, "F60b": "reduce and gather count as done on ranks that are not the root before their data are read";
@@ -231,7 +231,7 @@ faults! {
     F66, "F66": "an empty group is an error";
         "a group without steps"
     F66B, "F66b": "the end of an inner group begins the calls that the outer group has so far";
-        "a group in a group with a send, and the receive behind it in the outer group"
+        "a group in a group with a send, and the receive after it in the outer group"
     F66C, "F66c": "the end of an inner group ends the outer one";
         "a group in a group"
     F67, "F67": "the null stream is refused";
@@ -289,11 +289,11 @@ faults! {
     F79B, "F79b": "the last call of a captured group is lost";
         "a captured group of two calls"
     F80, "F80": "a signal is counted twice";
-        "two waits for signals in a row, the second signal being late, and a use of the data behind the second"
+        "two waits for signals in a row, the second signal being late, and a use of the data after the second"
     F80B, "F80b": "a put of no elements sends no signal";
         "a put of no elements, and a wait for it"
     F80C, "F80c": "a wait does not use its signals up: the next wait is met by the same ones";
-        "two waits for signals in a row, the second signal being late, and a use of the data behind the second"
+        "two waits for signals in a row, the second signal being late, and a use of the data after the second"
     F80D, "F80d": "the signals of all ranks count together";
         "waits for signals of two ranks, of which one is late"
     F80E, "F80e": "the signals of all contexts count together";
@@ -301,7 +301,7 @@ faults! {
     F80F, "F80f": "all signals of a context count together, whatever their index";
         "waits for signals with two indices, of which one is late"
     F81, "F81": "the data of a put come with the next put to the same rank, after its signal";
-        "a put, and a use of its data behind the wait"
+        "a put, and a use of its data after the wait"
     F81B, "F81b": "the offset of a put counts elements, not bytes";
         "a put to a part of a window that is not its first"
     F81C, "F81c": "a put to the own rank is lost";

@@ -27,12 +27,12 @@ unsafe extern "C" fn comm_shrink(
         begun(group::grouped(|| {
             let parent = lock().member(comm)?.config();
             let length = usize::try_from(count).ok().filter(|count| *count > 0);
-            let length = length.ok_or_else(|| Failure::argument(format!("{count} ranks are no list to exclude")))?;
+            let length = length.ok_or_else(|| Failure::argument(format!("cannot exclude {count} ranks: expected 1 or more")))?;
             if exclude.is_null() {
                 return Err(Failure::argument("the list of excluded ranks is null"));
             }
             if flags & !(NCCL_SHRINK_DEFAULT | NCCL_SHRINK_ABORT) != 0 {
-                return Err(Failure::argument(format!("{flags} is no set of shrink flags")));
+                return Err(Failure::argument(format!("{flags} is not a valid set of shrink flags")));
             }
             // SAFETY: NCCL's contract: a list of so many numbers, which the library may sort.
             let list = unsafe { std::slice::from_raw_parts_mut(exclude, length) };
@@ -117,7 +117,7 @@ unsafe extern "C" fn comm_revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t
             return Ok(());
         }
         if flags != NCCL_REVOKE_DEFAULT {
-            return Err(Failure::argument(format!("{flags} is no set of revoke flags")));
+            return Err(Failure::argument(format!("{flags} is not a valid set of revoke flags")));
         }
         let nonblocking = lock().member(comm)?.nonblocking;
         let comm = comm as usize;

@@ -20,7 +20,7 @@ pub(super) fn rank(rank: c_int, n: usize, what: &str) -> Outcome<usize> {
 }
 
 pub(super) fn dtype(dtype: ncclDataType_t) -> Outcome<Type> {
-    Type::of(dtype).ok_or_else(|| Failure::argument(format!("{} is no data type", dtype.0)))
+    Type::of(dtype).ok_or_else(|| Failure::argument(format!("{} is not a data type", dtype.0)))
 }
 
 /// The reduction and the rank's pre-multiplier.

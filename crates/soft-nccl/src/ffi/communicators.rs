@@ -153,7 +153,7 @@ unsafe extern "C" fn comm_split(
             let color = match color {
                 NCCL_SPLIT_NOCOLOR => None,
                 color if color >= 0 => Some(color),
-                color => return Err(Failure::argument(format!("{color} is no colour"))),
+                color => return Err(Failure::argument(format!("{color} is not a colour"))),
             };
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
             unsafe {

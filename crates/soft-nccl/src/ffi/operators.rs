@@ -30,7 +30,7 @@ unsafe extern "C" fn create_pre_mul_sum(
                 PreMul::Value(value)
             }
             ncclScalarResidence_t::Device => PreMul::Device(scalar as usize),
-            other => return Err(Failure::argument(format!("{} is no place for a scalar", other.0))),
+            other => return Err(Failure::argument(format!("{} is not a place for a scalar", other.0))),
         };
         let number = lock().create_op(comm, ty, premul)?;
         // SAFETY: NCCL's contract: a place for an operator.

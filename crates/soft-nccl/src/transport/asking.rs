@@ -102,7 +102,7 @@ fn attempt(address: SocketAddr, (n, rank): (usize, usize), stop: &Stop, answerin
     let asked = stream.write_all(&[&MAGIC[..], &number(n), &number(rank)].concat());
     asked.map_err(|error| failed(address, error))?;
     let other = || {
-        let text = format!("NCCL_COMM_ID: what answers at {address} is no rank 0 of the software library");
+        let text = format!("NCCL_COMM_ID: what answers at {address} is not rank 0 of the software library");
         Failed::For(Failure::remote(text))
     };
     let until = Instant::now() + answering;

@@ -52,7 +52,7 @@ impl Root {
                 ErrorKind::AddrInUse => {
                     "the port is taken; communicators with one NCCL_COMM_ID are made one after the other".into()
                 }
-                ErrorKind::AddrNotAvailable => "it is no address of this machine, which has rank 0".into(),
+                ErrorKind::AddrNotAvailable => "it is not an address of this machine, which has rank 0".into(),
                 _ => error.to_string(),
             };
             Failure::system(format!("NCCL_COMM_ID: rank 0 cannot listen at {address}: {why}"))

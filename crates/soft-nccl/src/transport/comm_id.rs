@@ -12,7 +12,7 @@ pub(super) fn address() -> Outcome<Option<SocketAddr>> {
 
 /// `<ipv4>:<port>`, `[<ipv6>]:<port>` or `<host>:<port>`.
 fn parse(text: &str) -> Result<SocketAddr, String> {
-    let form = || "it is none of <ipv4>:<port>, [<ipv6>]:<port> and <host>:<port>".to_owned();
+    let form = || "it is not one of <ipv4>:<port>, [<ipv6>]:<port> and <host>:<port>".to_owned();
     let (host, port) = text.trim().rsplit_once(':').ok_or_else(form)?;
     let port: u16 = port.parse().map_err(|_| form())?;
     let host = match host.strip_prefix('[') {
@@ -24,7 +24,7 @@ fn parse(text: &str) -> Result<SocketAddr, String> {
         return Err(form());
     }
     if port == 0 {
-        return Err("0 is no port at which others could find rank 0".to_owned());
+        return Err("0 is not a port at which others could find rank 0".to_owned());
     }
     let found: Vec<SocketAddr> =
         (host, port).to_socket_addrs().map_err(|error| format!("the host has no address: {error}"))?.collect();

@@ -22,7 +22,7 @@ pub(crate) enum WireError {
     LongBody(u64),
     #[error("not a head: {0}")]
     Head(#[from] postcard::Error),
-    #[error("bytes behind the head's end, or a body that its head does not announce")]
+    #[error("bytes after the head's end, or a body that its head does not announce")]
     Surplus,
     #[error("a communicator whose ranks do not live in its processes")]
     Table,

@@ -18,7 +18,7 @@ fn free() -> String {
 }
 
 /// What a rank says that was given a wrong answer.
-const NO_ROOT: &str = "is no rank 0 of the software library";
+const NO_ROOT: &str = "is not rank 0 of the software library";
 
 fn start(role: &str, address: &str, n: usize, ranks: &[usize], more: &str) -> Part {
     Part::start(role, &NONE, n, ranks, &format!("NCCL_COMM_ID={address};{more}"))
