@@ -159,7 +159,7 @@ fn mixed_groups(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
         if let (Some((lost, member, exit)), Some(other), false) = (group.lost, group.other, known) {
             let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
             let text = format!(
-                "a group behind the end of rank {member} holds operations of communicators with and without it: NCCL may fail the \
+                "a group after the end of rank {member} holds operations of communicators with and without it: NCCL may fail the \
                  whole group, so nothing is known of any of them"
             );
             diagnostics.push(

@@ -52,6 +52,6 @@ fn a_scenario_that_sets_it_runs_with_it() {
         home.file("row.toml", &format!("{}{IN_A_ROW}", variable("127.0.0.1:0")));
         let run = home.run(&allowed);
         assert_eq!(run.code, 1, "{placement}: {run}");
-        assert!(run.out.contains("NCCL_COMM_ID=127.0.0.1:0: 0 is no port"), "{placement}: {run}");
+        assert!(run.out.contains("NCCL_COMM_ID=127.0.0.1:0: 0 is not a port"), "{placement}: {run}");
     }
 }

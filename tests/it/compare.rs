@@ -208,7 +208,7 @@ fn a_side_that_is_not_there_is_an_error() {
         assert!(device.code == 2 && device.err.contains("it is not a regular file"), "{device}");
     }
     let odd = compare(&home, "soft", "soft tree", &[]);
-    assert!(odd.code == 2 && odd.err.contains("`tree` is no setting"), "{odd}");
+    assert!(odd.code == 2 && odd.err.contains("`tree` is not a setting"), "{odd}");
     home.file("newer.jsonl", "{\"collspec_recording\":999}\n");
     let newer = compare(&home, "soft", "newer.jsonl", &[]);
     assert!(newer.code == 2 && newer.err.contains("a recording of format 999"), "{newer}");

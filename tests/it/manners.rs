@@ -108,5 +108,5 @@ fn every_manner_is_one_of_its_own() {
         assert!(run.code == 0 && families.into_iter().any(|found| found == family), "{manner}: {run}");
     }
     let run = run(&home, "sideways", &["run", "scenarios/language/average_over_three.toml"]);
-    assert!(run.code != 0 && run.out.contains("COLLSPEC_SOFT_ARITHMETIC: `sideways` is none of wide"), "{run}");
+    assert!(run.code != 0 && run.out.contains("COLLSPEC_SOFT_ARITHMETIC: `sideways` is not one of wide"), "{run}");
 }

@@ -49,7 +49,7 @@ pub struct Manner {
 /// The error for a text that is not a list of these words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is none of wide, wide=f16, narrow-products, average=after, average=divide, average=divide-first, zero=last, \
+    "`{0}` is not one of wide, wide=f16, narrow-products, average=after, average=divide, average=divide-first, zero=last, \
      zero=positive, zero=negative"
 )]
 pub struct NoManner(String);
