@@ -33,8 +33,8 @@ impl Units {
     }
 }
 
-/// Calls `work` on the calling thread and on others, at most `threads` in all. Each takes units until there are no more, so where
-/// no other thread can be started the calling one does everything.
+/// Calls `work` on the calling thread and on others, at most `threads` in all. Each takes units until there are none left, so the
+/// calling thread does everything if no other can be started.
 pub(crate) fn share(units: usize, threads: usize, work: impl Fn(&Units) + Sync) {
     share_on(units, threads, || Builder::new().name("core".into()), work);
 }

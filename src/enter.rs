@@ -21,13 +21,13 @@ pub fn enter_if_asked() {
     });
 }
 
-/// What the process that started this worker says of its devices.
+/// The offset of this worker's devices, as given by the process that started it.
 fn device_offset() -> Result<usize, String> {
     let Ok(text) = std::env::var(child::DEVICE_OFFSET) else { return Ok(0) };
     text.parse().map_err(|_| format!("{}={text:?} is not a whole number", child::DEVICE_OFFSET))
 }
 
-/// As [`enter_if_asked`], with a backend from the caller.
+/// Like [`enter_if_asked`], with a backend from the caller.
 #[cfg(any(test, feature = "internals"))]
 pub fn enter_with(backend: impl FnOnce() -> Backend) {
     enter(|| Ok(backend()));

@@ -33,8 +33,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 
-/// Makes `main` of a test target (with `harness = false`) that runs every scenario under a folder of the package, and
-/// keeps snapshots in `snapshots/` beside it.
+/// Defines `main` of a test target (with `harness = false`) that runs every scenario under a folder of the package, and
+/// keeps snapshots in `snapshots/` next to it.
 #[macro_export]
 macro_rules! harness {
     ($scenarios:expr) => {
@@ -52,17 +52,17 @@ macro_rules! harness {
     };
 }
 
-/// Where [`harness!`](crate::harness!) was written.
+/// The place where [`harness!`](crate::harness!) was written.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// The package's directory.
+    /// The package's root directory.
     pub directory: &'static str,
-    /// The package's name.
+    /// The package's name in Cargo.toml.
     pub package: &'static str,
     /// The test target's name with `-` as `_`.
     pub crate_name: &'static str,
-    /// The source file.
+    /// The source file with the macro call.
     pub file: &'static str,
     /// The folder of scenarios, in the package's directory.
     pub scenarios: &'static str,
@@ -93,7 +93,7 @@ impl Site {
     }
 }
 
-/// What [`harness!`](crate::harness!) calls once it is sure not to be a worker.
+/// The entry point that [`harness!`](crate::harness!) calls once it is certain that this process is not a worker.
 #[doc(hidden)]
 pub fn main(site: Site) -> ExitCode {
     let args = Arguments::from_args();
@@ -172,7 +172,7 @@ fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<CaseSet, cra
     }
 }
 
-/// True if an exact name is given, which may be another target's test.
+/// True if an exact name is given, which may belong to a test of another target.
 fn names_one(args: &Arguments) -> bool {
     args.exact && args.filter.is_some()
 }

@@ -1,4 +1,4 @@
-//! What other programs use: a suite of scenarios that is opened, run and reported case by case.
+//! The interface for other programs: a suite of scenarios that is opened, run and reported case by case.
 use crate::child::Workers;
 use crate::judge::Verdict;
 use crate::plan::SetBy;
@@ -24,15 +24,16 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults: NCCL if a driver, devices and a library are there, else the software library; as many cases at
+    /// The defaults: NCCL if a driver, devices and a library are available, else the software library; as many cases at
     /// a time as there are cores, on GPUs one.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this option: `backend`, `require`, `nccl`, `driver`, `ranks-per-gpu`, `jobs`, `timeout`, `opening-timeout`, `seed`,
-    /// `eager`, `connect`, `placement`, `forms`, `allow-env` (names with commas between), `fault`, `max-memory`, `max-work`,
-    /// `max-file-work`, `max-file` or `fail-fast` (true: no case is started after one has failed). It means what it means to `collspec run`; a second value replaces the first.
+    /// Sets an option: `backend`, `require`, `nccl`, `driver`, `ranks-per-gpu`, `jobs`, `timeout`, `opening-timeout`, `seed`,
+    /// `eager`, `connect`, `placement`, `forms`, `allow-env` (names separated by commas), `fault`, `max-memory`, `max-work`,
+    /// `max-file-work`, `max-file` or `fail-fast` (true: no case starts after a failure). It has the same meaning as for
+    /// `collspec run`; a second value replaces the first.
     ///
     /// ```
     /// let options = collspec::Options::new().with("backend", "soft")?.with("timeout", "2.5")?;
@@ -43,13 +44,13 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// There is no such option, or it cannot have this value.
+    /// The option does not exist, or cannot have this value.
     pub fn with(mut self, name: &str, value: &str) -> Result<Self, OptionError> {
         self.0.set(name, value)?;
         Ok(self)
     }
 
-    /// With these programs as workers.
+    /// Sets the program that is started as a worker.
     ///
     /// ```
     /// use collspec::{Options, Workers};
@@ -61,14 +62,14 @@ impl Options {
     }
 }
 
-/// Why a suite cannot be opened or run.
+/// The reason a suite cannot be opened or run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A path cannot be read, there are no cases, or no worker can be started.
+    /// A path cannot be read, there are no cases, or workers cannot be started.
     #[error("{0}")]
     Run(String),
-    /// What is wrong with the files, with file, line and column, as `collspec check` shows it.
+    /// The errors in the files, with file, line and column, as `collspec check` shows them.
     #[error("{0}")]
     Files(String),
     /// The backend that the options require is not there.
@@ -76,15 +77,15 @@ pub enum Error {
     BackendMissing(#[from] BackendMissing),
 }
 
-/// How many cases passed, failed and were skipped.
+/// Numbers of cases that passed, failed and were skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Passed.
+    /// Number of cases that passed.
     pub pass: usize,
-    /// Failed.
+    /// Number of cases that failed.
     pub fail: usize,
-    /// Skipped: the machine lacks what they need.
+    /// Number of cases that were skipped, because the machine lacks something that they need.
     pub skip: usize,
 }
 

@@ -69,7 +69,7 @@ pub use suite::{BackendMissing, OptionError};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The rooms, for this project's own tests. They are no interface: anything here may change at any time.
+/// The modules, for this project's own tests. They are not an interface: anything here may change at any time.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {

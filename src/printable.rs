@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// Largest number of characters of a line.
 const LINE: usize = 1000;
-/// Largest number of bytes of all lines together.
+/// Limit on the total number of bytes of all lines.
 const TEXT: usize = 32 << 10;
 
 /// False for characters that a terminal obeys or does not display: control characters (C0, DEL and C1), line and paragraph separators,
@@ -66,12 +66,12 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     cut_line(text)
 }
 
-/// The text as it is, or the beginning of a very long one with a note of how much is left out.
+/// The unchanged text, or the beginning of a very long one with a note of how much is left out.
 pub fn bounded(text: &str) -> Cow<'_, str> {
     bounded_to(text, TEXT)
 }
 
-/// The same with so many bytes at most before the note.
+/// Like [`bounded`], with at most this many bytes before the note.
 pub fn bounded_to(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);
@@ -107,9 +107,9 @@ fn cut_line(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// A writer of text which lets pass only what can be shown: the last guard in front of a terminal or a file. Line breaks
-/// pass, and with `styled` the sequences that set colours, which only this program's own text has: foreign text has lost
-/// its own before. What is no UTF-8 is shown as `\xNN`.
+/// A writer that passes on only text which can be shown: the last guard in front of a terminal or a file. Line breaks
+/// pass, and with `styled` the sequences that set colours, which occur only in this program's own text: foreign text has lost
+/// its own before. Bytes that are not UTF-8 are shown as `\xNN`.
 #[derive(Debug)]
 pub struct PrintableWriter<W: Write> {
     to: W,
@@ -122,7 +122,7 @@ pub struct PrintableWriter<W: Write> {
 const LONGEST_STYLE: usize = 64;
 
 impl<W: Write> PrintableWriter<W> {
-    /// Writes to `to` what can be shown; `styled` lets colours through.
+    /// Writes displayable text to `to`; `styled` lets colours through.
     pub fn new(to: W, styled: bool) -> Self {
         Self { to, styled, begun: Vec::new() }
     }

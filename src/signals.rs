@@ -1,4 +1,4 @@
-//! Signals that must not end a process which can say what is wrong.
+//! Signals that must not end a process which can report the error itself.
 #![allow(unsafe_code)] // the disposition of a signal
 
 #[cfg(feature = "cli")]
@@ -24,13 +24,13 @@ pub fn catch_interrupt() {
     // SAFETY: all fields of the structure are numbers and null pointers, for which zeros are values.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
-    // system calls go on, and the next signal has its default effect
+    // system calls continue, and the next signal has its default effect
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
     // SAFETY: the handler does nothing but store to an atomic, which a handler may do; the old action is not wanted.
     unsafe { libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut()) };
 }
 
-/// True once SIGINT has come.
+/// True once SIGINT was received.
 #[cfg(feature = "cli")]
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)

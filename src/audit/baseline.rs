@@ -1,4 +1,4 @@
-//! What an audit must catch to pass: as much as a recorded one, or so many faults.
+//! The minimum that an audit must catch to pass: as much as a recorded one, or a given number of faults.
 use super::{AuditReport, FaultOrFlaw, ItemRow};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -48,7 +48,7 @@ impl fmt::Display for Baseline {
 }
 
 impl Baseline {
-    /// Records a report. What the report does not look at stays as it was in `before`.
+    /// Records a report. Items that the report does not cover stay as in `before`.
     pub fn record(report: &AuditReport, before: Option<&Self>) -> Self {
         let mut baseline = before.cloned().unwrap_or_default();
         for row in &report.items {
@@ -61,25 +61,25 @@ impl Baseline {
         baseline
     }
 
-    /// What the report misses and this record does not.
+    /// Faults and flaws that the report misses but this record does not.
     pub fn new_misses(&self, report: &AuditReport) -> Vec<FaultOrFlaw> {
         let new = |row: &&ItemRow| row.missed() && !self.missed.contains(row.item.id());
         report.items.iter().filter(new).map(|row| row.item).collect()
     }
 
-    /// What the report catches and this record misses.
+    /// Faults and flaws that the report catches but this record misses.
     pub fn new_catches(&self, report: &AuditReport) -> Vec<FaultOrFlaw> {
         let new = |row: &&ItemRow| !row.missed() && self.missed.contains(row.item.id());
         report.items.iter().filter(new).map(|row| row.item).collect()
     }
 }
 
-/// How many faults of the library an audit must catch.
+/// The minimum of faults of the library that an audit must catch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AtLeast {
-    /// So many.
+    /// A number of faults.
     Faults(usize),
-    /// So many of a hundred of those that are looked for.
+    /// A percentage of the faults that are looked for.
     Percent(f64),
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for AtLeast {
 }
 
 impl AtLeast {
-    /// True if so many of `all` are enough.
+    /// True if `caught` of `all` are enough.
     pub fn admits(self, caught: usize, all: usize) -> bool {
         match self {
             Self::Faults(count) => caught >= count,

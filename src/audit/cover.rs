@@ -1,7 +1,7 @@
 //! Sets: the elements that only one of them has, and few sets that have all elements.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For each set, the elements that no other set has.
+/// For each set, the elements that are not in any other set.
 pub fn unique_elements<T: Ord + Copy>(sets: &[BTreeSet<T>]) -> Vec<BTreeSet<T>> {
     let mut holders: BTreeMap<T, usize> = BTreeMap::new();
     for element in sets.iter().flatten() {
@@ -10,7 +10,7 @@ pub fn unique_elements<T: Ord + Copy>(sets: &[BTreeSet<T>]) -> Vec<BTreeSet<T>> 
     sets.iter().map(|set| set.iter().copied().filter(|element| holders[element] == 1).collect()).collect()
 }
 
-/// Indices of sets that together have all elements, none of which could be left out. The set that adds most comes next, of
+/// Indices of sets that together have all elements, none of which could be left out. The set that adds most comes next; of
 /// equal ones the cheapest and then the first; at the end the sets that later ones made redundant are dropped.
 pub fn minimal_cover<T: Ord + Copy>(sets: &[BTreeSet<T>], costs: &[usize]) -> Vec<usize> {
     let cost = |at: usize| costs.get(at).copied().unwrap_or(0);
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(minimal_cover(&sets(&[&[1, 2], &[1, 2]]), &[5, 2]), [1], "the cheaper of equals");
         assert_eq!(minimal_cover(&sets(&[&[1, 2], &[1, 2]]), &[2, 2]), [0], "the first of equals");
         assert_eq!(minimal_cover(&sets(&[&[], &[]]), &[]), [] as [usize; 0]);
-        // the largest comes first here, and what it has the two others have
+        // the largest comes first here, but the two others have everything it has
         assert_eq!(minimal_cover(&sets(&[&[2, 3, 4, 5], &[1, 2, 3], &[4, 5, 6]]), &[1, 1, 1]), [1, 2]);
     }
 

@@ -1,21 +1,21 @@
-//! What detects a fault: a lane of the judge, or the ending.
+//! The means that detects a fault: a lane of the judge, or the ending.
 use crate::judge::{Lane, Outcome, Verdict};
 
-/// What detected a fault first.
+/// The means that detected a fault first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DetectedBy {
     /// A finding of this lane.
     Lane(Lane),
     /// An error of a call that must succeed.
     Error,
-    /// A hang.
+    /// The case hung.
     Hang,
     /// The death of a process.
     Crash,
 }
 
 impl DetectedBy {
-    /// What detected the fault in a failing verdict.
+    /// The means that detected the fault in a failing verdict.
     pub fn from_verdict(verdict: &Verdict) -> Self {
         match verdict.outcome {
             Some(Outcome::Error) => Self::Error,

@@ -1,4 +1,4 @@
-//! Which faults of the library and flaws of the judge a corpus catches.
+//! Finds the faults of the library and the flaws of the judge that a corpus catches.
 //!
 //! First every case runs without a fault: it must pass, and the library reports which faults would have changed something.
 //! Then each case runs with each of these faults. A case that fails with a fault has caught it. Its observations are judged
@@ -74,7 +74,7 @@ pub enum AuditError {
     /// Files are invalid; nothing was run.
     #[error("errors in {}; nothing was run", crate::suite::files_in_words(*.0))]
     InvalidFiles(usize),
-    /// There are no cases.
+    /// There are no cases to audit.
     #[error("there are no cases to run")]
     Empty,
     /// Cases fail on the library without a fault.

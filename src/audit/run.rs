@@ -77,19 +77,19 @@ impl CaseRunner for Runner {
     }
 }
 
-/// What happens during an audit.
+/// An event during an audit.
 #[derive(Clone, Debug)]
 pub enum AuditEvent {
     /// The runs that follow are known: at first those without faults, and after these the ones with faults.
     Planned {
-        /// Number of runs.
+        /// Number of runs to make.
         runs: usize,
         /// True for runs with faults.
         faulty: bool,
     },
     /// A run is done.
     RunDone {
-        /// The case.
+        /// The case that was run.
         case: Arc<Case>,
         /// The fault, if the run had one.
         fault: Option<Fault>,
@@ -101,14 +101,14 @@ pub enum AuditEvent {
 /// A case that fails on the library without a fault.
 #[derive(Clone, Debug)]
 pub struct SoundFailure {
-    /// The case.
+    /// The case that failed without a fault.
     pub case: Arc<Case>,
-    /// The failing verdict.
+    /// Its failing verdict.
     pub verdict: Box<Verdict>,
 }
 
 impl SoundFailure {
-    /// True if the case cannot be run as it is written.
+    /// True if the case cannot run as written.
     pub fn refused(&self) -> bool {
         self.verdict.outcome == Some(Outcome::Refused)
     }
@@ -117,9 +117,9 @@ impl SoundFailure {
 /// A fault that a case caught.
 #[derive(Clone, Debug)]
 pub struct Catch {
-    /// The fault.
+    /// The fault that was caught.
     pub fault: Fault,
-    /// What detected it first.
+    /// The means that detected it first.
     pub detected_by: DetectedBy,
     /// All lanes that fail.
     pub lanes: LaneSet,
@@ -130,9 +130,9 @@ pub struct Catch {
 /// The results of an audit for one case.
 #[derive(Clone, Debug)]
 pub struct CaseOutcome {
-    /// The case.
+    /// The case that was audited.
     pub case: Arc<Case>,
-    /// Why the case was left out, if it was.
+    /// The reason the case was left out, if it was.
     pub skipped: Option<String>,
     /// Faults that would change something in the case.
     pub reached: Vec<Fault>,
@@ -164,7 +164,7 @@ struct AuditedCase {
     seconds: Option<f64>,
     /// Time of the run without a fault with all that it took, such as starting processes.
     whole_time: Duration,
-    /// What a run costs, as the plan says: the same at any time and on any machine.
+    /// The work of a run according to the plan: the same at any time and on any machine.
     work: u64,
     /// Judging it takes longer than what else it does.
     is_large: bool,
@@ -297,7 +297,7 @@ pub(super) fn run_all(
             report_event(&AuditEvent::RunDone { case: cases[index].clone(), fault: Some(fault) })
         },
     )?;
-    // Parts of a group come to their results in any order.
+    // Parts of a group deliver their results in any order.
     for outcome in &mut outcomes {
         outcome.reached.sort_by_key(|fault| fault.number());
         outcome.caught.sort_by_key(|caught| caught.fault.number());
@@ -308,7 +308,7 @@ pub(super) fn run_all(
     Ok(outcomes)
 }
 
-/// Cases that are counted together, and those faults that one thread runs them with. All runs with a fault are on one thread, so that
+/// Cases that are counted together, with the faults that one thread runs them with. All runs with a fault are on one thread, so that
 /// the count does not depend on timing.
 struct Group {
     cases: Arc<[(usize, AuditedCase)]>,
@@ -317,7 +317,7 @@ struct Group {
 }
 
 impl Group {
-    /// With all faults.
+    /// A group with all faults.
     fn of(cases: Vec<(usize, AuditedCase)>) -> Self {
         Self { cases: cases.into(), part: 0, parts: 1 }
     }
@@ -327,10 +327,10 @@ impl Group {
     }
 }
 
-/// Parts of all groups together, for each job, if all were equally long.
+/// Number of parts of all groups for each job, if all were equally long.
 const PARTS_PER_JOB: u32 = 16;
 
-/// Groups from these files, of which it is known how long they take at most: the longest first, and these in parts with some of the
+/// Groups from these files, whose longest possible times are known: the longest first, and these in parts with some of the
 /// faults each, so that no thread is left alone with a long one at the end.
 fn split_longest(mut files: Vec<(Duration, Vec<(usize, AuditedCase)>)>, jobs: usize) -> Vec<Group> {
     files.sort_by_key(|(longest, _)| Reverse(*longest));
@@ -345,7 +345,7 @@ fn split_longest(mut files: Vec<(Duration, Vec<(usize, AuditedCase)>)>, jobs: us
     files.into_iter().flat_map(in_parts).collect()
 }
 
-/// Groups the cases by file. The cheapest of a file come first: what they catch need not be run in the others.
+/// Groups the cases by file. The cheapest of a file come first: faults that they catch need not be run in the others.
 fn group_by_file(audited_cases: Vec<(usize, AuditedCase)>, cases: &[Arc<Case>]) -> Vec<Vec<(usize, AuditedCase)>> {
     let mut groups: BTreeMap<&str, Vec<(usize, AuditedCase)>> = BTreeMap::new();
     for (index, audited) in audited_cases {

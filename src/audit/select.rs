@@ -45,7 +45,7 @@ impl FaultOrFlaw {
         }
     }
 
-    /// True if the text is its id, or the id of the family it belongs to, or that and the type.
+    /// True if the text is its id, the id of the family it belongs to, or the family's id and the type.
     fn matches_id(self, text: &str) -> bool {
         let start = self.id().as_bytes().get(..text.len());
         let whole = self.id().len() == text.len();
@@ -53,7 +53,7 @@ impl FaultOrFlaw {
         ends && start.is_some_and(|start| start.eq_ignore_ascii_case(text.as_bytes()))
     }
 
-    /// What is wrong, in one line.
+    /// The fault or flaw in one line.
     pub fn text(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().text,

@@ -20,11 +20,11 @@ pub struct AuditReport {
     pub items: Vec<ItemRow>,
     /// One row for each file, by name.
     pub files: Vec<FileRow>,
-    /// Few files that together catch all that is caught, as indices of `files`.
+    /// A small set of files that catch everything that is caught, as indices of `files`.
     pub minimal_files: Vec<usize>,
-    /// What would be caught without each lane.
+    /// For each lane, the result without it.
     pub lanes: Vec<WithoutLane>,
-    /// What would be caught without each folder.
+    /// For each folder, the result without it.
     pub folders: Vec<WithoutFolder>,
     /// Runs without a verdict: name of the case, fault, reason.
     pub undecided: Vec<(String, Fault, String)>,
@@ -74,7 +74,7 @@ impl ItemRow {
 pub struct FileRow {
     /// The name of its cases, without a point.
     pub name: String,
-    /// Its path.
+    /// The file's path.
     pub path: String,
     /// Number of its cases that took part.
     pub cases: usize,
@@ -91,10 +91,10 @@ impl FileRow {
     }
 }
 
-/// What would be caught without a lane.
+/// The result of an audit without one lane.
 #[derive(Clone, Debug)]
 pub struct WithoutLane {
-    /// The lane.
+    /// The lane left out.
     pub lane: Lane,
     /// Number of faults that would still be caught.
     pub faults: usize,
@@ -102,7 +102,7 @@ pub struct WithoutLane {
     pub lost: Vec<Fault>,
 }
 
-/// What would be caught without a folder's files.
+/// The result of an audit without the files of one folder.
 #[derive(Clone, Debug)]
 pub struct WithoutFolder {
     /// The first part of its cases' names.

@@ -47,7 +47,7 @@ fn tamper(ready: &Ready, observation: &mut Observation, id: &str) -> bool {
             image[end] ^= 1;
             true
         }
-        // on another rank than 0, and only behind the 1,024th element of long buffers
+        // on a rank other than 0, and only after the 1,024th element of long buffers
         "F14" if ready.plan.n > 1 => {
             element(ready, observation, "out", last, 1500) || element(ready, observation, "out", last, 0)
         }
@@ -236,7 +236,7 @@ fn a_case_that_its_time_limit_ends_runs_with_what_it_met_until_then() {
     let faults = "F03,F14,F20,F21,F38,F40,F60";
     let (report, runner) = audit_of(&[("stands_still", SUM)], faults, Depth::Files);
     assert_eq!(runner.runs.load(Ordering::Relaxed), 5, "not with F40 and F60, which it does not meet");
-    // What it would have met later is not known, so it does not count among the cases that reach a fault.
+    // The faults it would have met later are unknown, so it does not count among the cases that reach a fault.
     assert_eq!(item(&report, "F21").reached, 0);
     let (_, runner) = audit_of(&[("ends_silently", SUM)], faults, Depth::Files);
     assert_eq!(runner.runs.load(Ordering::Relaxed), 7, "it cannot name any");

@@ -21,19 +21,19 @@ pub enum CallError {
     /// The call returned an error.
     #[error("{function}: {code:?}: {text}")]
     Failed {
-        /// NCCL's function.
+        /// The name of NCCL's function.
         function: &'static str,
-        /// Its result code.
+        /// The result code of the call.
         code: ncclResult_t,
-        /// The library's text.
+        /// The library's text on the error.
         text: String,
     },
     /// A value does not fit NCCL's configuration.
     #[error("configuration field {field}: {why}")]
     Config {
-        /// The field.
+        /// The name of the field.
         field: String,
-        /// The reason.
+        /// The reason it cannot be set.
         why: &'static str,
     },
 }
@@ -105,7 +105,7 @@ pub struct CollectiveCall<'a> {
     pub root: i32,
     pub comm: CommHandle,
     pub stream: &'a DeviceStream,
-    /// With one the call gets a configuration, if the library has the function for that.
+    /// With an algorithm the call gets a configuration, if the library has the function for that.
     pub algorithm: Option<&'a AlgorithmChoice>,
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Address(pub(super) u64);
 
 impl Address {
-    /// The null address.
+    /// The null pointer.
     pub const NULL: Self = Self(0);
     /// The address `bytes` further on; null stays null.
     pub(super) fn plus(self, bytes: u64) -> Self {
@@ -31,17 +31,17 @@ pub enum DeviceError {
     /// Memory could not be allocated.
     #[error(transparent)]
     Memory(#[from] soft_cuda::OutOfMemory),
-    /// Outside an allocation.
+    /// The range is outside an allocation.
     #[error("bytes {from} to {to} lie outside an allocation of {len} bytes")]
     Outside {
-        /// First byte.
+        /// Offset of the first byte.
         from: u64,
         /// One past the last byte.
         to: u64,
         /// Size of the allocation in bytes.
         len: u64,
     },
-    /// Outside the arena.
+    /// The range is outside the arena.
     #[error(transparent)]
     OutsideArena(#[from] arena::Outside),
     /// A call of the CUDA driver failed.
@@ -62,7 +62,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// True if what the library did on the device, or left out, may be the cause. Of all others, the calls of this program are.
+    /// True if the library's work on the device, or its absence, may be the cause. All other errors come from calls of this program.
     pub fn may_come_from_the_library(&self) -> bool {
         use soft_cuda::CaptureError::*;
         match self {
@@ -95,7 +95,7 @@ pub enum Device {
     Host,
     /// soft-cuda with kernels: software GPUs under a real library.
     Software {
-        /// What is added to a rank's number for the number of its device.
+        /// The offset from a rank's number to the number of its device.
         offset: usize,
     },
     /// GPUs, or a stand-in for `libcuda`.
@@ -180,7 +180,7 @@ impl Device {
         }
     }
 
-    /// What the kernels of the device of `rank` that have ended have done, if that is counted.
+    /// The work of finished kernels on the device of `rank`, if it is counted.
     pub fn work(self, rank: usize) -> Option<Work> {
         matches!(self, Self::Software { .. }).then(|| software_gpus::work(self.software_number(rank)))
     }
@@ -281,13 +281,13 @@ impl Device {
         }
     }
 
-    /// True if events say how far a stream has come: all but the software library prove a hang otherwise.
+    /// True if events show the progress of a stream; the software library proves a hang in another way.
     pub fn has_events_to_ask(self) -> bool {
         !matches!(self, Self::Host)
     }
 
-    /// True if the device's memory is among the host's that no file backs, as in software and over the stand-in driver. That of software GPUs is a
-    /// file of memory, so that processes can share it.
+    /// True if the device's memory is anonymous host memory, as in software and with the stand-in driver. The memory of software GPUs
+    /// is a memory file, so that processes can share it.
     pub fn has_host_memory(self) -> bool {
         match self {
             Self::Host => true,
@@ -308,13 +308,13 @@ impl Device {
         }))
     }
 
-    /// Whether the calling thread promises that it waits for its streams soon after it has put work on them, or calls
+    /// Sets if the calling thread promises to wait for its streams soon after it has put work on them, or to call
     /// [`Device::begin`] before it waits for anything else. In software that thread then does the work itself while it waits,
-    /// and no other one is woken for it.
+    /// and no other thread is woken for it.
     pub fn set_patient(self, patient: bool) {
         match self {
             Self::Host => soft_cuda::set_patient(patient),
-            // A library's own threads may wait for what a rank has put on its streams.
+            // A library's own threads may wait for work that a rank has put on its streams.
             Self::Software { .. } | Self::Cuda(_) => {}
         }
     }

@@ -92,7 +92,7 @@ pub(super) fn copy(stream: &Stream, to: Address, from: Address, len: u64) {
 
 pub(super) fn map(stream: &Stream, reads: Vec<(Address, u64)>, out: Address, out_len: u64, f: MapFn) {
     stream.repeatable_host_fn(Arc::new(move || {
-        // copies, because `out` may be one of them, and because other memory is no Rust reference's to take
+        // copies, because `out` may be one of them, and because a Rust reference must not be made to memory shared with the library
         let inputs: Vec<Vec<u8>> = reads
             .iter()
             .map(|(address, len)| {

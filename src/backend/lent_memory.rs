@@ -21,7 +21,7 @@ pub(super) enum LentMemory {
     CallConfig(#[expect(dead_code, reason = "held, never read")] Box<CallConfig>),
 }
 
-/// The groups that the calling thread has open, of all libraries together.
+/// The groups that the calling thread has open, counted over all libraries.
 #[derive(Default)]
 struct OpenGroups {
     depth: u32,

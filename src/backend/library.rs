@@ -15,7 +15,7 @@ use std::ptr;
 
 type Result<T> = std::result::Result<T, CallError>;
 
-/// The value before a library writes a number: it is no valid rank, count, device, code or version.
+/// The value before a library writes a number: it is not a valid rank, count, device, code or version.
 const UNWRITTEN: i32 = i32::MIN;
 
 /// The answer of a library function that writes a number.
@@ -28,7 +28,7 @@ fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
     }
 }
 
-/// A loaded library.
+/// A loaded NCCL library, or the software library.
 pub struct Library {
     table: Nccl,
     version: i32,
@@ -53,7 +53,7 @@ mod one_sided;
 mod parameters;
 mod windows;
 
-/// Keeps the memory that the library may still use after a call that makes a communicator; `unfinished` if the call goes on.
+/// Keeps the memory that the library may still use after a call that creates a communicator; `unfinished` if the call continues.
 fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, unfinished: bool) {
     let things = [Some(LentMemory::Slot(slot.clone())), config.map(LentMemory::Config)];
     lent_memory::lend(things.into_iter().flatten(), unfinished);
@@ -97,8 +97,8 @@ impl Library {
         CallError::Missing(self.table.missing(symbol, self.version))
     }
 
-    /// True if a call that makes a communicator of another one goes on after it has answered. The answer alone does not say so:
-    /// NCCL's `ncclCommSplit` answers success of a non-blocking communicator that it is still splitting.
+    /// True if a call that makes a communicator from another one continues after it has returned. The result alone does not show that:
+    /// NCCL's `ncclCommSplit` returns success for a non-blocking communicator that it is still splitting.
     fn goes_on(&self, parent: CommHandle, made: &CommSlot, answer: ncclResult_t) -> bool {
         let asks = answer == ncclResult_t::Success && self.table.ncclCommGetAsyncError.is_some();
         let in_progress =
@@ -119,7 +119,7 @@ impl Library {
         Err(CallError::Failed { function, code, text })
     }
 
-    /// The outcome of a call that ends a communicator: if that goes on in the background, there is nothing left to ask about it.
+    /// The outcome of a call that ends a communicator: if that continues in the background, there is nothing left to ask about it.
     fn check_end(&self, function: &'static str, code: ncclResult_t) -> Result<()> {
         if code == ncclResult_t::InProgress { Ok(()) } else { self.check(function, CommHandle::NULL, code) }
     }
@@ -435,12 +435,12 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// The library has no such fault, or has none on demand.
+    /// The library does not have the fault, or has no faults on demand.
     pub fn request_fault(&self, fault: &str) -> std::result::Result<(), String> {
         let text = CString::new(fault).map_err(|_| "a fault with a zero in its name".to_owned())?;
         match call!(self, collspecFault(text.as_ptr())) {
             Ok(ncclResult_t::Success) => Ok(()),
-            // a real library has none, and needs none taken back
+            // a real library has no faults, and none have to be revoked
             Err(_) if fault.is_empty() => Ok(()),
             Ok(code) => Err(format!("the library does not know the fault `{fault}`: code {}", code.0)),
             Err(_) => Err(format!("the library has no fault on demand, so not `{fault}` either")),
@@ -454,7 +454,7 @@ impl Library {
             _ => Reached::default(),
         }
     }
-    /// The ranks that wait and what for, as text; empty if the library cannot report them.
+    /// The ranks that wait and the operations they wait for, as text; empty if the library cannot report them.
     pub fn waiting_text(&self) -> String {
         let mut text = vec![0u8; 64 << 10];
         match call!(self, collspecWhoWaits(text.as_mut_ptr().cast(), text.len() as u64)) {

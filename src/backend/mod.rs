@@ -22,9 +22,9 @@ use std::path::Path;
 
 /// An NCCL library and its device.
 pub struct Backend {
-    /// The library.
+    /// The NCCL library.
     pub library: Library,
-    /// The device.
+    /// The device that it uses.
     pub device: Device,
 }
 
@@ -58,7 +58,7 @@ impl Backend {
         Ok(Self { library: Library::new(nccl_sys::Nccl::load(path)?), device: Device::Cuda(cuda) })
     }
 
-    /// The activity of library and device together, if the library can report it.
+    /// The activity of library and device in one snapshot, if the library can report it.
     pub fn activity(&self) -> Option<Activity> {
         let activity = self.library.activity()?;
         Some(Activity {
@@ -67,7 +67,7 @@ impl Backend {
             blocked: usize::try_from(activity.blocked_hosts).unwrap_or(0),
         })
     }
-    /// Where all kernels stand, if there are some on software GPUs and none of them moves.
+    /// The positions of all kernels, if there are some on software GPUs and none of them moves.
     pub fn standing_kernels(&self) -> Option<String> {
         if matches!(self.device, Device::Software { .. }) { software_gpus::standing() } else { None }
     }
@@ -80,7 +80,7 @@ impl Backend {
 /// The reason why a worker has no backend.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The driver does not work, or there is no device.
+    /// The driver does not work, or does not find a device.
     #[error("CUDA: {0}")]
     Driver(cuda::DriverState),
     /// The library cannot be used.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The devices of a process. NCCL refuses to work with more than 32.
 pub const DEVICES: usize = 32;
 
-/// Why a library cannot run on software GPUs.
+/// The reason a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum SoftwareGpuError {
     /// The devices were used before.
@@ -28,9 +28,9 @@ pub enum SoftwareGpuError {
     /// Its calls cannot come here, or its kernels cannot be read.
     #[error("{}: {source}", .path.display())]
     Library {
-        /// The file.
+        /// Path of the library.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason in detail.
         source: LibraryError,
     },
     /// The file is not the one that was loaded, so that its kernels are not those that the loaded code launches.
@@ -38,7 +38,7 @@ pub enum SoftwareGpuError {
     Replaced(PathBuf),
 }
 
-/// What changes if a file is replaced or written.
+/// File metadata that changes if a file is replaced or written.
 fn identity(file: &Path) -> Option<(u64, u64, u64, i64, i64)> {
     let found = file.metadata().ok()?;
     Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
@@ -71,7 +71,7 @@ pub fn report() -> DriverReport {
     }
 }
 
-/// Whether a library's file has what software GPUs need. Nothing of it is loaded.
+/// Checks that a library's file has what software GPUs need. Nothing of it is loaded.
 ///
 /// # Errors
 ///
@@ -98,7 +98,7 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     };
     // SAFETY: the library was loaded from this file, stays, and nothing has called it.
     let library = unsafe { soft_cudart::library::load(&file, Options::default(), Box::new(not_supported)) };
-    // Looked at after all that is read of it, and before what was found there is told.
+    // Checked after everything was read from it, and before the findings are reported.
     if identity(&file) != before {
         return Err(SoftwareGpuError::Replaced(file));
     }
@@ -112,18 +112,18 @@ pub fn failure(device: usize) -> Option<String> {
     Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
 }
 
-/// What the kernels of a device that have ended have done in this process.
+/// The work that a device's finished kernels have done in this process.
 pub fn work(device: usize) -> Work {
     let soft_cudart::Counts { launches, blocks, work } = soft_cudart::counts(device);
     Work { instructions: work.instructions, loaded: work.loaded, stored: work.stored, launches, blocks }
 }
 
-/// Most places that are told of kernels that stand.
+/// Limit on the positions listed of kernels that stand still.
 const MOST_PLACES: usize = 8;
 
-/// Where all kernels of this process stand, if none of them moves: only the host can help them then.
+/// The positions of all kernels of this process, if none of them moves: only the host can help them then.
 pub fn standing() -> Option<String> {
-    // By place: how many warps are there, and what one of them waits for.
+    // By place: the number of warps there, and what one of them waits for.
     let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (spot, wait) in soft_cudart::library::standing()? {
         places.entry(spot.at).or_insert((0, wait)).0 += 1;

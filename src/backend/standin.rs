@@ -1,7 +1,7 @@
-//! The stand-in libraries: files beside the program, presented under the vendors' names in a folder.
+//! The stand-in libraries: files next to the program, presented under the vendors' names in a folder.
 //!
-//! The folder is put in front of a worker's loader path only: a program that finds `libcuda.so.1` there has no GPU. It
-//! holds links only. Both names of the driver lead to one file, so that the second name opens the library that is loaded
+//! The folder is put at the front of a worker's loader path only: a program that finds `libcuda.so.1` in it does not have a GPU. It
+//! contains only links. Both names of the driver lead to one file, so that the second name opens the library that is loaded
 //! under the first.
 use crate::fnv::fnv64;
 use std::io;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DRIVER: &str = "libcollspec_standin_cuda.so";
 /// The stand-in library's file name as cargo builds it.
 const LIBRARY: &str = "libcollspec_standin_nccl.so";
-/// The vendors' names and the stand-ins for them. `libcuda.so` is one because some loaders try it first, and must not find
+/// The vendors' names and the stand-ins for them. `libcuda.so` is included because some loaders try it first, and must not find
 /// the machine's driver then.
 const NAMES: [(&str, &str); 3] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER), ("libnccl.so.2", LIBRARY)];
-/// The name of the folder beside the libraries.
+/// The name of the folder next to the libraries.
 const FOLDER: &str = "collspec-standin";
 /// The variable with the folder of the stand-in libraries.
 pub const STANDIN_VARIABLE: &str = "COLLSPEC_STANDIN";
@@ -29,7 +29,7 @@ pub enum StandinError {
     /// A library is missing.
     #[error("the stand-in library {name} is in none of these folders: {}; {STANDIN_VARIABLE} can name another", folders(.places))]
     Absent {
-        /// The missing file.
+        /// Name of the missing file.
         name: &'static str,
         /// The folders in which it was looked for.
         places: Vec<PathBuf>,
@@ -39,7 +39,7 @@ pub enum StandinError {
     Folder {
         /// The folder that was tried last.
         folder: PathBuf,
-        /// The reason.
+        /// The error from the system.
         source: io::Error,
     },
     /// The folder exists and belongs to another user.
@@ -136,7 +136,7 @@ fn link(link: &Path, target: &Path) -> io::Result<()> {
     }
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let fresh = link.with_extension(format!("new.{}.{number}", std::process::id()));
-    // what a killed process of the same number left
+    // a leftover of a killed process with the same number
     let _ = std::fs::remove_file(&fresh);
     std::os::unix::fs::symlink(target, &fresh)?;
     std::fs::rename(&fresh, link).inspect_err(|_| {

@@ -27,11 +27,11 @@ pub(super) enum EventKind {
     Cuda(cuda::CudaEvent),
 }
 
-/// A point in a stream of which it is known when the stream came past it.
+/// A point in a stream that records the time at which the stream passed it.
 pub struct TimedEvent(pub(super) EventKind);
 
 impl DeviceEvent {
-    /// True if its stream has come past its last record.
+    /// True if its stream has passed its last record.
     ///
     /// # Errors
     ///
@@ -128,11 +128,11 @@ impl DeviceStream {
         }
         Ok(())
     }
-    /// As [`DeviceStream::map`], in memory that only maps of this stream use.
+    /// Like [`DeviceStream::map`], in memory that only maps of this stream use.
     ///
     /// # Errors
     ///
-    /// As for [`DeviceStream::map`].
+    /// Same as [`DeviceStream::map`].
     pub fn map_in(
         &self,
         reads: Vec<(Address, u64)>,
@@ -196,7 +196,7 @@ impl DeviceStream {
         }
         Ok(())
     }
-    /// From now on the stream's work becomes part of a graph instead of running, and so does that of streams that wait for it.
+    /// Makes the stream's work part of a graph from now on instead of running it, and also that of streams that wait for it.
     ///
     /// # Errors
     ///

@@ -6,11 +6,11 @@ use crate::scenario::{Case, Rejected, SourceFile, parse};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The case of a row.
+/// Builds the case that times a row.
 ///
 /// # Errors
 ///
-/// Values that a scenario cannot have: an algorithm that is no value of NCCL_ALGO, too many ranks.
+/// Values that a scenario cannot have: an algorithm that is not a value of NCCL_ALGO, or too many ranks.
 pub fn case(row: &Row) -> Result<Arc<Case>, Rejected> {
     let name = format!("bench/{}", row.operation.name());
     let file = Arc::new(SourceFile { path: format!("{name}.toml"), text: scenario(row).into() });
@@ -49,7 +49,7 @@ pub fn scenario(row: &Row) -> String {
     text
 }
 
-/// Text as TOML writes it; JSON's escapes are among TOML's.
+/// The text as a TOML string; TOML accepts all of JSON's escapes.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -60,8 +60,8 @@ fn elements(row: &Row) -> u64 {
     send.elements(row.count(), row.ranks).unwrap_or(u64::MAX)
 }
 
-/// What the ranks send: whole numbers that differ by rank and place and repeat, and whose reduction every type of their size
-/// holds exactly, so that the judge need not search.
+/// The ranks' inputs: whole numbers that differ by rank and position and repeat, and whose reduction is exact in every type of
+/// their size, so that the judge need not search.
 fn each(row: &Row) -> String {
     let ranks = row.ranks as u64;
     match row.reduction {

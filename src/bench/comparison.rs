@@ -1,8 +1,8 @@
-//! Is a candidate slower than its base? From pairs of samples that were taken in turn, and a control of the base against itself.
+//! Decides if a candidate is slower than its base, from pairs of samples taken in turn and a control of the base against itself.
 //!
 //! A row is slower if the interval of the median of its pairs' ratios lies beyond a threshold, and that of a neighbouring size
-//! does too. The threshold is what the control shows that equal libraries differ by, for small, medium and large sizes apart.
-//! Where the control is too noisy, or too little could be compared, there is no verdict.
+//! does too. The threshold is the difference that the control shows between equal libraries, separately for small, medium and
+//! large sizes. If the control is too noisy, or too little could be compared, there is no verdict.
 mod control;
 pub mod counts;
 #[cfg(test)]
@@ -47,7 +47,7 @@ pub fn pairs(first: &[Vec<RowSample>], second: &[Vec<RowSample>]) -> Pairs {
     pairs
 }
 
-/// What came of a row.
+/// The result of comparing a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -64,9 +64,9 @@ pub enum Change {
 /// A row of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowComparison {
-    /// What was timed.
+    /// The row that was timed.
     pub row: Row,
-    /// What came of it.
+    /// The result of the comparison.
     pub change: Change,
     /// The candidate's time divided by the base's: the median of the pairs, and its interval.
     pub ratio: Option<Interval>,
@@ -74,16 +74,16 @@ pub struct RowComparison {
     pub threshold: Option<f64>,
     /// The base's samples in seconds, ascending, and their summary.
     pub base: Side,
-    /// The candidate's.
+    /// The candidate's samples.
     pub candidate: Side,
 }
 
 /// The samples of one side of a row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// In seconds, ascending.
+    /// The samples in seconds, ascending.
     pub sorted: Vec<f64>,
-    /// `None` without samples.
+    /// Their summary; `None` without samples.
     pub summary: Option<Summary>,
 }
 
@@ -94,7 +94,7 @@ impl Side {
     }
 }
 
-/// What all rows say together.
+/// The conclusion from all rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpeedVerdict {
@@ -111,7 +111,7 @@ pub enum SpeedVerdict {
 }
 
 impl SpeedVerdict {
-    /// True if some row is slower.
+    /// True if at least one row is slower.
     pub fn is_worse(&self) -> bool {
         matches!(self, Self::Slower | Self::Mixed)
     }
@@ -120,11 +120,11 @@ impl SpeedVerdict {
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// By row, those of a curve by size.
+    /// The rows, with those of a curve ordered by size.
     pub rows: Vec<RowComparison>,
     /// The thresholds that the control sets.
     pub thresholds: Vec<TierThreshold>,
-    /// All rows together.
+    /// The conclusion from all rows.
     pub verdict: SpeedVerdict,
 }
 
@@ -164,7 +164,7 @@ impl Comparison {
         Self { rows, thresholds: control.thresholds(), verdict }
     }
 
-    /// How many rows came out in this way.
+    /// Number of rows whose result satisfies `of`.
     pub fn count(&self, of: impl Fn(&Change) -> bool) -> usize {
         self.rows.iter().filter(|row| of(&row.change)).count()
     }
@@ -195,7 +195,7 @@ fn ratio(row: &Row, pairs: &[(f64, f64)]) -> Option<Interval> {
     if pairs.len() < FEWEST_PAIRS { None } else { of_ratio(pairs, CONFIDENCE, SEED ^ row.bytes) }
 }
 
-/// Why a row says nothing, if it does not.
+/// The reason a row is inconclusive, if it is.
 fn inconclusive(
     row: &Row,
     pairs: &[(f64, f64)],

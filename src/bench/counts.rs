@@ -1,4 +1,4 @@
-//! The table of what was counted on software GPUs, where times say nothing.
+//! The table of work counted on software GPUs, where times are meaningless.
 use super::operation::Operation;
 use super::result::RowResult;
 use super::row::Row;
@@ -6,7 +6,7 @@ use super::table::{Table, write_parts, write_troubles};
 use crate::printable::one_line;
 use std::io::{self, Write};
 
-/// What the numbers are.
+/// Explains what the numbers mean.
 pub const NOTE: &str = "counts of software GPUs, of all ranks in one iteration: no time, and nothing of a GPU's speed";
 
 /// Widths of the columns of a place, with their names and units.

@@ -1,4 +1,4 @@
-//! The results as JSON with the fields of nccl-tests (`-J`, version 2 of its format). What nccl-tests does not have stands under
+//! The results as JSON with the fields of nccl-tests (`-J`, version 2 of its format). Data that nccl-tests does not have is under
 //! the key `collspec`.
 use super::counts::NOTE;
 use super::line::Line;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 /// The version of nccl-tests' format.
 const VERSION: u32 = 2;
 
-/// What the file says besides its rows.
+/// The file's contents other than its rows.
 #[derive(Clone, Debug)]
 pub struct JsonFrame {
-    /// When the first sample began, and when the last one ended, as seconds since 1970.
+    /// The start of the first sample and the end of the last one, in seconds since 1970.
     pub time: (u64, u64),
     /// The words of the command line.
     pub args: Vec<String>,
@@ -24,9 +24,9 @@ pub struct JsonFrame {
     pub version: i32,
     /// The library, in words.
     pub library: String,
-    /// How the rows were timed.
+    /// The way rows were timed.
     pub timing: Timing,
-    /// What takes the times; `None` if work is counted instead.
+    /// The clock that measures times; `None` if work is counted instead.
     pub clock: Option<&'static str>,
     /// Samples that were to be taken.
     pub samples: usize,
@@ -34,7 +34,7 @@ pub struct JsonFrame {
     pub devices: Vec<String>,
 }
 
-/// The whole file.
+/// Builds the complete JSON file.
 pub fn json(frame: &JsonFrame, results: &[RowResult]) -> Value {
     let failed = results.iter().any(RowResult::failed);
     let bandwidth = || json!({ "bandwidth": average_bus_bandwidth(results), "okay": "unchecked" });

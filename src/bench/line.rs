@@ -1,13 +1,13 @@
-//! A row out of place and the same in place, which stand on one line.
+//! A row out of place and the same row in place, which share one line of output.
 use super::result::RowResult;
 use super::row::Row;
 
 /// One line of the table: out of place, in place, or both.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// Out of place.
+    /// The result with separate buffers.
     pub out_of_place: Option<&'a RowResult>,
-    /// In place.
+    /// The result in place.
     pub in_place: Option<&'a RowResult>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Line<'a> {
         lines
     }
 
-    /// What both have in common.
+    /// The row shared by both results.
     pub fn row(&self) -> Option<&'a Row> {
         self.out_of_place.or(self.in_place).map(|result| &result.row)
     }

@@ -20,7 +20,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// Every operation that can be timed.
     pub const ALL: [Self; 9] = [
         Self::AllReduce,
         Self::Reduce,
@@ -48,7 +48,7 @@ impl Operation {
         }
     }
 
-    /// By its name, or that of the program of nccl-tests.
+    /// Parses the operation's name, or that of the program in nccl-tests.
     pub fn parse(text: &str) -> Option<Self> {
         let word = text.strip_suffix("_perf").unwrap_or(text);
         match word {
@@ -58,7 +58,7 @@ impl Operation {
         }
     }
 
-    /// What is known of it as a collective; `None` for a group of sends and receives.
+    /// The operation's properties as a collective; `None` for a group of sends and receives.
     pub fn collective(self) -> Option<&'static Collective> {
         match &ops::find(self.name())?.kind {
             Kind::Collective(collective) => Some(collective),
@@ -116,7 +116,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// All of them.
+    /// Every reduction that can be timed.
     pub const ALL: [Self; 6] = [Self::Sum, Self::Prod, Self::Max, Self::Min, Self::Avg, Self::MulSum];
 
     /// Its name in nccl-tests.
@@ -131,7 +131,7 @@ impl Reduction {
         }
     }
 
-    /// By its name, or that of the scenario language.
+    /// Parses the reduction's name, or its name in the scenario language.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "premul_sum" => Some(Self::MulSum),

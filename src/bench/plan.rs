@@ -1,4 +1,4 @@
-//! What is to be measured and how, from what was asked for and the defaults of the rest.
+//! Combines the requested settings with defaults into a plan of what to measure and how.
 use super::operation::{Operation, Reduction};
 use super::sample::OverRanks;
 use super::sampler::Timing;
@@ -8,15 +8,15 @@ use crate::num::DType;
 /// Everything that a run of measurements is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is measured.
+    /// The rows to measure.
     pub sweep: Sweep,
-    /// How a row is timed.
+    /// The way each row is timed.
     pub timing: Timing,
     /// Samples of each row.
     pub samples: usize,
 }
 
-/// What was asked for; `None` for what was not said.
+/// The requested settings; `None` where the default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Request {
@@ -36,12 +36,12 @@ pub struct Request {
     pub verify: Option<bool>,
 }
 
-/// Which roots.
+/// The roots to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roots {
     /// Every rank in turn.
     All,
-    /// These.
+    /// These ranks.
     These(Vec<usize>),
 }
 
@@ -99,11 +99,11 @@ impl Request {
         }
     }
 
-    /// The plan, with so many ranks if no number was asked for.
+    /// Fills in the defaults, with this number of ranks if none was requested.
     ///
     /// # Errors
     ///
-    /// Sizes that do not grow.
+    /// The sizes do not grow.
     pub fn plan(self, ranks: usize) -> Result<Plan, SweepError> {
         let ranks = self.ranks.unwrap_or_else(|| vec![ranks]);
         let fewest = ranks.iter().min().copied().unwrap_or(0);

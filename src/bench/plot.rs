@@ -48,7 +48,7 @@ const LEFT: [f64; 2] = [80.0, 570.0];
 const TOP: f64 = 60.0;
 /// Height of a line of the legend.
 const LEGEND_LINE: f64 = 20.0;
-/// Curves of a picture; more cannot be told apart.
+/// Limit on the curves in one picture; more would be indistinguishable.
 const MOST_CURVES: usize = 32;
 
 /// The picture, and how many curves it had no room for.
@@ -61,7 +61,7 @@ pub fn plot(title: &str, results: &[RowResult]) -> (String, usize) {
     picture(title, TIMES, curves(results, &RowResult::seconds))
 }
 
-/// What a panel is named, and what it makes of a curve's points.
+/// A panel's name, and the function that computes a curve's points.
 type Panel<'a> = (&'a str, &'a dyn Fn(&Row, f64) -> f64);
 
 /// The panels of curves of times.
@@ -96,7 +96,7 @@ fn picture(title: &str, panels: &[Panel<'_>], mut curves: Vec<Curve>) -> (String
     (svg, left_out)
 }
 
-/// The curves of what `value` says of each result.
+/// The curves of the number that `value` returns for each result.
 fn curves(results: &[RowResult], value: &dyn Fn(&RowResult) -> Option<f64>) -> Vec<Curve> {
     let mut curves: BTreeMap<Row, Curve> = BTreeMap::new();
     for result in results {

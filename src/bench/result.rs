@@ -1,4 +1,4 @@
-//! What the samples of a row say together.
+//! Combines the samples of a row.
 use super::row::Row;
 use super::sample::{RowOutcome, RowSample};
 use crate::job::Work;
@@ -13,7 +13,7 @@ pub const NOISY: f64 = 0.05;
 /// A row and its samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowResult {
-    /// What was timed.
+    /// The row that was timed.
     pub row: Row,
     /// The samples in seconds, in the order in which they were taken.
     pub samples: Vec<f64>,
@@ -21,15 +21,15 @@ pub struct RowResult {
     pub summary: Option<Summary>,
     /// The interval of their median; `None` with fewer than two.
     pub interval: Option<bootstrap::Interval>,
-    /// What was counted, on a device whose times say nothing.
+    /// The counted work, on a device whose times are meaningless.
     pub work: Option<Work>,
-    /// True if the samples' counts differ.
+    /// True if the counted work differs from sample to sample.
     pub varies: bool,
-    /// Wrong elements of all samples together; `None` if none was judged.
+    /// Number of wrong elements in all samples; `None` if no sample was judged.
     pub wrong: Option<u64>,
-    /// What went wrong first, in words.
+    /// A description of the first problem.
     pub trouble: Option<String>,
-    /// Why it was skipped.
+    /// The reason the row was skipped.
     pub skipped: Option<String>,
 }
 
@@ -74,17 +74,17 @@ impl RowResult {
         self.summary.filter(|summary| summary.count > 1).map(|summary| summary.variation())
     }
 
-    /// True if the samples vary so much that small differences say nothing.
+    /// True if the samples vary so much that small differences are meaningless.
     pub fn is_noisy(&self) -> bool {
         self.variation().is_some_and(|variation| variation > NOISY)
     }
 
-    /// True if the samples lie in two groups.
+    /// True if the samples form two groups.
     pub fn is_bimodal(&self) -> bool {
         self.summary.is_some_and(|summary| summary.bimodal)
     }
 
-    /// True if a sample was wrong or did not come to its end.
+    /// True if a sample was wrong or did not finish.
     pub fn failed(&self) -> bool {
         self.trouble.is_some() || self.wrong.is_some_and(|wrong| wrong > 0)
     }

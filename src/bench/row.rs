@@ -1,23 +1,23 @@
-//! One line of what is measured.
+//! One row of a measurement.
 use super::operation::{Operation, Reduction, type_name};
 use crate::num::DType;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is timed: equal rows may be compared.
+/// The parameters of a timed operation: equal rows may be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Row {
-    /// The operation.
+    /// The operation to time.
     pub operation: Operation,
     /// The reduction, if it has one.
     pub reduction: Option<Reduction>,
-    /// The element type.
+    /// The element type of the buffers.
     pub dtype: DType,
     /// The value of NCCL_ALGO, if one is asked for.
     pub algorithm: Option<String>,
     /// The value of NCCL_PROTO, if one is asked for.
     pub protocol: Option<String>,
-    /// Number of ranks.
+    /// Number of ranks that take part.
     pub ranks: usize,
     /// The root, if the operation has one.
     pub root: Option<usize>,
@@ -28,7 +28,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// NCCL's count.
+    /// The count argument of NCCL's call.
     pub fn count(&self) -> u64 {
         self.operation.count(self.bytes, self.dtype, self.ranks).0
     }
@@ -38,12 +38,12 @@ impl Row {
         if seconds > 0.0 { self.bytes as f64 / seconds / 1e9 } else { 0.0 }
     }
 
-    /// The algorithm bandwidth times the operation's factor: comparable with what a link can do.
+    /// The algorithm bandwidth times the operation's factor: comparable with the speed of a link.
     pub fn bus_bandwidth(&self, seconds: f64) -> f64 {
         self.algorithm_bandwidth(seconds) * self.operation.bandwidth_factor(self.ranks)
     }
 
-    /// The same row with another size: what a row has in common with its neighbours.
+    /// The same row with another size; all such rows form a curve.
     pub fn with_bytes(&self, bytes: u64) -> Self {
         Self { bytes, ..self.clone() }
     }
@@ -53,7 +53,7 @@ impl Row {
         Self { in_place, ..self.clone() }
     }
 
-    /// What it has in common with all rows of its curve, in words: everything but the size.
+    /// Describes what all rows of a curve share: everything but the size.
     pub fn curve(&self) -> String {
         let mut words = vec![self.operation.name().to_owned()];
         words.extend(self.reduction.map(|reduction| reduction.name().to_owned()));

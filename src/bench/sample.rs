@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 /// A row's result in one process group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowSample {
-    /// What was timed.
+    /// The row that was timed.
     pub row: Row,
-    /// What came of it.
+    /// The result of timing it.
     pub outcome: RowOutcome,
 }
 
-/// What came of timing a row once.
+/// The result of timing a row once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowOutcome {
-    /// Every rank came to its end.
+    /// Every rank finished.
     Timed {
         /// The sample: the median of the iterations.
         seconds: f64,
@@ -28,23 +28,23 @@ pub enum RowOutcome {
         /// The first thing that is wrong, in words.
         finding: Option<String>,
     },
-    /// Every rank came to its end, on a device whose work is counted and whose times say nothing.
+    /// Every rank finished, on a device where work is counted and times are meaningless.
     Counted {
-        /// What the kernels of all ranks did in one iteration.
+        /// The work of all ranks' kernels in one iteration.
         work: Work,
-        /// As for `Timed`.
+        /// Number of wrong elements, as for `Timed`.
         wrong: Option<u64>,
-        /// As for `Timed`.
+        /// The first finding, as for `Timed`.
         finding: Option<String>,
     },
-    /// It did not come to its end: an error, a hang, a crash.
+    /// The row did not finish: an error, a hang, a crash.
     Failed {
-        /// What happened.
+        /// A description of the failure.
         reason: String,
     },
     /// It cannot run here.
     Skipped {
-        /// Why not.
+        /// The reason the row was not run.
         reason: String,
     },
 }
@@ -58,7 +58,7 @@ impl RowOutcome {
         }
     }
 
-    /// What was counted, if anything was.
+    /// The counted work, if work was counted.
     pub fn work(&self) -> Option<Work> {
         match self {
             Self::Counted { work, .. } => Some(*work),
@@ -74,7 +74,7 @@ impl RowOutcome {
         }
     }
 
-    /// What is wrong, if anything is: a wrong result or a failure.
+    /// The problem, if there is one: a wrong result or a failure.
     pub fn trouble(&self) -> Option<&str> {
         match self {
             Self::Timed { finding, .. } | Self::Counted { finding, .. } => finding.as_deref(),
@@ -84,23 +84,23 @@ impl RowOutcome {
     }
 }
 
-/// How the times of an iteration's ranks become one.
+/// The way the times of an iteration's ranks are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverRanks {
-    /// That of rank 0.
+    /// The time of rank 0.
     First,
     /// The mean, as in nccl-tests.
     #[default]
     Mean,
-    /// The shortest.
+    /// The shortest time.
     Min,
-    /// The longest.
+    /// The longest time.
     Max,
 }
 
 impl OverRanks {
-    /// In words.
+    /// The combination as words in a report.
     pub fn describe(self) -> &'static str {
         match self {
             Self::First => "rank 0",

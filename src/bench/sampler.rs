@@ -11,14 +11,14 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a row is timed.
+/// Settings for timing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// Iterations first that are not timed.
     pub warm_up: u32,
     /// Iterations that are timed.
     pub iterations: u32,
-    /// How the ranks' times become one.
+    /// The way the ranks' times are combined.
     pub over_ranks: OverRanks,
     /// True if the last iteration's results are judged.
     pub verify: bool,
@@ -31,7 +31,7 @@ const KEPT_SHARE: u64 = 4;
 pub struct Sampler {
     runner: Runner,
     timing: Timing,
-    /// Rows that are prepared, as far as memory allows: each is used in every sample.
+    /// Prepared rows, as memory allows: each is used in every sample.
     prepared: Mutex<Kept>,
 }
 
@@ -42,21 +42,21 @@ struct Kept {
 }
 
 impl Sampler {
-    /// A sampler on `chosen` that has started nothing yet.
+    /// A sampler on `chosen` that has not started anything yet.
     ///
     /// # Errors
     ///
-    /// This process is a worker or cannot be one, or there is no folder for the locks of GPUs.
+    /// This process is a worker or cannot start one, or the folder for GPU locks does not exist.
     pub fn new(options: RunOptions, chosen: ChosenBackend, timing: Timing) -> Result<Self, Error> {
         Ok(Self { runner: Runner::new(options, chosen)?, timing, prepared: Mutex::default() })
     }
 
-    /// One sample of the rows in this order, in a new process group; rows with other variables begin a group anew. `each` gets
-    /// every row as it ends and may end the sample.
+    /// Takes one sample of the rows in this order, in a new process group; rows with other variables start another group. `each`
+    /// receives every row as it ends and may end the sample.
     ///
     /// # Errors
     ///
-    /// A worker cannot be started or cannot do what is asked of it.
+    /// A worker cannot be started or cannot carry out a request.
     pub fn sample(
         &self,
         rows: &[Row],
@@ -131,7 +131,7 @@ impl Sampler {
     }
 }
 
-/// What became of a row that does not run.
+/// The result of a row that does not run.
 fn settled(verdict: Verdict) -> RowOutcome {
     match verdict.status {
         Status::Skip => RowOutcome::Skipped { reason: reason(verdict) },

@@ -1,4 +1,4 @@
-//! What is to be measured, as lists of values, and the rows that they make.
+//! Lists of values to measure, and the rows that they produce.
 use super::operation::{Operation, Reduction};
 use super::row::Row;
 use crate::num::DType;
@@ -15,16 +15,16 @@ pub struct Sweep {
     pub dtypes: Vec<DType>,
     /// Values of NCCL_ALGO; `None` leaves the choice to the library.
     pub algorithms: Vec<Option<String>>,
-    /// Values of NCCL_PROTO.
+    /// Values of NCCL_PROTO to measure.
     pub protocols: Vec<Option<String>>,
     pub ranks: Vec<usize>,
     pub roots: Vec<usize>,
-    /// In bytes.
+    /// Sizes in bytes.
     pub sizes: Vec<u64>,
     pub in_place: Vec<bool>,
 }
 
-/// Why a sweep makes no rows.
+/// The reason a sweep does not produce rows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
     /// Sizes from 0, or that never grow.
@@ -33,12 +33,12 @@ pub enum SweepError {
     /// The last size is smaller than the first.
     #[error("the largest size, {to} bytes, is smaller than the smallest, {from} bytes")]
     Backwards {
-        /// The first.
+        /// The first size in bytes.
         from: u64,
-        /// The last.
+        /// The last size in bytes.
         to: u64,
     },
-    /// Too many rows.
+    /// The combinations are too many rows.
     #[error("these lists make more than {MAX_ROWS} rows")]
     TooMany,
     /// No combination is left.
@@ -47,7 +47,7 @@ pub enum SweepError {
     /// A root that no communicator has.
     #[error("root {root} needs more than {ranks} ranks")]
     Root {
-        /// The root.
+        /// The root that was requested.
         root: usize,
         /// The smallest number of ranks.
         ranks: usize,
@@ -57,7 +57,7 @@ pub enum SweepError {
 /// Sizes from one to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// The first.
+    /// The first size in bytes.
     pub from: u64,
     /// No size is larger.
     pub to: u64,
@@ -68,9 +68,9 @@ pub struct Sizes {
 /// The step from a size to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Times this.
+    /// Multiplies the size by this factor.
     Factor(u64),
-    /// Plus this.
+    /// Adds this number of bytes to the size.
     Bytes(u64),
 }
 
@@ -99,13 +99,13 @@ impl Sizes {
 }
 
 impl Sweep {
-    /// The rows, in the order in which they are measured: those of one environment stand together, sizes ascend, and a size out
-    /// of place comes before the same in place. Combinations without a meaning are left out (a reduction of a broadcast, an
-    /// all_to_all in place), and so are sizes of no element, and sizes that are rounded to the same one.
+    /// The rows, in the order in which they are measured: rows of one environment are adjacent, sizes ascend, and out of place
+    /// comes before in place for each size. Meaningless combinations are left out (a reduction of a broadcast, an all_to_all in
+    /// place), and so are sizes without elements, and sizes that are rounded to the same one.
     ///
     /// # Errors
     ///
-    /// Too many rows, or none.
+    /// There are too many rows, or none at all.
     pub fn rows(&self) -> Result<Vec<Row>, SweepError> {
         let mut rows: Vec<Row> = Vec::new();
         for curve in self.curves()? {

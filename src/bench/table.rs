@@ -1,5 +1,5 @@
-//! The table, with the columns of nccl-tests. What nccl-tests does not have stands in lines that begin with `#`, which its
-//! readers pass over.
+//! The table, with the columns of nccl-tests. Data that nccl-tests does not have is in lines that begin with `#`, which its
+//! readers skip.
 use super::line::Line;
 use super::operation::{Operation, type_name};
 use super::result::{RowResult, average_bus_bandwidth};
@@ -9,21 +9,21 @@ use crate::printable::one_line;
 use crate::printable::thousands;
 use std::io::{self, Write};
 
-/// What stands above the table.
+/// The information in the table's header.
 #[derive(Clone, Debug)]
 pub struct Table<'a> {
-    /// The library and what it runs on, in one line.
+    /// The library and its device, in one line.
     pub library: &'a str,
-    /// How the rows were timed.
+    /// The way rows were timed.
     pub timing: Timing,
-    /// What takes the times.
+    /// The clock that measures times.
     pub clock: &'static str,
     /// Samples that were to be taken.
     pub samples: usize,
 }
 
 impl Table<'_> {
-    /// Writes the results: a table for each operation, then what the samples say of themselves.
+    /// Writes the results: a table for each operation, then the variation of the samples.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Table<'_> {
     }
 }
 
-/// What the rows of one part of the table have in common besides their type, reduction and root, which have columns.
+/// Describes what the rows of one part share, apart from type, reduction and root, which have columns.
 fn part(row: &Row) -> String {
     let mut words = vec![row.operation.name().to_owned(), format!("{} ranks", row.ranks)];
     words.extend(row.algorithm.as_ref().map(|value| format!("NCCL_ALGO={value}")));
@@ -116,7 +116,7 @@ fn write_cells(to: &mut dyn Write, row: &Row, result: Option<&RowResult>) -> io:
     }
 }
 
-/// What the table has no columns for: how far the samples are apart, and what went wrong.
+/// Writes what has no column: the spread of the samples and the problems.
 fn write_spread(to: &mut dyn Write, results: &[RowResult]) -> io::Result<()> {
     let mut of_several: Vec<&RowResult> = results.iter().filter(|result| result.variation().is_some()).collect();
     of_several.sort_by_key(|result| result.row.in_place);
@@ -150,7 +150,7 @@ fn write_spread(to: &mut dyn Write, results: &[RowResult]) -> io::Result<()> {
     write_troubles(to, results)
 }
 
-/// What went wrong, and what was skipped.
+/// Writes the problems and the skipped rows.
 pub(super) fn write_troubles(to: &mut dyn Write, results: &[RowResult]) -> io::Result<()> {
     for result in results {
         if let Some(trouble) = &result.trouble {
@@ -170,7 +170,7 @@ pub(super) fn write_troubles(to: &mut dyn Write, results: &[RowResult]) -> io::R
     Ok(())
 }
 
-/// A number in so many columns: two digits behind the point where there is room, fewer for large numbers.
+/// A number with this width: two decimals where there is room, fewer for large numbers.
 fn fixed(value: f64, width: usize) -> String {
     let digits = if value < 1.0 { 0 } else { value.log10().floor() as usize + 1 };
     match digits {

@@ -16,15 +16,15 @@ const KEPT: usize = 1 << 20;
 /// The output and exit status of a program.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its exit status.
+    /// Exit status of the program.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// The program's standard output.
     pub out: String,
-    /// Its standard error.
+    /// The program's standard error.
     pub err: String,
 }
 
-/// Why there is no answer.
+/// The reason there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// It could not be started, or its output could not be read.
@@ -35,7 +35,7 @@ pub enum CommandError {
     TooSlow(Duration),
 }
 
-/// Runs the program without input and returns its output; processes that it leaves behind are killed.
+/// Runs the program without input and returns its output; processes that it leaves running are killed.
 ///
 /// # Errors
 ///
@@ -44,11 +44,11 @@ pub fn run(command: Command, limit: Duration) -> Result<Answer, CommandError> {
     run_unless(command, limit, &|| false)?.ok_or(CommandError::TooSlow(limit))
 }
 
-/// As [`run`]; `None` if `stop` has said that the answer is not wanted any more, and the program was killed.
+/// Like [`run`]; `None` if `stop` returned true because the answer is no longer wanted, and the program was killed.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Same as [`run`].
 pub fn run_unless(
     mut command: Command,
     limit: Duration,

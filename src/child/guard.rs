@@ -30,7 +30,7 @@ impl ChildGuard {
         Self { child, ended: None, pidfd: pidfd.map(Arc::new) }
     }
 
-    /// Its process id.
+    /// Process id of the child.
     #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -102,10 +102,10 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// What there is to read of a pipe.
+/// The state of a pipe for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing yet.
+    /// Nothing to read yet.
     Nothing,
     /// Bytes, or the end.
     Bytes,
@@ -113,10 +113,10 @@ pub enum Due {
     End,
 }
 
-/// What is waited for: bytes on one descriptor, or, if there is another one, the end of the process that it stands for.
+/// The descriptors to wait on: bytes on one of them, or, if there is another one, the end of the process that it represents.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched<'a> {
-    /// Where bytes come.
+    /// The descriptor on which bytes arrive.
     pub bytes: BorrowedFd<'a>,
     /// Readable when the process has ended; without it only the end of the bytes is noticed.
     pub process: Option<BorrowedFd<'a>>,
@@ -128,7 +128,7 @@ pub fn wait_any(watched: &[Watched<'_>], limit: Duration) -> Vec<Due> {
     let mut polled = Vec::with_capacity(2 * watched.len());
     for one in watched {
         polled.push(PollFd::from_borrowed_fd(one.bytes, PollFlags::IN));
-        // bytes that come without a process to be watched stand in for it
+        // bytes without a process to watch take its place
         polled.push(PollFd::from_borrowed_fd(one.process.unwrap_or(one.bytes), PollFlags::IN));
     }
     if poll(&mut polled, limit.as_ref()).is_err() {
@@ -137,7 +137,7 @@ pub fn wait_any(watched: &[Watched<'_>], limit: Duration) -> Vec<Due> {
     let due = |(fds, one): (&[PollFd<'_>], &Watched<'_>)| match fds {
         [bytes, _] if !bytes.revents().is_empty() => Due::Bytes,
         [_, ended] if one.process.is_some() && !ended.revents().is_empty() => {
-            // What it wrote between the two looks is in the pipe by now.
+            // Output written between the two queries is in the pipe by now.
             let again = PollFd::from_borrowed_fd(one.bytes, PollFlags::IN);
             let left = poll(&mut [again], Some(&Timespec::default())) != Ok(0);
             if left { Due::Bytes } else { Due::End }
@@ -187,7 +187,7 @@ impl<R: Read + AsFd> UntilEnd<R> {
         }
     }
 
-    /// What is waited for to read of it.
+    /// The handle to wait on before reading from it.
     pub fn watched(&self) -> Watched<'_> {
         Watched { bytes: self.pipe.as_fd(), process: self.pidfd.as_ref().map(|process| process.as_fd()) }
     }
@@ -199,10 +199,10 @@ impl<R: Read + AsFd> UntilEnd<R> {
 }
 
 impl UntilEnd<PipeReader> {
-    /// Reads what is there; see [`UntilEnd::ready`].
+    /// Reads the available bytes; see [`UntilEnd::ready`].
     ///
     /// # Errors
-    /// As for any pipe.
+    /// Same as for any pipe.
     pub fn read_there(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.pipe).read(buffer)
     }
@@ -226,7 +226,7 @@ mod tests {
         ChildGuard::of(command.spawn().unwrap())
     }
 
-    /// True if a process is left in the group.
+    /// True if the group still has a process.
     fn left(group: u32) -> bool {
         let group = Pid::from_raw(i32::try_from(group).unwrap()).unwrap();
         rustix::process::test_kill_process_group(group).is_ok()
@@ -242,7 +242,7 @@ mod tests {
         assert!(guard.ends_within(Duration::from_secs(20)) && !guard.is_running());
         assert!(left(guard.id()), "the other one is still there");
         assert_eq!(guard.end().unwrap().code(), Some(3), "looking has not taken its status away");
-        // The killed process stays in the group until init has reaped it, so the group itself is not looked at.
+        // The killed process stays in the group until init has reaped it, so the group itself is not checked.
         assert_eq!(guard.end().unwrap().code(), Some(3));
     }
 

@@ -1,4 +1,4 @@
-//! How a worker gets its descriptors: its standard input is a socket on which the parent sends the other two, and then requests.
+//! Passes descriptors to a worker: its standard input is a socket on which the parent sends the other two, and then requests.
 //! The worker replaces it by an empty input, so that nothing else reads it.
 //!
 //! No code runs between `fork` and `exec`, so the standard library may use `posix_spawn`: the page tables of a parent with much
@@ -25,19 +25,19 @@ pub const VARIABLE: &str = "COLLSPEC_WORKER";
 /// The reason why a process that was started as a worker cannot be one.
 #[derive(Debug, thiserror::Error)]
 pub enum NoWorker {
-    /// Not what a parent of this build writes.
+    /// The variable was not written by a parent of this build.
     #[error("{VARIABLE}={0} is not understood")]
     Variable(String),
     /// The parent is of another build.
     #[error("the parent speaks protocol {theirs}, this program {PROTOCOL}")]
     Protocol {
-        /// The parent's.
+        /// The protocol version of the parent.
         theirs: u32,
     },
     /// The variable was meant for another process.
     #[error("started inside a worker: {VARIABLE} was not meant for this process")]
     Inside,
-    /// A descriptor is not what it should be.
+    /// A descriptor is not of the expected kind.
     #[error("inherited descriptor: {0}")]
     Descriptor(#[from] io::Error),
 }
@@ -61,7 +61,7 @@ pub(crate) fn pass(command: &mut Command, reply: OwnedFd, arena: OwnedFd) -> io:
     Ok(ours)
 }
 
-/// A worker's descriptors.
+/// The descriptors that a worker receives.
 pub struct Inherited {
     /// Requests from the parent. A copy of the standard input, which a library or a program that it starts may read.
     pub requests: File,
@@ -71,7 +71,7 @@ pub struct Inherited {
     pub arena: Arena,
 }
 
-/// Whether the descriptors have been taken over.
+/// True once the descriptors have been taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The descriptors of a worker, from its standard input; `None` in a process that was not started as one. A second call is an

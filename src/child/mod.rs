@@ -10,10 +10,10 @@ pub mod question;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which program is started as a worker. It must call [`crate::enter_if_asked`] before anything else.
+/// The program that is started as a worker. It must call [`crate::enter_if_asked`] before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
-    /// The running program.
+    /// The program that is running.
     #[default]
     CurrentExe,
     /// The program at this path.
@@ -22,7 +22,7 @@ pub enum Workers {
 
 /// The variable that names a worker's NCCL library; without it the worker runs in software.
 pub const LIBRARY: &str = "COLLSPEC_WORKER_NCCL";
-/// The variable that tells a worker on CUDA devices what it adds to a rank's number for the number of the rank's device.
+/// The variable that gives a worker on CUDA devices the offset from a rank's number to the number of its device.
 pub const DEVICE_OFFSET: &str = "COLLSPEC_WORKER_DEVICE";
 
 /// The variable of a worker whose NCCL library runs on software GPUs.
@@ -41,8 +41,8 @@ pub fn is_worker() -> bool {
 /// True once this program's `main` has called [`crate::enter_if_asked`], so that it can be started again as a worker.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// True once [`crate::enter_if_asked`] was called. A program that never calls it would, started as a worker, do its own work
-/// again instead, and start workers in turn.
+/// True once [`crate::enter_if_asked`] was called. A program that never calls it would, when started as a worker, do its own work
+/// again and start workers in turn.
 pub fn can_be_worker() -> bool {
     ASKED.load(Ordering::Relaxed)
 }

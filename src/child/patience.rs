@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_millis(100);
 /// A wait that ends later than asked for by more than this was interrupted by a stop.
 const LATE: Duration = Duration::from_millis(100);
-/// How often the last wait is repeated after a stop; limited, so that waiting ends on a machine that is always late.
+/// Number of times the last wait is repeated after a stop; limited, so that waiting ends on a machine that is always late.
 const GRANTS: u32 = 5;
 
 /// The time that is left.
@@ -22,7 +22,7 @@ impl Patience {
         Self { left: limit, grants: GRANTS }
     }
 
-    /// What is left of it.
+    /// The remaining time.
     pub fn left(&self) -> Duration {
         self.left
     }

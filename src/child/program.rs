@@ -13,7 +13,7 @@ const OWN: &str = "/proc/self/exe";
 /// communicators at the same time, which ranks could not tell apart: it reaches them only where a case sets it.
 pub const COMM_ID: &str = "NCCL_COMM_ID";
 
-/// The variable with which the processes of a job prove that they belong to it. Libraries under test, and what they write, need not have it.
+/// The variable with which the processes of a job prove that they belong to it; it is withheld from libraries under test and their output.
 pub const SECRET: &str = "COLLSPEC_SECRET";
 
 /// A program to start.
@@ -56,7 +56,7 @@ impl Program {
             Command::new(&self.path)
         };
         command.env_remove(COMM_ID).env_remove(SECRET);
-        // What a worker runs on is never inherited.
+        // The choice of library and devices is never inherited.
         command.env_remove(LIBRARY).env_remove(DEVICE_OFFSET).env_remove(SOFTWARE_GPUS);
         command
     }

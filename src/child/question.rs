@@ -21,13 +21,13 @@ const NOT_MEANT: i32 = 102;
 /// A kind of query.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The variable that tells a child to answer.
+    /// The variable whose presence makes a child answer.
     pub variable: &'static str,
     /// The prefix of the line that holds the answer. A library or driver may print other lines.
     pub mark: &'static str,
 }
 
-/// Why there is no answer.
+/// The reason there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NoAnswer {
     /// The program that was started does not answer questions.
@@ -60,11 +60,11 @@ impl Question {
         self.ask_and_listen(workers, subject, limit, prepare).map(|(reply, _)| reply)
     }
 
-    /// As [`Self::ask`]; the second part of the answer is what the child wrote to its standard error.
+    /// Like [`Self::ask`]; the second part of the result is the child's standard error.
     ///
     /// # Errors
     ///
-    /// As [`Self::ask`].
+    /// Same as [`Self::ask`].
     pub fn ask_and_listen<T: DeserializeOwned>(
         self,
         workers: &Workers,

@@ -1,4 +1,4 @@
-//! What can be typed; the comments here are the help text.
+//! The command-line arguments; the comments on them are the help text.
 use super::backend_args::BackendArgs;
 use super::bench_args::BenchArgs;
 use super::report_args::ReportArgs;
@@ -171,7 +171,7 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// What was typed, and the usual limits.
+    /// The limits given, with defaults for the others.
     pub fn limits(&self) -> Limits {
         let usual = Limits::default();
         Limits {
@@ -190,7 +190,7 @@ impl SelectionArgs {
         if self.paths.is_empty() { vec![PathBuf::from(DEFAULT_FOLDER)] } else { self.paths.clone() }
     }
 
-    /// True if nothing says which cases are wanted.
+    /// True if no option selects cases.
     pub fn is_default(&self) -> bool {
         self.paths.is_empty() && self.filter.is_empty() && self.forms.is_none()
     }
@@ -199,7 +199,7 @@ impl SelectionArgs {
         if self.exact { Filter::named(&self.filter) } else { Filter::parse(&self.filter) }
     }
 
-    /// How the files are read.
+    /// The options for reading files.
     pub fn reading(&self) -> Reading {
         Reading {
             forms: self.forms.clone().unwrap_or_default(),
@@ -208,11 +208,11 @@ impl SelectionArgs {
         }
     }
 
-    /// The files' cases in the forms that are wanted.
+    /// The files' cases in the wanted forms.
     ///
     /// # Errors
     ///
-    /// A path that cannot be read or is no scenario file.
+    /// A path cannot be read or is not a scenario file.
     pub fn open(&self) -> Result<CaseSet, crate::suite::Error> {
         CaseSet::open_with(&self.searched(), &self.reading())
     }
@@ -291,7 +291,7 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// What was typed, and the default of everything else.
+    /// The options given, with defaults for everything else.
     pub fn options(&self) -> RunOptions {
         self.settings.apply(RunOptions {
             backend: self.backend.request(),
@@ -309,7 +309,7 @@ impl RunArgs {
 }
 
 impl RunArgs {
-    /// What the reports show.
+    /// The details that the reports show.
     fn details(&self) -> Details {
         if self.report.has(ReportFormat::Jsonl) || self.record.is_some() {
             Details::OrderMaps
@@ -465,7 +465,7 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// True if the exit code depends on more than whether everything is caught.
+    /// True if the exit code depends on more than whether everything was caught.
     pub fn has_requirements(&self) -> bool {
         self.baseline.is_some() || self.write_baseline.is_some() || self.at_least.is_some()
     }

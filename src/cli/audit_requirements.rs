@@ -1,4 +1,4 @@
-//! What an audit must catch: `--baseline`, `--write-baseline` and `--at-least`.
+//! The requirements on an audit: `--baseline`, `--write-baseline` and `--at-least`.
 use super::args::AuditArgs;
 use super::exit::Exit;
 use super::{output, terminal};
@@ -17,17 +17,17 @@ const MAX_BASELINE: u64 = 4 << 20;
 /// The requirements of a command line.
 pub struct Requirements {
     baseline: Option<(PathBuf, Baseline)>,
-    /// The file to write, and what it has now.
+    /// The file to write, and its current content.
     record: Option<(PathBuf, Option<Baseline>)>,
     at_least: Option<AtLeast>,
 }
 
 impl Requirements {
-    /// Reads the files, before an audit that takes long.
+    /// Reads the files, before starting an audit that takes long.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or is no recorded audit.
+    /// A file cannot be read, or is not a recorded audit.
     pub fn read(args: &AuditArgs) -> anyhow::Result<Self> {
         let named = |path: &PathBuf| Ok::<_, anyhow::Error>((path.clone(), read(path)?));
         let record = |path: &PathBuf| match fs::metadata(path) {
@@ -41,7 +41,7 @@ impl Requirements {
         })
     }
 
-    /// The exit code for a report. What is not met is told, and the record is written.
+    /// The exit code for a report. Unmet requirements are printed, and the record is written.
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ impl<'a> Resolved<'a> {
         self.found.get_or_init(|| self.options.backend.resolve(&self.options.workers))
     }
 
-    /// What this process has to run cases on, for the other processes of its job.
+    /// The equipment on which this process can run cases, for the other processes of its job.
     pub fn equipment(&self) -> Equipment {
         match self.found() {
             Ok(chosen) => chosen.equipment(),
@@ -32,7 +32,7 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// What the leading process may have this one run.
+    /// The backends and variables that the leading process may have this one use.
     pub fn allowed(&self) -> Allowed {
         let backends = self.found().iter().map(|chosen| chosen.backend.clone()).collect();
         Allowed { backends, env: self.options.reading.allow_env.clone() }

@@ -21,7 +21,7 @@ pub struct BackendArgs {
 }
 
 impl BackendArgs {
-    /// What was typed.
+    /// The backend requested by these options.
     pub fn request(&self) -> BackendRequest {
         let LibraryArgs { nccl, driver } = &self.library;
         BackendRequest {

@@ -77,7 +77,7 @@ fn measure(
     Ok(if results.iter().any(RowResult::failed) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
-/// How often a row is measured if nothing else is said: counts are the same each time.
+/// The usual number of measurements of a row: counts are the same each time.
 pub fn usual(chosen: &ChosenBackend) -> Request {
     if !chosen.counts_work() {
         return Request::default();
@@ -126,7 +126,7 @@ pub fn plan(args: &BenchArgs, asked: Request, usual: &Request, ranks: usize) -> 
     Ok((plan, rows))
 }
 
-/// What the files' tables ask for.
+/// The requests in the files' tables.
 fn requests(args: &BenchArgs, paths: &[PathBuf]) -> anyhow::Result<Vec<Request>> {
     let reading = Reading { forms: Forms::parse("none").unwrap_or_default(), ..args.options().reading };
     let suite = CaseSet::open_with(paths, &reading)?;
@@ -178,7 +178,7 @@ fn take_samples(sampler: &Sampler, rows: &[Row], number: usize) -> anyhow::Resul
     Ok((samples, taken == rows.len() * number))
 }
 
-/// What the reports say besides their rows.
+/// The contents of reports other than their rows.
 struct Frame {
     library: String,
     clock: Option<&'static str>,

@@ -154,14 +154,14 @@ pub enum BenchFormat {
 }
 
 impl BenchArgs {
-    /// What was typed, without the operations.
+    /// The settings given, without the operations.
     ///
     /// # Errors
     ///
-    /// A type or reduction that does not exist, or sizes that do not grow.
+    /// A type or reduction does not exist, or sizes do not grow.
     pub fn request(&self) -> anyhow::Result<Request> {
         let (factor, bytes) = (self.stepfactor, self.stepbytes);
-        // A factor of 1 is how nccl-tests is told to go by bytes.
+        // nccl-tests reads a factor of 1 as a request to grow by bytes.
         anyhow::ensure!(
             bytes.is_none() || factor.is_none_or(|factor| factor == 1),
             "--stepfactor and --stepbytes: a size is the one before times a factor or plus a number of bytes, not both"
@@ -222,7 +222,7 @@ impl BenchArgs {
         Some(Sizes { from, to, step: step.unwrap_or(usual.step) })
     }
 
-    /// What runs it.
+    /// The options for running it.
     pub fn options(&self) -> RunOptions {
         self.software.apply(RunOptions {
             backend: self.backend.request(),
@@ -264,7 +264,7 @@ fn size(text: &str) -> Result<u64, String> {
     size_in_bytes(text).ok_or_else(|| "expected a number of bytes such as 8, 32K, 128M or 1G".to_owned())
 }
 
-/// The operation of a word that is no path.
+/// The operation that a word names; `None` for a path.
 pub fn operation(word: &str) -> Option<Operation> {
     Operation::parse(word)
 }

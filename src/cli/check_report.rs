@@ -1,4 +1,4 @@
-//! What `collspec check` has found, as text and as JSON lines.
+//! Prints the findings of `collspec check`, as text and as JSON lines.
 use crate::printable::{one_line, printable, write_json};
 use crate::report::source_place::line_column;
 use crate::suite::check_case::CheckResult;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// The results of the cases of valid files, and the files that are invalid.
 pub struct CheckReport<'a> {
-    /// By path.
+    /// The results by the file's path.
     files: BTreeMap<&'a str, Vec<&'a CheckResult>>,
     cases: usize,
     forms: usize,
@@ -31,7 +31,7 @@ struct DiagnosticLine<'a> {
     case: Option<&'a str>,
 }
 
-/// The last line of JSON. The fields are part of the interface: the numbers stand beside `kind` for the readers of the lines
+/// The last line of JSON. The fields are part of the interface: the numbers are next to `kind` for readers of the lines
 /// of `check` alone, and in `summary` as in the last line of other commands.
 #[derive(Serialize)]
 struct SummaryLine<'a> {
@@ -150,7 +150,7 @@ impl<'a> CheckReport<'a> {
     }
 }
 
-/// The summary of a file's cases in one line: their number and what is foreseen, with the first reason of every kind.
+/// The summary of a file's cases in one line: their number and predicted outcomes, with the first reason of every kind.
 fn file_line(cases: &[&CheckResult]) -> String {
     let count = |words: &str, number: usize| (number > 0).then(|| format!("{number} {words}"));
     let of = |kind: fn(&CheckResult) -> Option<&str>| {

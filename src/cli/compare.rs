@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Both sides, as far as they can be had.
+/// Both sides, or the errors of those that are unavailable.
 type Sides = (Result<Side, SideError>, Result<Side, SideError>);
 
 pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
@@ -53,7 +53,7 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     )
 }
 
-/// What this process has of both sides.
+/// The equipment of this process for both sides.
 fn equipment(args: &CompareArgs, (base, candidate): &Sides) -> Equipment {
     let side = |request: &SideRequest, side: &Result<Side, SideError>| match side {
         Ok(Side::Live { chosen, .. }) => chosen.equipment(),
@@ -65,7 +65,7 @@ fn equipment(args: &CompareArgs, (base, candidate): &Sides) -> Equipment {
     Equipment { libraries: [base.libraries, candidate.libraries].concat(), gpus }
 }
 
-/// What the leading process may have this one run.
+/// The backends and variables that the leading process may have this one use.
 fn allowed(args: &CompareArgs, (base, candidate): &Sides) -> Allowed {
     let backend = |side: &Result<Side, SideError>| side.as_ref().ok().and_then(Side::backend).cloned();
     let backends = [base, candidate].into_iter().filter_map(backend).collect();
@@ -79,7 +79,7 @@ fn compare_here(
     cluster: Option<&Arc<Cluster>>,
 ) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
-    // A mistake in this file is told before anything runs.
+    // A mistake in this file is reported before anything runs.
     let accepted = args.allow.as_deref().map(Accepted::read).transpose()?;
     if let Some(path) = args.write_allow.as_deref().filter(|path| path.exists()) {
         anyhow::bail!("--write-allow starts a new file, and {} exists", path.display());
@@ -163,7 +163,7 @@ fn compare_here(
 /// Samples of each side if `--bench` does not say how many.
 const SAMPLES: u32 = 10;
 
-/// What `--bench` asks for.
+/// The plan and the rows that `--bench` asks for.
 fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec<Row>)> {
     let words = shlex::split(text).context("--bench: a quote is not closed")?;
     let words = ["collspec", "bench"].map(str::to_owned).into_iter().chain(words);
@@ -201,7 +201,7 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
     plan(&bench, asked, &usual(ours), usual_ranks(ours, our_options).min(usual_ranks(theirs, their_options)))
 }
 
-/// What is wrong with the arguments, without the command's usage, which is not that of `collspec compare`.
+/// The mistake in the arguments, without clap's usage text, which is not that of `collspec compare`.
 fn reason(error: &clap::Error) -> String {
     if !error.use_stderr() {
         return "expected what is measured: `collspec bench --help` tells what there is".to_owned();
@@ -212,7 +212,7 @@ fn reason(error: &clap::Error) -> String {
     text.get(..end.unwrap_or(text.len())).unwrap_or(text).trim_end().to_owned()
 }
 
-/// Says which settings change nothing, because what they are for is not there.
+/// Lists the settings without an effect, because the thing they apply to is missing.
 fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Side) -> std::io::Result<()> {
     let sides = [("base", &args.base, base), ("candidate", &args.candidate, candidate)];
     for (name, request, side) in sides {
@@ -241,7 +241,7 @@ fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Sid
     writeln!(terminal::err(), "collspec: {} {have} no effect: {why}, without {them}", given.join(", "))
 }
 
-/// In a job every process has told which GPUs it sees, for one driver.
+/// In a job every process has reported the GPUs it sees, for one driver only.
 fn refuse_other_drivers(base: &Side, candidate: &Side) -> anyhow::Result<()> {
     let driver = |side: &Side| match side.backend()? {
         Backend::Nccl { driver, .. } => Some(driver.clone()),
@@ -303,7 +303,7 @@ struct Progress(ProgressDisplay);
 impl Observer for Progress {
     fn part(&mut self, words: &str) {
         self.0.suspend(|| {
-            // Without it the comparison goes on all the same.
+            // Without it the comparison continues nevertheless.
             let _ = writeln!(terminal::err(), "collspec: {}", one_line(words));
         });
     }

@@ -1,4 +1,4 @@
-//! What can be typed behind `collspec compare`; the comments here are the help text.
+//! The arguments of `collspec compare`; the comments on them are the help text.
 use super::args::{LaunchArgs, MANNER, QuickArg, REPORT, SelectionArgs, at_least_one};
 use super::backend_args::driver_request;
 use super::report_args::ReportArgs;
@@ -122,7 +122,7 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// What both sides have in common.
+    /// The options that both sides share.
     pub fn options(&self) -> RunOptions {
         self.common.apply(RunOptions {
             backend: BackendRequest {

@@ -25,12 +25,12 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
         driver: driver_request(args.place.driver.as_deref()),
         ..BackendRequest::default()
     };
-    // The machine's driver is looked at though software GPUs would serve.
+    // The machine's driver is examined even though software GPUs would do.
     let gpus = request.driver.resolve(true).map(|driver| driver.devices(&workers));
     let libraries = find_libraries(&workers);
     // `nccl` is asked for to get the reason why it cannot be used.
     let nccl = BackendRequest { backend: BackendChoice::Nccl, ..request.clone() }.resolve(&workers);
-    // Without a driver or devices the backend has not looked at the library that is named.
+    // Without a driver or devices the backend has not examined the library that is named.
     let named = if nccl.is_err() { request.named_library(&workers) } else { None };
 
     let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
@@ -100,7 +100,7 @@ fn driver_lines(gpus: &Result<DriverReport, AskError>, lines: &mut Vec<String>) 
     }
 }
 
-/// What the environment says of the program that has started this one together with others.
+/// Describes the launcher that started this program together with others, according to the environment.
 fn launcher_words(variables: &Variables) -> String {
     let launch = match detect(variables, ChosenLauncher::Auto) {
         Ok(Some(launch)) => launch,
@@ -182,7 +182,7 @@ fn named_library_line(spec: &str, named: &Result<(PathBuf, LibraryInfo), String>
     }
 }
 
-/// The libraries that were found, and the one that will run if it is none of them.
+/// The libraries that were found, and the one that will run if it is not one of them.
 fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, BackendMissing>, lines: &mut Vec<String>) {
     let named = nccl.as_ref().ok().and_then(|choice| choice.machine.as_deref());
     let named = named.filter(|machine| libraries.iter().all(|found| found.path != machine.library));

@@ -1,4 +1,4 @@
-//! How far a download has come, in a line on the terminal; on nothing else.
+//! Shows the progress of a download in a line on the terminal; on other outputs nothing is shown.
 use crate::library::DownloadProgress;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -19,14 +19,14 @@ impl DownloadBar {
             }
             None => "{decimal_bytes} in {elapsed}",
         };
-        // With a wrong template the line would only stay as it is.
+        // With an invalid template the line would only keep its default style.
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.0.set_style(style.progress_chars("= "));
         }
         self.0.set_position(progress.bytes);
     }
 
-    /// Removes the line.
+    /// Removes the line from the terminal.
     pub fn end(&self) {
         self.0.finish_and_clear();
     }

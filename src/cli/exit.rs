@@ -7,9 +7,9 @@ use std::process::ExitCode;
 pub struct Exit(u8);
 
 impl Exit {
-    /// Everything passed (skips are no failures), or `check` found nothing wrong.
+    /// Everything passed (skips are not failures), or `check` did not find an error.
     pub const ALL_PASSED: Exit = Exit(0);
-    /// Some case failed.
+    /// At least one case failed.
     pub const SOME_FAILED: Exit = Exit(1);
     /// The files or the command line are wrong: diagnostics of a file, a case that cannot be run as written, nothing selected,
     /// something that cannot be read or written. The command line's own parser ends with the same number.
@@ -18,25 +18,25 @@ impl Exit {
     pub const BACKEND_MISSING: Exit = Exit(3);
     /// `compare`: it cannot be said whether anything got worse.
     pub const NO_VERDICT: Exit = Exit(4);
-    /// SIGINT ended the work early, and what was done is reported: what a shell reports for a program that SIGINT ends.
+    /// SIGINT ended the work early, and the finished part is reported: the code a shell reports for a program that SIGINT ends.
     pub const INTERRUPTED: Exit = Exit(130);
-    /// The reader of the standard output has gone, as after `| head`: what a shell reports for a program that SIGPIPE ends.
+    /// The reader of the standard output has gone, as after `| head`: the code a shell reports for a program that SIGPIPE ends.
     pub const CLOSED_PIPE: Exit = Exit(141);
 }
 
 impl Exit {
-    /// As a number.
+    /// The exit code as a number.
     pub fn code(self) -> u8 {
         self.0
     }
 
-    /// Of a command that ends with this error.
+    /// The exit code of a command that ends with this error.
     pub fn of_error(error: &anyhow::Error) -> Self {
         let closed = error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         if closed { Self::CLOSED_PIPE } else { Self::WRONG_INPUT }
     }
 
-    /// That of another process of the same run.
+    /// The exit code that another process of the same run reported.
     pub fn of_code(code: u8) -> Self {
         Self(code)
     }

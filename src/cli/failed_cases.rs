@@ -56,17 +56,17 @@ impl FailedCase {
 pub struct FailedCases {
     path: PathBuf,
     cases: BTreeSet<FailedCase>,
-    /// What this run has found: true for a case that has failed.
+    /// The findings of this run: true for a case that has failed.
     news: BTreeMap<FailedCase, bool>,
     last: LastFile,
 }
 
 impl FailedCases {
-    /// Those that were run from the working folder of this process.
+    /// The failed cases of runs started in the working folder of this process.
     ///
     /// # Errors
     ///
-    /// There is no cache or no working folder, or the file cannot be read.
+    /// The cache or the working folder does not exist, or the file cannot be read.
     pub fn of_working_folder() -> anyhow::Result<Self> {
         let folder = cache_folder()?.join("failed");
         let here = std::env::current_dir()?;
@@ -91,7 +91,7 @@ impl FailedCases {
         self.news.insert(case, failed);
     }
 
-    /// Adds what has failed in this run to the file, and takes out what has passed. Other runs from the same folder may do so too.
+    /// Adds cases that failed in this run to the file, and removes those that passed. Other runs from the same folder may do so too.
     ///
     /// # Errors
     ///

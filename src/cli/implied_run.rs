@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// True if the first argument is no subcommand and means `run`: a path, or an option of `run`.
+/// True if the first argument is not a subcommand and `run` is meant: a path, or an option of `run`.
 pub fn is_meant(first: &OsStr) -> bool {
     let command = Args::command();
     let text = first.to_string_lossy();

@@ -20,10 +20,10 @@ const LONGEST_MEETING: Duration = Duration::from_secs(7 * 24 * 3600);
 /// variables left over.
 const REFUSING: f64 = 5.0;
 
-/// Does `work` in the process that leads, with all processes of the job; the others serve it and end with the same exit code. A
-/// process that no launcher has started together with others is alone. `equipment` is what this process has to run cases on, which
-/// is looked up only in a job, what it allows the leading process to have it run, and what was found meanwhile that `work` needs as well:
-/// those that serve let go of it.
+/// Does `work` in the leading process, with all processes of the job; the others serve it and end with the same exit code. A process
+/// that no launcher has started together with others is alone. `equipment` returns what this process can run cases on (computed only in
+/// a job), the backends and variables that the leading process may have it use, and data found in the process that `work` needs as well;
+/// serving processes drop that data.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub fn in_one_process(
         .map_err(|error| if error.is::<MeetingError>() { refusal() } else { error })
 }
 
-/// The process that leads. Dropping it tells the others that the run is over, and how.
+/// The leading process. Dropping it tells the others that the run is over, with its exit code.
 struct Leader {
     cluster: Arc<Cluster>,
     exit: Exit,

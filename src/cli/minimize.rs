@@ -61,7 +61,7 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
     Ok(Exit::ALL_PASSED)
 }
 
-/// What was reached, and how to see it.
+/// Prints the result, and how to reproduce it.
 fn summary(reduced: &Reduced, output: Option<&Path>, rerun: &RerunCommand) -> std::io::Result<()> {
     let mut to = terminal::err();
     let (before, after) = reduced.size;
@@ -93,7 +93,7 @@ fn at(path: &Path, file: &SourceFile) -> Arc<SourceFile> {
     Arc::new(SourceFile { path: path.display().to_string(), text: file.text.clone() })
 }
 
-/// The file's text.
+/// Reads the scenario file.
 fn read(path: &Path, most: u64) -> anyhow::Result<Arc<SourceFile>> {
     let shown = path.display().to_string();
     let text = files::read_text(path, most).with_context(|| format!("cannot read {shown}"))?;

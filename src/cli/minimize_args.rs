@@ -1,4 +1,4 @@
-//! What can be typed behind `collspec minimize`; the comments here are the help text.
+//! The arguments of `collspec minimize`; the comments on them are the help text.
 use super::args::{AloneArgs, LIMITS, MANNER, REPORT};
 use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
@@ -59,7 +59,7 @@ pub struct MinimizeArgs {
 }
 
 impl MinimizeArgs {
-    /// What was typed, and the default of everything else.
+    /// The options given, with defaults for everything else.
     pub fn options(&self) -> RunOptions {
         let mut reading = Reading { allow_env: AllowEnv::from_names(&self.allow_env), ..Reading::default() };
         reading.limits.memory = usual_memory();

@@ -1,4 +1,4 @@
-//! The command line: what was typed, and what is done with it.
+//! The command line: its arguments, and the actions they request.
 mod args;
 mod audit;
 mod audit_requirements;
@@ -39,7 +39,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// The command `collspec`: reads the arguments of this process and does what they ask; the exit code that `--help` lists.
+/// The command `collspec`: reads the arguments of this process and carries them out; returns the exit code that `--help` lists.
 pub fn command() -> ExitCode {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     if words.len() < 2 {

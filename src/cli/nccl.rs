@@ -65,7 +65,7 @@ fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
             of / 1_000_000
         )?;
     }
-    // Its file is read and not opened as a library, so that none of its code runs.
+    // Its file is read and not opened as a library, so its code does not run.
     let exports = elf::read(&fetched.path)?.exports;
     writeln!(err, "collspec: NCCL {}; {}", args.version, lacking_text(&LibraryInfo::of_exports(exports)))?;
     Ok(Exit::ALL_PASSED)

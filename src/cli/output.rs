@@ -18,7 +18,7 @@ pub fn of_backend(request: &BackendRequest) -> impl Iterator<Item = PathBuf> {
     request.nccl.iter().map(PathBuf::from).chain(driver)
 }
 
-/// The scenario files of these paths. Paths that cannot be searched have none: whoever reads them says why.
+/// The scenario files of these paths. Paths that cannot be searched yield no files: reading them reports the reason.
 pub fn of_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> + use<> {
     scenario::search(paths).unwrap_or_default().scenarios.into_iter().map(|file| file.path)
 }
@@ -66,7 +66,7 @@ fn refuse_same_file(what: &str, outputs: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is written at the end of what may take long needs its folder at the beginning.
+/// A file that is written at the end of a long command needs its folder at the beginning.
 fn refuse_missing_folder(outputs: &[PathBuf]) -> anyhow::Result<()> {
     for path in outputs {
         let folder = folder_of(path);
@@ -84,7 +84,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What tells a file from others: its number if it exists, else its folder and name.
+/// The identity of a file: its inode if it exists, else its folder and name.
 #[derive(PartialEq, Eq)]
 enum FileIdentity {
     There(u64, u64),

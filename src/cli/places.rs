@@ -1,4 +1,4 @@
-//! Where scenarios are looked for if no path is given, and what to do where there are none.
+//! The folder that is searched for scenarios if no path is given, and advice if it has none.
 use super::args::{DEFAULT_FOLDER, SelectionArgs};
 use crate::printable::printable;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub fn no_folder(selection: &SelectionArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether there are scenarios in the working folder, and how `command` runs them or others.
+/// States if there are scenarios in the working folder, and how `command` runs them or others.
 pub fn what_is_here(command: &str) -> String {
     if Path::new(DEFAULT_FOLDER).is_dir() {
         return format!("`{command}` runs the scenarios in {DEFAULT_FOLDER}/");

@@ -1,4 +1,4 @@
-//! One line on the terminal while cases run: what has been done and is left, what is running, and for how long.
+//! One line on the terminal while cases run: finished and remaining work, running cases, and times.
 use super::progress_line::ProgressState;
 use crate::judge::Status;
 use crate::report::Event;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the line is drawn anew while nothing ends, so that its times go on.
+/// The interval at which the line is redrawn while no case ends, so that its times keep up.
 const TICK: Duration = Duration::from_millis(500);
 /// Width of a terminal that does not say how wide it is.
 const USUAL_WIDTH: usize = 80;
@@ -56,7 +56,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Starts anew with `number` steps.
+    /// Starts again with `number` steps.
     pub fn begin(&self, number: usize, what: Option<&'static str>) {
         lock(&self.state).begin(number, what, Instant::now());
         self.bar.tick();
@@ -68,7 +68,7 @@ impl ProgressDisplay {
         self.bar.tick();
     }
 
-    /// Removes the line.
+    /// Removes the line from the terminal.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -78,7 +78,7 @@ fn lock(state: &Mutex<ProgressState>) -> MutexGuard<'_, ProgressState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Columns of the terminal of the standard error, as it is now.
+/// The current number of columns of the terminal on the standard error.
 fn terminal_width() -> usize {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
     size.ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0).unwrap_or(USUAL_WIDTH)

@@ -2,7 +2,7 @@
 use crate::printable::printable;
 use std::time::{Duration, Instant};
 
-/// What a run has done, is doing and has left to do.
+/// The finished, current and remaining work of a run.
 #[derive(Debug)]
 pub struct ProgressState {
     all: usize,
@@ -13,7 +13,7 @@ pub struct ProgressState {
     what: Option<&'static str>,
     /// Names of the cases that are running, the one that began first in front.
     running: Vec<(String, Instant)>,
-    /// The name of what ended last, where it is not known what is running.
+    /// The name of the case that ended last, when the running ones are unknown.
     last: Option<String>,
 }
 
@@ -44,8 +44,8 @@ impl ProgressState {
         self.last = Some(printable(name).into_owned());
     }
 
-    /// The line in at most `width` columns: a bar where there is room, what is done and left, the case that has been running
-    /// for longest and for how long, how many others are running, and how many have failed.
+    /// The line in at most `width` columns: a bar where there is room, finished and remaining cases, the case that has been running
+    /// for longest and its time, and the numbers of other running cases and of failures.
     pub fn line(&self, width: usize, now: Instant) -> String {
         let begun = now.saturating_duration_since(self.begun);
         let mut head = String::new();
@@ -81,7 +81,7 @@ impl ProgressState {
         format!("{head}: {}{tail}", cut(name, room))
     }
 
-    /// What is left if it takes as long as what is done did, once there is something to go by.
+    /// The remaining time, extrapolated from the finished work once there is enough of it.
     fn time_left(&self, begun: Duration) -> Option<Duration> {
         let left = self.all.checked_sub(self.done).filter(|left| *left > 0)?;
         if self.done == 0 || begun < Duration::from_secs(2) {
@@ -99,7 +99,7 @@ fn bar(done: usize, all: usize, width: usize) -> String {
     format!("[{}{}]", "=".repeat(full), " ".repeat(width - full))
 }
 
-/// The text if it fits into so many columns, else its beginning and its end, where the points of matrices stand.
+/// The text if it fits into this many columns, else its beginning and its end, which contains the points of matrices.
 fn cut(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count <= width {

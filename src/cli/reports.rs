@@ -43,7 +43,7 @@ impl Reports {
     }
 }
 
-/// What reports say of the library, the machine and the command.
+/// The facts about the library, the machine and the command for reports.
 fn facts(chosen: &ChosenBackend) -> RunFacts {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| shell::quote_if_needed(&word.to_string_lossy())).collect();
@@ -87,16 +87,16 @@ pub fn requests(args: &ReportArgs) -> Vec<ReportRequest> {
     if args.text_on_standard_output() && !args.has(ReportFormat::Human) {
         requests.push(ReportRequest { format: ReportFormat::Human, output: None });
     }
-    // Annotations stand below the text.
+    // Annotations come after the text.
     requests.sort_by_key(|request| request.format == ReportFormat::Github);
     requests
 }
 
-/// Writes a report that is complete now: a file gets all of it or stays as it is.
+/// Writes a report that is complete now: a file gets all of it or stays unchanged.
 ///
 /// # Errors
 ///
-/// Those of `write`; the file cannot be written.
+/// `write` fails, or the file cannot be written.
 pub fn write_whole(
     request: &ReportRequest,
     write: impl FnOnce(&mut dyn Write, Styles) -> anyhow::Result<()>,

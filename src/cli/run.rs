@@ -43,7 +43,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     )
 }
 
-/// What went between the processes of a job.
+/// Describes the traffic between the processes of a job.
 fn in_words(counted: Counted) -> String {
     let Counted { sent, writes, come, questions } = counted;
     let [sent, writes, come, questions] = [sent, writes, come, questions].map(thousands);
@@ -174,7 +174,7 @@ pub fn warn_of_variables() -> io::Result<()> {
     variables::warnings(Some("collspec run")).iter().try_for_each(|line| writeln!(terminal::err(), "collspec: {line}"))
 }
 
-/// True if nothing is wrong with the files so far, or what is wrong does not stop the others.
+/// True if the files have no errors so far, or their errors do not stop the others.
 fn can_go_on(args: &RunArgs, suite: &CaseSet) -> bool {
     suite.invalid_files.is_empty() || (args.keep_going && !suite.cases.is_empty())
 }
@@ -211,7 +211,7 @@ fn select_cases(
 ///
 /// # Errors
 ///
-/// A path that cannot be read or is no scenario file.
+/// A path cannot be read or is not a scenario file.
 pub fn open(selection: &SelectionArgs) -> anyhow::Result<CaseSet> {
     places::no_folder(selection)?;
     let suite = selection.open()?;
@@ -230,11 +230,11 @@ pub fn select(suite: &mut CaseSet, selection: &SelectionArgs, names: &str) -> an
     select_with(suite, selection, &selection.filter(), names)
 }
 
-/// How the cases' names are had, where the command has `--list`, and in other commands.
+/// Hint on how to list case names.
 const NAMES: &str = "`--list` without a filter names the cases";
 pub const NAMES_BY_RUN: &str = "`collspec run --list` with these paths and without a filter names the cases";
 
-/// As [`select`], with another filter than that of the command line. A message says how the cases' `names` are had.
+/// Like [`select`], with a filter other than that of the command line. The error message includes the hint `names`.
 ///
 /// # Errors
 ///

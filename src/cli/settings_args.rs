@@ -102,7 +102,7 @@ impl SoftwareArgs {
     }
 }
 
-/// A whole number.
+/// Parses a whole number.
 fn whole_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }

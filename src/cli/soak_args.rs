@@ -1,4 +1,4 @@
-//! What can be typed behind `collspec soak`; the comments here are the help text.
+//! The arguments of `collspec soak`; the comments on them are the help text.
 use super::args::{AloneArgs, MANNER, REPORT};
 use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
@@ -48,7 +48,7 @@ pub struct SoakArgs {
 }
 
 impl SoakArgs {
-    /// What was typed, and the default of everything else.
+    /// The options given, with defaults for everything else.
     pub fn options(&self) -> RunOptions {
         let mut reading = Reading::default();
         reading.limits.memory = usual_memory();

@@ -4,12 +4,12 @@ use crate::printable::PrintableWriter;
 use anstream::AutoStream;
 use std::io::{self, Stderr, Stdout};
 
-/// The standard output.
+/// A writer to the standard output that escapes control characters.
 pub fn out() -> PrintableWriter<AutoStream<Stdout>> {
     PrintableWriter::new(AutoStream::auto(io::stdout()), true)
 }
 
-/// The standard error.
+/// A writer to the standard error that escapes control characters.
 pub fn err() -> PrintableWriter<AutoStream<Stderr>> {
     PrintableWriter::new(AutoStream::auto(io::stderr()), true)
 }

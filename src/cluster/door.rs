@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Connections that are greeted at a time; more wait with the operating system.
 const AT_ONCE: usize = 64;
-/// How long a connection may take in any case, in which a process of the job has proven that it is one.
+/// The time that every connection is granted, enough for a process of the job to prove that it belongs to it.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The connections that are greeted, by number: the oldest first.
@@ -34,12 +34,12 @@ impl Door {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for this connection. Where there is none, the connection that is greeted for the longest time is closed, once it has had time
-    /// enough.
+    /// A place for this connection. If none is free, the connection that has been greeted for the longest time is closed, once it has had
+    /// enough time.
     ///
     /// # Errors
     ///
-    /// The operating system has no descriptor.
+    /// The operating system has no free descriptor.
     pub fn enter(self: &Arc<Self>, connection: &Connection) -> io::Result<Place> {
         let own = connection.try_clone()?;
         let mut inside = self.inside();

@@ -1,4 +1,4 @@
-//! What processes say to each other: when they meet, and afterwards on the connections of parts.
+//! Messages between processes: when they meet, and afterwards on the connections of parts.
 use super::secret::{Nonce, Proof};
 use super::variables::Shared;
 use crate::backend::cuda::DeviceInfo;
@@ -10,22 +10,22 @@ use std::io;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
-/// How a connection of this program begins.
+/// The first bytes of every connection of this program.
 pub const MAGIC: [u8; 8] = *b"collspec";
 
 /// A member's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`PROTOCOL`].
+    /// The sender's [`PROTOCOL`].
     pub protocol: u32,
-    /// The member's.
+    /// The nonce of the member.
     pub nonce: Nonce,
 }
 
 impl Opening {
-    /// Of this build.
+    /// The greeting of this build.
     pub fn new(nonce: Nonce) -> Self {
         Self { magic: MAGIC, protocol: PROTOCOL, nonce }
     }
@@ -34,38 +34,38 @@ impl Opening {
 /// The leader's answer, upon which the member sends its [`Proof`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
-    /// [`PROTOCOL`].
+    /// The sender's [`PROTOCOL`].
     pub protocol: u32,
-    /// The leader's.
+    /// The nonce of the leader.
     pub nonce: Nonce,
 }
 
-/// What the leader says of a member's proof: its own, or `None` if the member does not belong to the job. Only then the member says what the
-/// connection is for.
+/// The leader's answer to a member's proof: its own proof, or `None` if the member does not belong to the job. Only then does the
+/// member send the connection's purpose.
 pub type Trust = Option<Proof>;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Purpose {
-    /// A process comes to the meeting; the connection stays for orders.
+    /// A process joins the meeting; the connection stays open for orders.
     Join(Box<Introduction>),
     /// The part that the leader has asked for with this number.
     Part(u64),
 }
 
-/// What a process has to run cases on.
+/// The backends and GPUs of a process for running cases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Equipment {
-    /// Each backend and its library that cases run on, in words that are equal only for equal libraries; or why there is none. What runs
-    /// nothing, such as a recorded run, is no words.
+    /// Each backend with the library that cases run on, as a text that is equal only for equal libraries, or the reason it is missing.
+    /// A side that runs nothing, such as a recorded run, is `None`.
     pub libraries: Vec<Result<Option<String>, String>>,
     /// The GPUs that it sees, in the driver's order.
     pub gpus: Vec<DeviceInfo>,
 }
 
 impl Equipment {
-    /// Why a process that has `theirs` cannot run what a leader has, if both are called so. Of what runs nothing at the leader, others need not
-    /// have anything.
+    /// The reason a member cannot run the leader's cases, or `None`. Where the leader does not run anything itself (a recorded run),
+    /// members need not have anything.
     pub(super) fn refusal(&self, theirs: &Self, us: &str, them: &str) -> Option<String> {
         let needed = |(ours, _): &(&Result<Option<String>, String>, _)| !matches!(ours, Ok(None));
         let pairs = || self.libraries.iter().zip(&theirs.libraries).filter(needed);
@@ -106,29 +106,29 @@ pub fn gpu_identity<'a>(host: &'a str, number: usize, gpu: &'a DeviceInfo) -> (&
     }
 }
 
-/// What a process says of itself.
+/// The data that a process sends about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
-    /// Its number.
+    /// Rank of the process in the job.
     pub rank: u32,
-    /// How many processes it takes part with.
+    /// Number of processes in the job.
     pub size: u32,
-    /// Its machine.
+    /// Name of its machine.
     pub host: String,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
     /// This program: version and a hash of its file.
     pub program: String,
-    /// What has started it.
+    /// The launcher that started it.
     pub launcher: String,
-    /// What it has to run cases on.
+    /// Its equipment for running cases.
     pub equipment: Equipment,
     /// Variables that must be the same for all.
     pub variables: Shared,
 }
 
 impl Introduction {
-    /// Of this process.
+    /// The introduction of this process.
     pub fn of_this_process(launcher: &str, position: Position, equipment: Equipment) -> Self {
         Self {
             rank: position.rank,
@@ -202,38 +202,38 @@ pub enum PartOrder {
     Start(Vec<(String, String)>),
     /// A request for the process.
     Request(Box<Request>),
-    /// The arena must have so many bytes.
+    /// Makes the arena at least this many bytes large.
     Arena(u64),
     /// Bytes for the arena.
     Put {
-        /// Where.
+        /// Offset in the arena.
         at: u64,
-        /// What.
+        /// The bytes to write.
         bytes: Vec<u8>,
     },
-    /// The pattern of a key for the arena, which takes fewer bytes than what it makes.
+    /// The pattern of a key for the arena, which takes fewer bytes than its result.
     Pattern {
-        /// Where.
+        /// Offset in the arena.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// Of the pattern.
+        /// Key of the pattern.
         key: u64,
     },
     /// Bytes of the arena once more in another place.
     Copy {
-        /// Where they lie.
+        /// Offset from which to copy.
         from: u64,
-        /// Where they are wanted too.
+        /// Offset to copy to.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
     /// The part's step words: answered by [`PartMessage::Words`].
     Words {
-        /// Its first rank.
+        /// Number of its first rank.
         first: u32,
-        /// Behind its last rank.
+        /// One past its last rank.
         end: u32,
     },
     /// One hash of all these bytes of the arena, one place after the other: answered by [`PartMessage::Hashes`].
@@ -242,7 +242,7 @@ pub enum PartOrder {
     Hash(Vec<Place>),
     /// The bytes of these places, one after the other: answered by [`PartMessage::Bytes`].
     Get(Vec<Place>),
-    /// The process is to end by itself.
+    /// Asks the process to end on its own.
     Close,
     /// The process is killed: answered by [`PartMessage::Ended`].
     Kill,
@@ -253,13 +253,13 @@ pub enum PartOrder {
 pub enum PartMessage {
     /// A message of the process.
     Reply(Box<Reply>),
-    /// What it wrote meanwhile.
+    /// Output of the process since the last message.
     Log(String),
-    /// Step words.
+    /// The step words of its ranks.
     Words(Vec<u64>),
     /// Hashes, in the order in which they were asked for.
     Hashes(Vec<u128>),
-    /// Bytes.
+    /// Bytes of the arena.
     Bytes(Vec<u8>),
     /// The process could not be started or asked.
     Trouble(String),

@@ -13,11 +13,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a connection attempt may take.
+/// Limit on the time of a connection attempt.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// How long the leader may take for each message of a greeting.
+/// Limit on the time of the leader for each message of a greeting.
 const GREETING: Duration = Duration::from_secs(10);
-/// Time between two attempts, first and at most: the leader may not have started yet.
+/// First and longest pause between two attempts: the leader may not have started yet.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// A process that has joined.
@@ -29,7 +29,7 @@ pub struct Joined {
     pub variables: Shared,
 }
 
-/// Why an attempt failed.
+/// The reason an attempt failed.
 enum Failed {
     /// Another one may work.
     Yet(String),
@@ -82,7 +82,7 @@ pub fn join(launch: &Launch, equipment: Equipment, limit: Duration) -> Result<Jo
     }
 }
 
-/// Connects and greets.
+/// Connects to the leader and exchanges greetings.
 fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Connection, Shared), Failed> {
     let yet = |error: std::io::Error| Failed::Yet(error.to_string());
     let stream = TcpStream::connect_timeout(&address, CONNECTING).map_err(yet)?;
@@ -97,7 +97,7 @@ fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Conn
             format!("it speaks protocol {}, this program {PROTOCOL}: all must run the same file", challenge.protocol);
         return Err(Failed::Refused(words));
     }
-    // This process proves first what it knows, and says nothing of itself until the leader has proven it too.
+    // This process proves its knowledge first, and reveals nothing about itself until the leader has proven it too.
     connection.send(&secret.proof(Side::Member, &own, &challenge.nonce))?;
     let trust: Trust = connection.receive_greeting(end)?;
     if trust != Some(secret.proof(Side::Leader, &own, &challenge.nonce)) {

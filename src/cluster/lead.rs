@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddr
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to greet.
+/// Limit on the time of a process for its greeting.
 const GREETING: Duration = Duration::from_secs(10);
 /// Time between two looks for the name of the place.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
 /// Connections that may wait to be accepted: all processes of a job come at once.
 const WAITING: i32 = 4096;
-/// How often members hear that this process is still there.
+/// Interval of the messages that tell members that this process is still alive.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The port of a job, held by the process that leads.
@@ -32,11 +32,11 @@ pub struct Listener(TcpListener);
 
 impl Listener {
     /// The listener if this process leads: the first process on the machine where the job meets. With torchrun this need not be
-    /// rank 0. `None` for all others.
+    /// rank 0. `None` for all other processes.
     ///
     /// # Errors
     ///
-    /// The launcher gives no address, or no port is free.
+    /// The launcher does not give an address, or no port is free.
     pub fn of(launch: &Launch, limit: Duration) -> Result<Option<Self>, MeetingError> {
         let place = launch.place.as_ref().map_err(|why| MeetingError::NoPlace(why.clone()))?;
         if launch.position.local_rank != 0 {
@@ -73,12 +73,12 @@ pub(super) fn ends(ports: &[u16]) -> (u16, u16) {
     (ports.first().copied().unwrap_or(0), ports.last().copied().unwrap_or(0))
 }
 
-/// The addresses of a name; none if it has none.
+/// The addresses of a name; empty if it has none.
 fn addresses(host: &str) -> Vec<IpAddr> {
     (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default()
 }
 
-/// True if the name is this machine's: only own addresses can be bound.
+/// True if the name refers to this machine: only its own addresses can be bound.
 fn is_here(host: &str) -> bool {
     addresses(host).into_iter().any(|address| TcpListener::bind(SocketAddr::new(address, 0)).is_ok())
 }
@@ -96,7 +96,7 @@ fn bind(local: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Who has come.
+/// The processes that have arrived.
 #[derive(Default)]
 struct Come {
     members: BTreeMap<u32, Arc<Member>>,
@@ -213,7 +213,7 @@ fn greet(meeting: &Arc<Meeting>, connection: Connection, place: Place) -> Result
     }
 }
 
-/// Takes a process in, or refuses it; a refusal for what it says of itself ends the meeting.
+/// Admits a process, or refuses it; a refusal because of its introduction ends the meeting.
 fn admit(
     meeting: &Arc<Meeting>,
     connection: Connection,
@@ -236,7 +236,7 @@ fn admit(
     Ok(())
 }
 
-/// Why the process cannot be one of this job; both sides are named.
+/// The reason the process cannot belong to this job; both sides are named.
 fn refusal(own: &Introduction, members: &BTreeMap<u32, Arc<Member>>, new: &Introduction) -> Option<String> {
     let (us, them) = (own.name(), new.name());
     if new.size != own.size {

@@ -10,16 +10,16 @@ use std::sync::Arc;
 /// A place for ranks.
 #[derive(Clone)]
 pub enum Site {
-    /// The leading process.
+    /// A site in the leading process.
     Here,
-    /// Another one.
+    /// A site in another process.
     There(Arc<Member>),
 }
 
-/// Which processes of a job are looked at.
+/// The processes of a job that are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Among {
-    /// Those that are there now.
+    /// Those that are alive now.
     Living,
     /// All that have met, also those that are lost since.
     All,
@@ -41,7 +41,7 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Of the leading process and all others.
+    /// The cluster of the leading process and all others.
     pub(super) fn new(own: Introduction, members: Vec<Arc<Member>>, traffic: Arc<Traffic>) -> Self {
         let mut sites: Vec<(u32, Site)> =
             members.into_iter().map(|member| (member.introduction().rank, Site::There(member))).collect();
@@ -63,7 +63,7 @@ impl Cluster {
         &self.sites
     }
 
-    /// What the place's process said of itself.
+    /// The data that the site's process sent about itself.
     pub fn introduction(&self, site: usize) -> Option<&Introduction> {
         self.sites.get(site).map(|site| match site {
             Site::Here => &self.own,
@@ -92,17 +92,17 @@ impl Cluster {
         hosts.collect::<BTreeSet<_>>().len()
     }
 
-    /// Number of machines.
+    /// Number of distinct machines.
     pub fn machines(&self) -> usize {
         self.machines
     }
 
-    /// What this process and the others have sent each other so far.
+    /// The traffic between this process and the others so far.
     pub fn traffic(&self) -> Counted {
         self.traffic.counted()
     }
 
-    /// So many places, on as many machines as possible, those of a machine one after the other; `None` if there are not enough.
+    /// Chooses this many sites, on as many machines as possible, those of a machine one after the other; `None` if there are not enough.
     pub fn choose(&self, processes: usize, among: Among) -> Option<Vec<usize>> {
         let (mut machines, mut numbers): (Vec<Vec<usize>>, HashMap<&str, usize>) = Default::default();
         for site in self.places(among) {
@@ -143,7 +143,7 @@ impl Cluster {
         })
     }
 
-    /// Which processes are lost, with the reason where it is one.
+    /// Describes the lost processes, with the reason if there is only one.
     pub fn lost_in_words(&self) -> Option<String> {
         let lost: Vec<Lost> = self.all_lost(0..self.sites.len()).collect();
         match lost.as_slice() {
@@ -156,7 +156,7 @@ impl Cluster {
         }
     }
 
-    /// Tells all others that the run is over with this exit status.
+    /// Tells all other processes that the run is over with this exit status.
     pub fn finish(&self, status: u8) {
         for site in &self.sites {
             if let Site::There(member) = site {

@@ -1,4 +1,4 @@
-//! A member as the leader sees it: what it said of itself, the connection for orders, and the connections of its parts.
+//! A member as the leader sees it: its introduction, the connection for orders, and the connections of its parts.
 use super::greeting::{Introduction, MemberOrder};
 use super::socket::Connection;
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long a member may take to connect for a part.
+/// Limit on the time of a member to connect for a part.
 const CONNECTING: Duration = Duration::from_secs(20);
 
 /// A member has gone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is lost: {why}")]
 pub struct Lost {
-    /// Rank and machine.
+    /// Rank and machine of the member.
     pub name: String,
-    /// In words.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -25,7 +25,7 @@ pub struct Lost {
 #[derive(Default)]
 pub struct PartsToCome {
     next: AtomicU64,
-    /// With the rank of the member that was asked.
+    /// The waiting parts, with the rank of the member that was asked.
     waiting: Mutex<BTreeMap<u64, (u32, Sender<Connection>)>>,
 }
 
@@ -52,7 +52,7 @@ pub struct ComingPart {
 }
 
 impl ComingPart {
-    /// The member.
+    /// The member that the connection belongs to.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
     }
@@ -84,16 +84,16 @@ pub struct Member {
     orders: Connection,
     parts: Arc<PartsToCome>,
     lost: OnceLock<String>,
-    /// Told when it is lost.
+    /// Notified when it is lost.
     news: (Mutex<()>, Condvar),
 }
 
 impl Member {
-    /// That of this connection. Its end is noticed at once.
+    /// The member of this connection. The end of the connection is noticed at once.
     ///
     /// # Errors
     ///
-    /// The operating system has no thread or descriptor.
+    /// The operating system has no free thread or descriptor.
     pub(super) fn new(
         introduction: Introduction,
         orders: Connection,
@@ -110,19 +110,19 @@ impl Member {
             let _ = watched.lost.set(why);
             let _held = watched.news.0.lock().unwrap_or_else(PoisonError::into_inner);
             watched.news.1.notify_all();
-            // Whoever waits for a part of it need not wait longer.
+            // Those who wait for a part of it need not wait longer.
             watched.parts.waiting().retain(|_, (rank, _)| *rank != watched.introduction.rank);
         };
         std::thread::Builder::new().name("member".into()).spawn(watch)?;
         Ok(member)
     }
 
-    /// What it said of itself.
+    /// The data that it sent about itself.
     pub fn introduction(&self) -> &Introduction {
         &self.introduction
     }
 
-    /// As [`Member::lost`], of a member of which another connection has ended: this one ends within the limit, if the process has.
+    /// Like [`Member::lost`], for a member of which another connection has ended: this one ends within the limit, if the process has.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         let held = self.news.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.news.1.wait_timeout_while(held, limit, |()| self.lost.get().is_none()));
@@ -144,7 +144,7 @@ impl Member {
         let (sender, come) = channel();
         self.parts.waiting().insert(number, (self.introduction.rank, sender));
         let coming = ComingPart { member: self.clone(), number, come };
-        // Looked at behind that: one that is lost later ends the wait.
+        // Checked after that: if it is lost later, the wait ends.
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
@@ -160,7 +160,7 @@ impl Member {
         Lost { name: self.introduction.name(), why }
     }
 
-    /// Tells it something that needs no answer, as that the run is over.
+    /// Sends a message that does not need an answer, such as that the run is over.
     pub(super) fn tell(&self, order: &MemberOrder) {
         // One that is lost needs no telling.
         let _ = self.orders.send(order);

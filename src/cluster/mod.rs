@@ -26,10 +26,10 @@ pub use variables::is_harmless;
 use std::io;
 use std::time::Duration;
 
-/// How long the processes of a job may take to meet, unless an option says otherwise.
+/// The time in which the processes of a job must meet, unless an option sets another.
 pub const MEETING_LIMIT: Duration = Duration::from_secs(120);
 
-/// What may hold the port that cannot be had.
+/// The likely owner of a port that is unavailable.
 fn of_this_job(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -40,46 +40,46 @@ fn of_this_job(error: &io::Error) -> &'static str {
     }
 }
 
-/// Why processes do not meet.
+/// The reason processes do not meet.
 #[derive(Debug, thiserror::Error)]
 pub enum MeetingError {
     /// The launcher gives no address.
     #[error("{0}")]
     NoPlace(String),
-    /// No port can be had.
+    /// No port is available.
     #[error("cannot listen on {hosts}, ports {first} to {last}{}", of_this_job(source))]
     NoPort {
-        /// Names or addresses.
+        /// The names or addresses that were tried.
         hosts: String,
-        /// Of the ports that were tried.
+        /// The first port that was tried.
         first: u16,
-        /// Of the ports that were tried.
+        /// The last port that was tried.
         last: u16,
-        /// Why not the last one.
+        /// The error on the last port.
         source: io::Error,
     },
     /// Not all have come.
     #[error("{} of {size} processes have not come within {} s: {}", .missing.len(), .limit.as_secs_f64(), ranks_in_words(.missing))]
     Missing {
-        /// Their ranks.
+        /// The ranks of the missing processes.
         missing: Vec<u32>,
-        /// How many processes there should be.
+        /// The expected number of processes.
         size: u32,
-        /// How long the leader has waited.
+        /// The time for which the leader has waited.
         limit: Duration,
     },
-    /// No leader answers.
+    /// The leader does not answer.
     #[error("no process of the job answers on {hosts}, ports {first} to {last}, within {} s: {why}", .limit.as_secs_f64())]
     NoLeader {
-        /// Names or addresses.
+        /// The names or addresses that were tried.
         hosts: String,
-        /// Of the ports that were tried.
+        /// The first port that was tried.
         first: u16,
-        /// Of the ports that were tried.
+        /// The last port that was tried.
         last: u16,
-        /// How long this process has tried.
+        /// The time for which this process has tried.
         limit: Duration,
-        /// What happened last.
+        /// The error of the last attempt.
         why: String,
     },
     /// The leader does not take this process.

@@ -1,14 +1,14 @@
-//! Proofs that two processes belong to the same job, without sending what they know. Whoever hears a proof, or gets one by pretending to be
-//! the other side, can try guesses on it: a secret must be one that nobody guesses ([`crate::launch`] refuses others).
+//! Proofs that two processes belong to the same job, without sending the secret. Whoever hears a proof, or gets one by pretending to be
+//! the other side, can test guesses on it: the secret must not be guessable ([`crate::launch`] refuses others).
 use sha2::{Digest, Sha256};
 use std::io;
 
 /// Bytes that are used once.
 pub type Nonce = [u8; 16];
-/// What a process shows.
+/// The proof that a process belongs to a job.
 pub type Proof = [u8; 32];
 
-/// Who proves something: a proof of one side is none of the other.
+/// The side that proves something: a proof of one side is not valid for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The process that listens.
@@ -17,7 +17,7 @@ pub enum Side {
     Member,
 }
 
-/// What the processes of a job have in common.
+/// The secret shared by the processes of a job.
 #[derive(Clone, Debug)]
 pub struct Secret {
     job: String,
@@ -25,13 +25,13 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// That of a job.
+    /// The secret of a job.
     pub fn of(job: &str, secret: &str) -> Self {
         Self { job: job.to_owned(), secret: secret.to_owned() }
     }
 
-    /// The proof of one side to the other, for the nonces of both. A plain hash serves where others need an HMAC: the texts stand
-    /// with their lengths and what follows has a fixed one, so that no proof can be extended to another.
+    /// The proof of one side to the other, for the nonces of both. A plain hash suffices where an HMAC is usually needed: the texts are
+    /// preceded by their lengths and the rest has a fixed length, so that a proof cannot be extended to another.
     pub fn proof(&self, side: Side, member: &Nonce, leader: &Nonce) -> Proof {
         let mut hash = Sha256::new();
         for text in [self.job.as_bytes(), self.secret.as_bytes()] {

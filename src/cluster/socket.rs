@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A peer that acknowledges nothing for so long is gone.
+/// A peer that does not acknowledge data for this long is gone.
 const CUT_OFF: Duration = Duration::from_secs(20);
-/// How often an idle connection is tried.
+/// The interval at which an idle connection is checked.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// The longest message while two processes greet each other, when nothing is known of the other one.
 const LONGEST_GREETING: u32 = 1 << 20;
@@ -70,7 +70,7 @@ impl Connection {
         self.send_behind(&mut Vec::new(), message)
     }
 
-    /// Sends a message behind others that were put down.
+    /// Sends a message after others that were queued.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The connection is broken, or this is no message.
+    /// The connection is broken, or the bytes are not a message.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<T>, WireError> {
         wire::receive(&mut &self.stream)
     }
@@ -95,7 +95,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As for [`Connection::receive`]; the other side ends the greeting or is too slow; a message that is too long for one.
+    /// Same as [`Connection::receive`], or the other side ends the greeting or is too slow, or a message is too long for a greeting.
     pub fn receive_greeting<T: DeserializeOwned>(&self, end: Instant) -> Result<T, WireError> {
         let closed = || WireError::Io(io::ErrorKind::UnexpectedEof.into());
         wire::receive_at_most(&mut Until { stream: &self.stream, end }, LONGEST_GREETING)?.ok_or_else(closed)
@@ -106,7 +106,7 @@ impl Connection {
         self.traffic.asked();
     }
 
-    /// Reads what is there.
+    /// Reads the available bytes.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the leading process and the others have sent each other, so that it can be said how it grows with the ranks.
+//! Counts the traffic between the leading process and the others, to show how it grows with the ranks.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of the connections of a process.
@@ -10,12 +10,12 @@ pub struct Traffic {
     questions: AtomicU64,
 }
 
-/// What was counted.
+/// The amount of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// Bytes that went to the others.
     pub sent: u64,
-    /// In so many writes.
+    /// Number of writes in which it was sent.
     pub writes: u64,
     /// Bytes that came from parts.
     pub come: u64,
@@ -37,7 +37,7 @@ impl Traffic {
         self.questions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So far.
+    /// The traffic so far.
     pub fn counted(&self) -> Counted {
         let [sent, writes, come, questions] =
             [&self.sent, &self.writes, &self.come, &self.questions].map(|count| count.load(Ordering::Relaxed));

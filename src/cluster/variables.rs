@@ -1,11 +1,11 @@
-//! The variables that must be the same for all processes of a job. mpirun does not carry the environment to other machines, so the
-//! leader's are carried, and what a process has set otherwise is refused. A variable by which code could be loaded or a file written is never
-//! carried: whoever leads must not be able to do more with a member than run collectives.
+//! The variables that must be the same for all processes of a job. mpirun does not pass the environment to other machines, so the
+//! leader's variables are sent, and a process that has set one differently is refused. A variable by which code could be loaded or a file
+//! written is never sent: the leader must not be able to do more with a member than run collectives.
 use crate::launch;
 use crate::scenario::AllowEnv;
 use std::collections::BTreeMap;
 
-/// Prefixes of variables that change what a library or this program does.
+/// Prefixes of variables that change the behaviour of a library or of this program.
 const PREFIXES: [&str; 2] = ["NCCL_", "COLLSPEC_"];
 /// Those of them that say something of one process or one machine, or reach no worker.
 const OF_ONE: &[&str] = &[
@@ -34,7 +34,7 @@ const OWN: [&str; 10] = [
     "COLLSPEC_STANDIN_FAULT",
 ];
 
-/// Variables by name.
+/// Variables, with their values by name.
 pub type Shared = BTreeMap<String, String>;
 
 /// Those of this process.
@@ -50,7 +50,7 @@ fn is_shared(name: &str) -> bool {
         && !launch::VARIABLES.contains(&name)
 }
 
-/// True if the variable chooses how NCCL or the software library works and nothing else, or was allowed by name.
+/// True if the variable only chooses how NCCL or the software library works, or was allowed by name.
 pub fn is_harmless(name: &str, value: &str, allowed: &AllowEnv) -> bool {
     OWN.contains(&name) || allowed.admits(name, value)
 }
@@ -61,7 +61,7 @@ pub fn carried(leader: &Shared) -> Shared {
     leader.iter().filter(harmless).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// How a member's variables contradict the leader's, in words; what the member has not set is carried to it, if it is harmless.
+/// Describes how a member's variables contradict the leader's; those that the member has not set are sent to it, if they are harmless.
 pub fn contradiction(leader: &Shared, member: &Shared, leader_name: &str, member_name: &str) -> Option<String> {
     let differs = member.iter().find_map(|(name, theirs)| match leader.get(name) {
         Some(ours) if ours == theirs => None,

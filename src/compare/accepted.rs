@@ -1,4 +1,4 @@
-//! A file of accepted changes: which change of which cases, and why it is accepted.
+//! A file of accepted changes: the change, the cases, and the reason it is accepted.
 use super::change::{Change, Meaning};
 use super::comparison::Comparison;
 use crate::files;
@@ -14,7 +14,7 @@ use std::path::Path;
 use thiserror::Error;
 use toml::Spanned;
 
-/// What entries for failing starts, and for rows of `--bench` that are slower, name as what of the library they accept.
+/// The word that an entry's `library` has for failing starts; below, the word for slower rows of `--bench`.
 const STARTS: &str = "starts";
 const SPEED: &str = "speed";
 /// The same for rows of `--bench` that fail where work is counted.
@@ -27,15 +27,15 @@ const MAX_PATTERNS: usize = 1000;
 /// Faults of entries that are shown.
 const MAX_SHOWN: usize = 20;
 
-/// Why a file of accepted changes cannot be used.
+/// The reason a file of accepted changes cannot be used.
 #[derive(Debug, Error)]
 pub enum AcceptedError {
     /// It cannot be read.
     #[error("cannot read {path}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// The error from the system.
         source: io::Error,
     },
     /// Entries are wrong, or match no change.
@@ -53,9 +53,9 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// A case's name; `*` stands for any text.
+    /// A case's name; `*` matches any text.
     case: Option<String>,
-    /// What a change of the library is about, as a report names it.
+    /// The subject of a change of the library, as a report names it.
     library: Option<String>,
     /// The word for the change.
     change: Option<String>,
@@ -69,11 +69,11 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Reads a file.
+    /// Reads a file of accepted changes.
     ///
     /// # Errors
     ///
-    /// It cannot be read, is no TOML, or an entry is wrong or has no reason.
+    /// The file cannot be read or is not TOML, or an entry is wrong or lacks a reason.
     pub fn read(path: &Path) -> Result<Self, AcceptedError> {
         let name = path.display().to_string();
         let read = |source| AcceptedError::Read { path: name.clone(), source };
@@ -166,7 +166,7 @@ fn at_places(file: &SourceFile, faults: &[(Range<usize>, String)]) -> AcceptedEr
     AcceptedError::Entries(lines)
 }
 
-/// What is wrong with an entry.
+/// The mistake in an entry, if there is one.
 fn fault(entry: &Entry) -> Option<String> {
     match (&entry.case, &entry.library, &entry.change) {
         (None, None, _) => return Some("say which `case` or what of the `library` is accepted".to_owned()),
@@ -192,7 +192,7 @@ fn can_be_accepted(meaning: Meaning) -> bool {
     matches!(meaning, Meaning::Worse | Meaning::Undecided | Meaning::Changed)
 }
 
-/// True if the name is the pattern, in which `*` stands for any text.
+/// True if the name matches the pattern, in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };

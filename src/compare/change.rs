@@ -1,8 +1,8 @@
-//! What can change in a case from one library to another, and whether that is worse.
+//! The kinds of changes in a case from one library to another, and their meanings.
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What changed in a case.
+/// The kind of change in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -24,7 +24,7 @@ pub enum Change {
     Undecided,
     /// Results differ from run to run on the candidate, too rarely to say that they do not on the base.
     PerhapsUnstable,
-    /// The case ends in another way, which the scenario admits too and which is no worse.
+    /// The case ends in a different way, which the scenario also admits and which is not worse.
     OtherEnding,
     /// Other results, which another order of summation explains.
     OtherOrder,
@@ -54,15 +54,15 @@ pub enum Change {
     Unstable,
     /// Every run of both gave the same results.
     SameBits,
-    /// Both behave alike, and there are no results to compare.
+    /// The behaviour is the same, and there are no results to compare.
     SameBehaviour,
-    /// Skipped on both.
+    /// The case was skipped on both sides.
     Skipped,
     /// Only one of two recordings has the case, or its file is another one.
     NotComparable,
 }
 
-/// What a change means for the question whether one may move to the candidate.
+/// The significance of a change for the decision to move to the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Meaning {
@@ -74,13 +74,13 @@ pub enum Meaning {
     Changed,
     /// The candidate is better.
     Better,
-    /// Nothing changed.
+    /// The case did not change.
     Same,
-    /// Nothing was compared.
+    /// The case was not compared.
     NotCompared,
 }
 
-/// Every change with what it is called and what it means, in the order of reports.
+/// Every change with its name and meaning, in the order of reports.
 const TABLE: &[(Change, &str, Meaning)] = &[
     (Change::NowCrashes, "now crashes", Meaning::Worse),
     (Change::NowHangs, "now hangs", Meaning::Worse),
@@ -121,17 +121,17 @@ impl Change {
         TABLE.iter().find(|(change, _, _)| *change == self)
     }
 
-    /// What it is called in reports.
+    /// The change's name in reports.
     pub fn title(self) -> &'static str {
         self.entry().map_or("", |(_, title, _)| title)
     }
 
-    /// What it means.
+    /// The change's significance for the decision.
     pub fn meaning(self) -> Meaning {
         self.entry().map_or(Meaning::Undecided, |(_, _, meaning)| *meaning)
     }
 
-    /// True if the runs of a side are not all alike.
+    /// True if the runs of one side differ among themselves.
     pub fn comes_and_goes(self) -> bool {
         matches!(
             self,
@@ -156,7 +156,7 @@ impl Change {
         serde_json::to_value(self).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// By the word for it in files.
+    /// Parses the word used in files of accepted changes.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::all().find(|change| change.word() == word)
     }

@@ -1,4 +1,4 @@
-//! What changed in a case, from all its runs on both sides.
+//! Determines what changed in a case, from all its runs on both sides.
 use super::change::Change;
 use super::seen::{Ending, Seen};
 use crate::judge::{CallError, Outcome, Status};
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Rates that differ with a smaller probability of chance than this are different. It is small because many cases are tested.
 pub const SIGNIFICANCE: f64 = 0.01;
 
-/// A change with what is to be said about it.
+/// A change with its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classified {
-    /// The change.
+    /// The kind of change.
     pub change: Change,
-    /// What changed, in one line; equal for cases in which the same changed, if it is about results.
+    /// A description in one line; for a change of results, equal for all cases with the same change.
     pub detail: String,
 }
 
@@ -23,7 +23,7 @@ fn classified(change: Change, detail: impl Into<String>) -> Classified {
     Classified { change, detail: detail.into() }
 }
 
-/// What changed in a case that ran, or was skipped, so often on each side.
+/// Classifies the change in a case from its runs and skips on both sides.
 pub fn classify(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classified {
     let (ours, theirs) = (Seen::of(base), Seen::of(candidate));
     match (ours.ran(), theirs.ran()) {
@@ -57,7 +57,7 @@ pub fn classify(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classifi
     }
 }
 
-/// What changed in the endings of cases that pass in every run: a scenario may admit several.
+/// A change in the endings of cases that pass in every run: a scenario may admit several.
 fn other_ending(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Option<Classified> {
     let ended = |runs: &[&RecordedCase]| -> Vec<Outcome> { runs.iter().filter_map(|run| run.outcome).collect() };
     let (ours, theirs) = (ended(base), ended(candidate));
@@ -130,7 +130,7 @@ fn still_fails(base: &Seen, candidate: &Seen) -> Classified {
     classified(Change::FailsOtherwise, format!("before: {before}; now: {reason}"))
 }
 
-/// What comes and goes is told as a rate.
+/// A failure in some of the runs is reported as a rate.
 fn rates(base: &Seen, candidate: &Seen) -> Classified {
     let (ours, theirs) = ((base.failed, base.ran()), (candidate.failed, candidate.ran()));
     let change = compare_rates(ours, theirs);
@@ -141,7 +141,7 @@ fn rates(base: &Seen, candidate: &Seen) -> Classified {
     classified(change, format!("{what}: base {before}; candidate {now}; {reason}"))
 }
 
-/// What (failed, ran) of both sides say about failures that come and go.
+/// Compares the (failed, ran) counts of both sides for failures that occur in only some runs.
 pub fn compare_rates(base: (u64, u64), candidate: (u64, u64)) -> Change {
     let rate = |(failed, ran): (u64, u64)| failed as f64 / ran.max(1) as f64;
     let different = fisher(base, candidate) < SIGNIFICANCE;
@@ -154,7 +154,7 @@ pub fn compare_rates(base: (u64, u64), candidate: (u64, u64)) -> Change {
     }
 }
 
-/// What changed in the results of cases that pass in every run.
+/// A change in the results of cases that pass in every run.
 fn results(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classified {
     let (ours, theirs) = (Results::of(base), Results::of(candidate));
     let (Some(our_run), Some(their_run)) = (ours.usual, theirs.usual) else {
@@ -188,11 +188,11 @@ fn results(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classified {
 
 /// The results of a side's runs.
 struct Results<'a> {
-    /// Runs with results.
+    /// Number of runs with results.
     runs: u64,
     /// Those whose results are not the usual ones.
     others: u64,
-    /// All different results.
+    /// Every distinct result.
     all: BTreeSet<Vec<u8>>,
     /// A run with the most frequent results.
     usual: Option<&'a RecordedCase>,
@@ -217,13 +217,13 @@ impl<'a> Results<'a> {
     }
 }
 
-/// A run's results in comparable form; `None` if it has none.
+/// A run's results in comparable form; `None` for a run without results.
 fn contents(run: &RecordedCase) -> Option<Vec<u8>> {
     let results = run.results.as_ref().filter(|results| !results.buffers.is_empty())?;
     serde_json::to_vec(&(&results.buffers, &results.intermediate)).ok()
 }
 
-/// How results that are right on both sides differ.
+/// Describes the difference between results that are right on both sides.
 fn other_bits(base: &RecordedCase, candidate: &RecordedCase) -> Classified {
     let same_result =
         |a: &ResultOrder, b: &ResultOrder| (&a.step, &a.buffer, &a.ranks) == (&b.step, &b.buffer, &b.ranks);
@@ -276,7 +276,7 @@ fn places(base: &RecordedCase, candidate: &RecordedCase) -> String {
     if places.is_empty() { "results between steps".to_owned() } else { places.join(", ") }
 }
 
-/// What changed in the errors that calls answered, if nothing else did.
+/// A change in the errors that calls returned; `otherwise` if the errors are the same.
 fn errors(base: &[&RecordedCase], candidate: &[&RecordedCase], otherwise: Change) -> Classified {
     let (ours, theirs) = (all_errors(base), all_errors(candidate));
     let codes = |errors: &BTreeSet<CallError>| -> BTreeSet<(Option<String>, String)> {
@@ -327,7 +327,7 @@ fn without_numbers(text: &str) -> String {
     out
 }
 
-/// How a failed run ended.
+/// The way a failed run ended.
 pub(super) fn ending(run: &RecordedCase) -> Option<Ending> {
     if run.status != Status::Fail {
         return None;

@@ -20,39 +20,39 @@ pub struct Comparison {
     pub base: SideSummary,
     /// The one to move to.
     pub candidate: SideSummary,
-    /// What changed in the library itself.
+    /// Changes in the library itself.
     pub library: Vec<LibraryChange>,
-    /// How often starts failed, if that was tried.
+    /// Failure rates of starts, if starts were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<StartRates>,
     /// The cases by name.
     pub rows: Vec<Row>,
-    /// How fast the candidate is, if that was measured.
+    /// Speed of the candidate relative to the base, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
-    /// What both do, if that was counted.
+    /// Work of both libraries, if it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Counts>,
-    /// True if the user ended it before all was run.
+    /// True if the user stopped the comparison early.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// The process of the job that was lost meanwhile, and why.
+    /// The process of the job that was lost during the comparison, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
 }
 
-/// What a side was.
+/// A description of one side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
-    /// As it was asked for.
+    /// The side as the user named it.
     pub name: String,
-    /// What ran, and where.
+    /// The library, and the machine on which it ran.
     pub header: Header,
-    /// True if it was recorded earlier.
+    /// True if the side is an earlier recording.
     pub recorded: bool,
     /// Runs of the corpus.
     pub corpus_runs: usize,
-    /// True if it is a recording without its end.
+    /// True if the side is an incomplete recording.
     #[serde(default)]
     pub cut_short: bool,
 }
@@ -60,9 +60,9 @@ pub struct SideSummary {
 /// A case of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// The case's name.
     pub case: String,
-    /// Its file.
+    /// The file that contains the case.
     pub file: String,
     /// The words of its operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,14 +70,14 @@ pub struct Row {
     /// The element types of its inputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
-    /// What changed.
+    /// The kind of change.
     pub change: Change,
-    /// What changed, in one line.
+    /// A description of the change in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The base's runs.
+    /// Outcomes on the base.
     pub base: Seen,
-    /// The candidate's runs.
+    /// Outcomes on the candidate.
     pub candidate: Seen,
     /// Median of the seconds of the base's runs that passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub struct Row {
     /// The same of the candidate's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate_seconds: Option<f64>,
-    /// Why the change is accepted, if it is.
+    /// The reason the change is accepted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
 }
@@ -93,9 +93,9 @@ pub struct Row {
 /// A failed run of each case in full, where cases were run.
 #[derive(Clone, Debug, Default)]
 pub struct FirstFailures {
-    /// Of the base, by the case's name.
+    /// The base's failures, by case name.
     pub base: BTreeMap<String, FailedRun>,
-    /// Of the candidate.
+    /// The candidate's failures, by case name.
     pub candidate: BTreeMap<String, FailedRun>,
 }
 
@@ -109,17 +109,17 @@ impl FirstFailures {
     }
 }
 
-/// How often the libraries failed with the first case after their start.
+/// Counts of starts in which a library failed with its first case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRates {
     /// Starts of the base.
     pub base: Starts,
     /// Starts of the candidate.
     pub candidate: Starts,
-    /// Why nothing was tried, if so.
+    /// The reason no starts were tried, if none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_tried: Option<String>,
-    /// Why the failures are accepted, if they are.
+    /// The reason the failures are accepted, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
 }
@@ -127,16 +127,16 @@ pub struct StartRates {
 /// Starts of a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Starts {
-    /// How many.
+    /// Number of starts that were tried.
     pub starts: u64,
-    /// Those that failed.
+    /// Number of starts that failed.
     pub failed: u64,
     /// Some reasons of the failures.
     pub reasons: Vec<String>,
 }
 
 impl StartRates {
-    /// What the rates say.
+    /// The change that follows from the two rates.
     pub fn change(&self) -> Change {
         let Self { base, candidate, .. } = self;
         if base.failed == 0 && candidate.failed == 0 {
@@ -160,16 +160,16 @@ impl StartRates {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum GateVerdict {
-    /// Nothing got worse.
+    /// There is no change for the worse.
     NothingWorse,
-    /// Something did.
+    /// At least one change is for the worse.
     Worse {
-        /// How many changes are worse.
+        /// Number of changes for the worse.
         changes: usize,
     },
     /// It cannot be said.
     NoVerdict {
-        /// Why not, each in one line.
+        /// The reasons, each in one line.
         reasons: Vec<String>,
     },
 }
@@ -188,14 +188,14 @@ impl Comparison {
         Self { base, candidate, library, starts, rows, speed: None, work: None, interrupted: false, lost: None }
     }
 
-    /// How many cases have each change, in the order of reports.
+    /// Number of cases with each change, in the order of reports.
     pub fn counts(&self) -> Vec<(Change, usize)> {
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
         self.rows.iter().for_each(|row| *counts.entry(row.change).or_default() += 1);
         counts.into_iter().collect()
     }
 
-    /// What could not be compared besides cases, with the reason: a recorded run has only what was recorded.
+    /// Parts other than cases that could not be compared, with the reasons: a recording has only what was recorded.
     pub fn missing_parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         let sides = [("base", &self.base), ("candidate", &self.candidate)];
@@ -220,19 +220,19 @@ impl Comparison {
         self.rows.iter().filter(|row| row.change.was_compared()).count()
     }
 
-    /// How many changes have this meaning and are not accepted.
+    /// Number of changes with this meaning that are not accepted.
     pub fn count_of(&self, meaning: Meaning) -> usize {
         let rows = self.rows.iter().filter(|row| row.accepted.is_none() && row.change.meaning() == meaning).count();
         let library =
             self.library.iter().filter(|change| change.accepted.is_none() && change.meaning == meaning).count();
         let starts = self.starts.iter().filter(|starts| starts.accepted.is_none());
         let starts = starts.filter(|starts| starts.change().meaning() == meaning).count();
-        // Starts without a failure are no row of the table of sameness.
+        // Starts without a failure do not count as a row that stayed the same.
         rows + library + if matches!(meaning, Meaning::Same) { 0 } else { starts }
     }
 
-    /// The verdict, which needs at least so many cases that ran on both sides. With `changes_count`, every change
-    /// that is not accepted is worse.
+    /// The verdict, which requires that at least `at_least` cases ran on both sides. With `changes_count`, every change
+    /// that is not accepted counts as worse.
     pub fn verdict(&self, at_least: usize, changes_count: bool) -> GateVerdict {
         if let Some(lost) = &self.lost {
             let why =

@@ -14,7 +14,7 @@ use crate::stats::median;
 use crate::suite::{CaseSet, Error};
 use std::time::{Duration, Instant};
 
-/// How often things are run.
+/// Numbers of repetitions, and their time limit.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     /// Runs of the corpus on each side, in new processes each.
@@ -24,11 +24,11 @@ pub struct Repetition {
     pub repeats: usize,
     /// Starts of each library with one case each, to find what fails in some starts only.
     pub starts: usize,
-    /// Time for repeats and starts together.
+    /// Time limit for repeats and starts together.
     pub time: Duration,
 }
 
-/// Is told what is being done.
+/// Receives progress messages, and can stop the comparison.
 pub trait Observer {
     /// A part of the comparison begins, for instance a run of the corpus.
     fn part(&mut self, words: &str);
@@ -36,7 +36,7 @@ pub trait Observer {
     /// An event of that part.
     fn event(&mut self, event: &Event);
 
-    /// True if nothing more is to be run.
+    /// True if nothing further is to be run.
     fn is_interrupted(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What changed in what the libraries cost a process and change in it. What lies within the noise of the processes is no change.
+//! Changes in the libraries' cost to a process and effect on it. Differences within the noise of the processes are ignored.
 use super::change::Meaning;
 use super::library_changes::LibraryChange;
 use crate::footprint::{Footprint, Growth, choices_in_words};
@@ -9,20 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Samples of each side without which nothing is said of a time or an amount.
 const LEAST_SAMPLES: usize = 3;
-/// A time that is so many times as long, and so many seconds longer, is told.
+/// A time is reported if it grows by at least this factor and by at least this many seconds.
 const TOLD_RATIO: f64 = 1.5;
 const TOLD_SECONDS: f64 = 0.1;
-/// The making of a communicator that is so many times as long, and so many seconds longer, is worse.
+/// Creating a communicator counts as worse if it takes this many times as long, and this many seconds longer.
 const WORSE_RATIO: f64 = 2.0;
 const WORSE_SECONDS: f64 = 0.5;
-/// An amount of memory that differs by so much, and by so great a part of the smaller one, is told.
+/// A memory amount is reported if it differs by at least this many bytes and this fraction (1/N) of the smaller amount.
 const TOLD_DEVICE_BYTES: i64 = 1 << 20;
 const TOLD_HOST_BYTES: i64 = 4 << 20;
 const TOLD_PART: i64 = 10;
-/// What stays behind with each communicator counts from here on.
+/// A leak per communicator counts from this amount on.
 const LEAK_DEVICE_BYTES: u64 = 64 << 10;
 const LEAK_HOST_BYTES: u64 = 256 << 10;
-/// What may stay behind with each communicator: its name, its amount, and from which amount on it counts.
+/// Leaks per communicator that are checked: the name, the amount, and the amount from which it counts.
 const GROWING: [(&str, Amount, u64); 4] = [
     ("device memory", |growth| growth.device_bytes, LEAK_DEVICE_BYTES),
     ("host memory", |growth| growth.host_bytes, LEAK_HOST_BYTES),
@@ -33,7 +33,7 @@ type Amount = fn(&Growth) -> u64;
 /// New and gone parameters that are named.
 const NAMED_PARAMETERS: usize = 20;
 
-/// What changed from one footprint to another.
+/// The changes from one footprint to another.
 pub fn footprint_changes(base: &Footprint, candidate: &Footprint) -> Vec<LibraryChange> {
     let mut changes = Vec::new();
     failures(base, candidate, &mut changes);
@@ -73,12 +73,12 @@ fn failures(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCh
             let meaning = if base.is_missing() { Meaning::Better } else { Meaning::Changed };
             changes.push(change("measuring", words("base", base), meaning));
         }
-        // Neither is told from the other.
+        // Both had failures, which are not compared with each other.
         (false, false) => {}
     }
 }
 
-/// True if every sample of one side is smaller than every sample of the other, and there are enough.
+/// True if every sample of one side is smaller than every sample of the other, and there are enough of them.
 fn are_apart<T: PartialOrd + Copy>(ours: &[T], theirs: &[T]) -> bool {
     let below = |low: &[T], high: &[T]| low.iter().all(|low| high.iter().all(|high| low < high));
     ours.len().min(theirs.len()) >= LEAST_SAMPLES && (below(ours, theirs) || below(theirs, ours))
@@ -146,7 +146,7 @@ fn amounts(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCha
     for (memory, when, least, ours, theirs) in bytes {
         let (Some(old), Some(new)) = (middle(ours), middle(theirs)) else { continue };
         let difference = (new - old).abs();
-        // What stays behind with each communicator is told by itself.
+        // Leaks per communicator are reported separately.
         let unexplained = (new - old - left_behind(base, candidate, memory)).abs();
         if are_apart(ours, theirs)
             && difference.min(unexplained) >= least
@@ -171,7 +171,7 @@ fn amounts(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCha
     }
 }
 
-/// How much more of this the candidate leaves behind with each communicator.
+/// The candidate's additional leak of this resource per communicator.
 fn left_behind(base: &Footprint, candidate: &Footprint, what: &str) -> i64 {
     let Some((_, amount, _)) = GROWING.iter().find(|(name, _, _)| *name == what) else { return 0 };
     let of = |side: &Footprint| side.growth.iter().map(amount).min().unwrap_or(0) as i64;
@@ -182,13 +182,13 @@ fn middle(values: &[i64]) -> Option<i64> {
     median(&values.iter().map(|value| *value as f64).collect::<Vec<_>>()).map(|middle| middle as i64)
 }
 
-/// What stays behind with each communicator.
+/// Compares the leaks per communicator.
 fn growth(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
     if base.growth.is_empty() || candidate.growth.is_empty() {
         return;
     }
     for (what, amount, least) in GROWING {
-        // What a side leaves in each of its processes is compared with the most that the other leaves in any.
+        // The least that one side leaks in any of its processes is compared with the most that the other side leaks in any.
         let fewest = |side: &Footprint| side.growth.iter().map(amount).min().unwrap_or(0);
         let most = |side: &Footprint| side.growth.iter().map(amount).max().unwrap_or(0);
         let grows = |one: &Footprint, other: &Footprint| {
@@ -222,7 +222,7 @@ fn growth(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChan
     }
 }
 
-/// Processors and variables.
+/// Compares processor affinity and environment variables.
 fn side_effects(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
     match (base.processors.is_empty(), candidate.processors.is_empty()) {
         (true, false) => {

@@ -1,4 +1,4 @@
-//! Measures what the libraries of both sides cost a process, in turn.
+//! Measures the cost of both sides' libraries for a process, in turn.
 use super::execute::Observer;
 use super::side::Side;
 use crate::record::{Measuring, PROCESSES};

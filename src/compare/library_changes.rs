@@ -1,4 +1,4 @@
-//! What changed in the library itself, and in what the two sides ran on.
+//! Changes in the library itself, and in the machines of the two sides.
 use super::change::Meaning;
 use super::footprint_changes::footprint_changes;
 use super::structures::structure_changes;
@@ -9,18 +9,18 @@ use std::collections::BTreeSet;
 /// A change that is of no case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryChange {
-    /// What it is about, as a file of accepted changes names it, for instance `function ncclCommShrink`.
+    /// The subject as a file of accepted changes names it, for instance `function ncclCommShrink`.
     pub subject: String,
-    /// What changed, in one line.
+    /// A description of the change in one line.
     pub text: String,
-    /// What it means.
+    /// The significance of the change.
     pub meaning: Meaning,
-    /// Why it is accepted, if it is.
+    /// The reason the change is accepted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
 }
 
-/// What changed from one header to another.
+/// The changes from one header to another.
 pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> {
     let mut changes = functions(&base.library, &candidate.library);
     changes.extend(structure_changes(&base.library.version, &candidate.library.version));

@@ -1,6 +1,6 @@
 //! One corpus on two NCCL libraries: what changed, case by case, and whether anything got worse.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
 //! | `side` | one of the two: a library with settings, or a recorded run |
 //! | `execute` | runs the corpus on both in turn, and makes the comparison |

@@ -18,12 +18,12 @@ const CONFIRMATIONS: usize = 4;
 const START_CASES: usize = 8;
 /// A case that takes longer is not run for starts.
 const START_SECONDS: f64 = 2.0;
-/// How many times the usual number of tries is made if the rates differ too little to decide.
+/// Factor on the usual number of tries if the rates differ too little to decide.
 const MORE_TRIES: usize = 4;
 /// Reasons that are kept of the starts that failed on a side.
 const START_REASONS: usize = 3;
 
-/// What is run again, how often, and until when.
+/// The cases to run again, the number of repetitions, and the deadline.
 pub(super) struct Repeats<'a> {
     pub(super) cases: &'a CaseSet,
     pub(super) repetition: &'a Repetition,
@@ -85,7 +85,7 @@ impl Repeats<'_> {
         self.observer.part(&format!("{words} with runs that differ, {repeats} times each in new processes"));
         for case in &cases {
             for number in 0..repeats.saturating_mul(MORE_TRIES) {
-                // Looking more often would find by chance what is not there.
+                // Checking more often would find differences by chance.
                 let look = number == repeats;
                 if look && sides.row(&case.name).change.meaning() != Meaning::Undecided {
                     break;
@@ -99,7 +99,7 @@ impl Repeats<'_> {
         Ok(())
     }
 
-    /// Starts each library anew with one case at a time; `None` if that was not asked for or a side is a recording.
+    /// Starts each library in new processes, with one case per start; `None` if that was not requested or a side is a recording.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Repeats<'_> {
     }
 }
 
-/// At most so many of `all` places, evenly apart.
+/// At most `most` of `all` positions, evenly spaced.
 fn spread(all: usize, most: usize) -> Vec<usize> {
     let count = all.min(most);
     (0..count).map(|at| at * all / count).collect()

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// Cases of which a failure is kept in full.
+/// Number of cases whose failure is kept in full.
 const MAX_FAILURES: usize = 1_000;
 
 /// The runs of all cases on one side.
 pub(super) struct Runs<'a> {
     pub(super) side: &'a Side,
-    /// By name, in the order in which they were run.
+    /// The runs by case name, each case's in the order in which they were made.
     pub(super) by_case: BTreeMap<String, Vec<RecordedCase>>,
     corpus_runs: usize,
     name: String,
@@ -105,14 +105,14 @@ impl<'a> Runs<'a> {
         Ok(Some(record))
     }
 
-    /// Runs a case in new processes and counts the run among the case's; nothing for a recording.
+    /// Runs a case in new processes and adds the run to the case's runs; does nothing for a recording.
     pub(super) fn run_anew(&mut self, case: &Arc<Case>) -> Result<(), Error> {
         let Some(record) = self.run_apart(case)? else { return Ok(()) };
         self.by_case.entry(case.name.clone()).or_default().push(record);
         Ok(())
     }
 
-    /// Why the side has no run of a case that the other one has.
+    /// The reason the side does not have a run of a case that the other side has.
     pub(super) fn lacks(&self, side: &str) -> String {
         if self.side.is_live() {
             format!("not run on the {side}: the comparison was interrupted")

@@ -5,11 +5,11 @@ use crate::record::RecordedCase;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// How a failed run ended; the worst first.
+/// The way a failed run ended; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// A process died.
+    /// A process crashed.
     Crash,
     /// It did not end.
     Hang,
@@ -22,7 +22,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// In a sentence about rates.
+    /// The words for the ending in a sentence about rates.
     pub fn words(self) -> &'static str {
         match self {
             Self::Crash => "crashes",
@@ -37,13 +37,13 @@ impl Ending {
 /// All runs of a case on one side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Runs that passed.
+    /// Number of runs that passed.
     pub passed: u64,
-    /// Runs that failed.
+    /// Number of runs that failed.
     pub failed: u64,
     /// Runs that were skipped.
     pub skipped: u64,
-    /// How the failed ones ended.
+    /// The endings of the failed runs.
     pub endings: BTreeSet<Ending>,
     /// The codes that calls of failed runs answered.
     #[serde(default)]
@@ -57,7 +57,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Counts runs.
+    /// Counts the outcomes of these runs.
     pub fn of(runs: &[&RecordedCase]) -> Self {
         let mut seen = Self::default();
         for run in runs {
@@ -82,7 +82,7 @@ impl Seen {
         seen
     }
 
-    /// True if there was no run, not even a skipped one.
+    /// True if there was not a single run, not even a skipped one.
     pub fn is_empty(&self) -> bool {
         self.ran() + self.skipped == 0
     }

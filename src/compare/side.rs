@@ -11,35 +11,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What was asked for as a side: `soft`, a version, the path of a library or of a recorded run, and settings behind it.
+/// A side as requested: `soft`, a version, or the path of a library or recording, followed by settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideRequest {
-    /// As it was typed.
+    /// The text as typed.
     pub text: String,
     what: String,
     /// Variables of NCCL, and of the software library.
     variables: Vec<(String, String)>,
-    /// Options by name.
+    /// Options by name, with their values.
     options: Vec<(String, String)>,
 }
 
-/// Why a side cannot be had.
+/// The reason a side is unavailable.
 #[derive(Debug, Error)]
 pub enum SideError {
     /// The text cannot be understood.
     #[error("`{text}`: {why}")]
     Text {
-        /// As it was typed.
+        /// The text as typed.
         text: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         why: String,
     },
     /// An option has no such value.
     #[error("`{text}`")]
     Option {
-        /// As it was typed.
+        /// The text as typed.
         text: String,
-        /// What is wrong.
+        /// The error about the option.
         source: OptionError,
     },
     /// The library or its driver is missing.
@@ -61,11 +61,11 @@ pub enum SideError {
 pub enum Side {
     /// A library that runs the cases now.
     Live {
-        /// What runs them.
+        /// The backend that runs the cases.
         chosen: Box<ChosenBackend>,
-        /// How.
+        /// The options for running them.
         options: Box<RunOptions>,
-        /// What the library is, and where it runs.
+        /// The library, and the machine on which it runs.
         header: Box<Header>,
     },
     /// A run that was recorded.
@@ -113,17 +113,17 @@ impl SideRequest {
         Ok(Self { text: text.to_owned(), what, variables, options })
     }
 
-    /// The file that it names, if what it names is one.
+    /// The file that the side names, if it names one.
     pub fn file(&self) -> PathBuf {
         PathBuf::from(&self.what)
     }
 
-    /// True unless it is the software library, the stand-in or a version.
+    /// True if the text is a path: not the software library, the stand-in or a version.
     fn names_a_file(&self) -> bool {
         !matches!(self.what.as_str(), "soft" | "stand-in") && !self.what.starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// Why the side cannot be had, for other processes: files of one need not be there in another.
+    /// The reason the side is unavailable, for other processes of a job: a file may exist in one but not in another.
     pub fn lacks(&self, error: &SideError) -> String {
         let gone = if self.names_a_file() && !Path::new(&self.what).exists() { " (there is no such file)" } else { "" };
         format!("`{}`{gone}: {}", self.text, with_causes(error))
@@ -132,7 +132,7 @@ impl SideRequest {
     /// The settings that change nothing on this side, with the reason.
     pub fn without_effect(&self, side: &Side) -> Vec<(String, &'static str)> {
         let Side::Live { chosen, .. } = side else { return Vec::new() };
-        // Over the stand-in driver the library is the software library behind NCCL's interface, and reads its variables.
+        // With the stand-in driver, the library is the software library under NCCL's interface, and reads its variables.
         let stand_in = chosen.machine.as_ref().is_some_and(|machine| machine.probed.maker == Maker::Collspec);
         let is_soft = chosen.machine.is_none();
         let of_soft = "it is a setting of the software library, and this side is an NCCL library";
@@ -153,7 +153,7 @@ impl SideRequest {
         variables.chain(options).filter_map(|(name, value, why)| Some((format!("{name}={value}"), why?))).collect()
     }
 
-    /// Whether a recorded run meets what is required.
+    /// Checks that a recording meets the requirement.
     fn check_recorded(&self, header: &Header, require: Option<Requirement>) -> Result<(), BackendMissing> {
         let is_nccl = header.library.backend == BackendChoice::Nccl.name();
         let meets = match require {
@@ -218,7 +218,7 @@ impl SideRequest {
     }
 }
 
-/// Options that may differ between the sides. The others say which cases there are, or what they may cost.
+/// Options that may differ between the sides. The others determine the cases, or their limits.
 fn is_setting(name: &str) -> bool {
     matches!(
         name,
@@ -236,7 +236,7 @@ fn is_setting(name: &str) -> bool {
 }
 
 impl Side {
-    /// What ran, or will run, and where.
+    /// The library that ran or will run, and its machine.
     pub fn header(&self) -> Header {
         match self {
             Self::Live { header, .. } => (**header).clone(),
@@ -244,7 +244,7 @@ impl Side {
         }
     }
 
-    /// True if it is a library that runs on software GPUs now.
+    /// True for a live library on software GPUs.
     pub fn counts_work(&self) -> bool {
         matches!(self, Self::Live { chosen, .. } if chosen.counts_work())
     }
@@ -271,7 +271,7 @@ impl Side {
         }
     }
 
-    /// What its cases run on, if it can run cases.
+    /// The backend of the side's cases, if it can run cases.
     pub fn backend(&self) -> Option<&Backend> {
         match self {
             Self::Live { chosen, .. } => Some(&chosen.backend),
@@ -279,7 +279,7 @@ impl Side {
         }
     }
 
-    /// True if it can run cases.
+    /// True if the side can run cases.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live { .. })
     }

@@ -1,4 +1,4 @@
-//! How fast both libraries are: samples taken in turn, and a control of the base against itself.
+//! Compares the speed of both libraries: samples taken in turn, and a control of the base against itself.
 use super::side::Side;
 use crate::bench::comparison::{Comparison as Timed, SpeedVerdict, pairs};
 use crate::bench::{Plan, Row, RowSample, Sampler};
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// How fast the candidate is compared with the base.
+/// The candidate's speed compared with the base's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
-    /// The rows, and what they say together.
+    /// The rows, and the conclusion from all of them.
     pub timed: Timed,
     /// Rows that the base ran well in every sample and the candidate did not, with the reason.
     pub failed: Vec<String>,
-    /// Why what is worse is accepted, if it is.
+    /// The reason a slowdown is accepted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
 }
@@ -27,7 +27,7 @@ impl Speed {
         slower + self.failed.len()
     }
 
-    /// Why nothing can be said, if so.
+    /// The reason there is no verdict, if there is none.
     pub fn no_verdict(&self) -> Option<&str> {
         match &self.timed.verdict {
             SpeedVerdict::NoVerdict(why) => Some(why),
@@ -46,8 +46,8 @@ fn is_slower(change: &crate::bench::comparison::Change) -> bool {
     *change == crate::bench::comparison::Change::Slower
 }
 
-/// Takes the plan's samples of these rows on both sides; `each` is told of every measurement, and
-/// says whether to go on. Only whole rounds count.
+/// Takes the plan's samples of these rows on both sides; `each` receives every measurement and returns true to
+/// continue. Only complete rounds count.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ const GROWING: [(&str, &str, SizeIn); 2] = [
 /// The release that introduced the configuration of a communicator.
 const CONFIG: (&str, &str) = ("ncclConfig_t", "2.14");
 
-/// What changed in structures from one version, as text, to another.
+/// The changes in structures from one version, given as text, to another.
 pub fn structure_changes(base: &str, candidate: &str) -> Vec<LibraryChange> {
     let (Some(old), Some(new)) = (release(base), release(candidate)) else { return Vec::new() };
     let mut changes = Vec::new();

@@ -1,4 +1,4 @@
-//! What both libraries do on software GPUs, counted: the times there say nothing.
+//! Counts the work of both libraries on software GPUs, where times are meaningless.
 use super::side::Side;
 use super::speed::failed;
 use crate::bench::comparison::counts::{RowCounts, compare};
@@ -7,7 +7,7 @@ use crate::run::Error;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
-/// What the candidate does compared with the base.
+/// The candidate's work compared with the base's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// The rows that both sides ran.
@@ -16,19 +16,19 @@ pub struct Counts {
     pub failed: Vec<String>,
     /// Rows that were not counted on both sides and did not fail on the candidate alone.
     pub not_counted: usize,
-    /// Why rows that fail are accepted, if they are.
+    /// The reason failing rows are accepted, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
 }
 
 impl Counts {
-    /// What differs, in words.
+    /// Descriptions of the differences.
     pub fn changes(&self) -> impl Iterator<Item = &str> {
         self.rows.iter().flat_map(|row| &row.changes).map(String::as_str)
     }
 }
 
-/// Counts these rows on both sides; `each` is told of every measurement, and says whether to go on. `None` if it does not.
+/// Counts these rows on both sides; `each` receives every measurement and returns true to continue. `None` if it stops early.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! Evaluates an expression for blocks of elements: names are looked up and constants folded before, then each node is
-//! evaluated for a whole block. The values are those of [`Expr::eval`]. Where that is not sure (whole numbers beyond 64 bits,
-//! an error, types that change within a block) there are none, and elements are evaluated one by one.
+//! Evaluates an expression for blocks of elements: names are looked up and constants folded beforehand, then each node is
+//! evaluated for a whole block. The values are those of [`Expr::eval`]. Where that is not certain (whole numbers beyond 64 bits,
+//! an error, types that change within a block) the block has no values, and elements are evaluated one by one.
 use super::eval::{binary, call, convert_to_mode, remainder};
 use super::period::{self, EXACT};
 use super::{BinOp, EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
@@ -18,7 +18,7 @@ pub struct BlockEvaluator {
 /// The values of a block of elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockValues {
-    /// Whole numbers.
+    /// The elements as whole numbers.
     Whole(Vec<i64>),
     /// Numbers in floating point.
     Float(Vec<f64>),
@@ -28,7 +28,7 @@ pub enum BlockValues {
 #[derive(Clone, Debug)]
 pub(super) enum CompiledNode {
     Const(Value),
-    /// `i`.
+    /// The element's index, `i`.
     Element,
     /// Element `i` of the buffer with this number.
     Input(usize),
@@ -54,7 +54,7 @@ impl BlockEvaluator {
         self.block_of(from, len, &[])
     }
 
-    /// As [`BlockEvaluator::block`], where an expression reads buffers: `inputs` has their elements of the block by their numbers.
+    /// Like [`BlockEvaluator::block`], for an expression that reads buffers: `inputs` has their elements of the block by number.
     pub(super) fn block_of(&self, from: u64, len: usize, inputs: &[Option<BlockValues>]) -> Option<BlockValues> {
         let len = len.min(BLOCK);
         let last = from.checked_add(len as u64)?;
@@ -276,7 +276,7 @@ fn zip<T: Copy, R>(x: &OneOrMany<T>, y: &OneOrMany<T>, len: usize, f: impl Fn(T,
     })
 }
 
-/// Whether a comparison holds for each; `None` for other operations.
+/// For each element, true if the comparison holds; `None` for other operations.
 fn comparison<T: Copy + PartialOrd>(
     op: BinOp,
     x: &OneOrMany<T>,

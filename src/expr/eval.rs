@@ -19,11 +19,11 @@ impl Value {
         }
     }
 
-    /// The value as a whole number, wherever an expression stands for one.
+    /// The value as a whole number, where an expression is used as one.
     ///
     /// # Errors
     ///
-    /// A number that is not whole, NaN, an infinity, and a number that does not fit 128 bits.
+    /// The value is not whole, NaN, an infinity, or a number that does not fit 128 bits.
     pub fn to_int(self) -> Result<i128, EvalError> {
         match self {
             Self::Int(v) => Ok(v),
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// True unless zero.
+    /// True unless the value is zero.
     pub fn truth(self) -> bool {
         match self {
             Self::Int(v) => v != 0,
@@ -47,11 +47,11 @@ impl Value {
         }
     }
 
-    /// True unless zero, where a NaN is neither true nor false.
+    /// True unless the value is zero; a NaN is neither true nor false.
     ///
     /// # Errors
     ///
-    /// A NaN.
+    /// The value is a NaN.
     pub fn to_bool(self) -> Result<bool, EvalError> {
         match self {
             Self::Float(v) if v.is_nan() => Err(EvalError("not a number, but true or false is needed".into())),

@@ -9,7 +9,7 @@ impl Expr {
     ///
     /// # Errors
     ///
-    /// A name without a value, an index that is not a whole number, or wrong arguments.
+    /// A name does not have a value, an index is not a whole number, or arguments are wrong.
     pub fn eval_exact<S: Scope + ?Sized>(&self, scope: &S) -> Result<Value, EvalError> {
         self.node.eval_exact(scope)
     }
@@ -36,7 +36,7 @@ impl ExprNode {
                 let values = args.iter().map(|arg| arg.eval_exact(scope)).collect::<Result<Vec<_>, _>>()?;
                 function(*func, &values)
             }
-            // Leaves, whose values are what the scope gives; an index is whole in every arithmetic.
+            // Leaves, whose values come from the scope; an index is whole in every arithmetic.
             _ => eval_node(self, scope, Mode::Whole),
         }
     }
@@ -62,7 +62,7 @@ fn operation(op: BinOp, a: Value, b: Value) -> Result<Value, EvalError> {
     binary(op, Value::Float(a.as_f64()), Value::Float(b.as_f64()))
 }
 
-/// A function of values that are whole as far as possible.
+/// A function applied to values that are whole as far as possible.
 fn function(func: Func, values: &[Value]) -> Result<Value, EvalError> {
     match (func, values) {
         (Func::Min, [first, rest @ ..]) => Ok(extreme(*first, rest, Ordering::Greater)),

@@ -32,7 +32,7 @@ const FOREIGN_FUNCTIONS: &[(&[&str], &str)] = &[
     (&["range", "arange", "linspace"], "`each` is an expression in the index `i` of an element: `each = \"i\"`"),
 ];
 
-/// What to write in place of a function of another language.
+/// Suggests a replacement for a function of another language.
 pub(super) fn cure(name: &str) -> Option<&'static str> {
     FOREIGN_FUNCTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, cure)| *cure)
 }

@@ -1,7 +1,7 @@
 //! Splits the text of an expression into tokens with their places.
 use super::ParseError;
 
-/// A token.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind<'a> {
     Int(i128),

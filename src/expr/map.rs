@@ -8,14 +8,14 @@ use crate::num::{DType, Number, decode, decode_f64, encode_f64, encode_int, get_
 pub struct MapInput<'a> {
     /// Its name in the expression.
     pub name: &'a str,
-    /// Element type.
+    /// Element type of the buffer.
     pub dtype: DType,
-    /// All its bytes.
+    /// All bytes of the buffer.
     pub bytes: &'a [u8],
 }
 
 impl MapInput<'_> {
-    /// Number of elements.
+    /// Number of elements in the buffer.
     pub fn count(&self) -> usize {
         self.bytes.len() / self.dtype.size()
     }
@@ -101,7 +101,7 @@ impl MapInput<'_> {
     }
 }
 
-/// The names of a map; a buffer stands for its element `i`.
+/// The names of a map; a buffer's name means its element `i`.
 struct BlockScope<'a> {
     names: &'a [(String, Value)],
     inputs: &'a [MapInput<'a>],
@@ -121,7 +121,7 @@ impl Scope for BlockScope<'_> {
     }
 }
 
-/// False if an element may have no value in the type: a NaN or an infinity is no integer.
+/// False if an element may not have a value in the type: a NaN or an infinity is not an integer.
 pub fn have_values(dtype: DType, block: &BlockValues) -> bool {
     match block {
         BlockValues::Float(values) => dtype.is_float() || values.iter().all(|v| v.is_finite()),
@@ -150,11 +150,11 @@ pub fn expr_bits<S: Scope + ?Sized>(dtype: DType, expr: &Expr, scope: &S) -> Res
     value_bits(dtype, value)
 }
 
-/// The bits of a computed value: wrapped or rounded.
+/// The bits of a computed value, wrapped or rounded to the type.
 ///
 /// # Errors
 ///
-/// NaN and infinities where the type is of integers: they are no whole number.
+/// The value is NaN or an infinity, but the type is an integer type.
 pub fn value_bits(dtype: DType, value: Value) -> Result<u64, EvalError> {
     match value {
         Value::Int(v) => Ok(encode_int(dtype, v)),

@@ -7,13 +7,13 @@
 //!   zero), `%` has the divisor's sign; leaving 128 bits and dividing by zero are errors. An operation with another operand,
 //!   a negative power, and `sqrt exp ln log2 sin cos` are f64; `floor` and `ceil` give whole numbers.
 //! - [`Expr::eval_wrapping`], for elements of integer types, is [`Mode::Whole`] in which `+ - * ^` may leave 128 bits.
-//! - [`Mode::Float`]: everything is f64 by IEEE rules and the pure-Rust `libm`, the same on every machine; `x[k]` counts its
-//!   index in whole numbers all the same.
-//! - [`Expr::eval_exact`], for `assert`: what is whole stays whole, everything else is f64.
+//! - [`Mode::Float`]: everything is f64 by IEEE rules and the pure-Rust `libm`, the same on every machine; `x[k]` still counts
+//!   its index in whole numbers.
+//! - [`Expr::eval_exact`], for `assert`: whole values stay whole, everything else is f64.
 //! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number;
 //!   -0.0 is below 0.0 for them.
 //! - `close(a, b, tol)` is 1 if |a - b| <= tol. An infinity is close only to itself, even with an infinite tolerance. NaN is
-//!   close to no number.
+//!   not close to any number.
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
 mod block;
 mod eval;
@@ -39,26 +39,26 @@ use std::sync::Arc;
 pub struct Expr {
     /// The text as the user wrote it.
     pub text: Arc<str>,
-    /// The syntax tree.
+    /// The syntax tree of the expression.
     pub node: Arc<ExprNode>,
 }
 
 /// A node of the syntax tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ExprNode {
-    /// A whole number.
+    /// A whole number as written.
     Int(i128),
     /// A number with a fraction or exponent; also `nan` and `inf`.
     Float(f64),
     /// A name: `rank`, an axis, a buffer.
     Name(String),
-    /// `x[k]`.
+    /// An element of a buffer, `x[k]`.
     Index(String, Box<ExprNode>),
     /// A figure of a step, such as `step.seconds`, in `assert`.
     Field(String, String),
-    /// Unary minus.
+    /// The negated value.
     Neg(Box<ExprNode>),
-    /// A binary operation.
+    /// An operation with two operands.
     Binary(BinOp, Box<ExprNode>, Box<ExprNode>),
     /// A function call: one of `min max abs floor ceil sqrt exp ln log2 sin cos if same close`.
     Call(Func, Vec<ExprNode>),
@@ -124,7 +124,7 @@ impl Expr {
     }
 }
 
-/// Binary operators.
+/// The operators with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum BinOp {
@@ -142,7 +142,7 @@ pub enum BinOp {
     Ne,
 }
 
-/// Functions.
+/// The functions of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Func {
@@ -163,13 +163,13 @@ pub enum Func {
 }
 
 impl Func {
-    /// All functions.
+    /// Every function of the language.
     pub const ALL: [Self; 14] = {
         use Func::*;
         [Min, Max, Abs, Floor, Ceil, Sqrt, Exp, Ln, Log2, Sin, Cos, If, Same, Close]
     };
 
-    /// Its name.
+    /// The function's name in expressions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -209,9 +209,9 @@ pub struct ParseError {
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
-    /// The error.
+    /// A description of the error.
     pub message: String,
-    /// The cure.
+    /// The suggested fix.
     pub help: Option<String>,
 }
 
@@ -247,25 +247,25 @@ pub trait Scope {
     ///
     /// The name is unknown, or has no value here.
     fn name(&self, name: &str) -> Result<Value, EvalError>;
-    /// The number of the buffer whose element `[i]` the name stands for, if it is one of those that are read in blocks.
+    /// The number of the buffer whose element `[i]` the name refers to, if it is one of those that are read in blocks.
     fn buffer(&self, name: &str) -> Option<usize> {
         let _ = name;
         None
     }
-    /// Element `index` of a buffer.
+    /// The value of element `index` of a buffer.
     ///
     /// # Errors
     ///
-    /// There is no such buffer or element, or elements are unknown here.
+    /// The buffer or element does not exist, or elements are unknown in this scope.
     fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
         let _ = index;
         Err(EvalError(format!("`{buffer}` cannot be indexed here")))
     }
-    /// A figure of a named step.
+    /// The value of a figure of a named step.
     ///
     /// # Errors
     ///
-    /// There is no such step or figure, or figures are unknown here.
+    /// The step or figure does not exist, or figures are unknown in this scope.
     fn field(&self, step: &str, field: &str) -> Result<Value, EvalError> {
         Err(EvalError(format!("`{step}.{field}` has no value here")))
     }

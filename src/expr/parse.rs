@@ -19,12 +19,12 @@ pub const MAX_LENGTH: usize = 4096;
 /// Largest depth of a syntax tree, which bounds the recursion of evaluation.
 pub const MAX_DEPTH: usize = 200;
 
-/// How a name is used in an expression.
+/// The way a name is used in an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseKind {
-    /// A value.
+    /// As a value.
     Plain,
-    /// `x[k]`.
+    /// With an index: `x[k]`.
     Indexed,
     /// The step in `step.field`.
     Step,
@@ -35,20 +35,20 @@ pub enum UseKind {
 /// A name in an expression, with its place in the text.
 #[derive(Clone, Debug)]
 pub struct NameUse {
-    /// The name.
+    /// The name as written.
     pub name: String,
     /// First byte in the expression's text.
     pub start: usize,
     /// One past the last byte (for `step.field`, of the field).
     pub end: usize,
-    /// How it is used.
+    /// The way it is used.
     pub kind: UseKind,
 }
 
 /// An expression and the names in it.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The expression.
+    /// The parsed expression.
     pub expr: Expr,
     /// Its names in order of appearance.
     pub names: Vec<NameUse>,
@@ -61,7 +61,7 @@ pub struct ParsedRef {
     pub name: String,
     /// Place of the name.
     pub name_end: usize,
-    /// The bounds.
+    /// The bounds in brackets, if there are any.
     pub slice: Option<(Option<Expr>, Option<Expr>)>,
     /// Names in the bounds.
     pub names: Vec<NameUse>,
@@ -123,7 +123,7 @@ struct Parser<'a> {
 /// A subtree and its depth.
 type NodeWithDepth = (ExprNode, usize);
 
-/// How tightly an operator binds.
+/// The precedence of an operator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Binding {
     Comparison,
@@ -186,7 +186,7 @@ impl<'a> Parser<'a> {
 
     fn end(&mut self) -> Result<(), ParseError> {
         let t = self.peek();
-        // `not x`: the word was taken for the name of a value.
+        // `not x`: the word was mistaken for the name of a value.
         let before = self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).cloned();
         let not = before.filter(|before| {
             matches!((&before.tok, &t.tok), (TokenKind::Name("not"), TokenKind::Name(_) | TokenKind::Int(_)))
@@ -304,7 +304,7 @@ impl<'a> Parser<'a> {
         if self.eat("^") { self.power(base, depth) } else { Ok(base) }
     }
 
-    // What stands apart from the recursion of nested parentheses keeps the stack small that each level of them needs.
+    // Kept outside the recursion of nested parentheses, so that each of their levels needs little stack.
     fn negated(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let (node, d) = self.unary(depth)?;
         Ok((ExprNode::Neg(Box::new(node)), self.deeper(d)?))
@@ -329,7 +329,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands in parentheses, once they are closed.
+    /// The node in parentheses, once they are closed.
     fn closed(&mut self, inner: Result<NodeWithDepth, ParseError>) -> Result<NodeWithDepth, ParseError> {
         let inner = inner?;
         self.want(")")?;

@@ -376,7 +376,7 @@ fn an_assert_computes_whole_numbers_exactly() {
         ("5 != nan".into(), true),
         ("5 < inf".into(), true),
         ("5 > -inf".into(), true),
-        // Beyond 128 bits it goes on in f64, as it does with any number that is not whole.
+        // Beyond 128 bits it continues in f64, as it does with any number that is not whole.
         ("2 ^ 200 == 2.0 ^ 200".into(), true),
         ("if(rank == 3, 1, 1 / 0)".into(), true),
     ] {

@@ -3,10 +3,10 @@
 use super::eval::{binary, eval_node};
 use super::{BinOp, EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
 
-/// An intermediate result.
+/// An intermediate result of wrapping arithmetic.
 #[derive(Clone, Copy)]
 enum WrappedNumber {
-    /// The exact value.
+    /// The value, known exactly.
     Exact(Value),
     /// The low 128 bits of a whole number that does not fit them.
     Low(i128),

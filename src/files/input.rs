@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Why a file is not read.
+/// The reason a file is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// A folder, a pipe, a device or a socket: reading it could wait or never end.
@@ -28,7 +28,7 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// Opens a regular file, or what a link leads to.
+/// Opens a regular file, or the target of a link.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn open(path: &Path) -> Result<File, Refused> {
 ///
 /// # Errors
 ///
-/// As for [`open`]; `ELOOP` for a link.
+/// Same as [`open`]; `ELOOP` for a link.
 pub fn open_no_link(path: &Path) -> Result<File, Refused> {
     open_with(path, OFlags::NOFOLLOW)
 }
@@ -58,23 +58,23 @@ fn open_with(path: &Path, more: OFlags) -> Result<File, Refused> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(Refused::NotRegular) }
 }
 
-/// The bytes of a file, of which there may be so many.
+/// The bytes of a file, of which there may be at most `most`.
 ///
 /// # Errors
 ///
-/// It cannot be read, or has more bytes.
+/// The file cannot be read, or has more bytes.
 pub fn read(file: File, most: u64) -> Result<Vec<u8>, Refused> {
-    // What the file says of its length would be of no use: it may grow, and those of /proc have none.
+    // The length that the file reports would be useless: it may grow, and files in /proc report 0.
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(Refused::TooLong(most)) } else { Ok(bytes) }
 }
 
-/// The text of a regular file of at most so many bytes.
+/// The text of a regular file of at most this many bytes.
 ///
 /// # Errors
 ///
-/// As for [`open`] and [`read`]; it is not UTF-8.
+/// Same as [`open`] and [`read`], or the file is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> Result<String, Refused> {
     let text = String::from_utf8(read(open(path)?, most)?);
     text.map_err(|_| Refused::Io(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))

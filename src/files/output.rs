@@ -7,13 +7,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the lock of a file that was just closed may last: a process that starts then has it until it is another program.
+/// Limit on the time that the lock of a just closed file lasts: a process starting at that moment holds it until it runs its program.
 const CLOSING: Duration = Duration::from_millis(200);
-/// How long a lock is waited for that others hold for a moment only.
+/// The time to wait for a lock that others hold only briefly.
 const LOCKING: Duration = Duration::from_secs(5);
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What anybody may do with a new file, before the process's mask.
+/// The permissions of a new file, before the process's mask.
 const NEW_FILE: u32 = 0o666;
 
 /// Opens for writing, without waiting for the reader of a pipe.
@@ -28,7 +28,7 @@ fn open(path: &Path, more: OFlags) -> io::Result<File> {
     Ok(File::from(opened))
 }
 
-/// False if another process holds the file's lock for longer than this. A file system without locks has none that is held.
+/// False if another process holds the file's lock for longer than this. On a file system without locks it is never held.
 fn lock(file: &File, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     while let Err(Errno::WOULDBLOCK) = flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -82,8 +82,8 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where a new file can take the place of this one; `None` where that would change more than the content: what is not a regular file, has
-/// other names or another owner, or is a link that leads nowhere yet.
+/// The path from which a new file can replace this one; `None` where that would change more than the content: if it is not a regular
+/// file, has other names or another owner, or is a link that leads nowhere yet.
 fn renamed_to(path: &Path, there: Option<&Metadata>) -> Option<PathBuf> {
     let owner = rustix::process::geteuid().as_raw();
     match there {
@@ -99,11 +99,11 @@ fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
     file.flush()
 }
 
-/// Opens a file, so that what is written goes behind what it has.
+/// Opens a file so that new text is written after its current content.
 ///
 /// # Errors
 ///
-/// It cannot be written, or is a pipe: whoever should read it may never do so.
+/// It cannot be written, or is a pipe: its reader may never read it.
 pub fn append(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::FileTypeExt;
     let file = open(path, OFlags::APPEND)?;

@@ -1,4 +1,4 @@
-//! Starts a child that measures a library, and hears what it found.
+//! Starts a child that measures a library, and receives its findings.
 use super::measure::{Measurement, Task, measure};
 use crate::child::Workers;
 use crate::child::question::{NoAnswer, Question};
@@ -7,15 +7,15 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 const QUESTION: Question = Question { variable: "COLLSPEC_FOOTPRINT", mark: "collspec-footprint:" };
-/// Where the library writes its log: to the pipe of the standard error. The standard output's buffer dies with the process.
+/// The path for the library's log: the pipe of the standard error. The standard output's buffer is lost with the process.
 const LOG: &str = "/proc/self/fd/2";
 
-/// What is to be measured, and where.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The library, unless it is the software library.
     pub library: Option<std::path::PathBuf>,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: usize,
     /// Bytes of the largest operation.
     pub largest: u64,
@@ -23,7 +23,7 @@ pub struct Request {
     pub limit: Duration,
     /// Variables of its environment.
     pub variables: Vec<(String, String)>,
-    /// Which program is started.
+    /// The program that is started.
     pub workers: Workers,
 }
 
@@ -33,11 +33,11 @@ enum Reply {
     Failed(String),
 }
 
-/// Measures in a new process, in which so many communicators are made and destroyed in turn after the first one.
+/// Measures in a new process, in which `cycles` communicators are created and destroyed in turn after the first one.
 ///
 /// # Errors
 ///
-/// Why it could not be measured: a call failed, the process died, or it took too long.
+/// The reason it could not be measured: a call failed, the process died, or it took too long.
 pub fn ask(request: &Request, cycles: usize) -> Result<Measurement, String> {
     let task = Task {
         library: request.library.clone(),

@@ -1,4 +1,4 @@
-//! What stays behind with each communicator that is made and destroyed.
+//! Resources that remain after each communicator that is created and destroyed.
 use super::process::ProcessState;
 use crate::stats::median;
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 /// Steady growth of a process per communicator; 0 for what grows at first only, such as caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Growth {
-    /// Communicators, of all ranks together, that were made and destroyed in turn.
+    /// Number of communicators, of all ranks, that were created and destroyed in turn.
     pub communicators: usize,
     /// Bytes of memory on the devices.
     pub device_bytes: u64,
     /// Bytes of memory on the host.
     pub host_bytes: u64,
-    /// Threads.
+    /// Number of threads that remain for each communicator.
     pub threads: u64,
-    /// Descriptors.
+    /// Number of descriptors that remain for each communicator.
     pub descriptors: u64,
-    /// What grows among threads and descriptors, by name, and by how much.
+    /// The kinds of threads and descriptors that grow, by name, with their growth.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<String, u64>,
 }
@@ -26,7 +26,7 @@ pub struct Growth {
 const LEAST: usize = 4;
 
 impl Growth {
-    /// From the states of a process after each communicator; `None` if they are too few.
+    /// The growth between the states of a process after each communicator; `None` if there are too few.
     pub fn of(states: &[ProcessState]) -> Option<Self> {
         if states.len() < LEAST {
             return None;
@@ -63,8 +63,8 @@ fn descriptors(state: &ProcessState) -> &BTreeMap<String, u64> {
     &state.descriptors
 }
 
-/// The growth from value to value that more than one half of the values show, and that the later half shows on average: what
-/// fills once, and what comes and goes, is none.
+/// The growth from value to value that more than half of the values show, and that the later half shows on average: one-time
+/// growth, and temporary growth, do not count.
 fn steady(values: &[u64]) -> u64 {
     let steps: Vec<f64> = values.windows(2).map(|pair| pair[1] as f64 - pair[0] as f64).collect();
     let Some(middle) = median(&steps) else { return 0 };

@@ -1,26 +1,26 @@
-//! What NCCL's log says of initialisation and of algorithms, at the level INFO with the subsystems INIT and TUNING.
+//! Reads NCCL's log on initialisation and algorithms, at the level INFO with the subsystems INIT and TUNING.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Seconds of the making of a communicator on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InitTimings {
-    /// The rank.
+    /// The rank that took the time.
     pub rank: u32,
-    /// All of it.
+    /// The total time in seconds.
     pub total: f64,
     /// Its parts, such as `kernels` and `bootstrap`.
     pub parts: BTreeMap<String, f64>,
 }
 
-/// How the library carries out an operation of a size.
+/// The way the library carries out an operation of a size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Choice {
     /// The operation, such as `AllReduce`; `None` where the log does not name it.
     pub operation: Option<String>,
     /// Bytes, as the log counts them.
     pub bytes: u64,
-    /// Algorithm, protocol and channels, or what is known in place of them.
+    /// Algorithm, protocol and channels, or what is known in their place.
     pub words: String,
 }
 
@@ -53,7 +53,7 @@ fn finite(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|seconds: &f64| seconds.is_finite())
 }
 
-/// What each operation of each size took; of equal ones the last counts.
+/// The algorithm for each operation of each size; of equal entries the last counts.
 pub fn choices(log: &str) -> Vec<Choice> {
     let mut found = BTreeMap::new();
     for choice in log.lines().filter_map(choice) {
@@ -92,7 +92,7 @@ fn named(word: &str, names: &[&str]) -> String {
     }
 }
 
-/// The sizes of an operation with what each takes, neighbours that take the same together: `1 KiB to 256 KiB RING LL`.
+/// The sizes of an operation with their choices, merging neighbours with the same choice: `1 KiB to 256 KiB RING LL`.
 pub fn choices_in_words(choices: &[(u64, &str)]) -> String {
     let mut runs: Vec<(u64, u64, &str)> = Vec::new();
     for (bytes, words) in choices {
@@ -140,7 +140,7 @@ host:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 1 - Init COMPLETE
         assert_eq!((found[0].parts["kernels"], found[1].parts["topo"]), (52.45, 0.06));
     }
 
-    /// As recent releases print them (names and channels), as in public logs of trainings with older ones (numbers behind the
+    /// As recent releases print them (names and channels), as in public logs of trainings with older ones (numbers after the
     /// operation), and as in NVIDIA/nccl#1595 (numbers without an operation).
     #[test]
     fn choices_of_several_versions_are_read() {

@@ -1,4 +1,4 @@
-//! The child's side: what is done with the library, and what is looked at before and after.
+//! The child's side: the actions on the library, and the measurements before and after.
 use super::log::{self, Choice, InitTimings};
 use super::process::{ProcessState, VariableChange, changed_variables, variables};
 use super::rank::{Done, Order, Ranks};
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a child is to measure.
+/// The measurement that a child is to make.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The library; without one it is the software library.
     pub library: Option<PathBuf>,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: usize,
     /// Bytes of the largest operation.
     pub largest: u64,
@@ -26,7 +26,7 @@ pub struct Task {
     pub seconds: f64,
 }
 
-/// What was measured in one process.
+/// The measurements of one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The files of NCCL libraries that the process has mapped at its end, if it can tell.
@@ -39,7 +39,7 @@ pub struct Measurement {
     pub init_seconds: f64,
     /// Seconds of the first all-reduce, of 1 MiB.
     pub first_call_seconds: f64,
-    /// The process before the library was loaded; the driver and each rank's buffers are there.
+    /// The process before the library was loaded; the driver and each rank's buffers exist already.
     pub before: ProcessState,
     /// After the first communicator was made.
     pub initialised: ProcessState,
@@ -51,7 +51,7 @@ pub struct Measurement {
     pub processors: Vec<(Vec<usize>, Vec<usize>)>,
     /// The variables of the environment that the library changed.
     pub variables: Vec<VariableChange>,
-    /// How it carries out operations of several sizes.
+    /// The choices for operations of several sizes.
     pub choices: Vec<Choice>,
     /// The library's own timings of the first communicator, by rank, from its log.
     pub timings: Vec<InitTimings>,
@@ -59,10 +59,10 @@ pub struct Measurement {
 
 /// The bytes of the first call.
 const FIRST_CALL: u64 = 1 << 20;
-/// The smallest size of which the choice is looked at, and the factor between two sizes.
+/// The smallest size whose choice is examined, and the factor between two sizes.
 const SMALLEST: u64 = 1 << 10;
 const FACTOR: u64 = 16;
-/// The operations of which the choice is looked at, as NCCL's log names them.
+/// The operations whose choices are examined, as NCCL's log names them.
 const OPERATIONS: [(NcclCall, &str); 5] = [
     (NcclCall::AllReduce, "AllReduce"),
     (NcclCall::Broadcast, "Broadcast"),
@@ -137,7 +137,7 @@ pub fn measure(task: &Task) -> Result<Measurement, String> {
 }
 
 impl Measurement {
-    /// With what the log says of it: the timings of the first communicator, and choices in place of what was counted.
+    /// Adds information from the log: the timings of the first communicator, and choices in place of those that were counted.
     pub fn with_log(mut self, log: &str, ranks: usize) -> Self {
         self.timings = log::timings(log).into_iter().take(ranks).collect();
         let logged = log::choices(log);
@@ -187,7 +187,7 @@ impl Subject {
         self.ranks.all(&Order::Init { library: self.library, id }).map(|_| ())
     }
 
-    /// Calls operations of several sizes, so that the log tells the choices, and counts their traffic where the library can. An
+    /// Calls operations of several sizes, so that the log contains the choices, and counts their traffic where the library can. An
     /// operation that the library refuses is left out.
     fn choices(&self, largest: u64) -> Vec<Choice> {
         let has = self.library.symbols();
@@ -207,7 +207,7 @@ impl Subject {
     }
 }
 
-/// What the counted traffic says of an operation.
+/// A description of an operation from its counted traffic.
 fn counted(ranks: &[Done]) -> Option<String> {
     let traffic: Vec<_> = ranks.iter().filter_map(|done| done.traffic.as_ref()).collect();
     let rounds = traffic.iter().map(|traffic| traffic.rounds).max()?;

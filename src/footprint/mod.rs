@@ -1,16 +1,16 @@
-//! What an NCCL library costs a process and changes in it, measured in child processes: seconds of its first calls, memory on
-//! device and host, threads, descriptors, processors and variables, what a communicator leaves behind, which algorithm each
-//! size takes, and its parameters.
+//! Measures, in child processes, what an NCCL library costs a process and changes in it: seconds of its first calls, memory on
+//! device and host, threads, descriptors, processors and variables, leaks per communicator, the algorithm for each size,
+//! and its parameters.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
-//! | `ask` | starts a child and hears what it measured |
-//! | `measure` | the child's side: what is done, and in which order |
-//! | `rank` | a rank of the child: a thread that makes communicators and calls collectives |
-//! | `process` | the state of a process, as the kernel tells it |
-//! | `log` | what NCCL's log says of initialisation and of algorithms |
-//! | `growth` | what stays behind with each communicator |
-//! | `summary` | the measurements of several processes as one |
+//! | `ask` | starts a child and receives its measurements |
+//! | `measure` | the child's side: the sequence of measurements |
+//! | `rank` | a rank of the child: a thread that creates communicators and calls collectives |
+//! | `process` | the state of a process, as reported by the kernel |
+//! | `log` | NCCL's log on initialisation and algorithms |
+//! | `growth` | the resources that remain after each communicator |
+//! | `summary` | the measurements of several processes combined |
 mod ask;
 mod growth;
 mod log;

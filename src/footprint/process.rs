@@ -1,15 +1,15 @@
-//! The state of a process, as the kernel tells it.
+//! The state of a process, as reported by the kernel.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 
-/// What a process has at a moment.
+/// The resources of a process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
-    /// Its threads: how many there are of each name.
+    /// Its threads: the number with each name.
     pub threads: BTreeMap<String, u64>,
-    /// Its open descriptors: how many there are of each file or kind.
+    /// Its open descriptors: the number for each file or kind.
     pub descriptors: BTreeMap<String, u64>,
     /// Bytes of memory that it uses on the host and that no file backs.
     pub host_bytes: Option<u64>,
@@ -32,7 +32,7 @@ fn counted(names: impl Iterator<Item = String>) -> BTreeMap<String, u64> {
 
 fn threads() -> BTreeMap<String, u64> {
     let entries = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    // A thread that ends meanwhile has no name any more.
+    // A thread that ends in the meantime does not have a name any more.
     counted(entries.filter_map(|entry| {
         let name = fs::read(entry.path().join("comm")).ok()?;
         Some(String::from_utf8_lossy(&name).trim_end().to_owned())
@@ -51,7 +51,7 @@ fn is_own_listing(kind: &str) -> bool {
     matches!(parts.as_slice(), ["", "proc", _, "fd"])
 }
 
-/// What a descriptor is: a file's path, or the kind of what has none, without its number.
+/// The kind of a descriptor: a file's path, or the type of an object without one, without its number.
 fn kind(target: &str) -> String {
     match target.split_once(":[") {
         Some((kind, _)) if !target.starts_with('/') && kind != "anon_inode" => kind.to_owned(),
@@ -88,7 +88,7 @@ pub fn processors_in_words(processors: &[usize]) -> String {
 /// A variable of the environment whose value changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VariableChange {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
     /// Its value before, if it was set.
     pub before: Option<String>,

@@ -1,4 +1,4 @@
-//! A rank of the child that is measured: a thread that makes communicators and calls collectives when it is told to.
+//! A rank of the measured child: a thread that creates communicators and calls collectives on request.
 use crate::backend::{CollectiveCall, CommSlot, Device, DeviceMemory, DeviceStream, Library};
 use crate::cores::own_processors;
 use crate::job::Traffic;
@@ -8,38 +8,38 @@ use nccl_sys::{ncclRedOp_t, ncclUniqueId};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// What a rank does next.
+/// The next action of a rank.
 #[derive(Clone)]
 pub enum Order {
     /// Joins a new communicator.
     Init { library: &'static Library, id: ncclUniqueId },
-    /// Calls a collective on so many bytes and waits for its end. Its traffic counts under the tag, if there is one.
+    /// Calls a collective on this many bytes and waits for its end. Its traffic counts under the tag, if there is one.
     Collective { call: NcclCall, bytes: u64, tag: Option<u32> },
-    /// Destroys its communicator.
+    /// Destroys the rank's communicator.
     Destroy,
 }
 
-/// What a rank says when it has done what it was told.
+/// The answer of a rank when it has carried out an order.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// The processors that its thread may run on.
     pub processors: Vec<usize>,
-    /// What a collective sent, if the library counts that.
+    /// The traffic of a collective, if the library counts it.
     pub traffic: Option<Traffic>,
 }
 
-/// The ranks.
+/// Handles to the rank threads.
 pub struct Ranks {
     orders: Vec<Sender<Order>>,
     done: Receiver<(usize, Result<Done, String>)>,
 }
 
 impl Ranks {
-    /// Starts a thread for each rank, with buffers for operations on so many bytes, and waits until all are ready.
+    /// Starts a thread for each rank, with buffers for operations on this many bytes, and waits until all are ready.
     ///
     /// # Errors
     ///
-    /// A thread, a stream or memory cannot be had.
+    /// A thread, a stream or memory cannot be obtained.
     pub fn start(count: usize, device: Device, largest: u64) -> Result<(Self, Vec<Done>), String> {
         let (tell, done) = channel();
         let mut orders = Vec::new();
@@ -76,7 +76,7 @@ impl Ranks {
         self.wait(true)
     }
 
-    /// As [`Self::all`], but waits for all ranks if one fails, so that they can go on.
+    /// Like [`Self::all`], but waits for all ranks even if one fails, so that they can continue.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a library costs a process and changes in it, from several processes.
+/// The cost of a library for a process and its effects on it, from several processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Footprint {
@@ -18,7 +18,7 @@ pub struct Footprint {
     /// Processes that could not measure: why, each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
-    /// The files that were really loaded, as the processes told.
+    /// The files that were really loaded, as reported by the processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loaded: Vec<LoadedLibrary>,
     /// Seconds in which the library was loaded, by process.
@@ -42,7 +42,7 @@ pub struct Footprint {
     pub threads_after_call: Vec<i64>,
     /// The same of descriptors.
     pub descriptors_after_call: Vec<i64>,
-    /// What stays behind with each communicator, in the processes that made enough.
+    /// The resources that remain after each communicator, in the processes that made enough of them.
     pub growth: Vec<Growth>,
     /// Ranks' threads whose processors were others after the first communicator, in all processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +50,7 @@ pub struct Footprint {
     /// Variables of the environment that the library changed, in all processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<VariableChange>,
-    /// How operations of several sizes are carried out, as all processes had it.
+    /// The choices for operations of several sizes, where all processes agree.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
     /// The library's parameters, if it lists them.
@@ -61,7 +61,7 @@ pub struct Footprint {
 /// A file that a process has loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedLibrary {
-    /// As the kernel told it.
+    /// The library's file as reported by the kernel.
     #[serde(flatten)]
     pub file: MappedLibrary,
     /// The build id of the file at this path, if it has one and no other file has taken its place.
@@ -70,7 +70,7 @@ pub struct LoadedLibrary {
 }
 
 impl Footprint {
-    /// Of the measurements of processes with so many ranks each.
+    /// Combines the measurements of processes with this many ranks each.
     pub fn of(ranks: usize, results: Vec<Result<Measurement, String>>) -> Self {
         let (measured, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
         let all: Vec<Measurement> = measured.into_iter().flatten().collect();
@@ -104,7 +104,7 @@ impl Footprint {
         }
     }
 
-    /// True if no process could measure.
+    /// True if every process failed to measure.
     pub fn is_missing(&self) -> bool {
         self.init_seconds.is_empty()
     }
@@ -123,7 +123,7 @@ fn called(one: &Measurement) -> &ProcessState {
     &one.called
 }
 
-/// What all have, in order.
+/// The elements that all lists share, in order.
 fn common<T: Ord + Clone>(mut all: Vec<Vec<T>>) -> Vec<T> {
     let Some(mut first) = all.pop() else { return Vec::new() };
     first.retain(|one| all.iter().all(|other| other.contains(one)));

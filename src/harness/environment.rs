@@ -17,7 +17,7 @@ pub fn prepare_insta(package: &Path) {
     unsafe { std::env::set_var("INSTA_OUTPUT", "none") };
 }
 
-/// Number of threads of this process, if the system tells it.
+/// Number of threads of this process, if the system reports it.
 fn thread_count() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }

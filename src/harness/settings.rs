@@ -8,11 +8,11 @@ use std::env::VarError;
 /// The values of the variables; they mean the same as the command's options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HarnessSettings {
-    /// COLLSPEC_FILTER.
+    /// The filter given in COLLSPEC_FILTER.
     pub filter: Filter,
-    /// COLLSPEC_SHARD.
+    /// The shard given in COLLSPEC_SHARD.
     pub shard: Option<Shard>,
-    /// All others.
+    /// The options given in all other variables.
     pub options: RunOptions,
 }
 
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(with("COLLSPEC_CONNECT", "lazy").map(|s| s.connect), Ok(Some(Connect::Lazy)));
         assert_eq!(with("COLLSPEC_MAX_MEMORY", "2GiB").map(|s| s.reading.limits.memory), Ok(2 << 30));
         assert_eq!(with("COLLSPEC_MAX_WORK", "5000").map(|s| s.reading.limits.work), Ok(5000));
-        // A refusal over a limit says what can be set here.
+        // A refusal over a limit names the setting that is available here.
         assert_eq!(with("COLLSPEC_MAX_WORK", "5000").map(|s| s.reading.limits.set_by), Ok(SetBy::Variables));
         assert_eq!(SetBy::Variables.raise("max-work", 6000), "`COLLSPEC_MAX_WORK=6000`");
         assert_eq!(with("COLLSPEC_MAX_FILE", "64KiB").map(|s| s.reading.limits.file), Ok(64 << 10));

@@ -166,11 +166,11 @@ impl Comparator for KeptReference {
 }
 
 thread_local! {
-    /// True while a panic of this thread is a difference that insta reports.
+    /// True while a panic of this thread is only insta's report of a difference.
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes the panic hook say nothing of panics inside [`catch_expected_panic`].
+/// Silences the panic hook for panics inside [`catch_expected_panic`].
 pub fn silence_expected_panics() {
     let otherwise = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

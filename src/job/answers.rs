@@ -21,11 +21,11 @@ pub struct Answers {
 /// The answer about a window that was registered without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowAnswer {
-    /// The registration's number.
+    /// Number of the registration.
     pub id: u32,
     /// False if the library gave a null window, because it does not support windows here.
     pub given: bool,
-    /// What `ncclWinGetUserPtr` answered.
+    /// The answer of `ncclWinGetUserPtr`.
     pub pointer: PointerAnswer,
 }
 
@@ -36,9 +36,9 @@ pub enum PointerAnswer {
     Absent,
     /// The address of the registered memory.
     Registered,
-    /// A null pointer.
+    /// The answer is a null pointer.
     Null,
-    /// Another address.
+    /// The answer is another address.
     Other,
     /// It returned this code.
     Refused(i32),
@@ -53,7 +53,7 @@ pub struct Asked {
     pub count: Answer,
     /// This rank's number in it.
     pub rank: Answer,
-    /// The rank's device.
+    /// The answer about the rank's device.
     pub device: Answer,
     /// The calling thread's current device, which is the right answer for `device`.
     pub current: Option<i32>,
@@ -61,7 +61,7 @@ pub struct Asked {
     pub error: Answer,
 }
 
-/// What `ncclCommMemStats` answered about one communicator.
+/// The answers of `ncclCommMemStats` about one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryAsked {
     /// Index of the communicator.
@@ -72,16 +72,16 @@ pub struct MemoryAsked {
     pub suspendable: MemoryAnswer,
     /// 1 while they are released.
     pub released: MemoryAnswer,
-    /// Bytes that stay.
+    /// Bytes that stay allocated.
     pub persistent: MemoryAnswer,
-    /// All bytes.
+    /// All bytes that are allocated.
     pub total: MemoryAnswer,
 }
 
-/// One statistic.
+/// The answer about one statistic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryAnswer {
-    /// This number.
+    /// The answer is this number.
     Is(u64),
     /// Success, and nothing was written.
     Nothing,
@@ -94,7 +94,7 @@ pub enum MemoryAnswer {
 pub enum Answer {
     /// The library has no such function.
     Absent,
-    /// This number.
+    /// The answer is this number.
     Is(i32),
     /// Success, and nothing was written.
     Nothing,

@@ -52,8 +52,8 @@ impl Span<'_> {
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }
-    /// Maps the pages of many bytes at once, which is cheaper than one after the other when they are touched. As if by reading, because
-    /// the kernel then maps pages that are there several at a time; they can be written all the same, since they are shared.
+    /// Maps the pages of many bytes at once, which is cheaper than one after the other when they are touched. It maps them for reading,
+    /// because the kernel then maps several existing pages at a time; they can be written nevertheless, since they are shared.
     pub fn populate(&self) {
         const MANY: usize = 1 << 20;
         if self.len >= MANY {
@@ -70,7 +70,7 @@ impl Span<'_> {
         // Without success this process has pages for longer, and nothing else.
         self.advise(Advice::LinuxDontNeed);
     }
-    /// Gives advice on all pages of the bytes, none of which changes what they contain.
+    /// Gives the kernel advice on all pages of the bytes; no advice changes their contents.
     fn advise(&self, advice: Advice) -> bool {
         let skip = self.ptr.addr() % rustix::param::page_size();
         let (first, len) = (self.ptr.wrapping_sub(skip), self.len + skip);
@@ -78,14 +78,14 @@ impl Span<'_> {
         // that this process gives back, also a neighbour's, is mapped again with its contents when it is touched.
         unsafe { rustix::mm::madvise(first.cast(), len, advice) }.is_ok()
     }
-    /// Bytes.
+    /// Length in bytes.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.len
     }
 }
 
-/// Why bytes cannot be read out of an arena.
+/// The reason bytes cannot be read from an arena.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum ReadError {
     /// They are outside the arena.
@@ -94,7 +94,7 @@ pub enum ReadError {
     /// This process has no memory for a copy.
     #[error("no memory for a copy of {len} bytes")]
     Memory {
-        /// Bytes to read.
+        /// Number of bytes to read.
         len: usize,
     },
 }
@@ -136,11 +136,11 @@ impl Arena {
         Ok(Self { fd, mapping, descriptor: Mutex::default() })
     }
 
-    /// A mapping of at least `len` bytes; `grow`: makes the memory larger if it has less.
+    /// A mapping of at least `len` bytes; with `grow` the memory is enlarged if it has less.
     ///
     /// # Errors
     ///
-    /// It has less and may not grow, or cannot be mapped.
+    /// The memory has less and may not grow, or cannot be mapped.
     pub fn ensure(&mut self, len: u64, grow: bool) -> io::Result<Arc<Mapping>> {
         if len > self.mapping.size() {
             let mut have = size(&self.fd)?;
@@ -196,7 +196,7 @@ impl Arena {
         self.mapping.span(at, len as u64).map(drop).map_err(io::Error::other)
     }
 
-    /// The newest mapping.
+    /// The most recent mapping.
     pub fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }
@@ -208,7 +208,7 @@ impl AsFd for Arena {
     }
 }
 
-/// The size that an arena for so many bytes is given: small ones grow by doubling, and large ones have little more than they need.
+/// The size of an arena that needs this many bytes: small ones grow by doubling, and large ones have little more than they need.
 fn grown(len: u64) -> u64 {
     const STEP: u64 = 64 << 20;
     let larger = if len < STEP { len.checked_next_power_of_two() } else { len.checked_next_multiple_of(STEP) };
@@ -227,7 +227,7 @@ impl Mapping {
         Ok(Self(raw))
     }
 
-    /// Bytes mapped.
+    /// Number of bytes mapped.
     pub fn size(&self) -> u64 {
         self.0.len() as u64
     }
@@ -249,7 +249,7 @@ impl Mapping {
         }
     }
 
-    /// Copies bytes in. The bytes are atomics to this process, so other threads may read and write them meanwhile.
+    /// Copies bytes in. The bytes are atomics to this process, so other threads may read and write them at the same time.
     ///
     /// # Errors
     ///
@@ -267,11 +267,11 @@ impl Mapping {
         Ok(())
     }
 
-    /// Copies bytes out. Where another thread or process writes meanwhile, each may be old or new.
+    /// Copies bytes out. If another thread or process is writing at the same time, each byte may be old or new.
     ///
     /// # Errors
     ///
-    /// They lie outside, or there is no memory for them.
+    /// The range is outside the arena, or there is not enough memory for the copy.
     pub fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
         let len = self.span(at, len)?.len();
         let mut bytes = Vec::<u8>::new();
@@ -281,11 +281,11 @@ impl Mapping {
         Ok(bytes)
     }
 
-    /// As [`Mapping::read`], to where the bytes are wanted.
+    /// Like [`Mapping::read`], into a given slice.
     ///
     /// # Errors
     ///
-    /// They lie outside.
+    /// The range is outside the arena.
     pub fn copy_to(&self, at: u64, to: &mut [u8]) -> Result<(), Outside> {
         let Atomics { first, words, last } = self.atomics(at, to.len() as u64)?;
         let (to_first, rest) = to.split_at_mut(first.len());
@@ -299,7 +299,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Bytes as atomics.
+    /// The bytes of a range as atomics.
     fn atomics(&self, at: u64, len: u64) -> Result<Atomics<'_>, Outside> {
         let span = self.span(at, len)?;
         // SAFETY: inside the mapping, which lives as long as `self` and cannot lose its pages; all safe functions access it
@@ -331,7 +331,7 @@ fn rustix_fd(fd: &OwnedFd) -> std::os::fd::RawFd {
 /// The meaning of a step word: a phase, and the index of the call in that phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing yet.
+    /// The rank has not begun.
     Before,
     /// A call of the prelude; the number after the last is loading, the one after that waiting for the other ranks.
     Opening(u32),
@@ -344,7 +344,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// As stored.
+    /// The word that is stored for it.
     pub fn word(self) -> u64 {
         match self {
             Self::Before => 0,
@@ -354,7 +354,7 @@ impl Step {
             Self::Ending => 4 << 32,
         }
     }
-    /// From what is stored.
+    /// Decodes a stored word.
     pub fn of(word: u64) -> Self {
         match word >> 32 {
             1 => Self::Opening(word as u32),

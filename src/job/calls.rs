@@ -1,13 +1,13 @@
-//! What a rank does, as the worker gets it: programs are lists of calls.
+//! The programs of ranks, as the worker receives them: lists of calls.
 use crate::expr::{Expr, Value};
 use crate::num::DType;
 use crate::ops::{AlgorithmChoice, ExitStatus, NcclCall};
 use serde::{Deserialize, Serialize};
 
-/// Where a pointer argument points.
+/// The memory that a pointer argument points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ptr {
-    /// Null.
+    /// The null pointer.
     Null,
     /// Byte `byte` of allocation `alloc`'s payload.
     At {
@@ -23,15 +23,15 @@ pub enum Ptr {
 pub struct Call {
     /// The unrolled step it belongs to; grows along a program.
     pub step: u32,
-    /// True if the program goes on after an error code (the step says `error`); the code is recorded either way.
+    /// True if the program continues after an error code (the step says `error`); the code is recorded either way.
     pub tolerate: bool,
-    /// True if the program goes on while the call is in progress; else such a call is waited for.
+    /// True if the program continues while the call is in progress; otherwise the call is waited for.
     pub left_in_progress: bool,
-    /// What it does.
+    /// The kind of call, with its arguments.
     pub kind: CallKind,
 }
 
-/// What a call does. `comm` indexes [`Job::comms`](super::Job::comms), `stream` counts the rank's streams.
+/// The kind of a call. `comm` indexes [`Job::comms`](super::Job::comms), `stream` counts the rank's streams.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum CallKind {
@@ -45,7 +45,7 @@ pub enum CallKind {
         root: i32,
         comm: u32,
         stream: u32,
-        /// What the call asks for in its configuration; without one it has none.
+        /// The call's configuration; `None` for a call without one.
         algorithm: Option<AlgorithmChoice>,
     },
     Send {
@@ -112,7 +112,7 @@ pub enum CallKind {
     AwaitError {
         comm: u32,
     },
-    /// Makes `comm` with unique id `id` as rank `rank` of `n`; with `ids` by so many ids from there on (`ncclCommInitRankScalable`).
+    /// Creates `comm` with unique id `id` as rank `rank` of `n`; with `ids`, from this many from `id` on (`ncclCommInitRankScalable`).
     Init {
         comm: u32,
         id: u32,
@@ -194,14 +194,14 @@ pub enum CallKind {
         comm: u32,
         stream: u32,
     },
-    /// A signal alone.
+    /// Sends a signal without data.
     Signal {
         peer: i32,
         signal: Signal,
         comm: u32,
         stream: u32,
     },
-    /// Waits on the stream for signals: of each of these ranks so many.
+    /// Waits on the stream for signals: the given number from each of these ranks.
     WaitSignal {
         peers: Vec<(i32, i32)>,
         signal: Signal,
@@ -214,17 +214,17 @@ pub enum CallKind {
         comm: u32,
         stream: u32,
     },
-    /// Ends registration `id`.
+    /// Ends the registration `id`.
     Deregister {
         id: u32,
         comm: u32,
     },
-    /// What `stream` gets from here on is captured into `graph` instead of run, and so is what streams get that wait for it.
+    /// Work put on `stream` from here on is captured into `graph` instead of run, and so is the work of streams that wait for it.
     BeginCapture {
         graph: u32,
         stream: u32,
     },
-    /// Part of the capture of `graph`; left out where the graph is there already, from an earlier run of the job.
+    /// Part of the capture of `graph`; skipped if the graph exists already, from an earlier run of the job.
     Captured {
         graph: u32,
         call: Box<CallKind>,
@@ -239,12 +239,12 @@ pub enum CallKind {
         graph: u32,
         stream: u32,
     },
-    /// What the launch with this index does, behind it in a plan: no worker is given such a call.
+    /// The work of the launch with this index, placed after it in a plan: a worker never receives such a call.
     Replayed {
         launch: u32,
         call: Box<CallKind>,
     },
-    /// Destroys a graph.
+    /// Destroys a captured graph.
     Release {
         graph: u32,
     },
@@ -261,7 +261,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// What the call means where it stands in a plan: of a replayed call what a graph does, of a captured one nothing.
+    /// The effect of the call at its place in a plan: for a replayed call that of the graph's work, for a captured one none.
     pub fn effect(&self) -> &Self {
         match self {
             Self::Replayed { call, .. } => call,
@@ -289,7 +289,7 @@ impl CallKind {
     }
 }
 
-/// Which signal of which context a one-sided call means.
+/// The signal and context that a one-sided call refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Signal {
@@ -307,19 +307,19 @@ pub struct MapRead {
     pub dtype: DType,
 }
 
-/// The reduction argument.
+/// The reduction argument of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Red {
     /// The call takes none.
     None,
-    /// NCCL's code.
+    /// The code of one of NCCL's reductions.
     Builtin(i32),
     /// `ncclRedOpCreatePreMulSum` before the call, `ncclRedOpDestroy` after it (after the group's end inside a group).
     PreMulSum {
         /// The scalar's bytes, read from host memory unless `device` is given. With `device`, the initial image holds the value
-        /// right behind that place, and it is copied to the place in stream order.
+        /// right after that place, and it is copied to the place in stream order.
         scalar: Vec<u8>,
-        /// In device memory (the allocation's initial image holds the value).
+        /// The place in device memory (the allocation's initial image holds the value).
         device: Option<Ptr>,
     },
 }

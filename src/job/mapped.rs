@@ -1,4 +1,4 @@
-//! Which files of NCCL libraries a process has mapped, as the kernel tells.
+//! The NCCL library files that a process has mapped, as reported by the kernel.
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub struct MappedLibrary {
     pub path: String,
     /// Its file system's device, as `/proc/self/maps` prints it.
     pub device: String,
-    /// Its inode.
+    /// Inode number of the file.
     pub inode: u64,
 }
 

@@ -22,20 +22,20 @@ pub enum Request {
     Ids(Vec<Id>),
     /// The unique id of this run with this number, which a live communicator gave in another part.
     GrowId(u32, Id),
-    /// To a part whose rank dies with this number: end now. To any other part: the processes of those that die have ended.
+    /// For a part whose rank dies with this number: end now. For any other part: the processes of those that die have ended.
     Death(u32),
-    /// All parts are loaded. Not sent to a part that is alone: it need not wait.
+    /// All parts are loaded. Not sent to a part that is alone, which need not wait.
     Run,
     /// Another part's rank has failed: stop.
     Stop,
-    /// Which faults has the run met so far? For a run that its time limit has ended; answered by [`Reply::Reached`]. On software GPUs the log
-    /// says where kernels stand.
+    /// Asks for the faults that the run has met so far, when its time limit has ended it; answered by [`Reply::Reached`]. On software
+    /// GPUs the log then gives the positions of kernels.
     Reached,
     /// End the last job and give back its resources. Another job may follow only when everything that this destroys is gone.
     Finish(Finish),
 }
 
-/// Which communicators are kept and which are destroyed after a job.
+/// The communicators to keep and to destroy after a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finish {
     /// The name under which the job's own are kept; without one they are destroyed.
@@ -46,16 +46,16 @@ pub struct Finish {
     pub answer: bool,
 }
 
-/// Worker to parent.
+/// A message from worker to parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// First message of a worker.
     Hello {
-        /// [`PROTOCOL`].
+        /// The worker's [`PROTOCOL`].
         protocol: u32,
         /// NCCL's version code, from the library.
         version: i32,
-        /// Where the library came from.
+        /// Path from which the library was loaded.
         library: String,
         /// Symbols that it has.
         symbols: Vec<String>,
@@ -78,9 +78,9 @@ pub enum Reply {
     Done(Report),
     /// The software engine proved that nothing can move any more. The worker can only be killed now.
     Stuck {
-        /// Who waits for whom.
+        /// Describes who waits for whom.
         waits: String,
-        /// How far the ranks got.
+        /// The progress of the ranks.
         report: Report,
     },
     /// A rank waits for the death with this number.
@@ -92,6 +92,6 @@ pub enum Reply {
         /// World ranks, and the error of destroying their communicators.
         errors: Vec<(u32, String)>,
     },
-    /// The worker itself could not do what was asked (no memory, a bad message).
+    /// The worker itself could not carry out a request (no memory, a bad message).
     Trouble(String),
 }

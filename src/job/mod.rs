@@ -1,4 +1,4 @@
-//! What parent and worker exchange: programs of calls, the messages around them, the shared arena, observations.
+//! The data exchanged between parent and worker: programs of calls, the messages around them, the shared arena, observations.
 mod answers;
 pub mod arena;
 mod calls;
@@ -21,17 +21,17 @@ use crate::ops::ConfigValue;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
+/// Error code for failures outside NCCL: a map without a value, the driver before the program runs.
 pub const NOT_NCCL: i32 = -1;
 
 /// An allocation and where its images lie in the arena.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllocSpec {
-    /// World rank.
+    /// World rank that owns it.
     pub rank: u32,
-    /// Where the payload starts in the image.
+    /// The offset of the payload in the image.
     pub start: u64,
-    /// True if the library allocates it, because it becomes a window.
+    /// True if the library must allocate it, because it becomes a window.
     pub from_library: bool,
     /// Bytes of the image.
     pub image: u64,
@@ -42,7 +42,7 @@ pub struct AllocSpec {
 }
 
 impl AllocSpec {
-    /// True if the allocation itself lies in the arena, so that nothing is copied to and fro.
+    /// True if the allocation itself lies in the arena, so that copies are unnecessary.
     pub fn is_in_arena(&self) -> bool {
         self.initial == self.last
     }
@@ -51,7 +51,7 @@ impl AllocSpec {
 /// Bytes of a [`digest`].
 pub const DIGEST: usize = 16;
 
-/// What is kept of a result of which there is no room for a copy.
+/// The digest that is kept of a result when there is no room for a copy.
 pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
     xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
 }
@@ -72,7 +72,7 @@ pub type SetId = u64;
 /// Everything that a worker gets of a case, or that one of its parts gets if `ranks` are not all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// For logs.
+    /// The case's name, for logs.
     pub case: String,
     /// Ranks that take part.
     pub n: u32,
@@ -86,23 +86,23 @@ pub struct Job {
     /// The communicators, in ascending order, that can only be aborted in the end: they lose a rank, or a rank aborts them, and
     /// `ncclCommDestroy` is a call that all ranks of a machine make.
     pub left_to_abort: Vec<u32>,
-    /// Configurations.
+    /// The distinct configurations of communicators.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
-    /// By world rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
+    /// For each world rank: its non-blocking communicators, in ascending order. Empty if no rank has any.
     pub nonblocking: Vec<Vec<u32>>,
     /// Unique ids to make.
     pub ids: u32,
     /// Unique ids that live communicators give while the programs run (see [`CallKind::GrowId`]).
     pub grow_ids: u32,
-    /// Streams per rank.
+    /// Number of streams per rank.
     pub streams: u32,
-    /// Which of them is the null stream, if one is.
+    /// The stream that is the null stream, if a step uses it.
     pub null_stream: Option<u32>,
-    /// Allocations.
+    /// The allocations of all ranks.
     pub allocs: Vec<AllocSpec>,
-    /// Checkpoints.
+    /// The copies of results to take while the programs run.
     pub checkpoints: Vec<CheckpointSpec>,
-    /// Number of tags.
+    /// Number of tags under which traffic is counted.
     pub tags: u32,
     /// Calls of *opening*, by world rank. Equal preludes (with equal `comms` and `configs`) may share communicators.
     pub prelude: Vec<Vec<Call>>,
@@ -116,17 +116,17 @@ pub struct Job {
     pub reuse: Option<SetId>,
     /// The fault that the software library must have; empty if none.
     pub fault: String,
-    /// True if the parent does not see the step words while the ranks run, because they are in another machine's memory: it is told
-    /// when the ranks begin.
+    /// True if the parent cannot see the step words while the ranks run, because they are in another machine's memory: it then receives
+    /// a message when the ranks begin.
     pub words_unseen: bool,
-    /// How often the programs run for their times; `None` if they run once and are not timed.
+    /// The repetitions of the programs for timing; `None` if they run once and are not timed.
     pub timed: Option<Timed>,
-    /// What a part knows of all ranks; `None` if they all live here.
+    /// A part's knowledge of all ranks; `None` if they all live in this worker.
     pub world: Option<World>,
 }
 
-/// How often every rank's program runs, for its times. Before the last iteration inputs and poison are put in place again,
-/// so that the images are what that iteration made of them. The ranks of a process begin each iteration together.
+/// The number of times every rank's program runs, for timing. Before the last iteration inputs and poison are restored,
+/// so that the images are the results of that iteration. The ranks of a process begin each iteration together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timed {
     /// Iterations first that are not timed.

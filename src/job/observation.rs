@@ -1,7 +1,7 @@
-//! What was seen of a case.
+//! The observations of a case's run.
 use crate::job::{RankReport, Reached};
 
-/// How a run ended.
+/// The way a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Every rank has finished.
@@ -10,32 +10,32 @@ pub enum Ended {
     Errored,
     /// The time limit passed, or the software library proved that nothing can move.
     Hung {
-        /// True if proved.
+        /// True if the hang was proved.
         proved: bool,
-        /// While making communicators.
+        /// True if it happened while communicators were created.
         opening: bool,
-        /// Who waits for whom, if known.
+        /// Describes who waits for whom, if known.
         waits: String,
     },
     /// A part of the worker died.
     Crashed {
-        /// How it ended, as text: `signal 9 (SIGKILL)`, `exit status 1`.
+        /// The end of the process as text: `signal 9 (SIGKILL)`, `exit status 1`.
         how: String,
-        /// While making communicators.
+        /// True if it happened while communicators were created.
         opening: bool,
     },
 }
 
-/// What was seen of a case; a case with `repeat` has one per run.
+/// The observations of a run; a case with `repeat` has one per run.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// How it ended.
+    /// The way the run ended.
     pub ended: Ended,
-    /// By world rank; empty if nothing is known.
+    /// Reports by world rank; empty if they are unknown.
     pub ranks: Vec<RankReport>,
     /// Final images by allocation (guards included); empty unless the allocation's rank is `Done`.
     pub images: Vec<Vec<u8>>,
-    /// By allocation true if every byte of its final image was found to be the only right one when it was read: it was not kept then.
+    /// For each allocation, true if every byte of its final image was the only right one when it was read, so that it was not kept.
     /// `false` for allocations beyond the end.
     pub as_expected: Vec<bool>,
     /// Checkpoints, by index; empty unless its rank is `Done`.
@@ -46,8 +46,8 @@ pub struct Observation {
     pub seconds: f64,
     /// Faults on demand that struck, or would have: a bit each; `None` if the worker could not report them.
     pub reached: Option<Reached>,
-    /// Those until the time limit ended the run, if it was to note them and the worker still answers; what it would have met later is
-    /// not known.
+    /// The faults met until the time limit ended the run, if they were to be recorded and the worker still answers; later faults
+    /// are unknown.
     pub reached_until_limit: Option<Reached>,
     /// True if the communicators had been used by an earlier case.
     pub reused: bool,

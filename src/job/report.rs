@@ -1,23 +1,23 @@
-//! How the ranks of a job ended, as the worker tells it.
+//! The endings of a job's ranks, as the worker reports them.
 use super::Answers;
 use serde::{Deserialize, Serialize};
 
 /// Faults on demand of the software library, a bit each in the order of `soft_nccl::fault::TABLE`.
 pub type Reached = soft_nccl::fault::Reached;
 
-/// How the ranks ended: all of them, or in a part's message those of the part.
+/// The endings of all ranks, or in a part's message of the part's ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// In the order of the ranks.
+    /// Reports in the order of the ranks.
     pub ranks: Vec<RankReport>,
     /// Faults on demand that struck, or would have: a bit each.
     pub reached: Reached,
 }
 
-/// How one rank ended.
+/// The ending of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankReport {
-    /// The end.
+    /// The way its program ended.
     pub end: RankEnd,
     /// Calls that did not return success: index in the program, code, the library's text.
     pub codes: Vec<(u32, i32, String)>,
@@ -27,18 +27,18 @@ pub struct RankReport {
     pub answers: Answers,
     /// Seconds of each timed iteration (see [`Timed`](super::Timed)); empty if the job is not timed.
     pub times: Vec<f64>,
-    /// What the kernels of the timed iterations did, all together, if somebody counts it.
+    /// The total work of the kernels of the timed iterations, if it is counted.
     pub work: Option<Work>,
 }
 
-/// What kernels did. On software GPUs it is counted, and the same in every run.
+/// The work done by kernels. On software GPUs it is counted, and the same in every run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// Instructions, each for every thread that executed it; those by which threads wait for others are left out.
     pub instructions: u64,
     /// Bytes loaded from global memory, other than by such instructions.
     pub loaded: u64,
-    /// Bytes stored there.
+    /// Bytes stored to global memory.
     pub stored: u64,
     /// Kernels that were launched.
     pub launches: u64,
@@ -47,7 +47,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Each number of two works together.
+    /// Combines each number of two works.
     pub fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             instructions: f(self.instructions, other.instructions),
@@ -72,10 +72,10 @@ pub enum RankEnd {
         call: Option<u32>,
         /// NCCL's code; [`NOT_NCCL`](super::NOT_NCCL) for a map without a value, and for the driver while opening.
         code: i32,
-        /// What was called, and the library's text.
+        /// The call, and the library's text.
         text: String,
     },
-    /// Told to stop because another rank failed.
+    /// The rank was stopped because another rank failed.
     Stopped,
     /// Was still making communicators or loading, by its step word.
     Opening {
@@ -98,7 +98,7 @@ pub struct Figure {
     pub traffic: Option<Traffic>,
 }
 
-/// As `nccl_sys::collspecTraffic_t`.
+/// Counted traffic, as in `nccl_sys::collspecTraffic_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Traffic {

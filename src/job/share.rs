@@ -1,12 +1,12 @@
-//! The share of a job that one of several parts gets: what concerns its own ranks, and of all other ranks no more than a hash, so that
-//! the shares of all parts together grow with the ranks and not with ranks times parts.
+//! The share of a job that one of several parts receives: the data of its own ranks, and of all other ranks only a hash, so that
+//! the total size of all shares grows with the ranks and not with ranks times parts.
 use super::{AllocSpec, Call, CallKind, CheckpointSpec, Job};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// What a part knows of the preludes of all ranks.
+/// A part's knowledge of the preludes of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct World {
     /// A hash of all preludes, communicators and configurations: parts agree by it on which are equal.
@@ -18,21 +18,21 @@ pub struct World {
 /// A job for one part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Share {
-    /// Without what the other fields have.
+    /// The job without the parts that the other fields have.
     job: Box<Job>,
     /// Members of every communicator, as first ranks and lengths of runs.
     comms: Vec<Vec<(u32, u32)>>,
-    /// How many allocations all ranks have together.
+    /// Total number of allocations of all ranks.
     all_allocs: u32,
     /// Those of the part's ranks, with their numbers.
     allocs: Vec<(u32, AllocSpec)>,
-    /// How many checkpoints all ranks have together.
+    /// Total number of checkpoints of all ranks.
     all_checkpoints: u32,
     /// Those of the part's ranks, with their numbers.
     checkpoints: Vec<(u32, CheckpointSpec)>,
-    /// Of the part's ranks, in order.
+    /// The preludes of the part's ranks, in order.
     prelude: Vec<Vec<Call>>,
-    /// Of the part's ranks, in order.
+    /// The programs of the part's ranks, in order.
     programs: Vec<Vec<Call>>,
 }
 
@@ -79,7 +79,7 @@ impl Share {
         self.job.ranks.clone()
     }
 
-    /// As a job. What belongs to other ranks is empty, and its rank is [`ELSEWHERE`].
+    /// Converts the share to a job. Data of other ranks is empty, and their allocations have the rank [`ELSEWHERE`].
     pub fn into_job(self) -> Job {
         let alloc = AllocSpec { rank: ELSEWHERE, start: 0, from_library: false, image: 0, initial: 0, last: 0 };
         let checkpoint = CheckpointSpec { rank: ELSEWHERE, bytes: 0, at: 0 };
@@ -137,7 +137,7 @@ fn own<T: Clone>(by_rank: &[T], ranks: &Range<u32>) -> Vec<T> {
     by_rank.get(ranks.start as usize..ranks.end as usize).unwrap_or_default().to_vec()
 }
 
-/// Things at their numbers, with others in between.
+/// Puts things at their numbers, with `other` in between.
 fn placed<T: Clone>(things: Vec<(u32, T)>, all: u32, other: &T) -> Vec<T> {
     let mut placed = vec![other.clone(); all as usize];
     for (number, thing) in things {
@@ -148,7 +148,7 @@ fn placed<T: Clone>(things: Vec<(u32, T)>, all: u32, other: &T) -> Vec<T> {
     placed
 }
 
-/// Lists of some ranks among empty ones of all others.
+/// Puts lists of some ranks among empty ones of all others.
 fn of_world<T>(lists: Vec<Vec<T>>, ranks: &Range<u32>, n: u32) -> Vec<Vec<T>> {
     let mut all = Vec::new();
     all.resize_with(n as usize, Vec::new);

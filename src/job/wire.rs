@@ -12,12 +12,12 @@ pub enum WireError {
     /// The pipe is broken.
     #[error("the pipe is broken: {0}")]
     Io(#[from] io::Error),
-    /// The bytes are no message of this protocol.
+    /// The bytes are not a message of this protocol.
     #[error("not a message: {0}")]
     Garbled(String),
 }
 
-/// Sends one message: for tests; both sides send behind what they have put down.
+/// Sends one message: for tests; both sides send after their queued messages.
 ///
 /// # Errors
 ///
@@ -27,11 +27,11 @@ pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), WireEr
     send_behind(to, &mut Vec::new(), message)
 }
 
-/// Sends one message behind others that [`put`] has put down, which are then gone.
+/// Sends one message after others that [`put`] has queued, and empties the queue.
 ///
 /// # Errors
 ///
-/// As for [`send`].
+/// Same as [`send`].
 pub fn send_behind<T: Serialize>(to: &mut impl Write, earlier: &mut Vec<u8>, message: &T) -> Result<(), WireError> {
     put(earlier, message)?;
     let bytes = std::mem::take(earlier);
@@ -39,7 +39,7 @@ pub fn send_behind<T: Serialize>(to: &mut impl Write, earlier: &mut Vec<u8>, mes
     Ok(to.flush()?)
 }
 
-/// Puts down one message behind others.
+/// Queues one message after others.
 ///
 /// # Errors
 ///
@@ -63,11 +63,11 @@ pub fn put<T: Serialize>(behind: &mut Vec<u8>, message: &T) -> Result<(), WireEr
     Ok(())
 }
 
-/// Takes one message off the front of what has come; `None` if it has not come completely.
+/// Takes one message off the front of the received bytes; `None` if it is incomplete.
 ///
 /// # Errors
 ///
-/// What has come is something else.
+/// The received bytes are something else.
 pub fn take<T: DeserializeOwned>(come: &mut Vec<u8>) -> Result<Option<T>, WireError> {
     let Some((len, rest)) = come.split_first_chunk::<4>() else { return Ok(None) };
     let len = u32::from_le_bytes(*len);
@@ -89,11 +89,11 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<Option<T>, W
     receive_at_most(from, LONGEST)
 }
 
-/// As [`receive`], of a message that has no more bytes than this.
+/// Like [`receive`], for a message of at most this many bytes.
 ///
 /// # Errors
 ///
-/// As for [`receive`]; the message is longer.
+/// Same as [`receive`], or the message is longer.
 pub fn receive_at_most<T: DeserializeOwned>(from: &mut impl Read, longest: u32) -> Result<Option<T>, WireError> {
     let mut len = [0; 4];
     match from.read_exact(&mut len) {

@@ -62,7 +62,7 @@ pub(crate) fn check(
         if !looked {
             let why = if undefined { "it reads only undefined elements" } else { "no rank has all that it names" };
             let text = format!("`{}` was not checked: {why}", assertion.value.text);
-            // Among many cases some may leave out what an assert speaks of; a single one that does says nothing.
+            // In a sweep some cases may lack what an assert refers to; in a single case that means the assert has no effect.
             if plan.case.swept {
                 collector.note(text);
             } else {
@@ -74,7 +74,7 @@ pub(crate) fn check(
     }
 }
 
-/// What an assert has looked at on a rank.
+/// The kind of elements that an assert has read on a rank.
 enum Looked {
     /// Something that is defined, or all that there is, which may be nothing.
     AtWhatThereIs,
@@ -85,7 +85,7 @@ enum Looked {
 /// The buffers and steps that an expression names.
 #[derive(Default)]
 struct References {
-    /// All buffers.
+    /// Every buffer that the expression names.
     buffers: Vec<BufId>,
     /// Buffers named without an index: the expression is evaluated for each of their elements.
     elementwise: Vec<BufId>,
@@ -200,7 +200,7 @@ impl<'a> AssertCheck<'a> {
                 result => {
                     wrong += 1;
                     first.get_or_insert_with(|| {
-                        // Evaluated again to collect what was read: texts for every element would cost more than the values.
+                        // Evaluated again to collect the values that were read: texts for every element would cost more than the values.
                         let scope = self.scope(&buffers, i, true);
                         let parts = failed_parts(&assertion.value.node, &scope);
                         let mut values = scope.values_read.into_inner();
@@ -290,7 +290,7 @@ impl<'a> AssertCheck<'a> {
         if all.is_empty() { String::new() } else { format!("; written last: {}", all.join(", ")) }
     }
 
-    /// For `==` between two sides that are near each other on all ranks: the `close` to write instead.
+    /// For `==` between two sides that are close on all ranks: the `close` to write instead.
     fn closeness_advice(&self) -> Option<String> {
         const MAX_ELEMENTS: u64 = 1 << 16;
         let Self { plan, forecast, observation, used, assertion, .. } = *self;
@@ -320,7 +320,7 @@ impl<'a> AssertCheck<'a> {
         }
         let (words, tolerance) = nearness.tolerance()?;
         let advised = tolerance::within(left_text.trim(), right_text.trim(), tolerance);
-        // Sides that cannot stand alone, as in `(a == b) * c`, give no expression.
+        // Stops if a side is not an expression on its own, as in `(a == b) * c`.
         crate::expr::parse(&advised).ok()?;
         Some(format!("the library's result is {words}; `==` compares exactly: write `{advised}`"))
     }
@@ -378,7 +378,7 @@ struct AssertScope<'a> {
     i: u64,
     /// The buffers that the assertion names.
     buffers: &'a HashMap<&'a str, (DType, &'a [u8])>,
-    /// True if the values that are read go to `values_read`.
+    /// True if the values that are read are stored in `values_read`.
     collect_values: bool,
     /// True once a figure was read that this backend does not count.
     figure_missing: Cell<bool>,

@@ -1,7 +1,7 @@
 //! The parts of an assert that are false, with the numbers on both of their sides.
 use crate::expr::{BinOp, ExprNode, Func, Scope, Value};
 
-/// Number of parts that are told.
+/// Number of parts that a message lists.
 const MAX_PARTS: usize = 3;
 
 /// The false parts of an assert with their numbers filled in, such as `0.30000001192092896 == 0.3`. Conditions that are

@@ -1,12 +1,12 @@
-//! What every rank's buffers held before and after a run, for reports. Long rows are abbreviated.
+//! The contents of every rank's buffers before and after a run, for reports. Long rows are abbreviated.
 use std::fmt;
 
-/// What the buffers of a case held.
+/// The contents of a case's buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BufferContents {
     /// The buffers with inputs, before the run.
     pub before: BufferRows,
-    /// The buffers that steps write, after the run; `None` if the ranks did not come to the end.
+    /// The buffers that steps write, after the run; `None` if the ranks did not finish.
     pub after: Option<BufferRows>,
 }
 
@@ -19,14 +19,14 @@ pub struct BufferRows {
     pub more: usize,
 }
 
-/// A rank's buffer.
+/// One rank's part of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferRow {
-    /// The world rank.
+    /// World rank that owns the row.
     pub rank: usize,
     /// The buffer's name, and its element type if that is not f32.
     pub name: String,
-    /// What it held.
+    /// The row's contents.
     pub elements: RowElements,
 }
 
@@ -35,7 +35,7 @@ pub struct BufferRow {
 pub enum RowElements {
     /// The contents are not known.
     NotKnown,
-    /// Nothing was written.
+    /// The row was not written by any step.
     Untouched,
     /// The contents, or of a long row its beginning, its end, and the part that begins with the first wrong element.
     Shown {
@@ -49,16 +49,16 @@ pub enum RowElements {
 /// An element of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownElement {
-    /// Its index.
+    /// Index of the element in the row.
     pub index: u64,
     /// Its value as text.
     pub text: String,
-    /// True if it is wrong.
+    /// True if the element is wrong.
     pub wrong: bool,
 }
 
 impl BufferRows {
-    /// True if an element that is shown is wrong.
+    /// True if a shown element is wrong.
     pub fn has_wrong(&self) -> bool {
         self.rows.iter().any(|row| match &row.elements {
             RowElements::Shown { elements, .. } => elements.iter().any(|element| element.wrong),

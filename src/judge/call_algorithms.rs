@@ -1,8 +1,8 @@
-//! Whether the sums of a call that asks for an algorithm have an order that this algorithm can have.
+//! Checks that the sums of a call that asks for an algorithm have an order which this algorithm can produce.
 //!
 //! A ring adds each part of the result along a rotation of one cycle, so its orders are chains; a tree has at most two orders, one
-//! for each of its halves. An order that both can have proves nothing, and nothing is said of it; nor where any member of the family that
-//! was asked for gives the same bits.
+//! for each of its halves. An order that both can produce proves nothing and is not reported; nor is one for which any member of
+//! the requested family gives the same bits.
 use super::findings::{FindingCollector, Priority};
 use super::order_maps::{EventOrder, OrderMaps};
 use super::{Lane, message};
@@ -11,19 +11,19 @@ use crate::plan::{Event, Plan};
 use nccl_sys::AlgorithmName;
 use std::collections::HashSet;
 
-/// Of the others that explain a run, so many are kept.
+/// Limit on the other explanations kept for a run.
 const MOST_OTHERS: usize = 8;
 
 /// Elements whose result depends on the order that a run must have: fewer are explained by a wrong order by chance.
 const FEWEST_TELLING: u64 = 16;
 
-/// What the names that a call admits have in common.
+/// The family shared by all names that a call admits.
 fn family_of(names: &[&AlgorithmName]) -> Option<Family> {
     let all = |start: &str| !names.is_empty() && names.iter().all(|name| name.name.starts_with(start));
     if all("RING_") { Some(Family::Ring) } else { all("TREE_").then_some(Family::Tree) }
 }
 
-/// What speaks against a family in a map, if anything does. It is no proof: a member of the family may give the same bits.
+/// The evidence in a map against a family, if any. It is not a proof: a member of the family may give the same bits.
 pub(super) fn contradiction(family: Family, map: &OrderMap) -> Option<&'static str> {
     match family {
         Family::Ring if map.pattern == Pattern::DoubleTree && map.runs.iter().all(|run| tells(map, run)) => {
@@ -35,7 +35,7 @@ pub(super) fn contradiction(family: Family, map: &OrderMap) -> Option<&'static s
     }
 }
 
-/// True if so many elements of a run tell the order, by the map's share of them, that it is no chance.
+/// True if enough elements of a run depend on the order, by the map's share of them, to rule out chance.
 fn tells(map: &OrderMap, run: &OrderRun) -> bool {
     u128::from(run.elements) * u128::from(map.telling) >= u128::from(FEWEST_TELLING) * u128::from(map.elements)
 }
@@ -82,7 +82,7 @@ fn adds_partial_sums(additions: &str) -> bool {
     false
 }
 
-/// True if a step of the plan asks for an algorithm whose order of sums can be told.
+/// True if a step of the plan asks for an algorithm whose order of sums can be recognised.
 pub(super) fn is_asked_for(plan: &Plan) -> bool {
     plan.events.iter().any(|event| asked(plan, event).is_some())
 }

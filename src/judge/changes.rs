@@ -18,7 +18,7 @@ use std::ops::Range;
 /// The reads of all events but those of maps, which are not the library's.
 pub(crate) struct Readers<'a> {
     plan: &'a Plan,
-    /// By allocation the events in their order, and the bytes that they read; gathered for the first finding.
+    /// For each allocation, the events in order with the bytes that they read; collected for the first finding.
     reads: OnceCell<Reads>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Readers<'a> {
 pub(crate) struct Change<'a> {
     /// The event that wrote them; `None` before the first step.
     pub write: Option<usize>,
-    /// The region.
+    /// The region that changed.
     pub region: Region,
     /// Its bytes as they were.
     pub was: &'a [u8],
@@ -101,7 +101,7 @@ impl Change<'_> {
         collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
     }
 
-    /// Adds the finding for a region of which only a digest is known.
+    /// Adds the finding for a region known only by its digest.
     pub fn report_digest(&self, plan: &Plan, readers: &Readers<'_>, until: usize, collector: &mut FindingCollector) {
         let Self { region, .. } = *self;
         let buffer = &plan.buffers[region.buf];
@@ -133,7 +133,7 @@ impl Change<'_> {
     }
 }
 
-/// What a run has kept of a region after the last call of the library that read it.
+/// The copy or digest that a run kept of a region after the last library call that read it.
 pub(crate) struct KeptRead<'a> {
     /// The event that read it.
     pub event: usize,
@@ -144,7 +144,7 @@ pub(crate) struct KeptRead<'a> {
 }
 
 impl KeptRead<'_> {
-    /// Compares it with what was there before the event.
+    /// Compares it with the contents before the event.
     pub fn compare(&self, plan: &Plan, memory: &[Memory], readers: &Readers<'_>, collector: &mut FindingCollector) {
         let Self { event, region, digest: only_digest, kept } = *self;
         let Some((alloc, range)) = region_bytes(plan, region) else { return };
@@ -171,7 +171,7 @@ impl KeptRead<'_> {
         if is_right {
             return;
         }
-        // What is wrong since it was written is told of the event that wrote it.
+        // Bytes that have been wrong since they were written are reported for the event that wrote them.
         let is_known = |(_, run): &&(Range<u64>, MemoryRun)| match run.writer.map(|event| event as usize) {
             Some(event) => !collector.is_wrong_after(RankEvent { event, rank }),
             None => mutation.is_free_of(Flaw::NoInputs),
@@ -200,8 +200,8 @@ impl KeptRead<'_> {
     }
 }
 
-/// Names for each wrong result that was looked at only at the end the steps that read it: one of them may have changed it. What
-/// follows from it shows that it was wrong already when that was read.
+/// Lists, for each wrong result that was checked only at the end, the steps that read it: one of them may have changed it. A
+/// finding that follows from the result shows that it was already wrong when it was read.
 pub(crate) fn name_later_readers(plan: &Plan, forecast: &Forecast, collector: &mut FindingCollector) {
     let readers = Readers::new(plan);
     let is_result = |lane: Lane| matches!(lane, Lane::Exact | Lane::Admissible | Lane::Bounded);

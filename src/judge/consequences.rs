@@ -1,4 +1,4 @@
-//! Finds the wrong results that follow from earlier wrong ones: what a step gives that was handed wrong data and is itself right.
+//! Finds the wrong results that follow from earlier wrong ones: a correct step that received wrong data produces wrong results.
 use super::findings::{FindingCollector, Found, NO_EVENT, RankEvent};
 use super::images::image_bytes;
 use super::lanes::overwritten;
@@ -50,7 +50,7 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
         .filter(|found| found.priority.kind == DATA)
         .filter_map(|found| found.finding.buffer.clone())
         .collect();
-    // Under each event that is wrong by itself: what follows from it.
+    // For each event that is wrong independently: the findings that follow from it.
     let mut results: BTreeMap<usize, Vec<Found>> = BTreeMap::new();
     let mut words: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     collector.findings_mut().retain_mut(|found| {
@@ -132,7 +132,7 @@ fn wrong_results(found: &[Found]) -> Vec<String> {
     lines.into_iter().map(line).collect()
 }
 
-/// A second look at a run, in which every step is handed what the steps before it really wrote.
+/// A second pass over a run, in which every step receives what the earlier steps really wrote.
 struct Walk<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
@@ -141,7 +141,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The wrong results that are right for what their step was handed, each with the first event that was wrong by itself.
+    /// The wrong results that are right for their step's actual inputs, each with the first event that was wrong independently.
     fn roots(&self, last: usize) -> BTreeMap<RankEvent, usize> {
         let mut interpreter = self.forecast.new_interpreter(self.plan);
         // They were worked out from right inputs.
@@ -179,7 +179,7 @@ impl Walk<'_> {
         roots
     }
 
-    /// What a write left behind: its copy, or the final contents if nothing was written there later.
+    /// The observed result of a write: its copy, or the final contents if nothing was written there later.
     fn observed(&self, event: usize, write: usize, region: Region) -> Option<Cow<'_, [u8]>> {
         if let Some(number) = self.forecast.copy(event, write) {
             return self.observation.checkpoints.get(number).map(|bytes| bytes.into());
@@ -194,7 +194,7 @@ impl Walk<'_> {
     }
 }
 
-/// Judges results of one step that have several right values, from what the step was handed.
+/// Judges results of one step that have several right values, given the data that the step received.
 struct StepJudge<'a, 'w> {
     walk: &'a Walk<'w>,
     budget: &'a mut Budget,

@@ -6,10 +6,10 @@ use crate::job::{CallKind, Observation};
 use crate::plan::Plan;
 use nccl_sys::ncclResult_t;
 
-/// What a call on a communicator that has lost a rank may return, besides success.
+/// Codes that a call on a communicator that has lost a rank may return, besides success.
 pub(crate) const AFTER_A_DEATH: [ncclResult_t; 2] = [ncclResult_t::RemoteError, ncclResult_t::SystemError];
 
-/// The ranks whose processes end while the others go on, each with how it is to end, and the step.
+/// The ranks whose processes end while the others continue, each with its expected ending and its step.
 pub(crate) fn wanted(plan: &Plan) -> impl Iterator<Item = (usize, String, u32)> {
     plan.programs.iter().enumerate().flat_map(|(rank, program)| {
         program.iter().filter_map(move |call| match call.kind {
@@ -19,7 +19,7 @@ pub(crate) fn wanted(plan: &Plan) -> impl Iterator<Item = (usize, String, u32)> 
     })
 }
 
-/// Compares how processes ended with what the file says.
+/// Compares how processes ended with the file's expectations.
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
     if !collector.mutation.is_free_of(Flaw::NoOutcome) {
         return;

@@ -62,7 +62,7 @@ pub(crate) fn check(
     }
 }
 
-/// Whether an expectation has compared anything on some rank, and whether elements were undefined.
+/// Records if an expectation has compared anything on some rank, and if it met undefined elements.
 #[derive(Clone, Copy, Default)]
 struct Compared {
     something: bool,
@@ -91,7 +91,7 @@ struct ExpectationCheck<'a> {
     rank: usize,
     /// The advice for a result that rounds, which is the same on all ranks; made when it is needed first.
     tolerance: &'a OnceCell<String>,
-    /// What was compared on this rank and those before it.
+    /// Outcome of the comparisons on this rank and earlier ones.
     compared: &'a Cell<Compared>,
 }
 
@@ -173,7 +173,7 @@ impl ExpectationCheck<'_> {
     }
 
     fn absent(&self, span: Span, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
-        // A table for all ranks speaks of those that have the buffer.
+        // A table for all ranks applies to those that have the buffer.
         if matches!(self.expectation.content, BufferContent::All(_)) {
             return Ok(());
         }
@@ -260,13 +260,13 @@ impl ExpectationCheck<'_> {
         Ok(())
     }
 
-    /// The region's right bytes, as far as the oracle knows all of them.
+    /// The region's right bytes, if the oracle knows all of them.
     fn right_bytes(&self, region: Region) -> Option<Cow<'_, [u8]>> {
         let (alloc, range) = region_bytes(self.plan, region).filter(|_| is_certain(self.plan, self.last, region))?;
         self.last.get(alloc)?.data.get(range.start as usize..range.end as usize)
     }
 
-    /// True if no step writes these elements, and they are what they were at the start.
+    /// True if no step writes these elements and they still have their initial values.
     fn is_unwritten(
         &self,
         region: Region,
@@ -285,7 +285,7 @@ impl ExpectationCheck<'_> {
         })
     }
 
-    /// Who is probably wrong, if the oracle holds the region's elements for right that the file does not expect.
+    /// Names the probable culprit if the region's actual elements are what the oracle expects but not what the file expects.
     fn advice(&self, region: Region, wrong: &Indices, actual: &[u8]) -> Option<String> {
         let size = self.plan.buffers[self.buf].dtype.size() as u64;
         let (alloc, range) = region_bytes(self.plan, region)?;

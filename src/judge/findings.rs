@@ -12,13 +12,13 @@ const MAX_FINDINGS: usize = 16;
 pub(crate) struct FindingCollector {
     /// The flaw of this judge, if it has one.
     pub mutation: JudgeMutation,
-    /// True if only pass or fail counts: patterns, outputs, the fingerprint and the snapshot are left out, and right
+    /// True if only pass or fail counts: patterns, outputs, the fingerprint and the snapshot are left out, and so are right
     /// values that only a message would need.
     pub pass_or_fail_only: bool,
     lanes: BTreeMap<Lane, LaneTally>,
     findings: Vec<Found>,
     dropped: u64,
-    /// Of those that were dropped the rounds, by what is the same in all rounds.
+    /// Rounds of the dropped findings, grouped by what is the same in all rounds.
     dropped_rounds: merge::Rounds,
     notes: Vec<String>,
     /// The events after which something is wrong, by rank; also those whose findings are not shown.
@@ -42,9 +42,9 @@ pub(crate) const NO_EVENT: usize = usize::MAX;
 /// A finding, perhaps of several ranks.
 #[derive(Clone)]
 pub(crate) struct Found {
-    /// Sort key.
+    /// Sort key for reports.
     pub priority: Priority,
-    /// The finding.
+    /// The finding as reported.
     pub finding: Finding,
     /// The event of each rank. A step that ranks do alone, such as a map, is a different event on each rank.
     pub events: Vec<RankEvent>,
@@ -64,9 +64,9 @@ impl Found {
 /// An event, by its number in the plan, and the world rank on which something is wrong after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RankEvent {
-    /// The event.
+    /// The event's number in the plan.
     pub event: usize,
-    /// The rank.
+    /// World rank on which something is wrong.
     pub rank: usize,
 }
 
@@ -79,7 +79,7 @@ struct LaneTally {
 }
 
 impl FindingCollector {
-    /// A collector for a judge with this flaw, of which only pass or fail counts.
+    /// A collector for a judge with this flaw, for which only pass or fail counts.
     pub fn pass_or_fail_only(mutation: JudgeMutation) -> Self {
         Self { mutation, pass_or_fail_only: true, ..Self::default() }
     }
@@ -91,7 +91,7 @@ impl FindingCollector {
     pub fn note_on_lane(&mut self, lane: Lane, note: String) {
         self.lanes.entry(lane).or_default().note.get_or_insert(note);
     }
-    /// Adds a note on the case, unless it is there already.
+    /// Adds a note on the case, unless it was added before.
     pub fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -120,7 +120,7 @@ impl FindingCollector {
             self.dropped_rounds.add_dropped(priority, &finding);
         }
     }
-    /// True if something that the event left on the rank was found wrong.
+    /// True if a result of the event on this rank was found wrong.
     pub fn is_wrong_after(&self, event: RankEvent) -> bool {
         self.wrong_events.contains(&event)
     }
@@ -132,7 +132,7 @@ impl FindingCollector {
     pub fn findings_mut(&mut self) -> &mut Vec<Found> {
         &mut self.findings
     }
-    /// True if no lane but that of the file's own words has found anything wrong.
+    /// True if every lane except the file's own expectations found nothing wrong.
     fn oracle_agrees(&self) -> bool {
         self.lanes.iter().all(|(lane, tally)| *lane == Lane::Expected || !tally.wrong)
     }
@@ -153,15 +153,15 @@ impl FindingCollector {
             self.wrong_bytes.push((alloc, bytes));
         }
     }
-    /// True if one more finding would be shown.
+    /// True if there is room to show one more finding.
     pub fn shows_one_more(&self) -> bool {
         self.findings.len() < MAX_FINDINGS
     }
-    /// True if there is no finding.
+    /// True if nothing was found wrong.
     pub fn is_empty(&self) -> bool {
         self.findings.is_empty()
     }
-    /// True if nothing can change the answer of a judge with a flaw any more: it is only asked whether it fails the case.
+    /// True if the answer of a judge with a flaw is final: that judge is only asked if it fails the case.
     pub fn is_decided(&self) -> bool {
         self.pass_or_fail_only && self.mutation.0.is_some() && !self.is_empty()
     }

@@ -35,13 +35,13 @@ pub enum Flaw {
 /// The description of a flaw.
 #[derive(Clone, Copy, Debug)]
 pub struct FlawInfo {
-    /// The flaw.
+    /// The flaw that is described.
     pub flaw: Flaw,
     /// `J09`, or `J09b` for a further flaw of the class.
     pub id: &'static str,
-    /// What the judge does wrong, in one line.
+    /// The judge's mistake, in one line.
     pub text: &'static str,
-    /// The kind of scenario that shows the flaw, together with a fault of the library.
+    /// The kind of scenario that reveals the flaw, together with a fault of the library.
     pub shown_by: &'static str,
 }
 
@@ -124,13 +124,13 @@ pub const FLAWS: &[FlawInfo] = &[
 
 /// Number of elements that [`Flaw::OnlyBeginning`] compares.
 const BEGINNING_ELEMENTS: u64 = 1024;
-/// Bytes of a pack, of which [`Flaw::OnePerPack`] compares one element.
+/// Bytes of a pack; [`Flaw::OnePerPack`] compares one element of each.
 const PACK_BYTES: u64 = 16;
 /// Relative error that [`Flaw::F16Tolerance`] accepts: f16's unit in the last place.
 const F16_EPSILON: f64 = 1.0 / 1024.0;
 
 impl Flaw {
-    /// All flaws.
+    /// Every flaw that a judge can be given.
     pub fn all() -> impl Iterator<Item = Self> {
         FLAWS.iter().map(|entry| entry.flaw)
     }
@@ -140,7 +140,7 @@ impl Flaw {
         self as usize
     }
 
-    /// Its description.
+    /// The flaw's description.
     pub fn info(self) -> &'static FlawInfo {
         &FLAWS[self.index()]
     }
@@ -209,8 +209,8 @@ impl JudgeMutation {
         if self.0.is_some() { usize::MAX } else { MAX_WRONG_RANGES }
     }
 
-    /// True for a judge with a flaw that can find one wrong element without the others. It is only asked whether it fails the case,
-    /// which one element may decide.
+    /// True for a judge with a flaw that can find one wrong element without the others. Such a judge is only asked if it fails the
+    /// case, which one element may decide.
     pub fn may_answer_from_one(self) -> bool {
         self.0.is_some_and(|flaw| flaw != Flaw::NoOrder)
     }
@@ -229,7 +229,7 @@ impl JudgeMutation {
                     all.sort_unstable();
                     all
                 };
-                // Elements of one sum are sorted; most others are told apart at the price of an addition.
+                // Sorting is needed only if the sums are equal; in most cases an addition is enough to see a difference.
                 let alike = sum(expected) == sum(actual) && sorted(expected) == sorted(actual);
                 if alike { Indices::with_limit(0) } else { wrong }
             }
@@ -269,7 +269,7 @@ mod tests {
         JudgeMutation(flaw).noticed(DType::F32, 1022, wrong, &bytes(expected), &bytes(actual)).iter().collect()
     }
 
-    /// The wrong elements that are noticed one by one; what is noticed of all together must begin with the first of them.
+    /// The wrong elements noticed one by one; elements noticed all at once must begin with the first of them.
     fn noticed(flaw: Option<Flaw>, expected: &[f32], actual: &[f32]) -> Vec<u64> {
         let wrong: Vec<u64> = (0..expected.len() as u64).filter(|at| is_wrong(expected, actual, *at)).collect();
         let alone = |at: &u64| !noticed_of(flaw, expected, actual, [*at].into_iter().collect()).is_empty();

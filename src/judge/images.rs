@@ -77,7 +77,7 @@ pub(crate) fn compare(
     }
 }
 
-/// Counts what is compared: elements that steps wrote, and bytes that must not change. Elements that only the observation
+/// Counts the compared data: elements that steps wrote, and bytes that must not change. Elements that only the observation
 /// decides were counted when they were judged.
 fn count_checked_bytes(plan: &Plan, memory: &Memory, collector: &mut FindingCollector) {
     let mut from = 0;
@@ -143,7 +143,7 @@ enum ByteOwner {
     Write(usize, usize),
     /// A buffer that no event has written.
     Unwritten(usize),
-    /// No buffer.
+    /// Bytes outside every buffer.
     NoBuffer,
 }
 
@@ -227,7 +227,7 @@ impl<'p> WrongPayload<'_, 'p> {
         })
     }
 
-    /// Where the elements of an owner's wrong bytes begin and how large they are, and no wrong one yet.
+    /// An empty record of an owner's wrong bytes: where its elements begin and how large they are.
     fn nothing_wrong(&self, owner: ByteOwner, most_ranges: usize) -> OwnedWrong {
         let plan = self.plan;
         let rank = plan.allocs[self.alloc].rank;
@@ -262,7 +262,7 @@ impl<'p> WrongPayload<'_, 'p> {
                 add(write.region, ByteOwner::Write(event, number));
             }
         }
-        // In place, an input and an output are the same memory: the input's name for what was known at the beginning.
+        // In place, an input and an output are the same memory; contents known at the beginning get the input's name.
         let mut bufs: Vec<usize> = (0..self.plan.buffers.len()).collect();
         bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.certainty == Certainty::Known));
         for buf in bufs {
@@ -348,7 +348,7 @@ struct OwnedWrong {
 }
 
 impl OwnedWrong {
-    /// Adds wrong bytes behind those that are there.
+    /// Adds wrong bytes after those already present.
     fn add(&mut self, bytes: Range<u64>) {
         if self.bytes == 0 {
             self.at = bytes.start;

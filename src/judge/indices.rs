@@ -1,4 +1,4 @@
-//! Which elements are wrong: ranges of them, so that a whole buffer of wrong elements takes no more memory than one.
+//! Indices of wrong elements, as ranges, so that a whole buffer of wrong elements takes no more memory than one element.
 use super::pattern::SAMPLES;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub(crate) const MAX_WRONG_RANGES: usize = 65_536;
 pub(crate) struct Indices {
     /// Most ranges that are held, besides the last one.
     limit: usize,
-    /// The ranges before the last one, which neither touch nor overlap, as far as they are held.
+    /// The ranges before the last one, which neither touch nor overlap; only up to the limit.
     ranges: Vec<Range<u64>>,
     /// The last range; empty if there are no indices.
     last: Range<u64>,
@@ -19,14 +19,14 @@ pub(crate) struct Indices {
     count: u64,
     /// The distance between neighbours, if there are two or more and it is the same for all.
     stride: Option<u64>,
-    /// Of all ranges before the last one.
+    /// Hash of all ranges before the last one.
     hasher: DefaultHasher,
     /// Some of all indices, once not all ranges are held.
     spread: Option<Spread>,
 }
 
 impl Indices {
-    /// None yet; up to so many ranges will be held.
+    /// An empty set that stores at most this many ranges.
     pub fn with_limit(limit: usize) -> Self {
         Self {
             limit,
@@ -40,7 +40,7 @@ impl Indices {
         }
     }
 
-    /// Adds a range. It begins in the last one or behind it.
+    /// Adds a range that begins in the last one or after it.
     pub fn add(&mut self, range: Range<u64>) {
         let range = if self.count > 0 { range.start.max(self.last.end)..range.end } else { range };
         if range.is_empty() {
@@ -78,17 +78,17 @@ impl Indices {
         self.count += added;
     }
 
-    /// Number of indices.
+    /// Number of indices in all ranges.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The first index.
+    /// The lowest index.
     pub fn first(&self) -> Option<u64> {
         (self.count > 0).then_some(self.first)
     }
 
-    /// The last index.
+    /// The highest index.
     pub fn last(&self) -> Option<u64> {
         (self.count > 0).then(|| self.last.end - 1)
     }
@@ -119,7 +119,7 @@ impl Indices {
     }
 }
 
-/// All are held.
+/// Keeps every index, without a limit on the ranges.
 impl FromIterator<u64> for Indices {
     fn from_iter<I: IntoIterator<Item = u64>>(all: I) -> Self {
         let mut indices = Self::with_limit(usize::MAX);

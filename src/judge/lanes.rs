@@ -25,15 +25,15 @@ pub(crate) struct ResultJudge<'a> {
     pub observation: &'a Observation,
     pub collector: &'a mut FindingCollector,
     pub budget: &'a mut Budget,
-    /// For the right values that messages name, so that they cost verdicts nothing.
+    /// Budget for the right values that messages name, kept separate so that messages do not use up the verdict's budget.
     pub message_budget: &'a mut Budget,
     /// Collects the families that explain the results, if they are wanted.
     pub fingerprint: Option<&'a mut Fingerprint>,
     /// Collects order maps, if they are wanted.
     pub order_maps: Option<&'a mut OrderMaps>,
-    /// Recognises what is wrong.
+    /// Recognises the kind of error.
     pub patterns: Patterns<'a>,
-    /// Which steps have read what has changed.
+    /// Finds the steps that read what has changed.
     pub readers: Readers<'a>,
     /// The result of the first rank of the same event.
     pub first: Option<FirstRankResult>,
@@ -58,7 +58,7 @@ struct WrongElement {
     right: Option<String>,
 }
 
-/// Elements that are looked at together, to see whether any of them has only one right value.
+/// Number of elements checked at once for having only one right value.
 const COPIED: usize = 1024;
 
 /// The observed bytes of a write, and true if they come from a checkpoint. Otherwise they come from the final image, with
@@ -162,7 +162,7 @@ impl ResultJudge<'_> {
     /// Compares a write's checkpoint with the expected memory, unless its elements were judged one by one.
     fn compare_checkpoint(&mut self, event: usize, write: usize, region: Region, checkpoint: usize, memory: &[Memory]) {
         let mutation = self.collector.mutation;
-        // what is still there at the end is compared then
+        // data that still exists at the end is compared then
         if !mutation.compares_rank(region.rank) || !mutation.is_free_of(Flaw::OnlyLast) {
             return;
         }
@@ -181,7 +181,7 @@ impl ResultJudge<'_> {
             if digest(expected) == actual {
                 return;
             }
-            // Most wrong results are what was there before: then every byte of them is known.
+            // Most wrong results are the old contents: then every byte of them is known.
             found = self.patterns.bytes_before(event, region).filter(|before| digest(before) == actual);
             if found.is_none() {
                 return self.report_digest(event, region);
@@ -220,7 +220,7 @@ impl ResultJudge<'_> {
         self.collector.add(Priority { kind: 1, event }, message::wrong_elements(self.plan, finding, Some(step), None));
     }
 
-    /// Reports a result that is wrong and of which only the digest is known.
+    /// Reports a wrong result of which only the digest is known.
     fn report_digest(&mut self, event: usize, region: Region) {
         let buffer = &self.plan.buffers[region.buf];
         let step = self.plan.events.get(event).and_then(|event| self.plan.steps.get(event.step() as usize));
@@ -285,7 +285,7 @@ impl ResultJudge<'_> {
             self.collector.note_on_lane(Lane::Bounded, note.into());
         }
         if let Some((count, why)) = unable {
-            // The plan could not foresee this: the inputs are observed results of earlier steps, and for these values there is no bound.
+            // The plan could not foresee this: the inputs are observed results of earlier steps, and these values do not have a bound.
             let buffer = &self.plan.buffers[choice.target.region.buf];
             let (name, rank) = (message::buffer_label(buffer), choice.target.region.rank);
             self.collector.note(format!("{count} elements of `{name}` on rank {rank} were not judged: {why}"));
@@ -434,12 +434,12 @@ pub(crate) fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
     places.any(|(other, range)| other == alloc && range.start < bytes.end && bytes.start < range.end)
 }
 
-/// What was found of a result's elements.
+/// Running totals for a result's elements.
 struct Tally {
     dtype: DType,
     /// Elements judged by each of [`LANES`].
     counts: [u64; 3],
-    /// How many elements could not be judged, and why the first could not.
+    /// Number of elements that could not be judged, and the reason for the first.
     unable: Option<(u64, String)>,
     wrong: Vec<WrongElement>,
     /// The first note on the bounded lane.

@@ -4,7 +4,7 @@ use super::pattern::common;
 use super::{Finding, Lane, Subject, message};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// True if both findings say the same, each of its rank.
+/// True if both findings are equal except for their ranks.
 pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
     let ranks = known.rank.is_some() && other.rank.is_some() && known.rank != other.rank;
     ranks
@@ -16,7 +16,7 @@ pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
         && without_rank_and_pattern(known) == without_rank_and_pattern(other)
 }
 
-/// True for the same elements of the same buffer, after the same step or against the same words of the file.
+/// True if both are about the same elements of the same buffer, after the same step or against the same line of the file.
 fn is_same_place(known: &Finding, other: &Finding) -> bool {
     known.wrong_elements == other.wrong_elements
         && (known.lane, known.subject) == (other.lane, other.subject)
@@ -104,17 +104,17 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
     *findings = gathered;
 }
 
-/// The rounds of findings, by what is the same in all of them.
+/// The rounds of findings, keyed by what is the same in all of them.
 #[derive(Default)]
 pub(crate) struct Rounds(BTreeMap<RoundKey, BTreeMap<String, Round>>);
 
 /// Step without its round, buffer and lane.
 type RoundKey = (String, Option<String>, Lane);
 
-/// What was found in a round.
+/// The findings in one round of a step.
 #[derive(Default)]
 struct Round {
-    /// The ranks.
+    /// Ranks with findings in the round.
     ranks: BTreeSet<usize>,
     /// Number of findings that had been dropped.
     dropped: u64,
@@ -145,7 +145,7 @@ pub(crate) fn without_round(label: &str) -> String {
     text
 }
 
-/// The round that a finding is about. Memory that no event writes is looked at once: its step is the first that reads it.
+/// The round that a finding is about. Memory that no event writes is checked once: its step is the first that reads it.
 fn round_of(priority: Priority, finding: &Finding) -> Option<(RoundKey, String)> {
     let is_of_event = finding.subject == Subject::Lane && priority.event != NO_EVENT;
     let label = finding.step.clone().filter(|_| is_of_event)?;
@@ -153,20 +153,20 @@ fn round_of(priority: Priority, finding: &Finding) -> Option<(RoundKey, String)>
     (step != label).then(|| ((step, finding.buffer.clone(), finding.lane), label))
 }
 
-/// True if so many findings are about other rounds of a finding's step: more would leave no room for those of other steps.
+/// True if at least `number` findings are about other rounds of this step: more would leave no room for those of other steps.
 pub(crate) fn has_rounds(findings: &[Found], priority: Priority, finding: &Finding, number: usize) -> bool {
     let Some((key, _)) = round_of(priority, finding) else { return false };
     let is_other = |found: &&Found| round_of(found.priority, &found.finding).is_some_and(|(known, _)| known == key);
     findings.iter().filter(is_other).count() >= number
 }
 
-/// Leaves of the findings on rounds of one step that are about the same ranks those of the first, with the number of rounds. Returns
-/// how many of those that had been dropped are told with it.
+/// Of the findings on rounds of one step with the same ranks, keeps only those of the first round, with the number of rounds.
+/// Returns the number of dropped findings that this covers.
 pub(crate) fn gather_rounds(findings: &mut Vec<Found>, mut rounds: Rounds) -> u64 {
     for found in findings.iter() {
         rounds.add(found.priority, &found.finding);
     }
-    // The round that is told of those with the same ranks.
+    // For each step and set of ranks, the round that represents the others.
     let mut told: BTreeMap<(RoundKey, &BTreeSet<usize>), &String> = BTreeMap::new();
     findings.retain_mut(|found| {
         let Some((key, label)) = round_of(found.priority, &found.finding) else { return true };

@@ -91,7 +91,7 @@ pub(crate) struct WrongElements<'a> {
     pub element: u64,
     pub expected: String,
     pub actual: String,
-    /// The wrong elements.
+    /// Indices of the wrong elements.
     pub wrong: &'a Indices,
     pub of: u64,
     pub pattern: Option<String>,
@@ -200,19 +200,19 @@ pub(crate) fn written_beyond(rank: usize, label: &str, at: u64, wrong: u64, expe
     }
 }
 
-/// What changed although no step writes it.
+/// Memory that changed although no step writes it.
 #[derive(Clone, Copy)]
 pub(crate) enum Changed<'a> {
-    /// An input.
+    /// An input of the case.
     Input,
     /// Memory that nothing has written.
     Untouched,
-    /// What this step has written.
+    /// A result that this step has written.
     Result(&'a str),
 }
 
 impl Changed<'_> {
-    /// ``input `x` modified``.
+    /// Text of the change, such as ``input `x` modified``.
     fn text(self, buffer: &str) -> String {
         match self {
             Self::Input => format!("input `{buffer}` modified"),
@@ -222,7 +222,7 @@ impl Changed<'_> {
     }
 }
 
-/// The finding for elements that changed although no step writes them. `readers` are the steps that read them, of which the first
+/// The finding for elements that changed although no step writes them. `readers` are the steps that read them; the first of these
 /// may have changed them.
 pub(crate) fn modified(wrong: WrongElements<'_>, changed: Changed<'_>, readers: &[&PlanStep]) -> Finding {
     let WrongElements { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
@@ -264,7 +264,7 @@ pub(crate) fn modified_digest(
     }
 }
 
-/// The words for the steps that read what has changed.
+/// The text on the steps that read the changed elements.
 fn read_by(readers: &[&PlanStep]) -> String {
     let labels: Vec<&str> = readers.iter().map(|step| step.label.as_str()).collect();
     listed(&labels).map(|labels| format!("; read by {labels}")).unwrap_or_default()

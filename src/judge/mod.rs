@@ -74,7 +74,7 @@ fn judge_case(plan: &Plan, forecast: &Forecast, observations: &[Observation], co
     runs.into_verdict(true)
 }
 
-/// Judges the data of one run. Returns the expected memory at its end, as far as the observation decides it.
+/// Judges the data of one run. Returns the expected memory at its end, given what the observation determines.
 fn judge_run_data<'a>(
     plan: &Plan,
     forecast: &'a Forecast,

@@ -1,4 +1,4 @@
-//! What a run left behind in a short form, which can be stored and compared with another run's.
+//! A compact form of a run's results, which can be stored and compared with another run's.
 use super::images::image_bytes;
 use super::outcome::{code_name, step_of_call};
 use super::outputs::{whole_buffer, written_buffers};
@@ -10,13 +10,13 @@ use crate::plan::{Event, Plan};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-/// What a run left behind.
+/// The results of one run, as hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedResults {
     /// The buffers that steps write, in the plan's order.
     pub buffers: Vec<BufferHashes>,
-    /// By world rank a hash of the results that were copied while the program ran, because later steps use or overwrite them;
-    /// `None` where there are none.
+    /// For each world rank, a hash of the results copied while the program ran because later steps use or overwrite them;
+    /// `None` for a rank without such results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intermediate: Vec<Option<ContentHash>>,
     /// Calls that did not succeed, in the order of ranks and calls.
@@ -24,12 +24,12 @@ pub struct ObservedResults {
     pub errors: Vec<CallError>,
 }
 
-/// The final contents of a buffer, as far as the program decides them.
+/// The final contents of a buffer, restricted to the bytes that the program determines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferHashes {
-    /// The buffer's name.
+    /// The buffer's name in the file.
     pub buffer: String,
-    /// By world rank; `None` where the rank lacks the buffer.
+    /// The hashes by world rank; `None` where the rank lacks the buffer.
     pub ranks: Vec<Option<ContentHash>>,
 }
 
@@ -64,14 +64,14 @@ impl TryFrom<String> for ContentHash {
 /// A call that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallError {
-    /// World rank.
+    /// World rank that made the call.
     pub rank: usize,
     /// Label of the step; `None` while making communicators or outside of calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The name of NCCL's code as scenarios write it, such as `invalid_argument`.
     pub code: String,
-    /// The library's text.
+    /// The library's error text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
@@ -79,7 +79,7 @@ pub struct CallError {
 /// Characters of an error's text that are kept.
 const MAX_TEXT: usize = 400;
 
-/// What a run left behind. A run that did not end well has no contents.
+/// Extracts the results of a run. A run that did not end well has no contents.
 pub(super) fn observed_results(
     plan: &Plan,
     forecast: &Forecast,
@@ -118,8 +118,8 @@ fn contents(
     Some(ContentHash(hash.digest()))
 }
 
-/// True for bytes that the program decides. What it leaves untouched has the contents that the run put there, and what is
-/// undefined has any.
+/// True for bytes that the program determines. Untouched bytes have the contents that the run put there, and undefined
+/// bytes have any.
 fn is_result(certainty: Certainty) -> bool {
     matches!(certainty, Certainty::Known | Certainty::Ambiguous)
 }

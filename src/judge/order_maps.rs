@@ -28,7 +28,7 @@ pub(super) struct EventOrder {
     pub contradiction: Option<&'static str>,
 }
 
-/// The blocks of a result, of which every rank receives one.
+/// The blocks of a result; every rank receives one.
 #[derive(Debug)]
 struct Blocks {
     event: usize,
@@ -93,7 +93,7 @@ impl OrderMaps {
         self.add_map(plan, choice, &blocks.bytes, elements, blocks.ranks);
     }
 
-    /// Adds the map of a result that these ranks hold, unless no element tells anything or there are enough maps.
+    /// Adds the map of a result held by these ranks, unless no element depends on the order or there are enough maps.
     fn add_map(
         &mut self,
         plan: &Plan,

@@ -68,7 +68,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
 }
 
 fn is_expected(plan: &Plan, expected: &ExpectedOutcome, observation: &Observation) -> bool {
-    // A map without a value, or a driver that gives no memory, is never the library's error that the file speaks of.
+    // A map without a value, or a driver without memory, is never the library's error that the file expects.
     let codes = || {
         observation.ranks.iter().filter_map(|r| match r.end {
             RankEnd::Error { code, .. } => Some(code),
@@ -103,7 +103,7 @@ fn exited_on_purpose(plan: &Plan, observation: &Observation) -> bool {
     })
 }
 
-/// What happened in place of what the file's `outcome` admits.
+/// Describes an ending that the file's `outcome` does not admit.
 fn unexpected_ending(admissible: &[ExpectedOutcome], observation: &Observation, ending: &str) -> String {
     let wanted: Vec<String> = admissible.iter().map(expected_ending).collect();
     let wanted = wanted.join(" or ");
@@ -231,7 +231,7 @@ fn with_comm_names(plan: &Plan, waits: &str) -> String {
     text
 }
 
-/// The names of a plan's communicators, of which several may share one.
+/// The names of a plan's communicators; several may share one.
 pub(crate) struct CommNames<'a> {
     shared: HashSet<&'a str>,
 }
@@ -243,7 +243,7 @@ impl<'a> CommNames<'a> {
         Self { shared: names.filter(|name| !known.insert(*name)).collect() }
     }
 
-    /// A communicator by the file's name for it, with its ranks if several share the name or it has none.
+    /// A communicator's name in the file, with its ranks if several share the name or it is unnamed.
     pub(crate) fn text(&self, comm: &Comm) -> String {
         let mut ranks = comm.members.clone();
         ranks.sort_unstable();
@@ -256,13 +256,13 @@ impl<'a> CommNames<'a> {
     }
 }
 
-/// The step of a call, as in ` at step 3 (all_reduce)`; empty if there is none.
+/// The step of a call, as in ` at step 3 (all_reduce)`; empty if there is no such step.
 fn step_suffix(plan: &Plan, rank: usize, call: Option<u32>) -> String {
     let step = step_of_call(plan, rank, call);
     step.and_then(|s| plan.steps.get(s as usize)).map(|s| format!(" at {}", s.label)).unwrap_or_default()
 }
 
-/// What a rank is doing while the case is opened; `None` if it waits for the others.
+/// The rank's position while the case is opened; `None` if it waits for the others.
 fn opening_position(plan: &Plan, rank: usize, call: Option<u32>) -> Option<String> {
     let prelude = plan.prelude.get(rank)?;
     let Some(call) = call.map(|call| call as usize) else { return Some("before its first call".into()) };
@@ -297,7 +297,7 @@ fn add_location(plan: &Plan, observation: &Observation, finding: &mut Finding) {
         Ended::Hung { waits, .. } if !observation.reused => first_unfinished(plan, waits),
         _ => HashMap::new(),
     };
-    // The rank that came least far holds up the others; one that is behind its last call has come farthest.
+    // The rank with the least progress holds up the others; one that is past its last call has the most.
     let unfinished = || {
         ends().filter_map(|(rank, end)| match end {
             RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (None, (rank, None))),
@@ -335,7 +335,7 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
                 let codes = by_step.get(&(number as u32)).map_or(&[][..], Vec::as_slice);
                 let right = match wanted {
                     Some(ncclResult_t::Success) => codes.is_empty(),
-                    // The call answers its communicator's state, and what it began may be over by then.
+                    // The call returns its communicator's state, and the work that it began may be over by then.
                     Some(ncclResult_t::InProgress) if codes.is_empty() => !makes_a_communicator(plan, rank, number),
                     // Each communicator of a `wait` reports its own error.
                     Some(code) if awaits_errors(plan, rank, number) => {
@@ -377,7 +377,7 @@ fn awaits_errors(plan: &Plan, rank: usize, step: usize) -> bool {
     calls.any(|call| matches!(call.kind, CallKind::AwaitError { .. }))
 }
 
-/// True if a step makes communicators, which is not over before the other ranks have come.
+/// True if a step creates communicators, which does not end before the other ranks have arrived.
 fn makes_a_communicator(plan: &Plan, rank: usize, step: usize) -> bool {
     let calls = plan.programs.get(rank).map_or(&[][..], Vec::as_slice);
     calls.iter().any(|call| call.step as usize == step && matches!(call.kind, CallKind::Init { .. }))

@@ -89,6 +89,6 @@ fn json_value(dtype: DType, bits: u64) -> Value {
         }
         Number::Float(v) => v,
     };
-    // The exact value: a reader need not know the element type to compare it.
+    // The exact value, so that a reader can compare it without knowing the element type.
     serde_json::Number::from_f64(value).map_or_else(|| Value::String(element_text(dtype, bits)), Value::Number)
 }

@@ -1,4 +1,4 @@
-//! Recognises the kind of error in a set of wrong elements: their positions, and what they hold instead.
+//! Recognises the kind of error in a set of wrong elements from their positions and values.
 mod content;
 
 use super::findings::FindingCollector;
@@ -25,7 +25,7 @@ pub(crate) struct WrongWrite<'a> {
 /// Number of wrong elements on which a hypothesis is tested.
 pub(crate) const SAMPLES: usize = 256;
 
-/// So many times the events before a write are always gone through again.
+/// The first replays, up to this number, are made whatever they cost.
 const FREE_REPLAYS: usize = 16;
 /// Events that are gone through again beyond these.
 const MAX_REPLAYED_EVENTS: usize = 10_000;
@@ -39,7 +39,7 @@ pub(crate) struct Patterns<'a> {
     before: Option<(usize, Interpreter<'a>)>,
     replays: usize,
     replayed_events: usize,
-    /// What was found last of a reduction, because its ranks often have the same wrong elements.
+    /// The last result for a reduction, kept because its ranks often have the same wrong elements.
     last_reduction: Option<content::FoundReduction>,
 }
 
@@ -49,8 +49,8 @@ impl<'a> Patterns<'a> {
         Self { plan, forecast, observation, before: None, replays: 0, replayed_events: 0, last_reduction: None }
     }
 
-    /// The pattern of wrong elements as text; `None` if none is recognised or no message would name it. What they hold is looked
-    /// at only while the collector shows one more finding.
+    /// The pattern of wrong elements as text; `None` if none is recognised or no message would show it. Their values are examined
+    /// only while the collector shows one more finding.
     pub fn recognise(&mut self, collector: &FindingCollector, site: &WrongWrite<'_>) -> Option<String> {
         if collector.pass_or_fail_only {
             return None;
@@ -63,7 +63,7 @@ impl<'a> Patterns<'a> {
         }
     }
 
-    /// What a region holds before an event.
+    /// The contents of a region before an event.
     pub fn bytes_before(&mut self, event: usize, region: Region) -> Option<Vec<u8>> {
         self.go_before(event)?;
         let (alloc, range) = region_bytes(self.plan, region)?;
@@ -90,11 +90,11 @@ impl<'a> Patterns<'a> {
     }
 }
 
-/// Stands between the words on positions and on contents.
+/// The separator between the words on positions and on contents.
 const BETWEEN: &str = "; ";
 
-/// What two patterns of the same wrong elements with the same values have in common, if nothing speaks against it that they have
-/// the same cause: what one of them says of contents and the other does not was found by chance.
+/// The common part of two patterns of the same wrong elements with the same values, provided that they may have the same
+/// cause: a statement about contents that is in only one of them is a coincidence.
 pub(super) fn common<'p>(a: &'p Option<String>, b: &'p Option<String>) -> Option<&'p Option<String>> {
     let extends = |longer: &Option<String>, shorter: &Option<String>| match (longer, shorter) {
         (Some(_), None) => true,

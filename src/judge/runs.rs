@@ -33,22 +33,22 @@ impl Deref for ObservationRef<'_> {
     }
 }
 
-/// Of which cases the verdict says what the buffers held.
+/// The cases whose verdicts include buffer contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShowBuffers {
-    /// Of none.
+    /// No case.
     #[default]
     Never,
-    /// Of those that fail.
+    /// Cases that fail.
     OfFailures,
-    /// Of all.
+    /// Every case.
     Always,
 }
 
-/// What a verdict says besides what was checked and what is wrong.
+/// Optional parts of a verdict, in addition to checks and findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Details {
-    /// Nothing.
+    /// No optional parts.
     None,
     /// Outputs, and the fingerprint.
     Fingerprint,
@@ -69,11 +69,11 @@ pub struct CaseJudge<'a> {
     runs_judged: usize,
     seconds: f64,
     outcome: Option<Outcome>,
-    /// Whether the verdict says what the buffers held.
+    /// The condition for buffer contents in the verdict.
     show_buffers: ShowBuffers,
-    /// True if the verdict has what the last run left behind.
+    /// True if the verdict includes the last run's results.
     keep_results: bool,
-    /// Why the case cannot be run here, if a run has shown that.
+    /// The reason the case cannot run here, if a run has revealed one.
     skipped: Option<String>,
     /// A run that ended otherwise than well.
     broken: Option<ObservationRef<'a>>,
@@ -84,7 +84,7 @@ pub struct CaseJudge<'a> {
 }
 
 impl<'a> CaseJudge<'a> {
-    /// A judge for a case of which no run has been judged.
+    /// A judge for a case that has not judged any run yet.
     pub fn new(plan: &'a Plan, forecast: &'a Forecast) -> Self {
         Self::with_collector(plan, forecast, FindingCollector::default())
     }
@@ -110,17 +110,17 @@ impl<'a> CaseJudge<'a> {
         }
     }
 
-    /// As it is, with verdicts that say what the buffers held.
+    /// Sets the condition for buffer contents in the verdict.
     pub fn showing_buffers(self, show_buffers: ShowBuffers) -> Self {
         Self { show_buffers, ..self }
     }
 
-    /// As it is, with a verdict that has what the last run left behind.
+    /// Sets if the verdict includes the last run's results.
     pub fn keeping_results(self, keep_results: bool) -> Self {
         Self { keep_results, ..self }
     }
 
-    /// As it is, with a verdict that has these details.
+    /// Sets the optional parts of the verdict.
     pub fn with_details(self, details: Details) -> Self {
         let order_maps = self.order_maps.or_else(|| (details == Details::OrderMaps).then(OrderMaps::default));
         Self { order_maps, details, ..self }

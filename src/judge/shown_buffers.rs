@@ -20,7 +20,7 @@ const ROW_END: u64 = 4;
 /// Elements that are shown from the first wrong one on.
 const WRONG_PART: u64 = 6;
 
-/// A case of which the buffers are shown.
+/// A case whose buffers are shown.
 pub(crate) struct ShownBuffers<'a> {
     pub plan: &'a Plan,
     pub forecast: &'a Forecast,
@@ -114,7 +114,7 @@ struct Part {
     alloc: usize,
     /// First byte in the allocation's payload.
     start: u64,
-    /// Number of bytes.
+    /// Number of bytes in the region.
     len: u64,
     /// First byte in the allocation's image.
     in_image: usize,

@@ -12,7 +12,7 @@ use crate::scenario::{BufferContent, Expectation, FillValues};
 /// Number of written values up to which they are repeated in an `assert`.
 const MAX_VALUES: usize = 12;
 
-/// What to do about an expectation that right results, which are rounded, do not meet.
+/// Advice on an expectation that is not met by right, rounded results.
 pub(crate) fn advice(
     plan: &Plan,
     forecast: &Forecast,
@@ -61,7 +61,7 @@ pub(crate) fn within(number: &str, other: &str, tolerance: f64) -> String {
     format!("close({number}, {other}, {tolerance:e})")
 }
 
-/// How near the two sides of an `assert` with `==` are to each other.
+/// Distance between the two sides of an `assert` with `==`.
 pub(crate) struct Nearness {
     /// Half a unit in the last place of 1, in the coarsest of the types.
     step: f64,
@@ -79,7 +79,7 @@ impl Nearness {
         (step > 0.0).then_some(Self { step, most: 0.0, scale: 0.0 })
     }
 
-    /// Compares two values.
+    /// Takes one pair of values into account.
     pub(crate) fn add(&mut self, left: f64, right: f64) {
         let difference = (left - right).abs();
         // An infinity or NaN on one side is near nothing.
@@ -90,7 +90,7 @@ impl Nearness {
         self.scale = self.scale.max(left.abs().min(right.abs()));
     }
 
-    /// What the result is, in words, and a tolerance with room for other roundings; `None` if the sides are not near.
+    /// A description of the result and a tolerance with room for other roundings; `None` if the sides are not close.
     pub(crate) fn tolerance(&self) -> Option<(&'static str, f64)> {
         const CLOSE: f64 = 1e-6;
         let Self { step, most, scale } = *self;

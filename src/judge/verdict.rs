@@ -14,7 +14,7 @@ pub enum Status {
     Skip,
 }
 
-/// How the run ended.
+/// The way the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -55,11 +55,11 @@ impl Lane {
     }
 }
 
-/// Result of one lane for a case. Lanes that do not apply to the case have none.
+/// Result of one lane for a case. Lanes that do not apply to the case have no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LaneResult {
-    /// The lane.
+    /// The lane that was checked.
     pub lane: Lane,
     /// True if nothing that the lane compared was wrong.
     pub pass: bool,
@@ -69,7 +69,7 @@ pub struct LaneResult {
     pub note: Option<String>,
 }
 
-/// What a finding is about, which a report writes in front of it.
+/// The subject of a finding, which a report writes in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -93,7 +93,7 @@ pub enum Subject {
 pub struct Finding {
     /// The lane that found it.
     pub lane: Lane,
-    /// What it is about.
+    /// The kind of thing that is wrong.
     pub subject: Subject,
     /// World rank, of several the first.
     pub rank: Option<usize>,
@@ -125,14 +125,14 @@ pub struct Finding {
     pub pattern: Option<String>,
     /// The finding in one line.
     pub text: String,
-    /// Who is probably wrong, and what to write instead.
+    /// The probable culprit, and what to write instead.
     pub advice: Option<String>,
     /// True if the right result would meet this expectation, so that the failure follows from a wrong result.
     #[serde(skip)]
     pub follows: bool,
-    /// What else is wrong because of this, each in one line.
+    /// Other things that are wrong because of this, each in one line.
     pub consequences: Vec<String>,
-    /// In how many rounds of a loop the step's result is wrong; this is of the first of them.
+    /// Number of rounds of a loop in which the step's result is wrong; the finding is about the first of them.
     pub rounds: u64,
 }
 
@@ -155,12 +155,12 @@ impl Finding {
         lines.join("; ")
     }
 
-    /// True if it is about the result of its step, not about what the step should have left alone.
+    /// True if the finding is about the step's result, not about memory that the step should have left alone.
     pub fn is_of_result(&self) -> bool {
         self.lane != Lane::Invariants
     }
 
-    /// True if it names this world rank.
+    /// True if the finding names this world rank.
     pub(crate) fn is_about(&self, rank: usize) -> bool {
         self.rank == Some(rank) || self.other_ranks.contains(&rank) || self.ranks_with_other_values.contains(&rank)
     }
@@ -179,15 +179,15 @@ pub type OutputRows = Vec<(String, Vec<Option<Vec<serde_json::Value>>>)>;
 /// The verdict on a case.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The case's name.
+    /// The case's full name.
     pub case: String,
     /// Pass, fail or skip.
     pub status: Status,
-    /// How the program ended; `None` for a skip.
+    /// The way the program ended; `None` for a skip.
     pub outcome: Option<Outcome>,
-    /// Why the case was skipped or failed, in one line: of several findings the first.
+    /// The reason for a skip or failure, in one line: the first if there are several findings.
     pub reason: Option<String>,
-    /// Seconds of all runs together, each from the end of loading to its end.
+    /// Total seconds of all runs, each from the end of loading to its end.
     pub seconds: f64,
     /// Seconds from the beginning of the case's planning to its verdict; 0 if no runner took it there.
     pub wall_seconds: f64,
@@ -195,19 +195,19 @@ pub struct Verdict {
     pub lanes: Vec<LaneResult>,
     /// Findings by priority, 16 at most.
     pub findings: Vec<Finding>,
-    /// Families that explain every result which tells families apart.
+    /// Families that explain every result which distinguishes families.
     pub fingerprint: Option<crate::oracle::Fingerprint>,
-    /// Which order of ranks summed which elements of the results that round; only of a pass.
+    /// The order of ranks in which the elements of rounded results were summed; only if the case passes.
     pub order_maps: Vec<crate::oracle::ResultOrder>,
     /// Final values of the written buffers; `None` above 4,096 elements or without a run that ended well.
     pub outputs: Option<OutputRows>,
     /// Text of the snapshot, if the case has one.
     pub snapshot: Option<String>,
-    /// What the buffers held before and after, if that is to be shown.
+    /// The contents of the buffers before and after, if they are to be shown.
     pub buffers: Option<BufferContents>,
-    /// What the last run left behind, if it is to be recorded and the case was run.
+    /// The last run's results, if they are to be recorded and the case ran.
     pub observed: Option<Box<super::ObservedResults>>,
-    /// Results that could not be looked at, although they are defined.
+    /// Results that could not be checked, although they are defined.
     pub not_looked_at: Option<crate::oracle::NotLookedAt>,
     /// Notes that do not change the verdict.
     pub notes: Vec<String>,

@@ -1,23 +1,23 @@
-//! Who waits for whom, as the software library tells it line by line, in a few words.
+//! Summarises the software library's lines about who waits for whom.
 use super::message::ranks_text;
 use crate::job::{Call, CallKind};
 use crate::plan::Plan;
 use std::collections::HashMap;
 
-/// What stands behind another operation on its stream.
+/// Marks a line about an operation that waits for an earlier one on its stream.
 const BEHIND: &str = " waits for its stream";
-/// In a line on an operation that ranks call differently.
+/// Marks a line about an operation that ranks call differently.
 const DISAGREE: &str = ": the ranks disagree: ";
-/// Of an operation, so many groups of ranks are told.
+/// Number of groups of ranks listed for one operation.
 const MOST_OF_ONE: usize = 4;
-/// So many operations are told.
+/// Number of operations listed.
 const MOST: usize = 8;
 
-/// Words, and the ranks of which they are said.
+/// Words, and the ranks that they apply to.
 type Alike<'a> = (&'a str, Vec<usize>);
 
-/// The library's lines in one: disagreements first, which are the reason; ranks that wait for the same together; nothing of what only
-/// stands behind another wait of the same rank.
+/// Joins the library's lines into one: disagreements first, since they are the reason; ranks that wait for the same thing together;
+/// without operations that only wait for an earlier one on the same rank's stream.
 pub(super) fn most_telling(waits: &str) -> String {
     let waiting =
         |line: &str, rank: &str| line.contains(&format!(": rank {rank} waits for ")) && !line.contains(BEHIND);
@@ -27,7 +27,7 @@ pub(super) fn most_telling(waits: &str) -> String {
     };
     let mut lines: Vec<&str> = waits.lines().filter(|line| is_told(line)).collect();
     lines.sort_by_key(|line| !line.contains(DISAGREE));
-    // What is told of each operation: ranks with the same words.
+    // The text for each operation: groups of ranks with the same words.
     let mut told: Vec<(&str, Vec<Alike<'_>>)> = Vec::new();
     for line in lines {
         let (front, said): (&str, Vec<(&str, Option<usize>)>) = match line.split_once(DISAGREE) {
@@ -60,13 +60,13 @@ pub(super) fn most_telling(waits: &str) -> String {
     parts.join("; ")
 }
 
-/// True if ranks have called one operation differently.
+/// True if the ranks call some operation differently.
 pub(super) fn says_disagreement(waits: &str) -> bool {
     waits.contains(DISAGREE)
 }
 
-/// By world rank, the first collective that the library's lines say has not ended, as its call in the program. The library numbers a
-/// communicator's collectives from its beginning, so that is known only of communicators that no earlier case has used.
+/// For each world rank, the first collective that the library's lines report as unfinished, as its call in the program. The library
+/// numbers a communicator's collectives from its creation, so this works only for communicators that no earlier case has used.
 pub(super) fn first_unfinished(plan: &Plan, waits: &str) -> HashMap<usize, u32> {
     let mut found: HashMap<usize, u32> = HashMap::new();
     // A launch makes calls that are not in the program.

@@ -1,4 +1,4 @@
-//! What a library says of the windows that it has made.
+//! Checks a library's answers about the windows it has created.
 use super::findings::{FindingCollector, NO_EVENT, Priority};
 use super::{Lane, message};
 use crate::job::{CallKind, Observation, PointerAnswer, RankEnd, RankReport, WindowAnswer};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// The first version whose `ncclWinGetUserPtr` takes the null window that `ncclCommWindowRegister` gives; before, it is refused.
 const TAKES_NO_WINDOW: i32 = 23000;
 
-/// How NCCL refuses one-sided operations where communicators cannot have windows.
+/// The message with which NCCL refuses one-sided operations where communicators cannot have windows.
 const NO_HOST_RMA: &str = "host RMA is not supported";
 
 /// Checks the answers about windows on every rank, and notes windows that the library did not give.
@@ -38,7 +38,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     }
 }
 
-/// Why a case whose one-sided operations failed cannot be run here: the library made no window for them.
+/// The reason a case whose one-sided operations failed cannot run here: the library did not create a window for them.
 pub(crate) fn missing(plan: &Plan, observation: &Observation) -> Option<String> {
     let one_sided = |call: &crate::job::Call| {
         matches!(call.kind, CallKind::Put { .. } | CallKind::Signal { .. } | CallKind::WaitSignal { .. })
@@ -59,9 +59,9 @@ pub(crate) fn missing(plan: &Plan, observation: &Observation) -> Option<String> 
     })
 }
 
-/// True if a step registered memory without an error and no window was made of it: the library did not look at the memory.
+/// True if a step registered memory without an error but got no window: the library did not look at the memory.
 pub(crate) fn made_none(plan: &Plan, rank: usize, report: &RankReport, step: u32) -> bool {
-    // A library that made another window has looked at this memory.
+    // A library that created another window has looked at this memory.
     let makes_none = report.answers.windows.iter().all(|answer| !answer.given);
     let none = |id: u32| makes_none && report.answers.windows.iter().any(|answer| answer.id == id);
     let calls = plan.programs.get(rank).map_or(&[][..], Vec::as_slice);
@@ -69,7 +69,7 @@ pub(crate) fn made_none(plan: &Plan, rank: usize, report: &RankReport, step: u32
     its.any(|call| matches!(call.kind, CallKind::Register { id, window: true, .. } if none(id)))
 }
 
-/// Why a case in which registrations were to fail cannot be run here: the library makes no windows, so it accepted them unseen.
+/// The reason a case that expects failing registrations cannot run here: the library creates no windows, so it accepts any memory.
 pub(crate) fn unseen(plan: &Plan, observation: &Observation) -> Option<String> {
     let accepted = |(rank, report): (usize, &RankReport)| {
         let fails = |step: &crate::plan::PlanStep| {

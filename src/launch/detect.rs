@@ -1,4 +1,4 @@
-//! Which launcher has started this process.
+//! Finds the launcher that has started this process.
 use super::meeting_place::{self, SECRET};
 use super::{Launch, Launcher, Position};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ impl Variables {
         )
     }
 
-    /// These.
+    /// Takes these variables.
     pub fn of(all: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(all.into_iter().filter(|(_, value)| !value.trim().is_empty()).collect())
     }
@@ -30,24 +30,24 @@ impl Variables {
     }
 }
 
-/// What `--launcher` says.
+/// The choice made with `--launcher`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChosenLauncher {
     /// The environment decides.
     #[default]
     Auto,
-    /// The environment is ignored: no launcher has started this process together with others.
+    /// The environment is ignored: this process was not started together with others.
     None,
-    /// This one.
+    /// The named launcher.
     This(Launcher),
 }
 
 impl ChosenLauncher {
-    /// By name.
+    /// Parses a launcher's name.
     ///
     /// # Errors
     ///
-    /// A text that lists the names.
+    /// The name is unknown; the text lists the names.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "auto" => return Ok(Self::Auto),
@@ -60,15 +60,15 @@ impl ChosenLauncher {
     }
 }
 
-/// Why it is not clear what has started this process.
+/// The reason the launcher or the position in the job is unclear.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
-    /// A variable is no number.
+    /// A variable's value is not a number.
     #[error("{name}={value:?} is not a whole number")]
     Number {
-        /// The variable.
+        /// Name of the variable.
         name: &'static str,
-        /// Its value.
+        /// Value of the variable.
         value: String,
     },
     /// One variable is set without the other.
@@ -76,7 +76,7 @@ pub enum LaunchError {
     Missing {
         /// The one that is set.
         there: &'static str,
-        /// The other.
+        /// Name of the other variable, which is missing.
         missing: &'static str,
     },
     /// Numbers that no launcher gives.
@@ -86,9 +86,9 @@ pub enum LaunchError {
         .position.local_size.map_or_else(String::new, |size| format!(" of {size}"))
     )]
     Impossible {
-        /// Whose variables.
+        /// The launcher whose variables are contradictory.
         launcher: Launcher,
-        /// What they say.
+        /// The position that they give.
         position: Position,
     },
     /// Two launchers that cannot both be right.
@@ -108,11 +108,11 @@ pub enum LaunchError {
     NotThere(Launcher),
 }
 
-/// Finds out what started this process together with others; `None` if it is alone.
+/// Finds the launcher that started this process together with others; `None` if it is alone.
 ///
 /// # Errors
 ///
-/// Variables that make no sense, or that contradict each other.
+/// Variables are invalid, or contradict each other.
 pub fn detect(variables: &Variables, chosen: ChosenLauncher) -> Result<Option<Launch>, LaunchError> {
     let (launcher, position) = match chosen {
         ChosenLauncher::None => return Ok(None),
@@ -156,7 +156,7 @@ pub fn detect(variables: &Variables, chosen: ChosenLauncher) -> Result<Option<La
     }))
 }
 
-/// True for a secret that somebody could find by trying.
+/// True for a secret that could be guessed by trying.
 fn is_weak(secret: &str) -> bool {
     let different: BTreeSet<char> = secret.chars().collect();
     secret.chars().count() < LEAST_SECRET || different.len() < LEAST_DIFFERENT

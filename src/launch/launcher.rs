@@ -15,20 +15,20 @@ pub enum Launcher {
     Hydra,
     /// aprun's successor on HPE machines.
     Pals,
-    /// srun.
+    /// Slurm's srun.
     Slurm,
 }
 
-/// A process among those that were started together.
+/// The position of a process among those that were started together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its number, from 0.
     pub rank: u32,
-    /// How many there are.
+    /// Total number of processes.
     pub size: u32,
-    /// Its number among those of its machine, from 0.
+    /// Its number among the processes of its machine, from 0.
     pub local_rank: u32,
-    /// How many there are on its machine, if the launcher says so.
+    /// Number of processes on its machine, if the launcher provides it.
     pub local_size: Option<u32>,
 }
 
@@ -49,11 +49,11 @@ struct Names {
 }
 
 impl Launcher {
-    /// All, from the one that is started by the others to the one that starts the others: torchrun may run under srun, srun
-    /// hardly under torchrun.
+    /// All launchers, from the one that is started by the others to the one that starts the others: torchrun may run under srun, but
+    /// srun rarely under torchrun.
     pub const ALL: [Self; 6] = [Self::Variables, Self::Torchrun, Self::OpenMpi, Self::Hydra, Self::Pals, Self::Slurm];
 
-    /// As in `--launcher`.
+    /// The name as used in `--launcher`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Variables => "variables",
@@ -114,11 +114,11 @@ impl Launcher {
         }
     }
 
-    /// What its variables say of this process; `None` if it has not started this process, or only this one.
+    /// The position of this process according to the launcher's variables; `None` if it has not started this process, or only this one.
     ///
     /// # Errors
     ///
-    /// A number is missing, or is none.
+    /// A number is missing, or is not a number.
     pub(super) fn position(self, variables: &Variables) -> Result<Option<Position>, LaunchError> {
         let names = self.names();
         let Some(rank) = variables.get(names.rank) else { return Ok(None) };
@@ -148,7 +148,7 @@ impl Launcher {
 
     /// False in a batch script or an interactive shell of Slurm, whose variables look like those of a step's first task.
     fn is_step(self, variables: &Variables) -> bool {
-        /// Numbers from here on are no steps that srun has started.
+        /// Step ids from here on are reserved and do not belong to steps that srun has started.
         const SPECIAL_STEPS: u32 = 0xffff_fff0;
         let step = || variables.get("SLURM_STEP_ID")?.trim().parse::<u32>().ok();
         self != Self::Slurm || step().is_some_and(|step| step < SPECIAL_STEPS)

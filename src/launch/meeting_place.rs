@@ -1,4 +1,4 @@
-//! Where the processes of a job can meet.
+//! Determines where the processes of a job can meet.
 use super::detect::Variables;
 use super::{Launcher, Position};
 
@@ -17,17 +17,17 @@ pub struct MeetingPlace {
     pub ports: Vec<u16>,
 }
 
-/// How many ports are tried where the launcher does not give one.
+/// Number of ports that are tried if the launcher does not give one.
 const PORTS: u16 = 8;
 /// Ports that are derived from a job's name begin here, and end before those that Linux gives to clients.
 const FIRST_PORT: u16 = 20_000;
 const DERIVED_PORTS: u16 = 12_000;
 
-/// Where the processes of this launcher can meet; `None` if it does not tell them.
+/// The place where the processes of this launcher can meet; `None` if the launcher does not provide one.
 ///
 /// # Errors
 ///
-/// A variable that is to say it does not.
+/// A variable that should give the place does not.
 pub(super) fn of(
     launcher: Launcher,
     position: Position,
@@ -76,7 +76,7 @@ pub(super) fn of(
     Ok((!hosts.is_empty()).then_some(MeetingPlace { hosts, ports }))
 }
 
-/// The launcher's name for the job; empty if it has none.
+/// The launcher's name for the job; empty if it does not have one.
 pub(super) fn job(launcher: Launcher, variables: &Variables) -> String {
     let joined = |names: &[&str]| {
         let values: Vec<&str> = names.iter().filter_map(|name| variables.get(name)).collect();
@@ -94,7 +94,7 @@ pub(super) fn job(launcher: Launcher, variables: &Variables) -> String {
     })
 }
 
-/// What only processes of this job know; empty if there is nothing of that kind.
+/// A value known only to the processes of this job; empty if there is none.
 pub(super) fn secret(launcher: Launcher, variables: &Variables) -> String {
     let of_launcher = (launcher == Launcher::OpenMpi).then_some("OMPI_MCA_orte_precondition_transports");
     let names = [Some(SECRET), of_launcher];
@@ -108,7 +108,7 @@ fn derived_ports(job: &str) -> Vec<u16> {
     (0..PORTS).map(|add| first.saturating_add(add)).collect()
 }
 
-/// The addresses in what Open MPI 4 says of its mpirun: `123.0;tcp://10.0.0.1,10.1.0.1:33989;tcp6://[fd00::2]:50307`.
+/// The addresses in Open MPI 4's description of its mpirun: `123.0;tcp://10.0.0.1,10.1.0.1:33989;tcp6://[fd00::2]:50307`.
 fn addresses_of_mpirun(uri: &str) -> Vec<String> {
     let endpoints = uri.split(';').filter_map(|part| part.split_once("://").map(|(_, rest)| rest));
     let lists = endpoints.filter_map(|endpoint| endpoint.rsplit_once(':').map(|(hosts, _)| hosts));

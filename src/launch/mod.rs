@@ -1,5 +1,5 @@
-//! What a launcher (mpirun, srun, torchrun, ...) says to each process that it starts: its rank, their number, and where they can
-//! meet. Nothing here opens a connection.
+//! The information that a launcher (mpirun, srun, torchrun, ...) gives to each process that it starts: its rank, their number, and
+//! where they can meet. This module does not open connections.
 mod detect;
 mod launcher;
 mod meeting_place;
@@ -22,14 +22,14 @@ pub const VARIABLES: [&str; 7] = [
 /// This process as one of those that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// What started them.
+    /// The launcher that started them.
     pub launcher: Launcher,
-    /// This process among them.
+    /// The position of this process among them.
     pub position: Position,
     /// The launcher's name for the job, so that processes of two jobs do not meet.
     pub job: String,
-    /// What only processes of this job know, as far as the launcher gives them something of that kind.
+    /// A value known only to the processes of this job, if the launcher provides one.
     pub secret: String,
-    /// Where they meet, or why that is not known.
+    /// The place where they meet, or the reason it is unknown.
     pub place: Result<MeetingPlace, String>,
 }

@@ -52,7 +52,7 @@ impl CudaRelease {
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Its version.
+    /// The library's version.
     pub version: String,
     /// The CUDA release that it was built for.
     pub cuda: CudaRelease,
@@ -64,7 +64,7 @@ pub struct Wanted {
 #[derive(Clone, Debug)]
 pub struct LibraryCache(PathBuf);
 
-/// There is no folder for the cache.
+/// The folder for the cache cannot be determined.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("there is no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path")]
 pub struct NoCacheFolder;
@@ -96,11 +96,11 @@ impl LibraryCache {
         Self::from_variables(|name| std::env::var_os(name))
     }
 
-    /// As [`LibraryCache::of_user`], with `variable` as the environment.
+    /// Like [`LibraryCache::of_user`], with `variable` as the environment.
     ///
     /// # Errors
     ///
-    /// Neither folder is known.
+    /// Neither folder can be determined.
     pub(super) fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoCacheFolder> {
         cache_folder_from(variable).map(|folder| Self(folder.join("nccl")))
     }
@@ -110,7 +110,7 @@ impl LibraryCache {
         Self(folder)
     }
 
-    /// The folder.
+    /// The folder of the cache.
     pub fn folder(&self) -> &Path {
         &self.0
     }

@@ -17,15 +17,15 @@ const IN_WHEEL: &str = "nvidia/nccl/lib";
 /// The place in which a library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LibrarySource {
-    /// In a folder of LD_LIBRARY_PATH.
+    /// Found in a folder of LD_LIBRARY_PATH.
     LoaderPath,
-    /// In the system loader's cache.
+    /// Found in the system loader's cache.
     LoaderCache,
-    /// In a site-packages folder of Python.
+    /// Found in a site-packages folder of Python.
     Python,
-    /// In a conda environment.
+    /// Found in a conda environment.
     Conda,
-    /// In a folder of a CUDA installation or the system.
+    /// Found in a folder of a CUDA installation or the system.
     Cuda,
     /// Fetched by `collspec nccl fetch`.
     Fetched,

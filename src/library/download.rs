@@ -2,7 +2,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What a fetch is doing.
+/// The current state of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes downloaded so far.
@@ -11,12 +11,12 @@ pub struct Progress {
     pub of: Option<u64>,
 }
 
-/// How deep the tools' folders are looked into.
+/// Depth to which the tools' folders are searched.
 const DEPTH: u32 = 8;
 /// Bytes of the log that are read.
 const MAX_LOG: u64 = 1 << 20;
 
-/// How far the download in the folder `work` has come, whose tool logs to `log`.
+/// The progress of the download in the folder `work`, whose tool logs to `log`.
 pub fn progress(work: &Path, log: &Path) -> Progress {
     let said = crate::files::read_text(log, MAX_LOG).unwrap_or_default();
     let of = said.lines().rev().find_map(announced);

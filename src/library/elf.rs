@@ -1,4 +1,4 @@
-//! What the file of a library says of itself, read without loading it.
+//! Facts about a library from its file, read without loading it.
 use object::read::{ReadCache, ReadRef};
 use object::{File, Object, ObjectSection, ObjectSymbol};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Bytes of debug information that are searched for the compiler's options.
 const MAX_DEBUG: u64 = 512 << 20;
 
-/// What an ELF file says of itself.
+/// The facts found in an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElfFacts {
     /// The build id, as hexadecimal digits.
@@ -18,13 +18,13 @@ pub struct ElfFacts {
     pub unoptimised: bool,
 }
 
-/// Why a file's facts are unknown.
+/// The reason a file's facts are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] std::io::Error),
-    /// It is no ELF file, or a damaged one.
+    /// The file is not an ELF file, or is damaged.
     #[error("it is not an ELF file that can be read: {0}")]
     Format(#[from] object::Error),
 }
@@ -35,7 +35,7 @@ pub enum ElfError {
 ///
 /// The file cannot be read, or is not a sound ELF file.
 pub fn read(path: &Path) -> Result<ElfFacts, ElfError> {
-    // Read piece by piece: a mapping of a file that is cut short meanwhile would end this process.
+    // Read piece by piece: a mapping of a file that is truncated in the meantime would end this process.
     let cache = ReadCache::new(std::fs::File::open(path)?);
     let file = File::parse(&cache)?;
     let build_id = file.build_id()?.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
@@ -58,7 +58,7 @@ fn unoptimised<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> bool {
     })
 }
 
-/// True if the text is GCC's own with its options, of which the last that bears on optimisation, if there is one, is `-O0`.
+/// True if the text is GCC's own with its options, and the last option that affects optimisation, if there is one, is `-O0`.
 fn is_without_optimisation(text: &[u8]) -> bool {
     if !text.starts_with(b"GNU C") {
         return false;

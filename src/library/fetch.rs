@@ -24,49 +24,49 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// A library in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// The file.
+    /// Path of the library.
     pub path: PathBuf,
     /// Its sha256 as the wheel lists it; `None` if it was there already.
     pub hash: Option<String>,
-    /// How much of it was kept, if it was slimmed now.
+    /// The amount that was kept, if it was slimmed now.
     pub kept: Option<Kept>,
 }
 
 /// The reason why no library was fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The text is no version as registries have them.
+    /// The text is not a version in the form that registries use.
     #[error("{0:?} is not a version of NCCL; versions look like 2.30.7")]
     Version(String),
-    /// There is no tool that fetches wheels.
+    /// No tool that fetches wheels was found.
     #[error("fetching a library needs pip or uv, and neither is installed; install python3-pip or uv")]
     NoTool,
     /// The registry cannot be reached.
     #[error("{tool} does not reach the package registry: {words}")]
     NoNetwork {
-        /// The tool.
+        /// Name of the tool.
         tool: &'static str,
-        /// Its output.
+        /// Output of the tool.
         words: String,
     },
     /// The registry lacks this version.
     #[error("{package} has no version {version}{}", other_versions_text(there))]
     NoSuchVersion {
-        /// The package.
+        /// Name of the package.
         package: String,
         /// The version that was asked for.
         version: String,
         /// The versions that the tool lists.
         there: Vec<String>,
     },
-    /// What came is not what the registry lists.
+    /// The file that arrived is not the one listed by the registry.
     #[error("{tool} got another {package} {version} than the registry lists: {words}")]
     IndexHash {
-        /// The tool.
+        /// Name of the tool.
         tool: &'static str,
-        /// The package.
+        /// Name of the package.
         package: String,
-        /// Its version.
+        /// Version of the package.
         version: String,
         /// The hashes, in its words.
         words: String,
@@ -74,18 +74,18 @@ pub enum FetchError {
     /// The tool failed for another reason.
     #[error("{tool} failed: {words}")]
     Tool {
-        /// The tool.
+        /// Name of the tool.
         tool: &'static str,
-        /// Its output.
+        /// Output of the tool.
         words: String,
     },
     /// The time limit is over.
     #[error("{tool} has not finished in {} minutes", DOWNLOAD_LIMIT.as_secs() / 60)]
     TooSlow {
-        /// The tool.
+        /// Name of the tool.
         tool: &'static str,
     },
-    /// SIGINT has come.
+    /// SIGINT was received.
     #[error("interrupted")]
     Interrupted,
     /// The file is not an NCCL library of this machine.
@@ -102,7 +102,7 @@ pub enum FetchError {
     Cache {
         /// The file or folder.
         path: PathBuf,
-        /// The reason.
+        /// The error from the system.
         source: io::Error,
     },
 }
@@ -123,7 +123,7 @@ pub fn fetch(wanted: &Wanted, cache: &LibraryCache, tell: &dyn Fn(Progress)) -> 
         return Err(FetchError::Version(wanted.version.clone()));
     }
     let place = cache.library_path(wanted);
-    // What is there is looked at and not opened: opening a library runs its code.
+    // An existing file is examined and not opened as a library, which would run its code.
     if place.is_file() {
         Nccl::look_at(&place)?;
         return Ok(Fetched { path: place, hash: None, kept: None });
@@ -162,7 +162,7 @@ fn limit_file_size() {
     let _ = setrlimit(Resource::Fsize, Rlimit { current: Some(current), ..limit });
 }
 
-/// True for digits and dots with a suffix like `.post1`, which no tool takes for an option or a path.
+/// True for digits and dots with a suffix like `.post1`, which a tool cannot mistake for an option or a path.
 pub fn is_version(text: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.len() <= 4 && part.bytes().all(|byte| byte.is_ascii_digit());
     let part = |part: &str| number(part) || part.strip_prefix("post").is_some_and(number);

@@ -42,7 +42,7 @@ impl LibraryInfo {
         version_text(self.version)
     }
 
-    /// What a file exports, which was not asked.
+    /// The functions that a file exports, for a library that was not queried.
     #[cfg(feature = "cli")]
     pub fn of_exports(exports: impl IntoIterator<Item = String>) -> Self {
         Self { version: 0, maker: Maker::Other, symbols: exports.into_iter().collect(), slimmed: false }
@@ -58,7 +58,7 @@ impl LibraryInfo {
 /// The reason why a library could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// It cannot be loaded, or is no NCCL that can be used.
+    /// The file cannot be loaded, or is not a usable NCCL.
     #[error("{0}")]
     Unusable(String),
     /// Opening it ended the child.
@@ -96,11 +96,11 @@ pub fn probe(path: &Path, workers: &Workers) -> Result<LibraryInfo, ProbeError> 
     probe_within(LIMIT, path, workers)
 }
 
-/// As [`probe`], with another time limit.
+/// Like [`probe`], with another time limit.
 ///
 /// # Errors
 ///
-/// The library cannot be used, or the child could not ask it.
+/// The library cannot be used, or the child could not query it.
 pub fn probe_within(limit: Duration, path: &Path, workers: &Workers) -> Result<LibraryInfo, ProbeError> {
     let path = std::path::absolute(path)?;
     let reply = QUESTION.ask(workers, path.as_os_str(), limit, |command| {

@@ -9,7 +9,7 @@ use std::process::Command;
 /// The variable with the folders of the loader.
 const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 
-/// A command for the program of this name in the absolute folders of PATH; `None` if there is none. Its working folder is `/`
+/// A command for the program of this name in the absolute folders of PATH; `None` if it is not found. Its working folder is `/`
 /// unless the caller sets another.
 pub fn command_for(name: &str) -> Option<Command> {
     program_in(name, &env::var_os("PATH")?)

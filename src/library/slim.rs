@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How much of a library was kept.
+/// The amount of a library that was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Bytes that were kept.
@@ -19,10 +19,10 @@ pub struct Kept {
     pub of: u64,
 }
 
-/// Why nothing was cut.
+/// The reason nothing was cut.
 #[derive(Debug, thiserror::Error)]
 pub enum SlimError {
-    /// What would be left is of no use.
+    /// The library cannot run on software GPUs, so the rest of the file would be useless.
     #[error("it cannot be slimmed, because it cannot run on software GPUs: {0}")]
     NotForSoftwareGpus(#[from] LibraryError),
     /// Its machine code is not found.

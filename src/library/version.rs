@@ -11,7 +11,7 @@ pub struct VersionRequest {
 }
 
 impl VersionRequest {
-    /// Parses a request; `None` if it is no version.
+    /// Parses a request; `None` if the text is not a version.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.').map(|part| {
             let digits = !part.is_empty() && part.len() <= 2 && part.bytes().all(|byte| byte.is_ascii_digit());

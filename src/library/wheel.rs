@@ -20,43 +20,43 @@ pub enum WheelError {
     /// It cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// The wheel.
+        /// Path of the wheel.
         path: PathBuf,
-        /// The reason.
+        /// The error in detail.
         source: io::Error,
     },
     /// The library cannot be written.
     #[error("{}: {source}", path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The error from the system.
         source: io::Error,
     },
     /// It lacks a file.
     #[error("{}: no {what} in it", path.display())]
     Lacks {
-        /// The wheel.
+        /// Path of the wheel.
         path: PathBuf,
-        /// The file.
+        /// Description of the missing file.
         what: &'static str,
     },
     /// It lists a library that is too large.
     #[error("{}: {LIBRARY_IN_WHEEL} has {bytes} bytes, more than {MAX_LIBRARY_BYTES}", path.display())]
     TooLarge {
-        /// The wheel.
+        /// Path of the wheel.
         path: PathBuf,
-        /// Number of bytes.
+        /// Size in bytes.
         bytes: u64,
     },
     /// The bytes are not those that the wheel lists.
     #[error("{}: {LIBRARY_IN_WHEEL} has sha256 {found} and {bytes} bytes, but the wheel lists {listed}", path.display())]
     Hash {
-        /// The wheel.
+        /// Path of the wheel.
         path: PathBuf,
         /// The hash of the bytes.
         found: String,
-        /// Number of bytes.
+        /// Size in bytes.
         bytes: u64,
         /// The line of RECORD.
         listed: String,

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What the names of such folders begin with.
+/// The prefix of the names of such folders.
 const PREFIX: &str = ".fetch-";
 
 /// A folder of this process alone.
@@ -25,7 +25,7 @@ impl WorkFolder {
     ///
     /// The cache cannot be read or written.
     pub fn new(cache: &Path) -> io::Result<Self> {
-        // While this is held no other process makes a folder, so that each one that is there is locked by its process or left over.
+        // While this is held no other process makes a folder, so each existing one is either locked by its process or left over.
         let cache_lock = opened(cache)?;
         while let Err(error) = flock(&cache_lock, FlockOperation::LockExclusive) {
             if error != rustix::io::Errno::INTR || signals::is_interrupted() {
@@ -43,7 +43,7 @@ impl WorkFolder {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Its path.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -2,7 +2,7 @@
 use std::fmt;
 use toml::{Table, Value};
 
-/// A scenario's document.
+/// A scenario as a TOML document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document(pub Table);
 
@@ -24,7 +24,7 @@ const LAST: [&str; 11] =
     ["inputs", "before", "op", "in", "reduce", "root", "steps", "expect", "assert", "outcome", "reason"];
 
 impl Document {
-    /// The document of a text; empty for one that is no TOML.
+    /// Parses a text; the document is empty if the text is not TOML.
     pub fn read(text: &str) -> Self {
         Self(text.parse().unwrap_or_default())
     }
@@ -49,7 +49,7 @@ impl Document {
         })
     }
 
-    /// The document without what stands at a place; tables that are empty then are left out too.
+    /// The document without the value at a place; tables that become empty are removed too.
     pub fn without(&self, path: &[Part]) -> Self {
         let mut new = self.clone();
         let Some((last, parent)) = path.split_last() else { return new };
@@ -117,7 +117,7 @@ impl Document {
     }
 }
 
-/// True if the place is inside of this key of the file.
+/// True if the path is inside this key of the file.
 pub fn is_in(path: &[Part], key: &str) -> bool {
     matches!(path.first(), Some(Part::Key(first)) if first == key)
 }

@@ -1,8 +1,8 @@
-//! How a case fails.
+//! The way a case fails.
 use crate::judge::{Lane, Outcome, Status, Subject, Verdict};
 use std::fmt;
 
-/// How a case fails: what stays the same while it gets smaller.
+/// The way a case fails, which stays the same while it gets smaller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     outcome: Option<Outcome>,
@@ -11,7 +11,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// How the verdict fails; `None` if it does not, or if the case cannot be run.
+    /// The failure in a verdict; `None` if it does not fail, or if the case cannot run.
     pub(super) fn of(verdict: &Verdict) -> Option<Self> {
         if verdict.status != Status::Fail || matches!(verdict.outcome, None | Some(Outcome::Refused)) {
             return None;
@@ -29,17 +29,17 @@ impl Failure {
         Some(Self { outcome: Some(outcome), finding: None })
     }
 
-    /// Of a case that has not been run.
+    /// The failure of a case that has not been run.
     pub(super) fn unknown() -> Self {
         Self { outcome: None, finding: None }
     }
 
-    /// True if the results are right and only what the file expects of them is not met.
+    /// True if the results are right and only the file's expectations are not met.
     pub(super) fn is_of_expectations(&self) -> bool {
         self.finding.as_ref().is_some_and(|(_, subject, _)| matches!(subject, Subject::Expect | Subject::Assert))
     }
 
-    /// True if it is a hang.
+    /// True if the failure is a hang.
     pub(super) fn is_hang(&self) -> bool {
         self.outcome == Some(Outcome::Hang)
     }

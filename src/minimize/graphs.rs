@@ -1,16 +1,16 @@
-//! Takes graphs out of a case: what is captured runs where it stands, or where the graph is launched.
+//! Removes graphs from a case: captured steps run in their place, or where the graph is launched.
 use super::document::Document;
 use super::passes::kept;
 use super::trial::Trials;
 use std::collections::BTreeSet;
 use toml::{Table, Value};
 
-/// Where the steps of a graph run once it is gone.
+/// The places where the steps of a removed graph run instead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Instead {
-    /// Where they are captured.
+    /// At the places where they are captured.
     OfCaptures,
-    /// Where the graph is launched.
+    /// At the places where the graph is launched.
     OfLaunches,
 }
 
@@ -57,7 +57,7 @@ fn op_of(step: &Table) -> &str {
 /// The document whose steps run in place of a graph.
 fn without_graph(document: &Document, name: &str, place: Instead) -> Document {
     let mut new = document.clone();
-    // The file's own key is for the steps that have none.
+    // The file's own key applies to steps without one.
     let default = graph_of(&document.0) == Some(name);
     if default {
         new.0.remove("graph");
@@ -77,7 +77,7 @@ fn without_graph(document: &Document, name: &str, place: Instead) -> Document {
 
 struct Graph<'a> {
     name: &'a str,
-    /// True if launches and releases that name none are of it.
+    /// True if launches and releases without a name refer to this graph.
     default: bool,
 }
 

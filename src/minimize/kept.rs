@@ -1,10 +1,10 @@
 //! Counts what became of the smaller cases that were tried, and says why ranks, elements or steps are left.
 use super::size::{Size, counted};
 
-/// What became of a smaller case.
+/// The result of running a smaller case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Became {
-    /// It passes.
+    /// The smaller case passes.
     Passes,
     /// It fails, but in another way.
     FailsOtherwise,
@@ -36,7 +36,7 @@ impl Kept {
         }
     }
 
-    /// Notes a case that is kept: what was tried before says nothing of what is smaller still.
+    /// Records a case that is kept: earlier attempts mean nothing for still smaller cases.
     pub(super) fn keep(&mut self, now: Size, tried: Size) {
         for (given_up, _) in self.reduced(now, tried) {
             *given_up = GivenUp::default();
@@ -50,7 +50,7 @@ impl Kept {
         pairs.filter_map(|(given_up, ((old, _), (new, _)))| (new < old).then_some((given_up, new)))
     }
 
-    /// A sentence for each of ranks, elements and steps of which more than one is left.
+    /// A sentence for each of ranks, elements and steps with more than one left.
     pub(super) fn sentences(&self, size: Size, out_of_time: bool) -> Vec<String> {
         let left = size.dimensions().into_iter().zip(&self.0).filter(|((number, _), _)| *number > 1);
         left.map(|((number, one), given_up)| {

@@ -1,7 +1,7 @@
 //! Makes a failing case smaller while it still fails in the same way: fewer ranks, elements, steps, keys and axes.
 //!
-//! A scenario is reduced as a TOML document. What a change makes of it is read, planned and run like any other file, so no change
-//! needs to know whether it makes sense: one that does not is no scenario, or fails otherwise, and is given up.
+//! A scenario is reduced as a TOML document. Each changed document is read, planned and run like any other file, so a change
+//! need not be meaningful: if it is not, the document is not a scenario, or fails differently, and is given up.
 mod axes;
 mod document;
 mod failure;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use trial::Trials;
 
-/// What is reduced, and what that may cost.
+/// The case to reduce, and the limits on the effort.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The file that has the case.
@@ -42,11 +42,11 @@ pub struct Request {
     pub allow_env: AllowEnv,
     /// The time until the case has failed, and again for making it smaller. No run of a smaller case takes longer on the library.
     pub budget: Duration,
-    /// How often a case is run at most until it fails.
+    /// Limit on the runs of a case until it fails.
     pub repeats: u32,
 }
 
-/// Why nothing was reduced.
+/// The reason nothing was reduced.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The file has errors: they are the text.
@@ -58,11 +58,11 @@ pub enum Error {
     /// The case does not fail.
     #[error("{name} does not fail: it {what} in {runs}", runs = crate::minimize::in_runs(*.runs))]
     DoesNotFail {
-        /// The case.
+        /// The case's name.
         name: String,
-        /// What it did instead.
+        /// A description of what it did instead.
         what: &'static str,
-        /// Number of runs.
+        /// Number of runs that were made.
         runs: u32,
     },
     /// The runner could not be used.
@@ -83,29 +83,29 @@ pub(crate) fn in_runs(runs: u32) -> String {
 pub struct Reduced {
     /// The scenario's text, which begins with a comment that says where it comes from.
     pub text: String,
-    /// Its case.
+    /// The reduced case.
     pub case: Arc<Case>,
-    /// How it fails.
+    /// The way it fails.
     pub failure: Failure,
     /// The sizes of the case before and after.
     pub size: (Size, Size),
-    /// Runs of cases.
+    /// Total number of runs of cases.
     pub runs: u32,
-    /// Of how many runs of the case as it was given how many failed, if it was run more than once.
+    /// If the original case ran more than once: the number of failed runs, and the number of runs.
     pub flaky: Option<(u32, u32)>,
-    /// What is still more than one, and why there is not less of it, a sentence each.
+    /// A sentence for each thing that is still more than one, with the reason it could not be reduced.
     pub kept: Vec<String>,
-    /// True if the time ended before nothing more could be reduced.
+    /// True if the time ended before everything was tried.
     pub out_of_time: bool,
     /// Seconds that it took.
     pub seconds: f64,
 }
 
-/// Makes the case smaller; `progress` is told of each smaller one.
+/// Makes the case smaller; `progress` receives each smaller one.
 ///
 /// # Errors
 ///
-/// The file is invalid, there is no such case, it does not fail, or `progress` fails.
+/// The file is invalid, the case does not exist or does not fail, or `progress` fails.
 pub fn minimize(
     request: &Request,
     runner: &Runner,

@@ -33,7 +33,7 @@ const TYPES: [(&str, &str); 12] = [
     ("f8e5m2", "f8e5m2"),
 ];
 
-/// The command for the case's last operation that nccl-tests has; `None` if it has none of them. It fills the buffers otherwise.
+/// The command for the case's last operation that nccl-tests has; `None` if it has none of them. Its buffer contents differ.
 pub fn nearest_command(case: &Arc<Case>) -> Option<String> {
     let (step, program) = last(&case.steps)?;
     let plan = plan::plan(case, &Limits::default()).ok()?;

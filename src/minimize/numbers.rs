@@ -5,10 +5,10 @@ use super::trial::Trials;
 use super::words::{replaced, words};
 use toml::Value;
 
-/// Keys whose numbers are no sizes: a case with another time limit ends otherwise.
+/// Keys whose numbers are not sizes: a case with another time limit ends differently.
 const NO_SIZES: [&str; 3] = ["timeout", "world_size", "seconds"];
 
-/// Makes the numbers smaller that decide what a run costs: to the least power of two that still fails.
+/// Makes the numbers smaller that determine the cost of a run: to the least power of two that still fails.
 pub(super) fn sizes(trials: &mut Trials<'_>, mut document: Document) -> Document {
     let frozen = trials.is_of_expectations();
     let here = |at: &[Part]| !(frozen && is_content(at));
@@ -40,7 +40,7 @@ fn values(document: &Document, here: &impl Fn(&[Part]) -> bool) -> Vec<u64> {
     values
 }
 
-/// Powers of two.
+/// The powers of two below a value.
 fn powers_below(value: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(1u64), |power| power.checked_mul(2)).take_while(move |power| *power < value)
 }
@@ -58,7 +58,7 @@ fn with_number(document: &Document, value: u64, number: u64, here: &impl Fn(&[Pa
     })
 }
 
-/// Makes numbers smaller, in values and in expressions: first all that are equal together, then each.
+/// Makes numbers smaller, in values and in expressions: first all equal ones at once, then each separately.
 pub(super) fn numbers(trials: &mut Trials<'_>, mut document: Document) -> Document {
     let frozen = trials.is_of_expectations();
     let numbers_at = |document: &Document, path: &[Part]| {
@@ -78,8 +78,8 @@ pub(super) fn numbers(trials: &mut Trials<'_>, mut document: Document) -> Docume
     document
 }
 
-/// True if the place says what buffers hold, or should hold. If only an expectation fails, these stay as they are: with others the
-/// case would fail for another reason.
+/// True if the place gives the contents of buffers, actual or expected. If only an expectation fails, these stay unchanged: otherwise
+/// the case would fail for another reason.
 fn is_content(path: &[Part]) -> bool {
     let expected = is_in(path, "expect") || is_in(path, "assert");
     expected || (is_in(path, "inputs") && matches!(innermost_key(path), Some("each" | "expr")))

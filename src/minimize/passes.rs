@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io;
 use toml::Value;
 
-/// Is told of each smaller case.
+/// Receives each smaller case.
 type Progress<'p> = &'p mut dyn FnMut(Size, u32) -> io::Result<()>;
 
 /// A pass: the document after the changes that it kept.
@@ -19,8 +19,8 @@ type Pass = fn(&mut Trials<'_>, Document) -> Document;
 /// Sizes, ranks and steps first, because they decide what each further run costs.
 const PASSES: [Pass; 10] = [sizes, ranks, steps, graphs, groups, keys, lists, expressions, inline_axes, numbers];
 
-/// Reduces the document. Each pass has its share of the time, so that one that gets nowhere leaves time for the others; what it has
-/// left out comes in the next round.
+/// Reduces the document. Each pass has its share of the time, so that one without success leaves time for the others; the attempts
+/// that it skipped come in the next round.
 pub fn reduce(trials: &mut Trials<'_>, mut document: Document, progress: Progress<'_>) -> Result<Document, Error> {
     loop {
         let (before, runs) = (document.clone(), trials.runs());
@@ -124,7 +124,7 @@ fn steps(trials: &mut Trials<'_>, mut document: Document) -> Document {
     document
 }
 
-/// The document without these steps of a list: as it is then, and with what went into them where their results went.
+/// The document without these steps of a list: once unchanged otherwise, and once with their inputs in place of their results.
 fn without_steps(document: &Document, path: &[Part], from: usize, size: usize) -> Vec<Document> {
     let mut new = document.clone();
     let Some(Value::Array(list)) = new.get_mut(path) else { return Vec::new() };
@@ -147,7 +147,7 @@ fn without_steps(document: &Document, path: &[Part], from: usize, size: usize) -
     vec![without_orphans(&new), new, without_orphans(&rewired), rewired]
 }
 
-/// True inside of the steps that run, those of `before` too.
+/// True inside the steps that run, including those of `before`.
 fn in_program(path: &[Part]) -> bool {
     is_in(path, "steps") || is_in(path, "before")
 }
@@ -211,7 +211,7 @@ fn keys(trials: &mut Trials<'_>, mut document: Document) -> Document {
     }
 }
 
-/// Shortens lists of numbers, all of one length together, such as the rows of ranks.
+/// Shortens lists of numbers, all those of one length at once, such as the rows of ranks.
 fn lists(trials: &mut Trials<'_>, mut document: Document) -> Document {
     let rows = |document: &Document| -> Vec<(Path, usize)> {
         let length = |path: &Path| match document.get(path) {

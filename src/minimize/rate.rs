@@ -1,4 +1,4 @@
-//! How often a case fails, and how often a smaller one is run therefore.
+//! The failure rate of a case, and the number of runs that a smaller one therefore needs.
 
 /// Runs after which a case that has failed in each of them counts as one that always fails.
 const CONFIRMED: u32 = 5;
@@ -8,9 +8,9 @@ const FAILURES: u32 = 5;
 /// Runs of a case, and how many of them failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
-    /// Those that failed.
+    /// Number of failed runs.
     pub failed: u32,
-    /// All of them.
+    /// Number of runs.
     pub all: u32,
 }
 

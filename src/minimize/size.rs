@@ -6,7 +6,7 @@ use std::fmt;
 /// The size of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// World size.
+    /// Number of ranks in the world.
     pub ranks: usize,
     /// Elements of the largest buffer of a rank.
     pub elements: u64,

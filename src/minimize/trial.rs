@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A smaller case that does not hang takes no longer than so many times the first failing run, and this time on top.
+/// A smaller case that does not hang takes at most this many times the first failing run, plus the time below.
 const SLOWER: u32 = 5;
 const MARGIN: Duration = Duration::from_secs(2);
 
@@ -36,32 +36,32 @@ pub(super) struct Last {
     pub kept: Vec<String>,
 }
 
-/// What a case costs.
+/// The cost of a case.
 #[derive(Clone, Debug)]
 struct Planned {
     size: Size,
     work: u64,
-    /// Why its end is not defined, without what differs from case to case.
+    /// The reason its ending is undefined, without details that differ from case to case.
     undefined: Option<String>,
 }
 
-/// Runs documents.
+/// Runs smaller documents and keeps the smallest that fails in the same way.
 pub(super) struct Trials<'a> {
     request: &'a Request,
     runner: &'a Runner,
-    /// When the time began that the budget limits.
+    /// The beginning of the time that the budget limits.
     begun: Instant,
-    /// When the pass that is under way must end.
+    /// The time at which the current pass must end.
     pass_ends: Instant,
-    /// True if a pass had to leave something for later, or for want of time.
+    /// True if a pass had to leave something for later, or ran out of time.
     cut: bool,
     /// The case that was asked for, and then the smallest that fails like it.
     case: Arc<Case>,
     planned: Planned,
     form: Option<&'static Form>,
-    /// True if the case ends as no program should, which its file expects or `check` foresees: any ending is admitted then.
+    /// True if the case ends as no program should, which its file expects or `check` predicts: any ending is then admitted.
     any_ending: bool,
-    /// True if the file says that it may hang, and is to go on saying so.
+    /// True if the file says that it may hang, and must continue to say so.
     admits_hang: bool,
     failure: Option<(Failure, Verdict)>,
     /// Seconds of the first failing run.
@@ -112,7 +112,7 @@ impl<'a> Trials<'a> {
         })
     }
 
-    /// Runs the case as it is until it fails, and then until it is known whether it always does.
+    /// Runs the unchanged case until it fails, and then until it is known whether it always does.
     pub fn first_failure(&mut self) -> Result<First, Error> {
         let name = self.case.name.clone();
         let mut last = None;
@@ -142,7 +142,7 @@ impl<'a> Trials<'a> {
         Err(Error::DoesNotFail { name, what, runs: self.runs })
     }
 
-    /// How often the case fails, which failed first in run number `first`; `None` if it seems to fail always.
+    /// The failure rate of the case, which first failed in run number `first`; `None` if it seems to fail always.
     fn rate(&mut self, first: u32) -> Option<(u32, u32)> {
         let (begun, most) = (Instant::now(), self.request.repeats);
         // Where one run takes long, few must do.
@@ -157,18 +157,18 @@ impl<'a> Trials<'a> {
         (!rate.is_always()).then_some((rate.failed, rate.all))
     }
 
-    /// How the verdict fails. Where any ending is admitted, only the ending counts.
+    /// The failure in the verdict. Where any ending is admitted, only the ending counts.
     fn failure_of(&self, verdict: &Verdict) -> Option<Failure> {
         if self.any_ending { Failure::of_ending(verdict) } else { Failure::of(verdict) }
     }
 
-    /// True if the verdict is of the failure that is to stay.
+    /// True if the verdict has the failure that is to be preserved.
     fn is_like_first(&self, verdict: &Verdict) -> bool {
         let failure = self.failure_of(verdict);
         failure.is_some() && failure.as_ref() == self.failure.as_ref().map(|(failure, _)| failure)
     }
 
-    /// True if the results are right and only what the file expects of them is not met.
+    /// True if the results are right and only the file's expectations are not met.
     pub fn is_of_expectations(&self) -> bool {
         self.failure.as_ref().is_some_and(|(failure, _)| failure.is_of_expectations())
     }
@@ -215,7 +215,7 @@ impl<'a> Trials<'a> {
         self.case.base_name()
     }
 
-    /// The cases of a document, or none if it is no scenario.
+    /// The cases of a document; empty if it is not a scenario.
     pub fn cases(&self, document: &Document) -> Vec<Case> {
         read(&self.source(document), self.request).unwrap_or_default()
     }
@@ -239,7 +239,7 @@ impl<'a> Trials<'a> {
         planned.is_some_and(|planned| planned.work < self.planned.work / 10 * 9)
     }
 
-    /// True if the document has one case and that fails in the same way. It is then the smallest.
+    /// True if the document has one case that fails in the same way. It then becomes the smallest.
     pub fn fails(&mut self, document: &Document) -> bool {
         let text = document.to_string();
         if self.tried.contains(&text) || self.is_out_of_time() {
@@ -275,14 +275,14 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// The time that a run of so much work takes, judged by the smallest case so far. A hang takes as long as it is waited for.
+    /// The expected time of a run with this much work, based on the smallest case so far. A hang takes as long as the wait for it.
     fn would_take(&self, work: u64) -> Duration {
         let hangs = self.failure.as_ref().is_some_and(|(failure, _)| failure.is_hang());
         let seconds = if hangs { 0.0 } else { self.pace * work.min(self.planned.work) as f64 };
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// How the case fails, if one of its runs fails like the case that was asked for.
+    /// The case's failure, if one of its runs fails like the original case.
     fn result(&mut self, case: &Arc<Case>) -> Result<(Failure, Verdict), Became> {
         let wanted = self.failure.as_ref().map(|(failure, _)| failure.clone());
         let hangs = wanted.as_ref().is_some_and(Failure::is_hang);
@@ -337,7 +337,7 @@ impl<'a> Trials<'a> {
     }
 }
 
-/// The cases of a file, or what is wrong with it.
+/// The cases of a file, or the error in it.
 fn read(file: &Arc<SourceFile>, request: &Request) -> Result<Vec<Case>, String> {
     scenario::parse_with(file, &request.stem, &request.allow_env)
         .map_err(|rejected| scenario::render(file, &rejected.diagnostics, false))
@@ -355,7 +355,7 @@ fn find(request: &Request, cases: Vec<Case>) -> Result<(Arc<Case>, Option<&'stat
             }
         };
     };
-    // A case is named as in a report, where folders may stand before it.
+    // A case is named as in a report, where folders may precede it.
     let same = |case: &Case| case.name == *name || name.ends_with(&format!("/{}", case.name));
     for case in cases {
         if same(&case) {
@@ -384,7 +384,7 @@ fn with_any_ending(case: &Arc<Case>) -> Arc<Case> {
     Arc::new(case)
 }
 
-/// What a case costs, or why it cannot be planned.
+/// The cost of a case, or the reason it cannot be planned.
 fn planned(case: &Arc<Case>, runner: &Runner) -> Result<Planned, String> {
     match plan::plan(case, runner.limits()) {
         Ok(plan) => {

@@ -143,7 +143,7 @@ impl DType {
         self.size() as u32 * 8
     }
 
-    /// NCCL's code.
+    /// The type's code in NCCL.
     pub const fn nccl(self) -> ncclDataType_t {
         self.entry().nccl
     }

@@ -1,4 +1,4 @@
-//! Converts written elements of a scenario to bits, and tells which values a type can hold.
+//! Converts written elements of a scenario to bits, and decides which values a type can represent.
 use super::{DType, FloatFormat, decode_f64, encode_f64, encode_int, mask};
 
 /// The value of a written element.

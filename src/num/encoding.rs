@@ -11,7 +11,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The nearest f64.
+    /// The number rounded to the nearest f64.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(v) => v as f64,
@@ -94,12 +94,12 @@ pub(super) fn encode_inlined(dtype: DType, value: f64) -> u64 {
     }
 }
 
-/// [`round`] for a number that is no NaN, into a format whose values are all normal in f64: the steps are those of whole words.
+/// [`round`] for a number that is not a NaN, into a format whose values are all normal in f64: the steps are those of whole words.
 #[inline(always)]
 fn small_of_f64(format: &FloatFormat, value: f64) -> u64 {
     let magnitude = value.to_bits() & (u64::MAX >> 1);
     let shift = F64_FORMAT.fraction - format.fraction;
-    // What is added to a code's exponent field to make it f64's.
+    // The difference between a code's exponent field and f64's.
     let bias = ((F64_FORMAT.bias - format.bias) as u64) << F64_FORMAT.fraction;
     let least_normal = bias + (1 << F64_FORMAT.fraction);
     let code = if magnitude < least_normal {

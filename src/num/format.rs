@@ -4,7 +4,7 @@ use super::DType;
 /// The result of rounding a value that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverflowRule {
-    /// Infinity.
+    /// Becomes infinity.
     Infinity,
     /// The largest finite value, as in CUDA's saturating conversion to 8 bits.
     Saturate,
@@ -15,7 +15,7 @@ pub(crate) enum OverflowRule {
 pub(crate) struct FloatFormat {
     /// Bits of the fraction, the hidden one not counted.
     pub fraction: u32,
-    /// Exponent bias.
+    /// Bias of the exponent.
     pub bias: i32,
     /// Code of the largest finite value.
     pub max_code: u64,
@@ -25,7 +25,7 @@ pub(crate) struct FloatFormat {
     pub nan: u64,
     /// Position of the sign.
     pub sign_bit: u32,
-    /// Overflow when rounding.
+    /// The result of an overflow when rounding.
     pub overflow: OverflowRule,
 }
 

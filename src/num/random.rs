@@ -24,7 +24,7 @@ enum Range {
 
 /// The bounds in the type, with defaults.
 enum Bounds {
-    /// Both are included.
+    /// Whole numbers between two bounds, both included.
     Int(i128, i128),
     /// The second is excluded.
     Float(f64, f64),

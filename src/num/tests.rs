@@ -163,7 +163,7 @@ fn small_formats_are_rounded_as_the_general_rounder_does() {
 #[test]
 fn the_rounder_takes_mantissas_of_any_length() {
     let format = FloatFormat::of(F16).unwrap();
-    // The least value is 2^-24; these lie about half of it, and beside it.
+    // The least value is 2^-24; these lie at about half of it, and next to that.
     assert_eq!(round(&format, false, u128::MAX, -24 - 128), 0x0001);
     assert_eq!(round(&format, false, u128::MAX, -24 - 129), 0x0000);
     assert_eq!(round(&format, false, 1 << 127, -24 - 128), 0x0000);

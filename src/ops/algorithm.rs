@@ -1,20 +1,20 @@
-//! The algorithm that one call asks for: `algSelection` of the call's configuration, as a text and as what it admits.
+//! The algorithm that one call requests: `algSelection` of the call's configuration, as a text and as the set that it admits.
 use super::NcclCall;
 use nccl_sys::{ALGORITHM_NAMES, AlgorithmName};
 
 /// The word that leaves the choice to the library.
 pub const AUTOMATIC: &str = "auto";
 
-/// What a call asks for in its configuration.
+/// The algorithms that a call's configuration requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct AlgorithmChoice {
     /// NCCL's expression; empty leaves the choice to the library.
     pub selection: String,
-    /// True if a selection that cannot be met is an error of the call. Otherwise the library chooses then.
+    /// True if a selection that cannot be met is an error of the call. Otherwise the library chooses in that case.
     pub force: bool,
 }
 
-/// Why a selection cannot be met by any library.
+/// The reason a selection cannot be met by any library.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnmetSelection {
     /// A name that NCCL does not document.
@@ -31,7 +31,7 @@ pub enum UnmetSelection {
 /// The families and protocols that a selection admits, as values of NCCL_ALGO and NCCL_PROTO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlgorithmVariables {
-    /// NCCL_ALGO.
+    /// The value for NCCL_ALGO.
     pub algorithms: String,
     /// NCCL_PROTO; `None` if every protocol is admitted.
     pub protocols: Option<String>,
@@ -50,7 +50,7 @@ const FAMILIES: [(&str, &str); 7] = [
 const PROTOCOLS: [(&str, &str); 3] = [("LL", "LL"), ("LL128", "LL128"), ("SIMPLE", "Simple")];
 
 impl AlgorithmChoice {
-    /// True if the library chooses.
+    /// True if the choice is left to the library.
     pub fn is_automatic(&self) -> bool {
         self.selection.is_empty()
     }
@@ -107,13 +107,13 @@ impl AlgorithmChoice {
     }
 }
 
-/// The words of which a selection is made: the names of families, and of their algorithms.
+/// The words that make up a selection: the names of families, and of their algorithms.
 pub fn algorithm_words() -> impl Iterator<Item = &'static str> {
     let families = FAMILIES.iter().map(|(start, _)| start.trim_end_matches('_'));
     families.chain(ALGORITHM_NAMES.iter().map(|name| name.name))
 }
 
-/// Which names a term admits: those that all of its factors name.
+/// The names that a term admits: those that all of its factors name.
 fn term_names(term: &str) -> Result<Vec<bool>, UnmetSelection> {
     let mut admitted = vec![true; ALGORITHM_NAMES.len()];
     for factor in term.split('+') {

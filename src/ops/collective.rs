@@ -1,10 +1,10 @@
-//! What a collective is, as data. `k` is NCCL's count argument, `n` the communicator's size.
+//! Collectives described as data. `k` is NCCL's count argument, `n` the communicator's size.
 use serde::{Deserialize, Serialize};
 
 /// An entry for one of NCCL's collectives.
 #[derive(Debug)]
 pub struct Collective {
-    /// NCCL's function.
+    /// The function of NCCL.
     pub call: NcclCall,
     /// True if it takes a reduction.
     pub reduces: bool,
@@ -18,11 +18,11 @@ pub struct Collective {
     pub readers: Who,
     /// Whose receive buffer is written.
     pub writers: Who,
-    /// How send and receive buffer share memory.
+    /// The way send and receive buffer share memory in place.
     pub in_place: InPlace,
-    /// What arrives.
+    /// The contents of the receive buffers afterwards.
     pub rule: Rule,
-    /// How its bus bandwidth follows from its algorithm bandwidth.
+    /// The relation of its bus bandwidth to its algorithm bandwidth.
     pub bandwidth: Bandwidth,
     /// Values of NCCL_ALGO that serve it; `SingleTree` is a word of soft-nccl's alone.
     pub algorithms: &'static [&'static str],
@@ -30,7 +30,7 @@ pub struct Collective {
 
 macro_rules! calls {
     ($($variant:ident $function:ident $with_config:ident ($($takes:ident),*) $written:ident;)*) => {
-        /// NCCL's collective functions.
+        /// The collective functions of NCCL.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[allow(missing_docs)]
         pub enum NcclCall {
@@ -38,10 +38,10 @@ macro_rules! calls {
         }
 
         impl NcclCall {
-            /// All of them.
+            /// Every collective function.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The function's name.
+            /// The function's name in the library.
             pub const fn symbol(self) -> &'static str {
                 match self {
                     $(Self::$variant => stringify!($function),)*
@@ -61,7 +61,7 @@ macro_rules! calls {
 nccl_sys::collectives!(calls);
 
 impl NcclCall {
-    /// True if a group of sends and receives does the same, as NCCL's user guide suggests: so libraries without the function
+    /// True if a group of sends and receives has the same effect, as NCCL's user guide suggests, so that libraries without the function
     /// can run it.
     pub const fn is_pairwise(self) -> bool {
         matches!(self, Self::AlltoAll | Self::Gather | Self::Scatter)
@@ -71,9 +71,9 @@ impl NcclCall {
 /// A buffer's length in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// k
+    /// k elements.
     One,
-    /// k * n
+    /// k * n elements.
     PerRank,
 }
 
@@ -91,7 +91,7 @@ impl Extent {
 /// (nccl-tests, doc/PERFORMANCE.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bandwidth {
-    /// 1
+    /// The factor 1.
     Whole,
     /// (n - 1) / n
     Others,
@@ -100,7 +100,7 @@ pub enum Bandwidth {
 }
 
 impl Bandwidth {
-    /// The bus bandwidth divided by the algorithm bandwidth, with so many ranks.
+    /// The bus bandwidth divided by the algorithm bandwidth, for this many ranks.
     pub fn factor(self, ranks: usize) -> f64 {
         let others = ranks.saturating_sub(1) as f64 / ranks.max(1) as f64;
         match self {
@@ -111,7 +111,7 @@ impl Bandwidth {
     }
 }
 
-/// Which ranks' buffers a call looks at.
+/// The ranks whose buffers a call uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Who {
@@ -126,20 +126,20 @@ impl Who {
     }
 }
 
-/// Which side of an in-place call holds the other.
+/// The side of an in-place call that contains the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InPlace {
-    /// send == recv
+    /// Both are the same memory.
     Same,
     /// send == recv + rank * k
     SendInRecv,
     /// recv == send + rank * k
     RecvInSend,
-    /// Not possible.
+    /// The call cannot run in place.
     Never,
 }
 
-/// What arrives in the receive buffer of rank r.
+/// The contents of the receive buffer of rank r.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Elements [0, k) of the reduction.

@@ -1,12 +1,12 @@
-//! How the process of a rank ends.
+//! The ways in which the process of a rank ends.
 use serde::{Deserialize, Serialize};
 
 /// The end of a process by a step `exit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
-    /// With this exit status.
+    /// The process exits with this status.
     Code(u8),
-    /// By this signal.
+    /// The process is killed by this signal.
     Signal(i32),
 }
 
@@ -43,7 +43,7 @@ impl ExitStatus {
         usable().map(|(name, _)| name)
     }
 
-    /// As the end of a process is reported: `exit status 3`, `signal 9 (SIGKILL)`.
+    /// The text with which the end of a process is reported: `exit status 3`, `signal 9 (SIGKILL)`.
     pub fn text(self) -> String {
         match self {
             Self::Code(code) => format!("exit status {code}"),

@@ -18,7 +18,7 @@ pub use table::{ALL_REDUCE, BROADCAST, GROUP, LAUNCH, LOOP, REDUCE, RELEASE, SEN
 pub struct Op {
     /// Its word in scenarios.
     pub name: &'static str,
-    /// What it is.
+    /// The kind of operation.
     pub kind: Kind,
     /// The keys a step of this operation may have, besides [`COMMON_KEYS`].
     pub keys: &'static [&'static str],
@@ -33,12 +33,12 @@ impl PartialEq for Op {
 /// Keys that every step may have. `in_place`, `null_pointers`, `graph` and such are listed by the operations that use them.
 pub const COMMON_KEYS: &[&str] = &["op", "ranks", "times", "name"];
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Debug)]
 pub enum Kind {
     /// One of NCCL's collectives.
     Collective(Collective),
-    /// A group of NCCL's point-to-point calls or broadcasts that stands for a collective.
+    /// A group of NCCL's point-to-point calls or broadcasts that implements a collective.
     Composite(Composite),
     /// Point to point: `send`.
     Send,
@@ -52,7 +52,7 @@ pub enum Kind {
     Group,
     /// Its steps in turn.
     Loop,
-    /// On the host.
+    /// An action of the host.
     Host(Host),
     /// Makes or ends a communicator.
     Comm(CommOp),
@@ -100,7 +100,7 @@ pub enum RegistrationOp {
     Deregister,
 }
 
-/// Operations on graphs.
+/// The operations on graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum GraphOp {
@@ -108,7 +108,7 @@ pub enum GraphOp {
     Release,
 }
 
-/// Operations on communicators.
+/// The operations on communicators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum CommOp {
@@ -125,7 +125,7 @@ pub enum CommOp {
 }
 
 impl CommOp {
-    /// True if it makes a communicator, whose name is `new`.
+    /// True if it creates a communicator, whose name is `new`.
     pub const fn makes_communicator(self) -> bool {
         matches!(self, Self::Init | Self::Split | Self::Shrink | Self::Grow)
     }

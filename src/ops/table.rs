@@ -7,7 +7,7 @@ macro_rules! keys {
 
 use Extent::{One, PerRank};
 
-/// NCCL's collective behind `all_reduce` and `barrier`.
+/// The collective of NCCL that implements `all_reduce` and `barrier`.
 pub const ALL_REDUCE: Collective = Collective {
     call: NcclCall::AllReduce,
     reduces: true,
@@ -22,7 +22,7 @@ pub const ALL_REDUCE: Collective = Collective {
     algorithms: &["Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "SingleTree"],
 };
 
-/// NCCL's collective behind `broadcast` and, once for each rank, `all_gather_v`.
+/// The collective of NCCL that implements `broadcast` and, called once for each rank, `all_gather_v`.
 pub const BROADCAST: Collective = Collective {
     call: NcclCall::Broadcast,
     reduces: false,
@@ -37,7 +37,7 @@ pub const BROADCAST: Collective = Collective {
     algorithms: &["Ring", "SingleTree"],
 };
 
-/// NCCL's collective behind `reduce` and, once for each rank, `reduce_scatter_v`.
+/// The collective of NCCL that implements `reduce` and, called once for each rank, `reduce_scatter_v`.
 pub const REDUCE: Collective = Collective {
     call: NcclCall::Reduce,
     reduces: true,
@@ -62,10 +62,10 @@ pub const GROUP: Op = op("group", Kind::Group, &["steps", "error"]);
 /// `loop`, which the form `captured` puts around steps.
 pub const LOOP: Op = op("loop", Kind::Loop, &["steps"]);
 
-/// `launch`, which the form `captured` puts behind steps.
+/// `launch`, which the form `captured` inserts after steps.
 pub const LAUNCH: Op = op("launch", Kind::Graph(GraphOp::Launch), &["graph", "stream", "after"]);
 
-/// `release`, which the form `captured` puts behind launches.
+/// `release`, which the form `captured` inserts after launches.
 pub const RELEASE: Op = op("release", Kind::Graph(GraphOp::Release), &["graph"]);
 
 /// Every operation of the language.

@@ -7,8 +7,8 @@ use super::search::{Search, SearchStop};
 use crate::num::{decode_f64, encode_f64};
 use std::sync::Arc;
 
-/// The values of the usual models; then, as far as they were needed, those of the usual and the wider models, and those of
-/// all. Values of an earlier group keep their families, so these do not depend on earlier searches.
+/// The values of the usual models; then, as far as needed, those of the usual and the wider models, and those of all models.
+/// Values of an earlier group keep their families, so these do not depend on earlier searches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Admissible(Vec<Vec<AdmissibleValue>>);
 
@@ -133,7 +133,7 @@ impl ColumnReduction {
         found
     }
 
-    /// What the set depends on: type, kind, number of ranks, and the inputs (with their scalars) in any order.
+    /// The facts that determine the set: type, kind, number of ranks, and the inputs (with their scalars) in any order.
     pub(super) fn key(&self, values: &[f64]) -> Vec<u64> {
         let kind = match self.kind {
             ReduceKind::Sum => 0,

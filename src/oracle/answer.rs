@@ -5,9 +5,9 @@ use crate::num::{DType, bits_matter, decode_f64, element_hex, element_text, is_n
 /// One reduction of one element type over one communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnReduction {
-    /// Element type.
+    /// Element type of the reduction.
     pub dtype: DType,
-    /// The operation.
+    /// The operation that combines elements.
     pub kind: ReduceKind,
     /// Number of ranks; every column has one element of each, in rank order.
     pub ranks: usize,
@@ -16,13 +16,13 @@ pub struct ColumnReduction {
 /// The operation of a reduction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceKind {
-    /// Sum.
+    /// The sum of the inputs.
     Sum,
-    /// Product.
+    /// The product of the inputs.
     Prod,
-    /// Least.
+    /// The smallest input.
     Min,
-    /// Greatest.
+    /// The largest input.
     Max,
     /// Sum over the number of ranks.
     Avg,
@@ -36,11 +36,11 @@ pub enum ReduceKind {
 /// The right results for one element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RightResults {
-    /// Exactly these bits.
+    /// Only these bits are right.
     Bits(u64),
-    /// Any NaN.
+    /// Any NaN is right.
     AnyNan,
-    /// One of these.
+    /// Any of these values is right.
     OneOf(Vec<AdmissibleValue>),
     /// Any value of an interval, both ends included.
     Within {
@@ -56,7 +56,7 @@ pub enum RightResults {
 /// A member of an admissible set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissibleValue {
-    /// Its bits; a NaN stands for every NaN.
+    /// The value's bits; a NaN represents every NaN.
     pub bits: u64,
     /// The families that yield it.
     pub families: FamilySet,
@@ -102,7 +102,7 @@ impl RightResults {
 }
 
 impl ColumnReduction {
-    /// True for two results that may differ between ranks, because they are the same number: any two NaN, and of min and
+    /// True for two results that may differ between ranks because they are the same number: any two NaN, and for min and
     /// max either zero. They occur in a library in which each rank begins with its own input.
     pub(crate) fn may_differ_between_ranks(&self, a: u64, b: u64) -> bool {
         let zero = |bits| self.dtype.is_float() && decode_f64(self.dtype, bits) == 0.0;
@@ -130,25 +130,25 @@ pub enum ElementLane {
 /// The judgement on one element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedElement {
-    /// What the element was compared with.
+    /// The lane that judged the element.
     pub lane: ElementLane,
     /// The decision.
     pub ruling: Ruling,
-    /// Why no more precise method was used.
+    /// The reason no more precise method was used.
     pub note: Option<&'static str>,
 }
 
 /// The decision on one element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ruling {
-    /// Right.
+    /// The value is right.
     Accept {
         /// The families that yield it; `None` if they were not computed.
         families: Option<FamilySet>,
-        /// Size of the admissible set; `None` if it was not computed. From two on the element *tells* families apart.
+        /// Size of the admissible set; `None` if it was not computed. If it is at least two, the element *distinguishes* families.
         set_size: Option<usize>,
     },
-    /// Wrong.
+    /// The value is wrong.
     Reject {
         /// The right results. `None` if the observed value is so far off that they were not worked out;
         /// [`ColumnReduction::right_results`] does that.
@@ -156,13 +156,13 @@ pub enum Ruling {
     },
     /// Undecided, because no lane applies; never taken as right.
     Unable {
-        /// The reason.
+        /// The reason, in words.
         why: String,
     },
 }
 
 impl Ruling {
-    /// True if accepted.
+    /// True if the value is right.
     pub fn accepted(&self) -> bool {
         matches!(self, Self::Accept { .. })
     }

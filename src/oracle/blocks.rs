@@ -8,17 +8,17 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes of a block.
 pub const BLOCK: usize = 64 << 10;
 
-/// What copying so many bytes costs, in additions.
+/// The cost of copying this many bytes, in additions.
 pub fn copying(len: usize) -> usize {
     len / 8
 }
 
-/// Calls `work` for each block of `len` bytes with what `own` made for its thread, in any order and perhaps at the same time; all of
-/// it takes about `additions`.
+/// Calls `work` for each block of `len` bytes with the state that `own` made for its thread, in any order and perhaps in parallel;
+/// the total work is about `additions`.
 ///
 /// # Errors
 ///
-/// That of the first block that has one; blocks behind it may have been left out.
+/// The error of the first block that fails; later blocks may have been skipped.
 pub fn each_block<S, E: Send>(
     len: usize,
     additions: usize,
@@ -28,11 +28,11 @@ pub fn each_block<S, E: Send>(
     each_part(len, BLOCK, additions, own, work)
 }
 
-/// As [`each_block`], in parts of so many bytes.
+/// Like [`each_block`], in parts of `part` bytes.
 ///
 /// # Errors
 ///
-/// As [`each_block`].
+/// Same as [`each_block`].
 pub fn each_part<S, E: Send>(
     len: usize,
     part: usize,

@@ -1,4 +1,4 @@
-//! The bounded lane: a proven interval around the exact result, for what is too large to search.
+//! The bounded lane: a proven interval around the exact result, for sets that are too large to search.
 //!
 //! *Sums.* Write u for the type's unit roundoff (2^-p at precision p) and v for that of the widest accumulation that may be
 //! narrowed afterwards (0 if there is none). Every join multiplies its exact result by (1 + d) with |d| <= w, where 1 + w =
@@ -37,7 +37,7 @@ use num_bigint::BigInt;
 use std::cmp::Ordering;
 
 impl ColumnReduction {
-    /// The interval for a column of finite values that has one; else why there is none. A NaN makes every result NaN.
+    /// The interval for a column of finite values, or the reason it does not have one. A NaN makes every result NaN.
     pub(super) fn bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<RightResults, String> {
         if values.iter().chain(scalars).any(|value| value.is_nan()) {
             return Ok(RightResults::AnyNan);
@@ -55,8 +55,8 @@ impl ColumnReduction {
         Ok(self.within(&exact, &low, &high))
     }
 
-    /// True if the value is inside the interval by so much that f64 can tell: most right values of types below f64 are.
-    /// All sums here err by less than 2^-40 of the sum of magnitudes (up to 2^12 ranks), and that much is given away twice.
+    /// True if the value is inside the interval by a margin that f64 can resolve: most right values of types below f64 are.
+    /// All sums here err by less than 2^-40 of the sum of magnitudes (up to 2^12 ranks), and the margin allows twice that.
     pub(super) fn surely_within(&self, float: Float, values: &[f64], scalars: &[f64], observed: f64) -> bool {
         if float == Float::F64 || self.kind == ReduceKind::Prod || values.len() > 1 << 12 {
             return false;
@@ -83,7 +83,7 @@ impl ColumnReduction {
         fits.then_some(FloatSums { sum, size, growth, lost })
     }
 
-    /// True if the value of a sum of few ranks is outside the interval by so much that f64 can tell: most wrong values are.
+    /// True if the value of a sum of few ranks is outside the interval by a margin that f64 can resolve: most wrong values are.
     pub(super) fn surely_outside(&self, float: Float, values: &[f64], scalars: &[f64], observed: f64) -> bool {
         if self.kind == ReduceKind::Prod {
             return false;
@@ -201,14 +201,14 @@ impl ColumnReduction {
     }
 }
 
-/// What the interval of a sum is made of, in f64.
+/// The terms of the interval of a sum, in f64.
 struct FloatSums {
     sum: f64,
     /// The sum of magnitudes.
     size: f64,
-    /// G.
+    /// The growth G of the module's formulas.
     growth: f64,
-    /// What products below the least value may lose, with room to spare.
+    /// Upper bound on the error of products below the least value.
     lost: f64,
 }
 
@@ -272,7 +272,7 @@ fn growth(w: f64, steps: usize) -> Result<f64, String> {
     }
 }
 
-/// An exact sum.
+/// The sum without rounding.
 fn exact_sum(terms: impl Iterator<Item = Dyadic>) -> Dyadic {
     terms.fold(Dyadic::from_f64(0.0), |sum, term| sum.add(&term))
 }

@@ -15,8 +15,8 @@ const MAX_CACHED: usize = 1 << 15;
 /// Number of prepared reductions that are kept: the current one, with and without neutral inputs, and some others.
 const MAX_KNOWN: usize = 8;
 
-/// What a search is for. Each purpose has its own number of joins, so that the searches for the fingerprint take none away from
-/// those that decide verdicts.
+/// The purpose of a search. Each has its own number of joins, so that searches for the fingerprint do not use up those
+/// that decide verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The verdict on an element.
@@ -62,7 +62,7 @@ struct KnownReduction {
 #[derive(Debug)]
 pub(super) struct PreparedReduction {
     pub models: ReductionModels,
-    /// By rank; empty if there are none.
+    /// The scalars by rank; empty if the reduction has none.
     pub scalars: Vec<f64>,
 }
 
@@ -91,7 +91,7 @@ impl Budget {
         }
     }
 
-    /// As it is, with nothing to search for the fingerprint.
+    /// The budget without any searches for the fingerprint.
     pub fn without_samples(self) -> Self {
         Self { samples: 0, ..self }
     }

@@ -8,7 +8,7 @@ use crate::num::encode_f64;
 /// A chain: the model, the first rank and the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
-    /// Number among the usual models.
+    /// Index into the usual models.
     pub model: usize,
     start: usize,
     backwards: bool,
@@ -50,7 +50,7 @@ impl ColumnReduction {
         }
         for (number, model) in models.iter().enumerate() {
             let leaves = model.leaves(values, &prepared.scalars);
-            // One chain stands for all where the order does not matter.
+            // One chain represents all of them where the order does not matter.
             let only = model.order_independent_sum(&leaves);
             for (backwards, start) in [false, true].into_iter().flat_map(|back| (0..n).map(move |start| (back, start)))
             {

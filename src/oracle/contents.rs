@@ -1,4 +1,4 @@
-//! The bytes of memory as what they are made of: large memory is never held as one image, and copies of it share their bytes.
+//! Memory contents described by their parts: large memory is never stored as one image, and copies of it share their bytes.
 use super::held::{Held, Period};
 use super::poison;
 use crate::num;
@@ -7,13 +7,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to so many bytes are held as they are.
+/// Contents of at most this many bytes are stored as plain bytes.
 const FLAT: usize = 64 << 10;
 
 /// Bytes. More than [`FLAT`] of them are pieces, which are shared with other contents or made when they are asked for.
 #[derive(Clone, Debug)]
 pub enum Contents {
-    /// The bytes themselves.
+    /// Plain bytes.
     Flat(Vec<u8>),
     /// Pieces, which follow each other.
     Pieces(Vec<Piece>),
@@ -41,7 +41,7 @@ enum Source {
     Poison(Arc<Poison>),
 }
 
-/// Poison of bytes that are written later: it differs from what is written first and from what is there at the end.
+/// Poison of bytes that are written later: it differs from the first values written and from the values at the end.
 #[derive(Debug)]
 struct Poison {
     first: Contents,
@@ -62,7 +62,7 @@ impl From<Arc<Held>> for Contents {
 }
 
 impl Contents {
-    /// Zeros.
+    /// Contents of `len` zero bytes.
     pub fn zeros(len: usize) -> Self {
         if len <= FLAT { Self::Flat(vec![0; len]) } else { Self::of(len, Source::Zeros) }
     }
@@ -96,7 +96,7 @@ impl Contents {
         Self::of(len, Source::Repeated(Arc::new(Period::new(period))))
     }
 
-    /// What a fill says.
+    /// The contents that a fill describes.
     pub fn filled(filled: Filled, len: usize) -> Self {
         Self::of(len, Source::Filled(Arc::new(filled)))
     }
@@ -147,7 +147,7 @@ impl Contents {
         }
     }
 
-    /// A number of bytes after which the bytes repeat, as far as that can be said without looking at them.
+    /// A number of bytes after which the contents repeat, if this is known without reading them.
     pub fn period(&self) -> Option<usize> {
         match &self.only_piece()?.source {
             Source::Zeros => Some(1),
@@ -169,7 +169,7 @@ impl Contents {
         }
     }
 
-    /// Number of bytes.
+    /// Number of bytes in the contents.
     pub fn len(&self) -> usize {
         match self {
             Self::Flat(bytes) => bytes.len(),
@@ -177,7 +177,7 @@ impl Contents {
         }
     }
 
-    /// All bytes.
+    /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
         self.copy_to(0, &mut bytes);
@@ -279,7 +279,7 @@ impl Contents {
         self.get(range).map(|bytes| Self::from(bytes.into_owned()))
     }
 
-    /// Appends other contents.
+    /// Appends other contents to these.
     pub fn append(&mut self, other: &Self) {
         let before = self.len();
         if before + other.len() <= FLAT
@@ -344,7 +344,7 @@ impl Contents {
         }
     }
 
-    /// True if both are made of the same things; equal bytes may be made of others.
+    /// True if both have the same representation; equal bytes may be represented differently.
     fn is_same_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Flat(a), Self::Flat(b)) => a == b,
@@ -377,7 +377,7 @@ fn start(pieces: &[Piece], number: usize) -> usize {
     number.checked_sub(1).and_then(|before| pieces.get(before)).map_or(0, |piece| piece.end)
 }
 
-/// Appends a piece to those that begin at `first`, or extends the last one if the new one goes on where that ends.
+/// Appends a piece to those from `first` on, or extends the last one if the new piece continues it.
 fn push(pieces: &mut Vec<Piece>, first: usize, piece: Piece) {
     let begin = pieces.len().checked_sub(2).and_then(|at| pieces.get(at)).map_or(first, |piece| piece.end);
     if let Some(last) = pieces.last_mut()
@@ -493,8 +493,8 @@ mod tests {
                 prop_assert_eq!(&part.to_vec(), &model[range.clone()]);
                 prop_assert!(*contents.get(range.clone()).expect("inside") == model[range.clone()]);
                 prop_assert!(*contents.bytes(range.clone(), &mut vec![0; range.len() + 1]) == model[range.clone()]);
-                // What was cut out is put in somewhere else, or other bytes are, or a slice of a part is put where it lies in that
-                // part, over pieces of the same part that lie elsewhere.
+                // The bytes that were cut out are inserted somewhere else, or other bytes are, or a slice of a part is put at its own
+                // position in that part, over pieces of the same part that are elsewhere.
                 let (source, own) = &parts[(a + b) % parts.len()];
                 let of_source = (range.start % own.len()).min(range.end % own.len())..own.len();
                 let (at, new, bytes) = match number % 3 {

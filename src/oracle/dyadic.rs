@@ -3,7 +3,7 @@ use crate::num::{DType, FloatFormat, decode_f64, round};
 use num_bigint::{BigInt, BigUint, Sign};
 use std::cmp::Ordering;
 
-/// A dyadic rational.
+/// A dyadic rational: a whole number times a power of two.
 #[derive(Clone, Debug)]
 pub(super) struct Dyadic {
     mantissa: BigInt,
@@ -25,7 +25,7 @@ impl Dyadic {
         Self::new(if negative { -mantissa } else { mantissa }, exponent.into())
     }
 
-    /// 2^exponent.
+    /// The number 2^exponent.
     pub fn power(exponent: i32) -> Self {
         Self::new(BigInt::from(1), exponent.into())
     }

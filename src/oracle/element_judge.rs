@@ -19,7 +19,7 @@ impl ColumnReduction {
     pub fn judge(&self, column: &[u64], observed: u64, budget: &mut Budget) -> JudgedElement {
         let mut observed = observed & mask(self.dtype);
         if let Some(answer) = self.exact(column) {
-            // Either zero tells nothing of families.
+            // A zero of either sign does not distinguish families.
             let size = if let RightResults::OneOf(choices) = &answer { choices.len() } else { 1 };
             return match answer.admits(self.dtype, observed) {
                 true => accepted(ElementLane::Exact, None, Some(size), None),
@@ -151,7 +151,7 @@ impl ColumnReduction {
     }
 
     /// Judges a column of many ranks without its neutral inputs; `None` if the budget does not suffice. The order of the
-    /// other inputs tells nothing of the order of all, so the ruling has no families.
+    /// other inputs does not determine the order of all, so the ruling has no families.
     fn judge_without_neutral_inputs(
         &self,
         values: &[f64],

@@ -64,7 +64,7 @@ impl ColumnReduction {
         if value.is_nan() { RightResults::AnyNan } else { RightResults::Bits(encode_f64(self.dtype, value)) }
     }
 
-    /// The scalars by rank as values; empty if the reduction has none.
+    /// The scalars by rank; empty if the reduction does not have any.
     pub(super) fn scalar_values(&self) -> Vec<f64> {
         match &self.kind {
             ReduceKind::PreMulSum { scalars } => scalars.iter().map(|s| decode_f64(self.dtype, *s)).collect(),
@@ -90,7 +90,7 @@ impl ColumnReduction {
         }
         let saturated = encode_f64(self.dtype, best);
         if best.is_infinite() && decode_f64(self.dtype, saturated) != best {
-            // Compared in f16 and narrowed back it saturates, compared as it is it stays.
+            // Compared in f16 and narrowed back it saturates; compared directly it is unchanged.
             let kept = if best > 0.0 { E5M2_INFINITY } else { E5M2_INFINITY | 0x80 };
             let choice = |bits| AdmissibleValue { bits, families: FamilySet::ALL };
             return RightResults::OneOf(vec![choice(saturated), choice(kept)]);

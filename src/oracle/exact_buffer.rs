@@ -45,7 +45,7 @@ impl ColumnReduction {
 pub(super) struct Blocks<'a> {
     reduction: &'a ColumnReduction,
     float: Float,
-    /// What to multiply with before adding: the scalars' product with any of the inputs must be exact for the shortcut.
+    /// The scalars to multiply with before adding: their product with any of the inputs must be exact for the shortcut.
     scalars: Vec<f64>,
     values: Vec<[f64; BLOCK]>,
 }
@@ -174,13 +174,13 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The answers of a block's elements, as far as simple loops find them; each is a value of the type.
+/// The answers for a block's elements that simple loops can find; each is a value of the type.
 struct Simple {
     answers: [f64; BLOCK],
     known: [bool; BLOCK],
 }
 
-/// True for whole numbers, of which the larger ones have no place for a fraction.
+/// True for whole numbers; the larger ones have no bits for a fraction.
 #[inline(always)]
 fn is_whole(value: f64) -> bool {
     const NO_FRACTION: f64 = (1u64 << 52) as f64;

@@ -15,7 +15,7 @@ pub enum Shape {
 /// The place where results are rounded to the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rounding {
-    /// After every operation.
+    /// Rounded after every operation.
     EachStep,
     /// Once at the end, from an accumulator wider than the type (f64 for f32; f32 for f16 and bf16; f16 or f32 for 8 bits).
     Once,
@@ -26,7 +26,7 @@ pub enum Rounding {
 /// The place where the scalar of avg and premul_sum is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
-    /// There is none.
+    /// No scaling.
     None,
     /// Each input is multiplied and the product rounded, then added.
     Before,
@@ -60,12 +60,12 @@ const FAMILIES: u32 = SHAPES.len() as u32 * FAMILIES_PER_SHAPE;
 pub struct FamilySet(u64);
 
 impl FamilySet {
-    /// No family.
+    /// The set without any family.
     pub const EMPTY: Self = Self(0);
-    /// Every family.
+    /// The set of every family.
     pub const ALL: Self = Self((1 << FAMILIES) - 1);
 
-    /// One family.
+    /// The set of one family.
     pub const fn single(shape: Shape, rounding: Rounding, scale: Scale) -> Self {
         Self(1 << (shape as u32 * FAMILIES_PER_SHAPE + rounding as u32 * FAMILIES_PER_ROUNDING + scale as u32))
     }
@@ -95,17 +95,17 @@ impl FamilySet {
         Self(self.0 & other.0)
     }
 
-    /// True if there is no family.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if all of `other` are in it.
+    /// True if all families of `other` are in the set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// How many.
+    /// Number of families in the set.
     #[cfg(test)]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize

@@ -1,4 +1,4 @@
-//! Fingerprints: the families that explain a library's results. An element tells families apart if it has several right
+//! Fingerprints: the families that explain a library's results. An element distinguishes families if it has several right
 //! values.
 use super::answer::{JudgedElement, Ruling};
 use super::families::FamilySet;
@@ -22,7 +22,7 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Adds an element.
+    /// Takes an element's families into account.
     pub fn add(&mut self, judged: &JudgedElement) {
         self.elements += 1;
         if let Ruling::Accept { families: Some(families), set_size: Some(2..) } = &judged.ruling {
@@ -36,7 +36,7 @@ impl Fingerprint {
         self.elements += elements;
     }
 
-    /// True if any element tells families apart.
+    /// True if any element distinguishes families.
     pub fn tells(&self) -> bool {
         self.telling > 0
     }

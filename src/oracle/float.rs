@@ -8,7 +8,7 @@
 //! addend is not covered by that rule; there [`add_to_odd`] keeps what rounding would lose.
 use crate::num::DType;
 
-/// A floating-point type.
+/// A floating-point type of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Float {
     F64,
@@ -44,7 +44,7 @@ impl Float {
         }
     }
 
-    /// Significant bits.
+    /// Number of significant bits.
     pub const fn precision(self) -> i32 {
         match self {
             Self::F64 => 53,
@@ -83,12 +83,12 @@ impl Float {
         }
     }
 
-    /// True for the 8-bit types, which turn what is too large (also infinity) into the largest finite value.
+    /// True for the 8-bit types, which turn values that are too large (including infinity) into the largest finite value.
     pub const fn saturates(self) -> bool {
         matches!(self, Self::E4m3 | Self::E5m2)
     }
 
-    /// To nearest, ties to even; every NaN becomes the same one.
+    /// Rounds to nearest, ties to even; every NaN becomes the same one.
     #[inline]
     pub fn round(self, value: f64) -> f64 {
         match self {

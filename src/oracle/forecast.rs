@@ -36,14 +36,14 @@ pub struct Checkpoint {
     pub digest: bool,
 }
 
-/// Results that a later step overwrites and of which nothing can be kept.
+/// Results that a later step overwrites and that cannot be kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotLookedAt {
-    /// Number of results.
+    /// Number of results that were not kept.
     pub results: u64,
-    /// Their bytes.
+    /// Total bytes of these results.
     pub bytes: u64,
-    /// Why nothing is kept of them.
+    /// The reason they were not kept.
     pub why: String,
 }
 
@@ -243,7 +243,7 @@ impl Forecast {
     }
 }
 
-/// What is kept of memory that later steps overwrite: copies while there is room, then digests.
+/// Collects copies of memory that later steps overwrite: full copies while there is room, then digests.
 struct Overwritten<'a> {
     plan: &'a Plan,
     /// True if operations are aborted.
@@ -254,7 +254,7 @@ struct Overwritten<'a> {
 }
 
 impl Overwritten<'_> {
-    /// The number of a new checkpoint; `None` if there are no bytes, or nothing can be kept of them.
+    /// The number of a new checkpoint; `None` if there are no bytes, or they cannot be kept.
     fn keep(&mut self, event: usize, write: Write, lost: bool) -> Option<usize> {
         let (_, bytes) = region_bytes(self.plan, write.region)?;
         let len = bytes.end - bytes.start;
@@ -439,7 +439,7 @@ fn put_scalar(images: &mut [Contents], plan: &Plan, alloc: usize, byte: u64, bit
 struct InitialMemory<'a> {
     inputs: &'a Contents,
     runs: &'a [MemoryRun],
-    /// First byte and contents of what was written first, where nothing was before the first step.
+    /// First byte and contents of the first writes to memory that was undefined before the first step.
     first: Vec<(u64, Contents)>,
     last: &'a Memory,
 }

@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 /// Bytes that are held. Many of them lie in a mapping with huge pages, where the system has them.
 #[derive(Debug)]
 pub enum Held {
-    /// A few.
+    /// A small number of bytes, on the heap.
     Vec(Vec<u8>),
-    /// Many.
+    /// A large number of bytes, in a mapping of its own.
     Map(MmapMut),
 }
 
@@ -18,7 +18,7 @@ pub enum Held {
 const MANY: usize = 4 << 20;
 
 impl Held {
-    /// Zeros.
+    /// Zero bytes.
     pub fn zeros(len: usize) -> Self {
         let map = if len < MANY { None } else { MmapOptions::new().len(len).map_anon().ok() };
         match map {
@@ -64,7 +64,7 @@ impl DerefMut for Held {
     }
 }
 
-/// Bytes that repeat. They are written out behind each other, so that a block from any place on is held in one piece.
+/// Bytes that repeat. They are stored several times in a row, so that a block from any position is contiguous.
 #[derive(Debug)]
 pub struct Period {
     bytes: Vec<u8>,
@@ -74,7 +74,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// Of these bytes; they are not empty.
+    /// A period of these bytes, which must not be empty.
     pub fn new(mut period: Vec<u8>) -> Self {
         if period.is_empty() {
             period.push(0);
@@ -85,7 +85,7 @@ impl Period {
         Self { bytes: period, len, inverted: OnceLock::new() }
     }
 
-    /// Its bytes inverted.
+    /// The period with inverted bytes.
     pub fn complement(&self) -> &Arc<Self> {
         self.inverted.get_or_init(|| {
             let bytes = self.bytes.iter().map(|byte| !byte).collect();

@@ -62,7 +62,7 @@ macro_rules! int {
                 self.wrapping_mul(other)
             }
             fn divide(self, ranks: i128) -> Self {
-                // The quotient is no larger than the value, so it fits.
+                // The quotient is not larger than the value, so it fits.
                 (i128::from(self) / ranks) as Self
             }
             fn from_low_bits(bits: u64) -> Self {

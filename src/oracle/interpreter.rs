@@ -21,11 +21,11 @@ use std::sync::Arc;
 pub struct Uncomputable {
     /// Index of the event.
     pub event: usize,
-    /// Its step.
+    /// The step of the event.
     pub step: StepId,
     /// World rank, if one is concerned.
     pub rank: Option<usize>,
-    /// The reason.
+    /// The reason, in words.
     pub message: String,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct AmbiguousResult<'a> {
     pub write: usize,
     /// The write of the result.
     pub target: &'a Write,
-    /// The whole reduction.
+    /// The result of the whole reduction.
     pub reduced: &'a ReducedBuffer,
     /// The operation that computes it.
     pub reduction: &'a ColumnReduction,
@@ -49,7 +49,7 @@ pub(crate) struct AmbiguousResult<'a> {
     pub canonical: &'a [u8],
 }
 
-/// Chooses the values of ambiguous results, and is told of events.
+/// Chooses the values of ambiguous results, and receives events.
 pub(crate) trait ResultResolver {
     /// Bytes of the same length to continue with; `None` for the canonical ones.
     fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>>;
@@ -62,10 +62,10 @@ pub(crate) trait ResultResolver {
 /// The state of executing a plan's events.
 pub(crate) struct Interpreter<'p> {
     plan: &'p Plan,
-    /// Contents by allocation.
+    /// Memory contents by allocation.
     pub memory: Vec<Memory>,
     messages: HashMap<usize, TrackedBytes>,
-    /// Writes of ambiguous results: event and position among its writes.
+    /// Writes of ambiguous results, as event and position among its writes.
     pub observed_writes: Vec<(usize, usize)>,
     /// For each of them, true if it is read or overwritten later.
     pub reused_writes: Vec<bool>,
@@ -79,7 +79,7 @@ pub(crate) struct Interpreter<'p> {
     pub ambiguous_work: u64,
     /// Event and allocation of results that later events overwrite, in the order of the overwriting.
     pub overwritten: Vec<(usize, usize)>,
-    /// By allocation what was written first to bytes that held poison, with its first byte; `None` when a run is judged.
+    /// For each allocation, the first writes to bytes that held poison, with their first byte; `None` when a run is judged.
     pub first_written: Option<Vec<Vec<(u64, Contents)>>>,
 }
 
@@ -386,7 +386,7 @@ impl<'p> Interpreter<'p> {
         Ok(data)
     }
 
-    /// True if ambiguous values are those of a run.
+    /// True if ambiguous values come from a run.
     fn has_observed_values(&self) -> bool {
         self.first_written.is_none()
     }
@@ -519,7 +519,7 @@ impl TrackedBytes {
     }
 }
 
-/// True for elements with an ambiguous input; empty if there is none.
+/// True for elements with an ambiguous input; empty if no element has one.
 fn ambiguous_elements(sent: &[TrackedBytes], size: usize) -> Vec<bool> {
     let mut ambiguous = Vec::new();
     for data in sent.iter().filter(|p| p.least_certain() >= Some(Certainty::Ambiguous)) {

@@ -2,8 +2,8 @@
 use super::contents::Contents;
 use std::ops::Range;
 
-/// How certain the value of bytes is. The order is that in which bytes of several kinds count as one: the greatest of them
-/// decides, so bytes that are partly written count as written.
+/// The certainty of the value of bytes. For bytes of several kinds the greatest certainty in this order decides, so bytes that
+/// are partly written count as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
     /// No event has written them: they hold poison.
@@ -21,7 +21,7 @@ pub enum Certainty {
 pub struct MemoryRun {
     /// One past its last byte; it starts at the end of the run before it.
     pub end: u64,
-    /// Its certainty.
+    /// The certainty of all its bytes.
     pub certainty: Certainty,
     /// The event that wrote it; `None` before the first step.
     pub writer: Option<u32>,
@@ -34,7 +34,7 @@ pub struct MemoryRun {
 pub struct PieceRun {
     /// One past its last byte.
     pub end: u64,
-    /// Its certainty.
+    /// The certainty of all its bytes.
     pub certainty: Certainty,
     /// Index of the ambiguous result that it is, if it is one and no copy.
     pub origin: Option<u32>,
@@ -43,14 +43,14 @@ pub struct PieceRun {
 /// Bytes that are read or written, with their certainty.
 #[derive(Clone, Debug)]
 pub struct TrackedBytes {
-    /// The bytes.
+    /// The bytes' contents.
     pub bytes: Contents,
     /// Their certainty; the runs cover all bytes.
     pub runs: Vec<PieceRun>,
 }
 
 impl TrackedBytes {
-    /// Bytes of which nothing is said yet.
+    /// Bytes whose certainty is not set yet.
     pub fn new(bytes: impl Into<Contents>) -> Self {
         Self { bytes: bytes.into(), runs: Vec::new() }
     }
@@ -60,7 +60,7 @@ impl TrackedBytes {
         let marks = vec![PieceRun { end: bytes.len() as u64, certainty, origin: None }];
         Self { bytes, runs: marks }
     }
-    /// Appends other bytes.
+    /// Appends other bytes to these.
     pub fn append(&mut self, other: &Self) {
         let before = self.bytes.len() as u64;
         self.bytes.append(&other.bytes);
@@ -102,7 +102,7 @@ impl Memory {
     pub fn new(data: Contents, runs: Vec<MemoryRun>) -> Self {
         Self { data, runs }
     }
-    /// All its runs.
+    /// The ranges that make up the allocation.
     pub fn runs(&self) -> &[MemoryRun] {
         &self.runs
     }

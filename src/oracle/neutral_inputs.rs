@@ -1,10 +1,10 @@
 //! Neutral inputs: zeros in a sum, ones in a product. Without them a column of many ranks may be small enough to be searched.
 //!
-//! Adding zero or multiplying by one leaves a partial result as it is, or narrows it. The same narrowing is possible at the
-//! next join, or at the leaf itself, so it adds no result. The sign of a sum of zeros depends on whether one of them is
+//! Adding zero or multiplying by one leaves a partial result unchanged, or narrows it. The same narrowing is possible at the
+//! next join, or at the leaf itself, so it does not add a result. The sign of a sum of zeros depends on whether one of them is
 //! positive, so one zero of each sign is kept. Two products that have each been added to a zero are then added without a fused
-//! operation; [`Fusion::May`](super::reduction_models::Fusion::May) has that sum, too. In the types that saturate, an infinity changes when a
-//! zero is added, so a column with an infinity is left whole.
+//! operation; [`Fusion::May`](super::reduction_models::Fusion::May) has that sum, too. In the types that saturate, an
+//! infinity changes when a zero is added, so a column with an infinity is left whole.
 use super::answer::{ColumnReduction, ReduceKind};
 use crate::plan::cost::SEARCH_RANKS;
 

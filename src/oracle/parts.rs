@@ -1,11 +1,11 @@
-//! Splits work on many elements between the cores of the machine. What is computed does not depend on the split.
+//! Splits work on many elements between the cores of the machine. The results do not depend on the split.
 use crate::cores::cores;
 use std::ops::Range;
 
 /// Additions or comparisons from which on another thread saves time.
 const WORTH_A_THREAD: usize = 1 << 18;
 
-/// Number of threads that are worth their start for so many additions.
+/// Number of threads whose start is worthwhile for this many additions.
 pub(crate) fn threads_for(additions: usize) -> usize {
     (additions / WORTH_A_THREAD).clamp(1, cores())
 }

@@ -3,7 +3,7 @@ use super::contents::Contents;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Allocations whose guard bytes are kept: making them anew took an eighth of a small case's instructions.
+/// Number of allocations whose guard bytes are kept: recomputing them took an eighth of a small case's instructions.
 const KEPT_ALLOCATIONS: usize = 32;
 /// Bytes that are kept of the pattern of such an allocation.
 const KEPT_BYTES: usize = 16 << 10;
@@ -16,7 +16,7 @@ pub(crate) fn guard(alloc: usize, from: usize, len: usize) -> Contents {
 /// Appends the guard bytes of an allocation, whose places in its image these are.
 pub(crate) fn append_guard(bytes: &mut Vec<u8>, alloc: usize, places: Range<usize>) {
     static KEPT: [OnceLock<Box<[u8]>>; KEPT_ALLOCATIONS] = [const { OnceLock::new() }; KEPT_ALLOCATIONS];
-    // The pattern goes on from word to word, so that a guard that begins with a word is a part of what is kept.
+    // The pattern continues from word to word, so a guard that begins at a word boundary is a part of the kept bytes.
     if let Some(kept) = KEPT.get(alloc)
         && places.start.is_multiple_of(8)
         && places.end <= KEPT_BYTES
@@ -34,7 +34,7 @@ pub(crate) fn append_guard(bytes: &mut Vec<u8>, alloc: usize, places: Range<usiz
     fill(&mut bytes[before..], guard_key(alloc, places.start), 0);
 }
 
-/// The key of the pattern of an allocation's guard bytes from a place on, of which [`fill`] makes the bytes.
+/// The key of the pattern of an allocation's guard bytes from a position on, from which [`fill`] makes the bytes.
 pub(crate) fn guard_key(alloc: usize, from: usize) -> u64 {
     mix(0x6775_6172_6473 ^ (alloc as u64) << 32).wrapping_add(from as u64)
 }
@@ -58,7 +58,7 @@ pub(crate) fn avoid(poison: &mut [u8], last: &[u8]) {
     }
 }
 
-/// Fills bytes with the pattern of a key, which goes on from word to word; `from` is the place of the first byte in it.
+/// Fills bytes with the pattern of a key, which continues from word to word; `from` is the position of the first byte in it.
 pub(crate) fn fill(bytes: &mut [u8], key: u64, from: usize) {
     let word = |place: usize| mix(key.wrapping_add(place as u64)).to_le_bytes();
     let (head, rest) = bytes.split_at_mut(bytes.len().min((8 - from % 8) % 8));

@@ -1,21 +1,21 @@
-//! Where a run looks at memory that a call of the library has read and that is overwritten before the end: only there it is seen
-//! whether the call has changed it.
+//! Chooses where a run copies memory that a library call has read and that is overwritten before the end: only such a copy can
+//! show if the call has changed it.
 use super::interpreter::region_bytes;
 use crate::job::CallKind;
 use crate::plan::{CollectiveEvent, Event, Plan, RankCall, Region, Write};
 use std::collections::{BTreeMap, HashMap};
 
-/// A read after which the memory is looked at.
+/// A read after which the memory is checked.
 pub(super) struct ReadCheck {
     /// The event that reads.
     pub event: usize,
     /// The region, with the place where a copy is in order. Nothing is written there.
     pub read: Write,
-    /// True if what overwrites it belongs to the same launch of a graph, so that nothing can be looked at.
+    /// True if the overwriting call belongs to the same launch of a graph, so that a copy is impossible.
     pub lost: bool,
 }
 
-/// By first byte, end and stream: the last read of memory that nothing has written since.
+/// The last read of memory that has not been written since, keyed by first byte, end and stream.
 type OpenReads = BTreeMap<(u64, u64, u32), (usize, Write)>;
 
 /// The last reads, on each stream, of memory that is then overwritten.
@@ -37,7 +37,7 @@ pub(super) fn read_checks(plan: &Plan) -> Vec<ReadCheck> {
                     return false;
                 }
                 let launch = |write: &Write| Plan::launch_of(plan.programs.get(write.region.rank)?, write.after);
-                // Nothing can be looked at within a launch or a group.
+                // A check within a launch or a group is impossible.
                 let lost = read.after == write.after || launch(read).is_some_and(|own| launch(&write) == Some(own));
                 checks.push(ReadCheck { event: *event, read: *read, lost });
                 false
@@ -47,7 +47,7 @@ pub(super) fn read_checks(plan: &Plan) -> Vec<ReadCheck> {
             let Some((alloc, range)) = region_bytes(plan, read.region).filter(|(_, range)| !range.is_empty()) else {
                 continue;
             };
-            // In place, what was read is not there any more.
+            // In place, the input has been overwritten.
             let own = own.and_then(|region| region_bytes(plan, region));
             if own.is_none_or(|(to, part)| to != alloc || range.end <= part.start || part.end <= range.start) {
                 open.entry(alloc).or_default().insert((range.start, range.end, read.stream), (number, read));
@@ -65,7 +65,7 @@ fn waits_between(plan: &Plan, read: &Write, write: &Write) -> bool {
     between.iter().any(|call| matches!(call.kind, CallKind::Wait { .. }))
 }
 
-/// What an event of the library reads, with the places where copies of it are in order; and what the same call writes.
+/// The regions that a library event reads, with the places where copies of them are in order; and what the same call writes.
 fn reads(event: &Event) -> Vec<(Write, Option<Region>)> {
     let at = |region: Region, after: u32, stream: u32| Write { region, after, stream };
     match event {

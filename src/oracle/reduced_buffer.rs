@@ -18,16 +18,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct ReducedBuffer {
     /// Canonical value of every element.
     pub bytes: Contents,
-    /// True for elements with several right values, or whose inputs have; empty if no element is.
+    /// True for elements with several right values, or whose inputs have; empty if there are no such elements.
     ambiguous: Vec<bool>,
-    /// True for elements whose inputs have several right values; empty if no element is.
+    /// True for elements whose inputs have several right values; empty if there are no such elements.
     ambiguous_inputs: Vec<bool>,
-    /// True for elements of which it is known that they have no exact answer; empty if it is known of none.
+    /// True for elements that are known not to have an exact answer; empty if there are no such elements.
     rounds: Vec<bool>,
 }
 
 impl ReducedBuffer {
-    /// Results of which those are ambiguous whose inputs are.
+    /// Results that are ambiguous exactly where their inputs are.
     fn of(bytes: Vec<u8>, ambiguous: Vec<bool>) -> Self {
         Self { bytes: bytes.into(), ambiguous_inputs: ambiguous.clone(), ambiguous, rounds: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl ReducedBuffer {
     pub fn all_ambiguous(&self, elements: Range<usize>) -> bool {
         self.ambiguous.get(elements).is_some_and(|part| !part.contains(&false))
     }
-    /// Of how many elements from this one on it is known that they have no exact answer.
+    /// The number of elements from the first on that are known not to have an exact answer.
     pub fn rounding_run(&self, elements: Range<usize>) -> usize {
         let rest = self.rounds.get(elements).unwrap_or_default();
         rest.iter().position(|rounds| !rounds).unwrap_or(rest.len())
@@ -169,11 +169,11 @@ fn common_period(inputs: &[&Contents], size: usize, len: usize) -> Option<usize>
 
 const DIFFERENT_LENGTHS: &str = "the inputs differ in length";
 
-/// As [`reduce_contents`], of inputs at hand.
+/// Like [`reduce_contents`], for inputs in memory.
 ///
 /// # Errors
 ///
-/// As [`reduce_contents`].
+/// Same as [`reduce_contents`].
 pub(crate) fn reduce(
     reduction: &ColumnReduction,
     inputs: &[&[u8]],
@@ -192,7 +192,7 @@ struct Block<'a> {
     alone: bool,
 }
 
-/// Number of additions, as [`parts`] counts them, for elements of so many inputs.
+/// Number of additions, as [`parts`] counts them, for elements of this many inputs.
 fn additions(elements: usize, inputs: usize) -> usize {
     elements.saturating_mul(4 * inputs)
 }
@@ -232,7 +232,7 @@ impl Block<'_> {
         Ok(result)
     }
 
-    /// [`Block::reduce`] for floats: in rows, and if it is alone in parts of which each core has one.
+    /// [`Block::reduce`] for floats: in rows, and if the block is alone in parts, one for each core.
     fn reduce_floats(&self, float: Float, mut ambiguous: Vec<bool>, observed: bool) -> Result<ReducedBuffer, String> {
         let Self { reduction, inputs, first, alone } = *self;
         let size = reduction.dtype.size();
@@ -276,11 +276,11 @@ fn cannot_be_judged(element: usize, why: &str) -> String {
     format!("cannot be judged: element {element}: {why}")
 }
 
-/// The canonical value of an element, and whether it has several right values.
+/// The canonical value of an element, and true if it has several right values.
 ///
 /// # Errors
 ///
-/// The element cannot be judged; this is no error of `observed` elements.
+/// The element cannot be judged; for `observed` elements this is not an error.
 pub(super) fn reduce_element(
     reduction: &ColumnReduction,
     inputs: &[&[u8]],

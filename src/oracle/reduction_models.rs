@@ -1,4 +1,4 @@
-//! Models of how a library may compute a reduction of floats: each says what a leaf, a join and the final step compute.
+//! Models of how a library may compute a reduction of floats: each defines what a leaf, a join and the final step compute.
 //!
 //! | model | source |
 //! |---|---|
@@ -11,16 +11,16 @@
 //! | after-divided | NCCL's user guide on ncclAvg: "a sum across all ranks, divided by the number of ranks" |
 //! | before-divided | the same of each input, by a division or by 1/n in a wider type |
 //!
-//! f64 has no wider accumulator: neither GPUs nor NCCL's types have a wider one.
+//! f64 does not have a wider accumulator: neither GPUs nor NCCL's types have a wider one.
 use super::answer::{ColumnReduction, ReduceKind};
 use super::exact::{partial_sums_are_exact, reciprocal};
 use super::families::{FamilySet, Rounding, Scale, Shape};
 use super::float::{Float, fused};
 
-/// Whether a product is rounded before it is added.
+/// The condition under which a product is added without being rounded first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fusion {
-    /// Always.
+    /// Products are always rounded.
     Never,
     /// Not where a rank's own element joins a partial result.
     Always,
@@ -31,7 +31,7 @@ pub(super) enum Fusion {
 /// The operation on a rank's element before it is added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum InputScaling {
-    /// Nothing.
+    /// The element is added unchanged.
     Plain,
     /// Multiplication by its scalar.
     Product,
@@ -66,7 +66,7 @@ pub(super) struct ReductionModel {
     pub fuse: Fusion,
     pub input: InputScaling,
     multiplies: bool,
-    /// Divisions of the sum at the end, each with its families; empty if there is none.
+    /// Divisions of the sum at the end, each with its families; empty if the model does not divide.
     after: Vec<(Division, FamiliesByShape)>,
     families: FamiliesByShape,
 }
@@ -74,7 +74,7 @@ pub(super) struct ReductionModel {
 /// Families of a chain and of a tree.
 type FamiliesByShape = [FamilySet; 2];
 
-/// An input with its scalar; 1 if there is none.
+/// An input with its scalar; 1 if the reduction has no scalars.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf {
     pub value: f64,
@@ -85,7 +85,7 @@ pub(super) struct Leaf {
 /// value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReductionModels {
-    /// What libraries are known to do, and models that are as simple.
+    /// Models that libraries are known to use, and models that are as simple.
     pub usual: Vec<ReductionModel>,
     /// Models that contain the usual ones: mixed rounding, fusion at some joins; and rare ones.
     pub wider: Vec<ReductionModel>,
@@ -191,7 +191,7 @@ impl ReductionModel {
         Self { rounding, acc, out, fuse, input, multiplies, after, families }
     }
 
-    /// True if inputs are added as they are.
+    /// True if inputs are added unchanged.
     pub fn is_plain(&self) -> bool {
         self.input == InputScaling::Plain
     }

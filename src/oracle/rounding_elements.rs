@@ -27,7 +27,7 @@ pub(crate) struct RoundingElements<'a> {
 }
 
 impl RoundingElements<'_> {
-    /// Judges all elements as [`ColumnReduction::judge`] does one after the other. Those that a chain explains and that are no
+    /// Judges all elements with the same results as [`ColumnReduction::judge`] one by one. Those that a chain explains and that are not
     /// samples for the fingerprint are only counted; `settle` gets the others in ascending order. Returns how many it did not get.
     pub fn judge(&self, budget: &mut Budget, mut settle: impl FnMut(usize, JudgedElement)) -> u64 {
         let count = self.observed.len() / self.reduction.dtype.size();
@@ -86,7 +86,7 @@ impl RoundingElements<'_> {
         budget.set_ahead(searched.into_iter().flatten());
     }
 
-    /// Of few ranks the chains have no budget, so that each core may try them on a part.
+    /// With few ranks the chains do not use the budget, so each core may try them on a part.
     fn judge_few(&self, elements: Range<usize>, budget: &mut Budget, settle: &mut impl FnMut(usize, JudgedElement)) {
         let prepared = budget.prepared(self.reduction);
         let hint = *budget.last_chain(self.reduction);
@@ -141,7 +141,7 @@ impl RoundingElements<'_> {
         (unexplained, hint)
     }
 
-    /// Of many ranks every chain that is tried costs steps of the budget, so the elements are judged in their order.
+    /// With many ranks every chain that is tried uses up the budget, so the elements are judged in order.
     fn judge_many(&self, elements: Range<usize>, budget: &mut Budget, settle: &mut impl FnMut(usize, JudgedElement)) {
         let prepared = budget.prepared(self.reduction);
         let cost = self.reduction.ranks as u64;

@@ -1,12 +1,12 @@
-//! Which elements of a block have one right result and which round, as far as loops over rows can tell; see `exact` for the
+//! Finds the elements of a block with one right result and those that round, as far as loops over rows can; see `exact` for the
 //! rules.
 use super::answer::{ColumnReduction, ReduceKind};
 use super::float::Float;
 use super::rows::{Machine, ROW, Row, each, power_of};
 
-/// What the rows tell of their elements.
+/// The elements' properties found from the rows.
 pub(super) struct RowExactness {
-    /// True for elements that `exact` has no answer for: finite inputs, of which some order is rounded.
+    /// True for elements that `exact` has no answer for: finite inputs that some order rounds.
     pub rounds: [bool; ROW],
     /// True for sums that are the same in every order and never rounded.
     pub exact: [bool; ROW],
@@ -40,7 +40,7 @@ impl RowExactness {
         }
     }
 
-    /// As `exact::sum`. The grid is the least last place of all inputs, and every partial sum is exact if the sum of magnitudes
+    /// Like `exact::sum`. The grid is the least last place of all inputs, and every partial sum is exact if the sum of magnitudes
     /// is at most 2^p steps of the grid. As far as it is at most 2^24 steps, or 2^53, it is exact itself, so it is above the
     /// limit only if the exact one is; only where both are 2^24 steps of f32 may rounding have hidden the difference.
     fn of_sum<W: Machine>(&mut self, float: Float, rows: &[Row<W>], count: usize) {
@@ -72,8 +72,8 @@ impl RowExactness {
         }
     }
 
-    /// As `exact::average` and `exact::scaled_sum`: an inexact product, or sum of products, is enough, and of an average a sum
-    /// of the inputs that is rounded. Products of types below f64 are exact in f64.
+    /// Like `exact::average` and `exact::scaled_sum`: an inexact product, or sum of products, is enough, and for an average a
+    /// rounded sum of the inputs. Products of types below f64 are exact in f64.
     fn of_scaled<W: Machine>(
         &mut self,
         reduction: &ColumnReduction,

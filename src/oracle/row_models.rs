@@ -21,9 +21,9 @@ pub(super) enum RowStep {
 /// The elements of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RowElements<'a> {
-    /// So many from the first one on.
+    /// This many elements from the first index on.
     From(usize, usize),
-    /// These.
+    /// The elements with these indices.
     Listed(&'a [u32]),
 }
 
@@ -35,7 +35,7 @@ impl RowElements<'_> {
         }
     }
 
-    /// Decodes these elements.
+    /// Decodes these elements into a row.
     fn decode<W: Machine>(self, dtype: DType, bytes: &[u8], row: &mut [W]) {
         match self {
             Self::From(first, _) => W::decode(dtype, bytes.get(first * dtype.size()..).unwrap_or_default(), row),
@@ -51,9 +51,9 @@ impl RowElements<'_> {
 /// An order with a way of computing it, and what to compare with.
 pub(super) struct RowTrial<'a, S: Fn(&mut dyn FnMut(RowStep))> {
     pub model: &'a ReductionModel,
-    /// The scalars by rank; empty if there are none.
+    /// The scalars by rank; empty if the reduction has none.
     pub scalars: &'a [f64],
-    /// Which of the model's final steps may give the result.
+    /// Indices of the model's final steps that may give the result.
     pub finishes: Range<usize>,
     /// Calls its argument with every step of the order.
     pub steps: S,
@@ -85,7 +85,7 @@ impl<W> Default for Stack<W> {
 }
 
 impl RowMemory {
-    /// For each of the elements (at most [`ROW`]), true if the trial's results have an observed value.
+    /// For each of the elements (at most [`ROW`]), true if the trial's results include the observed value.
     pub fn explained<S: Fn(&mut dyn FnMut(RowStep))>(
         &mut self,
         trial: &RowTrial<'_, S>,

@@ -12,22 +12,22 @@ use std::ops::Range;
 
 /// The results of a part's elements.
 pub(super) struct RowResults<'a> {
-    /// Canonical values.
+    /// The canonical values.
     pub bytes: &'a mut [u8],
     /// True for elements with several right values; on entry for those whose inputs have.
     pub ambiguous: &'a mut [bool],
-    /// True for elements of which the rows tell that they have no exact answer.
+    /// True for elements that the rows show to have no exact answer.
     pub rounds: &'a mut [bool],
 }
 
-/// Up to so many ranks a bound's growth is so small that the room in [`RowReduction::bounded`] suffices.
+/// With at most this many ranks a bound's growth is so small that the margin in [`RowReduction::bounded`] suffices.
 const MOST_BOUNDED_RANKS: usize = 1 << 12;
 
 /// Reduces all elements of the inputs.
 ///
 /// # Errors
 ///
-/// The first element that cannot be judged, and why; this is no error of elements with ambiguous inputs that are `observed`.
+/// The first element that cannot be judged, and the reason; not for elements with ambiguous inputs that are `observed`.
 pub(super) fn reduce_rows(
     reduction: &ColumnReduction,
     float: Float,

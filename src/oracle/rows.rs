@@ -22,7 +22,7 @@ pub(super) trait Machine:
     const ZERO: Self;
     const ONE: Self;
     const INFINITY: Self;
-    /// Significant bits.
+    /// Number of significant bits.
     const PRECISION: i32;
 
     fn to_f64(self) -> f64;
@@ -41,7 +41,7 @@ pub(super) trait Machine:
     fn add_rounded(to: Float, row: &mut [Self], other: &[Self]);
 }
 
-/// What is written alike for both machine types.
+/// Implements the parts that are identical for both machine types.
 macro_rules! alike_for_both_machines {
     ($own:ident) => {
         const ZERO: Self = 0.0;

@@ -147,13 +147,13 @@ impl ResultSet<'_> {
     }
 }
 
-/// What is known of a value that is added to a set.
+/// The result of adding a value to a set.
 enum Seen {
     /// It is the member with this index.
     Before(usize),
     /// It is the next member.
     New,
-    /// It is no member, and the set has [`MAX_SET`].
+    /// The value is not a member, and the set already has [`MAX_SET`] members.
     Full,
 }
 
@@ -173,7 +173,7 @@ struct SeenSlot {
 }
 
 impl SeenValues {
-    /// Forgets all values.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 || self.slots.is_empty() {
@@ -183,7 +183,7 @@ impl SeenValues {
         }
     }
 
-    /// Adds a value to a set with so many members.
+    /// Adds a value to a set with this many members.
     #[inline]
     pub fn add(&mut self, key: u64, members: usize) -> Seen {
         let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SLOTS;

@@ -35,8 +35,8 @@ pub(crate) fn is_in<T: PartialOrd + Copy>(ranges: &[Range<T>], element: T) -> bo
     ranges.get(behind).is_some_and(|range| range.start <= element)
 }
 
-/// What is wrong with `expect` and `assert` of a single case that compare undefined elements alone. Among many cases some may
-/// have nothing to compare.
+/// Reports expectations and asserts of a single case that compare only undefined elements. In a sweep some cases may have nothing
+/// to compare.
 pub(super) fn compared_in_vain(plan: &Plan, last: &[Memory]) -> Vec<Diagnostic> {
     let undefined = |memory: &Memory| memory.runs().iter().any(|run| run.certainty == Certainty::Undefined);
     if plan.case.swept || !last.iter().any(undefined) {
@@ -48,18 +48,18 @@ pub(super) fn compared_in_vain(plan: &Plan, last: &[Memory]) -> Vec<Diagnostic> 
     expected.chain(asserted).collect()
 }
 
-/// How much of something is defined on a rank.
+/// The extent to which elements on a rank are defined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Defined {
     /// There are no elements.
     Empty,
     /// No element is defined.
     Nothing,
-    /// Some elements are.
+    /// Some elements are defined.
     Something,
 }
 
-/// What buffers hold at the end.
+/// The contents of buffers at the end.
 struct FinalContents<'a> {
     plan: &'a Plan,
     last: &'a [Memory],
@@ -116,7 +116,7 @@ impl FinalContents<'_> {
         })
     }
 
-    /// Whether an `assert` that reads this has a defined value for some element on a rank.
+    /// The extent to which the elements that an `assert` reads on a rank are defined.
     fn read_on(&self, reads: &Reads, rank: usize) -> Defined {
         let whole = |buf: &BufId| {
             let place = self.plan.buffers.get(*buf)?.places.get(rank).copied().flatten()?;
@@ -153,10 +153,10 @@ impl FinalContents<'_> {
 
 const HELP: &str = "compare what is written by an operation that is over, or leave this out";
 
-/// What an expectation compares on a rank.
+/// The comparison that an expectation makes on a rank.
 enum Compared {
     Nothing,
-    /// Whether elements were written at all.
+    /// Only the fact that elements were or were not written.
     Touch,
     /// Values, which the rank's own row says or a table for all ranks.
     Values {
@@ -182,12 +182,12 @@ fn compared_row(e: &Expectation, rank: usize) -> Compared {
     }
 }
 
-/// What an expression reads of buffers.
+/// The buffers and elements that an expression reads.
 #[derive(Default)]
 struct Reads {
-    /// Buffers of which every element is read.
+    /// Buffers whose every element is read.
     each: Vec<BufId>,
-    /// Buffers of which one element is read, and which one if the expression writes it as a number.
+    /// Buffers of which one element is read, with its index if the expression gives it as a number.
     indexed: Vec<(BufId, Option<u64>)>,
     /// Buffers that `same` compares.
     compared: Vec<BufId>,

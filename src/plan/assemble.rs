@@ -1,4 +1,4 @@
-//! Puts a plan together from what the other parts found.
+//! Assembles a plan from the results of the other modules.
 use super::deadlock::Analysis;
 use super::lower::LoweredProgram;
 use super::{Cost, Limits, Plan};

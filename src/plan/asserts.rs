@@ -15,11 +15,11 @@ struct Named<'a> {
     ranks: Vec<usize>,
 }
 
-/// Which ranks run which named steps.
+/// Pairs of rank and step name: the named steps that each rank runs.
 pub struct Begun(HashSet<(usize, u32)>);
 
 impl Begun {
-    /// Of a plan.
+    /// Collects the named steps of a plan.
     pub fn of(plan: &Plan) -> Self {
         let ranks = plan.programs.iter().enumerate();
         let begun = ranks.flat_map(|(rank, calls)| {
@@ -66,7 +66,7 @@ pub fn check(plan: &Plan, begun: &Begun, a: &Spanned<Expr>) -> Option<Diagnostic
     checks_nothing(plan, a, &named).or_else(|| of_unlike_lengths(a, &named))
 }
 
-/// A single case's assert that no rank can check. Among many cases some may leave out what an assert speaks of; the report
+/// Reports a single case's assert that no rank can check. In a sweep some cases may lack what an assert refers to; the report
 /// then says so.
 fn checks_nothing(plan: &Plan, a: &Spanned<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
     if plan.case.swept {
@@ -101,19 +101,19 @@ fn of_unlike_lengths(a: &Spanned<Expr>, Named { each, ranks, .. }: &Named<'_>) -
     })
 }
 
-/// Whether an `assert` may read what is not there: it has an index, or a figure of a step.
+/// True if an `assert` may read something that does not exist: it has an index, or a figure of a step.
 pub fn looks_beyond(expr: &Expr) -> bool {
     let mut looks = false;
     expr.node.visit(&mut |node| looks |= matches!(node, ExprNode::Index(..) | ExprNode::Field(..)));
     looks
 }
 
-/// Nodes of expressions, and calls, that are looked at in a case for what `assert`s read. What is not looked at shows when the
-/// `assert` is evaluated.
+/// Limit on the nodes of expressions, and calls, that are visited in a case to find what `assert`s read. Errors in the rest appear
+/// when the `assert` is evaluated.
 const MAX_LOOKED_AT: u64 = 10_000_000;
 
-/// What is wrong with the reads of the plan's `assert`s, as far as that does not depend on data: an index outside its buffer
-/// or without a value, or a figure that no backend counts.
+/// Errors in the reads of the plan's `assert`s that do not depend on data: an index outside its buffer or without a value,
+/// or a figure that no backend counts.
 pub fn check_elements(plan: &Plan) -> Vec<Diagnostic> {
     let asserts: Vec<&Spanned<Expr>> = plan.case.asserts.iter().filter(|a| looks_beyond(&a.value)).collect();
     if asserts.is_empty() {
@@ -143,7 +143,7 @@ fn reads_beyond(plan: &Plan, begun: &Begun, a: &Spanned<Expr>, left: &mut u64) -
     None
 }
 
-/// What is wrong with a read.
+/// The error in a read.
 enum Wrong {
     Index(String),
     Figure(Uncounted),
@@ -168,25 +168,25 @@ impl Wrong {
 
 /// The arithmetic of a part of an `assert`.
 type Evaluate = fn(&ExprNode, &Names<'_>) -> Result<Value, EvalError>;
-/// That of an index.
+/// The arithmetic of an index.
 const WHOLE: Evaluate = |node, names| node.eval(names, Mode::Whole);
-/// That of everything else.
+/// The arithmetic of everything else.
 const EXACT: Evaluate = |node, names| node.eval_exact(names);
 
-/// Follows an `assert` for one element of one rank, as far as no data decides the way.
+/// Follows an `assert` for one element of one rank, until its course depends on data.
 struct Reader<'a> {
     plan: &'a Plan,
     buffers: &'a [&'a Buffer],
     rank: usize,
     names: Names<'a>,
-    /// True if something that was looked at depends on `i`.
+    /// True if an expression that was visited depends on `i`.
     counts_i: bool,
-    /// What may still be looked at.
+    /// Remaining number of nodes and calls that may be visited.
     left: &'a mut u64,
 }
 
 impl Reader<'_> {
-    /// False once enough was looked at.
+    /// False once the limit on visits is reached.
     fn may_look(&mut self, at: usize) -> bool {
         *self.left = self.left.saturating_sub(at as u64);
         *self.left > 0
@@ -218,7 +218,7 @@ impl Reader<'_> {
                 self.read(condition, evaluate)?;
                 match self.value(condition, evaluate) {
                     Some(Ok(value)) => self.read(if value.truth() { yes } else { no }, evaluate),
-                    // What has no value is for the report, and what data decides, too.
+                    // Missing values are left to the report, and so is everything that depends on data.
                     Some(Err(_)) | None => Ok(()),
                 }
             }
@@ -257,18 +257,18 @@ impl Reader<'_> {
     }
 }
 
-/// Why a named step has no counts on any backend.
+/// The reason a named step does not have counts on any backend.
 pub struct Uncounted {
-    /// In words.
+    /// The reason, in words.
     pub why: String,
-    /// The step that is the cause, and what it does.
+    /// The step that is the cause, and its effect.
     pub cause: Option<(Span, &'static str)>,
-    /// What to write instead.
+    /// The suggested replacement.
     pub help: Option<&'static str>,
 }
 
-/// Why a named step has no counts on any backend, if that is so: it makes no call, its communicator took them along, or chance
-/// decides how far the call came.
+/// The reason a named step does not have counts on any backend, if so: it makes no call, its communicator took the counts with
+/// it, or chance decides how far the call got.
 pub fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<Uncounted> {
     let tag = plan.tags.iter().position(|t| t == step)?;
     let calls = || plan.programs.get(rank).into_iter().flatten();

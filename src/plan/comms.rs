@@ -21,9 +21,9 @@ pub use standing::{Standing, Use};
 pub struct Named {
     /// The rank's own communicator and its rank in it.
     pub of: Vec<Option<(CommId, usize)>>,
-    /// Where it was ended, by rank.
+    /// The place in the file that ended it, by rank.
     pub ended: Vec<Option<Span>>,
-    /// What else restricts its use, by rank.
+    /// Other restrictions on its use, by rank.
     pub standing: Vec<Standing>,
 }
 
@@ -44,14 +44,14 @@ pub struct Comms {
     blocking: Blocking,
     named: HashMap<String, Named>,
     groups: HashMap<Vec<Vec<usize>>, Named>,
-    /// Configurations.
+    /// The distinct configurations of communicators.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
     /// Unique ids in use.
     pub ids: u32,
     /// Those that a live communicator gives while the program runs.
     pub grow_ids: u32,
     base: Option<u32>,
-    /// True once something uses the world.
+    /// True once a step uses the world communicator.
     pub world_used: bool,
     world_id: u32,
     /// The communicator that the world is split out of.
@@ -142,17 +142,17 @@ impl Comms {
         })
     }
 
-    /// By world rank: its communicator of this name, and its rank in it.
+    /// For each world rank: its communicator of this name, and its rank in that communicator.
     pub fn of_name(&self, name: &str) -> Vec<Option<(CommId, usize)>> {
         self.named.get(name).map_or_else(Vec::new, |named| named.of.clone())
     }
 
-    /// Where a rank has ended a communicator.
+    /// The place in the file where a rank has ended a communicator.
     pub fn ended(&self, name: &str, rank: usize) -> Option<Span> {
         self.named.get(name).and_then(|named| named.ended[rank])
     }
 
-    /// What restricts a rank's use of a communicator.
+    /// The restrictions on a rank's use of a communicator.
     pub fn standing(&self, name: &str, rank: usize) -> Option<Standing> {
         self.named.get(name).map(|named| named.standing[rank])
     }

@@ -1,10 +1,10 @@
-//! What a case costs, computed from its plan before anything is filled, run or judged.
+//! The cost of a case, computed from its plan before anything is filled, run or judged.
 //!
 //! - **Operations**: one is an operator, name or number of an expression for one element, or as much work of another kind;
-//!   about ten nanoseconds in a release build. What the worker does is left to the time limits.
+//!   about ten nanoseconds in a release build. The worker's own work is left to the time limits.
 //! - **Bytes**: all copies of all buffers in worker, shared memory and parent at the same time.
 //!
-//! What only the data decides (how many results round, and which need a checkpoint) is added by `oracle::Forecast`.
+//! Cost that depends on data (how many results round, and which need a checkpoint) is added by `oracle::Forecast`.
 use super::eval::Names;
 use super::inputs::mode;
 pub use super::place::human;
@@ -31,19 +31,19 @@ const RUN: u64 = 10_000;
 const CALL: u64 = 400;
 /// Names that are looked through for the price of one operation.
 const LOOKUPS: u64 = 8;
-/// Up to so many ranks the oracle searches for an order and a rounding that explain an element; beyond, it works out a bound.
+/// With at most this many ranks the oracle searches for an order and a rounding that explain an element; beyond, it uses a bound.
 pub const SEARCH_RANKS: usize = 8;
 /// Bytes of results, with their certainty, that the oracle keeps for the judge; the others are worked out again.
 pub const KEPT_RESULTS: u64 = 64 << 20;
-/// How often the expressions in a text are worked out: for its length while counts are found, and for its contents.
+/// Number of times the expressions in a text are evaluated: for its length while counts are found, and for its contents.
 const TEXT_USES: u64 = 3;
 
-/// What a case costs.
+/// The cost of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes in all copies.
     pub memory: u64,
-    /// Operations.
+    /// Number of operations.
     pub work: u64,
 }
 
@@ -65,7 +65,7 @@ impl Account {
     }
 }
 
-/// Operations of an expression for one element, where a name is found among so many.
+/// Number of operations to evaluate an expression for one element, where names are looked up among `names` names.
 pub fn operations(expr: &Expr, names: usize) -> u64 {
     let lookup = 1 + names as u64 / LOOKUPS;
     let mut sum = 0u64;
@@ -78,11 +78,11 @@ pub fn operations(expr: &Expr, names: usize) -> u64 {
     sum
 }
 
-/// What a plan costs, or that it is more than the limits admit.
+/// The cost of a plan, or an error if it exceeds the limits.
 ///
 /// # Errors
 ///
-/// Over a limit: the place that adds most, the figure, the limit, and the option that raises it.
+/// A limit is exceeded: names the place that adds most, the figure, the limit, and the option that raises it.
 pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
     let work = work(plan);
     let memory = memory(plan);
@@ -97,14 +97,14 @@ pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
     if refusals.is_empty() { Ok(cost) } else { Err(refusals) }
 }
 
-/// The calls and rounds of a program, as far as they are known.
+/// The number of calls and rounds of a program, as far as known.
 #[derive(Clone, Copy, Default)]
 pub struct CallCount {
     /// Calls of all ranks, and rounds.
     pub all: u64,
-    /// The rounds among them.
+    /// The number of rounds among them.
     pub rounds: u64,
-    /// True if there may be more.
+    /// True if there may be more calls or rounds.
     pub at_least: bool,
 }
 
@@ -135,7 +135,7 @@ pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Lim
     ))
 }
 
-/// The refusal of a file whose cases are too much work together.
+/// The refusal of a file whose cases are too much work in total.
 pub fn too_much_work_of_file(span: Span, cases: usize, limits: &Limits) -> Diagnostic {
     let text = format!(
         "the {} cases of this file together take more than {} operations to work out and judge, which is the limit",

@@ -20,7 +20,7 @@ pub use waiting::sentences;
 pub struct Analysis {
     pub events: Vec<Event>,
     pub foresight: Foresight,
-    /// Why the data is undefined, if it is.
+    /// The reason the data is undefined, if it is.
     pub undefined: Option<String>,
     /// The ranks that wait for each other if they connect at the first collective of each communicator, in a program that
     /// completes otherwise.

@@ -1,5 +1,5 @@
-//! What is lost with a rank whose process ends while the others go on: the operations of its communicators that a rank's host
-//! has not waited for by then, and those that come later. Nothing is known of their results.
+//! Finds the operations that are lost with a rank whose process ends while the others continue: the operations of its communicators
+//! that a rank's host has not waited for by then, and later ones. Their results are unknown.
 use super::lower::{Index, LoweredProgram};
 use super::progress::Progress;
 use super::rank_op::RankOp;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub struct Deaths {
     /// The operations of whose results nothing is known.
     pub lost: HashSet<Index>,
-    /// By death: the ranks that die, and how many outlive it.
+    /// For each death: the ranks that die, and the number of survivors.
     of: BTreeMap<u32, (BTreeSet<usize>, usize)>,
 }
 
@@ -28,11 +28,11 @@ struct Issued {
 }
 
 impl Deaths {
-    /// Finds what is lost.
+    /// Finds the lost operations.
     ///
     /// # Errors
     ///
-    /// Lost operations of kinds of which NCCL says nothing, and groups that hold lost operations beside others.
+    /// Lost operations of kinds for which NCCL documents nothing, and groups that mix lost operations with others.
     pub fn of(lowered: &LoweredProgram) -> Result<Self, Vec<Diagnostic>> {
         let mut deaths = Self::default();
         for (rank, program) in lowered.programs.iter().enumerate() {
@@ -60,7 +60,7 @@ impl Deaths {
         if diagnostics.is_empty() { Ok(deaths) } else { Err(dedupe(diagnostics)) }
     }
 
-    /// True if nothing is known of what the operation writes.
+    /// True if the operation's results are unknown.
     pub fn is_lost(&self, at: Index) -> bool {
         self.lost.contains(&at)
     }
@@ -111,7 +111,7 @@ fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
         progress.follow(call.kind.effect());
         match call.kind.effect() {
             CallKind::Wait { .. } => open.retain(|issued| !progress.host_has(issued.stream, issued.number)),
-            // It ends with all that it has not waited for, maps among it.
+            // The rank's end loses all operations that it has not waited for, including maps.
             CallKind::Exit { death: Some(_), .. } => lost.extend(open.iter().map(|issued| issued.index)),
             CallKind::AwaitDeath { ranks, .. } => {
                 dead.extend(ranks.iter().map(|rank| *rank as usize));
@@ -132,8 +132,8 @@ fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
     lost
 }
 
-/// Refuses groups behind a death that hold operations of communicators that have lost a rank beside those of others: NCCL may
-/// fail such a group as a whole, so it is not known whether the others are done.
+/// Refuses groups after a death that mix operations of communicators that have lost a rank with operations of others: NCCL may
+/// fail such a group as a whole, so it is unknown whether the others are done.
 fn mixed_groups(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     let mut dead: BTreeMap<usize, StepId> = BTreeMap::new();
     let mut group = GroupBehindDeath::default();
@@ -173,7 +173,7 @@ fn mixed_groups(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     diagnostics
 }
 
-/// What a group behind a death holds.
+/// The operations in a group after a death.
 #[derive(Default)]
 struct GroupBehindDeath {
     /// The call that ends it.
@@ -189,7 +189,7 @@ fn touches(lowered: &LoweredProgram, comm: Option<CommId>, dead: &BTreeSet<usize
     members.is_some_and(|members| members.iter().any(|member| dead.contains(member)))
 }
 
-/// The calls of a program that may return an error because a rank of their communicator has died: data operations behind the
+/// The calls of a program that may return an error because a rank of their communicator has died: data operations after the
 /// death, and the ends of groups of them.
 pub fn may_fail(program: &[Call], members: impl Fn(u32) -> Vec<usize>) -> BTreeSet<u32> {
     let mut dead: BTreeSet<usize> = BTreeSet::new();

@@ -13,13 +13,13 @@ pub struct Names<'a> {
     pub world_rank: usize,
     /// Ranks of the world.
     pub world_size: usize,
-    /// Round of `times`.
+    /// The round of `times`.
     pub t: Option<u64>,
     /// The other rank, in `counts`.
     pub peer: Option<usize>,
-    /// Element, in data.
+    /// The element's index, in data.
     pub i: Option<u64>,
-    /// Axes.
+    /// The values of the case's axes.
     pub axes: &'a [(String, Value)],
 }
 
@@ -69,25 +69,25 @@ impl Scope for Names<'_> {
 
 /// The number a per-rank value has for one rank.
 pub trait Ranked {
-    /// As it is: whole or not.
+    /// The value, which may be fractional.
     ///
     /// # Errors
     ///
-    /// A list of the wrong length, or an expression without a value.
+    /// A list has the wrong length, or an expression does not have a value.
     fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic>;
 
-    /// As a whole number.
+    /// The value as a whole number.
     ///
     /// # Errors
     ///
-    /// As [`Ranked::value`] and [`Value::to_int`].
+    /// Same as [`Ranked::value`] and [`Value::to_int`].
     fn whole(&self, names: &Names) -> Result<i128, Diagnostic>;
 
-    /// As a truth value.
+    /// The value as a truth value.
     ///
     /// # Errors
     ///
-    /// As [`Ranked::value`] and [`Value::to_bool`].
+    /// Same as [`Ranked::value`] and [`Value::to_bool`].
     fn truth(&self, names: &Names) -> Result<bool, Diagnostic>;
 }
 
@@ -111,7 +111,7 @@ impl Ranked for NumberByRank {
     }
 }
 
-/// The entry of the rank, or the number itself if it is no list.
+/// The rank's entry if this is a list, otherwise the number itself.
 pub fn own<'a>(num: &'a NumberByRank, names: &Names) -> Result<&'a NumberByRank, Diagnostic> {
     let NumberByRankKind::List(list) = &num.kind else { return Ok(num) };
     if list.len() != names.n {
@@ -149,8 +149,8 @@ pub fn no_value(expr: &Expr, span: Span, names: &Names, error: &EvalError) -> Di
     Diagnostic::new(span, format!("`{}` has no value on rank {}: {error}", expr.text, names.rank))
 }
 
-/// The written number that an expression stands for without computing: a number alone in quotes, or an axis by itself. The
-/// element's type must be able to hold it.
+/// The literal number that an expression consists of: a number alone in quotes, or an axis alone. The element's type must be
+/// able to hold it.
 pub fn written(expr: &Expr, axes: &[(String, Value)]) -> Option<ElementValue> {
     fn number(node: &ExprNode, axes: &[(String, Value)]) -> Option<Value> {
         match node {
@@ -170,11 +170,11 @@ pub fn written(expr: &Expr, axes: &[(String, Value)]) -> Option<ElementValue> {
     })
 }
 
-/// True if a rank is among those named; lists and expressions mean world ranks.
+/// True if `ranks` includes a rank; lists and expressions mean world ranks.
 ///
 /// # Errors
 ///
-/// An expression without a value, or with one that is no truth value.
+/// An expression does not have a value, or its value is not a truth value.
 pub fn among(ranks: &Ranks, case: &Case, world_rank: usize) -> Result<bool, Diagnostic> {
     match ranks {
         Ranks::All => Ok(true),

@@ -11,7 +11,7 @@ use crate::scenario::{
     RowKind, Span, Step, StepComm,
 };
 
-/// What is wrong with `expect` and `assert`.
+/// The errors in `expect` and `assert`.
 pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
     let mut diags = Vec::new();
     diags.extend(never_compared(plan));
@@ -74,7 +74,7 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
                         return Err(Diagnostic::new(*span, text).help("write \"\" for it"));
                     }
                 }
-                // One table for all ranks speaks of those that have the buffer.
+                // One table for all ranks applies to those that have the buffer.
                 BufferContent::All(_) => {}
                 BufferContent::Rows(_) => {
                     return Err(Diagnostic::new(row_span(e, rank), text).help("write \"untouched\" for it"));
@@ -109,8 +109,8 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
     Err(Diagnostic::new(row_span(e, 0), text).help("write `count = 0` in it if that is meant"))
 }
 
-/// Whether what is expected and asserted has a value for every element, as far as the plan tells. The work that this takes
-/// is part of [`super::cost`], so it comes after the limits.
+/// Checks that expectations and asserts have a value for every element, as far as the plan determines. The work for this is part
+/// of [`super::cost`], so it comes after the limits.
 pub fn check_elements(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
     let of = |e: &Expectation| {
         let Some(buffer) = plan.buffers.iter().find(|b| b.name == e.target.name) else { return Ok(()) };
@@ -166,17 +166,17 @@ fn row_span(e: &Expectation, rank: usize) -> Span {
     }
 }
 
-/// Where an expectation says how many elements a rank has: its `count`, else all of the row.
+/// The place that gives the number of elements a rank has in an expectation: its `count`, else the whole row.
 fn count_span(e: &Expectation, rank: usize) -> Span {
     e.content.table(rank).and_then(|fill| fill.count.as_ref()).map_or_else(|| row_span(e, rank), |count| count.span)
 }
 
-/// Elements that an expectation speaks of on a rank; `None` if the rank has no such buffer.
+/// Number of elements that an expectation covers on a rank; `None` if the rank does not have the buffer.
 fn length(plan: &Plan, e: &Expectation, buffer: &Buffer, rank: usize) -> Result<Option<u64>, Diagnostic> {
     Ok(extent(plan, e, buffer, rank)?.map(|(start, end)| end - start))
 }
 
-/// First element and end of what an expectation speaks of on a rank.
+/// First element and end of the range that an expectation covers on a rank.
 ///
 /// # Errors
 ///

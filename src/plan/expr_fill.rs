@@ -80,11 +80,11 @@ pub fn fill_from(
     blocks.try_for_each(|(block, bytes)| elements.block(first + (block * BLOCK) as u64, bytes))
 }
 
-/// Whether each of so many elements has a value; as [`fill`], in the memory of one block.
+/// Checks that each of this many elements has a value, like [`fill`], but using only the memory of one block.
 ///
 /// # Errors
 ///
-/// The first element that has no value.
+/// The first element without a value.
 pub fn have_values(
     expr: &Expr,
     span: Span,

@@ -1,9 +1,9 @@
 //! Graphs: capture is not execution. Captured items become calls without an effect between the beginning and the end of
-//! their capture; behind every launch stand copies of them, which are what the launch does. Those copies take part in everything
-//! that follows: counts, memory, races, the simulation and the oracle; only the worker is not given them.
+//! their capture; after every launch come copies of them, which represent the work of the launch. These copies take part in all
+//! later phases: counts, memory, races, the simulation and the oracle; only the worker does not receive them.
 //!
 //! A capture begins with the first step of its graph on a rank and ends with the last one before the graph is launched or
-//! released. Its first stream is where it begins; other streams come into it by `after`, and are joined at its end.
+//! released. It begins on its first stream; other streams enter it through `after`, and are joined at its end.
 use super::Limits;
 use super::item::{Item, ItemKind, Phase, Program};
 use super::resolve::dedupe;
@@ -38,9 +38,9 @@ struct Capture {
 #[derive(Debug, Default)]
 struct Survey {
     captures: Vec<Capture>,
-    /// By item: the capture that it is part of, launches or releases.
+    /// For each item: the capture that it belongs to, launches or releases.
     of: HashMap<usize, usize>,
-    /// Captures that are launched once behind the last step.
+    /// Captures that are launched once after the last step.
     at_the_end: Vec<usize>,
 }
 
@@ -159,7 +159,7 @@ fn ends_before_launch(p: &Program, name: u32, rank: usize, exit: Span, captured:
         .help("launch it before the `exit`, or let only ranks capture it that go on")
 }
 
-/// Why a rank cannot launch or release a graph; `None` if it leaves that to the ranks that have captured it.
+/// The reason a rank cannot launch or release a graph; `None` if only the ranks that have captured it do so.
 fn not_captured(p: &Program, name: u32, (rank, index): (usize, usize), captured: &BTreeSet<u32>) -> Option<Diagnostic> {
     let text = &p.graphs[name as usize];
     let item = &p.items[rank][index];
@@ -183,11 +183,11 @@ fn not_captured(p: &Program, name: u32, (rank, index): (usize, usize), captured:
 
 /// The steps of a program with those of its launches.
 struct Steps {
-    /// By old number.
+    /// New step numbers, by old number.
     moved: Vec<StepId>,
-    /// The step that stands for a captured step in a launch (old numbers).
+    /// The step that represents a captured step in a launch (old numbers).
     replayed: HashMap<(StepId, StepId), StepId>,
-    /// By graph: the step that stands for the launch behind the last step.
+    /// For each graph: the step that represents the launch after the last step.
     last: BTreeMap<u32, StepId>,
     list: Vec<PlanStep>,
     units: Vec<StepId>,

@@ -1,4 +1,4 @@
-//! What buffers hold before the first step, and how long they are.
+//! The contents of buffers before the first step, and their lengths.
 use super::eval::{Names, among, elements, evaluate, written};
 use super::expr_fill::{Fraction, fill_from};
 use super::types::{BufId, Buffer, Plan};
@@ -10,7 +10,7 @@ use crate::scenario::{
 };
 use std::sync::Arc;
 
-/// Elements of a buffer on a rank; `None` if the rank has none or nothing says.
+/// Number of elements of a buffer on a rank; `None` if the rank lacks the buffer or its length is not given.
 pub fn count(case: &Case, def: &BufferDef, rank: usize) -> Result<Option<u64>, Diagnostic> {
     if among(&def.ranks, case, rank)? {
         return content_count(case, &def.content, rank);
@@ -33,7 +33,7 @@ pub fn count(case: &Case, def: &BufferDef, rank: usize) -> Result<Option<u64>, D
     Err(Diagnostic::new(span, text).help(format!("`ranks` says who has the buffer: write `{nothing}` for the others")))
 }
 
-/// Elements that a content says of a rank.
+/// Number of elements that a content gives for a rank.
 pub fn content_count(case: &Case, content: &BufferContent, rank: usize) -> Result<Option<u64>, Diagnostic> {
     match (content.table(rank), content.elements(rank)) {
         (Some(fill), _) => fill_count(case, fill, rank),
@@ -95,7 +95,7 @@ pub fn mode(dtype: DType) -> Mode {
     if dtype.is_float() { Mode::Float } else { Mode::Whole }
 }
 
-/// What is wrong with the numbers that are written in `inputs`.
+/// The errors in numbers that are written in `inputs`.
 pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
     let written = |buffer: &Buffer| {
         let input = plan.case.inputs.get(buffer.input?)?;
@@ -210,7 +210,7 @@ pub fn have_values(
         FillValues::Template(_) | FillValues::Texts(_) => {
             text(case, fill, rank)?.bytes().try_for_each(|byte| character(fill, dtype, rank, byte).map(drop))
         }
-        // Written elements are looked at once for all ranks.
+        // Written elements are checked once for all ranks.
         FillValues::Poison
         | FillValues::Untouched
         | FillValues::Any
@@ -220,11 +220,11 @@ pub fn have_values(
     }
 }
 
-/// What a buffer holds on a rank before the first step, as far as it is worth being held.
+/// A buffer's contents on a rank before the first step, in a compact form.
 pub enum InitialContents {
-    /// All bytes.
+    /// Every byte of the buffer.
     Bytes(Vec<u8>),
-    /// Bytes that repeat, and all of which there are so many.
+    /// A repeating pattern, and the total number of bytes.
     Repeated(Vec<u8>, usize),
     /// Bytes that are made when they are asked for.
     Filled(Filled, usize),
@@ -261,7 +261,7 @@ impl Filled {
         match self.table().map(|fill| &fill.values) {
             Some(FillValues::Each(expr)) => {
                 let names = Names::world(case, *rank);
-                // Each element has a value, which was looked at when this was made.
+                // Each element has a value, which was checked when this was made.
                 let _ = fill_from(&expr.value, expr.span, names, *dtype, Fraction::Dropped, first, to);
             }
             Some(FillValues::Random { seed, low, high }) => {
@@ -277,12 +277,12 @@ impl Filled {
 const LARGEST_PERIOD: usize = 1 << 20;
 
 impl Plan {
-    /// What a buffer holds on a rank before the first step, without making the bytes of a long fill; `None` if the rank has none,
+    /// A buffer's contents on a rank before the first step, without expanding a long fill; `None` if the rank lacks the buffer,
     /// or it starts poisoned.
     ///
     /// # Errors
     ///
-    /// An element's expression that has no value.
+    /// An element's expression does not have a value.
     pub fn initial_contents(&self, buf: BufId, rank: usize) -> Result<Option<InitialContents>, Diagnostic> {
         let whole = || Ok(self.contents(buf, rank)?.map(InitialContents::Bytes));
         let Some(buffer) = self.buffers.get(buf) else { return Ok(None) };
@@ -316,11 +316,11 @@ impl Plan {
         }))
     }
 
-    /// What a buffer holds on a rank before the first step; `None` if the rank has none, or it starts poisoned.
+    /// A buffer's contents on a rank before the first step; `None` if the rank lacks the buffer, or it starts poisoned.
     ///
     /// # Errors
     ///
-    /// An element's expression that has no value.
+    /// An element's expression does not have a value.
     pub fn contents(&self, buf: BufId, rank: usize) -> Result<Option<Vec<u8>>, Diagnostic> {
         let Some(buffer) = self.buffers.get(buf) else { return Ok(None) };
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return Ok(None) };

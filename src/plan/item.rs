@@ -57,16 +57,16 @@ pub struct WrittenSize {
 pub struct Factor {
     pub span: Span,
     pub number: FactorNumber,
-    /// True if NCCL reads it from device memory.
+    /// True if NCCL reads the factor from device memory.
     pub device: bool,
 }
 
-/// How the factor is given.
+/// The form of the factor.
 #[derive(Clone, Copy, Debug)]
 pub enum FactorNumber {
-    /// As a number, which the type must be able to hold.
+    /// A literal number, which the type must be able to hold.
     Written(ElementValue),
-    /// By an expression: its value in f64, and in whole numbers if it has one.
+    /// The result of an expression: its value in f64, and in whole numbers if it has one.
     Computed { real: Value, whole: Option<Value> },
 }
 
@@ -75,7 +75,7 @@ pub enum FactorNumber {
 pub struct Item {
     pub step: StepId,
     pub span: Span,
-    /// True if the call is expected to return an error, or may: it has no effect on memory.
+    /// True if the call is expected to return an error, or may do so: it does not affect memory.
     pub fails: bool,
     pub phase: Phase,
     pub kind: ItemKind,
@@ -87,21 +87,21 @@ impl Item {
         self.phase.graph().is_some()
     }
 
-    /// True if the rank's process ends with it while others go on.
+    /// True if the rank's process ends with the item while others continue.
     pub fn ends_the_rank(&self) -> bool {
         matches!(self.kind, ItemKind::Call(CallKind::Exit { death: Some(_), .. }))
     }
 }
 
-/// When an item has its effect.
+/// The time at which an item takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// When it is called.
+    /// At its call.
     Eager,
-    /// Not by itself: it becomes part of a graph, an index into [`Program::graphs`] or, once captures are found, the number of
-    /// the rank's graph.
+    /// Not at its call: it becomes part of a graph, given as an index into [`Program::graphs`] or, once captures are found, as the
+    /// number of the rank's graph.
     Captured(u32),
-    /// In a launch, which stands before it. The index is that of the captured item of the same rank.
+    /// In the preceding launch. The index is that of the captured item of the same rank.
     Replayed(Option<usize>),
 }
 
@@ -140,7 +140,7 @@ pub enum ItemKind {
     RegistrationPoint(RegistrationPoint),
     /// A call that touches no memory.
     Call(CallKind),
-    /// So many calls that are captured. What they are is known where a launch makes them.
+    /// This many captured calls; their kinds are known where a launch makes them.
     Captured { calls: usize, stream: u32 },
 }
 
@@ -157,7 +157,7 @@ pub enum RegistrationPoint {
     Ending(CommId),
     /// A step has aborted this communicator.
     Aborted(CommId),
-    /// Behind the last step.
+    /// After the last step.
     Last,
 }
 
@@ -199,38 +199,38 @@ pub struct Program {
     pub comms: Comms,
     pub steps: Vec<PlanStep>,
     pub tags: Vec<String>,
-    /// The streams of every rank, and behind them those that stand for the further streams of graphs.
+    /// Number of streams of every rank, including those at the end that represent the further streams of graphs.
     pub streams: u32,
     /// The streams that a rank really has.
     pub real_streams: u32,
-    /// Their names, as far as steps name them.
+    /// The names of streams that steps name.
     pub stream_names: Vec<String>,
     /// The names of graphs.
     pub graphs: Vec<String>,
-    /// Which of them is the null stream, if one is.
+    /// The stream that is the null stream, if a step uses it.
     pub null_stream: Option<u32>,
     pub items: Vec<Vec<Item>>,
     /// (rank, index) of every item in file order.
     pub order: Vec<(usize, usize)>,
     pub comm_steps: bool,
     pub exits: bool,
-    /// By step: the group it is part of, or itself. One thread that drives all ranks does a unit at a time.
+    /// For each step: the group it is part of, or itself. One thread that drives all ranks handles one unit at a time.
     pub units: Vec<StepId>,
 }
 
 impl Program {
-    /// A stream's name.
+    /// The name of a stream, for messages.
     pub fn stream_name(&self, stream: u32) -> &str {
         self.stream_names.get(stream as usize).map_or("?", String::as_str)
     }
 
-    /// True if the file says that something may go wrong: misuse then runs, watched, instead of being refused.
+    /// True if the file says that something may go wrong: misuse then runs under observation instead of being refused.
     pub fn lenient(&self) -> bool {
         lenient(&self.case)
     }
 }
 
-/// See [`Program::lenient`].
+/// Implements [`Program::lenient`] for a case that is not unrolled yet.
 pub fn lenient(case: &Case) -> bool {
     let bad =
         |e: &ExpectedOutcome| matches!(e, ExpectedOutcome::Error(_) | ExpectedOutcome::Hang | ExpectedOutcome::Crash);

@@ -2,7 +2,7 @@
 //! one order on all devices, or for streams or hosts that order such calls: if a device has room for one of them only, each
 //! rank of the circle may wait for the call that the next one holds back.
 //!
-//! A device with room for one call runs a rank's calls in the order in which it issues them. So what is looked for are cycles in the
+//! A device with room for one call runs a rank's calls in the order in which it issues them. So the search is for cycles in the
 //! graph of all operations, in which one is before another if some rank issues it before.
 use super::lower::LoweredProgram;
 use super::progress::Progress;
@@ -21,23 +21,23 @@ const MOST_WARNINGS: usize = 8;
 /// An operation, the same on all ranks that take part in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Operation {
-    /// With its number among the communicator's.
+    /// A collective, by its number on the communicator.
     Collective(CommId, usize),
-    /// With its number on its route.
+    /// A message, by its number on its route.
     Message(Route, usize),
-    /// A rank's call.
+    /// A one-sided operation, by rank and call.
     OneSided(usize, usize),
 }
 
-/// What a vertex stands for.
+/// The meaning of a vertex.
 #[derive(Clone, Copy)]
 enum Stands {
     Operation,
-    /// For the time between two calls or groups of a rank.
+    /// The time between two calls or groups of a rank.
     Between(usize),
 }
 
-/// The signals that count together: communicator, sender, receiver, context and index.
+/// The key of signals that are counted together: communicator, sender, receiver, context and index.
 type Signals = (CommId, usize, usize, i128, i128);
 
 /// The operations of some communicators, and the orders in which ranks issue them.
@@ -45,7 +45,7 @@ type Signals = (CommId, usize, usize, i128, i128);
 struct Orders {
     graph: Graph,
     stands: Vec<Stands>,
-    /// By rank: the operations in the order in which it issues them, with the calls.
+    /// For each rank: the operations in the order in which it issues them, with the calls.
     issued: Vec<Vec<(Vertex, usize)>>,
 }
 
@@ -125,7 +125,7 @@ impl Orders {
                     },
                 };
                 let vertex = *vertices.entry(operation).or_insert_with(|| orders.vertex(Stands::Operation));
-                // The calls of a group begin together.
+                // The calls of a group begin at the same time.
                 let end = lowered.ends[rank][index];
                 if open.is_some_and(|(open, _)| open != end) {
                     between = open.map_or(between, |(_, next)| next);
@@ -169,7 +169,7 @@ impl Orders {
         self.graph.vertex()
     }
 
-    /// The ranks of a circle, each with two operations of which it issues one before the other.
+    /// The ranks of a circle, each with two operations that it issues one before the other.
     fn circle(&self) -> Option<Vec<Hop>> {
         let cycle = self.graph.cycle()?;
         let is_operation = |vertex: &Vertex| matches!(self.stands[*vertex], Stands::Operation);
@@ -197,7 +197,7 @@ impl Orders {
 }
 
 impl Hop {
-    /// True if the second call begins after the first one has ended, wherever the device has room.
+    /// True if the second call is certain to begin after the first one has ended, however much room the device has.
     fn is_ordered(&self, lowered: &LoweredProgram) -> bool {
         let mut progress = Progress::new(lowered.unrolled.streams as usize);
         let mut first = None;
@@ -222,7 +222,7 @@ impl Hop {
         self.calls.map(|index| lowered.unrolled.steps[lowered.step((self.rank, index)) as usize].span)
     }
 
-    /// What it issues, in words.
+    /// A description of the issued operation.
     fn text(&self, lowered: &LoweredProgram) -> String {
         let [first, second] = self.calls.map(|index| {
             let comm = lowered.op((self.rank, index)).and_then(RankOp::comm);

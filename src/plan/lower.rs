@@ -29,16 +29,16 @@ pub struct LoweredProgram {
     pub unrolled: Program,
     pub placed: PlacedBuffers,
     pub programs: Vec<Vec<Call>>,
-    /// Beside each call: the operation on data that it is, unless it fails.
+    /// For each call of each rank: its operation on data, unless it fails.
     pub ops: Vec<Vec<Option<RankOp<Placed>>>>,
-    /// By call: the index of the outermost `GroupEnd` it is inside of, or its own.
+    /// For each call: the index of the outermost `GroupEnd` that it is inside of, or its own.
     pub ends: Vec<Vec<u32>>,
     pub registrations: Registrations,
-    /// By rank and graph: the call that begins its capture.
+    /// For each rank and graph: the call that begins the capture.
     pub captures: FxHashMap<(usize, u32), usize>,
-    /// By captured call: the call of the same rank that its graph's first launch makes of it.
+    /// For each captured call: the call that the first launch of its graph makes of it, on the same rank.
     pub captured: FxHashMap<Index, usize>,
-    /// What is lost with ranks whose processes end.
+    /// The operations lost with ranks whose processes end.
     pub deaths: Deaths,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     pub undefined: Option<String>,
@@ -58,7 +58,7 @@ impl LoweredProgram {
         self.op((at.0, self.captured.get(&at).copied().unwrap_or(at.1)))
     }
 
-    /// Where the library is given a call: for one that a launch makes, where the capture of its graph begins.
+    /// The call at which the library receives this one: for a call made by a launch, the beginning of its graph's capture.
     pub fn given_at(&self, (rank, call): Index) -> Index {
         let program = &self.programs[rank];
         let CallKind::Replayed { launch, .. } = program[call].kind else { return (rank, call) };
@@ -74,14 +74,14 @@ impl LoweredProgram {
         self.programs[rank][call].step
     }
 
-    /// True if the step leaves this rank's call in progress: the operation may begin, and may happen, at any time until its
+    /// True if the step leaves this rank's call in progress: the operation may begin and take effect at any time until its
     /// communicator is aborted.
     pub fn leaves_in_progress(&self, rank: usize, step: StepId) -> bool {
         let errors = &self.unrolled.steps[step as usize].error;
         errors.contains(&(rank, Some(ncclResult_t::InProgress)))
     }
 
-    /// Where a call's factor lies in device memory, if it is there.
+    /// The place of a call's factor in device memory, if it is there.
     pub fn factor_in_device_memory(&self, (rank, call): Index) -> Option<Region> {
         let CallKind::Collective { red: Red::PreMulSum { device: Some(Ptr::At { alloc, .. }), .. }, .. } =
             self.programs[rank][call].kind
@@ -114,17 +114,17 @@ struct Lowering {
     scrap: Vec<Option<u32>>,
     /// Inputs whose memory an in-place call has taken.
     taken: FxHashMap<(BufId, usize), Span>,
-    /// By rank: the indices of the `GroupStart`s that are open.
+    /// For each rank: the indices of the open `GroupStart`s.
     open_groups: Vec<Vec<usize>>,
-    /// What the item at hand has its effect by.
+    /// The time at which the current item takes effect.
     phase: Phase,
-    /// By rank, then captured item: its first call and its stream, until a launch has said what its calls are.
+    /// For each rank and captured item: its first call and its stream, until a launch determines the calls.
     captured: Vec<FxHashMap<usize, (usize, u32)>>,
-    /// By rank: the latest launch.
+    /// For each rank: the latest launch.
     launches: Vec<u32>,
     lenient: bool,
     one_sided: one_sided::OneSidedComms,
-    /// What the key `register` asks for.
+    /// The registrations requested by the key `register`.
     wanted: registration::Wanted,
     /// Communicators that can only be ended.
     broken: registration::Broken,
@@ -189,7 +189,7 @@ impl Lowering {
     fn push(&mut self, rank: usize, step: StepId, tolerate: bool, kind: CallKind, op: Option<RankOp<Placed>>) {
         let lowered = &mut self.lowered;
         let index = lowered.programs[rank].len();
-        // A rank whose process ends while others go on makes no further call.
+        // A rank whose process ends while others continue makes no further call.
         if let Some(CallKind::Exit { death: Some(_), .. }) = lowered.programs[rank].last().map(|call| &call.kind) {
             return;
         }
@@ -262,7 +262,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// The calls of a captured item are those of its first launch, which stand from `first` on, on the stream that is captured.
+    /// Sets the calls of a captured item: those of its first launch, from `first` on, on the stream that is captured.
     fn say_captured(&mut self, rank: usize, captured: usize, first: usize) {
         let Some((at, stream)) = self.captured[rank].remove(&captured) else { return };
         let program = &mut self.lowered.programs[rank];

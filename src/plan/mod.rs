@@ -1,10 +1,10 @@
-//! Case to plan: buffers and where they lie, communicators, every rank's calls, what each call means, what can be
-//! foreseen, and how much memory it takes.
+//! Turns a case into a plan: the buffers and their places, communicators, every rank's calls, the meaning of each call, the
+//! predicted course, and the memory required.
 //!
-//! The way of a case: `unroll` turns steps into every rank's items; `graphs` puts what each launch does behind it; `resolve` finds counts and types; `place`
-//! lays buffers into allocations; `lower` makes calls with pointers; `race` refuses unordered use; `deadlock` simulates the
-//! program, which gives the order of events and says whether it can hang; `inputs` and `expect` check what is given and
-//! expected against what there is; `cost` says what it all takes.
+//! The stages: `unroll` turns steps into every rank's items; `graphs` puts the work of each launch after it; `resolve` finds counts
+//! and types; `place` lays buffers into allocations; `lower` makes calls with pointers; `race` refuses unordered use; `deadlock`
+//! simulates the program, which gives the order of events and shows if it can hang; `inputs` and `expect` check the given and
+//! expected values against the buffers; `cost` computes the total cost.
 mod assemble;
 pub(crate) mod asserts;
 mod comms;
@@ -43,39 +43,39 @@ use crate::scenario::{Case, Diagnostic, ExpectedOutcome};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The limits of what a plan may ask for.
+/// The limits on the resources of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of buffers in all their copies, and of what goes with them.
     pub memory: u64,
     /// Operations of expressions, oracle and judge; see [`cost`].
     pub work: u64,
-    /// The same of all cases of a file together.
+    /// Limit on the operations of all cases of a file in total.
     pub file_work: u64,
-    /// Ranks.
+    /// Limit on the number of ranks.
     pub ranks: usize,
-    /// Calls of all ranks together, loops unrolled.
+    /// Limit on the calls of all ranks in total, with loops unrolled.
     pub calls: usize,
     /// Bytes of a scenario file.
     pub file: u64,
-    /// How they are set, for the messages that say how to raise them.
+    /// The way the limits are set, for messages that say how to raise them.
     pub set_by: SetBy,
 }
 
-/// How people set limits where a case is refused over one.
+/// The way limits are set, for messages about a case that exceeds one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetBy {
-    /// With options of the command.
+    /// By options of the command.
     #[default]
     Options,
-    /// With variables of `cargo test`.
+    /// By variables of `cargo test`.
     Variables,
-    /// With `Options::with` of a program that uses this crate.
+    /// By `Options::with` in a program that uses this crate.
     Program,
 }
 
 impl SetBy {
-    /// What is to be written to raise a limit: `max-work` is that of the operations.
+    /// The text that raises a limit when it is added; `max-work` is the limit on operations.
     pub fn raise(self, limit: &str, value: impl std::fmt::Display) -> String {
         match self {
             Self::Options => format!("`{} {value}`", self.name(limit)),
@@ -99,7 +99,7 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// What is wanted instead.
+    /// The text describes the expected form.
     pub fn bytes(text: &str) -> Result<u64, String> {
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
         let unit = match text[digits.len()..].trim_start() {
@@ -120,7 +120,7 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// What is wanted instead.
+    /// The text describes the expected form.
     pub fn operations(text: &str) -> Result<u64, String> {
         let value = text.replace(['_', ','], "").parse::<u64>().ok();
         value
@@ -152,7 +152,7 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     let history = case.history().map(|history| plan_history(&Arc::new(history), limits)).transpose()?;
     let mut plan = plan_steps(case, limits)?;
     if let Some(history) = history {
-        // The steps run twice, one time behind the history.
+        // The steps run twice, the second time after the history.
         plan.cost.memory = plan.cost.memory.max(history.cost.memory);
         plan.cost.work = plan.cost.work.saturating_mul(2).saturating_add(history.cost.work);
         plan.history = Some(Arc::new(history));
@@ -203,7 +203,7 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     Ok(plan)
 }
 
-/// Refuses a hang that a file expects, alone or beside a good end, and that cannot be: nothing of the program is refused
+/// Refuses an expected hang, alone or in addition to a good ending, that cannot occur: the program would not be refused
 /// without it either.
 fn check_hang(case: &Arc<Case>, plan: &Plan, limits: &Limits) -> Result<(), Vec<Diagnostic>> {
     let Some(outcome) = &case.outcome else { return Ok(()) };

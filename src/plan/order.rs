@@ -1,8 +1,8 @@
 //! Keeps the file order of items right when a group puts brackets around some of them.
 use super::item::Item;
 
-/// Rebuilds the entries of `order` from `mark` on, after items were inserted before and behind each rank's items from `starts` on.
-/// Relative order among ranks inside one group does not matter: nothing in a group reads what another writes.
+/// Rebuilds the entries of `order` from `mark` on, after items were inserted before and after each rank's items from `starts` on.
+/// Relative order among ranks inside one group does not matter: nothing in a group reads what another item writes.
 pub fn restore(order: &mut Vec<(usize, usize)>, mark: usize, items: &[Vec<Item>], starts: &[usize]) {
     let mut next: Vec<usize> = starts.to_vec();
     let tail: Vec<usize> = order.drain(mark..).map(|(rank, _)| rank).collect();

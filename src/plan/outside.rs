@@ -46,7 +46,7 @@ pub fn expression(kind: &NumberByRankKind) -> Option<&str> {
     }
 }
 
-/// How neighbours are written in a ring and in a chain, for the peer of a neighbour that is outside.
+/// Suggests how to write a neighbour in a ring or chain, for a peer expression that yields a rank outside.
 fn ring(text: &str) -> Option<String> {
     let sign = ["+", "-"].into_iter().find(|sign| text.contains(sign))?;
     let (rank, number) = text.split_once(sign)?;

@@ -25,7 +25,7 @@ pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     if diagnostics.is_empty() { Ok(()) } else { Err(dedupe(diagnostics)) }
 }
 
-/// The communicator that must have no outstanding operation, and what the call is.
+/// The communicator that must not have an outstanding operation, and a description of the call.
 fn needs_rest(kind: &CallKind) -> Option<(CommId, &'static str)> {
     match kind {
         CallKind::Split { parent, .. } => Some((*parent as usize, "split")),

@@ -12,7 +12,7 @@ use crate::scenario::{Diagnostic, NumberByRank, Span};
 
 /// The barrier's own buffers.
 pub const BARRIER_IN: &str = "#barrier_in";
-/// What a barrier's all_reduce leaves.
+/// The buffer for the result of a barrier's all_reduce.
 pub const BARRIER_OUT: &str = "#barrier_out";
 
 /// The buffers with their allocations.
@@ -217,7 +217,7 @@ fn share(
     let (Some(have), Some(come)) = (sizes.counts[input.buf][rank], sizes.counts[output.buf][rank]) else {
         return Ok(());
     };
-    // An empty row off the root of a broadcast is no memory to share.
+    // An empty row on a rank other than a broadcast's root is not memory that can be shared.
     if c.op.in_place == InPlace::Same && have != come {
         return Ok(());
     }
@@ -270,7 +270,7 @@ fn fresh(p: &Program, buf: BufId, span: Span) -> Result<(), Diagnostic> {
     }
 }
 
-/// Bytes for people.
+/// A number of bytes as readable text.
 pub fn human(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (unit, size) in UNITS {
@@ -286,7 +286,7 @@ pub fn human(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// Whether a rank has a buffer that the file gives.
+/// True if a rank has a buffer that is given in the file.
 pub fn has(p: &Program, buf: BufId, rank: usize) -> bool {
     let def = p.names[buf].input.and_then(|i| p.case.inputs.get(i));
     def.is_none_or(|d| among(&d.ranks, &p.case, rank).unwrap_or(true))

@@ -1,7 +1,7 @@
-//! How far a rank's streams and its host are, call by call, as far as the program itself says so.
+//! Tracks the progress of a rank's streams and host, call by call, as far as the program itself determines it.
 use crate::job::CallKind;
 
-/// How many calls of each stream are over.
+/// For each stream, the number of calls that are over.
 #[derive(Clone)]
 struct Over(Vec<usize>);
 
@@ -13,14 +13,14 @@ impl Over {
 
 /// The progress of one rank while its calls are gone through in order.
 pub struct Progress {
-    /// By stream: what is over once it has done all that it was given.
+    /// For each stream: the calls that are over once it has finished all its work.
     streams: Vec<Over>,
-    /// What the host has waited for.
+    /// The calls that the host has waited for.
     host: Over,
 }
 
 impl Progress {
-    /// No call was made yet, on so many streams.
+    /// The state before the first call, with this many streams.
     pub fn new(streams: usize) -> Self {
         let none = Over(vec![0; streams]);
         Self { streams: vec![none.clone(); streams], host: none }
@@ -50,7 +50,7 @@ impl Progress {
         *own
     }
 
-    /// True if what is issued next to `stream` begins after the operation of `other` with this number has ended.
+    /// True if the next work on `stream` begins after the operation of `other` with this number has ended.
     pub fn is_before(&self, other: usize, number: usize, stream: usize) -> bool {
         self.streams[stream].0[other] >= number || self.host_has(other, number)
     }

@@ -1,8 +1,8 @@
-//! Refuses programs whose result depends on luck: memory used on two streams of a rank without an order between them, and
+//! Refuses programs whose result depends on timing: memory used on two streams of a rank without an order between them, and
 //! steps of one group of which one writes what another uses.
 //!
-//! Every stream keeps a clock of how far the others had come when its latest work was enqueued (`after`, `wait`); a use is
-//! ordered behind another exactly if its clock has seen it. Calls of a group are enqueued when it ends: nothing inside it
+//! Every stream keeps a clock of the progress of the others at the time its latest work was enqueued (`after`, `wait`); a use is
+//! ordered after another exactly if its clock has seen it. Calls of a group are enqueued when it ends: nothing inside it
 //! waits for another of its calls.
 //!
 //! Uses of a stream are ordered among themselves, so that of all earlier uses of some bytes by a stream only the latest
@@ -60,7 +60,7 @@ struct ByStream {
 /// The progress of a stream.
 #[derive(Clone, Default)]
 struct Stream {
-    /// By stream: how many of its calls are over before this stream's next call begins.
+    /// For each stream: the number of its calls that are over before this stream's next call begins.
     clock: Vec<u32>,
     /// The step of each call that was enqueued.
     steps: Vec<StepId>,
@@ -93,7 +93,7 @@ struct RankState<'a> {
     memory: FxHashMap<AllocId, Vec<ByStream>>,
     registered: Registered,
     streams: Vec<Stream>,
-    /// By stream: how many of its calls the host has waited for.
+    /// For each stream: the number of its calls that the host has waited for.
     host: Vec<u32>,
     diags: Vec<Diagnostic>,
 }
@@ -104,7 +104,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     let memory = announced(lowered, rank);
     let registered = Registered::of(lowered, rank);
     let mut state = RankState { lowered, rank, memory, registered, streams, host: vec![0; count], diags: Vec::new() };
-    // Calls that will be enqueued together.
+    // Calls that are enqueued at the same time.
     let mut batch = Vec::new();
     for (index, call) in lowered.programs[rank].iter().enumerate() {
         match call.kind.effect() {
@@ -134,7 +134,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
 }
 
 impl RankState<'_> {
-    /// By stream: how many of its calls are over when all calls enqueued on `stream` are over.
+    /// For each stream: the number of its calls that are over when all calls enqueued on `stream` are over.
     fn passed(&self, stream: usize) -> Vec<u32> {
         let mut seen = self.streams[stream].clock.clone();
         seen[stream] = self.streams[stream].enqueued();

@@ -1,5 +1,5 @@
 //! A rank's operations on data: collectives, sends, receives and maps. One type serves while counts are open and once
-//! every buffer has its memory; a [`Stage`] says what is known.
+//! every buffer has its memory; a [`Stage`] determines what is known.
 use super::types::{CommId, Reduction, Region};
 use crate::expr::{Expr, Value};
 use crate::num::DType;
@@ -35,9 +35,9 @@ impl Stage for Placed {
 /// The count and element type of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// NCCL's count argument.
+    /// The count argument of NCCL's call.
     pub count: u64,
-    /// Element type.
+    /// Element type of the call.
     pub dtype: DType,
 }
 
@@ -61,7 +61,7 @@ pub enum RankOp<S: Stage> {
 pub struct RankCollective<S: Stage> {
     /// Its entry in the table.
     pub op: &'static Collective,
-    /// The communicator.
+    /// The communicator of the call.
     pub comm: CommId,
     /// This rank in the communicator.
     pub rank: usize,
@@ -81,18 +81,18 @@ pub struct RankCollective<S: Stage> {
     pub null_pointers: bool,
     /// The algorithm that the step asks for.
     pub algorithm: Option<Arc<StepAlgorithm>>,
-    /// The stream.
+    /// The stream that the call is enqueued on.
     pub stream: u32,
 }
 
 /// One side of a message between two ranks.
 #[derive(Clone, Debug)]
 pub struct RankMessage<S: Stage> {
-    /// The communicator.
+    /// The communicator of the call.
     pub comm: CommId,
     /// This rank in the communicator.
     pub rank: usize,
-    /// The other side.
+    /// The rank on the other side.
     pub peer: S::Rank,
     /// The memory that is read by the sender, written by the receiver.
     pub memory: S::Memory,
@@ -100,58 +100,58 @@ pub struct RankMessage<S: Stage> {
     pub size: S::Size,
     /// True if empty memory is passed as a null pointer.
     pub null_pointers: bool,
-    /// The stream.
+    /// The stream that the call is enqueued on.
     pub stream: u32,
 }
 
 /// A rank's operation for which the other rank makes no call.
 #[derive(Clone, Debug)]
 pub struct RankOneSided<S: Stage> {
-    /// What it is.
+    /// The kind of one-sided operation.
     pub kind: OneSided,
-    /// The communicator.
+    /// The communicator of the call.
     pub comm: CommId,
     /// This rank in the communicator.
     pub rank: usize,
     /// The rank that gets the data and the signal, with 1; or the ranks whose signals are awaited, each with how many.
     pub peers: Vec<(S::Rank, i128)>,
-    /// put: what is read here, and what is written on the peer.
+    /// The memory that a put reads on this rank, and the memory that it writes on the peer.
     pub put: Option<(S::Memory, S::Memory)>,
     /// Count and element type.
     pub size: S::Size,
     /// The context, as NCCL is given it.
     pub context: i128,
-    /// Which of the context's signals.
+    /// Index of the signal within the context.
     pub signal_index: i128,
-    /// The stream.
+    /// The stream that the call is enqueued on.
     pub stream: u32,
 }
 
 /// A map on one rank: element i of `out` from an expression.
 #[derive(Clone, Debug)]
 pub struct RankMap<S: Stage> {
-    /// The expression.
+    /// The expression for each element.
     pub expr: Arc<Expr>,
     /// `rank`, `n`, `t`, axes...
     pub names: Arc<Vec<(String, Value)>>,
     /// The buffers that it names, whole.
     pub reads: Vec<S::Memory>,
-    /// Result.
+    /// Memory for the result.
     pub out: S::Memory,
     /// Count and element type of the result.
     pub size: S::Size,
-    /// The stream.
+    /// The stream that the call is enqueued on.
     pub stream: u32,
 }
 
 /// A message's communicator, and sender and receiver in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// The communicator.
+    /// The communicator of the message.
     pub comm: CommId,
-    /// The sender.
+    /// The sending rank.
     pub from: usize,
-    /// The receiver.
+    /// The receiving rank.
     pub to: usize,
 }
 
@@ -167,7 +167,7 @@ impl<S: Stage> RankOp<S> {
         }
     }
 
-    /// The memory of this rank that is written. What a put writes is another rank's.
+    /// The memory of this rank that is written. A put writes another rank's memory.
     pub fn writes(&self) -> &[S::Memory] {
         match self {
             Self::Collective(c) => c.recv.as_slice(),
@@ -177,7 +177,7 @@ impl<S: Stage> RankOp<S> {
         }
     }
 
-    /// The stream.
+    /// The stream that the operation is enqueued on.
     pub fn stream(&self) -> u32 {
         match self {
             Self::Collective(c) => c.stream,

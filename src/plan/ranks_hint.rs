@@ -2,7 +2,7 @@
 use crate::ops::Kind;
 use crate::scenario::{Case, NumberByRankKind, Ranks, Span, Step, StepComm};
 
-/// What to write on a step without `ranks` that names one peer for all ranks.
+/// Suggests `ranks` for a step without it that names one peer for all ranks.
 pub fn who_runs(case: &Case, span: Span) -> Option<String> {
     let step = find(&case.steps, span)?;
     let everybody = matches!(step.ranks, Ranks::All) && matches!(step.comm, StepComm::Comm(_));

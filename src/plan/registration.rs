@@ -1,4 +1,4 @@
-//! Which memory is registered with which communicator at each call, and what collectives may do with it.
+//! Tracks which memory is registered with which communicator at each call, and how collectives may use it.
 mod lifetimes;
 
 use super::lower::{Index, LoweredProgram};
@@ -13,14 +13,14 @@ use std::ops::Range;
 /// Memory of one rank that is registered with one communicator for a part of the rank's program.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    /// Its number, unlike all others of its rank; the ranks that make a window together have the same one for it.
+    /// The registration's number, unique on its rank; the ranks that create a window together use the same number for it.
     pub id: u32,
     pub comm: CommId,
     pub window: bool,
     pub alloc: AllocId,
     /// Bytes of the allocation's image.
     pub bytes: Range<u64>,
-    /// True if the key `register` asked for it, and not a step.
+    /// True if the key `register` requested it, rather than a step.
     pub by_key: bool,
     /// The step that registers it.
     pub step: StepId,
@@ -32,32 +32,32 @@ pub struct Registration {
 #[derive(Debug, Default)]
 pub struct Registrations {
     by_rank: Vec<Vec<Registration>>,
-    /// By rank and communicator: where its registrations stand in `by_rank`, and when they hold.
+    /// For each rank and communicator: the positions of its registrations in `by_rank`, and their lifetimes.
     lifetimes: FxHashMap<(usize, CommId), (Vec<usize>, Lifetimes)>,
-    /// By rank and a registration's number: where it stands in `by_rank`.
+    /// For each rank and registration number: the position in `by_rank`.
     places: FxHashMap<(usize, u32), usize>,
-    /// By the call that ends them: where registrations stand in `by_rank`, of each call the first.
+    /// For each call that ends registrations: the position of the first of them in `by_rank`.
     ended: FxHashMap<Index, usize>,
-    /// By communicator: the numbers of its windows in the order in which each of its ranks registers them.
+    /// For each communicator: the numbers of its windows in the order in which each of its ranks registers them.
     windows: FxHashMap<CommId, Vec<u32>>,
-    /// By rank and communicator: how many windows the rank has registered.
+    /// For each rank and communicator: the number of windows that the rank has registered.
     registered: FxHashMap<(usize, CommId), usize>,
     next: u32,
 }
 
 impl Registrations {
-    /// None yet, for so many ranks.
+    /// An empty set of registrations for this many ranks.
     pub fn new(ranks: usize) -> Self {
         Self { by_rank: vec![Vec::new(); ranks], ..Self::default() }
     }
 
-    /// The number of what a rank registers for itself.
+    /// The number of a registration that a rank makes without others.
     pub fn id_of_own(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
     }
 
-    /// The number of the window that a rank registers next with a communicator. The ranks of a communicator make its windows
+    /// The number of the window that a rank registers next with a communicator. The ranks of a communicator create its windows
     /// together: the n-th of one rank is the n-th of every other, whichever steps register them.
     pub fn id_of_window(&mut self, rank: usize, comm: CommId) -> u32 {
         let made = self.registered.entry((rank, comm)).or_default();
@@ -105,7 +105,7 @@ impl Registrations {
         })
     }
 
-    /// True if a rank has made a window with a communicator, which may have ended.
+    /// True if a rank has created a window with a communicator; the window may have ended.
     pub fn has_had_window(&self, rank: usize, comm: CommId) -> bool {
         self.registered.contains_key(&(rank, comm))
     }

@@ -10,12 +10,12 @@ use crate::ops::Extent;
 use crate::scenario::{Diagnostic, Span};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What is known of a buffer once everything is resolved.
+/// The lengths and types of buffers once everything is resolved.
 #[derive(Debug, Default)]
 pub struct Sizes {
-    /// By buffer, by rank; `None` where the rank has no such buffer.
+    /// Counts by buffer and rank; `None` where the rank lacks the buffer.
     pub counts: Vec<Vec<Option<u64>>>,
-    /// By buffer.
+    /// Element types by buffer.
     pub dtypes: Vec<Option<DType>>,
     /// Elements that an item (rank, index) writes.
     pub lens: FxHashMap<(usize, usize), u64>,
@@ -72,7 +72,7 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
             break;
         }
     }
-    // Whatever follows from a buffer that is read too early is not told too.
+    // Consequences of reading a buffer too early are not reported in addition.
     r.diags.extend(open.iter().filter_map(|at| r.read_too_early(*at)).collect::<Vec<_>>());
     if !r.diags.is_empty() {
         return Err(dedupe(r.diags));
@@ -88,7 +88,7 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
     Ok(Sizes { counts: r.counts, dtypes: r.dtypes, lens: r.lens })
 }
 
-/// Of the diagnostics at one place, which are mostly the same mistake seen on many ranks, keeps the first.
+/// Keeps the first of the diagnostics at each place, which are mostly the same mistake seen on many ranks.
 pub fn dedupe(diags: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut seen: FxHashSet<Span> = FxHashSet::default();
     diags.into_iter().filter(|d| seen.insert(d.span)).collect()
@@ -158,7 +158,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// For calls in which only the root's buffer says the count: the root's call of the same number on the communicator.
+    /// For calls in which only the root's buffer determines the count: finds the root's call with the same number on the communicator.
     fn match_roots(&mut self) {
         let mut calls: FxHashMap<(CommId, usize), Vec<(usize, usize)>> = FxHashMap::default();
         for &(rank, index) in &self.p.order {
@@ -247,7 +247,7 @@ impl Resolver<'_> {
             }
         }
         if slice.sliced {
-            // Slices that leave the end open take what the step writes.
+            // Slices that leave the end open take the length that the step writes.
             let end = slice.end.unwrap_or(slice.start.saturating_add(count));
             if end - slice.start != count {
                 let text =
@@ -278,7 +278,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// True once everything that follows from the item is known.
+    /// True once everything that follows from the item has been derived.
     fn item(&mut self, at: (usize, usize)) -> Result<bool, Diagnostic> {
         let (rank, index) = at;
         let p = self.p;

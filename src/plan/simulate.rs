@@ -33,11 +33,11 @@ pub use matching::{check_one_thread, lone_message_to_oneself};
 /// The result of a simulation.
 #[derive(Debug, Default)]
 pub struct Played {
-    /// In the order in which they happened.
+    /// The events in the order in which they happened.
     pub events: Vec<Event>,
-    /// The ranks that could not go on.
+    /// The ranks that could not continue.
     pub waiting: Vec<Waiting>,
-    /// Ranks' calls that do not fit together.
+    /// Diagnostics on ranks' calls that do not match.
     pub mismatches: Vec<Diagnostic>,
 }
 
@@ -46,7 +46,7 @@ struct Node {
     rank: usize,
     calls: Vec<usize>,
     streams: Vec<u32>,
-    /// By stream: how many nodes are before it there.
+    /// For each stream: the number of nodes that precede this one on it.
     numbers: Vec<usize>,
     /// Calls that have not happened.
     left: usize,
@@ -62,7 +62,7 @@ struct Stream {
     /// All nodes that were issued, in order.
     nodes: Vec<usize>,
     finished: usize,
-    /// How many of its nodes have certainly ended, because the host has waited for them or for what runs behind them.
+    /// Number of its nodes that have certainly ended, because the host has waited for them or for later work on the stream.
     waited: usize,
     /// The next node waits for these too.
     after: Vec<(u32, usize)>,
@@ -89,7 +89,7 @@ struct Message {
     send: Option<(Index, usize)>,
     /// The receive that has arrived, and its node.
     recv: Option<(Index, usize)>,
-    /// True once the content has left its sender.
+    /// True once the sender's buffer has been read.
     sent: bool,
     number: usize,
 }
@@ -116,19 +116,19 @@ struct Simulation<'a> {
     meetings: FxHashMap<(CommId, usize), Meeting>,
     hosts: FxHashMap<(u32, usize), Vec<usize>>,
     messages: FxHashMap<(Route, usize), Message>,
-    /// By call: its number in its sequence, given when the host issues it.
+    /// For each call: its number in its sequence, assigned when the host issues it.
     numbers: FxHashMap<Index, usize>,
     counters: FxHashMap<Sequence, usize>,
     aborts: Aborts,
     one_sided: OneSidedState,
     toll: deaths::Toll,
-    /// What is known to have happened before what; only for programs with one-sided operations.
+    /// The known happens-before order; only for programs with one-sided operations.
     clocks: Option<Clocks>,
-    /// What must have happened before what; only for programs with aborts.
+    /// The necessary happens-before order; only for programs with aborts.
     causes: Option<Causes>,
     /// The step at which one thread is; only for programs that one thread drives.
     turns: Option<Turns>,
-    /// What hosts wait for besides communicators that are made; only if that is asked for.
+    /// Waits of hosts other than those for communicators to be created; only if requested.
     host_waits: Option<HostWaits>,
     next_message: usize,
     ready: VecDeque<usize>,
@@ -190,7 +190,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets a rank's host and streams go as far as they can.
+    /// Advances a rank's host and streams as far as possible.
     fn advance(&mut self, rank: usize) {
         loop {
             let moved = self.host(rank);
@@ -318,7 +318,7 @@ impl Simulation<'_> {
         true
     }
 
-    /// True unless the host waits at the end of the group.
+    /// True unless the host has to wait at the end of the group.
     fn closes_group(&mut self, rank: usize) -> bool {
         let Some((depth, calls)) = &mut self.ranks[rank].group else { return true };
         *depth -= 1;
@@ -341,7 +341,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets `Init`, `Split` and `Register` of a window wait on the host for every member; true once all are there.
+    /// Lets `Init`, `Split` and `Register` of a window wait on the host for every member; true once all have arrived.
     fn host_meeting(&mut self, rank: usize, index: usize) -> bool {
         let lowered = self.lowered;
         let (comm, sequence, kind) = match lowered.programs[rank][index].kind {
@@ -388,12 +388,12 @@ impl Simulation<'_> {
         number
     }
 
-    /// The calls of a group on one communicator start together; its communicators take turns on a stream, in the order in
+    /// Issues calls. Those of a group on one communicator start together; its communicators take turns on a stream, in the order in
     /// which the group first names them.
     fn issue(&mut self, rank: usize, calls: Vec<usize>) {
         let mut parts: Vec<(Option<CommId>, Vec<usize>)> = Vec::new();
         for index in calls {
-            // What is captured is issued by launches.
+            // Captured calls are issued by launches.
             if matches!(self.lowered.programs[rank][index].kind, CallKind::Captured { .. }) {
                 continue;
             }
@@ -476,7 +476,7 @@ impl Simulation<'_> {
         self.nodes[node].calls.iter().any(|index| self.lowered.op((rank, *index)).and_then(RankOp::comm) == Some(comm))
     }
 
-    /// Runs what stands at the head of a rank's streams; true if something finished.
+    /// Runs the heads of a rank's streams; true if something finished.
     fn streams(&mut self, rank: usize) -> bool {
         let mut ran = false;
         for s in 0..self.ranks[rank].streams.len() {

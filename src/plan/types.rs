@@ -1,4 +1,4 @@
-//! What a plan is.
+//! The types that make up a plan.
 pub use super::rank_op::{Placed, RankCollective, RankMap, RankMessage};
 use crate::job::{Call, CallKind};
 use crate::num::DType;
@@ -18,12 +18,12 @@ pub type StepId = u32;
 /// Guard bytes on each side of a payload.
 pub const GUARD: u64 = 4096;
 
-/// A case made concrete: nothing is left to decide but what the checkpoints are (see `oracle::Forecast`).
+/// A case made concrete: nothing is left to decide except the checkpoints (see `oracle::Forecast`).
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The case.
+    /// The case that was planned.
     pub case: Arc<Case>,
-    /// World size.
+    /// Number of ranks in the world.
     pub n: usize,
     /// Every buffer name of the program.
     pub buffers: Vec<Buffer>,
@@ -33,7 +33,7 @@ pub struct Plan {
     pub comms: Vec<Comm>,
     /// The unrolled program's steps in file order.
     pub steps: Vec<PlanStep>,
-    /// What the calls mean, in an order in which everything that an event reads has been written by earlier ones.
+    /// The effects of the calls, in an order in which everything that an event reads has been written by earlier ones.
     pub events: Vec<Event>,
     /// Calls that make communicators before the time limit of the case starts, by world rank; those of the idle ranks of a
     /// larger world come last.
@@ -42,9 +42,9 @@ pub struct Plan {
     pub programs: Vec<Vec<Call>>,
     /// Configurations that `Init` and `Split` calls name.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
-    /// What may go wrong although the program is right as far as it can be known.
+    /// Warnings about a program that seems right but may go wrong in some environments.
     pub warnings: Vec<Diagnostic>,
-    /// By world rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
+    /// For each world rank: its non-blocking communicators, in ascending order. Empty if no rank has any.
     pub nonblocking: Vec<Vec<u32>>,
     /// Unique ids needed (`Init` calls name them by index).
     pub ids: u32,
@@ -52,7 +52,7 @@ pub struct Plan {
     pub grow_ids: u32,
     /// Streams per rank; index 0 is `main`.
     pub streams: u32,
-    /// Which of them is CUDA's null stream, if a step runs on it.
+    /// The stream that is CUDA's null stream, if a step runs on it.
     pub null_stream: Option<u32>,
     /// Names of `NAME.seconds` and such: tag number to step name.
     pub tags: Vec<String>,
@@ -60,17 +60,17 @@ pub struct Plan {
     pub cost: super::Cost,
     /// The limits on its cost.
     pub limits: super::Limits,
-    /// What the analysis says of waiting.
+    /// The result of analysing which calls wait.
     pub foresight: Foresight,
     /// Contents of the plan's own buffers (names that start with `#`), by buffer and rank.
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
-    /// Why the data is undefined, if it is (mismatched calls, a program that cannot finish): only containment is judged then.
+    /// The reason the data is undefined, if it is (mismatched calls, a program that cannot finish): then only containment is judged.
     pub undefined: Option<String>,
     /// Ranks and calls that are lost with a rank whose process ends: how far they come is left to chance.
     pub lost: HashSet<(usize, usize)>,
-    /// True if the program makes, splits or ends communicators after the prelude.
+    /// True if the program creates, splits or ends communicators after the prelude.
     pub comm_steps: bool,
-    /// The plan of what runs first in the same processes, if anything does; its results are judged as well.
+    /// The plan of the steps that run first in the same processes, if there are any; their results are judged as well.
     pub history: Option<Arc<Plan>>,
 }
 
@@ -95,9 +95,9 @@ impl Plan {
 pub struct Buffer {
     /// Its name. A name that starts with `#` is an internal buffer, for example a barrier's, and is not shown.
     pub name: String,
-    /// Element type.
+    /// Element type of the buffer.
     pub dtype: DType,
-    /// Where it is first named.
+    /// The place in the file that names it first.
     pub span: Span,
     /// Its memory by world rank.
     pub places: Vec<Option<Place>>,
@@ -108,28 +108,28 @@ pub struct Buffer {
 /// A buffer's memory on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The allocation.
+    /// The allocation that contains the row.
     pub alloc: AllocId,
     /// First byte in the allocation's payload.
     pub offset: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
 }
 
 /// One allocation: `[guard | lead | payload | guard]`; base aligned to 4,096. Its image is all of it.
 #[derive(Clone, Debug)]
 pub struct Alloc {
-    /// World rank.
+    /// World rank that owns the memory.
     pub rank: usize,
     /// Bytes of guard between the first guard and the payload (a buffer's `offset`).
     pub lead: u64,
-    /// Bytes of payload.
+    /// Number of bytes of the payload.
     pub payload: u64,
     /// Names of the buffers in it.
     pub label: String,
-    /// True if it becomes a window, for which the library allocates it.
+    /// True if it becomes a window, for which the library must allocate the memory.
     pub window: bool,
-    /// True for the memory into which unused pointers point: nothing may write it.
+    /// True for the memory that unused pointers point to: nothing may write it.
     pub scrap: bool,
 }
 
@@ -138,13 +138,13 @@ impl Alloc {
     pub fn image(&self) -> u64 {
         2 * GUARD + self.lead + self.payload
     }
-    /// Where the payload starts in the image.
+    /// The offset of the payload in the image.
     pub fn start(&self) -> u64 {
         GUARD + self.lead
     }
 }
 
-/// A communicator.
+/// A communicator of the plan.
 #[derive(Clone, Debug)]
 pub struct Comm {
     /// Its name in the file; several groups or colours share one; `None` for a step's `groups`.
@@ -156,77 +156,77 @@ pub struct Comm {
 /// One step of the unrolled program.
 #[derive(Clone, Debug)]
 pub struct PlanStep {
-    /// Where it is written.
+    /// The step's place in the file.
     pub span: Span,
-    /// For people: `step 3: all_reduce`, `step 2.1 (round 4): send`.
+    /// A readable name: `step 3: all_reduce`, `step 2.1 (round 4): send`.
     pub label: String,
     /// Expected codes by world rank, where the step says `error` (`None` inside: any error).
     pub error: Vec<(usize, Option<nccl_sys::ncclResult_t>)>,
-    /// Where `error` is written, if it is.
+    /// The place of `error` in the file, if it is written.
     pub error_span: Option<Span>,
 }
 
 /// Part of a buffer on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The buffer.
+    /// The buffer that contains the region.
     pub buf: BufId,
-    /// World rank.
+    /// World rank whose row it is.
     pub rank: usize,
-    /// First element.
+    /// Index of the first element.
     pub start: u64,
-    /// Elements.
+    /// Number of elements.
     pub len: u64,
 }
 
 /// A region that a call writes, and where a checkpoint of it would go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// What is written.
+    /// The region that is written.
     pub region: Region,
     /// A copy of it is ordered right if it is enqueued on `stream` straight after this call of the rank's program.
     pub after: u32,
-    /// The stream.
+    /// The stream that writes it.
     pub stream: u32,
 }
 
 /// A rank's operation as one call of its program.
 #[derive(Clone, Debug)]
 pub struct RankCall<T> {
-    /// The rank's operation.
+    /// The operation of this rank.
     pub op: T,
-    /// The step.
+    /// The step that makes the call.
     pub step: StepId,
-    /// A copy of what it writes is ordered right if it is enqueued on the operation's stream straight after this call.
+    /// A copy of its result is ordered correctly if it is enqueued on the operation's stream straight after this call.
     pub after: u32,
 }
 
 /// An operation; it happens once all ranks that it needs have called it.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A collective.
+    /// A collective of all ranks of a communicator.
     Collective(CollectiveEvent),
     /// A message leaves: its content is that of the sender's memory at this point.
     Sent {
         /// Number of the message.
         message: usize,
-        /// The sender's call.
+        /// The call of the sender.
         call: RankCall<RankMessage<Placed>>,
     },
     /// A message arrives, after it was sent.
     Received {
         /// Number of the message.
         message: usize,
-        /// The receiver's call.
+        /// The call of the receiver.
         call: RankCall<RankMessage<Placed>>,
     },
     /// A map on one rank.
     Map(RankCall<Arc<RankMap<Placed>>>),
-    /// From here on the contents of these are unknown (an operation that an `abort` may have cut short, or an error).
+    /// From this event on the contents are unknown (an operation that an `abort` may have cut short, or an error).
     Undefined {
-        /// The step.
+        /// The step that caused it.
         step: StepId,
-        /// What it may have written.
+        /// The regions that may have been written.
         out: Vec<Write>,
     },
 }
@@ -248,17 +248,17 @@ impl CollectiveEvent {
         self.first.op.op
     }
 
-    /// The communicator.
+    /// The communicator of the collective.
     pub fn comm(&self) -> CommId {
         self.first.op.comm
     }
 
-    /// NCCL's count.
+    /// The count argument of NCCL's call.
     pub fn count(&self) -> u64 {
         self.first.op.size.count
     }
 
-    /// Element type.
+    /// Element type of the call.
     pub fn dtype(&self) -> DType {
         self.first.op.size.dtype
     }
@@ -268,12 +268,12 @@ impl CollectiveEvent {
         self.first.op.root()
     }
 
-    /// What each rank of the communicator reads.
+    /// The region that each rank of the communicator reads.
     pub fn sends(&self) -> impl ExactSizeIterator<Item = Option<Region>> {
         self.calls.iter().map(|call| call.op.send)
     }
 
-    /// What each rank of the communicator writes.
+    /// The region that each rank of the communicator writes.
     pub fn recvs(&self) -> impl ExactSizeIterator<Item = Option<Write>> {
         self.calls.iter().map(|call| call.op.recv.map(|region| call.write(region, call.op.stream)))
     }
@@ -286,14 +286,14 @@ impl<T> RankCall<T> {
 }
 
 impl RankCall<RankMessage<Placed>> {
-    /// The receiver's memory.
+    /// The memory that the receiver writes.
     pub fn received(&self) -> Write {
         self.write(self.op.memory, self.op.stream)
     }
 }
 
 impl RankCall<Arc<RankMap<Placed>>> {
-    /// The map's result.
+    /// The memory that the map writes.
     pub fn out(&self) -> Write {
         self.write(self.op.out, self.op.stream)
     }
@@ -310,7 +310,7 @@ impl Event {
         }
     }
 
-    /// What it writes: of a collective by rank of the communicator, `None` where nothing is written.
+    /// The regions that the event writes: for a collective by rank of the communicator, `None` where nothing is written.
     pub fn writes(&self) -> Vec<Option<Write>> {
         match self {
             Self::Collective(collective) => collective.recvs().collect(),
@@ -341,7 +341,7 @@ pub enum Reduction<F = Vec<u64>> {
     PreMulSum(F),
 }
 
-/// What the analysis says of waiting.
+/// The result of analysing which calls wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foresight {
     /// It finishes even if every send waits for its receive.
@@ -349,16 +349,16 @@ pub enum Foresight {
     /// It finishes only if sends are buffered, or if hosts do not wait where NCCL's may: these ranks wait for each other, or some
     /// that wait.
     MayBlock(Vec<Waiting>),
-    /// It cannot finish.
+    /// The program cannot finish.
     Stuck(Vec<Waiting>),
 }
 
 /// A rank that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// World rank.
+    /// World rank that waits.
     pub rank: usize,
-    /// At this step.
+    /// The step at which it waits.
     pub step: StepId,
     /// The reason: `the send waits for its recv`.
     pub what: String,

@@ -1,6 +1,6 @@
-//! Refuses what may wait for, or run beside, an operation that a step leaves in progress. NCCL may put the operation on its stream at
-//! any time until the communicator is aborted, so until then nothing else may be put on that stream, and the host must not wait
-//! for it.
+//! Refuses what may wait for, or run at the same time as, an operation that a step leaves in progress. NCCL may put the operation on its
+//! stream at any time until the communicator is aborted, so until then nothing else may be put on that stream, and the host must not
+//! wait for it.
 use super::lower::LoweredProgram;
 use super::rank_op::RankOp;
 use super::resolve::dedupe;

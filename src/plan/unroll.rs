@@ -25,7 +25,7 @@ mod reduce_scatter_v;
 mod registration;
 mod weigh;
 
-/// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
+/// Limit on a program's streams, including `main`: each rank has all of them, and an order is kept between every two.
 pub const MAX_STREAMS: u32 = 256;
 /// The name of CUDA's null stream; all other names are of streams that are made.
 const NULL_STREAM: &str = "default";
@@ -38,7 +38,7 @@ struct Unroll<'a> {
     stream_ids: HashMap<String, u32>,
     diags: Vec<Diagnostic>,
     calls: usize,
-    /// The rounds among `calls`.
+    /// The number of rounds among `calls`.
     rounds: usize,
     /// The loops that are open, the outermost first.
     loops: Vec<OpenLoop>,
@@ -52,7 +52,7 @@ struct Unroll<'a> {
     phase: Phase,
     /// The outermost group that is open.
     group: Option<groups::OpenGroup>,
-    /// True if it has one-sided operations.
+    /// True if the program has one-sided operations.
     signals: bool,
     /// Ranks whose processes have ended.
     ended: deaths::Ended,
@@ -69,7 +69,7 @@ struct OpenLoop {
     each: Option<(u64, u64)>,
 }
 
-/// Where in the program a step stands: `2.1`, and the round of its `times`.
+/// The position of a step in the program: `2.1`, and the round of its `times`.
 #[derive(Clone)]
 struct StepPosition {
     path: String,
@@ -84,7 +84,7 @@ struct Member<'a> {
     names: Names<'a>,
 }
 
-/// Unrolls a case.
+/// Unrolls the steps of a case into every rank's items.
 pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnostic>> {
     let (program, was_right) = unroll_where(case, limits, true)?;
     if was_right { Ok(program) } else { Ok(unroll_where(case, limits, false)?.0) }
@@ -225,7 +225,7 @@ impl<'a> Unroll<'a> {
         Err(cost::too_many_calls(span, self.call_count(), self.limits))
     }
 
-    /// How many calls and rounds there are: in an open loop as many in each round as in the first.
+    /// The number of calls and rounds: in an open loop, every round counts as many as the first.
     fn call_count(&self) -> CallCount {
         let known = self.loops.iter().find_map(|open| Some((open, open.each?)));
         match known {
@@ -475,7 +475,7 @@ impl<'a> Unroll<'a> {
         self.check_errors_of_one_thread(step, id)
     }
 
-    /// True if the step says that this rank's call is to fail. A call that is left in progress does not.
+    /// True if the step says that this rank's call fails. A call that is left in progress does not fail.
     fn fails(&self, id: StepId, world: usize) -> bool {
         let errors = &self.program.steps[id as usize].error;
         errors.iter().any(|(rank, code)| {

@@ -1,4 +1,4 @@
-//! Measures what a library costs a process and changes in it, for a run's header.
+//! Measures a library's cost for a process and its effects on it, for a run's header.
 use crate::backend::cuda::DeviceInfo;
 use crate::footprint::{Footprint, Measurement, Request, ask};
 use crate::run::Backend;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 /// Processes that measure a library.
 pub const PROCESSES: usize = 5;
-/// Of these, how many make and destroy further communicators in turn, and how many of them.
+/// The number of these processes that create and destroy further communicators in turn; below, the number of communicators.
 const WITH_CYCLES: usize = 2;
 const CYCLES: usize = 8;
-/// After so many failures it is tried no more: each may last until its time limit.
+/// After this many failures there are no further attempts: each may last until its time limit.
 const MOST_FAILURES: usize = 2;
 /// Seconds that a process may take where no time limit for making communicators is given.
 const LIMIT: f64 = 60.0;
@@ -30,7 +30,7 @@ pub struct Measuring {
 }
 
 impl Measuring {
-    /// Of a backend with these options; nothing is started yet.
+    /// Prepares to measure a backend with these options; nothing is started yet.
     pub fn new(chosen: &ChosenBackend, options: &RunOptions) -> Self {
         let library = match &chosen.backend {
             Backend::Soft => None,
@@ -71,13 +71,13 @@ impl Measuring {
         self.results.push(result);
     }
 
-    /// What was measured.
+    /// The measured footprint.
     pub fn done(self) -> Footprint {
         Footprint::of(self.request.ranks, self.results)
     }
 }
 
-/// Measures a library that stands alone.
+/// Measures a single library.
 pub fn measure(chosen: &ChosenBackend, options: &RunOptions) -> Footprint {
     let mut measuring = Measuring::new(chosen, options);
     (0..PROCESSES).for_each(|_| measuring.once());

@@ -38,7 +38,7 @@ impl Header {
 }
 
 impl LibraryIdentity {
-    /// What is known of the library before anything runs.
+    /// The facts about the library that are known before anything runs.
     pub fn new(chosen: &ChosenBackend) -> Self {
         let backend = chosen.backend.name().to_owned();
         let Some(machine) = chosen.machine.as_deref() else {

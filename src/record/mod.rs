@@ -1,4 +1,4 @@
-//! Recorded runs: what a run of a corpus gave on one library, in a file that later versions of this program read.
+//! Recorded runs: the results of a corpus on one library, in a file that later versions of this program can read.
 //!
 //! A recording is JSON lines: a header, a line per case, and a closing line, without which the run was cut short. Its format
 //! has a number, [`FORMAT`]. A reader passes over members that it does not know, so a new member does not need a new number;
@@ -24,14 +24,14 @@ use std::collections::BTreeMap;
 /// The number of the format that this version writes, and the greatest that it reads.
 pub const FORMAT: u32 = 1;
 
-/// Bytes of the longest line. A case of 1,024 ranks with 16 buffers takes about 400 kB; what is read of a line can take forty times as much
-/// memory.
+/// Bytes of the longest line. A case of 1,024 ranks with 16 buffers takes about 400 kB; the data read from a line can take forty
+/// times as much memory.
 const MAX_LINE: u64 = 8 << 20;
 
-/// A recorded run.
+/// The contents of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// What ran, and where.
+    /// The library, and the machine on which it ran.
     pub header: Header,
     /// The cases in the order in which they ended.
     pub cases: Vec<RecordedCase>,
@@ -46,7 +46,7 @@ pub struct Header {
     pub collspec_recording: u32,
     /// The version of the program that wrote it.
     pub collspec: String,
-    /// The library.
+    /// The library that ran.
     pub library: LibraryIdentity,
     /// The CUDA driver's version code, if the backend is nccl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,18 +63,18 @@ pub struct Header {
     /// The seed of the poison that buffers hold at first.
     #[serde(default)]
     pub seed: u64,
-    /// When the run began, in seconds since 1970 (UTC).
+    /// The time at which the run began, in seconds since 1970 (UTC).
     #[serde(default)]
     pub started: u64,
-    /// What the library costs a process and changes in it, if that was measured.
+    /// The library's cost for a process and its effects on it, if they were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Box<crate::footprint::Footprint>>,
 }
 
-/// What a library is known by.
+/// The facts that identify a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryIdentity {
-    /// `soft` or `nccl`.
+    /// The name of the backend, `soft` or `nccl`.
     pub backend: String,
     /// Its version as text, for example `2.30.7`.
     pub version: String,
@@ -98,13 +98,13 @@ pub struct LibraryIdentity {
 /// A device that cases ran on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedDevice {
-    /// Its name.
+    /// The case's full name.
     pub name: String,
     /// Its compute capability, for example `9.0`.
     pub compute: String,
 }
 
-/// A case's line.
+/// The line of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedCase {
     /// Its name, with matrix point and form.
@@ -123,25 +123,25 @@ pub struct RecordedCase {
     pub text: Option<crate::judge::ContentHash>,
     /// Pass, fail or skip.
     pub status: Status,
-    /// How the program ended.
+    /// The way the program ended.
     #[serde(default)]
     pub outcome: Option<Outcome>,
-    /// Why it failed or was skipped.
+    /// The reason it failed or was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the first finding is about: its step or buffer without the numbers.
+    /// The subject of the first finding: its step or buffer without the numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<RecordedFinding>,
-    /// What the last run left behind; `None` if nothing ran or the data is undefined.
+    /// The last run's results; `None` if nothing ran or the data is undefined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<ObservedResults>,
-    /// What rounded results say about how the library reduces.
+    /// The way the library reduces, as shown by rounded results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<FingerprintReport>,
-    /// Which order of ranks summed which elements of rounded results.
+    /// The order of ranks in which the elements of rounded results were summed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<crate::oracle::ResultOrder>,
-    /// Results that could not be looked at, although they are defined.
+    /// Results that could not be checked, although they are defined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_looked_at: Option<crate::oracle::NotLookedAt>,
     /// The lanes that applied.
@@ -168,7 +168,7 @@ pub struct RecordedFinding {
     pub pattern: Option<String>,
 }
 
-/// The last line.
+/// The last line of a complete recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Closing {
     /// Cases that were recorded.

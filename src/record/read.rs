@@ -7,19 +7,19 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use thiserror::Error;
 
-/// Why a file cannot be read as a recording.
+/// The reason a file cannot be read as a recording.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read {path}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// The error from the system.
         source: io::Error,
     },
-    /// It is no recording.
+    /// The file is not a recording.
     #[error(
         "{0} is not a recording: the first line of a file that `collspec run --record` writes has `collspec_recording`"
     )]
@@ -27,19 +27,19 @@ pub enum ReadError {
     /// A later version of this program wrote it.
     #[error("{path} is a recording of format {format}; this version of collspec reads formats up to {FORMAT}")]
     TooNew {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Its format.
+        /// The file's format version.
         format: u32,
     },
-    /// A line is not what it should be.
+    /// A line has an error.
     #[error("{path}, line {line}: {why}")]
     Line {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error in the line.
         why: String,
     },
 }
@@ -70,7 +70,7 @@ pub fn is_recording(path: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no recording, or is one of a later format.
+/// The file cannot be read, is not a recording, or has a later format.
 pub fn read(path: &Path) -> Result<Recording, ReadError> {
     let name = path.display().to_string();
     let file = files::open(path).map_err(|refused| ReadError::File { path: name.clone(), source: refused.into() })?;
@@ -114,7 +114,7 @@ pub(super) fn from_lines(mut from: impl BufRead, name: &str) -> Result<Recording
     Ok(Recording { header, cases, closing })
 }
 
-/// Why a line is no case. The error of the untagged enum does not say which member is wrong.
+/// The error in a line that should be a case. The error of the untagged enum does not name the wrong member.
 fn line_error(line: &[u8]) -> String {
     match serde_json::from_slice::<RecordedCase>(line) {
         Err(error) => error.to_string(),

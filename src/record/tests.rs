@@ -1,4 +1,4 @@
-//! Recordings are read as they were written, and files that are none are refused.
+//! Recordings are read as they were written, and other files are refused.
 use super::read::from_lines;
 use super::*;
 use crate::judge::{BufferHashes, CallError, ContentHash, Lane};

@@ -31,7 +31,7 @@ fn write_line(to: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
         return Err(io::Error::other(words));
     }
     to.write_all(&text)?;
-    // What was recorded is kept if the program is killed.
+    // The recorded part is kept if the program is killed.
     to.flush()
 }
 

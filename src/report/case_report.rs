@@ -11,7 +11,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// What is reported of a case: an object of `collspec run --format jsonl`.
+/// The report on a case: an object of `collspec run --format jsonl`.
 ///
 /// ```
 /// let line = r#"{"case":"documented/reduce_scatter","file":"scenarios/documented/reduce_scatter.toml","line":1,"status":"pass","backend":"soft","outcome":"ok","reason":null,
@@ -35,16 +35,16 @@ pub struct CaseReport {
     /// The path of the scenario file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
-    /// The line of the file in which the case stands, from 1; 0 if it is not known.
+    /// The line of the file where the case begins, from 1; 0 if it is unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub line: usize,
     /// Pass, fail or skip.
     pub status: Status,
-    /// `soft` or `nccl`.
+    /// The name of the backend, `soft` or `nccl`.
     pub backend: String,
-    /// How the program ended; `None` for a skip.
+    /// The way the program ended; `None` for a skip.
     pub outcome: Option<Outcome>,
-    /// Why it failed or was skipped, in one line.
+    /// The reason it failed or was skipped, in one line.
     pub reason: Option<String>,
     /// Seconds that all runs of the program took, each counted once its inputs were in place.
     pub seconds: f64,
@@ -55,19 +55,19 @@ pub struct CaseReport {
     /// The lanes that applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneResult>,
-    /// What is wrong, the most important first; at most 16.
+    /// The findings, the most important first; at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<FindingReport>,
-    /// Results that could not be looked at, although they are defined.
+    /// Results that could not be checked, although they are defined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_looked_at: Option<crate::oracle::NotLookedAt>,
     /// Notes that do not change the verdict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What rounded results say about how the library reduces.
+    /// The way the library reduces, as shown by rounded results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<FingerprintReport>,
-    /// Which order of ranks summed which elements of the results that round; only of a pass.
+    /// The order of ranks in which the elements of rounded results were summed; only if the case passes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order_maps: Vec<OrderMapReport>,
     /// The buffers that steps write, at the end; `None` if they have more than 4,096 elements, or if no run ended well.
@@ -75,7 +75,7 @@ pub struct CaseReport {
     pub outputs: Option<Outputs>,
 }
 
-/// What the rounded results of a case say about how the library reduces.
+/// The way the library reduces, as shown by the rounded results of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FingerprintReport {
@@ -87,7 +87,7 @@ pub struct FingerprintReport {
     pub elements: u64,
 }
 
-/// Which order of ranks summed which elements of a result.
+/// The order of ranks in which the elements of a result were summed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OrderMapReport {
@@ -118,9 +118,9 @@ pub struct OrderMapReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OrderRunReport {
-    /// The first element.
+    /// Index of the first element.
     pub first: u64,
-    /// How many.
+    /// Number of elements.
     pub elements: u64,
     /// The order, for instance `chain 3,2,1,0`.
     pub order: String,

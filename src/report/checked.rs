@@ -1,8 +1,8 @@
-//! What was checked of a case that passed, in one line.
+//! Describes in one line what was checked of a case that passed.
 use crate::judge::{Lane, Outcome, Verdict};
 use crate::scenario::Case;
 
-/// What was compared, how, and on how many ranks.
+/// Describes what was compared, how, and on how many ranks.
 pub(super) fn checked(case: &Case, verdict: &Verdict) -> String {
     let lanes = [(Lane::Exact, "exactly"), (Lane::Admissible, "by admissible orders"), (Lane::Bounded, "by a bound")];
     let ways: Vec<(u64, &str)> = lanes
@@ -18,7 +18,7 @@ pub(super) fn checked(case: &Case, verdict: &Verdict) -> String {
         [] => match verdict.outcome {
             Some(Outcome::Ok) => "no results to judge; guards and inputs are intact".to_owned(),
             Some(Outcome::Error) => "ended with an error, as expected".to_owned(),
-            // Why, which need not be the reason that the file means.
+            // The observed reason, which need not be the one that the file's author had in mind.
             Some(Outcome::Hang) => {
                 let why = verdict.notes.iter().find_map(|note| note.strip_prefix("hang")).unwrap_or_default();
                 format!("hung, as expected{why}")

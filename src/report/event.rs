@@ -3,7 +3,7 @@ use crate::judge::Verdict;
 use crate::scenario::{Case, Diagnostic, SourceFile};
 use std::sync::Arc;
 
-/// What happens while a suite runs, in the order in which it happens.
+/// An event of a running suite, in the order in which events happen.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Nothing has run yet.
@@ -11,34 +11,34 @@ pub enum Event {
         /// Number of cases that will run.
         cases: usize,
     },
-    /// A file has errors, so that none of its cases run. These events come before those of cases.
+    /// A file has errors, so that its cases do not run. These events come before those of cases.
     FileInvalid {
-        /// The file.
+        /// The file with errors.
         file: Arc<SourceFile>,
         /// The name of its cases, without a point.
         name: String,
-        /// What is wrong.
+        /// The errors.
         diagnostics: Vec<Diagnostic>,
     },
     /// A file has warnings. These events come before those of cases.
     FileWarned {
-        /// The file.
+        /// The file with warnings.
         file: Arc<SourceFile>,
         /// The name of its cases, without a point.
         name: String,
-        /// What may go wrong.
+        /// The warnings.
         warnings: Vec<Diagnostic>,
     },
     /// A case has been given to a worker.
     CaseStarted {
-        /// Which.
+        /// The case that starts.
         case: Arc<Case>,
     },
     /// The verdict on a case.
     CaseDone {
-        /// Which.
+        /// The case that has ended.
         case: Arc<Case>,
-        /// The verdict.
+        /// The verdict on the case.
         verdict: Box<Verdict>,
     },
     /// Every case that was started has its verdict.

@@ -1,4 +1,4 @@
-//! What a report says of the library and the machine of a run.
+//! The facts that a report states about the library and the machine of a run.
 
 /// The library, the machine and the environment of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Number of findings that are shown for a case.
 const MAX_FINDINGS: usize = 8;
 
-/// The text of a failed case: several lines without a final line break; with `buffers` also what they held, if that is known.
+/// The text of a failed case: several lines without a final line break; with `buffers` also their contents, if known.
 pub fn failure_text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles, buffers: bool) -> String {
     let mut text = String::new();
     let (fail, strong) = (styles.fail, styles.strong);
@@ -54,14 +54,14 @@ fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles
     }
 }
 
-/// Writes what the buffers held, a line for each rank and buffer.
+/// Writes the contents of the buffers, a line for each rank and buffer.
 pub(super) fn push_buffers(text: &mut String, buffers: &BufferContents) {
     for line in printable_lines(&buffers.to_string()).lines() {
         push_line(text, format_args!("  {line}"));
     }
 }
 
-/// What has been shown of a case and is not repeated.
+/// The parts of a case that have been shown and are not repeated.
 #[derive(Default)]
 struct Shown<'a> {
     /// Places whose line has been quoted.

@@ -11,9 +11,9 @@ const MOST: usize = 2 << 10;
 /// A place in a scenario file; line and column count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The line.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// The column.
+    /// Number of the column, from 1.
     pub column: usize,
 }
 
@@ -23,7 +23,7 @@ pub struct Place {
 pub struct FindingReport {
     /// The lane that found it.
     pub lane: Lane,
-    /// What it is about.
+    /// The kind of thing that is wrong.
     pub subject: Subject,
     /// World rank, of several the first; `None` if it is about no rank.
     pub rank: Option<usize>,
@@ -52,12 +52,12 @@ pub struct FindingReport {
     pub pattern: Option<String>,
     /// The finding in one line.
     pub text: String,
-    /// Who is probably wrong, and what to write instead.
+    /// The probable culprit, and what to write instead.
     pub advice: Option<String>,
-    /// What else is wrong because of this, each in one line.
+    /// Other things that are wrong because of this, each in one line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consequences: Vec<String>,
-    /// In how many rounds of a loop the step's result is wrong; this is of the first of them. 0 in lines of earlier versions.
+    /// Number of rounds of a loop in which the step's result is wrong; the finding is about the first. 0 in lines of earlier versions.
     #[serde(default)]
     pub rounds: u64,
 }

@@ -17,7 +17,7 @@ struct CaseOutcomes {
     failed: FormSet,
 }
 
-/// Forms of a case; `None` stands for the case of the file. There is a set of them for each case of a run, so it is one word.
+/// Forms of a case; `None` means the case of the file. There is a set of them for each case of a run, so it is a single word.
 #[derive(Clone, Copy, Debug, Default)]
 struct FormSet(u32);
 
@@ -48,7 +48,7 @@ impl FormSet {
 }
 
 impl FormOutcomes {
-    /// Adds a verdict.
+    /// Counts the verdict on a case.
     pub fn add(&mut self, case: &Case, verdict: &Verdict) {
         if verdict.status == Status::Skip {
             return;
@@ -63,7 +63,7 @@ impl FormOutcomes {
         set.insert(form);
     }
 
-    /// A sentence for each case of which some forms pass and some fail; cases of one file with the same forms share one.
+    /// A sentence for each case with some forms that pass and some that fail; cases of one file with the same forms share one.
     pub fn disagreements(&self) -> Vec<String> {
         // Cases of one file with the same outcomes share a sentence.
         let mut alike: Vec<(&str, String, &str, usize)> = Vec::new();

@@ -15,13 +15,13 @@ use std::path::{Component, Path, PathBuf};
 
 /// Number of annotations. GitHub shows ten errors of a step, and is silent about the others.
 pub(crate) const MAX_ANNOTATIONS: usize = 10;
-/// Bytes of a step's summary, of which GitHub takes all or nothing.
+/// Bytes of a step's summary; GitHub takes all of it or nothing.
 const MAX_SUMMARY: u64 = 1024 << 10;
 
-/// Where a run of GitHub Actions has its files.
+/// The files and folders of a run of GitHub Actions.
 #[derive(Clone, Debug, Default)]
 pub struct GithubPlaces {
-    /// The working folder.
+    /// The current working folder.
     pub here: PathBuf,
     /// The repository's folder, to which annotations are relative.
     pub workspace: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl GithubPlaces {
         }
     }
 
-    /// The path as GitHub names it: relative to the repository if it is inside, else as it is written.
+    /// The path as GitHub names it: relative to the repository if it is inside, else as written.
     pub(crate) fn relative(&self, path: &str) -> String {
         let mut whole = PathBuf::new();
         for part in self.here.join(path).components() {
@@ -56,8 +56,8 @@ impl GithubPlaces {
     }
 }
 
-/// Writes annotations and the step's summary when a run ends. What stands between its beginning and its end on the same
-/// output is not obeyed by GitHub, whatever files and libraries have put there.
+/// Writes annotations and the step's summary when a run ends. GitHub does not obey commands between the run's beginning and its end
+/// on the same output, whatever files and libraries have printed there.
 pub struct GithubReporter<W> {
     to: W,
     places: GithubPlaces,
@@ -73,11 +73,11 @@ pub struct GithubReporter<W> {
 
 /// Failures of a file with one cause: one annotation.
 struct Cause {
-    /// What the failures share.
+    /// The property that the failures share.
     key: String,
     /// The first of them by name, since cases end in another order with every run.
     first: Annotated,
-    /// Number of cases.
+    /// Number of cases with it.
     cases: usize,
 }
 
@@ -190,7 +190,7 @@ impl<W: Write> GithubReporter<W> {
     }
 }
 
-/// Appends a text of at most so many bytes to the step's summary, if there is one.
+/// Appends a text of limited length to the step's summary, if there is one; the length is passed to `text`.
 pub(crate) fn append_summary(places: &GithubPlaces, text: impl FnOnce(usize) -> io::Result<String>) -> io::Result<()> {
     let Some(path) = &places.step_summary else { return Ok(()) };
     let cannot = |error: io::Error| {

@@ -31,12 +31,12 @@ impl<W: Write> HumanReporter<W> {
         Self { to, styles, rerun, every_case, buffers: false, tally, forms, slowest, failed: Vec::new() }
     }
 
-    /// The reporter, which also names so many of the cases that took longest.
+    /// Makes the reporter also list the cases that took longest, at most this many.
     pub fn with_durations(self, most: usize) -> Self {
         Self { slowest: SlowestCases::new(most), ..self }
     }
 
-    /// The reporter, which also writes what the buffers held, of the cases whose verdict says so.
+    /// Makes the reporter also write buffer contents, for cases whose verdict has them.
     pub fn with_buffers(self, buffers: bool) -> Self {
         Self { buffers, ..self }
     }

@@ -140,7 +140,7 @@ mod tests {
             map["runs"][1],
             json!({"first": 5, "elements": 5, "order": "chain 2,0,1", "computing": "rounded at each step"})
         );
-        // An index without an explanation, as a damaged record may have, is no panic.
+        // An index without an explanation, which a damaged record may have, does not cause a panic.
         assert_eq!(map["runs"][2]["order"], json!(""));
         assert_eq!((map["runs"].as_array().unwrap().len(), &map["more_runs"]), (64, &json!(38)));
         let report: CaseReport = serde_json::from_str(&text).unwrap();

@@ -15,7 +15,7 @@ pub struct JunitReporter<W> {
     to: W,
     facts: RunFacts,
     rerun: RerunCommand,
-    /// By the path of the file, with the seconds of its cases.
+    /// The test suites by the path of the file, with the seconds of their cases.
     suites: BTreeMap<String, (TestSuite, f64)>,
 }
 
@@ -111,7 +111,7 @@ fn properties(facts: &RunFacts) -> Vec<(&'static str, String)> {
     properties
 }
 
-/// How the case failed, in a word or two.
+/// The kind of failure, in a word or two.
 fn failure_type(verdict: &Verdict) -> &'static str {
     match verdict.outcome {
         Some(Outcome::Hang) => "hang",

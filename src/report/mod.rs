@@ -61,7 +61,7 @@ pub enum ReportFormat {
     Html,
 }
 
-/// What a report says of the run besides its events.
+/// The parts of a report that do not come from events.
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
 pub struct ReportContext {
@@ -71,19 +71,19 @@ pub struct ReportContext {
     pub rerun: RerunCommand,
     /// True if every case is named.
     pub verbose: bool,
-    /// True if the text says what the buffers held.
+    /// True if the text includes buffer contents.
     pub show: bool,
     /// The library and the machine.
     pub facts: RunFacts,
     /// Number of the slowest cases that are named.
     pub durations: usize,
-    /// Where GitHub has its files.
+    /// The files that GitHub provides for output.
     pub github: GithubPlaces,
 }
 
 #[cfg(feature = "cli")]
 impl ReportFormat {
-    /// True if it is text, which is guarded against characters that a terminal obeys. Other formats escape them themselves.
+    /// True for text formats, which are guarded against control characters for terminals. Other formats escape these themselves.
     pub fn is_text(self) -> bool {
         self == Self::Human
     }
@@ -129,15 +129,15 @@ pub trait Reporter {
 /// The styles of texts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Styles {
-    /// Passed cases.
+    /// The style of passed cases.
     pub pass: Style,
-    /// Failed cases.
+    /// The style of failed cases.
     pub fail: Style,
-    /// Skipped cases.
+    /// The style of skipped cases.
     pub skip: Style,
-    /// Names.
+    /// The style of names.
     pub strong: Style,
-    /// Less important text.
+    /// The style of less important text.
     pub faint: Style,
 }
 
@@ -146,7 +146,7 @@ impl Styles {
     pub fn plain() -> Self {
         Self::default()
     }
-    /// Styles for terminals.
+    /// Coloured styles, for terminals.
     pub fn coloured() -> Self {
         Self {
             pass: AnsiColor::Green.on_default().bold(),

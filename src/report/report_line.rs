@@ -64,11 +64,11 @@ impl From<ReportLine> for Line {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InvalidFileReport {
-    /// The file's path.
+    /// Path of the file.
     pub file: String,
     /// The name of its cases, without the point of a matrix.
     pub name: String,
-    /// What is wrong, at most 50 of them.
+    /// The errors in the file, at most 50 of them.
     pub diagnostics: Vec<DiagnosticReport>,
 }
 
@@ -80,9 +80,9 @@ pub struct DiagnosticReport {
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
-    /// The error.
+    /// A description of the error.
     pub message: String,
-    /// The cure.
+    /// The suggested fix.
     pub help: Option<String>,
     /// The matrix point or variant that has the error, if not all have it.
     pub case: Option<String>,
@@ -92,9 +92,9 @@ pub struct DiagnosticReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// Cases that passed.
+    /// Number of cases that passed.
     pub pass: usize,
-    /// Cases that failed.
+    /// Number of cases that failed.
     pub fail: usize,
     /// Cases that were skipped.
     pub skip: usize,
@@ -104,7 +104,7 @@ pub struct RunSummary {
     pub not_run: usize,
     /// Wall-clock seconds of the whole run.
     pub seconds: f64,
-    /// `soft` or `nccl`.
+    /// The name of the backend, `soft` or `nccl`.
     pub backend: String,
     /// The version of NCCL whose interface the library has.
     pub library: String,

@@ -12,19 +12,19 @@ pub struct RerunCommand {
 
 #[derive(Clone, Debug)]
 enum StartedBy {
-    /// By `collspec run`, with these options.
+    /// With `collspec run` and these options.
     Command { options: Vec<String> },
-    /// By a test program of this package and target under `cargo test`.
+    /// With `cargo test`, by a test program of this package and target.
     CargoTest { package: String, target: String },
 }
 
 impl RerunCommand {
-    /// For cases that `collspec run` has started with these options, each a word, in this environment.
+    /// The command for cases that `collspec run` has started with these options, each a word, in this environment.
     pub fn command_line(options: Vec<String>, inherited: InheritedVariables) -> Self {
         Self { inherited, start: StartedBy::Command { options } }
     }
 
-    /// For cases that a test program of this package and target has started under `cargo test`, in this environment.
+    /// The command for cases that a test program of this package and target has started under `cargo test`, in this environment.
     pub fn cargo_test(package: impl Into<String>, target: impl Into<String>, inherited: InheritedVariables) -> Self {
         Self { inherited, start: StartedBy::CargoTest { package: package.into(), target: target.into() } }
     }
@@ -38,7 +38,7 @@ impl RerunCommand {
                 words.extend(options.iter().map(|word| shell::quote_if_needed(word)));
                 words.extend(case.form.as_ref().map(|derived| format!("--forms {}", derived.form.name)));
                 if let Some(name) = name_in_file(case) {
-                    // With `=` a name that begins with `-` is not taken for an option.
+                    // With `=` a name that begins with `-` is not mistaken for an option.
                     let link = if name.starts_with('-') { '=' } else { ' ' };
                     words.extend(["--exact".to_owned(), format!("--filter{link}{}", shell::quote(&name))]);
                 }
@@ -54,7 +54,7 @@ impl RerunCommand {
     }
 }
 
-/// A path that is not taken for an option.
+/// A path that is not mistaken for an option.
 fn path_argument(path: &str) -> String {
     if path.starts_with('-') { shell::quote_if_needed(&format!("./{path}")) } else { shell::quote_if_needed(path) }
 }

@@ -1,7 +1,7 @@
 //! Quotes words of commands that users paste into a shell.
 use crate::printable::is_printable;
 
-/// The word as a POSIX shell reads it back: as it is if it has no special character, else in quotes.
+/// The word quoted for a POSIX shell: unchanged if it has no special characters, else in quotes.
 pub fn quote_if_needed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+:@%,".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quote(word) }

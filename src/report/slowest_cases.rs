@@ -1,6 +1,6 @@
 //! The cases of a run that took longest.
 
-/// So many cases with the longest times, the slowest first.
+/// The cases with the longest times, the slowest first, up to a given number.
 #[derive(Clone, Debug, Default)]
 pub struct SlowestCases {
     most: usize,
@@ -8,7 +8,7 @@ pub struct SlowestCases {
 }
 
 impl SlowestCases {
-    /// At most so many cases.
+    /// An empty list for at most this many cases.
     pub fn new(most: usize) -> Self {
         Self { most, cases: Vec::new() }
     }

@@ -15,7 +15,7 @@ pub fn line_column(file: &SourceFile, span: Span) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// `path:line:column`.
+/// The text `path:line:column` for a place.
 pub fn path_line_column(file: &SourceFile, span: Span) -> String {
     let (line, column) = line_column(file, span);
     format!("{}:{line}:{column}", file.path)
@@ -38,7 +38,7 @@ pub fn excerpt(file: &SourceFile, span: Span) -> Option<String> {
     Some(format!("{gutter} | {}\n{blank} | {indent}{carets}", shown.text))
 }
 
-/// A line of a file as it is shown, with the position and width of the marked part in it, in characters.
+/// A line of a file as shown, with the position and width of the marked part in it, in characters.
 struct SourceLine {
     text: String,
     indent: usize,

@@ -5,7 +5,7 @@ use super::{RunFacts, Tally};
 use crate::printable::{one_line, printable_lines};
 use std::fmt::Write;
 
-/// Bytes kept for what stands around the failures.
+/// Bytes reserved for the text around the failures.
 const FRAME: usize = 16 << 10;
 /// Bytes of failures that are kept: no step's summary has room for more.
 const KEPT: usize = 1 << 20;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Passed cases.
+    /// Number of cases that passed.
     pub pass: usize,
     /// Failed cases, refused ones included.
     pub fail: usize,
@@ -14,12 +14,12 @@ pub struct Tally {
     pub refused: usize,
     /// Number of skipped cases by reason.
     pub skips: BTreeMap<String, usize>,
-    /// Results that could not be looked at, by reason, with the number of cases.
+    /// Results that could not be checked, by reason, with the number of cases.
     pub not_looked_at: BTreeMap<String, (NotLookedAt, usize)>,
 }
 
 impl Tally {
-    /// Adds a verdict.
+    /// Counts a verdict.
     pub fn add(&mut self, verdict: &Verdict) {
         if let Some(more) = &verdict.not_looked_at {
             let first = || (NotLookedAt { why: more.why.clone(), ..NotLookedAt::default() }, 0);
@@ -40,7 +40,7 @@ impl Tally {
         }
     }
 
-    /// Skipped cases.
+    /// Number of cases that were skipped.
     pub fn skip(&self) -> usize {
         self.skips.values().sum()
     }

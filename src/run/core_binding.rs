@@ -5,7 +5,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a thread is bound to, and where it might run before.
+/// The core that a thread is bound to, and the cores on which it could run before.
 #[derive(Clone, Copy)]
 struct Bound {
     core: usize,
@@ -13,7 +13,7 @@ struct Bound {
 }
 
 thread_local! {
-    /// True on a thread that runs cases and nothing else.
+    /// True on threads that do nothing but run cases.
     static MAY_BE_BOUND: Cell<bool> = const { Cell::new(false) };
     static BOUND: Cell<Option<Bound>> = const { Cell::new(None) };
 }
@@ -48,8 +48,8 @@ pub struct Claim<'a> {
 }
 
 impl Cores {
-    /// `None` unless so many jobs at a time occupy all cores that this process may use. With fewer, or with a share of cores that are
-    /// not named (a quota of a control group), the operating system knows better which of them are free.
+    /// `None` unless this many jobs at a time occupy all cores that this process may use. With fewer jobs, or with a share of cores
+    /// that are not named (a quota of a control group), the operating system knows better which of them are free.
     pub fn of(jobs: usize) -> Option<Self> {
         let numbers = own_processors();
         let all = numbers.len() >= 2 && numbers.len() == cores() && jobs >= numbers.len();
@@ -61,7 +61,7 @@ impl Cores {
     }
 
     /// Binds the calling thread to a core that no other case has claimed, preferably to the one that it is bound to or runs on. `None`
-    /// if the thread may not be bound or there is no such core; the thread is not bound then.
+    /// if the thread may not be bound or no core is free; the thread is then not bound.
     pub fn claim(&self) -> Option<Claim<'_>> {
         let claim = if MAY_BE_BOUND.get() { self.free_core() } else { None };
         let claim = claim.map(|core| Claim { cores: self, core }).filter(|claim| bind(claim.core));

@@ -1,16 +1,16 @@
-//! The deaths of a job: which ranks have come to each, and which processes have ended as the program says.
+//! The deaths of a job: the ranks that have reached each, and the processes that have ended as the program says.
 use super::worker::Worker;
 use crate::job::{CallKind, Job, Request};
 use std::collections::BTreeMap;
 
-/// One death: ranks that end together while the others go on.
+/// One death: ranks that end together while the others continue.
 #[derive(Debug, Default)]
 struct Death {
     /// Parts of the ranks that die, and whether each is over with its program and has ended.
     dying: BTreeMap<usize, Progress>,
-    /// Ranks that outlive it and have not come to it.
+    /// Number of ranks that outlive it and have not reached it.
     awaited: usize,
-    /// The parts have been told to end.
+    /// True once the parts have been told to end.
     told: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    /// For a job whose ranks live in this worker. Each rank that dies is alone in its process.
+    /// The deaths of a job whose ranks live in this worker. Each rank that dies is the only one in its process.
     pub fn of(job: &Job, worker: &Worker) -> Self {
         let mut deaths = Self::default();
         for (rank, program) in job.programs.iter().enumerate() {
@@ -50,7 +50,7 @@ impl Deaths {
         deaths
     }
 
-    /// A rank that outlives a death has come to it.
+    /// A rank that outlives a death has reached it.
     pub fn come(&mut self, worker: &mut Worker, death: u32) {
         if let Some(there) = self.by_number.get_mut(&death) {
             there.awaited = there.awaited.saturating_sub(1);
@@ -68,13 +68,13 @@ impl Deaths {
         self.go_on(worker);
     }
 
-    /// True if the part that has ended was told to.
+    /// True if the part's end is expected: it was told to end and is not yet known to have ended.
     pub fn expected(&self, part: usize) -> bool {
         let told = |there: &Death| there.told && there.dying.get(&part).is_some_and(|progress| !progress.ended);
         self.by_number.values().any(told)
     }
 
-    /// A part has ended as it was told to.
+    /// A part has ended as requested.
     pub fn ended(&mut self, worker: &mut Worker, part: usize, ranks: u32) {
         let how = worker.bury(part);
         self.ends.extend(worker.ranks(part, ranks).map(|rank| (rank, how.clone())));
@@ -92,7 +92,7 @@ impl Deaths {
         }
     }
 
-    /// Tells those to end for whom everything is ready.
+    /// Ends the processes of deaths for which everything is ready.
     fn go_on(&mut self, worker: &mut Worker) {
         for (number, there) in &mut self.by_number {
             let ready = there.awaited == 0 && there.dying.values().all(|progress| progress.ready);

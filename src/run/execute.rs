@@ -21,19 +21,19 @@ const STOPPING: Duration = Duration::from_secs(1);
 /// Time in which parts must say which faults they have met. They can answer at any time, even while their ranks hang.
 const ANSWERING: Duration = Duration::from_secs(5);
 
-/// How often it is looked within a case's time limit whether its ranks have begun, if nothing is heard of them.
+/// Number of checks within a case's time limit for whether its ranks have begun, if no message comes from them.
 const LOOKS: u32 = 8;
 /// The shortest time between two such looks.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 
-/// How a job is run again.
+/// The way a job is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// On the same communicators and memory.
     Same,
-    /// From the start: its program makes or destroys communicators, so each run needs those that the first run had.
+    /// From the start: the program creates or destroys communicators, so each run needs those that the first run had.
     Anew {
-        /// True if the run before must be able to destroy its communicators without an error.
+        /// True if the previous run must be able to destroy its communicators without an error.
         strict: bool,
     },
 }
@@ -42,23 +42,23 @@ pub enum Again {
 pub struct Task<'a> {
     /// The job for the worker.
     pub job: Job,
-    /// Initial images, and the final ones as far as there is only one.
+    /// Initial images, and the expected final ones where only one is right.
     pub images: &'a dyn Images,
     /// Map from the job's call indices back to the plan's.
     pub map: CallMap,
     /// Number of runs, at least one.
     pub repeat: u32,
-    /// How the job is run again between two runs.
+    /// The way the job is repeated between two runs.
     pub again: Again,
     /// Time limit for making communicators and loading.
     pub opening: Duration,
     /// Time limit for all runs together, counted from the end of loading.
     pub limit: Duration,
-    /// True if the worker has run other cases and then waited: it may have died meanwhile.
+    /// True if the worker ran other cases and then waited, so that it may have died in the meantime.
     pub used_before: bool,
 }
 
-/// How a run ended.
+/// The event that ended a run.
 enum Came {
     Report(Report),
     Stuck(String, Report),
@@ -67,7 +67,7 @@ enum Came {
     Dead(usize),
 }
 
-/// Why the runs of a job ended.
+/// The reason the runs of a job ended.
 pub enum Executed {
     /// All runs were made, or a run failed, or the caller asked for no further run.
     Complete,
@@ -82,7 +82,7 @@ pub enum Executed {
 /// ended after an error.
 ///
 /// # Errors
-/// The worker cannot do what is asked of it, or this process has no memory for it.
+/// The worker cannot carry out a request, or this process does not have enough memory.
 pub fn execute(
     worker: &mut Worker,
     task: Task<'_>,
@@ -126,7 +126,7 @@ pub fn execute(
         let reached_until_limit = match came {
             Came::Late if job.fault == FaultMode::Trace.to_string() => reached_so_far(worker)?,
             Came::Late => {
-                // Asked, it says in its log where kernels stand.
+                // When asked, it writes to its log where kernels stand still.
                 _ = reached_so_far(worker);
                 None
             }
@@ -172,7 +172,7 @@ pub fn execute(
         let Brought { lost, as_expected: right_elsewhere } =
             remote_results::bring_last(worker, images, &job, &|rank| is_done(&report, rank))?;
         if let Some(part) = lost.first() {
-            // What the ranks of lost parts have left behind is lost with them.
+            // The results of ranks in lost parts are lost with them.
             let how = whose(worker, *part, job.n) + &worker.end(*part) + &lost_too(worker, *part);
             let ranks = lost.iter().flat_map(|part| worker.ranks(*part, job.n));
             for rank in ranks.filter(|rank| is_done(&report, *rank)).collect::<Vec<_>>() {
@@ -184,7 +184,7 @@ pub fn execute(
         }
         match ended {
             Ended::Done => {}
-            // its ranks cannot go on; ending it brings the rest of its log
+            // its ranks cannot continue; ending it brings the rest of its log
             Ended::Errored => worker.retire(),
             Ended::Hung { .. } | Ended::Crashed { .. } => _ = worker.end(0),
         }
@@ -247,7 +247,7 @@ fn reached_so_far(worker: &mut Worker) -> Result<Option<Reached>, Error> {
                 answers += 1;
             }
             Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
-            // What the run says too late is not waited for, but does no harm.
+            // Messages that come too late are not waited for, but do no harm.
             Incoming::Reply(_) => {}
             Incoming::Silence | Incoming::End => return Ok(None),
         }
@@ -255,7 +255,7 @@ fn reached_so_far(worker: &mut Worker) -> Result<Option<Reached>, Error> {
     Ok(Some(all))
 }
 
-/// Puts the initial images of the ranks here in their places. Those that the ranks do not change are there after the first round.
+/// Puts the initial images of the ranks in this worker in place. Those that the ranks do not change stay in place after the first round.
 fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u32) -> Result<(), Error> {
     let changed = |spec: &AllocSpec| round == 0 || spec.is_in_arena();
     let here = worker.has_here(job.n);
@@ -297,13 +297,13 @@ struct Watch {
     patience: Patience,
     /// Number of parts that have loaded.
     loaded: usize,
-    /// By part.
+    /// For each part, true once it is done.
     done: Vec<bool>,
     /// The parts' reports so far.
     report: Report,
-    /// A rank has failed and the others are told to stop.
+    /// A rank has failed, and the others have been asked to stop.
     stopping: bool,
-    /// Processes that end while the others go on.
+    /// Processes that end while the others continue.
     deaths: Deaths,
 }
 

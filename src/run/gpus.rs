@@ -21,10 +21,10 @@ const INIT_FUNCTION: &str = "cuInit";
 /// Files that exist if the kernel has a driver for GPUs.
 const DEVICE_FILES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"];
 
-/// Why there is no report of the driver.
+/// The reason the driver could not be queried.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The process died.
+    /// The querying process died.
     #[error("starting the CUDA driver ends the process ({0})")]
     Died(String),
     /// It gave no answer.
@@ -60,7 +60,7 @@ pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     if let Some(name) = DRIVER_NAMES.into_iter().find(|name| !path.join(name).is_file()) {
         return Err(format!("{}: there is no {name}, and drivers are opened by that name too", path.display()));
     }
-    // opening a library runs its code, so the file is looked at before
+    // opening a library runs its code, so the file is checked first
     for file in DRIVER_NAMES.map(|name| path.join(name)) {
         nccl_sys::defines(&file, INIT_FUNCTION)
             .map_err(|why| format!("{} is not a CUDA driver: {why}", file.display()))?;

@@ -17,11 +17,11 @@ const PART: usize = 1 << 20;
 
 /// The images of a job's allocations.
 pub trait Images: Sync {
-    /// The initial image.
+    /// The initial image of an allocation.
     fn initial(&self, alloc: usize) -> Option<Cow<'_, Contents>>;
-    /// As [`Images::right`], if an image that is the right one need not be kept.
+    /// Like [`Images::right`], if an image equal to the right one need not be kept.
     fn only_last(&self, alloc: usize) -> Option<Contents>;
-    /// True if these bytes are an image that need not be kept.
+    /// True if these bytes equal an image that need not be kept.
     fn is_only_last(&self, alloc: usize, bytes: &[u8]) -> bool;
     /// The final image, if there is only one right one.
     fn right(&self, alloc: usize) -> Option<Contents>;
@@ -44,9 +44,9 @@ impl Images for Vec<Vec<u8>> {
 
 /// Those of a forecast.
 pub struct ForecastImages<'a> {
-    /// The forecast.
+    /// The expected results, from which images are made.
     pub forecast: &'a Forecast,
-    /// True if final images that are as expected need not be kept.
+    /// True if final images equal to the expected ones need not be kept.
     pub in_place: bool,
 }
 
@@ -106,12 +106,12 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
     .map_err(Error::Resources)
 }
 
-/// The final image, or `None` if it is as expected. No byte is looked at twice: if a late write changes one meanwhile, it counts as
-/// it was found first. Small images are copied to `room` for that, which grows as needed.
+/// Returns the final image, or `None` if it is as expected. Every byte is read only once: if a late write changes one in the
+/// meantime, the first value counts. To that end, small images are copied to `room`, which grows as needed.
 ///
 /// # Errors
 ///
-/// The arena does not have the place, or there is no memory for a copy.
+/// The arena does not contain the image, or there is not enough memory for a copy.
 pub fn take_last(
     arena: &Arena,
     images: &dyn Images,

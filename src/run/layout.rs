@@ -5,7 +5,7 @@ use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
 use std::collections::BTreeSet;
 
-/// From indices in a job's programs back to those in the plan's.
+/// Maps indices in a job's programs back to those in the plan's.
 #[derive(Clone, Debug, Default)]
 pub struct CallMap(Vec<Vec<u32>>);
 
@@ -37,12 +37,12 @@ const ALIGN: u64 = 64;
 /// And memory of the ranks on a new page.
 const PAGE: u64 = 4096;
 
-/// Where the ranks' memory lies in the arena while the programs run.
+/// The place of the ranks' memory while the programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryPlace {
     /// Elsewhere: initial images are copied out of the arena, and final ones into it.
     Device,
-    /// In the arena itself, where this process can look at it.
+    /// In the arena itself, where this process can read it.
     Arena,
 }
 
@@ -129,12 +129,12 @@ fn left_to_abort(plan: &Plan) -> Vec<u32> {
     of.map(|(index, _)| index).collect()
 }
 
-/// True if the program ends with its rank's process while others go on.
+/// True if the program ends with the end of its rank's process while others continue.
 fn ends(program: &[Call]) -> bool {
     matches!(program.last().map(|call| &call.kind), Some(CallKind::Exit { death: Some(_), .. }))
 }
 
-/// The call behind which a copy is taken, and its stream. What a graph writes is copied behind the launch.
+/// The call after which a copy is taken, and its stream. Results of a graph are copied after the launch.
 fn place_of_copy(program: &[Call], write: &Write) -> (u32, u32) {
     match Plan::launch_of(program, write.after) {
         Some((launch, stream)) => (launch, stream),

@@ -15,7 +15,7 @@ pub struct Locks {
     _files: Vec<OwnedFd>,
 }
 
-/// Where the files are: the user's run-time folder, else that for temporary files.
+/// The folder of the lock files: the user's run-time folder, else the one for temporary files.
 pub fn folder() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir());
     own.unwrap_or_else(std::env::temp_dir)
@@ -39,12 +39,12 @@ fn named(path: &Path, error: io::Error) -> io::Error {
 }
 
 impl Locks {
-    /// Waits until no other process has one of the devices that processes share. Every process takes them in the same order, so
-    /// there is no deadlock.
+    /// Waits until no other process holds one of the shared devices. Every process locks them in the same order, which
+    /// rules out deadlocks.
     ///
     /// # Errors
     ///
-    /// A lock file cannot be made or locked.
+    /// A lock file cannot be created or locked.
     pub fn take<'a>(folder: &Path, devices: impl IntoIterator<Item = &'a DeviceInfo>) -> io::Result<Self> {
         let mut names: Vec<&str> =
             devices.into_iter().filter(|device| !device.private).map(|device| device.uuid.as_str()).collect();
@@ -101,7 +101,7 @@ impl Waits {
                     }
                 }
             };
-            // If the thread cannot be started, there is no message.
+            // If the thread cannot be started, the message is left out.
             let _ = std::thread::Builder::new().name("lock".into()).spawn(tell);
         }
         Self { _over: over }
@@ -124,7 +124,7 @@ fn say(holder: Option<u32>, path: &Path) {
     );
 }
 
-/// The process that has the file's lock, as far as the kernel tells.
+/// The process that holds the file's lock, if the kernel reveals it.
 fn holder(file: &OwnedFd) -> Option<u32> {
     let stat = fstat(file).ok()?;
     let inode = format!(":{}", stat.st_ino);

@@ -5,7 +5,7 @@ use std::io::PipeReader;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes kept.
+/// Number of bytes that are kept.
 const KEPT: usize = 16 << 10;
 
 /// The newest part of a stream of text, and how much there was before.
@@ -70,7 +70,7 @@ impl Log {
         self.wake.notify_all();
     }
 
-    /// How much has been written so far, whether or not it has been read.
+    /// The number of bytes written so far, even if they have not been read.
     pub fn mark(&self) -> u64 {
         let state = self.state();
         state.total + self.pipe.as_ref().map_or(0, |pipe| pipe.there())
@@ -82,12 +82,12 @@ impl Log {
         drop(self.wake.wait_timeout_while(state, limit, |s| !s.closed).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The text after the mark, as far as it is still kept.
+    /// The part of the text after the mark that is still kept.
     pub fn since(&self, mark: u64) -> String {
         self.news(mark).0
     }
 
-    /// As [`Log::since`], with the mark behind what it returns: what is still in the pipe comes next time.
+    /// Like [`Log::since`], with a new mark at the end of the returned text: bytes still in the pipe come next time.
     pub fn news(&self, mark: u64) -> (String, u64) {
         let state = self.state();
         let wanted = usize::try_from(state.total.saturating_sub(mark)).unwrap_or(usize::MAX);

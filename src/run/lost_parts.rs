@@ -3,7 +3,7 @@
 use super::worker::Worker;
 use crate::cluster::names_in_words;
 
-/// What is added to how this part ended, once all parts have: the other processes that are lost. Empty if there is none.
+/// Text on the other lost processes, appended to how this part ended once all parts have ended. Empty if no other is lost.
 pub fn lost_too(worker: &mut Worker, named: usize) -> String {
     let others = worker.remote().filter(|(part, _)| *part != named);
     let lost: Vec<String> = others.filter_map(|(_, part)| Some(part.lost()?.name)).collect();

@@ -5,18 +5,18 @@ use crate::library::LibraryInfo;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a run on NCCL has under it.
+/// The library and GPUs that a run on NCCL uses.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The driver and its devices.
     pub gpus: DriverReport,
-    /// The library's file.
+    /// Path of the library.
     pub library: PathBuf,
-    /// What the library says of itself.
+    /// The library's properties as reported by itself.
     pub probed: LibraryInfo,
 }
 
-/// How many ranks may share a GPU.
+/// Limit on the ranks that share a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RanksPerGpu {
     /// One rank per GPU.
@@ -24,7 +24,7 @@ pub enum RanksPerGpu {
     One,
     /// At most this many.
     Most(usize),
-    /// As many as a case needs.
+    /// No limit: as many as a case needs.
     Auto,
 }
 
@@ -67,14 +67,14 @@ impl fmt::Display for RanksPerGpu {
 const SHARES: i32 = 23000;
 
 impl Machine {
-    /// The devices that a case of so many ranks uses: a rank's is its number modulo the number of devices.
+    /// The devices used by a case of this many ranks: a rank's device is its number modulo the number of devices.
     pub fn used(&self, ranks: usize) -> &[DeviceInfo] {
         let devices = &self.gpus.devices;
         devices.get(..ranks.min(devices.len())).unwrap_or_default()
     }
 
-    /// Variables for the process of one of several ranks that share a GPU: those that allow it, or, for versions that cannot
-    /// be told to, a separate host id for each rank, so that the library does not notice. `machines`: on how many the job runs.
+    /// Variables for the process of one of several ranks that share a GPU: those that allow it, or, for versions without such
+    /// variables, a separate host id for each rank, so that the library does not notice. `machines` is the job's number of machines.
     pub fn sharing(&self, rank: usize, machines: usize) -> Vec<(String, String)> {
         let set = |name: &str, value: String| (name.to_owned(), value);
         if self.probed.version >= SHARES {

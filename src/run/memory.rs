@@ -4,8 +4,8 @@ use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that this process can still allocate: the least of what the kernel reports as available, what control groups leave,
-/// and what the process's own limits (`ulimit -v`, `ulimit -d`) leave. `None` if none of these is known.
+/// Bytes that this process can still allocate: the minimum of the memory that the kernel reports as available, the remainder of
+/// control groups, and that of the process's own limits (`ulimit -v`, `ulimit -d`). `None` if none of these is known.
 pub fn free() -> Option<u64> {
     let available = std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available);
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -21,8 +21,8 @@ pub fn free() -> Option<u64> {
 /// the threads that look after the worker.
 const THREAD: u64 = 256 << 20;
 
-/// So many threads as this process's address space has room for, of those wanted; at least one. An allocation that fails
-/// ends the process, and with it the verdicts of all cases.
+/// As many of the wanted threads as fit in this process's address space; at least one. An allocation that fails
+/// ends the process and loses the verdicts of all cases.
 pub fn threads(wanted: usize) -> usize {
     match limited(Resource::As, 0) {
         None => wanted,
@@ -30,7 +30,7 @@ pub fn threads(wanted: usize) -> usize {
     }
 }
 
-/// Bytes that a limit of this process leaves; `field` of `/proc/self/statm` is what it has taken, in pages.
+/// Bytes that remain under a limit of this process; `field` of `/proc/self/statm` is the number of pages it uses.
 fn limited(resource: Resource, field: usize) -> Option<u64> {
     let limit = getrlimit(resource).current?;
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -38,7 +38,7 @@ fn limited(resource: Resource, field: usize) -> Option<u64> {
     Some(limit.saturating_sub(pages.saturating_mul(page_size() as u64)))
 }
 
-/// MemAvailable of `/proc/meminfo`.
+/// The value of MemAvailable in `/proc/meminfo`.
 fn available(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
@@ -70,10 +70,10 @@ fn left(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Op
     least
 }
 
-/// What a case takes at least, with the threads that look after its worker: an address space may be limited.
+/// The least memory that a case takes, including the threads that look after its worker: an address space may be limited.
 const WORKER: u64 = 64 << 20;
 
-/// Memory that cases which run at the same time share: a case begins when what it needs is free.
+/// Memory shared by cases that run at the same time: a case begins when the memory that it needs is free.
 #[derive(Debug)]
 pub struct Turns {
     total: u64,
@@ -108,7 +108,7 @@ impl Turns {
         *self.free()
     }
 
-    /// Waits until `bytes` are free, or what a worker takes at least, and takes them; `None` if that is more than the total.
+    /// Waits until `bytes` are free, or at least the memory of a worker, and takes them; `None` if that is more than the total.
     pub fn take(&self, bytes: u64) -> Option<Turn<'_>> {
         if bytes > self.total {
             return None;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_the_process_counts() {
-        // Limits hold for a whole process, so a child sets one and prints what it finds.
+        // Limits apply to a whole process, so a child sets one and prints what it finds.
         let mut child = std::process::Command::new("sh");
         let shell =
             "ulimit -v 3000000 && exec \"$0\" --exact run::memory::tests::says_what_is_left --ignored --nocapture";

@@ -50,10 +50,10 @@ use crate::oracle::Forecast;
 use crate::plan::Plan;
 use std::path::{Path, PathBuf};
 
-/// How much NCCL logs.
+/// The variable that sets how much NCCL logs.
 const NCCL_LOG: &str = "NCCL_DEBUG";
 
-/// What runs the cases.
+/// The library under which the cases run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// NCCL's interface in software, on the host.
@@ -61,14 +61,14 @@ pub enum Backend {
     Soft,
     /// A real NCCL library, on CUDA devices or software GPUs.
     Nccl {
-        /// The library's file.
+        /// Path of the library.
         library: PathBuf,
         /// The driver of its devices.
         driver: Driver,
     },
 }
 
-/// What drives the devices under a library.
+/// The driver of the devices under a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Driver {
     /// The CUDA driver that the loader finds.
@@ -81,7 +81,7 @@ pub enum Driver {
 }
 
 impl Backend {
-    /// Where the memory of ranks is.
+    /// The place of the ranks' memory.
     pub fn memory_place(&self) -> MemoryPlace {
         match self {
             Self::Soft | Self::Nccl { driver: Driver::Software, .. } => MemoryPlace::Arena,
@@ -89,7 +89,7 @@ impl Backend {
         }
     }
 
-    /// As in scenarios and on the command line.
+    /// The backend's name in scenarios and on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Soft => "soft",
@@ -110,7 +110,7 @@ impl Backend {
         }
     }
 
-    /// Variables by which a worker knows what it runs on.
+    /// Variables that tell a worker what it runs on.
     pub(crate) fn env(&self) -> Vec<(String, String)> {
         let Self::Nccl { library, driver } = self else { return Vec::new() };
         // A rank's device is its number, unless the rank is on another machine of a job.
@@ -170,17 +170,17 @@ pub enum Error {
     /// The process cannot be started.
     #[error("cannot start {} as a worker", .program.display())]
     Spawn {
-        /// What was started.
+        /// The program that was to be started.
         program: PathBuf,
-        /// Why not.
+        /// The error from the system.
         source: std::io::Error,
     },
     /// The program that was started does not work as a worker.
     #[error("{} does not work as a worker: {why}", .program.display())]
     NoWorker {
-        /// What was started.
+        /// The program that was started.
         program: PathBuf,
-        /// In words.
+        /// The reason, in words.
         why: String,
     },
     /// Another process of the job is lost.
@@ -221,12 +221,12 @@ pub enum Error {
     /// The folder for locks cannot be used.
     #[error("cannot use the folder for the lock files of the GPUs (XDG_RUNTIME_DIR or else TMPDIR names it)")]
     NoLocks(#[source] std::io::Error),
-    /// A worker could not do what was asked (which is no verdict on the case).
+    /// A worker could not do what was asked (which is not a verdict on the case).
     #[error("the worker reports an internal error: {text}{}{log}", if .log.is_empty() { "" } else { "; its output: " })]
     Trouble {
-        /// What it said.
+        /// The worker's message.
         text: String,
-        /// Its log.
+        /// The worker's log.
         log: String,
     },
     /// The runs of a case are too large to be judged all at once.
@@ -243,22 +243,22 @@ pub enum Error {
     /// The memory of a rank and its place in a job are not of one case.
     #[error("the initial image of allocation {alloc}, of rank {rank}, has {bytes} bytes, and its place {place}")]
     ImageLength {
-        /// The allocation.
+        /// The allocation's number.
         alloc: usize,
-        /// Whose it is.
+        /// The rank that owns it.
         rank: u32,
         /// Bytes of the image.
         bytes: u64,
         /// Bytes of the place.
         place: u64,
     },
-    /// What a worker left cannot be read.
+    /// The results that a worker left cannot be read.
     #[error("cannot read the results of the case")]
     Read(#[from] crate::job::arena::ReadError),
     /// A case is larger than what this process can have.
     #[error("not enough memory: this case needs {} MiB", .bytes.div_ceil(1 << 20))]
     Memory {
-        /// About what it takes.
+        /// Approximate number of bytes that it needs.
         bytes: u64,
     },
 }

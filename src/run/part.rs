@@ -21,7 +21,7 @@ pub enum Part {
 
 /// A part that is being started.
 pub enum Begun {
-    /// A process here.
+    /// A process that this one has started.
     Here(Box<WorkerProcess>),
     /// One on another process of the job, with its variables.
     There(ComingPart, Vec<(String, String)>),
@@ -74,7 +74,7 @@ impl Part {
         }
     }
 
-    /// What is waited for, unless nothing more is expected of it.
+    /// The handle to wait on, unless nothing more is expected of the part.
     pub fn watched(&self) -> Option<Watched<'_>> {
         match self {
             Self::Here(process) => process.inbox.pipe().map(|pipe| pipe.watched()),
@@ -82,7 +82,7 @@ impl Part {
         }
     }
 
-    /// Reads what is there; the end of it, if that is all.
+    /// Reads the available bytes, or the end if there are none.
     pub fn read(&mut self, due: Due) -> Option<Incoming> {
         match self {
             Self::Here(process) => process.inbox.read(due),
@@ -131,7 +131,7 @@ impl Part {
         }
     }
 
-    /// False once it is dead, as far as that is noticed without waiting.
+    /// False once the part is known to be dead; does not wait.
     pub fn alive(&mut self) -> bool {
         match self {
             Self::Here(process) => process.alive(),
@@ -139,7 +139,7 @@ impl Part {
         }
     }
 
-    /// Closes its requests; it then ends by itself.
+    /// Closes the part's requests, after which it ends on its own.
     pub fn close(&mut self) {
         match self {
             Self::Here(process) => process.close(),
@@ -163,7 +163,7 @@ impl Part {
         }
     }
 
-    /// As [`Part::end`], of a process that has closed its side: most likely it is about to end.
+    /// Like [`Part::end`], for a process that has closed its side and is most likely about to end.
     pub fn end_closed(&mut self) -> String {
         match self {
             Self::Here(process) => process.end_closed(),

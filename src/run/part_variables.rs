@@ -7,7 +7,7 @@ use crate::cluster::is_harmless;
 use crate::scenario::AllowEnv;
 use std::path::Path;
 
-/// What the command line of a process allows its parts.
+/// The variables that the command line of a process allows its parts.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     /// The backends that they may use.
@@ -17,11 +17,11 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// The variables for a part of which the leader wants these.
+    /// The variables for a part, given those that the leader requests.
     ///
     /// # Errors
     ///
-    /// One that this process does not take from others, in words.
+    /// A variable that this process does not accept from others; the text names it.
     pub fn variables(&self, wanted: &[(String, String)]) -> Result<Vec<(String, String)>, String> {
         let mut all = Vec::with_capacity(wanted.len() + 1);
         let on_software_gpus = wanted.iter().any(|(name, _)| name == SOFTWARE_GPUS);

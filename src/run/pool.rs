@@ -1,4 +1,4 @@
-//! Workers that wait for the next case, by what they were started with.
+//! Workers that wait for the next case, by the key they were started with.
 use super::worker::Worker;
 use super::{Backend, Error, proof};
 use crate::child::program::Program;
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Cases with equal keys may share a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerKey {
-    /// What runs them.
+    /// The backend that runs the workers.
     pub backend: Backend,
     /// Variables of the case and of the runner, by name, for each part.
     pub env: Vec<Vec<(String, String)>>,
     /// Placement of the ranks.
     pub placement: Placement,
-    /// For each part its place among the processes of the job; empty if there is only this process.
+    /// For each part its position among the processes of the job; empty if there is only this process.
     pub sites: Vec<usize>,
     /// The core that its processes are bound to, if they are.
     pub core: Option<usize>,
@@ -33,15 +33,15 @@ pub struct KeptSet {
     pub user: String,
 }
 
-/// A worker, and what is known of the cases that it ran.
+/// A worker, and information on the cases that it ran.
 pub struct Pooled {
     /// The process, or the processes.
     pub worker: Worker,
-    /// What it was started with.
+    /// The key with which the worker was started.
     pub key: WorkerKey,
     /// Communicators that it keeps, all of them. Newest last.
     pub kept: VecDeque<KeptSet>,
-    /// True if its last case had a wrong result: the next one starts on fresh communicators.
+    /// True if its last case had a wrong result: the next case gets fresh communicators.
     pub distrusted: bool,
     /// Cases that it has run.
     pub cases: u64,
@@ -52,7 +52,7 @@ pub struct Pooled {
 /// Limits on idle workers.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// Workers.
+    /// Number of idle workers.
     pub workers: usize,
     /// Processes of all of them.
     pub processes: usize,
@@ -62,7 +62,7 @@ pub struct PoolLimits {
 }
 
 impl PoolLimits {
-    /// For so many workers: processes enough for two of the largest kind, and any memory.
+    /// Limits for this many workers: enough processes for two of the largest kind, and any amount of memory.
     pub fn of(workers: usize) -> Self {
         Self { workers, processes: 32, bytes: u64::MAX }
     }
@@ -71,7 +71,7 @@ impl PoolLimits {
 /// Arenas count as equally large up to each multiple of this, so that all small ones do.
 const ARENA_STEP: u64 = 64 << 20;
 
-/// Idle workers.
+/// The idle workers, ready to be used again.
 pub struct Pool {
     program: Program,
     limits: PoolLimits,
@@ -86,7 +86,7 @@ impl Pool {
         Self { program, limits, cluster: None, idle: Mutex::default() }
     }
 
-    /// With the processes of this job. Two workers that span all of them may wait, so that a case does not start them all anew.
+    /// Adds the processes of this job. Two workers that span all of them may stay idle, so that a case need not start them all again.
     pub fn with_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
         let mut limits = self.limits;
         let processes = cluster.as_ref().map_or(0, |cluster| cluster.sites().len());
@@ -98,13 +98,13 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker of the key whose arena has no more than so many bytes: preferably one with much memory, so that the case needs no new
-    /// one, and of several one that keeps the communicators wanted; if none is idle, a new one. A worker that died while idle is
-    /// replaced. One with a larger arena stays idle, where its memory is counted.
+    /// A worker of the key whose arena has at most `arena` bytes: preferably one with much memory, so that the case does not need a
+    /// new arena, and among those one that keeps the wanted communicators; if none is idle, a new worker. A worker that died while
+    /// idle is replaced. One with a larger arena stays idle, and its memory stays counted.
     ///
     /// # Errors
     ///
-    /// As [`Pool::fresh`].
+    /// Same as [`Pool::fresh`].
     pub fn take(&self, key: &WorkerKey, comms: u64, arena: u64) -> Result<Pooled, Error> {
         loop {
             let candidate = {
@@ -130,11 +130,11 @@ impl Pool {
         &self.program
     }
 
-    /// A new worker. If there are no descriptors, threads or memory for it, the idle workers end first.
+    /// Starts a new worker. If descriptors, threads or memory do not suffice for it, the idle workers are ended first.
     ///
     /// # Errors
     ///
-    /// The worker does not start, there are no descriptors, threads or memory for it, or it has loaded another library than
+    /// The worker does not start, descriptors, threads or memory do not suffice for it, or it has loaded a library other than
     /// the key's.
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
         let places = self.cluster.as_ref().map(|cluster| cluster.sites()).unwrap_or_default();
@@ -159,7 +159,7 @@ impl Pool {
         self.limits.bytes
     }
 
-    /// Ends idle workers, those with the largest arenas first, until all their arenas take no more than so many bytes.
+    /// Ends idle workers, those with the largest arenas first, until all their arenas take at most this many bytes.
     pub fn keep_within(&self, bytes: u64) {
         let mut excess = Vec::new();
         let mut idle = self.idle();

@@ -1,11 +1,11 @@
-//! Whether the library that a process has really loaded is the one that was asked for, and the only one.
+//! Checks that the library that a process has really loaded is the requested one, and the only one.
 use super::{Backend, Error};
 use crate::job::MappedLibrary;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Refuses a process that has mapped these files if its library is not the backend's. What the kernel does not tell is not
-/// refused.
+/// Refuses a process that has mapped these files if its library is not the backend's. Information that the kernel withholds is not
+/// a reason to refuse.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! Brings the initial memory of ranks to other processes of the job, and their step words back.
 //!
-//! Bytes that this process can describe are not sent: guards are patterns of a key, and what a part has been sent once is copied there.
+//! Bytes that this process can describe are not sent: guards are patterns of a key, and data that a part has received once is copied there.
 use super::Error;
 use super::images::{Images, initial};
 use super::worker::Worker;
@@ -106,7 +106,7 @@ fn order_for(alloc: usize, from: u64, at: u64, bytes: &[u8], sent: &mut HashMap<
     PartOrder::Put { at, bytes: bytes.to_vec() }
 }
 
-/// Step words of ranks elsewhere, as far as their parts can tell; the first part that does not answer.
+/// Fetches the step words of remote ranks from the parts that have them; returns the first part that does not answer.
 pub fn bring_step_words(worker: &mut Worker, n: u32) -> Option<usize> {
     let mut silent = None;
     for (part, ranks) in places(worker, n) {

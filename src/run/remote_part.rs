@@ -14,11 +14,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an answer may take that the part can give at once.
+/// Limit on the time of an answer that the part can give at once.
 const ANSWERING: Duration = Duration::from_secs(20);
-/// How much later than this connection the member's own may end, when the process that has both ends.
+/// Limit on how much later than this connection the member's own may end, when the process holding both ends.
 const LOSING: Duration = Duration::from_millis(500);
-/// How long its process may take to end when it is killed.
+/// Limit on the time that the part's process takes to end when it is killed.
 const ENDING: Duration = Duration::from_secs(5);
 /// Bytes read at a time.
 const PIECE: usize = 256 << 10;
@@ -29,7 +29,7 @@ pub struct RemotePart {
     connection: Connection,
     /// Orders that go with the next one.
     later: Vec<u8>,
-    /// Bytes that were read and are no complete message yet.
+    /// Bytes that were read and do not form a complete message yet.
     come: Vec<u8>,
     /// Messages that came while an answer was waited for.
     held: VecDeque<PartMessage>,
@@ -37,11 +37,11 @@ pub struct RemotePart {
     ended: bool,
     /// The connection has ended: nothing can be asked any more.
     disconnected: bool,
-    /// How its process has ended, once the part has sent that.
+    /// The way the part's process ended, once the part has reported it.
     how: Option<String>,
-    /// Step words that it has sent by itself.
+    /// Step words that the part has sent without being asked.
     words: Option<Vec<u64>>,
-    /// What its process writes.
+    /// Output of the part's process.
     pub log: Arc<Log>,
 }
 
@@ -111,7 +111,7 @@ impl RemotePart {
         }
     }
 
-    /// What is waited for, unless nothing more is expected of it.
+    /// The handle to wait on, unless nothing more is expected of the part.
     pub fn watched(&self) -> Option<Watched<'_>> {
         (!self.ended).then(|| self.bytes())
     }
@@ -120,12 +120,12 @@ impl RemotePart {
         Watched { bytes: self.connection.as_fd(), process: None }
     }
 
-    /// True if something can be read within the limit, or the connection has ended.
+    /// True if there is something to read within the limit, or the connection has ended.
     fn is_readable(&self, limit: Duration) -> bool {
         wait_any(&[self.bytes()], limit) == [Due::Bytes]
     }
 
-    /// Reads what is there; the end of it, if that is all.
+    /// Reads the available bytes, or the end if there are none.
     pub fn read(&mut self, due: Due) -> Option<Incoming> {
         if due == Due::Nothing || self.disconnected {
             return None;
@@ -247,7 +247,7 @@ impl RemotePart {
         asked.or(sent)
     }
 
-    /// False once it has ended, as far as that is noticed without waiting.
+    /// False once the part is known to have ended; does not wait.
     pub fn alive(&mut self) -> bool {
         while !self.ended {
             if !self.is_readable(Duration::ZERO) {
@@ -260,7 +260,7 @@ impl RemotePart {
         !self.ended && self.member.lost().is_none()
     }
 
-    /// It ends by itself.
+    /// Closes the part's requests, after which it ends on its own.
     pub fn close(&mut self) {
         let _ = self.order(&PartOrder::Close);
     }

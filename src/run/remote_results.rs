@@ -1,8 +1,8 @@
-//! Finds out what ranks on other processes of the job have left behind, and brings here what is not known here already.
+//! Fetches the results of ranks on other processes of the job, as far as they are not known here already.
 //!
-//! Where there is one right result, one hash says of all ranks of a part whether they have it. What differs, or has several right
-//! results, is asked for by hashes of blocks: blocks that are here already are not sent, nor is any block sent twice. Every question
-//! goes to all parts before the first answer is waited for.
+//! Where only one result is right, a single hash tells if all ranks of a part have it. For results that differ, or of which several
+//! are right, hashes of blocks are requested: blocks that are already here are not sent, and no block is sent twice. Every request
+//! goes to all parts before the first answer is awaited.
 use super::Error;
 use super::images::Images;
 use super::remote_images::{add_to_hash, blocks, by_place, image_blocks, places};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// Bytes behind one hash of many images.
+/// Number of bytes covered by one hash of many images.
 const DIGESTED: u64 = 256 << 20;
 /// Bytes of the blocks whose hashes are asked for at a time.
 const HASHED: u64 = 64 << 20;
@@ -24,10 +24,10 @@ const SENT: u64 = 4 << 20;
 /// Places in one question.
 const MANY: usize = 4096;
 
-/// What has come of the ranks elsewhere.
+/// The results fetched from remote ranks.
 #[derive(Default)]
 pub struct Brought {
-    /// Parts that are not reached any more: what their ranks have left behind is lost.
+    /// Parts that can no longer be reached, so that their ranks' results are lost.
     pub lost: BTreeSet<usize>,
     /// Allocations whose final images are as expected, which are not here.
     pub as_expected: BTreeSet<usize>,
@@ -50,7 +50,7 @@ struct Digest {
     hash: Xxh3,
 }
 
-/// Makes the final images and checkpoints of ranks elsewhere known here, if `done` says that they are there.
+/// Fetches the final images and checkpoints of remote ranks, if `done` says that they are complete.
 ///
 /// # Errors
 ///
@@ -153,7 +153,7 @@ impl Results<'_> {
         Ok(())
     }
 
-    /// Brings the blocks.
+    /// Fetches the blocks.
     fn bring(&mut self, open: Vec<Block>) -> io::Result<()> {
         let mut hashed = Vec::new();
         self.in_rounds(&open, HASHED, PartOrder::Hash, |results, part, blocks| {
@@ -214,8 +214,8 @@ impl Results<'_> {
         })
     }
 
-    /// Asks every part about its blocks, so many bytes of them at a time: in each round all parts are asked before `answer` takes the
-    /// answer of the first. It says whether the part has answered; one that has not is asked nothing more.
+    /// Asks every part about its blocks, a limited number of bytes at a time: in each round all parts are asked before `answer` takes the
+    /// answer of the first. It returns true if the part has answered; a part that has not is not asked again.
     fn in_rounds(
         &mut self,
         blocks: &[Block],
@@ -256,7 +256,7 @@ impl Results<'_> {
         Ok(())
     }
 
-    /// So many hashes that the part was asked for; without an answer it is lost.
+    /// Receives this many hashes that the part was asked for; a part that does not answer is lost.
     fn hashes(&mut self, part: usize, number: usize) -> Option<Vec<u128>> {
         let (_, remote) = self.worker.arena_and_remote(part)?;
         let hashes = remote.answer(|message| match message {

@@ -1,4 +1,4 @@
-//! What a member of a job does: it starts parts of workers for the leader until the run is over.
+//! The service of a job's member: it starts parts of workers for the leader until the run is over.
 use super::serve_part::serve_part;
 use super::{Allowed, Error};
 use crate::child::guard::{Due, Watched, wait_any};
@@ -9,17 +9,17 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A leader that says nothing for so long is stopped or stuck; it says several times a minute that it is there.
+/// A leader that is silent for this long is stopped or stuck; it sends a sign of life several times a minute.
 const SILENCE: Duration = Duration::from_secs(180);
 
-/// How the service ended.
+/// The way the service ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     /// The run is over with this exit status.
     Finished(u8),
     /// The leader has gone before its end.
     Gone,
-    /// The leader has said nothing for so long.
+    /// The leader was silent for this long.
     Silent(Duration),
 }
 

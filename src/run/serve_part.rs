@@ -16,9 +16,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long the last output of a process that has ended may take to arrive.
+/// Limit on the time in which the last output of an ended process may arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// How long one wait lasts; after it the next one begins.
+/// Length of one wait, after which the next one begins.
 const WAIT: Duration = Duration::from_secs(3600);
 /// Bytes read at a time.
 const PIECE: usize = 256 << 10;
@@ -38,11 +38,11 @@ struct Served<'a> {
     told: bool,
     /// Its ranks in the last job.
     ranks: Range<u32>,
-    /// How much of its log the leader has.
+    /// Number of log bytes that the leader has received.
     logged: u64,
 }
 
-/// Why a part is no longer served.
+/// The reason a part is no longer served.
 enum Over {
     /// The leader has no more use for it, or is gone.
     Left,
@@ -61,7 +61,7 @@ pub fn serve_part(connection: &Connection, program: &Program, allowed: &Allowed,
     let arena = match Arena::create() {
         Ok(arena) => arena,
         Err(error) => {
-            // The end of the connection tells the leader in any case.
+            // If sending fails, the end of the connection tells the leader.
             let _ = connection.send(&PartMessage::Trouble(format!("no memory for an arena: {error}")));
             return;
         }
@@ -96,7 +96,7 @@ impl Served<'_> {
         }
     }
 
-    /// Waits for the leader or the process, and passes on what the process says.
+    /// Waits for the leader or the process, and passes on the process's messages.
     fn listen(&mut self, come: &mut Vec<u8>) -> Result<(), Over> {
         let leader = Watched { bytes: self.connection.as_fd(), process: None };
         let pipe = self.process.as_ref().filter(|_| !self.told).and_then(|process| process.inbox.pipe());

@@ -7,9 +7,9 @@ use crate::job::{Finish, Reply, Request, SetId};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How destroying communicators ended. Unless it is `Done` or `Errors`, the worker is dead.
+/// The way destroying communicators ended. Unless it is `Done` or `Errors`, the worker is dead.
 pub enum TeardownResult {
-    /// All are destroyed.
+    /// All communicators are destroyed.
     Done,
     /// World ranks, and the errors that the library returned.
     Errors(Vec<(u32, String)>),

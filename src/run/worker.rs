@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How long a process may take to say that it is a worker.
+/// Limit on the time a process takes to report that it is a worker.
 const HELLO: Duration = Duration::from_secs(20);
-/// How long a worker may take to end when its standard input has.
+/// Limit on the time a worker takes to end once its standard input has ended.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Time in which the last output of a dead worker must arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// Parts that are being started at a time: so many connections wait at the leader's port.
+/// Number of parts started at the same time: as many connections wait at the leader's port.
 const BEGUN_AT_ONCE: usize = 32;
 /// Bytes quoted of the output of all parts.
 const QUOTED: usize = 16 << 10;
@@ -30,7 +30,7 @@ const QUOTED: usize = 16 << 10;
 pub struct Hello {
     /// NCCL's version code.
     pub version: i32,
-    /// Where it came from.
+    /// Path from which the library was loaded.
     pub library: String,
     /// The files of NCCL libraries that it has mapped; `None` if it cannot tell.
     pub mapped: Option<Vec<MappedLibrary>>,
@@ -46,15 +46,15 @@ pub struct Worker {
     parts: Vec<Part>,
     /// Parts that have closed their side.
     ended: usize,
-    /// By part: it has ended as its program says.
+    /// For each part, true once it has ended as its program says.
     buried: Vec<bool>,
     /// Memory shared with them.
     pub arena: Arena,
-    /// Their library.
+    /// The parts' library.
     pub hello: Hello,
 }
 
-/// The ranks of a part of a worker of so many parts, of `n`.
+/// The ranks of one of `parts` parts of a worker with `n` ranks.
 pub fn ranks_of_part(part: usize, parts: usize, n: u32) -> Range<u32> {
     let parts = parts.max(1) as u64;
     let start = |part: usize| (part as u64 * u64::from(n) / parts) as u32;
@@ -71,11 +71,11 @@ impl Worker {
         Self::start_at(program, env, &[])
     }
 
-    /// As [`Worker::start`], with each part at one of these places; without places all are here.
+    /// Like [`Worker::start`], with each part at one of these sites; without sites all parts are started by this process.
     ///
     /// # Errors
     ///
-    /// As for [`Worker::start`]; a process of the job is lost.
+    /// Same as [`Worker::start`]; also if a process of the job is lost.
     pub fn start_at(program: &Program, env: &[Vec<(String, String)>], sites: &[Site]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
         let sites = sites.iter().chain(std::iter::repeat(&Site::Here));
@@ -123,7 +123,7 @@ impl Worker {
                 }
             };
             let same = known.get_or_insert_with(|| Hello { mapped: None, ..hello.clone() });
-            // What a process on another machine has mapped was checked there.
+            // The mappings of a process on another machine were checked by that machine.
             let is_here = matches!(self.parts.get(part), Some(Part::Here(_)));
             let same_files = !is_here || *mapped_here.get_or_insert_with(|| hello.mapped.clone()) == hello.mapped;
             if (same.version, &same.library) != (hello.version, &hello.library) || !same_files {
@@ -134,12 +134,12 @@ impl Worker {
         Ok(Hello { mapped: mapped_here.flatten(), ..known })
     }
 
-    /// Number of parts.
+    /// Number of parts of the worker.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// The ranks of a part, of so many.
+    /// The ranks of a part, with `n` ranks in total.
     pub fn ranks(&self, part: usize, n: u32) -> Range<u32> {
         ranks_of_part(part, self.parts.len(), n)
     }
@@ -155,7 +155,7 @@ impl Worker {
         self.parts.iter().any(|part| matches!(part, Part::There(_)))
     }
 
-    /// For each of so many ranks whether its process is one that this one has started.
+    /// For each of `n` ranks, true if this process has started the rank's process.
     pub(super) fn has_here(&self, n: u32) -> Vec<bool> {
         let parts = self.parts.iter().enumerate();
         parts.flat_map(|(part, is)| self.ranks(part, n).map(move |_| matches!(is, Part::Here(_)))).collect()
@@ -166,7 +166,7 @@ impl Worker {
         self.parts.iter_mut().enumerate().filter_map(|(number, part)| Some((number, part.remote()?)))
     }
 
-    /// Which process of the job has started the part, if it was not this one: `rank 3 on gpu-1`.
+    /// The process of the job that has started the part, unless it was this one: `rank 3 on gpu-1`.
     pub fn place(&self, part: usize) -> Option<String> {
         match self.parts.get(part)? {
             Part::Here(_) => None,
@@ -219,7 +219,7 @@ impl Worker {
         self.hear_unless(patience, Duration::MAX, |_| false).unwrap_or((0, Incoming::Silence))
     }
 
-    /// As [`Worker::hear`]; `None` if no message came for a while, at most `look`, and `enough` says so.
+    /// Like [`Worker::hear`]; `None` if no message came for a while, at most `look`, and `enough` returns true.
     pub fn hear_unless(
         &mut self,
         patience: &mut Patience,
@@ -243,7 +243,7 @@ impl Worker {
         self.parts.iter_mut().all(Part::alive)
     }
 
-    /// Ends one part, which has closed its side as its program says, and tells how it ended. The others go on.
+    /// Ends one part, which has closed its side as its program says, and describes how it ended. The others continue.
     pub fn bury(&mut self, part: usize) -> String {
         if let Some(buried) = self.buried.get_mut(part) {
             *buried = true;
@@ -261,7 +261,7 @@ impl Worker {
         self.end_by(blamed, Part::end)
     }
 
-    /// As [`Worker::end`], after this part has closed its side.
+    /// Like [`Worker::end`], after this part has closed its side.
     pub fn end_closed(&mut self, blamed: usize) -> String {
         self.end_by(blamed, Part::end_closed)
     }
@@ -282,7 +282,7 @@ impl Worker {
         self.parts.iter().for_each(|part| part.log().settle(deadline.saturating_duration_since(Instant::now())));
     }
 
-    /// Lets all parts end by themselves, for a little while; what they had to say is in their logs then.
+    /// Lets all parts end on their own, for a short time; their last output is then in their logs.
     pub fn retire(&mut self) {
         self.parts.iter_mut().for_each(Part::close);
         let mut patience = Patience::new(GOODBYE);
@@ -295,7 +295,7 @@ impl Worker {
         Mark(self.parts.iter().map(|part| part.log().mark()).collect())
     }
 
-    /// What the parts wrote since then, as far as it is still known.
+    /// The parts' output since the mark, as far as it is still available.
     pub fn said(&self, since: &Mark) -> String {
         let since = |part: usize| since.0.get(part).copied().unwrap_or(0);
         if let [alone] = self.parts.as_slice() {

@@ -16,20 +16,20 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where NCCL writes its log; unset, it uses a buffer that dies with the process.
+/// The variable for NCCL's log file; if it is unset, NCCL uses a buffer that is lost with the process.
 const DEBUG_FILE: &str = "NCCL_DEBUG_FILE";
-/// The process's output, and with this path NCCL's log too, goes to its [`Log`] through a pipe: no file is left behind and no
-/// disk is needed. NCCL opens this path like any file and writes it line by line.
+/// The path for NCCL's log: the process's output, and with this path the log too, goes to its [`Log`] through a pipe, so no file is
+/// left over and no disk is needed. NCCL opens this path like any file and writes it line by line.
 const OWN_LOG: &str = "/proc/self/fd/2";
 
-/// How long a process that has closed its pipe may take to end by itself.
+/// Limit on the time that a process which has closed its pipe takes to end on its own.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// A message from a part, or its absence.
 pub enum Incoming {
-    /// A message.
+    /// A complete message.
     Reply(Reply),
-    /// Bytes that are no message.
+    /// Bytes that are not a message.
     Garbled(String),
     /// It has closed its side: it is dead, or as good as that.
     End,
@@ -40,11 +40,11 @@ pub enum Incoming {
 /// A process; killed, with all that it started, when dropped.
 pub struct WorkerProcess {
     guard: ChildGuard,
-    /// Where requests are written, until it is closed.
+    /// The stream for requests, until it is closed.
     requests: Option<UnixStream>,
     /// Requests that go with the next one.
     later: Vec<u8>,
-    /// Its messages.
+    /// Messages received from the process.
     pub inbox: Inbox,
     /// Its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
@@ -53,11 +53,11 @@ pub struct WorkerProcess {
 /// The pipe on which a process replies, read on the thread that waits for the reply.
 pub struct Inbox {
     pipe: UntilEnd<PipeReader>,
-    /// Bytes that were read and are no complete message yet.
+    /// Bytes that were read and do not form a complete message yet.
     come: Vec<u8>,
-    /// Where bytes are read to.
+    /// The buffer that bytes are read into.
     piece: Box<[u8]>,
-    /// True if nothing more is expected of it.
+    /// True if nothing more is expected of the process.
     ended: bool,
 }
 
@@ -88,7 +88,7 @@ impl Inbox {
         (!self.ended).then_some(&self.pipe)
     }
 
-    /// Reads what is there; the end of it, if that is all.
+    /// Reads the available bytes, or the end if there are none.
     pub fn read(&mut self, due: Due) -> Option<Incoming> {
         let read = match due {
             Due::Nothing => return None,
@@ -172,7 +172,7 @@ impl WorkerProcess {
         self.guard.is_running()
     }
 
-    /// Closes its requests; it then ends by itself.
+    /// Closes the requests, after which the process ends on its own.
     pub fn close(&mut self) {
         self.requests = None;
     }
@@ -189,7 +189,7 @@ impl WorkerProcess {
         self.guard.end().map_or_else(|error| format!("an unknown status ({error})"), exit_text)
     }
 
-    /// As [`WorkerProcess::end`], of a process that has closed its pipe: most likely it is about to end.
+    /// Like [`WorkerProcess::end`], for a process that has closed its pipe and is most likely about to end.
     pub fn end_closed(&mut self) -> String {
         let by_itself = self.guard.ends_within(CLOSING);
         let how = self.end();

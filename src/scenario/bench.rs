@@ -1,4 +1,4 @@
-//! The table `[bench]`: what `collspec bench` measures for a file. What it does not say is taken from the keys of the short form.
+//! The table `[bench]`: what `collspec bench` measures for a file. Missing settings are taken from the keys of the short form.
 use super::case::{Bench, Spanned};
 use super::diagnostic::Diagnostic;
 use super::file::MAX_RANKS;
@@ -26,7 +26,7 @@ pub(crate) fn bench(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<Ben
     };
     let allowed: Vec<_> = keys::keys_in(KeyPlace::Bench).collect();
     reader.check_keys(table, entry.value.span, &allowed, "`bench`");
-    // The file's own value of the same key has been checked where it stands. Only a plain one can be taken over.
+    // The file's own value of the same key was checked at its place. Only a plain one can be used.
     let plain = |e: &&TomlEntry| matches!(e.value.kind, TomlKind::Str(_) | TomlKind::Int(_));
     let own_or_file = |key: &str| table.get(key).or_else(|| top.get(key).filter(plain));
     let mut bench = Bench { span: entry.key_span, ..Bench::default() };

@@ -21,7 +21,7 @@ enum ContentUse {
     Expect,
 }
 
-/// What reading the contents of a buffer depends on.
+/// The facts that decide how a buffer's contents are read.
 struct ContentContext<'a> {
     usage: ContentUse,
     /// The buffer's name in messages.
@@ -88,7 +88,7 @@ fn first_value_key(table: &TomlTable) -> Option<&TomlEntry> {
     })
 }
 
-/// Checks a buffer's name, and that it is no key of the file under the wrong header.
+/// Checks a buffer's name, and that it is not a key of the file under the wrong header.
 fn check_buffer_name(reader: &mut PointReader<'_>, e: &TomlEntry, table: &TomlValue) -> bool {
     let buffer_like = match &e.value.kind {
         TomlKind::Table(_) => true,
@@ -228,7 +228,7 @@ fn report_unknown_word(reader: &mut PointReader<'_>, val: &TomlValue, s: &str) {
 }
 
 fn read_rows(reader: &mut PointReader<'_>, span: Span, rows: &[TomlValue], r: &ContentContext<'_>) -> Option<Vec<Row>> {
-    // A misspelt word of `expect` stands for a row.
+    // A misspelt word of `expect` looks like a row.
     let word = |v: &TomlValue| matches!(&v.kind, TomlKind::Str(s) if r.usage == ContentUse::Expect && !is_element(s));
     let bare =
         !rows.is_empty() && rows.iter().all(|v| !matches!(v.kind, TomlKind::Array(_) | TomlKind::Table(_)) && !word(v));
@@ -312,7 +312,7 @@ fn read_row(reader: &mut PointReader<'_>, val: &TomlValue, r: &ContentContext<'_
     Some(Row { span: val.span, kind })
 }
 
-/// True for as many lists as there are ranks, which look like rows.
+/// True if there are as many lists as ranks, so that they look like rows.
 fn is_list_per_rank(reader: &PointReader<'_>, val: &TomlValue) -> bool {
     let TomlKind::Array(lists) = &val.kind else { return false };
     reader.world > 1 && lists.len() == reader.world && lists.iter().all(|v| matches!(v.kind, TomlKind::Array(_)))

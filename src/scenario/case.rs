@@ -25,9 +25,9 @@ use std::sync::Arc;
 /// A value with its place in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spanned<T> {
-    /// Place.
+    /// The value's place in the file.
     pub span: Span,
-    /// Value.
+    /// The value that the file gives.
     pub value: T,
 }
 
@@ -111,7 +111,7 @@ pub struct CaseContent {
     pub snapshot: Option<bool>,
     /// True if the file has a matrix or variants (such cases have no snapshot unless asked).
     pub swept: bool,
-    /// The forms in which the file wants the case to run in addition.
+    /// The forms in which the file also wants the case to run.
     pub forms: Vec<Spanned<&'static Form>>,
     /// The file's table `[bench]`.
     pub bench: Option<Box<Bench>>,
@@ -133,17 +133,17 @@ impl Case {
         self.outer.as_ref().map_or(self.world_size.value, |outer| outer.order.len())
     }
 
-    /// The name of the case in the file, of which this may be a form.
+    /// The name of the case in the file; this case may be a form of it.
     pub fn base_name(&self) -> &str {
         self.form.as_ref().map_or(&self.name, |derived| &derived.base)
     }
 }
 
-/// What is measured for a file, as lists of values; an empty list is the default.
+/// The parameters that are measured for a file, as lists of values; an empty list means the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Bench {
-    /// The table's place.
+    /// The table's place in the file.
     pub span: Span,
     pub operations: Vec<String>,
     pub reductions: Vec<String>,
@@ -153,19 +153,19 @@ pub struct Bench {
     pub in_place: Vec<bool>,
     /// Values of NCCL_ALGO; `None` leaves the choice to the library.
     pub algorithms: Vec<Option<String>>,
-    /// Values of NCCL_PROTO.
+    /// Values of NCCL_PROTO to measure.
     pub protocols: Vec<Option<String>>,
-    /// In bytes.
+    /// Sizes in bytes.
     pub sizes: Vec<u64>,
     pub warm_up: Option<u32>,
     pub iterations: Option<u32>,
     pub samples: Option<u32>,
 }
 
-/// A larger world of which the case's world is a part.
+/// A larger world that contains the case's world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OuterWorld {
-    /// For each rank of the larger world, its rank in the case's world; for an idle rank a number that is no rank.
+    /// For each rank of the larger world, its rank in the case's world; for an idle rank, a number outside that world.
     pub order: Vec<usize>,
 }
 
@@ -178,7 +178,7 @@ pub enum ExpectedOutcome {
     Error(Option<nccl_sys::ncclResult_t>),
     /// Not finished when the time is up, or proved stuck.
     Hang,
-    /// A process dies.
+    /// A process crashes.
     Crash,
     /// The plan refuses the case.
     Refused,
@@ -197,7 +197,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All placements.
+    /// Every placement.
     pub const ALL: [Self; 3] = [Self::Threads, Self::Processes, Self::OneThread];
 
     /// Largest number of processes of a case.

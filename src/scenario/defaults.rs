@@ -60,7 +60,7 @@ impl<'t> Defaults<'t> {
         self.0.iter().filter_map(|t| t.get(key)).collect()
     }
 
-    /// True if the file itself has the key.
+    /// True if the key is at the top level of the file.
     pub fn at_top(&self, key: &str) -> bool {
         self.0.first().is_some_and(|t| t.get(key).is_some())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 /// A byte range of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
@@ -15,7 +15,7 @@ pub struct Span {
 pub struct SourceFile {
     /// The path as the user wrote it.
     pub path: String,
-    /// The whole text.
+    /// The complete text of the file.
     pub text: Arc<str>,
 }
 
@@ -24,17 +24,17 @@ pub struct SourceFile {
 pub struct Diagnostic {
     /// The error, in lower case and without a full stop.
     pub message: String,
-    /// Its place.
+    /// The place in the file that is wrong.
     pub span: Span,
     /// Text at the caret; may be empty.
     pub label: String,
     /// Other places with a label each.
     pub related: Vec<(Span, String)>,
-    /// The cure.
+    /// The suggested fix.
     pub help: Option<String>,
     /// The matrix point or variant that has the error, if not all have it.
     pub case: Option<String>,
-    /// True for a warning: the file is used all the same.
+    /// True for a warning: the file is used anyway.
     pub warns: bool,
 }
 

@@ -3,12 +3,12 @@ use super::discover::{DiscoverError, ScenarioFile, is_valid_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-/// The files that a path of the command line stands for.
+/// The files found under one path of the command line.
 pub(super) struct FoundFiles {
-    /// As it was typed.
+    /// The path as typed.
     pub(super) path: PathBuf,
     pub(super) is_folder: bool,
-    /// With names that are unique here.
+    /// The files, with names that are unique under this path.
     pub(super) files: Vec<ScenarioFile>,
 }
 
@@ -86,8 +86,8 @@ fn without_repetitions(arguments: Vec<FoundFiles>) -> Vec<FoundFiles> {
         .collect()
 }
 
-/// The folders that can stand before the names of a path's files: those of a folder with itself, of a file those around it.
-/// What cannot be part of a name ends them.
+/// The folders that can precede the names of a path's files: for a folder those including itself, for a file those around it.
+/// They end at one that cannot be part of a name.
 fn folders(argument: &FoundFiles) -> Vec<String> {
     let whole = std::path::absolute(&argument.path).unwrap_or_else(|_| argument.path.clone());
     // `..` and links in the path are resolved, so that the folders are those in which the file lies.

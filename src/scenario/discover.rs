@@ -16,12 +16,12 @@ const MAX_DEPTH: usize = 64;
 /// A scenario file and its name, with which its cases' names start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScenarioFile {
-    /// The path under its root without `.toml`, `/` between folders; for a file given by itself, its stem. Where that is the
-    /// name of another file too, with folders before it.
+    /// The path under its root without `.toml`, with `/` between folders; for a file given on its own, its stem. If another file
+    /// has the same name, the name is extended by folders at the front.
     pub name: String,
     /// The path that messages name.
     pub path: PathBuf,
-    /// The file that is opened: `path`, or what a link leads to.
+    /// The file that is opened: `path`, or the target of a link.
     pub target: PathBuf,
     /// False if the path cannot be a case's name. `name` has it with escapes then.
     pub is_named: bool,
@@ -30,9 +30,9 @@ pub struct ScenarioFile {
 /// Scenario files, and entries that look like one but are passed over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// Sorted by name.
+    /// The files, sorted by name.
     pub scenarios: Vec<ScenarioFile>,
-    /// In the order in which they were found.
+    /// Skipped entries in the order in which they were found.
     pub passed_over: Vec<PassedOver>,
 }
 
@@ -40,9 +40,9 @@ pub struct Discovered {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is passed over: {why}", printable_path(path))]
 pub struct PassedOver {
-    /// The entry.
+    /// Path of the entry.
     pub path: PathBuf,
-    /// The reason.
+    /// The reason the entry was skipped.
     pub why: PassedOverReason,
 }
 
@@ -106,13 +106,13 @@ fn among(passed_over: &[PassedOver]) -> String {
     }
 }
 
-/// Finds all scenario files of files and folders. A path of the list may be a link; in a folder, links are followed to
-/// regular files below the folders of the list, and every file of a folder is taken once. Where files of several paths would
-/// have one name, the names begin with so much of the paths as tells them apart.
+/// Finds all scenario files among files and folders. A path of the list may be a link; in a folder, links are followed to
+/// regular files below the folders of the list, and every file of a folder is taken once. If files of several paths would
+/// have the same name, the names begin with enough of the paths to distinguish them.
 ///
 /// # Errors
 ///
-/// A path that cannot be read or is no scenario file, a folder without one or nested too deeply, or two files with one name.
+/// A path cannot be read or is not a scenario file, a folder has no scenario or is nested too deeply, or two files have one name.
 pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     let mut roots = Vec::new();
     for path in paths {
@@ -204,7 +204,7 @@ impl Default for NamePrefix {
 }
 
 impl NamePrefix {
-    /// With one more part, which is escaped if it cannot be part of a name.
+    /// Appends one part, escaped if it cannot be part of a name.
     fn with(&self, part: Option<&OsStr>) -> Self {
         let part = part.unwrap_or_default();
         match part.to_str().filter(|part| is_valid_name(part)) {
@@ -295,7 +295,7 @@ impl FolderSearch<'_> {
         Ok(())
     }
 
-    /// True if the target is below a folder of the list, and not hidden there.
+    /// True if the target is below a folder of the list and not hidden in it.
     fn is_inside(&self, target: &Path) -> bool {
         let seen = |rest: &Path| rest.components().all(|part| !part.as_os_str().as_encoded_bytes().starts_with(b"."));
         self.roots.iter().any(|root| target.strip_prefix(root).is_ok_and(seen))

@@ -60,7 +60,7 @@ impl PointReader<'_> {
     }
 }
 
-/// A type of whole numbers that holds what the given one does not.
+/// A type of whole numbers that holds a value which the given one cannot hold.
 fn wider(value: ElementValue, narrow: DType) -> Option<DType> {
     let whole = matches!(value, ElementValue::Int(_)) && !narrow.is_float();
     let wide = [DType::I32, DType::I64, DType::U64];
@@ -71,7 +71,7 @@ fn escape_shortened(s: &str) -> String {
     s.chars().take(24).flat_map(char::escape_debug).collect()
 }
 
-/// True for a text that stands for an element.
+/// True if the text can be read as an element.
 pub(crate) fn is_element(s: &str) -> bool {
     parse_element_text(s).is_some()
 }

@@ -163,7 +163,7 @@ impl CaseReader<'_, '_, '_> {
     }
 }
 
-/// Reads `before`.
+/// Reads the steps of `before`.
 fn read_before(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<Step> {
     let Some(e) = top.get("before") else { return Vec::new() };
     if !matches!(e.value.kind, TomlKind::Array(_)) {

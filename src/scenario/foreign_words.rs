@@ -1,5 +1,5 @@
-//! Words of torch.distributed, MPI, NCCL and nccl-tests, and others that newcomers try, with what a scenario has for them.
-//! The messages about unknown words look here before they look for a slip.
+//! Words of torch.distributed, MPI, NCCL and nccl-tests, and others that newcomers try, with their equivalents in a scenario.
+//! The messages about unknown words consult this table before they look for a typo.
 mod table;
 
 pub(super) use table::SIZES_AS_AXIS;
@@ -7,23 +7,23 @@ pub(super) use table::SIZES_AS_AXIS;
 use super::keys::KeyPlace;
 use table::FOREIGN_WORDS;
 
-/// A word that is none of the language's.
+/// A word that does not belong to the language, with advice on what to write.
 #[derive(Debug)]
 pub(super) struct ForeignWord {
     /// Its spellings, as [`simplified`] gives them.
     words: &'static [&'static str],
-    /// Where it is found.
+    /// The kind of place in which it occurs.
     place: WordPlace,
-    /// The language's word for it; empty if there is none that the value could stay with.
+    /// The language's word for it; empty if no word could keep the value.
     pub ours: &'static str,
-    /// What to write, where `{}` is the value. Empty for the word of the language with the same value.
+    /// The suggested text, in which `{}` is the value. Empty if only the word has to change.
     pub help: &'static str,
 }
 
-/// Where a foreign word stands.
+/// The kind of place in which a foreign word occurs.
 #[derive(Clone, Copy, Debug)]
 enum WordPlace {
-    /// A key.
+    /// A key of this kind of table.
     Key(KeyPlace),
     /// A key of steps with one of these operations.
     KeyOf(&'static [&'static str]),
@@ -47,7 +47,7 @@ pub(super) fn simplified(word: &str) -> String {
     rest.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// What stands in front of the words of other programs.
+/// Prefixes of the words of other programs.
 const PREFIXES: &[&str] = &[
     "torch.",
     "distributed.",
@@ -70,7 +70,7 @@ impl ForeignWord {
         self.words.contains(&simple)
     }
 
-    /// What to write. `value` is what the file has as the key's value.
+    /// The suggested text. `value` is the key's value in the file.
     pub fn advice(&self, ours: &str, value: &str) -> String {
         match self.help {
             "" => format!("write `{ours} = {value}`"),
@@ -79,7 +79,7 @@ impl ForeignWord {
     }
 }
 
-/// The entry of a key. `op` is the step's operation; `taken` says which keys are there already.
+/// The entry of a key. `op` is the step's operation; `taken` returns true for keys that are already present.
 pub(super) fn key(
     place: KeyPlace,
     op: Option<&str>,
@@ -95,7 +95,7 @@ pub(super) fn key(
                 _ => false,
             }
     };
-    // What is said of an operation goes before what is said of steps.
+    // Advice on an operation takes precedence over advice on steps.
     let special = |entry: &&ForeignWord| matches!(entry.place, WordPlace::KeyOf(_));
     let all: Vec<_> = FOREIGN_WORDS.iter().filter(here).collect();
     let sorted = all.iter().filter(|e| special(e)).chain(all.iter().filter(|e| !special(e)));
@@ -162,7 +162,7 @@ mod tests {
             assert!(!(entry.ours.is_empty() && entry.help.is_empty()), "{entry:?}");
             for word in entry.words {
                 assert_eq!(simplified(word), *word, "{entry:?}");
-                // What is no key of one operation may be one of others.
+                // A key that one operation does not have may be a key of others.
                 let foreign = matches!(entry.place, WordPlace::KeyOf(_)) || !is_ours(entry.place, word);
                 assert!(foreign, "`{word}` of {entry:?} is a word of the language");
             }
@@ -182,7 +182,7 @@ mod tests {
         }
         let found = |word| operation(word).map(|entry| entry.ours);
         assert_eq!([found("MPI_Bcast"), found("dist.isend"), found("banana")], [Some("broadcast"), Some("send"), None]);
-        // The operation decides what a key means, and a key that is there already is not meant.
+        // The operation decides what a key means, and a key that is already present is not meant.
         let step = |op, word| key(KeyPlace::Step, Some(op), word, |_| false).map(|entry| entry.ours);
         assert_eq!(
             [step("broadcast", "src"), step("recv", "src"), step("send_recv", "src")],

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Case {
-    /// The program of `before`, with its own buffers and communicators; `None` if the file has none. Its name is that of the case.
+    /// The program of `before`, with its own buffers and communicators; `None` if the file has no `before`. It keeps the case's name.
     pub fn history(&self) -> Option<Self> {
         if self.before.is_empty() {
             return None;

@@ -25,7 +25,7 @@ pub enum KeyPlace {
 /// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// Text.
+    /// A text.
     Text,
     /// Text or a list of texts.
     Texts,
@@ -35,7 +35,7 @@ pub enum ValueType {
     Int,
     /// A number.
     Number,
-    /// true or false.
+    /// A boolean, `true` or `false`.
     Bool,
     /// A whole number, an expression, or a list by rank.
     NumByRank,
@@ -57,7 +57,7 @@ pub enum ValueType {
     Buffer,
     /// A list of steps.
     Steps,
-    /// A table.
+    /// A TOML table.
     Table,
 }
 
@@ -86,10 +86,10 @@ impl ValueType {
     }
 }
 
-/// One key.
+/// A key of the scenario language.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name.
+    /// The key as written in a file.
     pub name: &'static str,
     /// The places in which it is allowed.
     pub places: &'static [KeyPlace],
@@ -221,12 +221,12 @@ pub fn find(place: KeyPlace, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|k| k.name == name && k.places.contains(&place))
 }
 
-/// The keys that may stand in a place.
+/// The keys that are allowed in a place.
 pub fn keys_in(place: KeyPlace) -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(move |k| k.places.contains(&place)).map(|k| k.name)
 }
 
-/// True if the language has a key of this name, wherever it may stand.
+/// True if the language has a key of this name in any place.
 pub fn is_known(name: &str) -> bool {
     KEYS.iter().any(|k| k.name == name)
 }
@@ -241,7 +241,7 @@ pub fn is_step_key(op: &Op, name: &str) -> bool {
     COMMON_KEYS.contains(&name) || op.keys.contains(&name)
 }
 
-/// True if the key may stand at the top of the file.
+/// True if the key is allowed at the top of the file.
 pub fn is_file_key(name: &str) -> bool {
     find(File, name).is_some() || KEYS.iter().any(|k| k.is_default && k.name == name)
 }

@@ -24,32 +24,32 @@ pub const MAX_BYTES: u64 = 1 << 20;
 /// Number of diagnostics that are shown for one file.
 const MAX_DIAGNOSTICS: usize = 50;
 
-/// A file that is no scenario, with its diagnostics.
+/// A file that is not a valid scenario, with its diagnostics.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", super::render::render(.file, .diagnostics, false))]
 pub struct Rejected {
-    /// The file as far as it could be read.
+    /// The parts of the file that could be read.
     pub file: Arc<SourceFile>,
     /// Its diagnostics, by place.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The cases of a file. Their names start with `name`.
+/// Reads the cases of a file. Their names start with `name`.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, has more than `max_bytes`, or is no scenario.
+/// The file cannot be read, has more than `max_bytes`, or is not a valid scenario.
 #[cfg(any(test, feature = "internals"))]
 pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
     let file = read(path, max_bytes)?;
     parse(&file, name)
 }
 
-/// The cases of a file that was found in a folder. It may set the variables in `allow_env` too.
+/// Reads the cases of a file that was found in a folder. It may also set the variables in `allow_env`.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, has more than `max_bytes`, or is no scenario.
+/// The file cannot be read, has more than `max_bytes`, or is not a valid scenario.
 pub fn load_found(found: &ScenarioFile, allow_env: &AllowEnv, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
     if !found.is_named {
         let message = "a scenario's path must be UTF-8 without control characters, `[`, `]` and `\\`";
@@ -79,7 +79,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
     rejected(path, "", Diagnostic::new(Span::default(), format!("this file cannot be read: {error}")))
 }
 
-/// Reads `target` if it is no link. A pipe or a device is opened without waiting, and not read.
+/// Reads `target` unless it is a link. A pipe or a device is opened without waiting, and not read.
 fn read_target(path: &Path, target: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
     let refuse = |message: String| rejected(path, "", Diagnostic::new(Span::default(), message));
     let bytes = match files::open_no_link(target).and_then(|opened| files::read(opened, max_bytes)) {
@@ -105,20 +105,20 @@ fn read_target(path: &Path, target: &Path, max_bytes: u64) -> Result<Arc<SourceF
     }
 }
 
-/// The cases of a text. Their names start with `name`.
+/// Reads the cases of a text. Their names start with `name`.
 ///
 /// # Errors
 ///
-/// A text that is no scenario.
+/// The text is not a valid scenario.
 pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> {
     parse_with(file, name, &AllowEnv::default())
 }
 
-/// The cases of a text that may set the variables in `allow_env` too.
+/// Reads the cases of a text that may also set the variables in `allow_env`.
 ///
 /// # Errors
 ///
-/// A text that is no scenario.
+/// The text is not a valid scenario.
 pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
     let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics };
     let mut top = tree::parse(file).map_err(reject)?;
@@ -218,7 +218,7 @@ fn point_as_text(axes: &Matrix, values: &[&tree::TomlValue], variant: &Variant<'
     axes.chain(variant.name.map(|v| ("variant".to_owned(), v.to_owned()))).collect()
 }
 
-/// What decides the content of a case: the places of the variant's keys and of the values that the axes set, and which other axes
+/// Identifies the content of a case: the places of the variant's keys and of the values that the axes set, and which other axes
 /// are numbers.
 type ContentKey = (usize, Vec<usize>);
 
@@ -243,7 +243,7 @@ struct FileCases<'a> {
 }
 
 impl FileCases<'_> {
-    /// Reads one point.
+    /// Reads the case at one point.
     fn read_point(
         &mut self,
         reader: &mut PointReader<'_>,

@@ -13,13 +13,13 @@ use std::sync::Arc;
 pub const MAX_CASES: usize = 20_000;
 /// Largest number of axes of one file.
 const MAX_AXES: usize = 64;
-/// Largest number of values that all cases of one file have together; they are kept until the last case has run.
+/// Limit on the total number of values of all cases of a file; they are kept until the last case has run.
 const MAX_VALUES: usize = 1_000_000;
 
 /// Limit of the conditions of `exclude` times the combinations.
 const MAX_COMPARISONS: usize = 100_000_000;
 
-/// One axis.
+/// One axis of the matrix.
 #[derive(Debug)]
 pub(crate) struct Axis {
     pub name: String,
@@ -181,7 +181,7 @@ impl Matrix {
         }
     }
 
-    /// Adds a key of the file that stands under `matrix`, so that the rest of the file can be read.
+    /// Adds a key of the file that is misplaced under `matrix`, so that the rest of the file can be read.
     fn add_stray_key(&mut self, e: &TomlEntry, name: String) {
         let sets = keys::is_file_key(name.split('.').next().unwrap_or("")) || name == "op";
         self.axes.push(Axis { name, key_span: e.key_span, values: vec![e.value.clone()], sets });
@@ -372,7 +372,7 @@ fn values_of_range(table: &TomlTable) -> Option<String> {
     Some(listed(all.take_while(|value| *value <= to), to))
 }
 
-/// True for a key of the file whose value is a list and no list of an axis' values.
+/// True for a key of the file whose value is a list, but not a list of values for an axis.
 fn not_an_axis(name: &str, values: &[TomlValue]) -> bool {
     match name {
         "steps" | "before" | "tags" => !values.iter().all(|v| matches!(v.kind, TomlKind::Array(_))),
@@ -395,7 +395,7 @@ fn number(v: &TomlValue) -> Option<crate::expr::Value> {
     }
 }
 
-/// The variants in file order; one without a name if the file has none.
+/// The variants in file order; a single one without a name if the file does not define any.
 pub(crate) fn variants<'t>(reader: &mut PointReader<'_>, entry: Option<&'t TomlEntry>) -> Vec<Variant<'t>> {
     let Some(entry) = entry else { return vec![Variant { name: None, keys: None }] };
     let TomlKind::Table(table) = &entry.value.kind else {

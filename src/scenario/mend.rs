@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// What a table is, and the keys that it may have.
+/// The kind of a table, and the keys that it may have.
 struct TableKind {
     place: KeyPlace,
     /// The operation of a step, or of the short form.
@@ -110,7 +110,7 @@ pub(crate) fn mend(reader: &mut PointReader<'_>, top: &mut TomlTable) {
     }
 }
 
-/// Number of keys of a table that are looked at for what they mean: each costs a walk through the table, or the whole text.
+/// Number of keys of a table whose meaning is guessed: each costs a pass over the table, or the whole text.
 const MOST_KEYS: usize = 64;
 
 /// Mends the keys that make many cases of a file, and the names of axes.
@@ -150,7 +150,7 @@ fn operation_of(top: &TomlTable) -> Option<&'static Op> {
     }
 }
 
-/// The key of the file that the name of an axis stands for, if no expression can mean the name.
+/// The key of the file that an axis's name is meant for, if the name cannot be used in an expression.
 fn meant_axis(
     reader: &PointReader<'_>,
     axis: &TomlEntry,
@@ -172,7 +172,7 @@ fn meant_axis(
     Some((d.help(format!("did you mean `{ours}`?")), ours))
 }
 
-/// How often a name stands in a text.
+/// The number of times a name occurs in a text.
 fn uses(text: &str, name: &str) -> usize {
     text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| *word == name).count()
 }
@@ -344,14 +344,14 @@ fn mend_operation(
     Some(op)
 }
 
-/// True if a key stands where `op` is missing, and means it.
+/// True if a key is meant as the missing `op`.
 fn means_operation(e: &TomlEntry, table: &TomlTable, kind: &TableKind) -> bool {
     let TomlKind::Str(_) = &e.value.kind else { return false };
     if keys::is_known(&e.key) {
         return false;
     }
     let foreign = foreign_words::key(kind.place, None, &e.key, |ours| table.get(ours).is_some());
-    // a text is no list of steps
+    // a text is not a list of steps
     foreign.map_or_else(|| nearest(&e.key, ["op"]).is_some(), |entry| matches!(entry.ours, "op" | "steps"))
 }
 
@@ -359,7 +359,7 @@ fn unknown(key: &str, kind: &TableKind) -> String {
     format!("unknown key `{key}` in {kind}")
 }
 
-/// Mends the keys of a table. What no key of the language stands for is taken out.
+/// Corrects the keys of a table. Keys that do not resemble any key of the language are removed.
 fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span: Span, kind: &TableKind) {
     if table.entries.iter().all(|e| kind.allowed.contains(&&*e.key)) {
         return;
@@ -383,7 +383,7 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
         let told = advice.and_then(|advice| reader.mended.advice.get(advice)).copied();
         match told.and_then(|at| reader.diagnostics.get_mut(at)) {
             Some(first) if first.related.len() < 16 => first.related.push((e.key_span, "here too".into())),
-            // More of them are told on their own, so that the bound on diagnostics ends the search in a hostile file.
+            // Further ones are reported one by one, so that the limit on diagnostics ends the search in a hostile file.
             _ => {
                 reader.mended.advice.extend(advice.map(|advice| (advice, reader.diagnostics.len())));
                 reader.report(diagnostic);
@@ -411,14 +411,14 @@ fn mark_incomplete(reader: &mut PointReader<'_>, table: &TomlTable) {
     }
 }
 
-/// A key that is not allowed in its table, and what is meant by it.
+/// A key that is not allowed in its table, and the key that was meant.
 struct MeantEntry {
     diagnostic: Diagnostic,
-    /// `None` if nothing of the language is meant, or what the table has already.
+    /// `None` if no key of the language is meant, or one that the table already has.
     entry: Option<TomlEntry>,
     /// False if other keys are needed too, which the diagnostic names.
     complete: bool,
-    /// The help, of a word that no key stands for.
+    /// The help on a word that does not correspond to a key.
     advice: Option<&'static str>,
 }
 

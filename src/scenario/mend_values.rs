@@ -1,4 +1,4 @@
-//! Replaces values that have the wrong shape for their key, where it is clear what is meant: `comm = [0, 1]`,
+//! Replaces values that have the wrong shape for their key, where the intention is clear: `comm = [0, 1]`,
 //! `groups = [0, 1]`, a name around the only buffer of the short form.
 use super::diagnostic::Diagnostic;
 use super::keys::{self, KeyPlace, ValueType};
@@ -41,7 +41,7 @@ pub(super) fn fit(
     }
 }
 
-/// True if a value is not shown as a whole.
+/// True if a value is shown in shortened form.
 pub(super) fn is_shortened(shown: &str) -> bool {
     matches!(shown, "{ ... }" | "[...]")
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 const CLEAR: &[&str] =
     &["op", "steps", "inputs", "expect", "comms", "matrix", "variants", "assert", "world_size", "outcome", "requires"];
 
-/// Moves the keys that stand under a header of the file's tables or of a step.
+/// Moves keys that are misplaced under a header of the file's tables or of a step.
 pub(crate) fn move_to_top(reader: &mut PointReader<'_>, top: &mut TomlTable) {
     let mut moved = Vec::new();
     for entry in &mut top.entries {
@@ -95,7 +95,7 @@ fn is_step(value: &TomlValue) -> bool {
     matches!(&value.kind, TomlKind::Table(t) if t.get("op").is_some())
 }
 
-/// True for a table with a value that is no list and no table, which no axis has.
+/// True for a table with a value that is neither a list nor a table, which an axis cannot have.
 fn has_single_values(value: &TomlValue) -> bool {
     match &value.kind {
         TomlKind::Table(t) => t.entries.iter().any(|e| has_single_values(&e.value)),

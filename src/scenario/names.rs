@@ -28,7 +28,7 @@ fn name_part(text: &str) -> String {
     format!("{}~{hash:016x}", escape(&text[..end]))
 }
 
-/// The name of a case in a form, from the case's own: the form stands last among the point's brackets.
+/// The name of a case in a form, from the case's own name: the form comes last in the point's brackets.
 pub fn with_form(name: &str, form: &str) -> String {
     match name.strip_suffix(']') {
         Some(start) => format!("{start},form={}]", escape(form)),
@@ -41,7 +41,7 @@ pub fn escape(text: &str) -> String {
     escape_bytes(text.as_bytes())
 }
 
-/// The same of bytes that may not be text.
+/// Like [`escape`], for bytes that may not be text.
 pub(super) fn escape_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for b in bytes {
@@ -70,7 +70,7 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     }
 }
 
-/// True for `[a-z][a-z0-9_]*`.
+/// True for a name that matches `[a-z][a-z0-9_]*`.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')

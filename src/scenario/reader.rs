@@ -12,8 +12,8 @@ use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The value of an axis at a point of the matrix. Points that differ only in numbers share what was read of the first one, so that
-/// reading must not depend on a number: it is asked for when a case is made, and evaluated when the case is planned.
+/// The value of an axis at a point of the matrix. Points that differ only in numbers share the data read for the first one, so
+/// reading must not depend on a number: it is looked up when a case is made, and evaluated when the case is planned.
 #[derive(Clone, Debug)]
 pub(crate) struct AxisValue {
     pub name: String,
@@ -21,7 +21,7 @@ pub(crate) struct AxisValue {
 }
 
 impl AxisValue {
-    /// `number`: the value in expressions; `None` if the value is no number.
+    /// Creates an axis; `number` is its value in expressions, `None` if the value is not a number.
     pub fn new(name: &str, number: Option<Value>) -> Self {
         Self { name: name.to_owned(), number }
     }
@@ -82,13 +82,13 @@ impl UsedNames {
 /// The mistakes that were reported, so that what follows from one is not reported too.
 #[derive(Debug, Default)]
 pub(crate) struct Mended {
-    /// Places of the values of `op` that are no operation.
+    /// Places of values of `op` that are not operations.
     pub unknown_operations: HashSet<Span>,
     /// The same of steps with a key that is not understood.
     pub incomplete_steps: HashSet<Span>,
     /// Names of buffers, communicators, streams and steps that nothing defines. Each is reported where it is used first.
     pub unknown_names: HashSet<String>,
-    /// The help for keys that no key of the language stands for, and the number of the diagnostic that gives it.
+    /// The help for keys that do not resemble any key of the language, and the number of the diagnostic that gives it.
     pub advice: HashMap<&'static str, usize>,
 }
 
@@ -123,7 +123,7 @@ impl AllowedNames {
 /// The kind of number that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumberKind {
-    /// A whole number.
+    /// A whole number only.
     Whole,
     /// A whole number that is not negative.
     Natural,
@@ -169,7 +169,7 @@ impl PointReader<'_> {
         self.diagnostics.len() >= MAX_DIAGNOSTICS
     }
 
-    /// Reports that a value has another type than the key wants.
+    /// Reports that a value's type is not the one that the key requires.
     pub fn report_wrong_type(&mut self, name: &str, ty: ValueType, val: &TomlValue) {
         let message = format!("`{name}` must be {}", ty.describe());
         let d = Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name()));
@@ -220,7 +220,7 @@ impl PointReader<'_> {
         }
     }
 
-    /// The diagnostic for a key of the file that stands under a header.
+    /// The diagnostic for a key of the file that is misplaced under a header.
     pub fn misplaced_key(&self, e: &TomlEntry, table: Span) -> Option<Diagnostic> {
         let header = self.header(table)?;
         let top = keys::is_file_key(&e.key) || &*e.key == "op";
@@ -245,7 +245,7 @@ impl PointReader<'_> {
         let raw = self.file.text.get(val.start..val.end).unwrap_or("");
         for quotes in ["\"\"\"", "'''", "\"", "'"] {
             let body = raw.strip_prefix(quotes).and_then(|r| r.strip_suffix(quotes));
-            // Every escape is longer than what it stands for: equal lengths are equal texts.
+            // Every escape is longer than the character it encodes: equal lengths are equal texts.
             let same = body.is_some_and(|b| b.len() == text.len() && b.get(start..end) == text.get(start..end));
             if same {
                 let at = val.start + quotes.len();
@@ -274,7 +274,7 @@ impl PointReader<'_> {
         }
     }
 
-    /// True if an undefined name of this kind is met for the first time.
+    /// True if an undefined name of this kind occurs for the first time.
     pub fn is_first_unknown(&mut self, kind: &str, name: &str) -> bool {
         self.mended.unknown_names.insert(format!("{kind} {name}"))
     }
@@ -493,7 +493,7 @@ impl PointReader<'_> {
     }
 }
 
-/// True for `rank ^ 1`, which is the other rank of a pair in languages where `^` is exclusive or.
+/// True for `rank ^ 1`, the other rank of a pair in languages where `^` is exclusive or.
 fn is_exclusive_or(expr: &Expr) -> bool {
     let ExprNode::Binary(BinOp::Pow, base, exponent) = &*expr.node else { return false };
     matches!(&**base, ExprNode::Name(name) if *name == "rank") && matches!(**exponent, ExprNode::Int(1))

@@ -96,7 +96,7 @@ fn clip(text: &str, most: usize) -> String {
     printable(&super::names::shorten(text, most)).into_owned()
 }
 
-/// Text of a file as it is displayed; the renderer expands tabs.
+/// A file's text as displayed; the renderer expands tabs.
 fn displayed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

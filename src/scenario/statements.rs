@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Start, end and message of a syntax error.
 type SyntaxError<'a> = (usize, usize, &'a str);
 
-/// The errors that are no consequences of an earlier one: the first of every statement whose brackets do not match, and the
+/// The errors that do not follow from an earlier one: the first of every statement whose brackets do not match, and the
 /// first of every line of other statements. `errors` and the result are in the order of the text.
 pub(crate) fn first_errors<'a>(text: &str, diagnostics: Vec<SyntaxError<'a>>) -> Vec<SyntaxError<'a>> {
     let mut statements = Statements { text, at: 0 }.peekable();

@@ -157,7 +157,7 @@ struct StepReader<'t, 'd> {
 }
 
 impl<'t> StepReader<'t, '_> {
-    /// The entry of a key on the step itself; in the short form only of keys that are no defaults.
+    /// The entry of a key on the step itself; in the short form only of keys that are not defaults.
     fn own_entry(&self, key: &str) -> Option<&'t TomlEntry> {
         let entry = self.table.get(key).filter(|_| keys::is_step_key(self.op, key))?;
         (!self.short || !keys::default_keys().any(|s| s == key)).then_some(entry)
@@ -304,7 +304,7 @@ impl<'t> StepReader<'t, '_> {
             return has.then(|| BufferRef { span: self.span, name: key.to_owned(), slice: None });
         }
         let e = self.own_entry(key)?;
-        // What a put writes is another rank's, and declared where that rank has it.
+        // A put writes another rank's buffer, which is declared where that rank has it.
         if writes && !matches!(self.op.kind, ops::Kind::OneSided(_)) {
             if let (TomlKind::Str(s), Some(r)) =
                 (&e.value.kind, reader.buffer_ref(key, &e.value, AllowedNames::STEP, true))

@@ -1,4 +1,4 @@
-//! Messages for errors of TOML's syntax: what is wrong in the words of this project, and what to write instead.
+//! Messages for errors of TOML's syntax: the error in the words of this project, and the suggested fix.
 use super::diagnostic::{Diagnostic, Span};
 use super::names::shorten;
 use super::statements::{line_end, open_bracket};
@@ -11,7 +11,7 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
     let say = |message: String| Diagnostic::new(span, message);
     if message.contains("recurs") {
         let text_of = format!("nested too deeply: at most {MOST_NESTED} levels can stand inside of each other");
-        // The parser says nothing of the place of a key with too many parts.
+        // The parser does not give the place of a key with too many parts.
         return Diagnostic::new(long_key(text).unwrap_or(span), text_of);
     }
     if is_json(text) {
@@ -85,7 +85,7 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
     say(message.trim_end_matches(", expected nothing").to_owned())
 }
 
-/// How the parser's messages on values begin that are neither texts nor lists nor tables.
+/// Beginnings of the parser's messages on values that are neither texts nor lists nor tables.
 const VALUE_ERRORS: [&str; 7] = [
     "string values must be quoted",
     MORE_BEHIND,
@@ -111,7 +111,7 @@ fn long_key(text: &str) -> Option<Span> {
     })
 }
 
-/// True for a text that is an object of JSON, of which every line would be an error.
+/// True for a text that is a JSON object, of which every line would be an error.
 pub(crate) fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
@@ -226,7 +226,7 @@ fn with_colon(text: &str, at: usize) -> Option<String> {
     }
 }
 
-/// What stands in a list or table where a comma or the end should be.
+/// A diagnostic on the text in a list or table where a comma or the end should be.
 fn missing_in_list(say: impl Fn(String) -> Diagnostic, text: &str, at: usize, from_here: &str) -> Diagnostic {
     let begins_line = text.get(..at).is_some_and(|before| before.trim_end_matches([' ', '\t']).ends_with('\n'));
     let line = from_here.lines().next().unwrap_or_default();

@@ -74,7 +74,7 @@ pub(super) fn listed(values: impl Iterator<Item = i128>, last: i128) -> String {
     shown.join(", ")
 }
 
-/// The number with a 0 wherever digits are missing next to the point.
+/// The number with a 0 wherever digits are missing next to the decimal point.
 fn complete(number: &str) -> String {
     let (mantissa, exponent) = number.split_at(number.find(['e', 'E']).unwrap_or(number.len()));
     match mantissa.split_once('.') {

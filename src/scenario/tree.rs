@@ -19,7 +19,7 @@ pub(crate) struct TomlValue {
     pub kind: TomlKind,
 }
 
-/// A TOML value.
+/// The value of a TOML key or list item.
 #[derive(Clone, Debug)]
 pub(crate) enum TomlKind {
     Str(Arc<str>),
@@ -177,7 +177,7 @@ fn convert(value: &DeValue<'_>, span: Span, diagnostics: &mut Vec<Diagnostic>) -
     let kind = match value {
         DeValue::String(s) => TomlKind::Str(s.as_ref().into()),
         DeValue::Integer(i) => TomlKind::Int(i128::from_str_radix(i.as_str(), i.radix()).unwrap_or_else(|_| {
-            // The parser accepts a prefix such as `0x` with nothing behind it.
+            // The parser accepts a prefix such as `0x` without digits.
             let lacks_digits = i.as_str().is_empty();
             let message = if lacks_digits { "this number lacks digits" } else { "this number does not fit 128 bits" };
             diagnostics.push(Diagnostic::new(span, message));

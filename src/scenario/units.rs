@@ -1,7 +1,7 @@
 //! Sizes as other programs have them, in bytes or with a unit, as numbers of elements.
 use super::tree::{TomlEntry, TomlKind};
 
-/// What to write for a size such as `4MB` or `64k`. Sizes in bytes are those of f32, the type where none is written.
+/// Suggests a number of elements for a size such as `4MB` or `64k`. Sizes in bytes count f32 elements, the default type.
 pub(super) fn elements(text: &str) -> Option<String> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -36,7 +36,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
 }
 
-/// What to write in place of a key for a buffer's size in other programs.
+/// Suggests a replacement for a key that is a buffer's size in other programs.
 pub(super) fn size_of_buffer(e: &TomlEntry) -> Option<String> {
     let TomlKind::Int(size) = e.value.kind else { return None };
     match &*e.key {

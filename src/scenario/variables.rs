@@ -118,16 +118,16 @@ impl AllowEnv {
     ///
     /// # Errors
     ///
-    /// A text that is no name of an NCCL_* variable.
+    /// The text is not the name of an NCCL_* variable.
     pub fn parse_name(text: &str) -> Result<String, String> {
         if is_name(text) { Ok(text.to_owned()) } else { Err("expected the name of an NCCL_* variable".to_owned()) }
     }
 
-    /// Parses names with commas between them.
+    /// Parses names separated by commas.
     ///
     /// # Errors
     ///
-    /// A text that is no name of an NCCL_* variable.
+    /// The text is not the name of an NCCL_* variable.
     pub fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(Self::parse_name).collect::<Result<_, _>>().map(Self)
     }
@@ -137,7 +137,7 @@ impl AllowEnv {
         Self(names.to_vec())
     }
 
-    /// The names.
+    /// The allowed names.
     pub fn names(&self) -> &[String] {
         &self.0
     }
@@ -152,7 +152,7 @@ impl AllowEnv {
     }
 }
 
-/// True for `NCCL_` with capitals, digits and `_` behind.
+/// True for `NCCL_` followed by capitals, digits and `_`.
 pub(crate) fn is_name(name: &str) -> bool {
     let rest = name.strip_prefix("NCCL_").unwrap_or("");
     let capital = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
@@ -178,7 +178,7 @@ pub(crate) fn refuse_name(name: &str, span: Span, allowed: &AllowEnv) -> Option<
     })
 }
 
-/// True for names of NCCL's variables that load libraries, use files or connect to other hosts; they are no misspellings of
+/// True for names of NCCL's variables that load libraries, use files or connect to other hosts; they are not misspellings of
 /// other names.
 fn is_dangerous(name: &str) -> bool {
     const WORDS: &[&str] =

@@ -1,7 +1,7 @@
 //! Algorithms that collectives ask for.
 use super::rng::Rng;
 
-/// What only all_reduce has.
+/// Algorithms that only all_reduce has.
 const TREES: &[&str] =
     &["\"tree\"", "\"tree_simple\"", "\"tree_ll\"", "\"tree,ring\"", "\"^ring\"", "{ prefer = \"tree_simple\" }"];
 const RINGS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Programs in which processes of ranks end while the others go on.
+//! Programs in which processes of ranks end while the others continue.
 use super::program::{Communicator, World};
 use super::steps;
 
@@ -6,15 +6,15 @@ const WAIT: &str = "{ op = \"wait\" }";
 const STATUSES: &[&str] =
     &["0", "1", "7", "255", "\"SIGKILL\"", "\"SIGKILL\"", "\"SIGABRT\"", "\"SIGSEGV\"", "\"SIGTERM\""];
 
-/// The steps of a program in which some ranks end: operations before, operations in flight, the end, what the others do with the
-/// communicators that have lost a rank, and operations on those that are left.
+/// The steps of a program in which some ranks end: operations before, operations in flight, the end, the actions of the others on
+/// the communicators that have lost a rank, and operations on the remaining ones.
 pub(super) fn program(world: &mut World) -> Vec<String> {
     let mut lines = Vec::new();
     for _ in 0..world.rng.between(1, 3) {
         lines.extend(steps::data(world, true));
     }
     let dead = dying(world);
-    // What is in flight may be lost, but not all that there is.
+    // Operations in flight may be lost, but not all operations.
     lines.push(WAIT.to_owned());
     world.streams.clear();
     let kept = world.buffers.clone();
@@ -36,7 +36,7 @@ pub(super) fn program(world: &mut World) -> Vec<String> {
         world.head.push("requires = { backend = \"soft\" }".to_owned());
         lines.push("{ op = \"wait\", error = \"remote_error\" }".to_owned());
     }
-    // Nothing is known of what lost operations write, so later steps use none of it.
+    // The results of lost operations are unknown, so later steps do not use them.
     world.buffers.retain(|buffer| kept.iter().any(|old| old.name == buffer.name));
     for buffer in &mut world.buffers {
         dead.iter().for_each(|rank| buffer.counts[*rank] = None);

@@ -2,7 +2,7 @@
 use super::program::World;
 use super::steps;
 
-/// Captures a few steps, launches them, and sometimes again behind a step in between.
+/// Captures a few steps, launches them, and sometimes launches them again after a step in between.
 pub(super) fn captured(world: &mut World) -> Vec<String> {
     let graph = format!("g{}", world.name());
     let mut lines = vec!["{ op = \"wait\" }".to_owned()];
@@ -25,7 +25,7 @@ pub(super) fn captured(world: &mut World) -> Vec<String> {
     lines
 }
 
-/// The step, captured.
+/// Adds the graph to a step, so that it is captured.
 fn with_graph(step: &str, graph: &str) -> String {
     match step.strip_suffix(" }") {
         Some(keys) => format!("{keys}, graph = \"{graph}\" }}"),

@@ -1,4 +1,4 @@
-//! What the programs that ran had in them, so that it can be seen what a soak has tried.
+//! Counts the features of the programs that ran, to show what a soak has tested.
 use crate::scenario::{Case, CommDef, ConfigValue, Spanned, Step, StepError};
 use std::collections::BTreeSet;
 

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is tried, and for how long.
+/// The programs to try, and the time for them.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The seed of the first program; every further program has the next one.
@@ -44,33 +44,33 @@ pub struct Request {
     pub budget: Duration,
 }
 
-/// Why no more programs were tried.
+/// The reason no further programs were tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The number of programs was reached, or the time was over.
     Complete,
     /// Enough programs have failed.
     Failures,
-    /// SIGINT.
+    /// SIGINT was received.
     Interrupted,
 }
 
 /// A program that an accepted file holds and that failed.
 #[derive(Debug)]
 pub struct Failed {
-    /// Its seed.
+    /// The program's seed.
     pub seed: u64,
     /// The name of its case, with the form in which it ran.
     pub case: String,
-    /// What was wrong.
+    /// The reason it failed.
     pub reason: String,
-    /// The file.
+    /// The text of its file.
     pub text: String,
     /// The program made smaller, if that worked; else why not.
     pub reduced: Result<Box<Reduced>, String>,
 }
 
-/// What came of a soak.
+/// The result of a soak.
 #[derive(Debug)]
 pub struct Report {
     /// Programs that were made.
@@ -79,38 +79,38 @@ pub struct Report {
     pub refused: u64,
     /// Their number by the first words of the reason, in which every number is a `#`.
     pub refusals: BTreeMap<String, u64>,
-    /// Those that need what the machine or the library lacks.
+    /// Number of programs that need something the machine or the library lacks.
     pub skipped: u64,
-    /// Those that passed.
+    /// Number of programs that passed.
     pub passed: u64,
-    /// Those that failed.
+    /// Number of programs that failed.
     pub failed: u64,
     /// The first of them.
     pub failures: Vec<Failed>,
-    /// What grew with the number of programs, in words.
+    /// Descriptions of what grew with the number of programs.
     pub grown: Vec<String>,
-    /// What this process held in the second quarter of the time and in the last one, if it was long enough to tell.
+    /// Resources of this process in the second quarter of the time and in the last one, if the soak was long enough.
     pub held: Option<(Held, Held)>,
     /// The same of the worker that was seen most often.
     pub worker_held: Option<(Held, Held)>,
-    /// Number of programs that passed, by what they had in them: steps by name, and more.
+    /// Number of programs that passed, by their features: steps by name, and more.
     pub kinds: BTreeMap<&'static str, u64>,
-    /// Why it ended.
+    /// The reason it ended.
     pub ended: Ended,
-    /// How long it took.
+    /// Duration of the soak.
     pub time: Duration,
 }
 
-/// Programs that are made and run before memory is looked at again, and most before the time is.
+/// Largest number of programs that run before memory and time are checked again.
 const BATCH: u64 = 200;
-/// How many that are at first.
+/// Number of programs in the first batch.
 const FIRST_BATCH: u64 = 8;
 /// A batch that takes longer is followed by a smaller one.
 const BATCH_TIME: Duration = Duration::from_secs(2);
 /// Failing programs after which no more are tried.
 const MOST_FAILED: usize = 10;
 
-/// What came of one program.
+/// The result of one program.
 enum Tried {
     Refused(String),
     Skipped,
@@ -119,7 +119,7 @@ enum Tried {
 }
 
 /// Runs programs until the request's number or time is reached. `fresh` is a runner that starts a process for every run, to
-/// make failing programs smaller; `progress` is told the report after every batch.
+/// make failing programs smaller; `progress` receives the report after every batch.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ pub fn soak<E>(
             }
         }
         report.programs += left;
-        // On a real library a program may take a second, and the time and SIGINT are looked at between batches.
+        // On a real library a program may take a second, and the time and SIGINT are checked between batches.
         batch = if batch_begun.elapsed() < BATCH_TIME { (batch * 2).min(BATCH) } else { (batch / 2).max(1) };
         free_memory::give_back();
         unmeasured += left;

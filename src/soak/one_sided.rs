@@ -1,5 +1,5 @@
-//! Puts into windows, signals, and waits for them. Each target is a new window, so that no earlier use of it is in disorder with
-//! the puts; what is put is awaited on the same stream.
+//! Puts into windows, signals, and waits for them. Each target is a new window, so that no earlier use of it is unordered with
+//! the puts; the data put is awaited on the same stream.
 use super::program::{Buffer, Communicator, World};
 use super::steps::{chosen, stream};
 use super::values;
@@ -37,7 +37,7 @@ fn window(world: &mut World, dtype: &str, counts: &[usize], filled: bool) -> Str
     name
 }
 
-/// What the steps of an exchange have in common.
+/// The parameters that the steps of an exchange share.
 struct Exchange {
     comm: Communicator,
     /// Keys of all its operations.
@@ -87,7 +87,7 @@ impl Exchange {
         format!(", peer = \"(rank - {}) % n\"", self.shift)
     }
 
-    /// A window with so many elements that it can be put from: a new one, or one that other steps have used.
+    /// A window with this many elements that can be the source of puts: a new one, or one that other steps have used.
     fn source(&self, world: &mut World, count: usize) -> String {
         let has = |buffer: &&Buffer| {
             let windows = &world.windows;
@@ -104,7 +104,7 @@ impl Exchange {
         name
     }
 
-    /// A new window for what is put; other ranks than the communicator's have one element in it.
+    /// A new window as target of puts; ranks outside the communicator have one element in it.
     fn target(&self, world: &mut World, count: impl Fn(usize) -> usize) -> (String, Vec<Option<usize>>) {
         let mut counts = vec![1; world.ranks];
         let mut known = vec![None; world.ranks];
@@ -161,7 +161,7 @@ impl Exchange {
         vec![self.put(&piece(&source), &piece(&target), &self.next(), &more), self.wait(&wait)]
     }
 
-    /// Several puts to the same place: the last one is seen behind a wait for all.
+    /// Several puts to the same place: the last one is visible after a wait for all.
     fn over_each_other(&self, world: &mut World) -> Vec<String> {
         let (times, count) = (world.rng.between(2, 5), self.count.min(64));
         let source = self.source(world, times * count);

@@ -1,17 +1,17 @@
-//! What this process and its idle workers hold: memory and descriptors, which must not grow with the number of programs.
+//! Resources of this process and its idle workers: memory and descriptors, which must not grow with the number of programs.
 use std::fs;
 
-/// What a process holds.
+/// The resources that a process holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Bytes of memory that no file backs.
     pub memory: u64,
-    /// Open descriptors.
+    /// Number of open descriptors.
     pub descriptors: u64,
 }
 
 impl Held {
-    /// What the process holds now; `None` if it has ended.
+    /// The resources that the process holds now; `None` if it has ended.
     pub fn by(pid: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -25,26 +25,26 @@ impl Held {
     }
 }
 
-/// What a process held in the course of a run, in two parts of equal length: what a cache keeps grows in the first part only.
+/// The resources of a process during a run, in two parts of equal length: a cache grows in the first part only.
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     samples: Vec<Held>,
 }
 
-/// Growth in the second half that is no more than the noise of an allocator.
+/// Growth in the second half up to this amount is attributed to the allocator.
 const SLACK: u64 = 16 << 20;
 /// Growth in the second half that communicators which a worker keeps for the next program explain: sockets to other processes.
 const KEPT_DESCRIPTORS: u64 = 64;
-/// Samples of which a half says nothing.
+/// Number of samples below which comparing the halves is not conclusive.
 const FEWEST: usize = 8;
 
 impl Course {
-    /// Adds what is held now.
+    /// Adds a sample of the current resources.
     pub fn add(&mut self, held: Held) {
         self.samples.push(held);
     }
 
-    /// Number of samples.
+    /// Number of samples taken.
     pub fn samples(&self) -> usize {
         self.samples.len()
     }
@@ -60,7 +60,7 @@ impl Course {
         Some((quarter(1)?, quarter(3)?))
     }
 
-    /// What grew between the two halves, in words.
+    /// A description of the growth between the two halves.
     pub fn growth(&self) -> Option<String> {
         let (before, after) = self.halves()?;
         if after.memory > before.memory + before.memory / 5 + SLACK {

@@ -44,13 +44,13 @@ pub(super) struct World {
     pub windows: Vec<String>,
     /// Lines above the steps.
     pub head: Vec<String>,
-    /// True if the communicators of which nothing else is said are non-blocking.
+    /// True if communicators are non-blocking unless their configuration says otherwise.
     pub non_blocking: bool,
-    /// True if one thread drives all ranks, which has no graphs.
+    /// True if one thread drives all ranks, in which case there are no graphs.
     pub one_thread: bool,
-    /// True if the program runs several times, and so has either graphs or registered memory.
+    /// True if the program runs several times, and therefore has either graphs or registered memory.
     pub repeats: bool,
-    /// True while steps are made that run in several rounds: what gives its memory away in the first cannot be read in the second.
+    /// True while steps are generated that run in several rounds: memory given away in the first cannot be read in the second.
     pub in_rounds: bool,
     /// True once steps were captured.
     pub has_graphs: bool,
@@ -99,7 +99,7 @@ impl World {
         cut(&mut self.rng, &order)
     }
 
-    /// The configuration of a communicator, as a table; `None` if it has none.
+    /// The configuration of a communicator, as a table; `None` if nothing is set.
     pub fn config(&self, non_blocking: bool) -> Option<String> {
         let fields = [
             (self.contexts > 1).then(|| format!("numRmaCtx = {}", self.contexts)),
@@ -120,7 +120,7 @@ pub struct Program {
     pub head: Vec<String>,
     /// The steps that run before the program, on communicators that the program does not use.
     pub before: Vec<String>,
-    /// A step each.
+    /// The steps, each as text.
     pub steps: Vec<String>,
 }
 
@@ -226,7 +226,7 @@ fn settings(world: &mut World, ends: bool) -> Vec<String> {
     lines
 }
 
-/// What all communicators are made with.
+/// The settings that all communicators are created with.
 fn configuration(world: &mut World) -> Vec<String> {
     if world.rng.percent(12) {
         world.contexts = world.rng.between(1, 3);

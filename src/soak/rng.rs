@@ -20,7 +20,7 @@ impl Rng {
         low + self.below(high + 1 - low)
     }
 
-    /// True in so many of a hundred draws.
+    /// Returns true with a probability of `chance` percent.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }

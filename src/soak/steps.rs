@@ -67,7 +67,7 @@ pub(super) fn chosen(world: &mut World) -> (Communicator, String) {
     (comm, text)
 }
 
-/// Keys that say on which stream a step runs, and what it waits for.
+/// Keys for the stream on which a step runs, and for what it waits for.
 pub(super) fn stream(world: &mut World) -> String {
     let other = world.streams.len() > 1;
     let name = if world.rng.percent(if other { 50 } else { 8 }) { "side" } else { "main" };
@@ -377,7 +377,7 @@ fn group(world: &mut World) -> Vec<String> {
     world.communicators.retain(|comm| comm.non_blocking == non_blocking);
     for _ in 0..world.rng.between(2, 5) {
         steps.extend(collective(world, false));
-        // Later steps may use what the group makes, but steps inside it mostly not.
+        // Later steps may use the results of the group, but steps inside it mostly may not.
         if world.rng.percent(90) {
             made.extend(world.buffers.iter().filter(|b| older.iter().all(|old| old.name != b.name)).cloned());
             world.buffers.retain(|buffer| older.iter().any(|old| old.name == buffer.name));

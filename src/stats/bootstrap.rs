@@ -2,22 +2,22 @@
 use super::{Random, median, quantile, sorted};
 use serde::{Deserialize, Serialize};
 
-/// How often the samples are drawn again.
+/// Number of times the samples are resampled.
 const DRAWS: usize = 1_000;
 
 /// An estimate and the interval around it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// What was computed of the samples themselves.
+    /// The statistic of the samples themselves.
     pub estimate: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
-/// The median, and the interval that has it with this confidence (0.95 for 95 %); `None` without samples, or with one that is
-/// no finite number. Equal samples and seeds give equal intervals.
+/// The median, and its interval with this confidence (0.95 for 95 %); `None` without samples, or if one is not a finite number.
+/// Equal samples and seeds give equal intervals.
 pub fn of_median(samples: &[f64], confidence: f64, seed: u64) -> Option<Interval> {
     let estimate = median(samples)?;
     let mut random = Random::new(seed);
@@ -32,8 +32,8 @@ pub fn of_median(samples: &[f64], confidence: f64, seed: u64) -> Option<Interval
     Some(Interval { low: quantile(&medians, outside)?, estimate, high: quantile(&medians, 1.0 - outside)? })
 }
 
-/// Of pairs: the median of the ratios of the second to the first, and its interval. `None` without pairs, or with a number that
-/// is not positive and finite.
+/// For pairs: the median of the ratios of the second to the first, and its interval. `None` without pairs, or if a number is
+/// not positive and finite.
 pub fn of_ratio(pairs: &[(f64, f64)], confidence: f64, seed: u64) -> Option<Interval> {
     let usable = |number: f64| number.is_finite() && number > 0.0;
     let ratios = pairs.iter().map(|(first, second)| (usable(*first) && usable(*second)).then(|| second / first));

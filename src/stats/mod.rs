@@ -1,5 +1,5 @@
-//! Statistics of samples and of rates. Everything here is a function of its arguments: what is drawn at random comes from a
-//! seed, so that equal data give equal results.
+//! Statistics of samples and of rates. Everything here is a function of its arguments: random draws come from a
+//! seed, so that equal data gives equal results.
 
 pub mod bootstrap;
 pub mod rates;

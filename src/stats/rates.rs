@@ -3,16 +3,16 @@ use crate::printable::thousands;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The confidence of every interval, in both directions together.
+/// The confidence of every interval, for both directions combined.
 const CONFIDENCE: f64 = 0.95;
 
-/// So many of so many, and the rates that are compatible with that: the interval of Clopper and Pearson (Biometrika 26, 1934),
-/// which has the true rate with a probability of at least 95 %.
+/// An observed rate, and the rates that are compatible with it: the interval of Clopper and Pearson (Biometrika 26, 1934),
+/// which contains the true rate with a probability of at least 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// How often it happened.
+    /// Number of times the event happened.
     pub hits: u64,
-    /// How often it could have happened.
+    /// Number of times it could have happened.
     pub tries: u64,
     /// The smallest rate, from 0 to 1.
     pub low: f64,
@@ -21,7 +21,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of `hits` in `tries`; more hits than tries count as `tries`.
+    /// The interval for `hits` in `tries`; more hits than tries count as `tries`.
     pub fn of(hits: u64, tries: u64) -> Self {
         let hits = hits.min(tries);
         let outside = (1.0 - CONFIDENCE) / 2.0;
@@ -50,7 +50,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// A share in hundredths, with one digit behind the point, or two where the share is below one hundredth; none that are 0.
+/// A percentage with one decimal, or two if it is below one percent; without zeros at the end.
 struct Percent(f64);
 
 impl fmt::Display for Percent {
@@ -72,17 +72,17 @@ fn bisect(beyond: impl Fn(f64) -> bool) -> f64 {
     (low + high) / 2.0
 }
 
-/// The probability of at least so many hits with this rate.
+/// The probability of at least this many hits at this rate.
 fn at_least(hits: u64, tries: u64, rate: f64) -> f64 {
     (hits..=tries).map(|k| binomial(k, tries, rate)).sum()
 }
 
-/// The probability of at most so many hits with this rate.
+/// The probability of at most this many hits at this rate.
 fn at_most(hits: u64, tries: u64, rate: f64) -> f64 {
     (0..=hits).map(|k| binomial(k, tries, rate)).sum()
 }
 
-/// The probability of exactly so many hits with a rate between 0 and 1.
+/// The probability of exactly this many hits at a rate between 0 and 1.
 fn binomial(hits: u64, tries: u64, rate: f64) -> f64 {
     (choose(tries, hits) + hits as f64 * rate.ln() + (tries - hits) as f64 * (-rate).ln_1p()).exp()
 }
@@ -93,8 +93,8 @@ fn choose(n: u64, k: u64) -> f64 {
     factorial(n) - factorial(k) - factorial(n - k)
 }
 
-/// How probable it is that two rates differ at least as much as these (hits, tries) if in truth they are equal: Fisher's exact
-/// test in both directions. 1 if one of them has no tries.
+/// The probability that two equal rates would differ at least as much as these (hits, tries): Fisher's exact test in both
+/// directions. 1 if one of them has no tries.
 pub fn fisher((hits_a, tries_a): (u64, u64), (hits_b, tries_b): (u64, u64)) -> f64 {
     let (hits_a, hits_b) = (hits_a.min(tries_a), hits_b.min(tries_b));
     let (Some(hits), Some(tries)) = (hits_a.checked_add(hits_b), tries_a.checked_add(tries_b)) else { return 1.0 };
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(text(0, 20_000), "0 of 20,000: 0 %, at most 0.02 %");
     }
 
-    /// With every true rate the interval has it at least as often as it says: the sum of the outcomes' probabilities.
+    /// For every true rate, the interval contains it at least as often as promised: the sum of the outcomes' probabilities.
     #[test]
     fn the_interval_covers_every_rate_often_enough() {
         for tries in [1, 5, 12, 40] {

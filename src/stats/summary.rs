@@ -1,18 +1,18 @@
 //! Median, mean, spread and shape of samples.
 use serde::{Deserialize, Serialize};
 
-/// What is said of a number of samples.
+/// The summary of a number of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many there are.
+    /// Number of samples.
     pub count: usize,
-    /// The smallest.
+    /// The smallest sample.
     pub min: f64,
-    /// The largest.
+    /// The largest sample.
     pub max: f64,
-    /// The median.
+    /// The median of the samples.
     pub median: f64,
-    /// The arithmetic mean.
+    /// The arithmetic mean of the samples.
     pub mean: f64,
     /// The standard deviation of the distribution that they are taken from (with the divisor n - 1); 0 for a single sample.
     pub deviation: f64,
@@ -21,7 +21,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of samples; `None` without samples, or with one that is no finite number.
+    /// Summarises samples; `None` without samples, or if one is not a finite number.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let sorted = sorted(samples)?;
         let (count, total) = (sorted.len() as f64, sorted.iter().sum::<f64>());
@@ -44,7 +44,7 @@ impl Summary {
     }
 }
 
-/// The samples in ascending order; `None` without samples, or with one that is no finite number.
+/// The samples in ascending order; `None` without samples, or if one is not a finite number.
 pub fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
     if samples.is_empty() || samples.iter().any(|sample| !sample.is_finite()) {
         return None;
@@ -54,7 +54,7 @@ pub fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// The value below which the share `q` of the samples lies, between neighbours in proportion (Hyndman and Fan, type 7). The
+/// The value below which the fraction `q` of the samples lies, interpolated between neighbours (Hyndman and Fan, type 7). The
 /// samples are in ascending order; `None` if there are none.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let at = q.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
@@ -63,12 +63,12 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(below + (above - below) * at.fract())
 }
 
-/// The median; `None` as for [`sorted`].
+/// The median; `None` in the same cases as for [`sorted`].
 pub fn median(samples: &[f64]) -> Option<f64> {
     quantile(&sorted(samples)?, 0.5)
 }
 
-/// The median of the distances from the median; `None` as for [`sorted`].
+/// The median of the distances from the median; `None` in the same cases as for [`sorted`].
 pub fn median_absolute_deviation(samples: &[f64]) -> Option<f64> {
     let middle = median(samples)?;
     median(&samples.iter().map(|sample| (sample - middle).abs()).collect::<Vec<_>>())
@@ -85,7 +85,7 @@ pub fn geometric_mean(numbers: &[f64]) -> Option<f64> {
 /// Samples below which nothing is said of their shape: of few samples some gap is always the largest.
 const SHAPE_SAMPLES: usize = 5;
 
-/// The share of the median below which a gap is none that matters: of few samples chance alone makes some gap the largest.
+/// Gaps below this fraction of the median are ignored: with few samples, chance alone makes some gap the largest.
 const SHAPE_GAP: f64 = 0.10;
 
 /// True if the largest gap between neighbours exceeds the spread of the samples below it and the spread of those above it,

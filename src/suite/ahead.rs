@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 /// Cases that are prepared in a row.
 const IN_A_ROW: usize = 16;
-/// When so few are left, the next are prepared, so that no thread has to wait for them.
+/// The next row is prepared when only this many prepared cases are left, so that no thread has to wait for them.
 const LEFT: usize = 4;
 
-/// What was done ahead of a case's run, and how long it took.
+/// The work done ahead of a case's run, and the time it took.
 pub(super) struct Early {
     pub work: EarlyWork,
     pub took: Duration,
 }
 
-/// What was done ahead of a case's run.
+/// The work done ahead of a case's run.
 pub(super) enum EarlyWork {
-    /// All of it, or no run is needed.
+    /// The case is prepared completely, or does not need to run.
     Prepared(Prepared),
-    /// The forecast of a case that is not small waits for its turn.
+    /// The case is planned; because it is not small, its forecast waits for its turn.
     Planned(Box<Plan>),
 }
 
@@ -37,21 +37,21 @@ pub(super) struct Ahead<'a> {
     state: Mutex<State>,
 }
 
-/// How far the cases are that do not run apart.
+/// Progress through the cases that share the job threads (all but the waiting ones).
 #[derive(Default)]
 struct State {
-    /// By number; only of cases that have not begun.
+    /// Prepared cases by number, until they begin.
     ready: BTreeMap<usize, Early>,
     /// All cases before this one are prepared, are being prepared or have begun.
     next: usize,
-    /// One past the last case that has begun; those before it need nothing any more.
+    /// One past the last case that has begun; nothing needs to be prepared before it.
     begun: usize,
-    /// A thread is preparing cases.
+    /// True while a thread is preparing cases.
     preparing: bool,
 }
 
 impl<'a> Ahead<'a> {
-    /// For these cases, which come about in their order, but for the first `waiting` ones: they run apart, and are not prepared.
+    /// Expects the cases in roughly this order. The first `waiting` ones run separately and are not prepared.
     pub fn new(runner: &'a Runner, cases: &'a [Arc<Case>], waiting: usize) -> Self {
         let state = Mutex::new(State { next: waiting, begun: waiting, ..State::default() });
         Self { runner, cases, waiting, state }
@@ -61,7 +61,7 @@ impl<'a> Ahead<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done for a case, which begins now. Prepares the next ones if few are left.
+    /// Takes the work done for a case, which begins now. Prepares the next ones if few are left.
     fn take(&self, number: usize) -> Option<Early> {
         let (own, prepares) = {
             let mut state = self.state();
@@ -87,7 +87,7 @@ impl<'a> Ahead<'a> {
                 state.next - 1
             };
             let Some(case) = self.cases.get(number) else { return };
-            // A panic is this case's own: it comes again when the case is run.
+            // A panic belongs to this case: it is raised again when the case runs.
             let Ok(Some(early)) = catch_unwind(AssertUnwindSafe(|| self.runner.prepare_early(case))) else {
                 continue;
             };
@@ -96,7 +96,7 @@ impl<'a> Ahead<'a> {
             if number >= state.begun {
                 state.ready.insert(number, early);
             }
-            // Large plans are not heaped up.
+            // Large plans are not accumulated: each takes a lot of memory.
             if is_large {
                 return;
             }
@@ -119,9 +119,9 @@ impl Executor for Ahead<'_> {
 }
 
 impl Runner {
-    /// Plans a case, and works out its forecast if it is small. `None` if that cannot be done yet.
+    /// Plans a case, and works out its forecast if the case is small. `None` if that is not possible yet.
     fn prepare_early(&self, case: &Arc<Case>) -> Option<Early> {
-        // The library's version is known when a worker runs.
+        // The library's version is known only once a worker runs.
         if !case.requires.nccl.is_empty() {
             return None;
         }

@@ -18,11 +18,11 @@ use crate::scenario::ExpectedOutcome;
 use soft_nccl::fault::FaultMode;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Lines quoted in a failure of what the worker and NCCL wrote.
+/// Number of lines of the output of the worker and NCCL that a failure quotes.
 const QUOTED_LINES: usize = 20;
-/// Bytes of these lines.
+/// Limit on the bytes of the quoted lines.
 const QUOTED_BYTES: usize = 2048;
-/// Beyond so many bytes an arena counts as large: it is kept only by the software library, as far as the limits of the pool allow.
+/// Arenas larger than this are kept only on the software library, as far as the limits of the pool allow.
 const LARGE_ARENA: u64 = 64 << 20;
 /// The largest arena, in bytes, that a worker may already have when it is given a case that needs `needed` bytes. The memory that is
 /// reserved for a case covers three times what it needs, so an arena of twice its need is within that.
@@ -30,16 +30,16 @@ pub(super) fn arena_for(needed: u64) -> u64 {
     LARGE_ARENA.max(needed.saturating_mul(2))
 }
 
-/// Sets of communicators that a worker keeps.
+/// Number of communicator sets that a worker keeps.
 const KEPT_SETS: usize = 2;
 
 /// The result of a case on one worker.
 pub(super) struct Attempt<R> {
-    /// The verdict.
+    /// The verdict on this run.
     pub(super) verdict: Verdict,
-    /// The observer's other result.
+    /// What the observer returns in addition to the verdict.
     pub(super) rest: R,
-    /// The case whose communicators or worker it came after.
+    /// The earlier case whose communicators or worker this one reused.
     pub(super) after: Option<String>,
     /// True if an earlier case may have caused a failure.
     pub(super) doubtful: bool,
@@ -64,7 +64,7 @@ impl Runner {
         // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
         loop {
-            // Looked at behind the choice of processes: those that are left now are no more than those that it was made from.
+            // Checked after the processes were chosen: those that are left now are a subset of those that the choice was made from.
             if let Some(verdict) = self.lacks_since(case) {
                 let (_, rest) = observer.close(false)?;
                 return Ok(Attempt { verdict, rest, after: None, doubtful: false });
@@ -79,7 +79,7 @@ impl Runner {
             let large = job.arena > LARGE_ARENA.max(kept);
             let pooled = if fresh { self.pool.fresh(&key) } else { self.pool.take(&key, print, arena_for(job.arena)) };
             let mut pooled = match pooled {
-                // Nothing has begun: the case goes to other processes of the job.
+                // Nothing has begun, so the case moves to other processes of the job.
                 Err(Error::Lost(_)) => {
                     key = WorkerKey { core: own_core, ..self.worker_key(case) };
                     continue;
@@ -110,7 +110,7 @@ impl Runner {
             let unfinished = match execute(&mut pooled.worker, task, &mut see)? {
                 Executed::Complete => None,
                 Executed::TeardownFailed(finished) => Some(finished),
-                // The worker died before it began this case: the case is not the cause.
+                // The worker died before it began this case, so the case is not the cause.
                 Executed::DeadBefore if before > 0 => continue,
                 Executed::DeadBefore => {
                     let why = format!("it died with {}", pooled.worker.end(0));
@@ -126,7 +126,7 @@ impl Runner {
                 Ended::Hung { opening, .. } | Ended::Crashed { opening, .. } => *opening,
                 Ended::Done | Ended::Errored => false,
             });
-            // what ran on a kept set has taken it over
+            // the run has taken over the kept set that it used
             let used = set.filter(|_| reused).and_then(|at| pooled.kept.remove(at)).map(|set| set.user);
             let after = used.or_else(|| pooled.last.clone());
             match unfinished.as_ref().map(attribute_failure) {
@@ -139,7 +139,7 @@ impl Runner {
                     self.after_case(pooled, plan, ended, &mut verdict, (print, clean, large));
                 }
             }
-            // A process that is lost is the cause, and not what ran before.
+            // If a process was lost, that is the cause, not the cases that ran earlier.
             let after_others = before > 0 && (opening || self.machine().is_some());
             let doubtful = !fresh && (reused || after_others) && !self.has_lost(&key);
             return Ok(Attempt { verdict, rest, after, doubtful });
@@ -162,7 +162,7 @@ impl Runner {
             Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
-        // A real library may be damaged by a call that fails as it should: NCCL's refused ncclCommDestroy leaves its thread in a group.
+        // A real library may be damaged even by a call that fails as expected: NCCL's refused ncclCommDestroy leaves its thread in a group.
         if self.machine().is_some() && !plain_case(plan) {
             return pooled.worker.retire();
         }
@@ -173,7 +173,7 @@ impl Runner {
         let id = pooled.cases;
         let mut destroy = Vec::new();
         if keep {
-            // Kept sets with an equal prelude that this case did not use are not needed any more.
+            // Kept sets with an equal prelude that this case did not use are no longer needed.
             destroy.extend(pooled.kept.iter().filter(|set| set.print == print).map(|set| set.id));
             pooled.kept.retain(|set| set.print != print);
             pooled.kept.push_back(KeptSet { id, print, user: plan.case.name.clone() });
@@ -204,13 +204,13 @@ impl Runner {
             Some(_) | None => {}
         }
         if let TeardownResult::Done | TeardownResult::Errors(_) = finished {
-            // A worker that has lost a process serves no other case.
+            // A worker that has lost a process cannot serve another case.
             if pooled.worker.living() == pooled.worker.parts() { self.pool.put(pooled) } else { pooled.worker.retire() }
         }
     }
 }
 
-/// The end of what the worker and NCCL wrote, as a remark.
+/// The end of the output of the worker and NCCL, as a remark.
 pub(super) fn quoted(log: &str) -> Option<String> {
     let log = log.trim_end();
     let last = crate::run::worker::tail(log, QUOTED_BYTES);
@@ -233,7 +233,7 @@ pub(super) fn plain_case(plan: &Plan) -> bool {
     expects_ok && no_errors && plan.undefined.is_none()
 }
 
-/// Equal for jobs that may share communicators (and hardly ever for others; the worker compares the things themselves).
+/// Hash of everything that decides a job's communicators; the worker verifies a match.
 fn fingerprint(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
     let parts = postcard::to_stdvec(&(&job.prelude, &job.comms, &job.configs, job.one_thread));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A backend as it is named on the command line and in COLLSPEC_BACKEND.
+/// A backend as named on the command line and in COLLSPEC_BACKEND.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
     /// NCCL if it can be used, else the software library.
@@ -25,7 +25,7 @@ pub enum BackendChoice {
 }
 
 impl BackendChoice {
-    /// Its name.
+    /// The backend's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -34,11 +34,11 @@ impl BackendChoice {
         }
     }
 
-    /// By its name.
+    /// Parses a backend's name.
     ///
     /// # Errors
     ///
-    /// Another word; the text lists the words.
+    /// The text is not the name of a backend; the message lists the names.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -50,10 +50,10 @@ impl BackendChoice {
     }
 }
 
-/// What a run must have, or fail.
+/// The backend that a run requires; without it the run fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// The software library, which is always there.
+    /// The software library, which is always available.
     Soft,
     /// A real NCCL library on GPUs.
     Nccl,
@@ -62,11 +62,11 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    /// By its name.
+    /// Parses a requirement's name.
     ///
     /// # Errors
     ///
-    /// Another word; the text lists the words.
+    /// The text is not the name of a requirement; the message lists the names.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "soft" => Ok(Self::Soft),
@@ -90,7 +90,7 @@ pub enum BackendMissing {
 }
 
 impl BackendMissing {
-    /// Why, without the backend.
+    /// The reason without the name of the backend.
     pub fn why(&self) -> &str {
         match self {
             Self::Nccl(why) | Self::NotSoft(why) => why,
@@ -101,13 +101,13 @@ impl BackendMissing {
 /// The backend that a run asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendRequest {
-    /// The backend.
+    /// The backend as named in the options.
     pub backend: BackendChoice,
-    /// The backend that must be there.
+    /// The backend without which the run fails.
     pub require: Option<Requirement>,
     /// The NCCL library: a file or a version.
     pub nccl: Option<String>,
-    /// What drives its devices.
+    /// The driver of the library's devices.
     pub driver: DriverRequest,
 }
 
@@ -117,32 +117,32 @@ pub const DOCTOR: &str = "; `collspec doctor` says more";
 /// The backend that will run.
 #[derive(Clone, Debug, Default)]
 pub struct ChosenBackend {
-    /// The backend.
+    /// The selected backend.
     pub backend: Backend,
-    /// GPUs, driver and library, if it is nccl.
+    /// GPUs, driver and library, if the backend is nccl.
     pub machine: Option<Arc<Machine>>,
     /// The processes of the job, if a launcher has started several.
     pub cluster: Option<Arc<Cluster>>,
-    /// Why `auto` did not choose nccl, if the machine has a part of what nccl needs.
+    /// The reason `auto` did not choose nccl, if the machine has some of what nccl needs.
     pub instead: Option<String>,
 }
 
 impl ChosenBackend {
-    /// True if it is a library on software GPUs, whose work is counted and whose times say nothing.
+    /// True for a library on software GPUs, where work is counted and times are meaningless.
     pub fn counts_work(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| matches!(machine.gpus.state, DriverState::Software(_)))
     }
 }
 
 impl BackendRequest {
-    /// The backend that will run, if it is there. `workers` says which program asks driver and libraries.
+    /// Determines the backend that will run. `workers` names the program that queries drivers and libraries.
     ///
     /// # Errors
     ///
-    /// The backend that was asked for is not there, or a library or driver that was named cannot be used.
+    /// The requested backend is not available, or a library or driver that was named cannot be used.
     pub fn resolve(&self, workers: &Workers) -> Result<ChosenBackend, BackendMissing> {
         let required = matches!(self.require, Some(Requirement::Nccl | Requirement::NcclSoftware));
-        // a library that is named is the one to use
+        // naming a library asks for the nccl backend
         let wanted = required || self.backend == BackendChoice::Nccl || self.nccl.is_some();
         match self.backend {
             BackendChoice::Soft if required => Err(BackendMissing::Nccl("the backend soft was asked for".into())),
@@ -161,7 +161,7 @@ impl BackendRequest {
         }
     }
 
-    /// The library that was asked for by its path or version, with its version and functions, or what is wrong with it.
+    /// The library requested by path or version, with its version and functions, or what is wrong with it.
     pub fn named_library(&self, workers: &Workers) -> Option<Result<(PathBuf, LibraryInfo), String>> {
         let spec = self.nccl.as_ref()?;
         let path = if spec == STAND_IN {
@@ -176,15 +176,15 @@ impl BackendRequest {
         Some(chosen.map(|chosen| (chosen.path, chosen.probed)))
     }
 
-    /// The backend nccl, or why there is none.
+    /// The nccl backend, or the reason it is not available.
     fn nccl(&self, workers: &Workers) -> Result<ChosenBackend, String> {
-        // First, because a name that is mistyped is wrong on every machine.
+        // First, because a mistyped name is wrong on every machine.
         let named = self.named_library(workers).transpose()?;
         let brings_kernels = matches!(&named, Some((_, probed)) if probed.maker == Maker::Collspec);
         let slimmed = named.as_ref().filter(|(_, probed)| probed.slimmed);
         let gpus_only = self.require == Some(Requirement::Nccl);
         let driver = match &self.driver {
-            // The machine's own driver says best what is wrong with it.
+            // The machine's own driver gives the best error message about itself.
             DriverRequest::Auto if gpus_only => Driver::Machine,
             DriverRequest::Auto if slimmed.is_some() => Driver::Software,
             asked => asked.resolve(brings_kernels)?,
@@ -234,8 +234,8 @@ impl BackendRequest {
 }
 
 impl ChosenBackend {
-    /// The library, in words that are equal only for equal files at the same place, and the GPUs. Workers on all machines get the
-    /// leading process's paths.
+    /// A text that identifies the library file and the GPUs: equal only for equal files at the same place. Workers on all machines
+    /// use the leading process's paths.
     pub fn equipment(&self) -> Equipment {
         let (Some(machine), Backend::Nccl { library, driver }) = (&self.machine, &self.backend) else {
             let words = format!("the backend {}", self.backend.name());
@@ -252,7 +252,7 @@ impl ChosenBackend {
         Equipment { libraries: vec![words], gpus: machine.gpus.devices.clone() }
     }
 
-    /// Library, driver and devices in a line, or what stands in for them.
+    /// Library, driver and devices in one line, or what replaces them.
     pub fn describe(&self) -> String {
         let software = || "NCCL's interface in software, no GPU".to_owned();
         self.machine.as_ref().map_or_else(software, |machine| machine.describe())
@@ -263,7 +263,7 @@ impl ChosenBackend {
         version_text(self.machine.as_ref().map_or(soft_nccl::VERSION, |machine| machine.probed.version))
     }
 
-    /// One line that says what runs the cases, with what environment; for the standard error.
+    /// One line for the standard error: what runs the cases, and in what environment.
     pub fn banner(&self, inherited: &InheritedVariables) -> String {
         let mut words = self.describe();
         if let Some(why) = &self.instead {
@@ -302,7 +302,7 @@ mod tests {
         assert!(resolve(Nccl, None, None).is_err());
         assert!(resolve(Auto, Some(Requirement::Nccl), None).is_err());
         assert!(resolve(Auto, None, Some("2.30.7")).is_err());
-        // with a folder for the driver auto looks there, and says why it does without
+        // given a folder for the driver, auto looks in it and reports the reason for falling back to software
         let auto = BackendRequest { driver: DriverRequest::parse("/no/such/folder"), ..BackendRequest::default() };
         let choice = auto.resolve(&workers).unwrap();
         assert_eq!(choice.backend, Backend::Soft);

@@ -1,5 +1,5 @@
-//! How the algorithms that steps ask for reach the library: by the configuration of each call, or, where the library lacks these
-//! functions and all steps ask for the same, by NCCL_ALGO and NCCL_PROTO. Else the case is skipped.
+//! Passes the algorithms that steps ask for to the library: through each call's configuration, or, if the library lacks those
+//! functions and all steps ask for the same, through NCCL_ALGO and NCCL_PROTO. Otherwise the case is skipped.
 use super::Runner;
 use crate::backend::version_text;
 use crate::ops::{self, AlgorithmVariables, Collective, Composite, Kind, NcclCall};
@@ -30,13 +30,13 @@ fn collectives(case: &Case) -> Vec<(&'static Collective, &Step)> {
     found
 }
 
-/// The algorithm that a step asks for; none if it leaves the choice to the library.
+/// The algorithm that a step asks for; `None` if it leaves the choice to the library.
 fn asked(step: &Step) -> Option<&StepAlgorithm> {
     step.algorithm.as_ref().map(|algorithm| &algorithm.value).filter(|algorithm| !algorithm.choice.is_automatic())
 }
 
 impl Runner {
-    /// The case with its algorithms asked for in the way that this library understands.
+    /// The case with its algorithms requested in a way that this library understands.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Runner {
         }
     }
 
-    /// A variable that says which algorithms may run and is not the file's.
+    /// A variable that restricts the algorithms and was not set by the file.
     fn forced_from_outside(&self, case: &Case) -> Option<&'static str> {
         let own = |name: &str| case.env.iter().any(|var| var.name.value == name);
         let given = |name: &str| self.options.variables.iter().any(|(set, value)| set == name && !value.is_empty());
@@ -73,7 +73,7 @@ impl Runner {
     }
 }
 
-/// Why the software library cannot give a step what it insists on; the step does not expect that it fails.
+/// The reason the software library cannot satisfy a step that insists on an algorithm and does not expect a failure.
 fn not_in_software(call: NcclCall, step: &Step) -> Option<String> {
     let algorithm = asked(step).filter(|algorithm| algorithm.choice.force && step.error.is_none())?;
     let names = algorithm.choice.admitted(call).ok()?;
@@ -89,7 +89,7 @@ fn lacking(call: NcclCall, why: &str, machine: &Machine) -> String {
     format!("needs {name} (since NCCL {since}), because {why}; this is {}", version_text(machine.probed.version))
 }
 
-/// The case with its variables asking for what all its steps ask for.
+/// The case with variables that request the algorithm that all its steps ask for.
 fn by_variables(case: &Case, steps: &[(&'static Collective, &Step)]) -> Result<Arc<Case>, &'static str> {
     let mut all: Option<Option<AlgorithmVariables>> = None;
     for (op, step) in steps {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::scenario::{self, SourceFile};
 
-    /// The variables in place of the calls' configurations, or why there are none.
+    /// The variables that replace the calls' configurations, or the reason they cannot.
     fn variables(steps: &str) -> Result<Vec<(String, String)>, &'static str> {
         let text = format!("world_size = 2\ninputs.x = [[1, 2], [3, 4]]\nsteps = [\n{steps}\n]\n");
         let file = Arc::new(SourceFile { path: "a.toml".into(), text: text.into() });

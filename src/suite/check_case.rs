@@ -11,15 +11,15 @@ use std::sync::Arc;
 /// The result of checking a valid case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckResult {
-    /// It finishes.
+    /// The case finishes.
     Completes,
-    /// It finishes only if sends are buffered; who waits for whom.
+    /// The case finishes only if sends are buffered; the text says who waits for whom.
     MayBlock(String),
-    /// It cannot finish; who waits for whom.
+    /// The case cannot finish; the text says who waits for whom.
     Stuck(String),
-    /// How it ends is not defined, and the file admits that; why.
+    /// The ending is undefined, and the file declares that; the text says why.
     Undefined(String),
-    /// It is refused, as its file expects.
+    /// The case is refused, as its file expects.
     Refused,
     /// It can be planned, but this machine lacks the memory to work out the expected results.
     TooLarge(String),
@@ -29,7 +29,7 @@ pub enum CheckResult {
 ///
 /// # Errors
 ///
-/// The diagnostics of a case that cannot be run as it is written, or of one that can although its file expects a refusal.
+/// The diagnostics of a case that cannot run as written, or of one that can although its file expects a refusal.
 pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<CheckResult, Vec<Diagnostic>> {
     let Some(plan) = invalid_files::plan(case, limits)? else { return Ok(CheckResult::Refused) };
     let Some(_turn) = turns.take(plan.cost.memory) else {
@@ -52,7 +52,7 @@ pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<Ch
     })
 }
 
-/// Number of sentences that are shown.
+/// Number of sentences shown.
 const SHOWN: usize = 3;
 
 fn waiting_text(plan: &Plan, waiting: &[Waiting]) -> String {

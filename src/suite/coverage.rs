@@ -1,10 +1,10 @@
-//! A selection of cases in which everything that cases are told apart by occurs at least once.
+//! Selects cases so that each factor (axis value, operation, type and so on) that distinguishes cases occurs at least once.
 use crate::ops::Kind;
 use crate::scenario::{Case, EnvValue, NumberByRankKind, Step, StepReduction, file_part};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Up to so many variants of a file, each counts by itself.
+/// In files of at most this many variants, each variant is a factor.
 const FEW: usize = 10;
 
 /// Keeps as few cases as a simple search finds that together have every factor of all of them. Cases of few ranks are preferred.
@@ -40,7 +40,7 @@ pub fn keep_covering(cases: &mut Vec<Arc<Case>>) {
     });
 }
 
-/// Items that together have all factors: each that adds one, in this order, and then without those whose factors the others have.
+/// Items that together have all factors: adds each that contributes one, in this order, then drops those whose factors others have.
 fn covering(factors: &[Vec<usize>], order: &[usize], number: usize) -> HashSet<usize> {
     let mut times = vec![0_usize; number];
     let mut chosen = Vec::new();
@@ -50,7 +50,7 @@ fn covering(factors: &[Vec<usize>], order: &[usize], number: usize) -> HashSet<u
             chosen.push(*item);
         }
     }
-    // The most expensive ones, which stand last, are given up first.
+    // The most expensive ones, which are last, are dropped first.
     chosen.reverse();
     chosen.retain(|item| {
         let needed = factors[*item].iter().any(|factor| times[*factor] == 1);
@@ -70,7 +70,7 @@ fn point(case: &Case) -> impl Iterator<Item = &str> {
     point.trim_start_matches('[').trim_end_matches(']').split(',').filter(|part| !part.is_empty())
 }
 
-/// What a case is told apart by, in a file of few or many variants.
+/// The factors that distinguish a case, in a file of few or many variants.
 fn factors(case: &Case, many: bool) -> Vec<String> {
     let file = file_part(&case.name);
     let mut found = vec![file.to_owned()];
@@ -82,7 +82,7 @@ fn factors(case: &Case, many: bool) -> Vec<String> {
         found.extend(case.steps.iter().map(|step| format!("{} as {}", step.op.name, form.form.name)));
     }
     case.steps.iter().for_each(|step| add_factors_of_step(case, step, &mut found));
-    // What is skipped for what a machine or a library lacks must not stand for what runs everywhere.
+    // A case skipped because the machine or library lacks something must not represent cases that run everywhere.
     let needs = &case.requires;
     let needs = format!("{:?} {:?} {}", needs.backend, needs.nccl, needs.nvidia);
     found.into_iter().map(|factor| format!("{needs} {factor}")).collect()

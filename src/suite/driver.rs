@@ -1,33 +1,33 @@
-//! The driver of the devices under a real library, as it is asked for.
+//! The driver of the devices under a real library, as requested by the options.
 use crate::backend::standin;
 use crate::run::{Driver, gpus};
 use std::fmt;
 use std::path::PathBuf;
 
-/// In place of a folder or a library: the stand-ins that were built with this program.
+/// The word that replaces a folder or library: selects the stand-ins built with this program.
 pub const STAND_IN: &str = "stand-in";
 const AUTO: &str = "auto";
 const CUDA: &str = "cuda";
 const SOFTWARE: &str = "software";
 
-/// A driver as it is named on the command line and in COLLSPEC_DRIVER.
+/// A driver as named on the command line and in COLLSPEC_DRIVER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DriverRequest {
     /// The machine's if the machine has GPUs, else software GPUs.
     #[default]
     Auto,
-    /// The machine's.
+    /// The machine's own driver.
     Cuda,
-    /// None: software GPUs.
+    /// Software GPUs, without a driver.
     Software,
     /// The stand-in driver, under a library that brings its own kernels.
     StandIn,
-    /// The one in this folder.
+    /// The driver in this folder.
     Folder(PathBuf),
 }
 
 impl DriverRequest {
-    /// `cuda`, `software`, `stand-in`, or a folder.
+    /// Parses `cuda`, `software`, `stand-in`, or a folder.
     pub fn parse(text: &str) -> Self {
         match text {
             AUTO => Self::Auto,
@@ -38,15 +38,15 @@ impl DriverRequest {
         }
     }
 
-    /// The driver, or what is wrong with its folder. `brings_kernels` for a library that needs no GPU's code.
+    /// The driver, or what is wrong with its folder. `brings_kernels` is true for a library that needs no GPU code.
     ///
     /// # Errors
     ///
-    /// The folder does not exist or holds no driver, or the stand-in is not built.
+    /// The folder does not exist or does not contain a driver, or the stand-in is not built.
     pub fn resolve(&self, brings_kernels: bool) -> Result<Driver, String> {
         Ok(match self {
             Self::Software => Driver::Software,
-            // The machine's own driver says best what is wrong with it.
+            // The machine's own driver gives the best error message about itself.
             Self::Auto if !gpus::are_likely() && !brings_kernels => Driver::Software,
             Self::Auto | Self::Cuda => Driver::Machine,
             Self::StandIn => Driver::Folder(standin::folder().map_err(|error| super::with_causes(&error))?),

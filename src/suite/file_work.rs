@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Work by file.
+/// The cases and work of each file, by the file's name.
 pub(super) struct FileWork<'a>(BTreeMap<&'a str, File<'a>>);
 
 /// The cases of a file and their work.

@@ -1,34 +1,34 @@
-//! Which cases are selected: by name, by tag, and by their share of a run that several machines divide.
+//! Selects cases by name, by tag, and by their shard when several machines divide a run.
 use crate::scenario::Case;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The tag of cases that take long; they run only if a filter selects them.
+/// The tag of long-running cases; they run only if a filter selects them.
 const LONG: &str = "long";
 
-/// A selection of cases: those that any of the wanted terms selects and none of the others excludes.
+/// A selection of cases: those that match any positive term and no negative term.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The terms; without a wanted one every case is selected that is not tagged `long`.
+    /// The terms. Without a positive term, every case not tagged `long` is selected.
     pub terms: Vec<FilterTerm>,
-    /// Without a wanted term, cases tagged `long` are selected too.
+    /// Without a positive term, cases tagged `long` are selected too.
     pub long: bool,
 }
 
-/// What a name or the tags of a case must have, or must not have.
+/// One condition on a case's name or tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterTerm {
-    /// The whole name.
+    /// The whole name equals the text.
     Named(String),
-    /// A part of the name, or a tag.
+    /// The text is a part of the name, or a tag.
     Has(String),
-    /// Neither a part of the name nor a tag.
+    /// The text is neither a part of the name nor a tag.
     HasNot(String),
 }
 
 impl FilterTerm {
-    /// `TEXT`, or `not TEXT`.
+    /// Parses `TEXT` or `not TEXT`.
     pub fn parse(text: &str) -> Self {
         let rest = text.trim_start().strip_prefix("not").filter(|rest| rest.starts_with(char::is_whitespace));
         match rest.map(str::trim).filter(|rest| !rest.is_empty()) {
@@ -62,7 +62,7 @@ impl fmt::Display for FilterTerm {
 }
 
 impl Filter {
-    /// A filter of these texts, each `TEXT` or `not TEXT`.
+    /// Builds a filter from texts, each `TEXT` or `not TEXT`.
     pub fn parse<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
         Self { terms: texts.into_iter().map(|text| FilterTerm::parse(text.as_ref())).collect(), long: false }
     }
@@ -86,20 +86,20 @@ impl Filter {
     }
 }
 
-/// One of several shares of a run. Each case is in exactly one of them.
+/// One of several shares of a run. Each case belongs to exactly one share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// From 0.
+    /// The share's index, from 0.
     index: usize,
     count: usize,
 }
 
 impl Shard {
-    /// `2/5`: the second of five shares.
+    /// Parses a share such as `2/5`, the second of five.
     ///
     /// # Errors
     ///
-    /// The text is not `I/N` with 1 <= I <= N; the message says what is wanted.
+    /// The text is not `I/N` with 1 <= I <= N; the message gives the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse().ok()?)));
         match numbers {
@@ -111,7 +111,7 @@ impl Shard {
         }
     }
 
-    /// Keeps this share: every N-th case in the order of their names.
+    /// Keeps this share: every N-th case, ordered by name.
     pub fn keep(self, cases: &mut Vec<Arc<Case>>) {
         let mut names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
         names.sort();

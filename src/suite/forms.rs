@@ -1,4 +1,4 @@
-//! Adds the forms of cases that files or options name.
+//! Adds the forms of cases that files or options ask for.
 use super::{CaseSet, invalid_files, parallel};
 use crate::plan::{self, Limits};
 use crate::scenario::forms::{self, Form};
@@ -7,22 +7,22 @@ use crate::suggest::nearest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Which forms cases are run in, besides what their files say.
+/// The forms in which cases run in addition to the file's own steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Forms {
-    /// Those that their files name.
+    /// The forms that each file names.
     #[default]
     Named,
-    /// These, if they can take them, whatever the files name.
+    /// These forms for every case that can take them, whatever the files name.
     These(Vec<&'static Form>),
 }
 
 impl Forms {
-    /// `all`, `none`, or names with commas between.
+    /// Parses `all`, `none`, or names separated by commas.
     ///
     /// # Errors
     ///
-    /// An unknown form; the text lists the forms.
+    /// The form is unknown; the text lists the forms.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "all" => return Ok(Self::These(forms::FORMS.iter().collect())),
@@ -47,16 +47,16 @@ fn unknown(word: &str) -> String {
     format!("{help}the forms are {}, or all, or none", known.join(", "))
 }
 
-/// The forms of one case.
+/// The forms made from one case.
 #[derive(Default)]
 struct Made {
     cases: Vec<Arc<Case>>,
-    /// Forms that it cannot take, and why.
+    /// Forms that the case cannot take, and the reasons.
     refused: Vec<(&'static Form, String)>,
 }
 
-/// Adds the wanted forms of all cases, on `jobs` threads. That no case of a file can take a form which the file names is
-/// an error of the file.
+/// Adds the wanted forms of all cases, on `jobs` threads. If a file names a form that none of its cases can take, that is
+/// an error in the file.
 pub(super) fn add(suite: &mut CaseSet, wanted: &Forms, jobs: usize) {
     let list = |case: &Case| match wanted {
         Forms::Named => case.forms.iter().map(|form| form.value).collect(),
@@ -96,12 +96,12 @@ fn make(case: &Arc<Case>, list: &[&'static Form], limits: &Limits) -> Made {
     made
 }
 
-/// A case that names a form which it cannot take: the case, the form's index in its list, and why.
+/// A case that cannot take a form it names: the case, the form's index in its list, and the reason.
 type Refused<'a> = (&'a Arc<Case>, usize, &'a str);
 
-/// The forms that a file names and none of its cases takes.
+/// The forms that a file names but none of its cases takes.
 fn unused(cases: &[Arc<Case>], made: &[Made]) -> Vec<(Arc<Case>, Diagnostic)> {
-    // by file and place of the word: the first case that cannot take the form; none if some case can
+    // by file and position of the word: the first case that cannot take the form; `None` if some case can
     let mut named: BTreeMap<(&str, usize), Option<Refused<'_>>> = BTreeMap::new();
     for (case, made) in cases.iter().zip(made) {
         for (index, form) in case.forms.iter().enumerate() {

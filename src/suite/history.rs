@@ -1,4 +1,4 @@
-//! A case with `before`: its steps run in a new worker, and once more in another new worker behind the steps of `before`. The judge
+//! Runs a case with `before` twice: its steps alone in a new worker, and in another new worker after the steps of `before`. The judge
 //! compares the two runs bit for bit, as it does with `repeat`.
 use super::Runner;
 use super::attempt::{Attempt, plain_case, quoted};
@@ -23,11 +23,11 @@ use soft_nccl::fault::FaultMode;
 const HISTORY: SetId = 1;
 
 impl Runner {
-    /// A worker that nothing else has used.
+    /// Starts a worker that nothing else has used.
     ///
     /// # Errors
     ///
-    /// It does not start, or its library is another one than before.
+    /// The worker does not start, or its library differs from earlier workers'.
     pub(super) fn new_worker(&self, key: &WorkerKey) -> Result<Pooled, Error> {
         let pooled = self.pool.fresh(key)?;
         let version = pooled.worker.hello.version;
@@ -38,7 +38,7 @@ impl Runner {
         }
     }
 
-    /// Runs a prepared case without its history and with it.
+    /// Runs a prepared case without its history, then with it.
     pub(super) fn attempt_with_history<O: Observer>(
         &self,
         ready: &Ready,

@@ -1,4 +1,4 @@
-//! Files that cannot be used as they are, and cases that cannot be run as they are written.
+//! Files that cannot be used, and cases that cannot run as written.
 use crate::judge::{self, Status};
 use crate::oracle::Forecast;
 use crate::plan::{self, Limits, Plan};
@@ -6,34 +6,34 @@ use crate::scenario::{self, Case, Diagnostic, ExpectedOutcome, SourceFile};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Seed of the poison; it does not matter where only the existence of a forecast counts.
+/// Seed of the poison, for forecasts that are only checked for existing: the seed makes no difference to that.
 pub(super) const SEED: u64 = 0;
 
-/// Number of diagnostics that are shown for one file.
+/// Number of diagnostics shown for one file.
 const SHOWN: usize = 50;
-/// Number of invalid cases of one file after which the others are not checked: points of a matrix mostly have the same
+/// Once a file has this many invalid cases, its other cases are not checked: points of a matrix mostly have the same
 /// diagnostic.
 const MAX_INVALID_CASES: usize = 64;
 
-/// A file that has diagnostics, or a case that cannot be run as it is written.
+/// A file with diagnostics, or with a case that cannot run as written.
 #[derive(Clone, Debug)]
 pub struct InvalidFile {
-    /// The name of its cases, without a point.
+    /// The name that the file's cases share, without a point.
     pub name: String,
-    /// The file.
+    /// The source, for quoting the lines that diagnostics refer to.
     pub file: Arc<SourceFile>,
-    /// Its diagnostics.
+    /// What is wrong with the file or its cases.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl InvalidFile {
-    /// All diagnostics as text, each with its line and the cure.
+    /// All diagnostics as text, each with its line and the suggested fix.
     pub fn render(&self, coloured: bool) -> String {
         scenario::render(&self.file, &self.diagnostics, coloured)
     }
 }
 
-/// Plans a case; `None` for a refusal that the file expects.
+/// Plans a case; `None` if it is refused as the file expects.
 ///
 /// # Errors
 ///
@@ -45,13 +45,13 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Option<Plan>, Vec<Diagn
     }
 }
 
-/// `Ok` if the file expects this refusal; else its diagnostics, and what the file expects instead of them.
+/// `Ok` if the file expects this refusal; otherwise its diagnostics, with what the file expects.
 pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
     let verdict = judge::judge_refusal(case, &diagnostics);
     if verdict.status == Status::Pass {
         return Ok(());
     }
-    // A refusal for another reason than the file's is a further diagnostic.
+    // A refusal for a reason other than the file's is reported as a further diagnostic.
     if expects_refusal(case)
         && let Some(finding) = verdict.findings.into_iter().next()
     {
@@ -63,7 +63,7 @@ pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> 
     Err(diagnostics)
 }
 
-/// Does the file say `outcome = "refused"`, alone or among others?
+/// True if the file says `outcome = "refused"`, alone or with other outcomes.
 fn expects_refusal(case: &Case) -> bool {
     case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Refused))
 }
@@ -85,11 +85,11 @@ pub fn refusal(case: &Arc<Case>, limits: &Limits) -> Option<String> {
 pub struct InvalidCaseLimit(Mutex<HashMap<String, usize>>);
 
 impl InvalidCaseLimit {
-    /// The result of `check` for the case; no diagnostics and no call of `check` for a file with too many invalid cases.
+    /// Calls `check` for the case; for a file with too many invalid cases it returns no diagnostics and does not call `check`.
     ///
     /// # Errors
     ///
-    /// The diagnostics of an invalid case; none from the case on that reaches the limit of its file.
+    /// The diagnostics of an invalid case; empty from the case on that reaches the limit of its file.
     pub fn check<T>(
         &self,
         case: &Arc<Case>,

@@ -1,13 +1,13 @@
-//! Messages from several threads to one, which gathers what comes close together: waking it costs more than most messages.
+//! Messages from several threads to one, batched because waking the receiver costs more than most messages.
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Messages that are not gathered any longer.
+/// A batch of this many messages is delivered at once.
 const ENOUGH: usize = 64;
-/// The longest time for which a message is held back: people do not notice it, and several small cases end in it.
+/// The longest time a message is held back: short enough not to be noticed, long enough for several small cases to end.
 const GATHERING: Duration = Duration::from_millis(5);
 
-/// Messages on their way.
+/// A queue of messages from several senders to one receiver.
 pub(super) struct Mailbox<M> {
     state: Mutex<State<M>>,
     wake: Condvar,
@@ -18,12 +18,12 @@ struct State<M> {
     /// Threads that may still send.
     senders: usize,
     receiver_is_there: bool,
-    /// The number of messages that the receiver waits for; 0 if it does not wait.
+    /// The number of messages that the receiver waits for; 0 if it is not waiting.
     awaited: usize,
 }
 
 impl<M> Mailbox<M> {
-    /// Without senders.
+    /// A mailbox that has no senders yet.
     pub fn new() -> Self {
         let state = State { messages: Vec::new(), senders: 0, receiver_is_there: true, awaited: 0 };
         Self { state: Mutex::new(state), wake: Condvar::new() }
@@ -33,23 +33,23 @@ impl<M> Mailbox<M> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more sender; it is gone when this is dropped.
+    /// Adds a sender, which counts until it is dropped.
     pub fn sender(&self) -> Sender<'_, M> {
         self.state().senders += 1;
         Sender(self)
     }
 
-    /// The only receiver; when this is dropped, nothing is taken any more.
+    /// The only receiver; once it is dropped, messages are no longer accepted.
     pub fn receiver(&self) -> Receiver<'_, M> {
         Receiver(self)
     }
 }
 
-/// A thread's way to send.
+/// A thread's handle for sending.
 pub(super) struct Sender<'a, M>(&'a Mailbox<M>);
 
 impl<M> Sender<'_, M> {
-    /// Sends these messages in their order. False if nobody takes them any more.
+    /// Sends these messages in order. False if the receiver is gone.
     pub fn send(&self, messages: &mut Vec<M>) -> bool {
         let mut state = self.0.state();
         if !state.receiver_is_there {
@@ -74,11 +74,11 @@ impl<M> Drop for Sender<'_, M> {
     }
 }
 
-/// The way to receive.
+/// The handle for receiving.
 pub(super) struct Receiver<'a, M>(&'a Mailbox<M>);
 
 impl<M> Receiver<'_, M> {
-    /// Waits for the next messages; none when all have come and all senders are gone.
+    /// Waits for the next messages; empty once all have been received and all senders are gone.
     pub fn receive(&self) -> Vec<M> {
         let mut state = self.0.state();
         while state.messages.is_empty() && state.senders > 0 {

@@ -1,4 +1,4 @@
-//! What a plan needs and the library or the devices lack. It is known before the case runs, so the case is skipped.
+//! Features that a plan needs and the library or devices lack. This is known before the case runs, so the case is skipped.
 use super::rank_devices::RankDevices;
 use crate::backend::version_text;
 use crate::job::{CallKind, Red};
@@ -10,17 +10,17 @@ use crate::scenario::Placement;
 use nccl_sys::{ConfigField, Nccl, release};
 use std::collections::BTreeSet;
 
-/// Compute capability from which on 8-bit floats are added and compared.
+/// Lowest compute capability on which NCCL can reduce 8-bit floats.
 const REDUCES_FP8: (u32, u32) = (9, 0);
 
 const GROUP: [&str; 2] = ["ncclGroupStart", "ncclGroupEnd"];
-/// What takes the place of a call that the library does not have, in a group.
+/// The calls that, in a group, replace a collective that the library does not have.
 const PAIRS: [&str; 4] = ["ncclSend", "ncclRecv", "ncclCommCount", "ncclCommUserRank"];
 
-/// What makes and ends the operator of a `premul_sum`.
+/// The calls that create and destroy the operator of a `premul_sum`.
 const OPERATORS: [&str; 2] = ["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"];
 
-/// The first thing that is missing.
+/// The first missing feature.
 pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
     let has = |name: &str| machine.probed.symbols.iter().any(|symbol| symbol == name);
     // one thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
@@ -53,7 +53,7 @@ fn needed(what: &str, since: &str, machine: &Machine) -> String {
     format!("needs {what} (since NCCL {since}); this is {}", version_text(machine.probed.version))
 }
 
-/// A field of a configuration that this version of the library ignores.
+/// A configuration field that the plan sets and this version of the library ignores.
 fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
     let (CallKind::Init { config, .. }
     | CallKind::Split { config, .. }
@@ -70,7 +70,7 @@ fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
 
 macro_rules! functions_by_kind {
     ($($kind:pat => [$($name:literal),*],)*) => {
-        /// Functions that a call uses which is not a collective.
+        /// The functions used by a call that is not a collective.
         fn of_kind(kind: &CallKind) -> &'static [&'static str] {
             match kind {
                 $($kind => &[$($name),*],)*
@@ -78,7 +78,7 @@ macro_rules! functions_by_kind {
             }
         }
 
-        /// All of them.
+        /// Every function that some kind of call uses.
         const OF_KINDS: &[&str] = &[$($($name),*),*];
     };
 }
@@ -108,7 +108,7 @@ functions_by_kind! {
     CallKind::Register { window: true, .. } => ["ncclMemAlloc", "ncclMemFree", "ncclCommWindowRegister", "ncclCommWindowDeregister"],
 }
 
-/// The functions without which some case cannot run, each once.
+/// The functions that some case cannot run without, each once.
 fn functions_of_cases() -> impl Iterator<Item = &'static str> {
     let collectives = NcclCall::ALL.iter().filter(|call| !call.is_pairwise()).map(|call| call.symbol());
     let configured = NcclCall::ALL.iter().map(|call| call.symbol_with_config());
@@ -116,7 +116,7 @@ fn functions_of_cases() -> impl Iterator<Item = &'static str> {
     names.collect::<BTreeSet<_>>().into_iter()
 }
 
-/// The cases that need functions which a library does not have.
+/// The cases that need functions missing from a library.
 pub fn skipped_for_functions(library: &LibraryInfo) -> Vec<String> {
     let has = |name: &str| library.symbols.iter().any(|symbol| symbol == name);
     let mut words = Vec::new();

@@ -1,4 +1,4 @@
-//! The cases of some scenario files, with the diagnostics of invalid files, and the call that runs them.
+//! The cases of a set of scenario files, the diagnostics of invalid files, and the call that runs the cases.
 mod ahead;
 mod attempt;
 pub mod backend;
@@ -59,12 +59,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The cases of some files and folders, and the diagnostics of the files that are invalid.
+/// The cases of some files and folders, and the diagnostics of invalid files.
 #[derive(Clone, Debug, Default)]
 pub struct CaseSet {
-    /// Cases in the order in which they run: those that can share a worker stand together, then by name.
+    /// Cases in the order in which they run: cases that can share a worker are adjacent, then ordered by name.
     pub cases: Vec<Arc<Case>>,
-    /// Files that cannot be used as they are.
+    /// Files that cannot be used.
     pub invalid_files: Vec<InvalidFile>,
     /// Warnings of planning, by file.
     pub warnings: Vec<InvalidFile>,
@@ -74,20 +74,20 @@ pub struct CaseSet {
     pub passed_over: Vec<PassedOver>,
 }
 
-/// Diagnostics of planning.
+/// The diagnostics found by planning all cases.
 struct Planned {
-    /// Of cases that may not run everywhere as they are written.
+    /// Cases that may not run everywhere as written.
     warned: Vec<(Arc<Case>, Vec<Diagnostic>)>,
-    /// Of cases that cannot be run as written.
+    /// Cases that cannot run as written.
     invalid: Vec<(Arc<Case>, Vec<Diagnostic>)>,
-    /// Of files whose cases are too much work together, with the first case of each.
+    /// Files whose cases are too much work in total, with the first case of each.
     overworked: Vec<(Arc<Case>, Vec<Diagnostic>)>,
 }
 
-/// How files are read.
+/// Options for reading files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Forms in which cases are run too.
+    /// Forms in which cases run in addition.
     pub forms: Forms,
     /// Variables that files may set beyond the usual ones.
     pub allow_env: AllowEnv,
@@ -101,7 +101,7 @@ impl From<&Forms> for Reading {
     }
 }
 
-/// Messages about entries that were passed over; of many entries only the first.
+/// Messages about entries that were passed over; if there are many, only about the first ones.
 pub fn passed_over(entries: &[PassedOver]) -> Vec<String> {
     const SHOWN: usize = 20;
     let mut lines: Vec<_> =
@@ -112,16 +112,16 @@ pub fn passed_over(entries: &[PassedOver]) -> Vec<String> {
     lines
 }
 
-/// Why a suite could not be opened or run.
+/// The reason a suite could not be opened or run.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A path that cannot be read.
+    /// A path cannot be read.
     #[error(transparent)]
     Read(#[from] crate::scenario::DiscoverError),
-    /// Files are invalid; nothing was run.
+    /// This many files are invalid; nothing was run.
     #[error("errors in {}; nothing was run", files_in_words(*.0))]
     InvalidFiles(usize),
-    /// Nothing to run.
+    /// There are no cases to run.
     #[error("there are no cases to run")]
     Empty,
     /// This process is a worker.
@@ -156,46 +156,46 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 impl CaseSet {
-    /// Reads files, and folders with all the files in them; their cases, and the forms of them that the files name.
+    /// Reads files, and folders with all files in them: their cases, and the forms that the files name.
     ///
     /// # Errors
     ///
-    /// A path that cannot be read, or no scenario in any of them. What is wrong inside a file is kept with the file.
+    /// A path cannot be read, or none of them contains a scenario. Errors inside a file are kept with the file.
     #[cfg(feature = "internals")]
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
         Self::open_in(paths, &Forms::Named)
     }
 
-    /// The same with these forms.
+    /// Like [`CaseSet::open`], with these forms.
     ///
     /// # Errors
     ///
-    /// As [`CaseSet::open`].
+    /// Same as [`CaseSet::open`].
     #[cfg(feature = "internals")]
     pub fn open_in<P: AsRef<Path>>(paths: &[P], forms: &Forms) -> Result<Self, Error> {
         Self::open_with(paths, &forms.into())
     }
 
-    /// The same, read in this way.
+    /// Like [`CaseSet::open`], with these options for reading.
     ///
     /// # Errors
     ///
-    /// As [`CaseSet::open`].
+    /// Same as [`CaseSet::open`].
     pub fn open_with<P: AsRef<Path>>(paths: &[P], reading: &Reading) -> Result<Self, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         select::open(&paths, reading)
     }
 
-    /// Reads the one file under `root` that can hold the case `name`; the suite is empty if there is none.
+    /// Reads the one file under `root` that can contain the case `name`; the suite is empty if there is no such file.
     ///
     /// # Errors
     ///
-    /// The file cannot be read.
+    /// The file could not be read.
     pub fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Self, Error> {
         select::open_exact(root, name, reading)
     }
 
-    /// Keeps a selection of the cases in which everything that they are told apart by occurs at least once.
+    /// Keeps a selection of the cases in which every factor that distinguishes cases occurs at least once.
     pub fn keep_covering(&mut self) {
         coverage::keep_covering(&mut self.cases);
     }
@@ -205,15 +205,15 @@ impl CaseSet {
         self.cases.retain(|case| filter.admits(case));
     }
 
-    /// Takes the invalid files out, and the cases of these files, so that the other files' cases can run.
+    /// Removes the invalid files and their cases, so that the other files' cases can run.
     pub fn set_invalid_aside(&mut self) -> Vec<InvalidFile> {
         let invalid = std::mem::take(&mut self.invalid_files);
         self.cases.retain(|case| invalid.iter().all(|faulty| faulty.file.path != case.file.path));
         invalid
     }
 
-    /// Plans every case on `jobs` threads and adds to the invalid files the cases that cannot be run as written, and the files
-    /// whose cases are too much work together.
+    /// Plans every case on `jobs` threads. Cases that cannot run as written, and files whose cases are too much work in total,
+    /// are added to the invalid files.
     pub fn plan(&mut self, jobs: usize) {
         let planned = self.planned(jobs);
         for (case, diagnostics) in planned.invalid.into_iter().chain(planned.overworked) {
@@ -224,8 +224,8 @@ impl CaseSet {
         }
     }
 
-    /// Plans every case on `jobs` threads, and adds a diagnostic to the files whose cases are too much work together; what is
-    /// wrong with a case itself shows when it is run.
+    /// Plans every case on `jobs` threads, and adds a diagnostic to files whose cases are too much work in total; errors in a
+    /// case itself are reported when it runs.
     pub fn weigh(&mut self, jobs: usize) {
         for (first, diagnostics) in self.planned(jobs).overworked {
             self.cases.retain(|case| case.file.path != first.file.path);

@@ -1,8 +1,8 @@
-//! What NCCL itself takes of a machine's memory.
+//! Memory of the machine that NCCL itself takes.
 use crate::job::{Call, CallKind};
 use crate::plan::Plan;
 
-/// Bytes of the pool of proxy operations in `/dev/shm` that NCCL makes for each rank of a communicator, and writes all of
+/// Bytes of the pool of proxy operations in `/dev/shm` that NCCL creates for each rank of a communicator and fills completely
 /// (`ncclProxyOpsPool`): measured with 2.18.3, 2.27.5, 2.30.7, 2.31.2 and 2.32.3.
 fn pool(version: i32) -> u64 {
     match version {
@@ -12,13 +12,13 @@ fn pool(version: i32) -> u64 {
     }
 }
 
-/// Bytes that this version of NCCL takes at least when the plan has most communicators.
+/// Bytes that this version of NCCL takes at least, when the plan has the most communicators.
 pub(super) fn of_communicators(plan: &Plan, version: i32) -> u64 {
     let most = |(rank, calls): (usize, &Vec<Call>)| most_at_once(plan, rank, calls);
     plan.programs.iter().enumerate().map(most).fold(0, u64::saturating_add).saturating_mul(pool(version))
 }
 
-/// How many communicators a rank has at most at a time.
+/// The largest number of communicators that a rank has at the same time.
 fn most_at_once(plan: &Plan, rank: usize, calls: &[Call]) -> u64 {
     let all = plan.comms.iter().filter(|comm| comm.members.contains(&rank)).count() as u64;
     let later = calls.iter().filter(|call| made(&call.kind).is_some()).count() as u64;
@@ -35,7 +35,7 @@ fn most_at_once(plan: &Plan, rank: usize, calls: &[Call]) -> u64 {
     most
 }
 
-/// The communicator that a call makes.
+/// The communicator that a call creates.
 fn made(kind: &CallKind) -> Option<u32> {
     match kind {
         CallKind::Init { comm, .. } => Some(*comm),

@@ -1,4 +1,4 @@
-//! Receives a case's observations and makes a verdict of them; an audit keeps the observations too.
+//! Receives a case's observations and turns them into a verdict; an audit keeps the observations too.
 use super::runner::Ready;
 use crate::job::Observation;
 use crate::judge::{CaseJudge, Verdict};
@@ -7,31 +7,31 @@ use crate::plan::Plan;
 use crate::run::Error;
 use soft_nccl::fault::FaultMode;
 
-/// How an audit runs a case: with a fault, another time limit, or another judge.
+/// A variation in which an audit runs a case: with a fault, another time limit, or another judge.
 pub struct Experiment<'a> {
-    /// The fault of the software library, if it has one.
+    /// The fault that the software library is given.
     pub fault: FaultMode,
-    /// Time limit in seconds, counted from the end of loading; `None` for the usual one.
+    /// Time limit in seconds, counted from the end of loading; `None` for the default.
     pub limit: Option<f64>,
-    /// The judge, which gets all runs at the end.
+    /// The judge, which receives all runs at the end.
     pub judge: &'a (dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync),
 }
 
 /// Limit on the bytes of observations that are kept for judging all runs at once.
 const MAX_OBSERVED_BYTES: u64 = 1 << 30;
 
-/// Receives the runs of a case as they come.
+/// Receives the runs of a case one by one.
 pub(super) trait Observer {
-    /// The result besides the verdict.
+    /// The result in addition to the verdict.
     type Rest;
 
-    /// True if each run is judged by the forecast before the next one, so that what is as expected need not be copied.
+    /// True if each run is judged by the forecast before the next one, so that expected results need not be copied.
     fn judges_at_once(&self) -> bool;
 
-    /// The next run. False if no further run is wanted.
+    /// Receives the next run. Returns false if no further run is wanted.
     fn observe(&mut self, observation: Observation) -> bool;
 
-    /// The verdict; `complete`: as many runs as the file asks for were to be made.
+    /// Returns the verdict. `complete` is true if no run that the file asks for is missing.
     fn close(self, complete: bool) -> Result<(Verdict, Self::Rest), Error>;
 }
 

@@ -1,4 +1,4 @@
-//! How files are read and cases are run: the options of `collspec run` and the variables COLLSPEC_*.
+//! Options for reading files and running cases: those of `collspec run` and the variables COLLSPEC_*.
 //!
 //! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `src/cli/args.rs`.
 use super::{BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
@@ -15,46 +15,46 @@ use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use thiserror::Error;
 
-/// How files are read and cases are run.
+/// Options for reading files and running cases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunOptions {
-    /// The backend that is asked for.
+    /// The backend requested.
     pub backend: BackendRequest,
-    /// How many ranks may share a GPU.
+    /// Limit on the ranks that share a GPU.
     pub ranks_per_gpu: RanksPerGpu,
-    /// Cases at a time; the runner keeps about as many idle workers.
+    /// Number of cases that run at the same time; the runner keeps about as many idle workers.
     pub jobs: Option<NonZeroUsize>,
     /// Ranks of a case in each process that a launcher has started; 1 if unset.
     pub ranks_per_process: Option<NonZeroUsize>,
-    /// True if no case is started after one has failed.
+    /// True if no further case starts after a failure.
     pub fail_fast: bool,
-    /// Seconds per case instead of the default; a case's own `timeout` goes before it.
+    /// Seconds per case instead of the default; a case's own `timeout` takes precedence.
     pub timeout: Option<f64>,
-    /// Seconds for making communicators and loading, and for destroying communicators after a case, instead of the default.
+    /// Seconds for creating communicators and loading, and for destroying communicators after a case, instead of the default.
     pub opening_timeout: Option<f64>,
-    /// Order of the software library's tasks.
+    /// Seed for the order of the software library's tasks.
     pub seed: Option<u64>,
-    /// Bytes that the software library's sends may leave unreceived.
+    /// Number of bytes that the software library's sends may leave unreceived.
     pub eager: Option<u64>,
-    /// When ranks of the software library connect.
+    /// When the software library's ranks connect.
     pub connect: Option<Connect>,
-    /// Ranks of the software library's world on each machine, for rings, trees, channels and chunks as NCCL has them there.
+    /// Ranks per simulated machine of the software library's world, which shapes rings, trees, channels and chunks as in NCCL.
     pub ranks_per_node: Option<NonZeroUsize>,
-    /// The fault of the software library, if it has one.
+    /// The fault that the software library is given.
     pub fault: FaultMode,
-    /// Placement for files that leave it at the default, if the case allows it.
+    /// Placement for files that do not set one, if the case allows it.
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
     pub reading: Reading,
-    /// Of which cases the verdict says what the buffers held.
+    /// The cases whose verdicts include buffer contents.
     pub show_buffers: ShowBuffers,
-    /// True if verdicts have what the last run left behind.
+    /// True if verdicts include the last run's results.
     pub keep_results: bool,
-    /// What verdicts say that only some reports show.
+    /// Parts of verdicts that only some reports show.
     pub details: Details,
-    /// Variables of the workers' environment, which the variables that files set replace.
+    /// Variables of the workers' environment; variables that files set override them.
     pub variables: Vec<(String, String)>,
-    /// Which program is started as a worker.
+    /// The program that is started as a worker.
     pub workers: Workers,
 }
 
@@ -65,26 +65,26 @@ pub enum OptionError {
     /// No option has this name.
     #[error("there is no option `{0}`")]
     Unknown(String),
-    /// The value has no meaning for the option.
+    /// The value is not valid for the option.
     #[error("`{name}` = `{value}`: {reason}")]
     Value {
-        /// The option.
+        /// The option's name.
         name: String,
-        /// The value.
+        /// The value as given.
         value: String,
-        /// What is wrong with it.
+        /// The reason it is not valid.
         reason: String,
     },
 }
 
-/// An option by its name.
+/// An option that can be set by name.
 pub struct NamedOption {
-    /// As in `--NAME`; the variable is COLLSPEC_NAME in upper case, with `_` for `-`.
+    /// The name in `--NAME`; the variable is COLLSPEC_NAME in upper case, with `_` for `-`.
     pub name: &'static str,
-    /// False if only the command has it.
+    /// False if the option exists only on the command line.
     pub has_variable: bool,
     set: fn(&mut RunOptions, &str) -> Result<(), String>,
-    /// Its values where they are not the default, for a command that runs a case again; `None` if it does not bear on results.
+    /// The non-default values, for a command that runs a case again; `None` if the option does not affect results.
     values: Option<fn(&RunOptions) -> Vec<String>>,
 }
 
@@ -96,7 +96,7 @@ const fn option(
     NamedOption { name, has_variable: true, set, values: Some(values) }
 }
 
-/// Every option, in the order in which a command repeats them.
+/// Every option, in the order in which a repeating command lists them.
 pub const NAMED: &[NamedOption] = &[
     option(
         "backend",
@@ -240,7 +240,7 @@ pub const NAMED: &[NamedOption] = &[
     },
 ];
 
-/// The limit on memory if none is set: what this machine had free when it was first asked for, and at least that of
+/// The limit on memory if none is set: the machine's free memory when first asked, but at least that of
 /// [`Limits::default`], so that a case which is merely too large for this machine is skipped and not refused.
 pub fn usual_memory() -> u64 {
     static MEMORY: OnceLock<u64> = OnceLock::new();
@@ -264,23 +264,23 @@ fn unless<T: ToString + PartialEq>(value: &T, default: &T) -> Vec<String> {
 }
 
 impl NamedOption {
-    /// True if it bears on results, so that a command that runs a case again must repeat it.
+    /// True if the option affects results, so that a command that runs a case again must repeat it.
     pub fn bears_on_results(&self) -> bool {
         self.values.is_some()
     }
 
-    /// The variable that means the same to a test harness.
+    /// The environment variable with the same meaning, for a test harness.
     pub fn variable(&self) -> String {
         format!("COLLSPEC_{}", self.name.replace('-', "_").to_uppercase())
     }
 }
 
 impl RunOptions {
-    /// Sets an option as the command line does.
+    /// Sets an option as on the command line.
     ///
     /// # Errors
     ///
-    /// The name is none of [`NAMED`], or the option has no such value.
+    /// The name is not in [`NAMED`], or the value is not valid for the option.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let option = NAMED.iter().find(|option| option.name == name);
         let option = option.ok_or_else(|| OptionError::Unknown(name.to_owned()))?;
@@ -288,7 +288,7 @@ impl RunOptions {
         (option.set)(self, value).map_err(error)
     }
 
-    /// The options that bear on results, as words of a command line.
+    /// The options that affect results, as words of a command line.
     pub fn to_repeat(&self) -> Vec<String> {
         let words = |option: &NamedOption| {
             let name = format!("--{}", option.name);
@@ -298,20 +298,20 @@ impl RunOptions {
         NAMED.iter().flat_map(words).collect()
     }
 
-    /// Cases to run at a time: as many as were asked for, else one per core, and on GPUs one, because cases take turns there.
+    /// Number of cases to run at the same time: as requested, else one per core; on GPUs one, because cases take turns on them.
     pub fn jobs_on(&self, chosen: &ChosenBackend) -> usize {
         let default = || if chosen.machine.is_some() { 1 } else { cores() };
         self.jobs.map_or_else(default, NonZeroUsize::get)
     }
 
-    /// True if cases that wait may run beside the jobs: on GPUs cases take turns, and a number that was asked for is kept to.
+    /// True if waiting cases may run in addition to the jobs: not on GPUs, where cases take turns, and not if a number was requested.
     pub(super) fn may_run_more_at_a_time(&self, chosen: &ChosenBackend) -> bool {
         let take_turns = chosen.machine.is_some() && !chosen.counts_work();
         self.jobs.is_none() && !take_turns && chosen.cluster.is_none()
     }
 }
 
-/// Cores that this process may use.
+/// Number of cores that this process may use.
 pub fn cores() -> usize {
     available_parallelism().map_or(1, NonZeroUsize::get)
 }

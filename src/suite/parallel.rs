@@ -15,35 +15,35 @@ use std::time::Instant;
 
 /// Runs cases and judges them.
 pub trait Executor: Sync {
-    /// The verdict of the case; called from several threads at once.
+    /// Returns the verdict on the case; called from several threads at once.
     fn run_case(&self, case: &Arc<Case>) -> Verdict;
 
-    /// The verdict of the case with this number. Each number comes once, those of waiting cases in their order and the others in theirs.
+    /// As `run_case`, given the case's number. Each number comes once; waiting cases come in order, and so do the others.
     fn run_numbered(&self, _: usize, case: &Arc<Case>) -> Verdict {
         self.run_case(case)
     }
 }
 
-/// The threads that items are worked on by.
+/// The threads that process items.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
     /// Threads for items that compute.
     pub jobs: usize,
-    /// Number of the first items that spend most of their time waiting.
+    /// Number of items at the front that spend most of their time waiting.
     pub waiting: usize,
-    /// Additional threads for those.
+    /// Additional threads for the waiting items.
     pub waiting_threads: usize,
 }
 
 impl Lanes {
-    /// So many threads for all items.
+    /// This many threads for all items.
     pub fn of(jobs: usize) -> Self {
         Self { jobs, waiting: 0, waiting_threads: 0 }
     }
 }
 
-/// Runs all `cases`. The events come on the calling thread; when `sink` fails, cases that are
-/// running finish, no other is started, and its error is returned. With `fail_fast` no case is started after one has failed.
+/// Runs all `cases`. Events are delivered on the calling thread; if `sink` fails, the cases that are
+/// running finish, no other is started, and its error is returned. With `fail_fast` no case starts after a failure.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub fn run_all<E>(
             if fail_fast && verdict.status == Status::Fail {
                 ended.store(true, Ordering::Relaxed);
             }
-            // The next case starts at once, and one wake-up of the calling thread is enough for both.
+            // The next case starts immediately, so one wake-up of the calling thread is enough for both.
             send(Parcel::WithNext(Event::CaseDone { case: case.clone(), verdict }));
         },
         |event| sink(&event),
@@ -78,7 +78,7 @@ pub fn run_all<E>(
     sink(&Event::Finished { seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// `work` on every item, on `jobs` threads; the results in the items' order.
+/// Applies `work` to every item on `jobs` threads and returns the results in the items' order.
 pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let mut results: Vec<(usize, R)> = Vec::with_capacity(items.len());
     let done: Result<(), Infallible> = stream(
@@ -98,15 +98,15 @@ pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What work sends to the calling thread.
+/// A message from `work` to the calling thread.
 pub(crate) enum Parcel<M> {
-    /// It goes at once.
+    /// Delivered immediately.
     Now(M),
-    /// It goes with the next one from the same thread, or when that has no more items.
+    /// Delivered with the next message from the same thread, or when that thread runs out of items.
     WithNext(M),
 }
 
-/// `work` on every item in turn, on `jobs` threads; what it sends goes to `sink` on the calling thread.
+/// Applies `work` to every item on `jobs` threads; `sink` receives its messages on the calling thread.
 pub(crate) fn stream<T: Sync, M: Send, E>(
     items: &[T],
     jobs: usize,
@@ -116,7 +116,7 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
     stream_with_waiting(items, Lanes::of(jobs), work, sink)
 }
 
-/// Does the same as [`stream`], with additional threads for the items that mostly wait, so that the threads of the jobs are left for
+/// Like [`stream`], with additional threads for the items that mostly wait, so that the threads of the jobs are left for
 /// items that compute.
 pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
     items: &[T],
@@ -133,12 +133,12 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
     thread::scope(|scope| {
         let messages = mailbox.receiver();
         let mut started = 0;
-        // The jobs come first, and take from the waiting items too once theirs are done: they do all the work where the other
-        // threads cannot be started.
+        // The jobs come first, and also take waiting items once their own are done: if the other threads cannot be started, the
+        // jobs do all the work.
         for lane in [0, 1].into_iter().flat_map(|lane| std::iter::repeat_n(lane, most[lane])) {
             let sender = mailbox.sender();
             let body = move || {
-                // An item that waits does not need a core.
+                // Waiting items do not need a core.
                 if lane == 0 {
                     core_binding::allow_here();
                 }
@@ -162,7 +162,7 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
                     });
                 }
                 if !held.is_empty() {
-                    // If the receiver is gone, nothing is to be done with them any more.
+                    // If the receiver is gone, the messages are dropped.
                     let _ = sender.send(&mut held);
                 }
             };
@@ -185,7 +185,7 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
     })
 }
 
-/// As [`stream`], on the calling thread alone.
+/// Like [`stream`], on the calling thread alone.
 fn in_turn<T, M, E>(
     items: &[T],
     work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)),
@@ -203,7 +203,7 @@ fn in_turn<T, M, E>(
     Ok(())
 }
 
-/// The verdict of the case; a panic in planning or judging fails this case only, so that the others keep their verdicts.
+/// Returns the verdict on the case. A panic in planning or judging fails only this case, so that the others keep their verdicts.
 pub(crate) fn run_catching_panics(executor: &dyn Executor, case: &Arc<Case>) -> Verdict {
     catching_panics(case, || executor.run_case(case))
 }
@@ -339,7 +339,7 @@ mod tests {
             done.sort_unstable();
             assert_eq!((all, &done), (Ok(()), &items), "{jobs} jobs, {waiting} waiting");
         }
-        // A job goes on while all the others wait for it: those that wait do not take its thread.
+        // A job continues while all the others wait for it: waiting items do not occupy its thread.
         let (open, gate) = mpsc::channel::<()>();
         let gate = std::sync::Mutex::new(gate);
         let done = stream_with_waiting(

@@ -1,4 +1,4 @@
-//! Which GPU each rank of a case uses, on this machine or on several.
+//! Assigns a GPU to each rank of a case, on one machine or several.
 use crate::backend::cuda::DeviceInfo;
 use crate::cluster::gpu_identity;
 use crate::run::{Machine, ranks_of_part};
@@ -8,48 +8,48 @@ use std::collections::{HashMap, HashSet};
 #[derive(Debug, Default)]
 pub struct RankDevices<'a> {
     ranks: Vec<RankDevice<'a>>,
-    /// For each process of the worker, what it adds to a rank's number for the number of its device.
+    /// For each process of the worker, the offset from a rank's number to the number of its device.
     offsets: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct RankDevice<'a> {
     host: &'a str,
-    /// In the order of its process.
+    /// The device's number in the order of its process.
     number: usize,
     device: &'a DeviceInfo,
 }
 
 impl<'a> RankDevice<'a> {
-    /// Equal for ranks that share a GPU.
+    /// A key that is equal for ranks sharing a GPU.
     fn gpu(&self) -> (&'a str, &'a str, usize) {
         gpu_identity(self.host, self.number, self.device)
     }
 }
 
-/// What a process of a job sees.
+/// The GPUs visible to one process of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessGpus<'a> {
-    /// Its machine.
+    /// The machine's name.
     pub host: &'a str,
-    /// Its GPUs, in the driver's order.
+    /// The visible GPUs, in the driver's order.
     pub gpus: &'a [DeviceInfo],
 }
 
 impl<'a> RankDevices<'a> {
-    /// On this machine: a rank's GPU is its number modulo the number of GPUs.
+    /// Assigns GPUs on this machine: a rank's GPU is its number modulo the number of GPUs.
     pub fn of_machine(machine: &'a Machine, ranks: usize) -> Self {
         let devices = machine.gpus.devices.iter().enumerate().cycle().take(ranks);
         let ranks = devices.map(|(number, device)| RankDevice { host: "", number, device }).collect();
         Self { ranks, offsets: Vec::new() }
     }
 
-    /// In these processes of a job, among which the ranks are divided. Processes on one machine that see the same GPUs use different
-    /// ones: with one rank each, local rank 0 uses GPU 0, local rank 1 uses GPU 1. A process that sees GPUs which no other process sees uses its GPU 0
-    /// first.
+    /// Divides the ranks among these processes of a job. Processes on one machine that see the same GPUs use different
+    /// ones: with one rank each, local rank 0 uses GPU 0 and local rank 1 uses GPU 1. A process whose GPUs no other process sees
+    /// starts with its GPU 0.
     pub fn of_job(processes: &[ProcessGpus<'a>], ranks: usize) -> Self {
         let mut devices = Self::default();
-        // How many ranks a machine's GPUs have so far.
+        // Number of ranks assigned to each machine's GPUs so far.
         let mut taken: HashMap<(&str, &str), usize> = HashMap::new();
         for (part, ProcessGpus { host, gpus }) in processes.iter().copied().enumerate() {
             let Some(first_gpu) = gpus.first() else {
@@ -67,13 +67,13 @@ impl<'a> RankDevices<'a> {
         devices
     }
 
-    /// The GPUs that some rank uses, each once. Two cases of a run take locks on those of other machines too.
+    /// The GPUs used by some rank, each once. Two cases of a run lock those of other machines too.
     pub fn all(&self) -> Vec<&'a DeviceInfo> {
         let mut seen = HashSet::new();
         self.ranks.iter().filter(|rank| seen.insert(rank.gpu())).map(|rank| rank.device).collect()
     }
 
-    /// Ranks on the GPU that has most of them.
+    /// Number of ranks on the GPU that has the most.
     pub fn busiest(&self) -> usize {
         let mut ranks: HashMap<_, usize> = HashMap::new();
         for rank in &self.ranks {
@@ -82,12 +82,12 @@ impl<'a> RankDevices<'a> {
         ranks.into_values().max().unwrap_or(0)
     }
 
-    /// The least compute capability.
+    /// The lowest compute capability of the used GPUs.
     pub fn least_compute(&self) -> Option<(u32, u32)> {
         self.ranks.iter().map(|rank| rank.device.compute).min()
     }
 
-    /// What a process of the worker adds to a rank's number, modulo the number of its GPUs, for the number of the rank's GPU.
+    /// The offset of a process of the worker: added to a rank's number, modulo the number of its GPUs, it gives the rank's GPU.
     pub fn offset(&self, part: usize) -> usize {
         self.offsets.get(part).copied().unwrap_or(0)
     }
@@ -123,7 +123,7 @@ mod tests {
         let (ranks, bound) = used(&processes[..2], 5);
         assert_eq!(ranks, ["a0", "a1", "a2", "a0", "a1"]);
         assert_eq!(ranks, bound);
-        // Rank 2 of four is the first of its machine, also where it is not a multiple of the number of GPUs.
+        // Rank 2 of four is the first of its machine, even though it is not a multiple of the number of GPUs.
         let (ranks, bound) = used(&[("b", &b), ("b", &b), ("a", &a)], 3);
         assert_eq!(ranks, ["b0", "b1", "a0"]);
         assert_eq!(ranks, bound);

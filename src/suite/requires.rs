@@ -10,21 +10,21 @@ use std::cmp::Ordering;
 /// The largest number of processes of a worker.
 pub const MAX_PROCESSES: usize = Placement::MAX_PROCESSES;
 
-/// The processes of a job, for a case.
+/// The processes of a job that are available to a case.
 pub struct JobOfCase<'a> {
-    /// All of them.
+    /// The whole job.
     pub cluster: &'a Cluster,
-    /// Those of them that the case may run in.
+    /// The processes in which the case may run.
     pub among: Among,
-    /// How many the case runs in.
+    /// The number of processes that the case needs.
     pub processes: usize,
-    /// Which these are; `None` if there are not enough.
+    /// The chosen processes; `None` if there are not enough.
     pub sites: Option<&'a [usize]>,
-    /// Ranks that each may have.
+    /// The number of ranks allowed in each process.
     pub ranks_per_process: usize,
 }
 
-/// The reason to skip the case that is known before a library is loaded.
+/// The reason to skip the case, as far as it is known before a library is loaded.
 pub fn missing(
     case: &Case,
     backend: &Backend,
@@ -78,7 +78,7 @@ pub fn missing(
     }
 }
 
-/// The reason to skip a case that runs in so many processes of the job.
+/// The reason to skip a case that runs in this many processes of the job.
 fn missing_processes(job: &JobOfCase<'_>) -> Option<String> {
     let JobOfCase { cluster, processes, sites, ranks_per_process, .. } = job;
     if sites.is_some() {

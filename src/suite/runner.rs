@@ -1,4 +1,4 @@
-//! Takes a case to its verdict: skips it, refuses it, or runs it, and runs it again if an earlier case may have caused a failure.
+//! Takes a case to its verdict: skips, refuses or runs it, and runs it again if an earlier case may have caused a failure.
 use super::ahead::{Early, EarlyWork};
 use super::attempt::arena_for;
 use super::missing_feature::missing_feature;
@@ -31,40 +31,40 @@ pub struct Runner {
     pub(super) options: RunOptions,
     pub(super) chosen: ChosenBackend,
     turns: Turns,
-    /// The cores for small cases, if they are to be bound to them.
+    /// The cores that small cases are bound to, if binding is on.
     pub(super) cores: Option<Cores>,
     pub(super) pool: Pool,
     /// The version code of the library, once a worker has reported it.
     pub(super) version: OnceLock<i32>,
 }
 
-/// A case that can run: its plan and its forecast.
+/// A case that is ready to run: its plan and its forecast.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// The plan.
+    /// The calls and buffers of every rank.
     pub plan: Plan,
-    /// Its forecast.
+    /// The results that the judge expects.
     pub forecast: Forecast,
 }
 
 /// A case before it runs.
 #[derive(Debug)]
 pub enum Prepared {
-    /// It can run.
+    /// The case can run.
     Ready(Box<Ready>),
-    /// It is skipped or refused.
+    /// The case is skipped or refused and has its verdict.
     Settled(Box<Verdict>),
 }
 
-/// Bytes of a case's memory, in all copies, up to which it is small.
+/// A case is small if its memory, counting all copies, is at most this many bytes.
 const SMALL: u64 = 512 << 10;
 
-/// True if a case has so few bytes that what it waits for counts more than what it computes.
+/// True if a case is so small that waiting takes more of its time than computing.
 pub(crate) fn is_small(plan: &Plan) -> bool {
     plan.cost.memory <= SMALL
 }
 
-/// Bytes of memory that idle workers may keep: a third of what cases may take, and always those of some small arenas.
+/// Bytes of memory that idle workers may keep: a third of the memory for cases, but always enough for some small arenas.
 fn kept_bytes(turns: &Turns) -> u64 {
     (turns.total() / 3).max(512 << 20).min(turns.total())
 }
@@ -74,7 +74,7 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// This process is a worker or cannot be one, or there is no folder for the locks of GPUs.
+    /// This process is a worker or cannot start one, or the folder for GPU locks does not exist.
     pub fn new(options: RunOptions, chosen: ChosenBackend) -> Result<Self, Error> {
         if crate::child::is_worker() {
             return Err(Error::InsideWorker);
@@ -92,7 +92,7 @@ impl Runner {
             (Backend::Soft, None) => jobs.clamp(2, 8),
             (Backend::Nccl { .. }, _) => 2,
         };
-        // a folder that is not there would fail every case by itself
+        // without its folder, every case would fail separately
         if chosen.machine.as_ref().is_some_and(|machine| machine.gpus.devices.iter().any(|gpu| !gpu.private)) {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
@@ -103,16 +103,16 @@ impl Runner {
         Ok(Self { options, chosen, turns, cores, pool, version: OnceLock::new() })
     }
 
-    /// As [`Runner::new`], on the software library.
+    /// Like [`Runner::new`], on the software library.
     ///
     /// # Errors
     ///
-    /// As [`Runner::new`].
+    /// Same as [`Runner::new`].
     pub fn soft(options: RunOptions) -> Result<Self, Error> {
         Self::new(options, ChosenBackend::default())
     }
 
-    /// With other limits on idle workers.
+    /// Replaces the limits on idle workers.
     pub fn with_pool_limits(mut self, limits: PoolLimits) -> Self {
         let cluster = self.chosen.cluster.clone();
         let limits = PoolLimits { bytes: limits.bytes.min(kept_bytes(&self.turns)), ..limits };
@@ -120,14 +120,14 @@ impl Runner {
         self
     }
 
-    /// The verdict of a case: it is run, skipped or refused. A case that could not be run because of the machine or the worker
+    /// Runs, skips or refuses a case and returns its verdict. A case that could not run because of the machine or the worker
     /// program has failed.
     pub fn run_case(&self, case: &Arc<Case>) -> Verdict {
         self.run_case_with(case, RunLimits::default())
     }
 
-    /// As [`Runner::run_case`], but neither the case nor what comes before it takes longer than `most` on its workers. A case that
-    /// would have gone on is then a hang.
+    /// Like [`Runner::run_case`], but limits the case, and the steps before it, to `most` on its workers. A case that would
+    /// have continued counts as a hang.
     #[cfg(feature = "cli")]
     pub fn run_case_within(&self, case: &Arc<Case>, most: Duration) -> Verdict {
         self.run_case_with(case, RunLimits { case: None, most: Some(most) })
@@ -137,7 +137,7 @@ impl Runner {
         timed(case, Duration::ZERO, || self.try_case(case, limits))
     }
 
-    /// As [`Runner::run_case`], for a case that was planned before.
+    /// Like [`Runner::run_case`], for a case that was planned before.
     pub(super) fn run_early(&self, case: &Arc<Case>, early: Early) -> Verdict {
         let limits = RunLimits::default();
         timed(case, early.took, || match early.work {
@@ -152,7 +152,7 @@ impl Runner {
         })
     }
 
-    /// Why the case would be skipped, as far as that is known without a worker.
+    /// The reason the case would be skipped, as far as that is known without a worker.
     pub fn skips(&self, case: &Arc<Case>) -> Option<String> {
         let case = &self.placed(case);
         let machine = self.machine();
@@ -167,13 +167,13 @@ impl Runner {
         })
     }
 
-    /// The verdict on a case that was prepared before a process of the job was lost, if it cannot run any more.
+    /// The verdict on a case that can no longer run because the job lost a process after the case was prepared.
     pub(super) fn lacks_since(&self, case: &Case) -> Option<Verdict> {
         self.chosen.cluster.as_ref().and_then(|_| self.not_here(case))
     }
 
-    /// The verdict on a case that cannot run because the machine lacks something that it needs: it is skipped, unless the processes
-    /// of the job had this until some were lost.
+    /// The verdict on a case that cannot run because the machine lacks something that it needs: skipped, or failed if the job's
+    /// processes had it until some of them were lost.
     fn not_here(&self, case: &Case) -> Option<Verdict> {
         let reason = self.lacks(case, Among::Living)?;
         let lost = self.chosen.cluster.as_ref().and_then(|cluster| cluster.lost_in_words());
@@ -183,14 +183,14 @@ impl Runner {
         })
     }
 
-    /// What a case needs and does not have among these processes, in words.
+    /// What the case needs and these processes lack, in words.
     fn lacks(&self, case: &Case, among: Among) -> Option<String> {
         let chosen = &self.chosen;
         if case.requires.no_ranks_per_node && self.options.ranks_per_node.is_some() {
             return Some("needs a run without --ranks-per-node".into());
         }
         let processes = self.processes(case);
-        // They are chosen once: one that is lost meanwhile must not make the reason contradict itself.
+        // Chosen only once: if a process is lost in the meantime, the reason must not contradict itself.
         let sites = chosen.cluster.as_ref().and_then(|cluster| cluster.choose(processes, among));
         let job = chosen.cluster.as_deref().map(|cluster| {
             let ranks_per_process = self.options.ranks_per_process();
@@ -208,7 +208,7 @@ impl Runner {
         }
     }
 
-    /// A core that the case and its worker are bound to, if it is small; else the calling thread is not bound any more.
+    /// A core that the case and its worker are bound to if the case is small; otherwise the calling thread is unbound.
     pub(super) fn core_for(&self, plan: &Plan) -> Option<Claim<'_>> {
         let claim = self.cores.as_ref().filter(|_| is_small(plan)).and_then(Cores::claim);
         if claim.is_none() {
@@ -217,17 +217,17 @@ impl Runner {
         claim
     }
 
-    /// The memory of a case, which it waits for; what idle workers keep is not missing for it. `None` if it is more than there is.
+    /// Waits for the case's memory; memory kept by idle workers counts as available. `None` if the case needs more than there is.
     fn turn(&self, plan: &Plan) -> Option<Turn<'_>> {
         let turn = self.turns.take(self.memory_of(plan))?;
         self.pool.keep_within(self.turns.left());
         Some(turn)
     }
 
-    /// Bytes of memory that a case takes, with those that NCCL takes for its communicators on this machine.
+    /// Bytes of memory that a case takes, including what NCCL takes for its communicators on this machine.
     fn memory_of(&self, plan: &Plan) -> u64 {
         let machine = self.machine().filter(|_| self.chosen.cluster.is_none());
-        // On software GPUs its pools take no memory until they are used.
+        // On software GPUs NCCL's pools take no memory until they are used.
         let machine =
             machine.filter(|machine| machine.probed.maker == Maker::Nvidia && !self.chosen.backend.has_software_gpus());
         let own = machine.map_or(0, |machine| nccl_memory::of_communicators(plan, machine.probed.version));
@@ -242,7 +242,7 @@ impl Runner {
         }
     }
 
-    /// Runs a prepared case, which has its turn.
+    /// Runs a prepared case whose turn has come.
     fn run_ready(&self, ready: &Ready, limits: RunLimits) -> Result<Verdict, Error> {
         let options = &self.options;
         let judge = || {
@@ -254,7 +254,7 @@ impl Runner {
         Ok(self.run_and_confirm(ready, self.options.fault, limits, judge)?.0)
     }
 
-    /// Bytes of memory that all cases together may take.
+    /// Bytes of memory that all cases together may use.
     pub(super) fn memory(&self) -> u64 {
         self.turns.total()
     }
@@ -264,17 +264,17 @@ impl Runner {
         &self.options.reading.limits
     }
 
-    /// The verdict for a valid case that does not fit this machine.
+    /// The verdict on a valid case that is too large for this machine.
     fn too_large(&self, plan: &Plan) -> Verdict {
         let (needed, free) = (human(self.memory_of(plan)), human(self.turns.total()));
         judge::skipped(&plan.case, format!("needs {needed} of memory in all copies; this machine has {free} free"))
     }
 
-    /// Plans a case and works out its forecast, unless it is to be skipped or refused.
+    /// Plans a case and works out its forecast, unless it is skipped or refused.
     ///
     /// # Errors
     ///
-    /// The library's version is needed and no worker starts.
+    /// The library's version is needed, but no worker starts.
     pub fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, Error> {
         Ok(match self.planned(case)? {
             Err(verdict) => Prepared::Settled(verdict),
@@ -283,7 +283,7 @@ impl Runner {
         })
     }
 
-    /// The plan of a case, unless it is to be skipped or refused.
+    /// The plan of a case, unless the case is skipped or refused.
     pub(super) fn planned(&self, case: &Arc<Case>) -> Result<Result<Plan, Box<Verdict>>, Error> {
         let settled = |verdict| Ok(Err(Box::new(verdict)));
         let placed = self.placed(case);
@@ -312,7 +312,7 @@ impl Runner {
         Ok(Ok(plan))
     }
 
-    /// Works out the forecast of a plan; settled if the case is refused.
+    /// Works out the forecast of a plan; returns `Settled` if the case is refused.
     pub(super) fn with_forecast(&self, plan: Plan) -> Prepared {
         if !is_small(&plan) {
             core_binding::leave();
@@ -331,7 +331,7 @@ impl Runner {
         Prepared::Ready(Box::new(Ready { plan, forecast }))
     }
 
-    /// Runs a prepared case once, also if it fails.
+    /// Runs a prepared case once, even if it fails.
     ///
     /// # Errors
     ///
@@ -389,7 +389,7 @@ impl Runner {
         self.chosen.machine.as_deref().filter(|_| self.chosen.backend != Backend::Soft)
     }
 
-    /// NCCL's version code, as a worker says.
+    /// NCCL's version code, as reported by a worker.
     fn version(&self, key: &WorkerKey) -> Result<i32, Error> {
         if let Some(version) = self.version.get() {
             return Ok(*version);
@@ -400,20 +400,20 @@ impl Runner {
         Ok(*self.version.get_or_init(|| version))
     }
 
-    /// NCCL's version code, if a worker has said it.
+    /// NCCL's version code, if a worker has already reported it.
     #[cfg(feature = "cli")]
     pub fn known_version(&self) -> Option<i32> {
         self.version.get().copied()
     }
 
-    /// Process ids of workers that wait for a case.
+    /// Process ids of workers that are waiting for a case.
     #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }
 }
 
-/// Why a case has failed that passed or could not be run when it was to run again in a fresh worker.
+/// The reason a case fails that passed, or could not run, when it ran again in a fresh worker.
 fn reason_with_second(reason: Option<String>, after: Option<&str>, second: &Verdict) -> String {
     let reason = reason.unwrap_or_else(|| "failed".into());
     let after = after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
@@ -424,23 +424,23 @@ fn reason_with_second(reason: Option<String>, after: Option<&str>, second: &Verd
     format!("{reason} (after {after}; it could not be run again in a fresh worker: {why})")
 }
 
-/// The verdict on a case that could not be run and should have been.
+/// A failure for a case that should have run but could not.
 pub(super) fn failed(case: &Case, reason: String) -> Verdict {
     Verdict { status: Status::Fail, ..judge::skipped(case, reason) }
 }
 
-/// The verdict of a run with its time, to which that of an earlier part is added. An error is the case's failure.
+/// The verdict of a run with its time plus that of an earlier part. An error becomes the case's failure.
 fn timed(case: &Case, earlier: Duration, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
     let begun = Instant::now();
     let verdict = run().unwrap_or_else(|error| failed(case, super::with_causes(&error)));
     Verdict { wall_seconds: (earlier + begun.elapsed()).as_secs_f64(), ..verdict }
 }
 
-/// The memory of the ranks, what its results are worked out in, and what was observed.
+/// Copies of a case's memory: the ranks' own, the one in which results are worked out, and the observed one.
 const COPIES: u64 = 3;
 
-/// Makes sure that this process can have the memory that a case takes here: a failed allocation in the middle would end the
-/// process, and the verdicts of all other cases with it.
+/// Checks that this process can allocate the memory that a case takes here: a failed allocation in the middle would end the
+/// process and lose the verdicts of all other cases.
 fn room_for(plan: &Plan) -> Result<(), Error> {
     let image = |alloc: &plan::Alloc| alloc.start().saturating_add(alloc.payload).saturating_add(plan::GUARD);
     let bytes = plan.allocs.iter().map(image).fold(0u64, u64::saturating_add).saturating_mul(COPIES);

@@ -11,7 +11,7 @@ pub(super) fn open(paths: &[PathBuf], reading: &Reading) -> Result<CaseSet, Erro
     Ok(CaseSet { passed_over, ..load(&scenarios, reading) })
 }
 
-/// Reads the file in which `name` can be.
+/// Reads the file that can contain `name`.
 pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<CaseSet, Error> {
     let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
     let mut suite = load(&file, reading);
@@ -38,9 +38,9 @@ fn load(files: &[scenario::ScenarioFile], reading: &Reading) -> CaseSet {
     suite
 }
 
-/// Cases that can share a worker stand together, so that workers are not thrown away between them.
+/// Sorts cases so that those that can share a worker are adjacent, and workers are not discarded between them.
 fn order(cases: &mut [Arc<Case>]) {
-    // of processes there is one for each rank
+    // with `processes`, there is one process for each rank
     let processes = |case: &Case| if case.placement == Placement::Processes { case.total_ranks() } else { 1 };
     let key =
         |case: &Arc<Case>| (case.placement, processes(case), format!("{:?}", environment(case)), case.name.clone());

@@ -2,7 +2,7 @@
 use crate::judge::Outcome;
 use crate::run::teardown::TeardownResult;
 
-/// The outcome, the rank that is named, and the reason, if destroying a case's communicators failed.
+/// The outcome, the rank to name, and the reason, if destroying a case's communicators failed.
 pub fn attribute_failure(finished: &TeardownResult) -> Option<(Outcome, Option<usize>, String)> {
     let first = |ranks: &[u32]| ranks.first().map(|rank| *rank as usize);
     let (outcome, rank, words) = match finished {

@@ -1,4 +1,4 @@
-//! Times cases one after another on one group of ranks that nothing else has used.
+//! Times cases one after another on a group of ranks that nothing else has used.
 use super::Runner;
 use super::runner::{Ready, failed};
 use super::teardown_failure::attribute_failure;
@@ -16,47 +16,47 @@ use crate::run::{Error, MemoryPlace, job};
 /// Seconds for all iterations of a case if no limit is set: a hang that the software library proves ends at once.
 const ITERATIONS: f64 = 300.0;
 
-/// A worker that was started for this group, with communicators that were made for it. A case with other variables or another
-/// placement than the one before it begins a new worker.
+/// A worker started for this group, with communicators created for it. A case whose variables or placement differ from
+/// the previous one starts a new worker.
 pub struct TimedGroup<'a> {
     runner: &'a Runner,
     worker: Option<Pooled>,
 }
 
-/// What came of a timed case.
+/// The result of a timed case.
 #[derive(Debug)]
 pub struct TimedRun {
-    /// The seconds of each iteration, by rank; empty unless every rank came to its end.
+    /// The seconds of each iteration, by rank; empty unless every rank finished.
     pub times: Vec<Vec<f64>>,
-    /// What the kernels of all ranks did in one iteration, if that is counted.
+    /// The work of all ranks' kernels in one iteration, if it is counted.
     pub work: Option<Work>,
-    /// The verdict on the last iteration's results; `None` if it was not to be judged and all went well.
+    /// The verdict on the last iteration's results; `None` if judging was not requested and no error occurred.
     pub verdict: Option<Verdict>,
 }
 
 impl Runner {
-    /// A group of ranks of which nothing is started yet.
+    /// A group of ranks that has not started anything yet.
     pub fn timed_group(&self) -> TimedGroup<'_> {
         TimedGroup { runner: self, worker: None }
     }
 }
 
 impl TimedGroup<'_> {
-    /// Runs a prepared case for its times. `judged`: the results of the last iteration are judged.
+    /// Runs a prepared case and measures its times. With `judged`, the results of the last iteration are judged.
     ///
     /// # Errors
     ///
-    /// A worker cannot be started or cannot do what is asked of it.
+    /// A worker cannot be started or cannot carry out a request.
     pub fn run(&mut self, ready: &Ready, timed: Timed, judged: bool) -> Result<TimedRun, Error> {
         let (runner, case) = (self.runner, &ready.plan.case);
         let not_run = |verdict| TimedRun { times: Vec::new(), work: None, verdict: Some(verdict) };
         let key = runner.worker_key(case);
-        // Looked at after the choice of processes: those that are left now are no more than those that it was made from.
+        // Checked after the processes were chosen: those that are left now are a subset of those that the choice was made from.
         if let Some(verdict) = runner.lacks_since(case) {
             return Ok(not_run(verdict));
         }
         match self.run_on(&key, ready, timed, judged) {
-            // A process of the job may be lost: what was measured before is reported all the same.
+            // A process of the job may be lost: earlier measurements are still reported.
             Err(error) if runner.chosen.cluster.is_some() => Ok(not_run(failed(case, with_causes(&error)))),
             tried => tried,
         }
@@ -68,7 +68,7 @@ impl TimedGroup<'_> {
         let devices = runner.rank_devices(&plan.case).map(|devices| devices.all()).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         let mut pooled = self.worker_for(key)?;
-        // Before the last iteration the ranks put their inputs in place again, so there must be a second copy of them.
+        // Before the last iteration the ranks restore their inputs, so a second copy of them is needed.
         let (mut job, map) = job(plan, forecast, MemoryPlace::Device);
         job.timed = Some(timed);
         job.fault = runner.options.fault.to_string();
@@ -104,8 +104,8 @@ impl TimedGroup<'_> {
         }
     }
 
-    /// Ends a case. Its communicators are kept for the next one, and those of an earlier case that it did not use are
-    /// destroyed. A worker in which that fails is not used again.
+    /// Ends a case. Its communicators are kept for the next one, and an earlier case's communicators that it did not use are
+    /// destroyed. A worker that fails to do so is not used again.
     fn keep(&mut self, mut pooled: Pooled, ranks: usize, reused: bool, verdict: &mut Option<Verdict>) {
         pooled.cases += 1;
         let id = pooled.cases;
@@ -126,7 +126,7 @@ fn times(observation: &Observation) -> Vec<Vec<f64>> {
     observation.ranks.iter().map(|rank| rank.times.clone()).collect()
 }
 
-/// What the kernels of all ranks did in one of so many iterations: each does the same.
+/// The work of all ranks' kernels in one of this many iterations: each does the same.
 fn work(observation: &Observation, iterations: u32) -> Option<Work> {
     let ranks: Option<Vec<Work>> = observation.ranks.iter().map(|rank| rank.work).collect();
     let all = ranks?.into_iter().fold(Work::default(), |all, work| all.with(work, u64::saturating_add));

@@ -1,11 +1,11 @@
-//! Variables that look like this program's own and are none of them, and one of NCCL's that does not reach workers.
+//! Warnings about variables that look like this program's own but are not, and about an NCCL variable that does not reach workers.
 use super::options::{NAMED, NamedOption};
 use crate::child::program::COMM_ID;
 use crate::launch;
 use crate::printable::printable;
 use crate::suggest::nearest;
 
-/// The beginning of the names of all this program's variables.
+/// The prefix of all this program's variables.
 const PREFIX: &str = "COLLSPEC_";
 
 /// The variable that selects cases under `cargo test`.
@@ -35,11 +35,11 @@ const OTHERS: [&str; 18] = [
     "COLLSPEC_PROBE_DRIVER",
 ];
 
-/// Beginnings of the names of variables that this project's own tests read.
+/// Prefixes of the variables that this project's own tests read.
 const OF_TESTS: [&str; 3] = ["COLLSPEC_BLESS", "COLLSPEC_FUZZ", "COLLSPEC_TEST_"];
 
-/// Warnings about NCCL_COMM_ID, and about the variables of this process whose names begin with `COLLSPEC_` and mean nothing. Those of `cargo test` mean
-/// nothing to a `command` that has options.
+/// Warnings about NCCL_COMM_ID, and about variables of this process that begin with `COLLSPEC_` and have no effect. Those of
+/// `cargo test` have no effect on a `command` that has options.
 pub fn warnings(command: Option<&str>) -> Vec<String> {
     let mut names: Vec<String> = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
     names.sort();
@@ -60,7 +60,7 @@ fn warning(name: &str) -> Option<String> {
     if known.iter().any(|known| known == name) || OF_TESTS.iter().any(|start| name.starts_with(start)) {
         return None;
     }
-    // The common beginning would make every name look similar.
+    // The common prefix would make every name look similar.
     let near = nearest(rest, known.iter().filter_map(|known| known.strip_prefix(PREFIX)));
     let cure = near.map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
     Some(format!("the variable {} means nothing to collspec{cure}", printable(name)))

@@ -1,16 +1,16 @@
-//! Small cases that spend most of their time waiting: others can run on their core meanwhile.
+//! Small cases that spend most of their time waiting, so that others can use their core meanwhile.
 use crate::ops::{Host, Kind};
 use crate::plan::{self, Limits};
 use crate::scenario::{Case, ExpectedOutcome, Placement, Step};
 use std::sync::Arc;
 
-/// Operations that a case which mostly waits may cost: less than a tenth of a second.
+/// Limit on the operations of a case that mostly waits: less than a tenth of a second.
 const MOST_WORK: u64 = 5_000_000;
-/// Bytes of such a case's memory, in all copies, which limit what the library has to do.
+/// Limit on the bytes of such a case's memory, counting all copies, which bounds the library's work.
 const MOST_MEMORY: u64 = 8 << 20;
 
-/// The cases with those in front that mostly wait, and the number of these. With `proves_hangs` the library ends a hang between
-/// the threads of one process at once; otherwise only a time limit does.
+/// The cases with those that mostly wait moved to the front, and the number of these. With `proves_hangs` the library ends a hang
+/// between the threads of one process at once; otherwise only a time limit does.
 pub(super) fn in_front(cases: &[Arc<Case>], limits: &Limits, proves_hangs: bool) -> (Vec<Arc<Case>>, usize) {
     let waits = |case: &Arc<Case>| mostly_waits(case, limits, proves_hangs);
     let (mut waiting, others): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(waits);
@@ -19,7 +19,7 @@ pub(super) fn in_front(cases: &[Arc<Case>], limits: &Limits, proves_hangs: bool)
     (waiting, count)
 }
 
-/// True if a rank sleeps or a process ends, or if only a time limit can end a hang, and if there is little to compute besides: a
+/// True if a rank sleeps, a process ends, or only a time limit can end a hang, and there is little to compute otherwise: a
 /// case that computes would slow down the others.
 fn mostly_waits(case: &Arc<Case>, limits: &Limits, proves_hangs: bool) -> bool {
     let may_hang = case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang));

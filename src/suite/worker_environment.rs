@@ -1,4 +1,4 @@
-//! The processes of a worker for a case, and the environment of each.
+//! The processes of a worker for a case, and the environment of each process.
 use super::rank_devices::{ProcessGpus, RankDevices};
 use super::{RunOptions, Runner, requires};
 use crate::child::DEVICE_OFFSET;
@@ -11,20 +11,20 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 impl Runner {
-    /// True if some ranks of the case have a GPU in common.
+    /// True if some ranks of the case share a GPU.
     pub(super) fn shares_gpus(&self, case: &Case) -> bool {
         self.rank_devices(case).is_some_and(|devices| devices.busiest() > 1)
     }
 
-    /// The GPUs of the case's ranks; `None` in software.
+    /// The GPUs of the case's ranks; `None` on the software library.
     pub(super) fn rank_devices(&self, case: &Case) -> Option<RankDevices<'_>> {
-        // A case for which there are too few processes is skipped, and uses no GPU.
+        // A case with too few processes available is skipped, and uses no GPU.
         let sites =
             self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(self.processes(case), Among::Living));
         self.rank_devices_at(case, &sites.unwrap_or_default())
     }
 
-    /// As [`Runner::rank_devices`], in these processes of a job.
+    /// Like [`Runner::rank_devices`], in these processes of a job.
     pub(super) fn rank_devices_at(&self, case: &Case, sites: &[usize]) -> Option<RankDevices<'_>> {
         let (machine, ranks) = (self.machine()?, case.total_ranks());
         let Some(cluster) = &self.chosen.cluster else { return Some(RankDevices::of_machine(machine, ranks)) };
@@ -36,8 +36,8 @@ impl Runner {
         Some(RankDevices::of_job(&processes, ranks))
     }
 
-    /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
-    /// be placed so.
+    /// The case as it will run: if its file leaves the placement at the default, the option decides, provided the case can
+    /// be placed that way.
     pub(super) fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
         let in_processes =
             self.shares_gpus(case) || (self.chosen.cluster.is_some() && self.options.ranks_per_process() == 1);
@@ -61,7 +61,7 @@ impl Runner {
         if fits { placed } else { case.clone() }
     }
 
-    /// In how many processes the case runs.
+    /// The number of processes in which the case runs.
     pub(super) fn processes(&self, case: &Case) -> usize {
         match case.placement {
             Placement::Processes => case.total_ranks(),
@@ -72,12 +72,12 @@ impl Runner {
         }
     }
 
-    /// True if a process of the job in which the worker runs is lost.
+    /// True if the job has lost a process that the worker runs in.
     pub(super) fn has_lost(&self, key: &WorkerKey) -> bool {
         self.chosen.cluster.as_ref().is_some_and(|cluster| cluster.lost(key.sites.iter().copied()).is_some())
     }
 
-    /// Workers with equal keys can run the same cases.
+    /// The key of the case's worker: workers with equal keys can run the same cases.
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
         let parts = self.processes(case);
         let sites =
@@ -91,8 +91,8 @@ impl Runner {
         WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites, core: None }
     }
 
-    /// Variables of a process on one of several machines: by them a worker knows its GPUs, and the software library (which may
-    /// stand in for NCCL) that there are other machines.
+    /// Variables of a process on one of several machines: they tell a worker its GPUs, and tell the software library (which may
+    /// replace NCCL) that there are other machines.
     fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize, device_offset: usize) {
         let Some(cluster) = &self.chosen.cluster else { return };
         for (_, value) in env.iter_mut().filter(|(name, _)| name == DEVICE_OFFSET) {
@@ -101,7 +101,7 @@ impl Runner {
         let mut here = Vec::new();
         if cluster.machines() > 1 {
             here.push(("COLLSPEC_SOFT_NETWORK", "1".to_owned()));
-            // The machine counts where ranks are on machines at all (`--ranks-per-node`).
+            // The machine matters only if ranks are placed on machines (`--ranks-per-node`).
             let host = cluster.introduction(site).filter(|_| self.chosen.backend == Backend::Soft);
             here.extend(host.map(|process| ("NCCL_HOSTID", process.host.clone())));
         }
@@ -113,7 +113,7 @@ impl Runner {
         env.sort();
     }
 
-    /// Variables of a part; with a process per rank they may differ by rank.
+    /// Variables of one process of the worker; with a process per rank they may differ by rank.
     fn variables(&self, case: &Case, part: usize, shares_gpus: bool) -> Vec<(String, String)> {
         let value = |value: &EnvValue| match value {
             EnvValue::All(text) => Some(text.clone()),
@@ -125,11 +125,11 @@ impl Runner {
             let machines = self.chosen.cluster.as_ref().map_or(1, |cluster| cluster.machines());
             env.extend(machine.sharing(part, machines));
         }
-        // of equal names the last counts: the case's own variables replace those above, the options replace the case's
+        // for duplicate names the last wins: the case's own variables override those above, the options override the case's
         env.extend(self.options.variables.iter().cloned());
         env.extend(own);
         env.extend(self.options.soft_variables());
-        // by name, and of equal names the last
+        // sorted by name; of duplicates the last is kept
         env.sort_by(|a, b| a.0.cmp(&b.0));
         env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);
         env
@@ -142,7 +142,7 @@ impl RunOptions {
         self.ranks_per_process.map_or(1, NonZeroUsize::get)
     }
 
-    /// Variables by which the software library knows the options that are its own.
+    /// Variables that pass the software library's own options to it.
     pub(crate) fn soft_variables(&self) -> Vec<(String, String)> {
         let settings = [
             ("COLLSPEC_SOFT_SEED", self.seed.map(|seed| seed.to_string())),

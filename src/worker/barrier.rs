@@ -3,7 +3,7 @@ use rustix::thread::futex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where the ranks of a run meet.
+/// The point at which the ranks of a run meet.
 pub struct Barrier {
     ranks: usize,
     state: Mutex<State>,
@@ -26,7 +26,7 @@ struct State {
 pub struct Broken(pub u32);
 
 impl Barrier {
-    /// For so many ranks.
+    /// A barrier for this many ranks.
     pub fn new(ranks: usize) -> Self {
         Self { ranks, state: Mutex::default(), changes: AtomicU32::new(0) }
     }
@@ -35,7 +35,7 @@ impl Barrier {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for all ranks; the last one runs `last` before the others go on. `arrived` is called if the thread is about to
+    /// Waits for all ranks; the last one runs `last` before the others continue. `arrived` is called if the thread is about to
     /// wait.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The deaths of which the parent has told.
+/// The deaths that the parent has reported.
 #[derive(Default)]
 pub struct Deaths {
     told: Mutex<BTreeSet<u32>>,
@@ -17,13 +17,13 @@ impl Deaths {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The parent has told of a death.
+    /// The parent has reported a death.
     pub fn tell(&self, death: u32) {
         self.lock().insert(death);
         self.changed.notify_all();
     }
 
-    /// Waits until the parent tells of a death; false if `stopped` says so before.
+    /// Waits until the parent reports a death; false if `stopped` returns true before that.
     pub fn wait(&self, death: u32, stopped: impl Fn() -> bool) -> bool {
         let mut told = self.lock();
         while !told.contains(&death) {
@@ -53,7 +53,7 @@ pub fn end_process(status: ExitStatus) -> ! {
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     loop {
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
-        // Rust's own handler of SIGSEGV and SIGBUS only takes itself away at the first signal that is no stack overflow.
+        // Rust's own handler of SIGSEGV and SIGBUS only removes itself at the first signal that is not a stack overflow.
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }

@@ -31,7 +31,7 @@ pub fn one_rank(run: &Arc<Run>, rank: usize) {
     }
 }
 
-/// Where a rank came to a halt.
+/// The place at which a rank halted.
 pub(super) struct HaltAt {
     halt: Halt,
     call: Option<usize>,
@@ -59,7 +59,7 @@ fn run_rank(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, HaltAt> {
         Some(timed) => timed::run(run, r, timed)?,
         None => run_program(r, &job.programs[r.rank])?,
     }
-    // What a rank that dies has not waited for is left in the middle.
+    // Work that a dying rank has not waited for is left unfinished.
     match r.dies() {
         None => r.drain().map_err(HaltAt::outside(false))?,
         Some(_) => run.backend.device.begin(),
@@ -235,7 +235,7 @@ fn one_step(
     }
 }
 
-/// Calls that belong together: a group with all that is inside, whichever steps that belongs to; else one.
+/// Number of calls that belong together: a group with everything inside it, whichever steps that belongs to; otherwise one.
 fn bracket(calls: &[Call]) -> usize {
     let mut depth = 0usize;
     for (index, call) in calls.iter().enumerate() {

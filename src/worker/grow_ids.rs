@@ -13,7 +13,7 @@ pub struct GrowIds {
 }
 
 impl GrowIds {
-    /// So many, none of which is known.
+    /// This many ids, none of which is known yet.
     pub fn new(count: u32) -> Self {
         Self { given: Mutex::new((0..count).map(|_| None).collect()), changed: Condvar::new() }
     }
@@ -22,7 +22,7 @@ impl GrowIds {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes an id known. False if there is none with this number.
+    /// Makes an id known. False if there is no id with this number.
     pub fn give(&self, number: u32, id: Given) -> bool {
         let mut given = self.lock();
         let Some(cell) = given.get_mut(number as usize) else { return false };
@@ -36,7 +36,7 @@ impl GrowIds {
         self.give(number, given_id("ncclCommGetUniqueId", id));
     }
 
-    /// The id, once it is known; `None` if `stopped` says so before, or if there is none with this number.
+    /// Waits for the id; `None` if `stopped` returns true first, or if there is no id with this number.
     pub fn wait(&self, number: u32, stopped: impl Fn() -> bool) -> Option<Given> {
         let mut given = self.lock();
         loop {

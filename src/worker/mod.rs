@@ -1,5 +1,5 @@
-//! Child side: runs a job, or one part of it, on a backend, a thread per rank or one for all. Knows nothing of files, oracle
-//! or verdicts.
+//! Child side: runs a job, or one part of it, on a backend, with a thread per rank or one for all. It does not know about files,
+//! oracle or verdicts.
 //!
 //! The main thread reads requests and hands them to the rank threads; it never waits for them, so that the end of its
 //! standard input ends the process whatever the ranks are doing.
@@ -31,7 +31,7 @@ use teardown::{Ending, StepWords};
 
 /// Exit status of a process that was started as a worker and cannot be one.
 const NO_WORKER: i32 = 102;
-/// How long a library may take to clean up when the process ends.
+/// Limit on the time a library may take to clean up when the process ends.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Works on `backend` if this process was started as a worker, and never returns then.
@@ -97,7 +97,7 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
     }
 }
 
-/// Ends the process for certain: what a library does at exit may never return, least of all with ranks inside it.
+/// Ends the process for certain: a library's exit handlers may never return, least of all with ranks inside it.
 fn leave() -> ! {
     let last_resort = || {
         std::thread::sleep(GOODBYE);
@@ -116,7 +116,7 @@ fn leave() -> ! {
 const LOADED_AT_ONCE: u64 = 1 << 20;
 
 /// True if nothing that could wait comes before the ranks' programs, and there is little to load: then the ranks need not wait
-/// for each other, which costs a change of threads.
+/// for each other, which costs a thread switch.
 fn loads_at_once(backend: &Backend, run: &Run) -> bool {
     let job = run.job();
     matches!(backend.device, Device::Host)
@@ -142,7 +142,7 @@ struct Worker {
     run: Option<Arc<Run>>,
     /// Kept sets of communicators, by the names that the parent gave them.
     kept: BTreeMap<SetId, Kept>,
-    /// What the last [`Finish`] has not destroyed yet.
+    /// Communicators that the last [`Finish`] has not destroyed yet.
     ending: Weak<Ending>,
     /// The next unused tag; 0 is never used.
     tags: u32,
@@ -266,7 +266,7 @@ impl Worker {
         if destroy.iter().any(|set| !self.kept.contains_key(set)) {
             return Err("a set of communicators is destroyed that is not kept".into());
         }
-        // This thread must go on reading requests, so it never waits for a rank.
+        // This thread must continue to read requests, so it never waits for a rank.
         let states = session.states.iter().map(|state| state.try_lock()).collect::<Result<Vec<_>, _>>();
         let mut states = states.map_err(|_| "a rank is still at work")?;
         let words = StepWords::new(self.arena.mapping().clone(), session.job.n);

@@ -26,7 +26,7 @@ use std::time::Duration;
 use tags::{StopClock, Tag};
 use unfinished::Unfinished;
 
-/// Why a rank stops.
+/// The reason a rank stops.
 #[derive(Debug, thiserror::Error)]
 pub enum Halt {
     /// A call failed.
@@ -38,7 +38,7 @@ pub enum Halt {
     /// The device reports an error, which the library may have caused.
     #[error("{0}")]
     Device(String),
-    /// The worker cannot go on: no memory, or a job that names what it does not have.
+    /// The worker cannot continue: no memory, or a job that refers to something that does not exist.
     #[error("{0}")]
     Trouble(String),
 }
@@ -70,8 +70,8 @@ pub(super) fn staged(kind: &CallKind) -> u64 {
     Staging::need(reads.iter().map(|read| bytes(read.count, read.dtype.size())), bytes(*count, dtype.size()))
 }
 
-/// True if the call may wait for something else than the device, whose work must not wait for that. (The software library lets
-/// the device begin before it waits itself.)
+/// True if the call may wait for something other than the device, whose work must not be delayed by that. (The software library
+/// lets the device begin before it waits itself.)
 fn may_wait(kind: &CallKind) -> bool {
     use CallKind::*;
     !matches!(
@@ -95,7 +95,7 @@ fn may_wait(kind: &CallKind) -> bool {
 
 /// One rank at work.
 pub struct Rank<'a> {
-    /// Its number.
+    /// World rank.
     pub rank: usize,
     run: &'a Arc<Run>,
     state: MutexGuard<'a, RankState>,
@@ -113,17 +113,17 @@ pub struct Rank<'a> {
     suspended: BTreeSet<u32>,
     /// Communicators on which the last call, or a call of the open group, may be in progress.
     touched: Vec<u32>,
-    /// True if the call at hand may answer that it is in progress, and is not waited for.
+    /// True if the current call may answer that it is in progress, and is not waited for.
     leaves_in_progress: bool,
     /// True if a call of the open group may be in progress.
     unsettled: bool,
-    /// Communicators whose operations the program ended: what they call their asynchronous error is not looked at.
+    /// Communicators whose operations the program ended: their asynchronous errors are not checked.
     interrupted: BTreeSet<u32>,
     /// The unique id that this rank got for ranks that join at its next `grow`.
     coordinates: Option<ncclUniqueId>,
     /// Communicators that have lost a rank: their operations and their asynchronous errors may fail.
     bereaved: BTreeSet<u32>,
-    /// What the device has not finished.
+    /// Calls that the device has not finished.
     unfinished: RefCell<Unfinished>,
 }
 
@@ -160,7 +160,7 @@ impl<'a> Rank<'a> {
         Ok(self.run.backend.device.bind(self.rank)?)
     }
 
-    /// Allocates what is missing and puts inputs, poison and guards in place.
+    /// Allocates missing memory and puts inputs, poison and guards in place.
     pub fn load(&mut self) -> Result<(), Halt> {
         let (job, session, device) = (self.job(), &self.run.session, self.run.backend.device);
         let after = job.prelude[self.rank].len() as u32;
@@ -480,7 +480,7 @@ impl<'a> Rank<'a> {
         Ok(figures)
     }
 
-    /// How the rank ends because of `halt`; tells the others if this rank failed first. `None`: the worker is in trouble.
+    /// The rank's ending because of `halt`; tells the others if this rank failed first. `None` if the worker cannot continue.
     pub fn halted(&self, halt: Halt, call: Option<usize>, prelude: bool) -> Option<RankEnd> {
         let call = call.map(|index| index as u32);
         let end = match halt {
@@ -562,7 +562,7 @@ impl<'a> Rank<'a> {
     fn stream(&self, index: u32) -> Result<&crate::backend::DeviceStream, Halt> {
         self.state.streams.get(index as usize).ok_or_else(|| garbled("stream"))
     }
-    /// A scalar's address. Its value is copied there in stream order from the bytes right behind it.
+    /// A scalar's address. Its value is copied to it in stream order from the bytes that follow it.
     fn scalar(&self, ptr: Ptr, size: usize, stream: u32) -> Result<Address, Halt> {
         let Ptr::At { alloc, byte } = ptr else { return Err(garbled("scalar")) };
         let size = size as u64;
@@ -573,7 +573,7 @@ impl<'a> Rank<'a> {
     fn pointer(&self, ptr: Ptr) -> Result<Address, Halt> {
         self.range(ptr, 0)
     }
-    /// An address with so many bytes of the allocation from there on.
+    /// An address from which this many bytes lie in the allocation.
     fn range(&self, ptr: Ptr, len: u64) -> Result<Address, Halt> {
         let Ptr::At { alloc, byte } = ptr else { return Ok(Address::NULL) };
         let find = self.state.memory.binary_search_by_key(&alloc, |(index, _)| *index);

@@ -13,12 +13,12 @@ pub struct RankThreads {
 
 /// Bytes of stack in software: a thousand threads must fit.
 pub const SMALL_STACK: usize = 2 << 20;
-/// As a program's first thread has: a library keeps whole topologies on it while it makes a communicator.
+/// The stack size of a program's first thread: a library keeps whole topologies on the stack while it creates a communicator.
 pub const LARGE_STACK: usize = 8 << 20;
 
 impl RankThreads {
-    /// Starts threads until there are this many, with this many bytes of stack. `panicked` gets the message of a panic; the
-    /// thread goes on.
+    /// Starts threads until there are this many, with this many bytes of stack. `panicked` receives the message of a panic; the
+    /// thread continues.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl RankThreads {
         Ok(())
     }
 
-    /// Gives a thread something to do after what it has.
+    /// Gives a thread a task to do after its current ones.
     pub fn give(&self, rank: usize, task: Task) {
         // the threads never end, so the other side is always there
         if let Some(tasks) = self.tasks.get(rank) {

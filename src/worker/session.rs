@@ -1,4 +1,4 @@
-//! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
+//! The state that a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
 use super::deaths::Deaths;
 use super::grow_ids::{GrowIds, given_id, id_bytes};
@@ -20,25 +20,25 @@ use std::time::{Duration, Instant};
 /// One rank's communicators, streams and memory, from the job's start to its end.
 #[derive(Default)]
 pub struct RankState {
-    /// Graphs by their numbers. They go before what they use.
+    /// Graphs by their numbers. They are dropped before the resources that they use.
     pub graphs: BTreeMap<u32, DeviceGraph>,
     /// Host memory of the maps of graphs, and the run to which they report.
     pub graph_maps: GraphMaps,
-    /// By communicator index; null handles where the rank has none.
+    /// Communicators by index; null handles where the rank is not a member.
     pub comms: Vec<CommSlot>,
-    /// By stream index.
+    /// Streams by index.
     pub streams: Vec<DeviceStream>,
     /// The rank's allocations, by index in the job, ascending.
     pub memory: Vec<(u32, DeviceMemory)>,
     /// Copies taken by its checkpoints, by index in the job, ascending.
     pub shadows: Vec<(u32, DeviceMemory)>,
-    /// By stream, host memory that its digests share.
+    /// For each stream, the host memory that its digests share.
     pub digest_places: BTreeMap<u32, SetAside>,
-    /// What is registered with its communicators.
+    /// The memory registered with its communicators.
     pub registered: Vec<Registered>,
     /// Host memory through which data is copied in and out; `None` until memory is loaded.
     pub staging: Option<Staging>,
-    /// For the images of a rank whose process ends, because its maps may still use the other one then.
+    /// Staging for the images of a rank whose process ends, because its maps may still be using the other one then.
     pub staging_at_death: Option<Staging>,
 }
 
@@ -51,11 +51,11 @@ impl RankState {
 
 /// A job in a worker.
 pub struct Session {
-    /// What is to be done.
+    /// The job to run.
     pub job: Arc<Job>,
     /// True if the communicators were kept from an earlier job.
     pub reused: bool,
-    /// By rank.
+    /// The state of each rank.
     pub states: Vec<Mutex<RankState>>,
     /// Allocations by rank.
     pub allocs: Vec<Vec<u32>>,
@@ -109,27 +109,27 @@ impl Session {
 
 /// One run of a job.
 pub struct Run {
-    /// Library and device.
+    /// The library and the device.
     pub backend: &'static Backend,
-    /// The job and what is kept between its runs.
+    /// The job and the state kept between its runs.
     pub session: Arc<Session>,
-    /// The arena.
+    /// The arena shared with the parent.
     pub arena: Arc<Mapping>,
-    /// True if the communicators must be made (or are reused) and memory be allocated first.
+    /// True if the communicators must be created (or are reused) and memory be allocated first.
     pub first: bool,
-    /// True if each rank's thread loads the rank's memory; else that has been done.
+    /// True if each rank's thread loads the rank's memory; otherwise that has been done already.
     pub loads_itself: bool,
-    /// Tags of this run start here, so that none is used twice on a communicator.
+    /// Tags of this run start here, so that a tag is not used twice on a communicator.
     pub first_tag: u32,
-    /// Where all ranks that live here meet before the program.
+    /// The barrier of all ranks in this process before the program.
     pub barrier: Barrier,
     ids: Vec<OnceLock<Result<ncclUniqueId, CallError>>>,
     /// The unique ids that live communicators give.
     pub grow_ids: GrowIds,
-    /// The deaths of which the parent has told.
+    /// The deaths that the parent has reported.
     pub deaths: Deaths,
     stop: AtomicBool,
-    /// Whether all parts are loaded, and what wakes those who sleep or wait for other parts.
+    /// True once all parts are loaded, with the condition that wakes those who sleep or wait for other parts.
     sleepers: (Mutex<bool>, Condvar),
     live: AtomicUsize,
     reports: Mutex<Vec<RankReport>>,
@@ -147,16 +147,16 @@ pub struct Replies {
 
 struct Pipe {
     file: File,
-    /// That the ranks are loaded, and since when: sent with the next message.
+    /// Set when the ranks are loaded, with the time; sent with the next message.
     loaded: Option<(bool, Instant)>,
 }
 
 impl Replies {
-    /// On this pipe.
+    /// Replies on this pipe.
     pub fn new(file: File) -> Self {
         Self { pipe: Mutex::new(Pipe { file, loaded: None }), process: std::process::id() }
     }
-    /// The ranks are loaded, which the parent is told with the next message.
+    /// Records that the ranks are loaded, which is sent to the parent with the next message.
     pub fn loaded(&self, reused: bool) {
         self.pipe().loaded = Some((reused, Instant::now()));
     }
@@ -166,7 +166,7 @@ impl Replies {
     /// Sends one message. A parent that is gone needs no answer: the end of its standard input ends this process.
     pub fn send(&self, reply: &Reply) {
         if std::process::id() != self.process {
-            // a library has forked, and its call has come back in the child as well: that one is not the worker
+            // a library has forked, and its call has returned in the child as well: the child is not the worker
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
         let mut pipe = self.pipe();
@@ -181,24 +181,24 @@ impl Replies {
     }
 }
 
-/// What a run is made of.
+/// The parameters of a run.
 pub struct Start {
-    /// Library and device.
+    /// The library and the device.
     pub backend: &'static Backend,
-    /// The job and what is kept between its runs.
+    /// The job and the state kept between its runs.
     pub session: Arc<Session>,
-    /// The arena.
+    /// The arena shared with the parent.
     pub arena: Arc<Mapping>,
-    /// See [`Run::first`].
+    /// The value for [`Run::first`].
     pub first: bool,
-    /// See [`Run::first_tag`].
+    /// The value for [`Run::first_tag`].
     pub first_tag: u32,
-    /// To the parent.
+    /// Replies to the parent.
     pub replies: Arc<Replies>,
 }
 
 impl Run {
-    /// A run of which nothing has happened yet.
+    /// A run in which nothing has happened yet.
     pub fn new(start: Start) -> Self {
         let Start { backend, session, arena, first, first_tag, replies } = start;
         let job = &session.job;
@@ -233,7 +233,7 @@ impl Run {
         }
     }
 
-    /// The job.
+    /// The job that is run.
     pub fn job(&self) -> &Job {
         &self.session.job
     }
@@ -279,14 +279,14 @@ impl Run {
     }
 
     /// The id that a live communicator gives for ranks that join it; waits for it, unless this thread drives all ranks, so that
-    /// none could give it meanwhile.
+    /// none of them could give it in the meantime.
     pub fn grow_id(&self, number: u32) -> Result<ncclUniqueId, Halt> {
         let given = self.grow_ids.wait(number, || self.stopped() || self.job().one_thread);
         Ok(given.ok_or(Halt::Stopped)??)
     }
 
-    /// Tells the parent that a rank of another process may die now, as far as a rank here is concerned, and waits until it has;
-    /// false if told to stop.
+    /// Tells the parent that a rank of another process may die now, as far as a rank in this process is concerned, and waits until it
+    /// has; false if the run is stopped.
     pub fn await_death(&self, death: u32) -> bool {
         self.replies.send(&Reply::AtDeath(death));
         self.deaths.wait(death, || self.stopped())
@@ -372,7 +372,7 @@ impl Run {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Tells the other ranks that live here to stop, because this one (of whichever part) failed.
+    /// Tells the other ranks in this process to stop, because this one (of whichever part) failed.
     pub fn stop(&self, rank: usize) {
         {
             let _guard = self.awake();
@@ -385,7 +385,7 @@ impl Run {
         self.backend.device.wake_hosts();
     }
 
-    /// Sleeps, unless told to stop.
+    /// Sleeps, unless the run is stopped.
     pub fn sleep(&self, time: Duration) {
         self.backend.device.begin();
         let end = Instant::now().checked_add(time);
@@ -421,7 +421,7 @@ impl Run {
         }
     }
 
-    /// A rank has come to its end.
+    /// Records the end of a rank.
     pub fn end(&self, rank: usize, end: RankEnd, figures: Vec<crate::job::Figure>) {
         let mut reports = self.reports();
         reports[rank].end = end;
@@ -432,7 +432,7 @@ impl Run {
     pub fn leave(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.reported.swap(true, Ordering::AcqRel) {
-                // No rank has anything to add, so they need not be copied.
+                // No rank has anything further to report, so the reports are moved rather than copied.
                 let ranks = std::mem::take(&mut *self.reports());
                 self.replies.send(&Reply::Done(self.report(ranks)));
             }
@@ -454,7 +454,7 @@ impl Run {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Reports that no rank can go on, and how far each is. If a rank has failed, that failure is the result of the run: the
+    /// Reports that no rank can continue, and the progress of each. If a rank has failed, that failure is the result of the run: the
     /// others wait only because they cannot be stopped.
     pub fn stuck(&self) {
         let waits = self.backend.library.waiting_text();
@@ -475,7 +475,7 @@ impl Run {
         }
     }
 
-    /// The worker itself cannot go on.
+    /// Reports that the worker itself cannot continue.
     pub fn trouble(&self, text: String) {
         if !self.reported.swap(true, Ordering::AcqRel) {
             self.replies.send(&Reply::Trouble(text));

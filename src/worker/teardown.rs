@@ -29,7 +29,7 @@ impl StepWords {
     }
 }
 
-/// Held by every task that still has something to destroy; when the last one drops it, the parent is told if it asked.
+/// Held by every task that still has something to destroy; when the last one drops it, the parent is notified if it asked.
 pub struct Ending {
     words: StepWords,
     errors: Mutex<Vec<(u32, String)>>,
@@ -37,7 +37,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Nothing destroyed yet. The parent is told of the end if `replies` is given.
+    /// A teardown with nothing destroyed yet. The parent is notified of the end if `replies` is given.
     pub fn new(words: StepWords, replies: Option<Arc<Replies>>) -> Arc<Self> {
         Arc::new(Self { words, errors: Mutex::default(), replies })
     }

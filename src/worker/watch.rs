@@ -74,7 +74,7 @@ fn watch() {
     }
 }
 
-/// What a look saw; equal looks in a row mean that nothing moved from the end of the first to the start of the second.
+/// The state seen at one time; equal readings in a row mean that nothing moved from the end of the first to the start of the second.
 #[derive(PartialEq, Eq)]
 struct Look {
     epoch: u64,

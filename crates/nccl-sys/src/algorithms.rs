@@ -20,8 +20,8 @@ const BLOCKS: &[&str] = &["ncclAllGather", "ncclReduceScatter"];
 const GATHER: &[&str] = &["ncclAllGather"];
 const SCATTER: &[&str] = &["ncclReduceScatter"];
 
-/// Every name that is documented. What goes from rank to rank without an algorithm (`ncclAlltoAll`, `ncclGather`, `ncclScatter`)
-/// has none.
+/// Every documented name. Operations that go from rank to rank without an algorithm (`ncclAlltoAll`, `ncclGather`, `ncclScatter`)
+/// have none.
 pub const ALGORITHM_NAMES: &[AlgorithmName] = &[
     of(REDUCE_ALL, "TREE_LL"),
     of(REDUCE_ALL, "TREE_LL128"),
@@ -54,7 +54,7 @@ pub const ALGORITHM_NAMES: &[AlgorithmName] = &[
 ];
 
 impl AlgorithmName {
-    /// True if a word of a selection names it.
+    /// True if a word of a selection refers to it.
     pub fn is_meant_by(&self, word: &str) -> bool {
         !word.is_empty() && self.name.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
     }

@@ -12,14 +12,14 @@ pub struct ncclConfigExt_t {
     pub next: *mut ncclConfigExt_t,
     /// The maker of the library that understands the option: not zero, below 2^24.
     pub vendor_id: c_int,
-    /// The option among the maker's.
+    /// The option's number among those of the maker.
     pub option_id: c_int,
     /// Its value: a number, a text or an address, in the place of a pointer.
     pub value: *mut c_void,
 }
 
-/// What a `nccl*Config` call asks for besides its arguments, as 2.32 has it; the layout of 2.31 is a prefix. All ranks of a
-/// collective must ask for the same.
+/// The settings of a `nccl*Config` call besides its arguments, as of 2.32; the layout of 2.31 is a prefix. All ranks of a
+/// collective must set the same.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ncclCollConfig_t {
@@ -45,14 +45,14 @@ pub struct ncclCollConfig_t {
     pub force_alg_selection: c_int,
     /// `NCCL_CTA_POLICY_*`, in place of the communicator's.
     pub cta_policy: c_int,
-    /// A number for profilers; 0 is none.
+    /// A number for profilers; 0 means none.
     pub user_profiler_tag: u64,
     /// An event to record when the call's kernel has been launched, null for none (2.32).
     pub launch_completion_event: cudaEvent_t,
 }
 
 impl ncclCollConfig_t {
-    /// How many bytes the structure has in a release, by its version code.
+    /// The size of the structure in a release, given its version code, in bytes.
     pub const fn size_in(version: c_uint) -> usize {
         match version {
             ..23200 => offset_of!(Self, launch_completion_event),
@@ -82,7 +82,7 @@ impl ncclCollConfig_t {
     }
 }
 
-/// How the library's own TCP connections are encrypted (2.32). The numbers of the modes are not in the user guide, so this crate
+/// The encryption of the library's own TCP connections (2.32). The numbers of the modes are not in the user guide, so this crate
 /// has no constants for them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ pub struct ncclEncryptionConfig_t {
     pub magic: c_uint,
     /// The version whose layout the caller has.
     pub version: c_uint,
-    /// The mode.
+    /// The encryption mode.
     pub mode: c_int,
     /// The key that all processes share: a text of at least 32 bytes.
     pub psk: *const c_char,

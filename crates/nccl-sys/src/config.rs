@@ -36,9 +36,9 @@ pub struct ncclConfig_t {
     pub net_name: *const c_char,
     /// 1 shares resources with the parent at split (2.18).
     pub split_share: c_int,
-    /// Traffic class (2.26).
+    /// Traffic class of the network (2.26).
     pub traffic_class: c_int,
-    /// Communicator name (2.27).
+    /// Name of the communicator (2.27).
     pub comm_name: *const c_char,
     /// 1 lets the network reduce (2.27).
     pub collnet_enable: c_int,
@@ -75,20 +75,20 @@ pub struct ncclConfig_t {
 /// A field of [`ncclConfig_t`] that a caller may set.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigField {
-    /// NCCL's name.
+    /// The field's name in NCCL.
     pub name: &'static str,
     /// The release that introduced it, such as `2.17`.
     pub since: &'static str,
-    /// Where it is.
+    /// The access to the field.
     pub access: ConfigAccess,
 }
 
 /// Access to a field, by its type.
 #[derive(Clone, Copy, Debug)]
 pub enum ConfigAccess {
-    /// A number.
+    /// A field with a number.
     Int(fn(&mut ncclConfig_t) -> &mut c_int),
-    /// A zero-terminated text.
+    /// A field with a zero-terminated text.
     Text(fn(&mut ncclConfig_t) -> &mut *const c_char),
 }
 
@@ -139,8 +139,8 @@ impl ncclConfig_t {
         ConfigField::int("nvlsHostMode", "2.32", |config| &mut config.nvls_host_mode),
     ];
 
-    /// How many bytes the structure has in a release, by its version code. A release newer than this crate has at least
-    /// what this crate knows.
+    /// The size of the structure in a release, given its version code, in bytes. For releases newer than this crate it is the
+    /// size that this crate knows.
     pub const fn size_in(version: c_uint) -> usize {
         // ends are rounded up to the alignment, so a field may fill what an older release had as padding
         match version {
@@ -156,8 +156,8 @@ impl ncclConfig_t {
         }
     }
 
-    /// A configuration with no field set, as a caller built for the release of that version code would pass it. Newer
-    /// libraries are told of the newest layout that this crate knows.
+    /// A configuration with no field set, as a caller built for the release of that version code would pass it. For newer
+    /// libraries it has the newest layout that this crate knows.
     pub fn unset(version: c_uint) -> Self {
         let u = NCCL_CONFIG_UNDEF_INT;
         let version = version.min(NCCL_LAYOUT_VERSION);
@@ -192,7 +192,7 @@ impl ncclConfig_t {
     }
 }
 
-/// What `ncclGroupSimulateEnd` answers (2.22).
+/// The answer of `ncclGroupSimulateEnd` (2.22).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ncclSimInfo_t {
@@ -202,7 +202,7 @@ pub struct ncclSimInfo_t {
     pub magic: c_uint,
     /// The version whose layout the caller has.
     pub version: c_uint,
-    /// How long the group may take.
+    /// The estimated time of the group.
     pub estimated_time: c_float,
 }
 

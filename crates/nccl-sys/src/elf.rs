@@ -14,7 +14,7 @@ const ARCHITECTURE: Option<Architecture> = Some(Architecture::Aarch64);
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ARCHITECTURE: Option<Architecture> = None;
 
-/// Why a file is not opened as a library that defines a symbol.
+/// The reason a file is not opened as a library that defines a symbol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoLibrary {
     /// Not a shared library of this machine.
@@ -41,7 +41,7 @@ pub(crate) fn defines(file: &File, symbol: &str) -> Result<(), NoLibrary> {
         Ok(()) if magic == *b"\x7fELF" => {}
         _ => return not("it is not a library (not an ELF file)"),
     }
-    // Read piece by piece: a mapping of a file that is cut short meanwhile would end this process.
+    // Read piece by piece: a mapping of a file that is truncated in the meantime would end this process.
     let cache = ReadCache::new(file);
     let library = match object::File::parse(&cache) {
         Ok(library) => library,

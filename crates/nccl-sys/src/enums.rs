@@ -29,9 +29,9 @@ macro_rules! open_enum {
 }
 
 open_enum! {
-    /// What a call answers.
+    /// The result of a call.
     ncclResult_t {
-        /// Success.
+        /// The call succeeded.
         Success = 0, "ok";
         /// A CUDA call failed.
         UnhandledCudaError = 1, "unhandled_cuda_error";
@@ -45,34 +45,34 @@ open_enum! {
         InvalidUsage = 5, "invalid_usage";
         /// A peer is gone.
         RemoteError = 6, "remote_error";
-        /// Non-blocking work goes on.
+        /// Non-blocking work is still in progress.
         InProgress = 7, "in_progress";
         /// A limit of time passed.
         Timeout = 8, "timeout";
     }
 }
 open_enum! {
-    /// Element types.
+    /// The element type of a buffer.
     ncclDataType_t {
-        /// Signed 8 bits.
+        /// Signed 8-bit integer.
         Int8 = 0, "i8";
-        /// Unsigned 8 bits.
+        /// Unsigned 8-bit integer.
         Uint8 = 1, "u8";
-        /// Signed 32 bits.
+        /// Signed 32-bit integer.
         Int32 = 2, "i32";
-        /// Unsigned 32 bits.
+        /// Unsigned 32-bit integer.
         Uint32 = 3, "u32";
-        /// Signed 64 bits.
+        /// Signed 64-bit integer.
         Int64 = 4, "i64";
-        /// Unsigned 64 bits.
+        /// Unsigned 64-bit integer.
         Uint64 = 5, "u64";
-        /// IEEE half.
+        /// IEEE half precision.
         Float16 = 6, "f16";
-        /// IEEE single.
+        /// IEEE single precision.
         Float32 = 7, "f32";
-        /// IEEE double.
+        /// IEEE double precision.
         Float64 = 8, "f64";
-        /// bfloat16 (2.10).
+        /// The format bfloat16 (2.10).
         Bfloat16 = 9, "bf16";
         /// 8-bit float, 4 exponent bits (2.24).
         Float8e4m3 = 10, "f8e4m3";
@@ -83,20 +83,20 @@ open_enum! {
 open_enum! {
     /// Reductions; numbers from 5 up are made by `ncclRedOpCreatePreMulSum`.
     ncclRedOp_t {
-        /// Sum.
+        /// Adds the elements.
         Sum = 0, "sum";
-        /// Product.
+        /// Multiplies the elements.
         Prod = 1, "prod";
-        /// Maximum.
+        /// Takes the greatest element.
         Max = 2, "max";
-        /// Minimum.
+        /// Takes the smallest element.
         Min = 3, "min";
-        /// Average (2.10).
+        /// Averages the elements (2.10).
         Avg = 4, "avg";
     }
 }
 open_enum! {
-    /// Where a pre-multiplier lies.
+    /// The memory that holds a pre-multiplier.
     ncclScalarResidence_t {
         /// In device memory, read when the operation runs.
         Device = 0, "device";
@@ -105,7 +105,7 @@ open_enum! {
     }
 }
 open_enum! {
-    /// What `ncclCommMemStats` tells (2.29).
+    /// The figures of `ncclCommMemStats` (2.29).
     ncclCommMemStat_t {
         /// Device memory that suspending would release, in bytes.
         GpuMemSuspend = 0, "gpu_mem_suspend";

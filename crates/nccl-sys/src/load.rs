@@ -1,4 +1,4 @@
-//! Opening a library: by absolute path, all symbols at once, for itself alone, for ever.
+//! Opens a library: by absolute path, with all symbols at once, isolated from other libraries, and for the life of the process.
 use crate::elf::{self, NoLibrary};
 use crate::enums::ncclResult_t;
 use crate::table::Nccl;
@@ -10,29 +10,29 @@ use std::path::{Path, PathBuf};
 /// The oldest version that is accepted; the oldest that this table was ever held against.
 pub const OLDEST: c_int = 21300;
 
-/// Why a file is not used as an NCCL library.
+/// The reason a file is not used as an NCCL library.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// There is no such file, or it cannot be reached.
+    /// The file does not exist, or cannot be reached.
     #[error("{}: {source}", path.display())]
     NotFound {
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
-        /// What the system says.
+        /// The error from the system.
         source: std::io::Error,
     },
-    /// The loader refuses it: no library, one for another machine, or one that needs what is not here.
+    /// The loader refuses the file: it is not a library, is for another machine, or needs something that is missing here.
     #[error("{} cannot be loaded: {words}", path.display())]
     Refused {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the loader says.
+        /// The loader's message.
         words: String,
     },
     /// A library, but none with NCCL's interface.
     #[error("{} is a library, but not NCCL: it has no ncclGetVersion", path.display())]
     NotNccl {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// It does not say which version it is.
@@ -41,24 +41,24 @@ pub enum LoadError {
         path.display(), after_colon(text)
     )]
     NoVersion {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its answer.
+        /// The result of `ncclGetVersion`.
         code: ncclResult_t,
-        /// What it left as version.
+        /// The value that it stored as version.
         version: c_int,
-        /// What ncclGetLastError says of it, if anything.
+        /// The text of ncclGetLastError; may be empty.
         text: String,
     },
-    /// Older than [`OLDEST`].
+    /// The library is older than [`OLDEST`].
     #[error(
         "{} is NCCL {}, too old: collspec works with {} and later",
         path.display(), version_text(*version), version_text(OLDEST)
     )]
     TooOld {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version code.
+        /// The library's version code.
         version: c_int,
     },
 }
@@ -90,7 +90,7 @@ impl Nccl {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened, is no library of NCCL for this machine, or the loader refuses it.
+    /// The file cannot be opened, is not an NCCL library for this machine, or the loader refuses it.
     pub fn load(path: &Path) -> Result<Nccl, LoadError> {
         let path = Self::look_at(path)?;
         // SAFETY: initialisers run; the caller trusts the file (see above). Local binding keeps the library's symbols
@@ -104,7 +104,7 @@ impl Nccl {
         let mut table = Nccl::empty(path.display().to_string());
         table.fill(&library);
         // Never unloaded, not even a refused one: NCCL starts threads and registers what runs at exit or at a thread's
-        // end, and the table holds bare addresses. The handle is left behind on purpose.
+        // end, and the table holds bare addresses. The handle is leaked on purpose.
         std::mem::forget(library);
 
         let Some(get_version) = table.ncclGetVersion else { return Err(LoadError::NotNccl { path }) };
@@ -121,7 +121,7 @@ impl Nccl {
     }
 }
 
-/// The library's text for its last error; empty if it has none.
+/// The library's text for its last error; empty if there is none.
 fn last_error(table: &Nccl) -> String {
     let Some(get_last_error) = table.ncclGetLastError else { return String::new() };
     // SAFETY: a null communicator is allowed: the text is that of the process.
@@ -137,11 +137,11 @@ fn after_colon(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// Whether a file is a shared library of this machine that defines `symbol`; it is read, not opened as a library.
+/// Checks that a file is a shared library of this machine that defines `symbol`; it is read, not opened as a library.
 ///
 /// # Errors
 ///
-/// Why it is none, in words that follow the file's name.
+/// The reason it is not, in words that follow the file's name.
 pub fn defines(path: &Path, symbol: &str) -> Result<(), String> {
     match looked_at(path, symbol).map_err(|error| error.to_string())? {
         Ok(()) => Ok(()),
@@ -158,7 +158,7 @@ fn looked_at(path: &Path, symbol: &str) -> std::io::Result<Result<(), NoLibrary>
     Ok(elf::defines(&std::fs::File::open(path)?, symbol))
 }
 
-/// The loader's own words, which stand behind the crate's.
+/// The loader's own message, which follows the crate's.
 fn loader_words(error: &libloading::Error) -> String {
     let mut words = error.to_string();
     let mut inner = std::error::Error::source(error);

@@ -1,9 +1,9 @@
-//! What `ncclCommQueryProperties` tells about a communicator (2.29).
+//! The properties that `ncclCommQueryProperties` returns for a communicator (2.29).
 use crate::config::{NCCL_CONFIG_MAGIC, NCCL_LAYOUT_VERSION};
 use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
 
-/// Properties of a communicator, as 2.31 has them. Later releases have more behind these; a library writes those that belong to
+/// Properties of a communicator, as of 2.31. Later releases have more after these; a library writes those that belong to
 /// the version the caller names.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct ncclCommProperties_t {
     pub magic: c_uint,
     /// The version whose layout the caller has.
     pub version: c_uint,
-    /// This rank.
+    /// The calling rank's number in the communicator.
     pub rank: c_int,
     /// Number of ranks.
     pub n_ranks: c_int,
@@ -26,13 +26,13 @@ pub struct ncclCommProperties_t {
     pub device_api_support: u8,
     /// Not 0 if ranks that reach each other's memory can use multicast.
     pub multimem_support: u8,
-    /// How kernels reach the network, 0 if not at all.
+    /// The way kernels reach the network; 0 if they cannot.
     pub gin_type: c_int,
     /// Number of sets of ranks that reach each other's memory (2.29.7).
     pub n_lsa_teams: c_int,
     /// Not 0 if one-sided calls of the host work.
     pub host_rma_support: u8,
-    /// How kernels reach the network along rails, 0 if not at all (2.29.7).
+    /// The way kernels reach the network along rails; 0 if they cannot (2.29.7).
     pub railed_gin_type: c_int,
     /// A number that all ranks of the communicator share (2.31).
     pub comm_hash: u64,
@@ -40,7 +40,7 @@ pub struct ncclCommProperties_t {
     pub gin_min_stride: c_int,
     /// The connection of that kind.
     pub gin_connection_type: c_int,
-    /// Which kinds there are.
+    /// The kinds that are supported.
     pub gin_support: [u8; 64],
     /// Size of the structure that kernels get.
     pub dev_comm_runtime_version_size: usize,
@@ -50,7 +50,7 @@ pub struct ncclCommProperties_t {
 const PROPERTIES_VERSION: c_uint = 23199;
 
 impl ncclCommProperties_t {
-    /// How many bytes the documented properties of a release take, by its version code.
+    /// The size of the documented properties of a release, given its version code, in bytes.
     pub const fn size_in(version: c_uint) -> usize {
         match version {
             // ends are rounded up to the alignment

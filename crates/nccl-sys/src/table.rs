@@ -10,9 +10,9 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 /// The maker of a library, as far as its exports show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Maker {
-    /// NVIDIA's.
+    /// NVIDIA, the maker of NCCL.
     Nvidia,
-    /// This project's software library, alone or behind a C interface; it behaves as NVIDIA's does.
+    /// This project's software library, alone or under a C interface; it behaves as NVIDIA's does.
     Collspec,
     /// Another make, such as RCCL.
     #[default]
@@ -24,7 +24,7 @@ impl Maker {
     const COLLSPEC: &'static str = "collspecStandin";
     /// NVIDIA's libraries export a twin of every function, for profilers.
     const TWINS: [&'static str; 2] = ["pncclGetVersion", "pncclAllReduce"];
-    /// Public functions that NVIDIA's libraries never had, of libraries that have the twins as well: RCCL's.
+    /// Public functions that NVIDIA's libraries never had, from libraries that have the twins as well: RCCL's.
     const OTHERS: [&'static str; 3] = ["ncclAllToAllv", "mscclLoadAlgo", "mscclRunAlgo"];
 
     /// Decides by the names that the library exports.
@@ -52,13 +52,13 @@ impl Maker {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{symbol} is not in {library} (NCCL {version}); {}", origin(since))]
 pub struct Missing {
-    /// The absent symbol.
+    /// The symbol that the library does not have.
     pub symbol: &'static str,
     /// The release whose user guide first has it.
     pub since: &'static str,
     /// The loaded library's own version, as text.
     pub version: String,
-    /// Where the library came from.
+    /// The library's path or built-in name.
     pub library: String,
 }
 
@@ -72,7 +72,7 @@ macro_rules! table {
         #[allow(non_snake_case, missing_docs)]
         #[derive(Clone)]
         pub struct Nccl {
-            /// Where the table came from: a path, or the name of a built-in library.
+            /// The source of the table: a path, or the name of a built-in library.
             pub library: String,
             /// The maker of the library.
             pub maker: Maker,
@@ -80,7 +80,8 @@ macro_rules! table {
         }
 
         impl Nccl {
-            /// Every symbol with the release (where a later patch brought it, the version) that introduced it (`"-"` for extensions of the software library).
+            /// Every symbol with the release (or if a later patch brought it, the version) that introduced it (`"-"` for extensions of the
+            /// software library).
             pub const SYMBOLS: &'static [(&'static str, &'static str)] = &[$((stringify!($name), $since)),*];
 
             /// A table without any function.
@@ -88,18 +89,18 @@ macro_rules! table {
                 Self { library: library.into(), maker: Maker::default(), $($name: None),* }
             }
 
-            /// Fills the table with what a library exports. The handle must stay open as long as any copy of the table lives.
+            /// Fills the table with the exports of a library. The handle must stay open as long as any copy of the table lives.
             pub(crate) fn fill(&mut self, library: &libloading::os::unix::Library) {
                 $(
-                    // SAFETY: looking a name up runs no code. That the function behind the name has this signature is
-                    // what NCCL's interface promises, and what a caller of the entry relies on.
+                    // SAFETY: looking a name up runs no code. NCCL's interface promises that the function with this name has
+                    // this signature, and callers of the entry rely on it.
                     let found = unsafe {
                         library.get::<unsafe extern "C" fn($($arg: $ty),*) -> $ret>(concat!(stringify!($name), "\0").as_bytes())
                     };
                     self.$name = found.ok().map(|symbol| *symbol);
                 )*
                 self.maker = Maker::of(|name| {
-                    // SAFETY: the address is looked at and never called.
+                    // SAFETY: the address is compared and never called.
                     unsafe { library.get::<*const c_void>(name.as_bytes()) }.is_ok()
                 });
             }
@@ -115,8 +116,8 @@ macro_rules! table {
 }
 
 impl Nccl {
-    /// Functions of NCCL's that are known by name only, with the release that introduced them. They have no entry in the
-    /// table: what they take is not in the user guide, or is a structure whose layout the user guide leaves to NCCL's
+    /// Functions of NCCL that are known by name only, with the release that introduced them. They have no entry in the
+    /// table: their parameters are not in the user guide, or include a structure whose layout the user guide leaves to NCCL's
     /// own headers (the set-up of device communicators), or they serve kernels and not hosts.
     pub const NAMED_ONLY: &'static [(&'static str, &'static str)] = &[
         ("ncclResetDebugInit", "2.24"),
@@ -237,7 +238,7 @@ table! {
     "2.32" fn ncclSetEncryption(config: *const ncclEncryptionConfig_t) -> ncclResult_t;
     /// Operations called on this communicator from now on count under `tag`.
     "-" fn collspecMark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t;
-    /// What this communicator's rank counted under `tag`, over finished and unfinished operations.
+    /// The traffic that this communicator's rank counted under `tag`, over finished and unfinished operations.
     "-" fn collspecTraffic(comm: ncclComm_t, tag: c_uint, traffic: *mut collspecTraffic_t) -> ncclResult_t;
     /// Gives the communicator a number by which `collspecWhoWaits` calls it, as in `communicator #3`.
     "-" fn collspecLabel(comm: ncclComm_t, label: c_uint) -> ncclResult_t;
@@ -256,7 +257,7 @@ table! {
 }
 
 /// Passes NCCL's collectives of one call to the macro `then`, a line each: name, function, the function with a configuration of
-/// the call, what it takes besides buffers, count, type, communicator and stream (`reduction`, `root`), and the ranks whose
+/// the call, its parameters besides buffers, count, type, communicator and stream (`reduction`, `root`), and the ranks whose
 /// receive buffer it writes (`all`, or the `root`).
 #[macro_export]
 macro_rules! collectives {

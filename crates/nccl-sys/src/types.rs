@@ -13,7 +13,7 @@ pub type cudaEvent_t = *mut c_void;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ncclUniqueId {
-    /// Opaque content.
+    /// The id's bytes, whose format is private to the library.
     pub internal: [c_char; 128],
 }
 
@@ -26,13 +26,13 @@ pub type ncclParamHandle_t = *mut c_void;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ncclWaitSignalDesc_t {
-    /// How many signals.
+    /// The number of signals.
     pub op_cnt: c_int,
-    /// From which rank.
+    /// The rank that sends them.
     pub peer: c_int,
-    /// Signal index.
+    /// Index of the signal.
     pub sig_idx: c_int,
-    /// Context.
+    /// Number of the context.
     pub ctx: c_int,
 }
 
@@ -44,7 +44,7 @@ pub const NCCL_WIN_DEFAULT: c_int = 0;
 pub const NCCL_WIN_COLL_SYMMETRIC: c_int = 1;
 /// Window flag: the network keeps the order of operations on the window.
 pub const NCCL_WIN_STRICT_ORDERING: c_int = 2;
-/// What a window's address must be a multiple of.
+/// A window's address must be a multiple of this.
 pub const NCCL_WIN_REQUIRED_ALIGNMENT: usize = 4096;
 /// CTA policy: fastest.
 pub const NCCL_CTA_POLICY_DEFAULT: c_int = 0;
@@ -54,11 +54,11 @@ pub const NCCL_CTA_POLICY_EFFICIENCY: c_int = 1;
 pub const NCCL_CTA_POLICY_ZERO: c_int = 2;
 /// Shrink flag: the parent has nothing to do.
 pub const NCCL_SHRINK_DEFAULT: c_int = 0;
-/// Shrink flag: what the parent does is aborted first.
+/// Shrink flag: operations of the parent are aborted first.
 pub const NCCL_SHRINK_ABORT: c_int = 1;
 /// Revoke flag: the only one there is.
 pub const NCCL_REVOKE_DEFAULT: c_int = 0;
-/// Value of `hostCftMode`: addresses of the fabric are there for host queries (2.31).
+/// Value of `hostCftMode`: addresses of the fabric are available for host queries (2.31).
 pub const NCCL_HOST_CFT_ENABLE: c_int = 1;
 /// Value of `hostCftMode`: they are not.
 pub const NCCL_HOST_CFT_DISABLE: c_int = 2;
@@ -75,12 +75,12 @@ pub const NCCL_NVLS_HOST_MODE_DISABLE: c_int = c_int::MAX;
 /// Suspend flag: releases the communicator's dynamic device memory.
 pub const NCCL_SUSPEND_MEM: c_int = 1;
 
-/// What a rank's communicator counted since [`crate::Nccl::collspecMark`] (an extension of the software library).
+/// The traffic that a rank's communicator counted since [`crate::Nccl::collspecMark`] (an extension of the software library).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct collspecTraffic_t {
     /// Messages in the longest chain that led to what this rank received, added up over calls (the calls of one group
-    /// run beside each other and count once).
+    /// run in parallel and count once).
     pub rounds: c_ulonglong,
     /// Elements sent to other ranks.
     pub sent: c_ulonglong,
@@ -94,7 +94,7 @@ pub struct collspecTraffic_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct collspecCensus_t {
-    /// Grows with every change of state; two looks with equal epochs saw nothing move in between.
+    /// Grows with every change of state; if two readings have equal epochs, nothing moved in between.
     pub epoch: c_ulonglong,
     /// 1 while something executes or could execute now.
     pub busy: c_int,

@@ -130,7 +130,7 @@ fn the_properties_of_a_communicator_are_laid_out_as_in_2_31() {
     for (version, size) in [(22902, 40), (22907, 56), (23007, 56), (23102, 144), (23203, 144)] {
         assert_eq!(ncclCommProperties_t::unset(version).size, size, "{version}");
     }
-    // a release with more properties is not told that there is room for them
+    // a release with more properties is not led to believe that there is room for them
     assert!(ncclCommProperties_t::unset(23203).version < 23200);
 }
 

@@ -1,4 +1,4 @@
-//! What is loaded and what is refused, with small libraries built here.
+//! Tests which files are loaded and which are refused, with small libraries built here.
 mod small;
 
 use nccl_sys::{LoadError, Nccl, ncclResult_t};
@@ -32,7 +32,7 @@ fn two_libraries_of_one_name_are_two() {
     assert_eq!(tables.each_ref().map(version), [21803, 23007, 21803]);
     for (table, expected) in tables.iter().zip([7, 8, 7]) {
         let (mut count, mut rank) = (0, 0);
-        // SAFETY: as above; the communicator is not looked at.
+        // SAFETY: as above; the communicator is not used.
         unsafe {
             table.ncclCommCount.unwrap()(std::ptr::null_mut(), &mut count);
             table.ncclCommUserRank.unwrap()(std::ptr::null_mut(), &mut rank);

@@ -1,4 +1,4 @@
-//! Real NCCL libraries, where this machine has any: symbols, version, unique ids, and what they answer without a GPU.
+//! Real NCCL libraries, where this machine has any: symbols, version, unique ids, and their answers without a GPU.
 //!
 //! They are named in COLLSPEC_TEST_NCCL (paths, separated by colons), or lie in the cache of `collspec nccl fetch`. Each
 //! is asked in a separate process: this program, started again for the one test that is ignored otherwise.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
 
-/// Which library the child asks.
+/// The variable that names the library for the child to query.
 const ASKED: &str = "COLLSPEC_TEST_ASKED";
 
 fn libraries() -> Vec<PathBuf> {
@@ -25,7 +25,7 @@ fn libraries() -> Vec<PathBuf> {
     libraries.filter(|path| path.is_file()).collect()
 }
 
-/// True where a call may find a device: then what happens is not what this test is about.
+/// True if a call may find a device: the result is then outside the scope of this test.
 fn may_have_a_device() -> bool {
     Path::new("/dev/nvidiactl").exists() || Path::new("/dev/dxg").exists()
 }
@@ -66,7 +66,7 @@ fn one_real_library() {
     println!("asked {} of {}", version_text(version), table.library);
 }
 
-/// A function is there exactly if its release has come.
+/// A function exists exactly if its release has been reached.
 fn symbols(table: &Nccl, path: &Path, version: i32) {
     let come = |since: &&str| release(since).is_some_and(|code| code <= version);
     let present: BTreeSet<_> = table.present().into_iter().collect();
@@ -124,7 +124,7 @@ fn without_a_device(table: &Nccl, version: i32) {
     assert!(comms[0].is_null());
     if version >= 21600 {
         let null = ptr::null_mut();
-        // SAFETY: without a communicator nothing else is looked at.
+        // SAFETY: without a communicator the other arguments are not used.
         let code = unsafe {
             let all_reduce = table.ncclAllReduce.unwrap();
             all_reduce(null, null, 1, ncclDataType_t::Float32, ncclRedOp_t::Sum, null, null)

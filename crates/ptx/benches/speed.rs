@@ -14,7 +14,7 @@ fn main() {
     divan::main();
 }
 
-/// Kinds of instructions: what is repeated in a loop on registers that were loaded.
+/// Kinds of instructions: the text that is repeated in a loop, on registers that were loaded.
 const KINDS: &[(&str, &str)] = &[
     ("add.s32", "add.s32 %r2, %r2, %r1;\n"),
     ("add.s64", "add.s64 %d4, %d4, %d5;\n"),
@@ -30,7 +30,7 @@ const KINDS: &[(&str, &str)] = &[
     ("bra", ""),
 ];
 
-/// How often the loop runs, and how often what it repeats stands in it.
+/// Number of rounds of the loop; below, the number of repetitions inside it.
 const ROUNDS: u32 = 1000;
 const REPEATS: usize = 16;
 

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut sums = vec![0f32; x.len()];
     let arrays = [x.as_ptr() as u64, y.as_ptr() as u64, sums.as_mut_ptr() as u64];
     for start in arrays {
-        // SAFETY: the arrays live until the kernel has ended, and nothing else uses them meanwhile.
+        // SAFETY: the arrays live until the kernel has ended, and nothing else uses them until then.
         unsafe { memory.map(Region::new(start, 4 * x.len() as u64)) };
     }
 

@@ -1,4 +1,5 @@
-//! Reads PTX files, says what they define, which instructions this crate lacks, and how long reading took: `cargo run --release -p ptx --example inspect -- FILE...`
+//! Reads PTX files and prints their definitions, the instructions that this crate lacks, and the time that reading took:
+//! `cargo run --release -p ptx --example inspect -- FILE...`
 use ptx::code::{Body, Slots, contract, unsupported};
 use ptx::link::Program;
 use ptx::module::{Function, Variable};

@@ -1,11 +1,11 @@
-//! What is wrong with a text, and where.
+//! Errors in a PTX text, with their places.
 use std::fmt;
 use std::sync::Arc;
 
 /// A place in a unit of PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The unit's name.
+    /// Name of the unit.
     pub unit: Arc<str>,
     /// Number of the line, from 1.
     pub line: usize,
@@ -23,8 +23,8 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct Error {
-    /// Where it is.
+    /// The place of the error.
     pub place: Place,
-    /// What is wrong there.
+    /// A description of the error.
     pub what: String,
 }

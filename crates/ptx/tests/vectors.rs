@@ -1,4 +1,4 @@
-//! Every kind of vectors gives the bits of one lane at a time, for every instruction that has a handler of its own.
+//! Tests that every kind of vectors gives the same bits as one lane at a time, for every instruction with its own handler.
 #![allow(unsafe_code)] // kernels are given addresses of the tests' memory
 
 use ptx::link::Program;
@@ -125,7 +125,7 @@ const INSTRUCTIONS: &[(&str, &[u32], u32)] = &[
 /// Threads: two whole warps, and one with lanes that have ended.
 const THREADS: usize = 90;
 
-/// Bits of which many are special numbers of some type.
+/// Bits, many of which are special numbers of some type.
 fn operands(seed: u64) -> Vec<u64> {
     let mut state = seed;
     let mut next = move || {

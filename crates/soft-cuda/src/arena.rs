@@ -1,5 +1,5 @@
-//! Device memory of which no page exists before it is written, and which other processes can map: one file in memory for each device,
-//! however many allocations there are.
+//! Device memory whose pages do not exist before they are written, and which other processes can map: one file in memory for each
+//! device, however many allocations there are.
 #![allow(unsafe_code)] // pages are given back
 
 use crate::memory::{self, OutOfMemory};
@@ -19,20 +19,20 @@ const SEGMENT: usize = 256 << 20;
 /// Fewer zeros are written: to give pages back and take them again costs more.
 const MANY: usize = 64 << 10;
 
-/// Where another process finds an allocation.
+/// The place at which another process finds an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The descriptor of the device's file in this process.
     pub descriptor: i32,
     /// The file's number, by which who opens it knows that it is the right one.
     pub inode: u64,
-    /// Where in the file the allocation begins.
+    /// Offset of the allocation in the file.
     pub offset: u64,
     /// Its length in the file: whole pages.
     pub bytes: usize,
 }
 
-/// A device's file.
+/// A device's memory file.
 struct Device {
     file: File,
     inode: u64,
@@ -54,7 +54,7 @@ struct Segment {
 #[derive(Default)]
 struct Arenas {
     devices: BTreeMap<usize, Device>,
-    /// By address.
+    /// The segments by address.
     segments: BTreeMap<usize, Segment>,
     /// The length of each allocation, by address.
     live: BTreeMap<usize, usize>,
@@ -85,7 +85,7 @@ impl Device {
         self.file.set_len(offset + bytes as u64)?;
         self.size = offset + bytes as u64;
         let map = MmapOptions::new().offset(offset).len(bytes).map_raw(&self.file)?;
-        // With huge pages a block of which one byte is written would cost 2 MiB. Without this advice it is larger, and nothing else.
+        // With huge pages a block would cost 2 MiB once a byte of it is written. Without this advice memory is larger, but still correct.
         let _ = map.advise(Advice::NoHugePage);
         let start = map.as_mut_ptr() as usize;
         self.free.insert(start, bytes);
@@ -210,7 +210,7 @@ pub fn in_use(device: usize) -> usize {
 /// Writes zeros. Where many are in memory of this module, their pages are given back instead.
 ///
 /// # Safety
-/// The range is writable, and nothing accesses it meanwhile.
+/// The range is writable, and nothing accesses it in the meantime.
 pub unsafe fn clear(pointer: *mut u8, len: usize) {
     let gone = len >= MANY && locked().as_ref().is_some_and(|arenas| zero(arenas, pointer as usize, len));
     if !gone {
@@ -219,7 +219,7 @@ pub unsafe fn clear(pointer: *mut u8, len: usize) {
     }
 }
 
-/// Where another process finds the allocation that begins here.
+/// The place at which another process finds the allocation that begins at this address.
 pub fn place(pointer: *const u8) -> Option<Place> {
     let arenas = locked();
     let arenas = arenas.as_ref()?;
@@ -231,10 +231,10 @@ pub fn place(pointer: *const u8) -> Option<Place> {
     Some(Place { descriptor: device.file.as_raw_fd(), inode: device.inode, offset, bytes })
 }
 
-/// Maps another process's device memory: so many whole pages of its device's file. It is registered with [`memory`].
+/// Maps another process's device memory: whole pages of its device's file. It is registered with [`memory`].
 ///
 /// # Errors
-/// The file has no such part, or the machine cannot map it.
+/// The file is too short, or the machine cannot map it.
 pub fn map(file: &File, offset: u64, bytes: usize) -> io::Result<*mut u8> {
     let end = offset.checked_add(bytes as u64);
     if bytes == 0 || !end.is_some_and(|end| file.metadata().is_ok_and(|known| end <= known.len())) {

@@ -1,4 +1,4 @@
-//! Captures: what is put on the streams of a capture is written down instead of run.
+//! Captures: work put on the streams of a capture is recorded instead of run.
 //!
 //! A capture begins on one stream, its origin. Another stream joins it when it waits for an event that was recorded in the
 //! capture, and leaves it when the capture ends; before that the origin must have waited for it.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-/// Who else is kept from unsafe calls while a capture goes on; here it only says who may end the capture.
+/// The scope of threads kept from unsafe calls during a capture; here it only decides which thread may end the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureMode {
     /// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
@@ -20,7 +20,7 @@ pub enum CaptureMode {
     Relaxed,
 }
 
-/// Why a call fails because of a capture. The names are those of the driver's codes.
+/// The reason a call fails because of a capture. The names are those of the driver's codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
     /// The operation is not permitted while the stream is capturing.
@@ -74,10 +74,10 @@ impl CaptureError {
     }
 }
 
-/// Whether a stream is capturing.
+/// The state of a stream with regard to captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureStatus {
-    /// Its work runs.
+    /// The stream executes its work.
     None,
     /// Its work becomes part of the capture with this number.
     Active(u64),
@@ -92,7 +92,7 @@ impl CaptureStatus {
     }
 }
 
-/// A capture that goes on; all its streams share it.
+/// A capture in progress; all its streams share it.
 pub(crate) struct Capture {
     id: u64,
     /// The thread that must end it.
@@ -100,7 +100,7 @@ pub(crate) struct Capture {
     state: Mutex<State>,
 }
 
-/// How many nodes of each stream come before a stream's next one; streams without any are left out.
+/// For each stream, the number of its nodes that come before a stream's next one; streams without any are left out.
 type Clock = BTreeMap<usize, usize>;
 
 #[derive(Default)]
@@ -108,20 +108,20 @@ struct State {
     /// The origin, and the streams that have joined.
     streams: Vec<Stream>,
     nodes: Vec<Recorded>,
-    /// By stream.
+    /// The clock of each stream.
     clocks: Vec<Clock>,
-    /// By record: the clock of its stream.
+    /// For each record, the clock of its stream.
     records: Vec<Clock>,
     /// Sides of single nodes.
     beside: Vec<usize>,
-    /// What the graph is to keep.
+    /// Objects that the graph keeps alive.
     kept: Vec<Kept>,
     invalid: Option<CaptureError>,
     over: bool,
 }
 
 impl State {
-    /// A launch has ended when the nodes beside the streams have, too.
+    /// Makes the end of a launch wait for the nodes outside the streams, too.
     fn wait_for_beside(&mut self) {
         for side in std::mem::take(&mut self.beside) {
             let record = self.records.len();
@@ -159,7 +159,7 @@ impl Capture {
         }
     }
 
-    /// Writes the record of an event down; its number is what a wait names.
+    /// Records an event; waits refer to its number.
     pub fn record(&self, stream: usize) -> usize {
         let mut state = self.state();
         let number = state.records.len();
@@ -182,7 +182,7 @@ impl Capture {
         state.nodes.push(Recorded { stream, node: Node::Wait(record) });
     }
 
-    /// Writes a node down on a side of its own: the origin need not wait for it. `None`: the capture is over.
+    /// Adds a node on a side of its own, for which the origin need not wait. `None` if the capture is over.
     pub fn add_beside(&self, node: Node) -> Option<usize> {
         let side = self.join(&Stream::new())?;
         let mut state = self.state();
@@ -191,13 +191,13 @@ impl Capture {
         Some(side)
     }
 
-    /// What [`Capture::add_beside`] wrote down comes after what a stream has so far.
+    /// Orders a node added by [`Capture::add_beside`] after the current nodes of a stream.
     pub fn put_after(&self, side: usize, stream: usize) {
         let record = self.record(stream);
         let mut state = self.state();
         let own = |node: &Recorded| node.stream == side && !matches!(node.node, Node::Record(_) | Node::Wait(_));
         if let Some(place) = state.nodes.iter().position(own) {
-            // A launch makes all records before it begins, so the wait may stand before the record that it is for.
+            // A launch makes all records before it begins, so the wait may come before the record that it is for.
             state.nodes.insert(place, Recorded { stream: side, node: Node::Wait(record) });
         }
     }
@@ -211,7 +211,7 @@ impl Capture {
         !state.over
     }
 
-    /// True when it has ended.
+    /// True once the capture has ended.
     pub fn is_over(&self) -> bool {
         self.state().over
     }
@@ -245,7 +245,7 @@ pub(crate) struct CapturedRecord {
 }
 
 impl Stream {
-    /// From now on the stream's work is captured.
+    /// Captures the stream's work from now on.
     ///
     /// # Errors
     /// The stream is capturing already, or it is a device's null stream.
@@ -266,7 +266,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The capture that began on this stream is over: a graph of what was put on its streams.
+    /// Ends the capture that began on this stream and returns a graph of the work put on its streams.
     ///
     /// # Errors
     /// No capture began on this stream, another thread began it, a stream of it was not joined, or a call between has made it
@@ -308,7 +308,7 @@ impl Stream {
         graph
     }
 
-    /// Whether the stream is capturing.
+    /// The stream's state with regard to captures.
     pub fn capture_status(&self) -> CaptureStatus {
         self.part().as_ref().map_or(CaptureStatus::None, |part| part.capture.status())
     }

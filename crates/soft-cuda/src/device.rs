@@ -1,4 +1,4 @@
-//! The device's one lock: what is ready, what runs, and which hosts wait.
+//! The state under the device's one lock: ready streams, running work, and waiting hosts.
 use crate::drive::{self, Driving};
 use crate::executor;
 use crate::stream::Stream;
@@ -22,7 +22,7 @@ pub(crate) struct DeviceState {
     pub pending: u64,
     /// Host threads whose condition is not met.
     pub blocked: usize,
-    /// Calls of [`wake_hosts`].
+    /// Number of calls of [`wake_hosts`].
     wakes: u64,
     /// Hosts that `wake_hosts` wakes, each under its number.
     interruptible: HashMap<u64, Arc<Waiter>>,
@@ -35,7 +35,7 @@ static STATE: LazyLock<Mutex<DeviceState>> = LazyLock::new(Mutex::default);
 static WORK: Condvar = Condvar::new();
 static HOOK: RwLock<Option<extern "C" fn()>> = RwLock::new(None);
 
-/// The device's lock, held. Hosts that settled meanwhile are woken when it is given back.
+/// The device's lock, held. Hosts whose wait was settled in the meantime are woken when it is released.
 pub(crate) struct Locked(Option<MutexGuard<'static, DeviceState>>);
 
 const HELD: &str = "the guard is there until it is dropped";
@@ -109,8 +109,8 @@ const BLOCKED: u8 = 0;
 const MET: u8 = 1;
 const WOKEN: u8 = 2;
 
-/// A host thread that waits. Its state changes only under the device's lock, and the thread reads it without: what came before
-/// the change is there for who sees it.
+/// A host thread that waits. Its state changes only under the device's lock, but the thread reads it without the lock: whoever sees
+/// the change also sees what came before it.
 pub(crate) struct Waiter {
     state: AtomicU8,
     thread: Thread,
@@ -131,15 +131,15 @@ impl DeviceState {
     }
 }
 
-/// What a host waits for. Both are asked under the device's lock.
+/// The condition that a host waits for. Both methods are called under the device's lock.
 pub(crate) trait Condition {
     fn met(&self) -> bool;
     /// The waiter is to be given to [`DeviceState::meet`] as soon as `met` would say true.
     fn register(&self, waiter: Arc<Waiter>);
 }
 
-/// Returns when the condition is met (true), or `stop` says so (false). Until then the calling thread does what can be done on
-/// the device, and blocks when that is nothing.
+/// Returns true when the condition is met, or false when `stop` returns true. Until then the calling thread does the device's
+/// available work, and blocks when there is none.
 pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> bool>) -> bool {
     let driving = Driving::begin();
     crate::lazy::begin_held();
@@ -222,7 +222,7 @@ pub fn wake_hosts() {
     }
 }
 
-/// One look at the device; laid out as in C, because the stand-in driver hands it to other libraries.
+/// One reading of the device's state; laid out as in C, because the stand-in driver hands it to other libraries.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {

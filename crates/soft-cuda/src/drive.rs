@@ -9,17 +9,17 @@ use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 use std::thread::Thread;
 
-/// What a library does for the device with the help of waiting host threads.
+/// Functions with which a library uses waiting host threads for the device's work.
 #[derive(Clone, Copy)]
 pub struct Helper {
-    /// Does what can be done now, until operations end or about so many bytes are moved; true if there was something to do.
+    /// Does what can be done now, until operations end or about this many bytes are moved; true if there was something to do.
     /// Called outside all locks.
     pub help: fn(usize) -> bool,
-    /// What is left is given to another thread.
+    /// Hands the remaining work to another thread.
     pub hand_over: fn(),
 }
 
-/// Bytes that a host thread still moves for others when what it waited for has happened.
+/// Number of bytes that a host thread still moves for others once its own wait is over.
 const PARTING: usize = 256 << 10;
 /// Calls for help at that time.
 const PARTING_CALLS: usize = 8;
@@ -37,8 +37,8 @@ pub fn set_helper(helper: Helper) {
     let _ = HELPER.set(helper);
 }
 
-/// True on a host thread that waits for the device and does its work meanwhile. It asks the [`Helper`] before it blocks, so
-/// that no other thread need be woken for work that becomes ready here.
+/// True on a host thread that waits for the device and does its work in the meantime. It asks the [`Helper`] before it blocks, so
+/// that no other thread need be woken for work that becomes ready on this one.
 pub fn is_driving() -> bool {
     DRIVING.get() && HELPER.get().is_some()
 }
@@ -48,7 +48,7 @@ pub(crate) fn looks_for_streams() -> bool {
     DRIVING.get()
 }
 
-/// As long as it lives, the calling thread drives.
+/// The calling thread drives as long as this lives.
 pub(crate) struct Driving {
     before: bool,
 }
@@ -59,7 +59,7 @@ impl Driving {
     }
 }
 
-/// As long as it lives, the calling thread does not drive: it runs a function that may wait.
+/// The calling thread does not drive as long as this lives: it runs a function that may wait.
 pub(crate) struct Pause {
     before: bool,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Marker {
 #[derive(Default)]
 struct MarkerState {
     done: bool,
-    /// When it was reached, if it has a time.
+    /// The time at which it was reached, if it records one.
     reached: Option<Instant>,
     streams: Vec<Stream>,
     hosts: Vec<Arc<Waiter>>,
@@ -43,7 +43,7 @@ impl Marker {
             state.meet(&host);
         }
     }
-    /// True if it is done; else `stream` becomes ready when it is.
+    /// True if it is done; otherwise `stream` becomes ready when it is.
     pub fn done_or_park(&self, stream: &Stream) -> bool {
         let mut state = self.state();
         if !state.done {
@@ -65,9 +65,9 @@ impl Condition for Marker {
 /// The last record of an event.
 #[derive(Clone)]
 pub(crate) enum LastRecord {
-    /// Of a stream.
+    /// A marker on a stream.
     Marker(Arc<Marker>),
-    /// Of a capture: it is reached in each launch, and never by itself.
+    /// A record in a capture: it is reached in each launch, but not outside a launch.
     Captured(CapturedRecord),
 }
 
@@ -102,7 +102,7 @@ impl Event {
             LastRecord::Captured(_) => None,
         }
     }
-    /// True if its last record is part of a capture, so that nothing can be asked of it.
+    /// True if its last record is part of a capture, so that its state cannot be queried.
     pub fn is_captured(&self) -> bool {
         matches!(self.last(), Some(LastRecord::Captured(_)))
     }

@@ -56,11 +56,11 @@ pub(crate) fn turn(mut state: Locked, stream: &Stream) -> Locked {
             drive::wake_hosts();
             drive::hand_over();
         } else if turn > 0 && turn % TURN == 0 {
-            // Many short items take long together.
+            // A series of many short items takes long.
             drive::wake_hosts();
         }
         let launched = matches!(item, Item::Launch(_));
-        // a panic has been reported by the panic hook; the thread, and the stream, must go on
+        // a panic has been reported by the panic hook; the thread, and the stream, must continue
         let _ = catch_unwind(AssertUnwindSafe(|| match item {
             Item::Copy(copy) => copy.run(),
             Item::Host(f) => {

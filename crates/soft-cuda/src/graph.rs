@@ -6,9 +6,9 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a stream calls when its turn has come; the stream goes on when the [`Done`] is finished or dropped.
+/// The function that a stream calls when its turn has come; the stream continues when the [`Done`] is finished or dropped.
 pub type Start = Box<dyn FnOnce(Done) + Send>;
-/// A library's node: called on the host for each launch, with the launch's number; answers what the stream is to start, in
+/// A library's node: called on the host for each launch, with the launch's number; returns the functions that the stream starts, in
 /// turn, or `None` if it cannot be launched.
 pub type LaunchNode = Arc<dyn Fn(u64) -> Option<Vec<Start>> + Send + Sync>;
 /// A host function that can run any number of times.
@@ -34,14 +34,14 @@ pub(crate) struct Recorded {
     pub node: Node,
 }
 
-/// What a capture has written down; clones are the same graph.
+/// The nodes recorded by a capture; clones refer to the same graph.
 #[derive(Clone)]
 pub struct Graph(Arc<Contents>);
 
 struct Contents {
     streams: usize,
     nodes: Vec<Recorded>,
-    /// What lives as long as the graph and its launches.
+    /// Objects that live as long as the graph and its launches.
     kept: Vec<Kept>,
 }
 
@@ -73,7 +73,7 @@ impl Graph {
 /// A graph that can be launched any number of times. Its launches run one after the other.
 pub struct GraphExec {
     graph: Graph,
-    /// Streams for what was captured on other streams than the first.
+    /// Streams for work that was captured on streams other than the first.
     side_streams: Vec<Stream>,
     /// The end of the last launch.
     last: Mutex<Option<Arc<Marker>>>,
@@ -82,10 +82,10 @@ pub struct GraphExec {
 static LAUNCHES: AtomicU64 = AtomicU64::new(1);
 
 impl GraphExec {
-    /// Puts the graph on a stream: behind what is there, and before what comes.
+    /// Puts the graph on a stream, after its current work and before later work.
     ///
     /// # Errors
-    /// The stream is capturing, or a node cannot be launched; then nothing of the graph runs.
+    /// The stream is capturing, or a node cannot be launched; then no part of the graph runs.
     pub fn launch(&self, stream: &Stream) -> Result<(), CaptureError> {
         if stream.capture_status().is_capturing() {
             stream.invalidate_capture();
@@ -137,7 +137,7 @@ impl GraphExec {
             }
         }
         if !self.graph.0.kept.is_empty() {
-            // Who has destroyed the graph meanwhile still keeps what this launch uses, until here.
+            // Even if the graph is destroyed in the meantime, the resources of this launch are kept until here.
             let graph = self.graph.clone();
             stream.enqueue(Item::Host(Box::new(move || drop(graph))));
         }

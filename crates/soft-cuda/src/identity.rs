@@ -1,4 +1,4 @@
-//! What tells a device from those of other machines.
+//! Identifies a device among those of all machines.
 
 /// The UUID of a device: "collspec", a hash of the machine's name (which NCCL_HOSTID replaces as it does for NCCL), and the device's number.
 pub fn uuid(device: usize) -> [u8; 16] {

@@ -1,6 +1,6 @@
 //! Idle streams that begin only when the host thread that put work on them waits for something: because that thread will do the
-//! work itself and need not wake another, or on a device that is late on purpose. Every order that a program asked for is kept;
-//! what it did not ask for does not happen by chance.
+//! work itself and need not wake another, or to simulate a device that is late. Every order that a program requests is kept;
+//! other orders do not arise by chance.
 use crate::device::lock;
 use crate::stream::Stream;
 use std::cell::{Cell, RefCell};
@@ -22,12 +22,12 @@ impl Drop for Held {
     }
 }
 
-/// Whether streams are late from now on.
+/// Sets if streams are late from now on.
 pub fn set_lazy(lazy: bool) {
     LAZY.store(lazy, Ordering::Relaxed);
 }
 
-/// Whether the calling thread promises that it waits for the device soon after it has put work on a stream, or calls
+/// Sets if the calling thread promises to wait for the device soon after it has put work on a stream, or to call
 /// [`begin_held`] before it waits for anything else: then its streams begin no sooner.
 pub fn set_patient(patient: bool) {
     PATIENT.set(patient);

@@ -10,9 +10,9 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot allocate {len} bytes of device memory (alignment {align})")]
 pub struct OutOfMemory {
-    /// Bytes asked for.
+    /// Number of bytes requested.
     pub len: usize,
-    /// Alignment asked for.
+    /// Alignment requested.
     pub align: usize,
 }
 
@@ -21,13 +21,13 @@ struct Allocation {
     memory: Memory,
 }
 
-/// What gives an allocation its memory.
+/// The source of an allocation's memory.
 enum Memory {
-    /// The allocator.
+    /// The Rust allocator.
     Allocated(Layout),
     /// A mapping, which is unmapped when this is dropped.
     Mapped(#[expect(dead_code, reason = "held, never read")] MmapRaw),
-    /// Another module.
+    /// Memory that another module provides.
     Adopted,
 }
 
@@ -39,7 +39,7 @@ const PAGE: usize = 4096;
 /// Live allocations by address.
 static ALLOCATIONS: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
 
-/// What is called with address and length of device memory that there is from now on, or without a length for what is about to go.
+/// A callback that receives the address and length of new device memory, or the address without a length when it is about to be freed.
 pub type Watch = fn(address: usize, len: Option<usize>);
 
 /// Set under the write lock of the allocations.
@@ -120,7 +120,7 @@ pub fn in_use() -> u64 {
     blocks.values().map(|block| block.len as u64).sum()
 }
 
-/// Whether `[ptr, ptr + len)` lies inside one live allocation.
+/// True if `[ptr, ptr + len)` lies inside one live allocation.
 pub fn contains(ptr: *const u8, len: usize) -> bool {
     start_of(ptr, len).is_some()
 }

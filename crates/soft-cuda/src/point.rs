@@ -1,4 +1,4 @@
-//! Points of a capture: what a library names when it puts something into the graph that is being made.
+//! Points of a capture: a library refers to them when it adds to the graph that is being made.
 use crate::capture::{Capture, Part};
 use crate::event::Event;
 use crate::graph::{HostNode, LaunchNode, Node};
@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// All that a stream has in a capture so far, or a node that stands beside the streams.
+/// Everything that a stream has in a capture so far, or a node outside the streams.
 #[derive(Clone)]
 pub struct CapturePoint(Part);
 
@@ -30,12 +30,12 @@ impl CapturePoint {
         &self.0.capture
     }
 
-    /// True when the capture has ended, so that nothing can be added any more.
+    /// True once the capture has ended, so that nodes can no longer be added.
     pub fn is_over(&self) -> bool {
         self.capture().is_over()
     }
 
-    /// True if both are of one capture.
+    /// True if both belong to the same capture.
     pub fn is_of_capture(&self, other: &CapturePoint) -> bool {
         Arc::ptr_eq(&self.0.capture, &other.0.capture)
     }
@@ -45,8 +45,8 @@ impl CapturePoint {
         Some(Self(Part { capture: Arc::clone(&self.0.capture), stream }))
     }
 
-    /// Adds to the graph, after nothing yet, a record of an event that others outside of it see. The streams of the capture need not wait
-    /// for it. `None`: the capture is over.
+    /// Adds to the graph, so far without predecessors, a record of an event that is visible outside the graph. The streams of the capture
+    /// need not wait for it. `None` if the capture is over.
     pub fn record_beside(&self, event: &Event) -> Option<CapturePoint> {
         self.beside(Node::RecordOutside(event.clone()))
     }
@@ -66,7 +66,7 @@ impl CapturePoint {
         self.beside(Node::Launch(node))
     }
 
-    /// Makes this node, which stands beside the streams, come after `earlier`. False: they are of different captures.
+    /// Orders this node, which is outside the streams, after `earlier`. False if they belong to different captures.
     pub fn put_after(&self, earlier: &CapturePoint) -> bool {
         let same = self.is_of_capture(earlier);
         if same {
@@ -87,7 +87,7 @@ impl Stream {
         self.part().clone().map(CapturePoint)
     }
 
-    /// What the stream captures from now on comes after `point`. False: the stream is not in that capture.
+    /// Orders what the stream captures from now on after `point`. False if the stream is not in that capture.
     pub fn capture_after(&self, point: &CapturePoint) -> bool {
         let part = self.part().clone();
         let Some(part) = part.filter(|part| Arc::ptr_eq(&part.capture, &point.0.capture)) else { return false };

@@ -17,7 +17,7 @@ struct Pool {
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { jobs: VecDeque::new(), idle: 0 });
 static WORK: Condvar = Condvar::new();
-/// A thread without a job for so long ends.
+/// A thread without a job for this long ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn pool() -> MutexGuard<'static, Pool> {
@@ -34,7 +34,7 @@ pub(crate) fn run(f: Box<dyn FnOnce() + Send>, done: Done) {
     if enough {
         WORK.notify_one();
     } else if std::thread::Builder::new().name("soft-cuda host function".to_owned()).spawn(work).is_err() {
-        // without its own thread it has to take the executor's, so that the stream goes on
+        // without its own thread it has to take the executor's, so that the stream continues
         let _pause = drive::Pause::begin();
         take_one();
     }
@@ -48,7 +48,7 @@ fn take_one() {
 }
 
 fn perform((f, done): Job) {
-    // a panic has been reported by the panic hook; the thread, and the stream, must go on
+    // a panic has been reported by the panic hook; the thread, and the stream, must continue
     let _ = catch_unwind(AssertUnwindSafe(f));
     done.finish();
     let mut state = lock();

@@ -37,7 +37,7 @@ pub(crate) struct Queue {
     /// True while the stream is ready, at an executor, or parked at a marker or a [`Done`].
     engaged: bool,
     hosts: Vec<(u64, Arc<Waiter>)>,
-    /// What is still to be done of items that count as finished.
+    /// Remaining work of items that already count as finished.
     delayed: Vec<DelayedWork>,
 }
 
@@ -65,7 +65,7 @@ impl Item {
         match self {
             Self::Copy(copy) => copy.len > SHORT_COPY,
             Self::Host(_) => true,
-            // what it starts goes on elsewhere
+            // the work that it starts continues elsewhere
             Self::Launch(_) | Self::Record(_) | Self::Wait(_) => false,
         }
     }
@@ -166,7 +166,7 @@ impl Stream {
     }
 
     /// Runs `f` in stream order on an executor thread. It should not block: there are few of them. If it panics, the
-    /// stream goes on. A function that runs once cannot be captured: it makes the stream's capture invalid.
+    /// stream continues. A function that runs once cannot be captured: it makes the stream's capture invalid.
     pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) {
         if self.capture_status().is_capturing() {
             return self.invalidate_capture();
@@ -174,7 +174,7 @@ impl Stream {
         self.enqueue(Item::Host(f));
     }
 
-    /// As [`Stream::host_fn`], for a function that can run often, so that it can be captured.
+    /// Like [`Stream::host_fn`], for a function that can run repeatedly, so that it can be captured.
     pub fn repeatable_host_fn(&self, f: HostNode) {
         if !self.captured(|| Node::Host(Arc::clone(&f))) {
             self.enqueue(Item::Host(Box::new(move || f())));
@@ -204,11 +204,11 @@ impl Stream {
         self.enqueue(Item::Record(marker));
     }
 
-    /// What is enqueued from now on waits for the event's last record; the host does not. A stream that waits for a record
+    /// Work enqueued from now on waits for the event's last record; the host does not. A stream that waits for a record
     /// of a capture becomes part of it.
     ///
     /// # Errors
-    /// Captured work would wait for work outside of its capture, or the other way round; the stream's capture is invalid then.
+    /// Captured work would wait for work outside its capture, or the other way round; the stream's capture is then invalid.
     pub fn wait(&self, event: &Event) -> Result<(), CaptureError> {
         let part = self.part().clone();
         match (part, event.last()) {
@@ -240,16 +240,16 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::wait`], but in a capture a node: each launch of the graph waits for the record that the event then has.
+    /// Like [`Stream::wait`], but in a capture it adds a node: each launch of the graph waits for the event's record at that time.
     ///
     /// # Errors
-    /// The stream does not capture, and the event was recorded in a capture that has ended.
+    /// The stream is not capturing, and the event was recorded in a capture that has ended.
     pub fn wait_outside(&self, event: &Event) -> Result<(), CaptureError> {
         if self.captured(|| Node::WaitOutside(event.clone())) { Ok(()) } else { self.wait(event) }
     }
 
-    /// The hook for libraries: when the stream gets here, `start` is called on an executor thread, outside all locks; the
-    /// stream goes on when the [`Done`] is finished or dropped. It cannot be captured; see [`Stream::capture_launch`].
+    /// The hook for libraries: when the stream reaches this item, `start` is called on an executor thread, outside all locks; the
+    /// stream continues when the [`Done`] is finished or dropped. It cannot be captured; see [`Stream::capture_launch`].
     pub fn launch(&self, start: Start) {
         if self.capture_status().is_capturing() {
             return self.invalidate_capture();
@@ -257,7 +257,7 @@ impl Stream {
         self.enqueue(Item::Launch(start));
     }
 
-    /// The hook for libraries on a stream that is capturing: a node of theirs. False if the stream is not capturing.
+    /// The hook for libraries on a stream that is capturing: adds their node. False if the stream is not capturing.
     pub fn capture_launch(&self, node: LaunchNode) -> bool {
         self.captured(|| Node::Launch(node))
     }
@@ -271,7 +271,7 @@ impl Stream {
         part.is_some()
     }
 
-    /// True for a device's own stream.
+    /// True for a device's null stream.
     pub(crate) fn is_null(&self) -> bool {
         self.0.null
     }
@@ -422,7 +422,7 @@ impl Done {
     pub(crate) fn new(stream: Stream) -> Self {
         Self(stream)
     }
-    /// The stream goes on.
+    /// Lets the stream continue.
     pub fn finish(self) {}
 
     /// The stream's number.
@@ -430,7 +430,7 @@ impl Done {
         self.0.id()
     }
 
-    /// True if work is enqueued behind this item that begins before its effects can be seen from outside the stream.
+    /// True if work after this item begins before its effects can be seen from outside the stream.
     pub fn is_followed(&self) -> bool {
         let _state = lock();
         let queue = self.0.queue();
@@ -458,9 +458,9 @@ impl Done {
         state.pending += 1;
     }
 
-    /// For libraries that are wrong on purpose: the item will count as finished before this part of it is done, which
-    /// is when the stream has nothing more to do or comes to an event, `passes` such moments let by. It is done under the
-    /// device's lock, so it must be short and use nothing of the device; without such a moment it is never done.
+    /// For libraries that are wrong on purpose: the item counts as finished before this part of it is done. The part is done when the
+    /// stream has no more work or reaches an event, after `passes` such moments were skipped. It is done under the device's lock, so it
+    /// must be short and not use the device; without such a moment it is never done.
     pub fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
         let _state = lock();
         self.0.queue().delayed.push(DelayedWork { passes, work });

@@ -58,7 +58,7 @@ fn activity_hook_and_interruptible_waits() {
     assert!(again.epoch > stuck.epoch);
     assert_eq!(asked.load(Ordering::SeqCst), 100);
 
-    // told to stop, the interruptible ones leave; the others stay blocked
+    // when stopped, the interruptible ones leave; the others stay blocked
     stop.store(true, Ordering::SeqCst);
     wake_hosts();
     let rest = until(|c| c.blocked_hosts == 50 && !c.busy);

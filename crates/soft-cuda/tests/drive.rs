@@ -33,7 +33,7 @@ fn a_host_thread_that_waits_does_the_work_itself() {
     second.synchronize();
     assert_eq!((begun.recv().unwrap(), ended.recv().unwrap()), (here, here));
 
-    // what the thread does not wait for is done all the same, once it has waited for something
+    // work that the thread does not wait for is done nevertheless, once it has waited for something
     let (wanted, other) = (Stream::new(), Stream::new());
     wanted.host_fn(Box::new(|| ()));
     let told = ask(&other);

@@ -250,7 +250,7 @@ fn nodes_beside_the_streams_run_where_their_dependencies_put_them() {
     let event = Event::new();
     let waits = point.wait_beside(&event).expect("a capture");
     assert!(waits.put_after(&third));
-    // The stream waits for none of them, and yet a launch has ended only when they have.
+    // The stream does not wait for any of them, and yet a launch has ended only when they have.
     let graph = stream.end_capture().expect("a graph").instantiate();
     for _ in 0..3 {
         graph.launch(&stream).expect("a launch");

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! For each library: ring and tree, LL, LL128 and Simple, transports P2P, SHM and socket, 1, 2, 3, 4, 5, 8 and 16 ranks, 7 operations, 12
-//! types, and counts from 0 to 1 Mi (the large ones of f32 and i8). NCCL reads its settings once, so each choice of them has a process
-//! of its own. `--quick` runs one of these with up to 4 ranks. `--times` tells how long communicators and sums take instead. With
+//! types, and counts from 0 to 1 Mi (the large ones of f32 and i8). NCCL reads its settings once, so each combination of them runs in a
+//! separate process. `--quick` runs one of these with up to 4 ranks. `--times` measures communicators and sums instead. With
 //! NCCL_MATRIX_SEED=N kernels take turns in an order that N decides.
 #![allow(unsafe_code)] // NCCL is called, with memory of soft-cuda
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what has failed, and ends the process.
+/// Prints the failure, and ends the process.
 fn give_up(error: &str) -> ! {
     eprintln!("nccl_matrix: {error}");
     for failure in soft_cudart::api::failures() {
@@ -57,7 +57,7 @@ fn give_up(error: &str) -> ! {
     std::process::exit(1)
 }
 
-/// Every choice of settings in a process of its own.
+/// Runs every combination of settings in a separate process.
 fn all() -> Result<bool, Failure> {
     let (options, libraries): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
@@ -189,7 +189,7 @@ macro_rules! call {
 }
 
 impl Rank<'_> {
-    /// Executes an operation, and says what is wrong with its result.
+    /// Executes an operation, and describes the error in its result.
     fn operation(&self, operation: &str, ty: Type, count: usize) -> Result<Option<String>, Failure> {
         let (rank, ranks, nccl, comm, stream) = (self.rank, self.ranks, self.nccl, self.comm, self.stream.raw().cast());
         let wide = count * ranks;
@@ -270,7 +270,7 @@ fn load(path: &Path) -> Result<Nccl, Failure> {
     Ok(nccl)
 }
 
-/// How long it takes to make communicators, and to sum f32: the best of ten times.
+/// Measures the time to create communicators, and to sum f32: the best of ten runs.
 fn times(path: &Path) -> Result<bool, Failure> {
     let nccl = &load(path)?;
     for ranks in [2, 8] {
@@ -315,10 +315,10 @@ fn times(path: &Path) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// How long kernels may stand before this program gives up. NCCL's own threads, which could help them, need less.
+/// The time for which kernels may stand still before this program gives up. NCCL's own threads, which could help them, need less.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Gives up once kernels stand where they stood before, and says where.
+/// Gives up once kernels stand still at the same positions as before, and prints where.
 fn watch() -> ! {
     let mut before = None;
     loop {

@@ -9,11 +9,11 @@ pub struct Counts {
     pub launches: u64,
     /// Blocks of all of them.
     pub blocks: u64,
-    /// What these did.
+    /// The work done by these blocks.
     pub work: Work,
 }
 
-/// By device.
+/// The counts of each device.
 static COUNTS: Mutex<Vec<Counts>> = Mutex::new(Vec::new());
 
 fn locked() -> MutexGuard<'static, Vec<Counts>> {

@@ -80,10 +80,10 @@ impl ReadCacheOps for Reader<'_> {
     }
 }
 
-/// What was read of a source's tables.
+/// The tables that were read from a source.
 pub(crate) type Cache<'a> = ReadCache<Reader<'a>>;
 
-/// The tables of a source, with what is read of it kept in the cache.
+/// The tables of a source, with the data read from it kept in the cache.
 pub(crate) struct Elf<'a> {
     pub(crate) cache: &'a Cache<'a>,
     pub(crate) header: &'a FileHeader64<LittleEndian>,
@@ -98,16 +98,16 @@ pub(crate) fn cache(source: &Source) -> Cache<'_> {
 /// A part of a file that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// From the library's load address.
+    /// Address relative to the library's load address.
     pub(crate) address: u64,
-    /// In the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
     /// The bytes that the file gives.
     pub(crate) file_size: u64,
 }
 
 impl<'a> Elf<'a> {
-    /// Reads the header and the sections' headers. The error is what is wrong, in words.
+    /// Reads the header and the sections' headers. The error describes the problem.
     pub(crate) fn parse(cache: &'a Cache<'a>) -> Result<Self, String> {
         let wrong = |error: object::read::Error| error.to_string();
         let header = FileHeader64::<LittleEndian>::parse(cache).map_err(wrong)?;
@@ -130,7 +130,7 @@ impl<'a> Elf<'a> {
         Ok(loaded.map(segment).collect())
     }
 
-    /// The sections of this name: where each stands in the file, and its size.
+    /// The sections of this name: the offset of each in the file, and its size.
     pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = (u64, u64)> {
         let matching = self.sections.iter().filter(move |section| {
             self.sections.section_name(LittleEndian, section).is_ok_and(|found| found == name.as_bytes())

@@ -46,7 +46,7 @@ impl Leaving {
         self.next
     }
 
-    /// What is left of a call's memory.
+    /// Removes and returns the remaining ranges of a call's memory.
     fn take(&mut self, number: u64) -> Vec<Range<usize>> {
         let (taken, left) = std::mem::take(&mut self.ranges).into_iter().partition(|(of, _)| *of == number);
         self.ranges = left;
@@ -89,7 +89,7 @@ fn unmap_later(address: *mut c_void, len: size_t, later: impl FnOnce(Box<dyn FnO
     0
 }
 
-/// `mmap`: what is put where memory is still to be unmapped stays.
+/// `mmap`: memory mapped at a place that is still to be unmapped stays.
 unsafe extern "C" fn map_and_keep(
     address: *mut c_void,
     len: size_t,
@@ -110,7 +110,7 @@ unsafe extern "C" fn map_and_keep(
 /// Ranges of this many bytes and more are zeroed by giving back their pages, where a missing page reads as zeros.
 const LARGE: size_t = 1 << 20;
 
-/// With fewer free bytes in the file system, a file gets its pages at once: if there is no room for a page later, the process is killed by SIGBUS.
+/// With fewer free bytes in the file system, a file gets its pages at once: if a page cannot be allocated later, SIGBUS kills the process.
 const LEAST_FREE: u64 = 8 << 20;
 
 /// `fallocate`: NCCL allocates tens of megabytes of `/dev/shm` for each rank of a communicator and uses little of it, so a file is extended
@@ -176,7 +176,7 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1)
 }
 
-/// How often in a row a thread may ask its sockets without getting anything before it sleeps.
+/// Number of consecutive unsuccessful polls of its sockets after which a thread sleeps.
 const SPINS: u32 = 32;
 /// The longest such sleep, in milliseconds. Data on the socket ends it earlier.
 const MOST_SLEEP: c_int = 1;
@@ -185,11 +185,11 @@ const MOST_CUT: c_int = 500;
 const LONGEST_STEP: c_int = 20;
 
 thread_local! {
-    /// How often in a row this thread has asked its sockets without getting anything.
+    /// Number of consecutive polls in which this thread's sockets had nothing to read.
     static IN_VAIN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Sleeps on a socket if this thread keeps asking it in vain. The caller gets its answer, and asks again.
+/// Sleeps on a socket if this thread keeps polling it without success. The caller gets its answer, and polls again.
 fn pace(socket: c_int, in_vain: bool) {
     if !in_vain {
         return IN_VAIN.set(0);
@@ -218,7 +218,7 @@ unsafe extern "C" fn recv_without_spinning(socket: c_int, buffer: *mut c_void, l
     got
 }
 
-/// `accept`, as `recv`.
+/// `accept` with the same treatment as `recv`.
 unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: as the caller says.
     let got = unsafe { libc::accept(socket, address, len) };
@@ -234,7 +234,7 @@ unsafe extern "C" fn poll_in_steps(wanted: *mut pollfd, count: nfds_t, timeout: 
     unsafe { libc::poll(wanted, count, timeout) }
 }
 
-/// What NVML's handle points to.
+/// The target of NVML's handle.
 static NVML: u8 = 0;
 
 fn nvml_handle() -> *mut c_void {
@@ -275,7 +275,7 @@ mod tests {
 
     fn map(address: *mut c_void, len: usize, flags: c_int) -> *mut u8 {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: new memory, or what a test has mapped.
+        // SAFETY: new memory, or memory that a test has mapped.
         let mapped = unsafe { map_and_keep(address, len, protection, flags, -1, 0) };
         assert_ne!(mapped, libc::MAP_FAILED);
         mapped.cast()
@@ -301,11 +301,11 @@ mod tests {
         unsafe { kept.write_volatile(7) };
         burial.unwrap()();
         let is_mapped = |page: usize| {
-            // SAFETY: it only tells whether the page is there.
+            // SAFETY: it only checks if the page is mapped.
             unsafe { libc::msync(memory.wrapping_add(page * PAGE).cast(), PAGE, libc::MS_ASYNC) == 0 }
         };
         assert_eq!([0, 1, 2, 3].map(is_mapped), [false, true, false, false]);
-        // SAFETY: it is there.
+        // SAFETY: the memory is mapped.
         assert_eq!(unsafe { kept.read_volatile() }, 7);
         assert_eq!(unmap_after_kernels(kept.cast(), PAGE), 0);
         assert!(!is_mapped(1));

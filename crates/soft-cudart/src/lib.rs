@@ -1,6 +1,6 @@
 //! The CUDA runtime in software, for a library that has NVIDIA's linked in.
 //!
-//! | room | what it does |
+//! | room | purpose |
 //! |---|---|
 //! | [`fatbin`] | finds the PTX that a library carries |
 //! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |

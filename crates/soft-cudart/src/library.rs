@@ -1,4 +1,4 @@
-//! Libraries on software GPUs: their calls of the runtime come to [`api`], and their kernels are executed from their PTX.
+//! Libraries on software GPUs: their calls of the runtime are redirected to [`api`], and their kernels are executed from their PTX.
 #![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
 
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
@@ -13,13 +13,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Why a library cannot run on software GPUs.
+/// The reason a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     /// The PTX in it cannot be taken out.
     #[error(transparent)]
     Fatbin(#[from] FatbinError),
-    /// It has none.
+    /// The library does not contain PTX.
     #[error("the library carries no PTX, and the machine code of a GPU cannot run here")]
     NoPtx,
     /// The PTX cannot be read.
@@ -36,12 +36,12 @@ pub enum LibraryError {
     Threads(std::io::Error),
 }
 
-/// How kernels take turns.
+/// The order in which kernels take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// On this many threads.
     Threads(usize),
-    /// On one thread, in an order that a seed decides. What the host does in between is not decided by it.
+    /// On one thread, in an order that a seed decides. The seed does not control the host's actions in between.
     Seed(u64),
 }
 
@@ -51,12 +51,12 @@ static SCHEDULE: OnceLock<Schedule> = OnceLock::new();
 ///
 /// # Errors
 ///
-/// It is decided already, with what it is.
+/// It is decided already; returns the schedule in effect.
 pub fn decide_schedule(schedule: Schedule) -> Result<(), Schedule> {
     SCHEDULE.set(schedule).map_err(|_| SCHEDULE.get().copied().unwrap_or(schedule))
 }
 
-/// What executes the kernels of all libraries of this process.
+/// The executor of the kernels of all libraries in this process.
 struct Machine {
     pool: Pool,
     memory: Arc<Memory>,
@@ -75,7 +75,7 @@ fn machine() -> Result<&'static Machine, LibraryError> {
         let memory = Arc::new(Memory::default());
         let watched = memory.clone();
         api::watch_memory(Arc::new(move |change| match change {
-            // SAFETY: whoever has it keeps it until the change back is told, which comes after all kernels that were launched by then.
+            // SAFETY: the owner keeps it until the change back is reported, which comes after all kernels that were launched by then.
             Change::Mapped { address, bytes } => unsafe {
                 watched.map(Region::new(address as u64, bytes as u64));
             },
@@ -87,7 +87,8 @@ fn machine() -> Result<&'static Machine, LibraryError> {
     machine.as_ref().map_err(|error| LibraryError::Threads(std::io::Error::other(error.clone())))
 }
 
-/// Where every warp stands and what it waits for, if all kernels of this process wait or poll memory that does not change: only the host can help them then.
+/// The position of every warp and what it waits for, if all kernels of this process wait or poll memory that does not change: only
+/// the host can help them then.
 pub fn standing() -> Option<Vec<(run::Spot, String)>> {
     machine().ok()?.pool.standing()
 }
@@ -97,7 +98,7 @@ struct Programs {
     executables: Vec<Arc<Executable>>,
     /// The program of each kernel.
     of_kernel: HashMap<String, usize>,
-    /// By device and program.
+    /// The images by device and program.
     images: Mutex<HashMap<(usize, usize), Arc<Image>>>,
 }
 
@@ -107,13 +108,13 @@ pub struct Library {
     programs: Arc<Programs>,
 }
 
-/// Lets a loaded library run on software GPUs. `not_supported` is told of calls for which the runtime has no answer, and whether it is the
-/// first one of that function.
+/// Makes a loaded library run on software GPUs. `not_supported` receives calls for which the runtime has no answer, and is told if it
+/// is the first call of that function.
 ///
 /// # Errors
 ///
-/// Its calls of the runtime cannot come here, or it carries no PTX that can be read. In the second case it is attached all the same, and
-/// every launch of it fails.
+/// Its calls of the runtime cannot be redirected, or it does not contain readable PTX. In the second case it is attached anyway, and
+/// each of its launches fails.
 ///
 /// # Safety
 ///
@@ -140,7 +141,7 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
-        // Some kernels are there as machine code alone. They are known, and refused when they are launched.
+        // Some kernels exist as machine code alone. They are known, and refused when they are launched.
         let name = of.kernel_of(address.addr())?;
         Some((known.clone() as Arc<dyn Kernels>, name.to_owned()))
     }));
@@ -148,7 +149,7 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
 }
 
 impl Library {
-    /// What the library's runtime was, and which functions are answered.
+    /// The library's original runtime, and the functions that are answered.
     pub fn attached(&self) -> &Attached {
         &self.attached
     }
@@ -203,7 +204,7 @@ impl Programs {
     }
 }
 
-/// What a GPU's compiler would have needed is not known; NCCL takes no decision by it.
+/// The number that a GPU's compiler would have needed is unknown; NCCL does not base decisions on it.
 const REGISTERS: u32 = 96;
 /// Most threads of a block whose kernel says nothing.
 const MOST_THREADS: u32 = 1024;

@@ -1,4 +1,4 @@
-//! A library that is compiled here has its functions replaced, or is refused as it is.
+//! Tests on libraries compiled here: their functions are replaced, or they are refused and left unchanged.
 mod support;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -18,7 +18,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// Compiles it. `None`, with the reason on stderr, where there is no compiler.
+    /// Compiles the library. `None`, with the reason on stderr, where there is no compiler.
     fn compile(arguments: &[&str]) -> Option<Self> {
         if !cfg!(target_arch = "x86_64") {
             eprintln!("skipped: functions are replaced on x86-64 only");
@@ -42,7 +42,7 @@ impl Fake {
     }
 
     fn load(&self) -> Library {
-        // SAFETY: what the library does when it is loaded is nothing.
+        // SAFETY: the library does nothing when it is loaded.
         unsafe { Library::open(Some(&self.path), RTLD_NOW | RTLD_LOCAL) }.unwrap()
     }
 }
@@ -91,7 +91,7 @@ extern "C" fn getpid() -> c_int {
 
 /// Calls a function of the library that takes an address and a number.
 fn call(library: &Library, name: &str, number: usize) -> c_int {
-    // SAFETY: the library's functions take what they find in the first registers.
+    // SAFETY: the library's functions take the contents of the first registers.
     unsafe {
         let function = library.get::<extern "C" fn(usize, usize) -> c_int>(name.as_bytes()).unwrap();
         function(number, number)
@@ -105,7 +105,7 @@ fn call_malloc(library: &Library, size: u64) -> (c_int, usize) {
     (function(&raw mut pointer, size), pointer as usize)
 }
 
-/// Nothing was replaced.
+/// Checks that no function was replaced.
 fn is_untouched(library: &Library) {
     assert_eq!(call_malloc(library, 8), (1, 8));
     assert_eq!(call(library, "call_free", 0), 2);
@@ -139,7 +139,7 @@ fn what_is_not_there_is_said_by_name() {
     assert_eq!(call_malloc(&library, 8), (801, 0));
     // SAFETY: as the C code declares it.
     let text = unsafe { library.get::<extern "C" fn(c_int) -> *const c_char>(b"call_error_string") }.unwrap();
-    // SAFETY: what is answered is a text.
+    // SAFETY: the answer is a text.
     let text = unsafe { CStr::from_ptr(text(801)) };
     assert_eq!(text.to_str().unwrap(), "the CUDA runtime in software has no words for this");
     let expected =
@@ -312,7 +312,7 @@ fn ten_thousand_damaged_libraries_are_refused() {
     let sound = std::fs::read(&fake.path).unwrap();
     let path = fake.path.with_extension("damaged");
     let mut numbers = support::Numbers::new();
-    // The tables that are read stand at the end and at the beginning.
+    // The tables that are read are at the end and at the beginning.
     let tables = sound.len() - sound.len() / 3;
     for _ in 0..10_000 {
         let mut bytes = sound.clone();

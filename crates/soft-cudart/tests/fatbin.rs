@@ -103,7 +103,7 @@ fn a_library_without_device_code_is_told_from_something_else() {
     assert!(open("/not/there").starts_with("/not/there: No such file"));
 }
 
-/// The texts of a library with this section, or what is wrong with it.
+/// The texts of a library with this section, or the error in it.
 fn texts(name: &str, section: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let binaries = FatBinaries::from_bytes(elf(&[(name, section)]));
     let texts = binaries.and_then(|binaries| binaries.ptx().map(|unit| unit.text()).collect());

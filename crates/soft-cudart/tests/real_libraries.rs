@@ -47,14 +47,14 @@ fn kernels(path: &Path) -> Vec<String> {
 /// Calls of the functions below.
 static ANSWERED: AtomicUsize = AtomicUsize::new(0);
 
-/// Of `cudaGetDevice` and `cudaGetDeviceCount`: device 0, and no devices.
+/// Answers `cudaGetDevice` and `cudaGetDeviceCount`: device 0, and no devices.
 extern "C" fn zero(number: &mut c_int) -> c_int {
     ANSWERED.fetch_add(1, Ordering::Relaxed);
     *number = 0;
     0
 }
 
-/// As libc's, but leaves memory mapped.
+/// Like libc's, but leaves memory mapped.
 extern "C" fn munmap(_address: *mut c_void, _size: usize) -> c_int {
     0
 }
@@ -76,7 +76,7 @@ fn attach_to(path: &Path) -> (Attached, Calls) {
 #[test]
 fn every_version_is_attached_and_its_kernels_are_known() {
     for (version, path) in libraries() {
-        // It stays loaded: NCCL leaves threads behind, which run its code.
+        // It stays loaded: NCCL leaves threads running, which execute its code.
         // SAFETY: NCCL's constructors register its fat binaries and nothing else.
         let library = ManuallyDrop::new(unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.unwrap());
         let begin = std::time::Instant::now();
@@ -148,8 +148,8 @@ fn half_precision(units: &[Unit], name: &str) -> Option<(usize, usize, usize)> {
     Some((fused, count(|op| op == BinaryOp::Add), count(|op| matches!(op, BinaryOp::Mul(_)))))
 }
 
-/// The counts of HFMA2, HADD2 and HMUL2 in the library's machine code for compute capability 9.0, as nvdisasm prints it: ptxas fuses all that
-/// it can in ring LL and ring Simple, and nothing in ring LL128, where product and sum stand in different blocks.
+/// The counts of HFMA2, HADD2 and HMUL2 in the library's machine code for compute capability 9.0, as nvdisasm prints it: ptxas fuses
+/// everything it can in ring LL and ring Simple, and nothing in ring LL128, where product and sum are in different blocks.
 #[test]
 fn contraction_gives_the_instruction_counts_of_the_machine_code() {
     for (version, path) in libraries().into_iter().filter(|(version, _)| version == "2.27.5") {

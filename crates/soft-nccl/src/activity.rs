@@ -2,11 +2,11 @@
 use crate::engine::lock;
 use nccl_sys::collspecCensus_t;
 
-/// The state of this library and the device together.
+/// A snapshot of the state of this library and the device.
 ///
 /// Both are read twice: if neither epoch moved in between, all numbers belong to one moment. If they keep moving,
-/// something is busy, and the answer says so. An operation of the library counts as pending here and, as the stream item
-/// that it is, in the device.
+/// something is busy, and the answer says so. An operation of the library counts as pending in the library and, as a stream
+/// item, in the device.
 pub fn activity() -> collspecCensus_t {
     const TRIES: usize = 4;
     let mut snapshots = (snapshot(), snapshot());

@@ -2,7 +2,7 @@
 use nccl_sys::ncclResult_t;
 use serde::{Deserialize, Serialize};
 
-/// A refused call.
+/// The code and text of a refused call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(from = "(i32, String)", into = "(i32, String)")]
 #[error("{text}")]

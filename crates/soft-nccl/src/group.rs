@@ -1,4 +1,4 @@
-//! Group calls: what a thread asks for between `GroupStart` and `GroupEnd` happens at the outermost end, all or nothing.
+//! Group calls: the requests of a thread between `GroupStart` and `GroupEnd` happen at the outermost end, all or nothing.
 #![allow(unsafe_code)] // a communicator's handle is written where the caller wants it
 
 use crate::engine::hooks::{InnerGroupEnd, hooks};
@@ -30,7 +30,7 @@ struct Group {
     operations: Vec<Request>,
     makings: Vec<Making>,
     windows: Vec<WindowMaking>,
-    /// The first refusal inside the group: then nothing of it happens.
+    /// The first refusal inside the group: then no part of it happens.
     failure: Option<Failure>,
 }
 
@@ -46,7 +46,7 @@ fn with<T>(f: impl FnOnce(&mut Group) -> T) -> Outcome<T> {
         .ok_or_else(|| Failure::internal("the thread's group is not available"))
 }
 
-/// `ncclGroupStart`.
+/// Implements `ncclGroupStart`.
 pub(crate) fn start() -> Outcome<()> {
     with(|group| group.depth += 1)
 }

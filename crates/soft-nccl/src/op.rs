@@ -3,7 +3,7 @@ use crate::algo::{Algorithm, Protocol};
 use crate::arith::{Combine, Scalar, Type};
 use serde::{Deserialize, Serialize};
 
-/// NCCL's operations.
+/// The operations of NCCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     AllReduce,
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// NCCL's function.
+    /// The name of NCCL's function.
     pub(crate) fn function(self) -> &'static str {
         match self {
             Self::AllReduce => "ncclAllReduce",
@@ -95,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// How many blocks of `count` elements a rank, or the root, reads and writes.
+    /// The numbers of blocks of `count` elements that a rank, or the root, reads and writes.
     pub(crate) fn blocks(self, root: bool, n: usize) -> (usize, usize) {
         match self {
             Self::AllReduce => (1, 1),
@@ -106,7 +106,7 @@ impl Kind {
             Self::AlltoAll => (n, n),
             Self::Gather => (1, if root { n } else { 0 }),
             Self::Scatter => (if root { n } else { 0 }, 1),
-            // What a put writes is another rank's.
+            // A put writes another rank's memory.
             Self::Send | Self::Put => (1, 0),
             Self::Signal | Self::WaitSignal => (0, 0),
             Self::Recv => (0, 1),
@@ -128,7 +128,7 @@ impl Kind {
     }
 }
 
-/// What the ranks of an operation must agree on about the reduction.
+/// The properties of the reduction that the ranks of an operation must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Reduction {
     Plain(Combine),
@@ -184,9 +184,9 @@ pub(crate) struct Signature {
 pub(crate) struct Signalling {
     pub index: u32,
     pub context: u32,
-    /// How many signals a wait is for.
+    /// The number of signals that a wait is for.
     pub count: u64,
-    /// Which of the communicator's windows a put writes.
+    /// The number of the communicator's window that a put writes.
     pub window: u64,
     /// Bytes from the window's start on the other rank.
     pub offset: usize,
@@ -206,7 +206,7 @@ pub(crate) struct Spec {
     pub premul: PreMul,
     /// The root, or the other rank of a send or receive.
     pub peer: usize,
-    /// Of a one-sided operation.
+    /// The signals of a one-sided operation.
     pub signal: Signalling,
 }
 
@@ -233,7 +233,7 @@ impl Spec {
         self.count.saturating_mul(self.ty.size()).saturating_mul(blocks)
     }
 
-    /// For messages, such as `all_reduce (sum) of 4 f32`.
+    /// A description for messages, such as `all_reduce (sum) of 4 f32`.
     pub(crate) fn text(&self) -> String {
         let reduction = self.reduction.map(|r| format!(" ({})", r.name())).unwrap_or_default();
         let place = match self.kind {

@@ -1,4 +1,4 @@
-//! What the library reads from its surroundings, once per process.
+//! Settings that the library reads from its environment, once per process.
 use crate::algo::{Algorithms, Buffers, Channels, Protocol, Protocols, Threads};
 use crate::arith::Manner;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,10 +10,10 @@ use std::time::Duration;
 pub(crate) const SLOTS: usize = 8;
 const DEFAULT_BUFFER: usize = 512 * 1024;
 
-/// When the ranks of a communicator connect.
+/// The time at which the ranks of a communicator connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connect {
-    /// When the communicator is made.
+    /// When the communicator is created.
     #[default]
     Init,
     /// At the first call that needs the connection, on the host, which waits there for the other ranks' first call.
@@ -45,7 +45,7 @@ impl FromStr for Connect {
 /// Everything that can be set from outside.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// NCCL_ALGO: which algorithms may run. Unset means ring wherever an operation has a choice.
+    /// NCCL_ALGO: the algorithms that may run. Unset means ring wherever an operation has a choice.
     pub algorithms: Algorithms,
     /// NCCL_PROTO: which protocols may be spoken. Unset means the simple one.
     pub protocols: Protocols,
@@ -59,17 +59,17 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// NCCL_LL128_NTHREADS: the same for LL128.
     pub ll128_threads: Option<usize>,
-    /// NCCL_MIN_NCHANNELS: an operation may use so many channels, 1 to 64. Unset, a ring has one, and a double tree has one for
-    /// each tree. All ranks must have the same number.
+    /// NCCL_MIN_NCHANNELS: the number of channels that an operation may use at least, 1 to 64. Unset, a ring has one, and a double tree
+    /// has one for each tree. All ranks must have the same number.
     pub min_channels: Option<usize>,
-    /// NCCL_MAX_NCHANNELS: most channels that a communicator has by itself; the lower bound goes before it.
+    /// NCCL_MAX_NCHANNELS: limit on the channels that a communicator has by default; the lower bound takes precedence.
     pub max_channels: Option<usize>,
     /// NCCL_MIN_CTAS, which goes before a communicator's configuration and is a lower bound for its channels.
     pub min_ctas: Option<usize>,
     /// NCCL_MAX_CTAS, likewise an upper bound.
     pub max_ctas: Option<usize>,
-    /// COLLSPEC_SOFT_RANKS_PER_NODE: ranks of the world are on machines of so many, and rings, trees, channels and chunks are those
-    /// that NCCL has there. Unset, there are no machines.
+    /// COLLSPEC_SOFT_RANKS_PER_NODE: the world's ranks are on machines of this many each, and rings, trees, channels and chunks are those
+    /// that NCCL has on such machines. Unset, there are no machines.
     pub ranks_per_node: Option<usize>,
     /// NCCL_HOSTID, as a number: where ranks are on machines, those of this process are on this one.
     pub host: Option<u64>,
@@ -102,15 +102,15 @@ pub struct Settings {
     pub error: Option<String>,
 }
 
-/// How processes reach each other.
+/// The way processes reach each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
     /// By sockets of the machine.
     #[default]
     Machine,
-    /// By sockets of the machine, and those on other machines by TCP.
+    /// By sockets within a machine, and by TCP between machines.
     Machines,
-    /// All by TCP.
+    /// Always by TCP.
     Only,
 }
 
@@ -159,7 +159,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the environment through `get`; a number that is none counts as unset, as in NCCL.
+    /// Reads the environment through `get`; a malformed number counts as unset, as in NCCL.
     pub fn from(get: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| get(name).and_then(|text| text.trim().parse::<u64>().ok());
         let standard = Self::default();
@@ -241,7 +241,7 @@ impl Settings {
         if self.ranks_per_node.is_some() { plain.max(self.buffers().largest_chunk()) } else { plain }
     }
 
-    /// How long NCCL's attempts to reach rank 0 take, of which each waits longer than the one before.
+    /// The total time of NCCL's attempts to reach rank 0, of which each waits longer than the previous one.
     pub(crate) fn connecting(&self) -> Duration {
         self.connect_pause * (self.connect_attempts * (self.connect_attempts + 1) / 2)
     }
@@ -252,7 +252,7 @@ impl Settings {
         (self.min_ctas.or(config.min).unwrap_or(1).min(max), max)
     }
 
-    /// The channels of a communicator on machines. It has two by itself, one for each tree; then the upper bounds count, and
+    /// The channels of a communicator on machines. It has two by default, one for each tree; then the upper bounds apply, and
     /// then the lower ones, for which channels are copied.
     pub(crate) fn channels(&self, config: Ctas) -> Channels {
         let (min_ctas, max_ctas) = self.ctas(config);
@@ -270,8 +270,8 @@ impl Settings {
     }
 }
 
-/// What a communicator's configuration says that bears on operations: bounds on its thread blocks (`minCTAs`, `maxCTAs`), and
-/// what one-sided operations have.
+/// The fields of a communicator's configuration that affect operations: bounds on its thread blocks (`minCTAs`, `maxCTAs`), and
+/// the resources for one-sided operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ctas {
     pub min: Option<usize>,
@@ -279,7 +279,7 @@ pub(crate) struct Ctas {
     pub one_sided: OneSided,
 }
 
-/// What a communicator's configuration says of one-sided operations.
+/// The fields of a communicator's configuration for one-sided operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OneSided {
     /// `numRmaCtx`.
@@ -301,17 +301,17 @@ impl OneSided {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommConfig {
     pub ctas: Ctas,
-    /// True if calls answer before they are done.
+    /// True if calls return before they are done.
     pub nonblocking: bool,
 }
 
 impl CommConfig {
-    /// With these fields; the environment goes before them.
+    /// The configuration with these fields; the environment takes precedence over them.
     pub(crate) fn new(ctas: Ctas, nonblocking: bool) -> Self {
         Self { ctas, nonblocking: settings().blocking.map_or(nonblocking, |blocking| !blocking) }
     }
 
-    /// That of a communicator made without one.
+    /// The configuration of a communicator that was created without one.
     pub(crate) fn unset() -> Self {
         Self::new(Ctas::default(), false)
     }
@@ -324,7 +324,7 @@ fn ranks_per_node(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("{RANKS_PER_NODE}: `{}` is not a whole number of 1 or more", text.escape_debug()))
 }
 
-/// Channels that a communicator on machines has by itself.
+/// Number of channels that a communicator on machines has by default.
 const OWN_CHANNELS: usize = 2;
 
 /// Bounds on NCCL_SOCKET_RETRY_CNT, and on NCCL_SOCKET_RETRY_SLEEP_MSEC.

@@ -1,4 +1,4 @@
-//! Operations with so much data that several threads may move it. One test at a time: the census is the whole process's.
+//! Operations with so much data that several threads may move it. One test at a time: the census covers the whole process.
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
 mod common;

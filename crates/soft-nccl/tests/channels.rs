@@ -39,7 +39,7 @@ fn around(first: usize, n: usize, i: usize) -> f32 {
 #[test]
 fn each_channel_sums_part_k_from_rank_k_plus_1_on() {
     settings();
-    // Two cells of 4,096 elements for the first two channels each, and what is left for the third.
+    // Two cells of 4,096 elements for each of the first two channels, and the rest for the third.
     let (n, count, cell) = (4, 5 * 4096 - 1001, 4096);
     let shares = [(0, 2 * cell), (2 * cell, 2 * cell), (4 * cell, count - 4 * cell)];
     let world = World::new(n);

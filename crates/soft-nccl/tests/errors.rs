@@ -116,7 +116,7 @@ fn configurations_of_calls_are_checked() {
         let (dtype, op) = (ncclDataType_t::Float32, ncclRedOp_t::Sum);
         nccl!(ncclAllReduceConfig(send, recv, count, dtype, op, comm, stream, config))
     };
-    // What is wrong with the configuration itself is said first, and leaves an open group as it was.
+    // Errors in the configuration itself are reported first, and leave an open group unchanged.
     let refused = |change: &dyn Fn(&mut ncclCollConfig_t)| {
         let mut config = ncclCollConfig_t::unset(23203);
         change(&mut config);
@@ -162,7 +162,7 @@ fn the_library_says_who_it_is() {
     }
     assert_eq!(texts.len(), 10);
     let table = soft_nccl::table();
-    // What came with 2.18 or earlier is there, and the extensions are.
+    // Functions that came with 2.18 or earlier exist, and so do the extensions.
     let early = |since: &str| nccl_sys::release(since).is_none_or(|code| code < 21900);
     for (name, _) in Nccl::SYMBOLS.iter().filter(|(_, since)| early(since)) {
         assert!(table.present().contains(name), "{name}");

@@ -1,4 +1,4 @@
-//! NCCL_ALGO that serves only some operations: the others are invalid usage, and nothing of their group happens.
+//! NCCL_ALGO that serves only some operations: the others are invalid usage, and no part of their group happens.
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
 mod common;

@@ -1,4 +1,4 @@
-//! The environment is read once per process: this program starts itself with several settings and compares what it says.
+//! The environment is read once per process: this program starts itself with several settings and compares the outputs.
 //! Threads of ranks run the same long random program; the order in which tasks run may not change a bit.
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
@@ -10,7 +10,7 @@ use std::process::Command;
 
 const OK: ncclResult_t = ncclResult_t::Success;
 
-/// What one process with the given environment says.
+/// The output of one process with the given environment.
 fn run(env: &[(&str, &str)]) -> String {
     let program = std::env::current_exe().expect("own path");
     let mut command = Command::new(program);

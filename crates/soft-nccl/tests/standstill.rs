@@ -202,7 +202,7 @@ fn a_program_that_goes_on_is_never_taken_for_stuck() {
     let mut id = ncclUniqueId { internal: [0; 128] };
     let left = AtomicUsize::new(n);
     let looks = AtomicUsize::new(0);
-    // The threads go on until the watcher has looked often enough. Threads at the barrier do not count as blocked.
+    // The threads continue until the watcher has looked often enough. Threads at the barrier do not count as blocked.
     const LOOKS: usize = 100;
     let (barrier, goes_on) = (Barrier::new(n), AtomicBool::new(true));
     std::thread::scope(|scope| {

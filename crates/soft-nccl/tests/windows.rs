@@ -165,7 +165,7 @@ fn puts_arrive_before_their_signals_and_waits_use_them_up() {
         let expected: Vec<i32> = (0..8).map(|i| 100 * (1 - r as i32) + i).collect();
         assert_eq!(numbers(blocks[r].wrapping_byte_add(400), 8), expected, "rank {r}");
     }
-    // What would leave the window is not written, and its signal comes all the same.
+    // Data that would extend beyond the window is not written, but its signal arrives nevertheless.
     assert_eq!(put(&world, 0, blocks[0], 2, 0, made[0], PAGE - 4), OK);
     assert_eq!(wait(&world, 0, 0, 1), OK);
     world.streams[0].synchronize();

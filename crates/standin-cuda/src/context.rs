@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Handles are numbers from here on, one for every device; never followed.
 const FIRST: usize = 0xc0_0000;
 
-/// How often each device's primary context was retained, less the releases.
+/// For each device, the number of times its primary context was retained minus the number of releases.
 static RETAINED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! Initialisation, and what the devices say about themselves.
+//! Initialisation, and the properties of the devices.
 use crate::{Out, Outcome, codes, driver, put};
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ fn setting<T: std::str::FromStr>(name: &str, standard: T) -> Result<T, c_int> {
     }
 }
 
-/// How many devices there are; an error before `cuInit`.
+/// The number of devices; an error before `cuInit`.
 pub(crate) fn count() -> Result<usize, c_int> {
     DEVICES.get().copied().ok_or(codes::NOT_INITIALIZED)
 }
@@ -46,7 +46,7 @@ fn put_text(place: *mut c_char, len: c_int, text: &[u8]) -> Outcome {
         return Err(codes::INVALID_VALUE);
     }
     let n = text.len().min(room - 1);
-    // SAFETY: the driver's contract: `len` bytes are writable there, and n + 1 is no more than that.
+    // SAFETY: the driver's contract: `len` bytes are writable there, and n + 1 is at most that.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast::<u8>(), n);
         place.add(n).write(0);

@@ -12,7 +12,7 @@ const DISABLE_TIMING: c_uint = 2;
 const KNOWN_FLAGS: c_uint = 7;
 const WAIT_FLAGS: c_uint = 1;
 
-/// When a record was reached.
+/// The time at which a record was reached.
 type Reached = Arc<Mutex<Option<Instant>>>;
 
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! What the stand-in can do beyond the driver: say what it is, take work that ends later, and be looked at.
+//! Extensions of the stand-in beyond the driver: identification, work that ends later, and inspection.
 use crate::{memory, streams};
 use soft_cuda::{Activity, CaptureStatus, Done, Start, Stream, activity, set_idle_hook, wake_hosts};
 use std::ffi::{c_char, c_int, c_void};
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// What this library is.
+/// Identifies this library.
 #[unsafe(no_mangle)]
 extern "C" fn collspecStandin() -> *const c_char {
     const TEXT: &str = concat!("stand-in CUDA driver (soft-cuda ", env!("CARGO_PKG_VERSION"), ")\0");
@@ -19,7 +19,7 @@ fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 
-/// Holds a stream, so that work can be put on it even if it is destroyed meanwhile. Null: there is no such stream.
+/// Holds a stream, so that work can be put on it even if it is destroyed in the meantime. Null if there is no such stream.
 #[unsafe(no_mangle)]
 extern "C" fn collspecStreamOpen(stream: *mut c_void) -> *mut c_void {
     contained(null_mut(), || match streams::lookup(stream) {
@@ -57,7 +57,7 @@ impl Launch {
     }
 }
 
-/// When the stream gets here, `start(data, done)` is called, once, and must not block; the stream goes on after
+/// When the stream reaches this item, `start(data, done)` is called once, and must not block; the stream continues after
 /// `collspecStreamDone(done)`.
 ///
 /// # Safety
@@ -74,7 +74,7 @@ unsafe extern "C" fn collspecStreamLaunch(
     contained((), || stream.launch(Box::new(move |done| launch.call(done))));
 }
 
-/// The number of the capture that the stream's work becomes a part of; 0 if there is none.
+/// The number of the capture that the stream's work belongs to; 0 if it is not being captured.
 ///
 /// # Safety
 /// `opened` is from `collspecStreamOpen`.
@@ -90,7 +90,7 @@ unsafe extern "C" fn collspecStreamCapture(opened: *mut c_void) -> u64 {
 
 type NodeFunction = unsafe extern "C" fn(data: *mut c_void, launch: u64, starts: *mut c_void) -> c_int;
 
-/// A library's node.
+/// A node that a library adds to a graph.
 struct Node {
     launched: NodeFunction,
     release: unsafe extern "C" fn(data: *mut c_void),
@@ -140,7 +140,7 @@ unsafe extern "C" fn collspecStreamCaptureNode(
 /// Adds something that a stream is to start to the list of a launch; see `collspecStreamLaunch`.
 ///
 /// # Safety
-/// `starts` is what a node's function was given, in that call; `start` may be called with `data` from any thread.
+/// `starts` was passed to a node's function, in that call; `start` may be called with `data` from any thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn collspecNodeStart(
     starts: *mut c_void,
@@ -156,7 +156,7 @@ unsafe extern "C" fn collspecNodeStart(
 /// The launched work is finished.
 ///
 /// # Safety
-/// `done` is what a start was given, and not used again.
+/// `done` was passed to a start, and is not used again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn collspecStreamDone(done: *mut c_void) {
     if !done.is_null() {
@@ -166,7 +166,7 @@ unsafe extern "C" fn collspecStreamDone(done: *mut c_void) {
     }
 }
 
-/// Whether so many bytes lie in one live block of device memory.
+/// True if this many bytes lie in one live block of device memory.
 #[unsafe(no_mangle)]
 extern "C" fn collspecDeviceContains(address: *const c_void, len: usize) -> c_int {
     contained(0, || c_int::from(memory::on_device(address.addr(), len)))
@@ -180,13 +180,13 @@ extern "C" fn collspecDeviceCensus(place: Option<&mut MaybeUninit<Activity>>) {
     }
 }
 
-/// Sets what is called when the devices fall idle or a host thread starts to wait for them.
+/// Sets the function that is called when the devices fall idle or a host thread starts to wait for them.
 #[unsafe(no_mangle)]
 extern "C" fn collspecDeviceIdleHook(hook: Option<extern "C" fn()>) {
     contained((), || set_idle_hook(hook));
 }
 
-/// Makes interruptible waits ask again whether to go on.
+/// Makes interruptible waits check again if they may continue.
 #[unsafe(no_mangle)]
 extern "C" fn collspecDeviceWakeHosts() {
     contained((), wake_hosts);

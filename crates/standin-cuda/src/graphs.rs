@@ -90,7 +90,7 @@ driver! {
         place.write(without_provenance_mut(handle));
         Ok(())
     }
-    /// The graph's handle exists only when the capture is over, and there are no dependencies to tell.
+    /// The graph's handle exists only when the capture is over, and there are no dependencies to report.
     fn cuStreamGetCaptureInfo_v2(
         stream: *mut c_void,
         status: Out<'_, c_int>,
@@ -135,7 +135,7 @@ driver! {
         let gone = locked().as_mut().and_then(|graphs| graphs.graphs.remove(&graph.addr()));
         gone.map(|_| ()).ok_or(codes::INVALID_VALUE)
     }
-    /// A launch that is under way goes on to its end.
+    /// A launch that is under way continues to its end.
     fn cuGraphExecDestroy(graph: *mut c_void) {
         let gone = locked().as_mut().and_then(|graphs| graphs.executable.remove(&graph.addr()));
         gone.map(|_| ()).ok_or(codes::INVALID_VALUE)

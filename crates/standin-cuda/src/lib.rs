@@ -1,19 +1,19 @@
-//! The stand-in CUDA driver: `soft-cuda` behind the C interface of `libcuda.so.1`, for machines without a GPU.
+//! The stand-in CUDA driver: `soft-cuda` with the C interface of `libcuda.so.1`, for machines without a GPU.
 //!
-//! What a user of it can rely on:
+//! Guarantees for its users:
 //! - Device pointers are plain host addresses. Whoever holds one may read and write it, ordered by streams and events.
 //! - Only the functions in this crate exist; `cuGetProcAddress` finds no others. There are no modules, kernels,
 //!   memory pools or peer windows, and no private tables, so the CUDA runtime library does not work over it.
-//! - Contexts are the devices' primary ones. Allocations, new streams and events want a current one, as with the real
+//! - Contexts are the devices' primary ones. Allocations, new streams and events require a current one, as with the real
 //!   driver.
 //! - A host function that blocks holds up its own stream and no other (the real driver promises less).
 //! - Streams never wait for the default stream: all of them behave as if made with `CU_STREAM_NON_BLOCKING`.
 //! - Graphs are made by captures alone, of copies, fills, host functions and libraries' own work; a graph has no handle before its
-//!   capture is over, and nodes have none at all.
+//!   capture is over, and nodes never have handles.
 //! - `cuMemFree` waits for all work of the current device, as the real driver does.
 //!
 //! COLLSPEC_STANDIN_DEVICES is the number of devices (64), COLLSPEC_STANDIN_DRIVER the version that
-//! `cuDriverGetVersion` answers (12080). `collspecStandin` tells a stand-in from a real driver; the other `collspec*`
+//! `cuDriverGetVersion` answers (12080). `collspecStandin` distinguishes a stand-in from a real driver; the other `collspec*`
 //! functions let a library enqueue work that ends later (see `soft_nccl::device`).
 #![allow(non_snake_case)] // the driver's names
 #![allow(unsafe_code)] // a C interface
@@ -47,7 +47,7 @@ fn enter(body: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
-/// Gives an answer.
+/// Writes an answer to its place.
 fn put<T>(place: Out<'_, T>, value: T) -> Outcome {
     place.ok_or(codes::INVALID_VALUE)?.write(value);
     Ok(())

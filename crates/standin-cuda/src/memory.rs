@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What real allocations keep to, at least.
+/// The minimum alignment of real allocations.
 const DEVICE_ALIGN: usize = 512;
 const PINNED_ALIGN: usize = 4096;
 const HOST_FLAGS: c_uint = 7;
@@ -35,12 +35,12 @@ fn holding(address: usize, len: usize) -> Option<(usize, Block)> {
     (offset <= block.len && len <= block.len - offset).then_some((*base, *block))
 }
 
-/// Whether these bytes lie in one block of device memory.
+/// True if these bytes lie in one block of device memory.
 pub(crate) fn on_device(address: usize, len: usize) -> bool {
     holding(address, len).is_some_and(|(_, block)| !block.pinned)
 }
 
-/// Whether these bytes lie in one block of pinned host memory.
+/// True if these bytes lie in one block of pinned host memory.
 pub(crate) fn is_pinned(address: usize, len: usize) -> bool {
     holding(address, len).is_some_and(|(_, block)| block.pinned)
 }

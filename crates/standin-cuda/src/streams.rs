@@ -44,7 +44,7 @@ pub(crate) fn synchronize_all(device: usize) {
         }
     };
     for stream in streams {
-        // What is captured is no work of the device.
+        // Captured work is not work of the device.
         if !stream.capture_status().is_capturing() {
             stream.synchronize();
         }
@@ -87,7 +87,7 @@ driver! {
     fn cuStreamCreateWithPriority(stream: Out<'_, *mut c_void>, flags: c_uint, _priority: c_int) {
         create(stream, flags)
     }
-    /// Work that is on the stream goes on to its end.
+    /// Work on the stream continues to its end.
     fn cuStreamDestroy_v2(stream: *mut c_void) {
         let gone = locked().as_mut().and_then(|streams| streams.made.remove(&stream.addr()));
         gone.map(|_| ()).ok_or(codes::INVALID_HANDLE)

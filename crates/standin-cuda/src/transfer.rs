@@ -5,7 +5,7 @@ use std::ffi::{c_uchar, c_void};
 use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::Arc;
 
-/// Where bytes are.
+/// One side of a copy.
 #[derive(Clone, Copy)]
 struct Side {
     address: usize,
@@ -21,7 +21,7 @@ fn host(pointer: *const c_void) -> Side {
     Side { address: pointer.expose_provenance(), device: false }
 }
 
-/// What an address alone tells: device memory, or else host memory.
+/// The kind of memory as known from an address alone: device memory, or otherwise host memory.
 fn either(address: u64) -> Side {
     let side = device(address);
     Side { device: memory::on_device(side.address, 1), ..side }
@@ -38,7 +38,7 @@ impl Side {
     }
 }
 
-/// In stream order. As the real driver, it is done with pageable memory when it returns.
+/// Copies in stream order. As with the real driver, it is done with pageable memory when it returns.
 fn copy(stream: &Stream, to: Side, from: Side, len: usize) -> Outcome {
     if len == 0 {
         return Ok(());
@@ -48,7 +48,7 @@ fn copy(stream: &Stream, to: Side, from: Side, len: usize) -> Outcome {
     let target = with_exposed_provenance_mut::<u8>(to.address);
     if from.pageable(len) {
         let mut staged = vec![0u8; len];
-        // SAFETY: the driver's contract: the source has that many readable bytes.
+        // SAFETY: the driver's contract: the source has this many readable bytes.
         unsafe { std::ptr::copy_nonoverlapping(with_exposed_provenance(from.address), staged.as_mut_ptr(), len) };
         let address = to.address;
         stream.repeatable_host_fn(Arc::new(move || {

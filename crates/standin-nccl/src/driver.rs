@@ -1,4 +1,4 @@
-//! The CUDA driver of the process, as far as a leak needs one.
+//! The functions of the process's CUDA driver that a leak needs.
 use std::ffi::{CStr, c_int, c_void};
 
 const SUCCESS: c_int = 0;
@@ -30,7 +30,7 @@ pub(crate) fn current_device() -> Option<c_int> {
     (unsafe { get(&mut device) } == SUCCESS).then_some(device)
 }
 
-/// Allocates memory of a device that is never freed; `None` if the driver has none.
+/// Allocates device memory that is never freed; `None` if the driver has none left.
 pub(crate) fn allocate_for_ever(device: c_int, bytes: usize) -> Option<()> {
     type Retain = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
     type Push = unsafe extern "C" fn(*mut c_void) -> c_int;

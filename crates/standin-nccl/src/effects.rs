@@ -1,4 +1,4 @@
-//! What a library leaves behind: memory, descriptors and threads that outlive their communicator, and changes to the process.
+//! Lasting effects of a library: memory, descriptors and threads that outlive their communicator, and changes to the process.
 use crate::driver;
 use crate::faults::Fault;
 use crate::log::warn;
@@ -11,13 +11,13 @@ pub(crate) fn at_init(fault: &Fault) {
     match fault {
         Fault::SlowInit(milliseconds) => std::thread::sleep(Duration::from_millis(u64::from(*milliseconds))),
         Fault::ChangeAffinity => keep_one_processor(),
-        // SAFETY: a change under other threads that read the environment is what was asked for. Rust's readers take a lock.
+        // SAFETY: a change while other threads read the environment is what was requested. Rust's readers take a lock.
         Fault::SetVariable(name) => unsafe { std::env::set_var(name, "1") },
         _ => {}
     }
 }
 
-/// What a communicator on this device takes and never gives back.
+/// Allocates the resources that a communicator on this device leaks.
 pub(crate) fn of_communicator(fault: &Fault, device: Option<c_int>) {
     match fault {
         Fault::Leak(0) => {}

@@ -57,7 +57,7 @@ macro_rules! export {
     };
 }
 
-/// After an accepted operation: what it wrote may be spoilt.
+/// Called after an accepted operation: its output may be corrupted.
 macro_rules! wrote {
     ($code:ident, $to:ident, $count:expr, $dtype:ident, $root:expr, $comm:ident, $stream:ident) => {
         if $code == ncclResult_t::Success {
@@ -230,7 +230,7 @@ unsafe extern "C" fn collspecWhoWaits(text: *mut c_char, len: c_ulonglong) -> c_
     table().collspecWhoWaits.map_or(0, |f| unsafe { f(text, len) })
 }
 
-/// What this library is.
+/// Identifies this library.
 #[unsafe(no_mangle)]
 extern "C" fn collspecStandin() -> *const c_char {
     const TEXT: &str = concat!("stand-in NCCL (soft-nccl ", env!("CARGO_PKG_VERSION"), ")\0");

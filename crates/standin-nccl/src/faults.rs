@@ -1,4 +1,4 @@
-//! What misbehaviour is asked for.
+//! Parses the requested misbehaviour.
 use soft_nccl::Algorithm;
 use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Version(c_int),
-    /// What texts of errors say instead.
+    /// The text that replaces the texts of errors.
     Text(CString),
-    /// Taken wherever NCCL_ALGO is unset and it serves the operation.
+    /// The algorithm taken when NCCL_ALGO is unset and it serves the operation.
     Algorithm(Algorithm),
-    /// A variable's value where the environment has none.
+    /// The value of a variable that the environment lacks.
     Default(String, String),
     WrongData,
     ErrorInit(c_int),
@@ -32,14 +32,14 @@ pub(crate) enum Fault {
     CrashDestroy,
     CrashStream,
     ExitCollective,
-    /// In one of so many processes.
+    /// Hangs in one of this many processes.
     HangStart(u32),
     WrongStart(u32),
     /// Per cent of an operation's own time.
     Slow(u32),
-    /// Milliseconds.
+    /// The delay in milliseconds.
     SlowInit(u32),
-    /// Bytes.
+    /// The number of bytes.
     Leak(usize),
     LeakHost(usize),
     LeakDescriptor,
@@ -59,12 +59,12 @@ fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.trim().parse().map_err(|_| format!("{text:?} is not a number, or out of range"))
 }
 
-/// A number of processes, of which one is meant.
+/// A number of processes, one of which is meant.
 fn one_in(text: &str) -> Result<u32, String> {
     number(text).and_then(|n| if n > 0 { Ok(n) } else { Err("the number of processes must be 1 or more".to_owned()) })
 }
 
-/// What may be the name of a variable.
+/// A text that is valid as the name of a variable.
 fn variable(text: &str) -> Result<String, String> {
     let name = text.trim();
     let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -142,7 +142,7 @@ fn parse(text: &str) -> Result<Vec<Demand>, String> {
 /// The path by which this library was opened.
 fn own_path() -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address of something in this library, and a place for what is known about it.
+    // SAFETY: the address of something in this library, and a place for the information about it.
     let known = unsafe { libc::dladdr((&raw const WANTED).cast(), info.as_mut_ptr()) };
     // SAFETY: zeroed is a valid state of it.
     let info = unsafe { info.assume_init() };
@@ -156,7 +156,7 @@ fn own_path() -> Option<PathBuf> {
 
 static WANTED: OnceLock<Result<Vec<Demand>, CString>> = OnceLock::new();
 
-/// What is asked for, read once; the error names a demand that cannot be understood.
+/// The demands, read once; the error names a demand that cannot be parsed.
 pub(crate) fn wanted() -> Result<&'static [Demand], &'static CStr> {
     let read = || {
         let beside = own_path().map(|path| path.with_file_name("standin.faults"));

@@ -14,7 +14,7 @@ pub(crate) fn warn(text: &str) {
     }
 }
 
-/// Writes how long it took to make a communicator, as NCCL does at the level INFO; nothing is told of parts.
+/// Writes how long it took to create a communicator, as NCCL does at the level INFO, but without the times of its phases.
 pub(crate) fn init_timings(rank: i32, ranks: i32, time: Duration) {
     if is_asked_for(&LEVELS) {
         let total = time.as_secs_f64();

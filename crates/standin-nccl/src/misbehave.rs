@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const WORKS: ncclResult_t = ncclResult_t::Success;
 
-/// What kind of call it is: faults are aimed at kinds.
+/// The kind of a call, which faults are aimed at.
 pub(crate) enum Moment {
-    /// Making the communicator of this rank, of so many.
+    /// Creating the communicator of this rank, with this number of ranks.
     Init(c_int, c_int),
-    /// Making the communicators of so many ranks, on these devices or on those of the ranks' numbers.
+    /// Creating the communicators of this many ranks, on these devices or on those with the ranks' numbers.
     InitAll(c_int, *const c_int),
     /// Splitting a communicator, with this colour.
     Split(ncclComm_t, c_int),
-    /// Enqueueing an operation.
+    /// Enqueueing an operation on a stream.
     Operation(ncclComm_t, cudaStream_t),
     Destroy(ncclComm_t),
     Abort(ncclComm_t),
@@ -42,7 +42,7 @@ struct Group {
     targets: Vec<Target>,
     /// Streams of its operations, with the per cent by which they are slowed down.
     slow: Vec<(usize, u32)>,
-    /// From the outermost end, or an operation outside of groups, until that call returns.
+    /// The timed operations, from the outermost group end, or an operation outside groups, until that call returns.
     timed: Vec<Timed>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn hang() -> ! {
 
 /// Ends the process as a wild pointer would.
 fn crash() -> ! {
-    // SAFETY: no pointers are involved. The default action, because a handler may be in place that goes on.
+    // SAFETY: no pointers are involved. The default action is set, because a handler that continues may be in place.
     unsafe {
         libc::signal(libc::SIGSEGV, libc::SIG_DFL);
         libc::raise(libc::SIGSEGV);
@@ -91,7 +91,7 @@ fn meant(rank: impl Fn() -> Option<c_int>) -> impl Iterator<Item = &'static Faul
     demands.iter().filter(move |demand| demand.rank.is_none() || demand.rank == rank()).map(|demand| &demand.fault)
 }
 
-/// Whether this process is the one in so many that a kind of fault is for.
+/// True if this process is the one in `one_in` that a kind of fault strikes.
 fn is_drawn(kind: &str, one_in: u32) -> bool {
     static DRAW: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     is_drawn_by(&DRAW, kind, one_in)
@@ -113,7 +113,7 @@ fn stop_stream(stream: cudaStream_t) -> ncclResult_t {
     unsafe { soft_nccl::device::launch(stream, Box::new(std::mem::forget)) }
 }
 
-/// What goes wrong before a call; the answer it gives instead, if it gives one.
+/// Applies the faults that act before a call; returns the answer that replaces the call's, if there is one.
 pub(crate) fn before(moment: &Moment) -> Option<ncclResult_t> {
     if wanted().is_err() {
         return Some(ncclResult_t::InvalidUsage);
@@ -198,7 +198,7 @@ fn slow_down(comm: ncclComm_t, stream: cudaStream_t) {
     });
 }
 
-/// What goes wrong after a call with this answer.
+/// Applies the faults that act after a call with this answer.
 pub(crate) fn after(moment: &Moment, code: ncclResult_t) {
     let works = matches!(code, ncclResult_t::Success | ncclResult_t::InProgress);
     match *moment {
@@ -225,12 +225,12 @@ fn leak(rank: Option<c_int>, device: impl Fn() -> Option<c_int>) {
     meant(|| rank).for_each(|fault| effects::of_communicator(fault, device()));
 }
 
-/// The text that stands for all texts about errors.
+/// The text that replaces all texts about errors.
 pub(crate) fn false_text() -> Option<*const c_char> {
     meant(|| None).find_map(|fault| if let Fault::Text(text) = fault { Some(text.as_ptr()) } else { None })
 }
 
-/// What ncclGetLastError answers in place of `other`: what is wrong with the demands, or the text that stands for all texts
+/// The answer of ncclGetLastError in place of `other`: the mistake in the demands, or the text that replaces all texts
 /// about errors, if there is an error.
 pub(crate) fn last_error_or(other: *const c_char) -> *const c_char {
     if let Err(why) = wanted() {
@@ -297,7 +297,7 @@ pub(crate) fn spoil(
     }
 }
 
-/// Puts the wrong byte behind the operation, in stream order.
+/// Writes the wrong byte after the operation, in stream order.
 fn strike(target: Target) {
     let stream = std::ptr::without_provenance_mut(target.stream);
     let work = Box::new(move |done: soft_nccl::device::Done| {

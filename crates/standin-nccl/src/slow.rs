@@ -1,4 +1,4 @@
-//! Operations that take longer than they need: their streams go on later, by a share of the time that they took.
+//! Operations that take longer than they need: their streams continue later, by a percentage of the time that they took.
 use soft_nccl::device::{Done, launch};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub(crate) fn begin(stream: usize, percent: u32) -> Option<Timed> {
     (code == nccl_sys::ncclResult_t::Success).then_some(Timed { stream, percent, began })
 }
 
-/// Holds up the stream behind the operations.
+/// Holds up the stream after the operations.
 pub(crate) fn end(timed: Timed) {
     let Timed { stream, percent, began } = timed;
     let work = Box::new(move |done| {
@@ -41,7 +41,7 @@ fn more(time: Duration, percent: u32) -> Duration {
     time.saturating_mul(percent) / 100
 }
 
-/// Held streams by the time at which they go on, and a number.
+/// Held streams by the time at which they continue, and a number.
 static HELD: Mutex<BTreeMap<(Instant, u64), Done>> = Mutex::new(BTreeMap::new());
 static EARLIER: Condvar = Condvar::new();
 
@@ -49,7 +49,7 @@ fn held() -> MutexGuard<'static, BTreeMap<(Instant, u64), Done>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets the stream go on at this time; at once if there can be no thread for it.
+/// Lets the stream continue at this time, or at once if a thread for it cannot be started.
 fn finish_at(time: Instant, done: Done) {
     static CLOCK: LazyLock<bool> =
         LazyLock::new(|| std::thread::Builder::new().name("standin-slow".to_owned()).spawn(run_clock).is_ok());
@@ -60,7 +60,7 @@ fn finish_at(time: Instant, done: Done) {
     }
 }
 
-/// Lets every stream go on when its time has come.
+/// Lets every stream continue when its time has come.
 fn run_clock() {
     // SAFETY: a number; the delays of this thread alone become exact.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };

@@ -1,4 +1,4 @@
-//! For each fault a scenario that catches it, as the audit's advice gives it. The tests of the faults run the same scenarios.
+//! For each fault a scenario that catches it, as shown in the audit's advice. The tests of the faults run the same scenarios.
 pub mod algorithms;
 pub mod communicators;
 pub mod deaths;
@@ -15,7 +15,7 @@ use super::FaultOrFlaw;
 /// The id of a fault, and a scenario that passes without it and fails with it.
 pub type Example = (&'static str, &'static str);
 
-/// For each flaw of the judge a fault whose scenario exposes it: with some fault, a judge with the flaw passes this scenario.
+/// For each flaw of the judge, a fault whose scenario exposes it: with some fault, a judge with the flaw passes this scenario.
 const EXPOSING: &[(&str, &str)] = &[
     ("J01", "F17"),
     ("J02", "F06"),

@@ -1,7 +1,7 @@
 //! Faults of numbers: of each family one member, and for the others scenarios of the corpus.
 use super::Example;
 
-/// In one line each: `;` for the ends of lines and `'` for quotes.
+/// Scenarios in one line each: `;` for the ends of lines and `'` for quotes.
 pub const EXAMPLES: &[Example] = &[
     ("F41-f16-sum", "world_size = 2; op = 'all_reduce'; dtype = 'f16'; inputs = [['0x0400'], ['0x83ff']]"),
     ("F42-f32-max", "world_size = 2; op = 'all_reduce'; reduce = 'max'; inputs = [['0x80000002'], ['0x80000001']]"),

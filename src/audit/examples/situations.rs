@@ -19,7 +19,7 @@ pub fn of_member(id: &str) -> Option<String> {
     Some(scenario.replace("OPERATION", &operation).replace("ELEMENTS", &elements.to_string()))
 }
 
-/// A scenario on so many ranks.
+/// A scenario on this many ranks.
 macro_rules! on {
     ($ranks:literal) => {
         concat!(
@@ -31,7 +31,7 @@ macro_rules! on {
     };
 }
 
-/// A scenario on two ranks with so many elements in each of its inputs.
+/// A scenario on two ranks with this many elements in each of its inputs.
 macro_rules! on_two_ranks {
     ($count:literal, [$($input:literal),*], $steps:literal) => {
         concat!(
@@ -44,7 +44,7 @@ macro_rules! on_two_ranks {
     };
 }
 
-/// Families, each with a scenario in which OPERATION stands for a step's keys without its buffers.
+/// Families, each with a scenario in which OPERATION is replaced by a step's keys without its buffers.
 const SITUATIONS: &[(&str, &str)] = &[
     ("F95", on!("9")),
     ("F95b", on!("10")),

@@ -1,7 +1,7 @@
 //! Faults of memory, chunks, blocks and arithmetic. All of these scenarios run on rings.
 use super::Example;
 
-/// In one line each: `;` for the ends of lines and `'` for quotes.
+/// Scenarios in one line each: `;` for the ends of lines and `'` for quotes.
 pub const EXAMPLES: &[Example] = &[
     ("F01", "world_size = 2; op = 'all_reduce'; inputs = { each = 'rank + i', count = 33 }"),
     ("F01b", "world_size = 3; op = 'all_reduce'; inputs = { each = 'rank + i', count = 4 }"),

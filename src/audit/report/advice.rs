@@ -1,4 +1,4 @@
-//! What to do about what an audit has missed: scenarios to paste.
+//! Advice on faults and flaws that an audit has missed: scenarios to paste.
 use crate::audit::examples::scenario_for;
 use crate::audit::{AuditReport, FaultOrFlaw, ItemRow};
 use crate::report::Styles;
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 /// Number of scenarios that are shown.
 const MAX_SCENARIOS: usize = 3;
 
-/// The ids with commas between them. A family whose members are all among them has its own id.
+/// The ids separated by commas. A family whose members are all included is given by its own id.
 pub fn ids_by_family(items: &[FaultOrFlaw]) -> String {
     let mut ids: Vec<&str> = Vec::new();
     for item in items {

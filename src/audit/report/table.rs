@@ -99,7 +99,7 @@ fn caught_text(row: &ItemRow) -> String {
     format!("{}{}", row.caught, if row.at_least { "+" } else { "" })
 }
 
-/// What detects a fault first in most cases; for a flaw, the fault that it hides most often.
+/// The means that detects a fault first in most cases; for a flaw, the fault that it hides most often.
 fn first_text(row: &ItemRow) -> String {
     match row.item {
         FaultOrFlaw::Fault(_) => row.most_often_detected_by().map_or("-", |sight| sight.name()).to_owned(),

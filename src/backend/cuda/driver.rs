@@ -22,9 +22,9 @@ pub const NOT_READY: u32 = 600;
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{call}: {name} ({code})")]
 pub struct CudaError {
-    /// The function.
+    /// The name of the driver's function.
     pub call: &'static str,
-    /// Its result code.
+    /// The result code of the call.
     pub code: u32,
     /// The driver's name of the code.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct CudaError {
 /// The reason why there is no driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverAbsent {
-    /// There is no library with the driver's name.
+    /// No library with the driver's name was found.
     Library,
     /// The library lacks this function.
     Function(&'static str),
@@ -53,13 +53,13 @@ macro_rules! functions {
             ///
             /// # Errors
             ///
-            /// There is no driver, or it lacks a function.
+            /// The driver is missing, or it lacks a function.
             pub fn open() -> Result<Self, DriverAbsent> {
-                // SAFETY: runs the initialisers of whatever is called libcuda: that is what was asked for.
+                // SAFETY: runs the initialisers of whatever is called libcuda, as requested.
                 if !catch_unwind(|| unsafe { is_culib_present() }).unwrap_or(false) {
                     return Err(DriverAbsent::Library);
                 }
-                // SAFETY: as above. It panics if the library went away meanwhile.
+                // SAFETY: as above. It panics if the library has disappeared in the meantime.
                 let library = catch_unwind(|| unsafe { culib() }).map_err(|_| DriverAbsent::Library)?;
                 Ok(Self {
                     // SAFETY: the type is that of the driver's documentation.

@@ -5,7 +5,7 @@ use super::{ContextHandle, Cuda, CudaError, CudaStream};
 use cudarc::driver::sys::{CUgraph, CUgraphExec};
 use std::ptr::null_mut;
 
-/// CU_STREAM_CAPTURE_MODE_RELAXED: calls on other streams go on as ever.
+/// CU_STREAM_CAPTURE_MODE_RELAXED: calls on other streams work as usual.
 const RELAXED: u32 = 2;
 
 /// A graph that can be launched; it is destroyed when it is dropped.
@@ -21,7 +21,7 @@ unsafe impl Send for CudaGraph {}
 unsafe impl Sync for CudaGraph {}
 
 impl CudaStream {
-    /// From now on the stream's work becomes part of a graph.
+    /// Makes the stream's work part of a graph from now on.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl CudaStream {
         unsafe { cuda.driver.capture_begin(stream, RELAXED) }
     }
 
-    /// The graph of what was captured.
+    /// Ends the capture and returns its graph.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl CudaStream {
         unsafe { cuda.driver.capture_end(stream, &mut graph) }?;
         // SAFETY: a place for the answer; the graph is the driver's.
         let made = unsafe { cuda.driver.graph_instantiate(&mut raw, graph, 0) };
-        // SAFETY: the driver gave it, and what was made of it does not need it.
+        // SAFETY: the driver gave it, and the executable graph does not need it.
         let ended = unsafe { cuda.driver.graph_destroy(graph) };
         made?;
         let graph = CudaGraph { cuda, context, raw };

@@ -178,11 +178,11 @@ impl PinnedStaging {
         self.used = self.set_aside;
     }
 
-    /// Sets bytes aside for good, before the first piece is taken, and returns where they begin.
+    /// Sets bytes aside permanently, before the first piece is taken, and returns their offset.
     ///
     /// # Errors
     ///
-    /// There are not so many.
+    /// There are not enough bytes.
     pub fn set_aside(&mut self, len: u64) -> Result<u64, DeviceError> {
         let from = self.used;
         self.take(len)?;

@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct Cuda {
     driver: Driver,
     contexts: Vec<OnceLock<Result<ContextHandle, CudaError>>>,
-    /// What is added to a rank's number for the number of its device.
+    /// The offset from a rank's number to the number of its device.
     offset: usize,
     /// Wakes threads that sleep between two queries of a stream.
     alarm: (Mutex<u64>, Condvar),
@@ -126,7 +126,7 @@ impl Cuda {
         if unsafe { self.driver.context_push(context.0) }.is_ok() {
             f(&self.driver);
             let mut old = std::ptr::null_mut();
-            // SAFETY: a place for the answer; what was pushed is popped.
+            // SAFETY: a place for the answer; the pushed context is popped.
             let _ = unsafe { self.driver.context_pop(&mut old) };
         }
     }

@@ -12,7 +12,7 @@ const EXCLUSIVE: &str = "COLLSPEC_STANDIN_EXCLUSIVE";
 /// The state of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriverState {
-    /// There is no driver.
+    /// A driver was not found.
     #[default]
     NoDriver,
     /// The driver lacks this function.
@@ -44,11 +44,11 @@ impl std::fmt::Display for DriverState {
 /// A device, as the driver describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceInfo {
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// Compute capability.
+    /// Its compute capability.
     pub compute: (u32, u32),
-    /// Bytes of memory.
+    /// Bytes of device memory.
     pub memory: u64,
     /// `GPU-...`, as `nvidia-smi -L` prints it.
     pub uuid: String,
@@ -56,7 +56,7 @@ pub struct DeviceInfo {
     pub bus: String,
     /// Devices whose memory it can reach directly, by number.
     pub reaches: Vec<usize>,
-    /// True for a device that every process has for itself, so that no run has to wait for another.
+    /// True for a device that every process has to itself, so that a run never waits for another.
     pub private: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct DriverReport {
     pub state: DriverState,
     /// CUDA version that the driver supports (12080 is 12.8).
     pub version: Option<i32>,
-    /// The description of what stands in for a driver.
+    /// The description of the library that replaces a driver.
     pub standin: Option<String>,
     /// The devices in the driver's order.
     pub devices: Vec<DeviceInfo>,
@@ -132,7 +132,7 @@ fn describe_device(driver: &Driver, number: usize, of: usize, private: bool) -> 
         // SAFETY: the last byte is zero whatever the driver wrote before it.
         Ok(unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned())
     };
-    // SAFETY: a place for so many bytes.
+    // SAFETY: a place for this many bytes.
     let name = text(&|out, len| unsafe { driver.device_name(out, len, device) })?;
     // SAFETY: as above.
     let bus = text(&|out, len| unsafe { driver.device_bus_id(out, len, device) }).unwrap_or_default();

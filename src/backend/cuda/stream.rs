@@ -20,7 +20,7 @@ const TIMES: u32 = 0;
 const NO_TIMES: u32 = 2;
 /// The first pause between two queries; each is twice the one before.
 const SHORTEST: Duration = Duration::from_micros(10);
-/// The longest pause.
+/// The longest pause between two queries.
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// A stream of a device; it is destroyed when its last owner drops it.
@@ -43,7 +43,7 @@ impl Drop for OwnedStream {
         if self.raw.is_null() {
             return; // the null stream, which belongs to the device
         }
-        // SAFETY: made by this type and used no more; the driver finishes what is on it.
+        // SAFETY: made by this type and not used any more; the driver finishes the work on it.
         self.cuda.with_context(self.context, |driver| _ = unsafe { driver.stream_destroy(self.raw) });
     }
 }
@@ -191,7 +191,7 @@ impl CudaStream {
     ///
     /// A call of the driver fails.
     pub fn wait(&self, event: &CudaEvent) -> Result<(), CudaError> {
-        // SAFETY: both handles live; the driver keeps what it needs of an event that is ended before it is reached.
+        // SAFETY: both handles live; the driver keeps what it needs of an event that is destroyed before it is reached.
         unsafe { self.0.cuda.driver.stream_wait(self.0.raw, event.raw, 0) }
     }
 
@@ -296,7 +296,7 @@ impl CudaEvent {
         Ok(Self { cuda, context, raw })
     }
 
-    /// True if its stream has come past its last record.
+    /// True if its stream has passed its last record.
     ///
     /// # Errors
     ///

@@ -139,9 +139,9 @@ impl Library {
         self.check("ncclCommSuspend", comm, code)
     }
 
-    /// One of the communicator's memory statistics; `None` if the library has none.
+    /// One of the communicator's memory statistics; `None` if the library does not provide any.
     pub fn memory_statistic(&self, comm: CommHandle, stat: ncclCommMemStat_t) -> Option<MemoryAnswer> {
-        // No library has so much memory.
+        // A value that no real amount of memory reaches.
         const UNWRITTEN: u64 = u64::MAX;
         let mut value = UNWRITTEN;
         let code = call!(self, ncclCommMemStats(comm.0, stat, &mut value)).ok()?;

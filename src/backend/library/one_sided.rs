@@ -34,7 +34,7 @@ impl Library {
         self.check("ncclSignal", comm, code)
     }
 
-    /// Waits for signals: of each of these ranks so many.
+    /// Waits for signals: the given number from each of these ranks.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ impl Library {
         if code != ncclResult_t::Success || (keys.is_null() && len > 0) {
             return None;
         }
-        // SAFETY: the list has so many entries and lives until this thread's next call of the function.
+        // SAFETY: the list has this many entries and lives until this thread's next call of the function.
         let keys = (0..len).map(|at| unsafe { keys.add(at).read() });
         // SAFETY: entries are texts with their ends, which live as long.
         Some(keys.filter(|key| !key.is_null()).map(|key| unsafe { CStr::from_ptr(key) }.to_owned()).collect())
@@ -35,7 +35,7 @@ impl Library {
             return None;
         }
         let len = usize::try_from(len).unwrap_or(0).min(LONGEST_VALUE);
-        // SAFETY: the text has so many bytes and lives until this thread's next call of the function.
+        // SAFETY: the text has this many bytes and lives until this thread's next call of the function.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) };
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         Some((key.to_string_lossy().into_owned(), String::from_utf8_lossy(text).into_owned()))
@@ -51,7 +51,7 @@ mod tests {
 
     unsafe extern "C" fn keys(keys: *mut *mut *const c_char, len: *mut c_int) -> ncclResult_t {
         let list: Vec<*const c_char> = KEYS.iter().map(|key| key.as_ptr()).collect();
-        // SAFETY: places for the answers. The list is left behind, as it must outlive the call.
+        // SAFETY: places for the answers. The list is leaked, as it must outlive the call.
         unsafe {
             len.write(list.len() as c_int);
             keys.write(list.leak().as_mut_ptr());

@@ -20,7 +20,7 @@ extern "C" fn open() -> ncclResult_t {
 
 extern "C" fn close() -> ncclResult_t {
     for (slot, config) in LATE.take() {
-        // SAFETY: what the caller of `split` passed must be there up to here; that is what the tests are about.
+        // SAFETY: the arguments that the caller of `split` passed must live until here; that is what the tests check.
         unsafe {
             slot.write(ptr::without_provenance_mut(HANDLE));
             assert!(config.is_null() || (*config).min_ctas == 3);

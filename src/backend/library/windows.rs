@@ -55,7 +55,7 @@ impl Library {
         self.check("ncclCommDeregister", comm, code)
     }
 
-    /// Makes a symmetric window together with the other ranks of a communicator. The slot stays null where the library does
+    /// Creates a symmetric window together with the other ranks of a communicator. The slot stays null if the library does
     /// not support windows.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Library {
         self.check("ncclCommWindowDeregister", comm, code)
     }
 
-    /// What the library says of a window's memory on this rank, which is known.
+    /// Compares the library's answer on a window's memory on this rank with the known address.
     pub fn window_pointer(&self, comm: CommHandle, slot: &RegistrationSlot, memory: Address) -> PointerAnswer {
         let unwritten = ptr::without_provenance_mut(usize::MAX);
         let mut place = unwritten;

@@ -1,4 +1,4 @@
-//! What a library differs from itself by, and the thresholds that follow from it.
+//! Measures by how much a library differs from itself, and derives the thresholds.
 use super::{Beyond, Pairs, neighbours, ratio};
 use crate::bench::row::Row;
 use crate::stats::bootstrap::Interval;
@@ -14,15 +14,15 @@ pub enum Tier {
     Small,
     /// Up to 64 MiB.
     Medium,
-    /// Larger: bandwidth.
+    /// Large sizes, limited by bandwidth.
     Large,
 }
 
 impl Tier {
-    /// All of them.
+    /// Every tier, from small to large sizes.
     pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
 
-    /// Of a size.
+    /// The tier of a size in bytes.
     pub fn of(bytes: u64) -> Self {
         if bytes <= 1 << 20 {
             Self::Small
@@ -42,7 +42,7 @@ impl Tier {
         }
     }
 
-    /// In words.
+    /// The tier as words in a report.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Small => "sizes up to 1 MiB",
@@ -52,15 +52,15 @@ impl Tier {
     }
 }
 
-/// The smallest threshold: what is less is of no interest, however steady the control.
+/// The smallest threshold: smaller differences are irrelevant, however steady the control.
 const FLOOR: f64 = 0.02;
-/// How many deviations above the median the threshold lies.
+/// Distance of the threshold above the median, in deviations.
 const DEVIATIONS: f64 = 3.0;
 
-/// A tier's threshold, or that there is none.
+/// A tier's threshold, or the reason it does not have one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Threshold {
-    /// A share.
+    /// The threshold as a fraction of the base's time.
     Is(f64),
     /// The control asks for this share, which is more than the ceiling.
     TooNoisy(f64),
@@ -71,25 +71,25 @@ pub(super) enum Threshold {
 /// A tier's threshold, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TierThreshold {
-    /// The tier.
+    /// The tier that was controlled.
     pub tier: Tier,
     /// The share by which the library may differ from itself, as measured.
     pub measured: f64,
-    /// True if that is more than the tier's ceiling, so that nothing can be said of its sizes.
+    /// True if the threshold exceeds the tier's ceiling, so that its sizes cannot be judged.
     pub too_noisy: bool,
     /// Rows of the control that it follows from.
     pub rows: usize,
 }
 
-/// The control.
+/// The base compared with itself, for every tier.
 pub(super) struct Control {
     tiers: Vec<TierThreshold>,
     changed: Option<Row>,
 }
 
 impl Control {
-    /// From pairs of the base with itself. Of each row the distance of its median ratio from 1 counts, which is what rows are
-    /// judged by too: the threshold is the tier's median distance and three times its median absolute deviation.
+    /// Derives thresholds from pairs of the base with itself. For each row, the distance of its median ratio from 1 counts, which
+    /// is also how rows are judged: the threshold is the tier's median distance plus three times its median absolute deviation.
     pub(super) fn of(pairs: &Pairs) -> Self {
         let ratios: HashMap<&Row, Interval> =
             pairs.iter().filter_map(|(row, pairs)| Some((row, ratio(row, pairs)?))).collect();
@@ -127,7 +127,7 @@ impl Control {
         self.changed.as_ref()
     }
 
-    /// What the control says of a size.
+    /// The threshold for a size.
     pub(super) fn of_size(&self, bytes: u64) -> Threshold {
         let tier = Tier::of(bytes);
         match self.tiers.iter().find(|known| known.tier == tier) {

@@ -12,13 +12,13 @@ pub const REPORTED: f64 = 0.05;
 /// A row that was counted on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowCounts {
-    /// What was counted.
+    /// The row whose work was counted.
     pub row: Row,
-    /// On the base.
+    /// The work on the base.
     pub base: Work,
-    /// On the candidate.
+    /// The work on the candidate.
     pub candidate: Work,
-    /// What differs by [`REPORTED`] or more, in words.
+    /// Descriptions of the numbers that differ by [`REPORTED`] or more.
     pub changes: Vec<String>,
 }
 

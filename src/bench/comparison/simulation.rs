@@ -1,5 +1,5 @@
-//! The comparison on times that are made up: how often it is wrong about equal libraries, and how often it finds a real
-//! slowdown. Times are log-normal; each process group is faster or slower as a whole, the machine drifts while the job goes on,
+//! Tests the comparison on invented times: how often it is wrong about equal libraries, and how often it finds a real
+//! slowdown. Times are log-normal; each process group is faster or slower as a whole, the machine drifts during the job,
 //! and some measurements are disturbed.
 use super::tests::row;
 use super::{Comparison, Pairs, SpeedVerdict};
@@ -12,13 +12,13 @@ struct Noise {
     measurement: f64,
     /// The same of a process group, which all its rows share.
     group: f64,
-    /// How much slower the machine becomes from the beginning of the job to its end.
+    /// Slowdown of the machine from the beginning of the job to its end.
     drift: f64,
     /// The share of measurements that take up to twice as long.
     disturbed: f64,
 }
 
-/// As a shared machine has it: about 4 % from sample to sample.
+/// The noise of a shared machine: about 4 % from sample to sample.
 const USUAL: Noise = Noise { measurement: 0.035, group: 0.02, drift: 0.10, disturbed: 0.03 };
 
 struct Machine {
@@ -89,7 +89,7 @@ fn a_slowdown_of_15_percent_is_found() {
     }
 }
 
-/// On a machine so noisy that a slowdown cannot be told from noise, there is no verdict instead of a wrong one.
+/// On a machine so noisy that a slowdown is indistinguishable from noise, there is no verdict rather than a wrong one.
 #[test]
 fn a_wild_machine_gets_no_false_verdict() {
     let wild = Noise { measurement: 0.25, group: 0.15, drift: 0.5, disturbed: 0.2 };

@@ -1,6 +1,6 @@
 //! A logarithmic axis, its marks, and their texts.
 
-/// From values to places along a line.
+/// Maps values to positions along a line.
 pub(super) struct Axis {
     /// Logarithms of the ends.
     low: f64,
@@ -14,8 +14,8 @@ pub(super) struct Axis {
 const MOST_TICKS: usize = 9;
 
 impl Axis {
-    /// From the smallest positive value to the largest, at whole powers of `base`; the first lies at the place `from`, the last at
-    /// `to`.
+    /// An axis from the smallest positive value to the largest, at whole powers of `base`; the first is at position `from`, the last
+    /// at `to`.
     pub(super) fn new(values: impl Iterator<Item = f64>, base: f64, from: f64, to: f64) -> Self {
         let logarithms = values.filter(|value| *value > 0.0 && value.is_finite()).map(|value| value.log(base));
         let (low, high) = logarithms.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));

@@ -1,4 +1,4 @@
-//! Every change is told from every other.
+//! Tests that every kind of change is distinguished from every other.
 use super::*;
 use crate::judge::{BufferHashes, ContentHash, ObservedResults};
 use crate::oracle::order_map::{Explanation, OrderMap, OrderRun, Pattern};
@@ -136,7 +136,7 @@ fn other_results_are_named_by_their_order_maps() {
     let mut unexplained = summed(b"4", "not explained", "");
     unexplained.orders[0].map.pattern = Pattern::NotExplained;
     assert_eq!(change(&with(&ring), &with(&unexplained)), Change::OtherBits);
-    // The same map of other bits: something that no order map speaks of.
+    // The same map of other bits: a difference that order maps do not cover.
     assert_eq!(change(&with(&ring), &with(&summed(b"5", "chain 0,1,2,3", "each step"))), Change::OtherBits);
 }
 

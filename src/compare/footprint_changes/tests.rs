@@ -1,8 +1,8 @@
-//! What is told of two footprints, and what is noise.
+//! Tests which differences between two footprints are reported, and which count as noise.
 use super::*;
 use crate::footprint::Choice;
 
-/// Of a library that does nothing out of the ordinary.
+/// The footprint of a library that behaves normally.
 fn usual() -> Footprint {
     Footprint {
         ranks: 2,
@@ -70,7 +70,7 @@ fn what_stays_behind_with_each_communicator_is_worse() {
     let with = |growth: Growth| Footprint { growth: vec![Growth { communicators: 8, ..growth }; 2], ..usual() };
     let device = with(Growth { device_bytes: 2 << 20, ..Growth::default() });
     assert_eq!(found(&usual(), &device), only("device memory left behind", Meaning::Worse));
-    // What the first communicator took more is what it left behind.
+    // The first communicator's additional memory is exactly its leak.
     let device = Footprint { device_bytes_after_init: vec![10 << 20; 5], ..device };
     assert_eq!(found(&usual(), &device), only("device memory left behind", Meaning::Worse));
     assert_eq!(found(&device, &usual()), only("device memory left behind", Meaning::Better));

@@ -20,7 +20,7 @@ use std::io::{self, Write};
 
 /// Bytes of all sections. Changes after that have only their line.
 const MAX_SECTIONS: usize = 2 << 20;
-/// Rows that are slower or faster in the table of what was timed.
+/// Number of slower or faster rows in the table of timing results.
 const MAX_TIMED: usize = 200;
 
 /// Writes the comparison as a page.
@@ -98,7 +98,7 @@ fn mark(row: &Row) -> Mark {
     Mark { tone, word: row.change.title() }
 }
 
-/// How the runs of a side ended.
+/// The outcomes of a side's runs, with their counts.
 fn counts(seen: &Seen) -> String {
     let parts = [(seen.passed, "passed"), (seen.failed, "failed"), (seen.skipped, "skipped")];
     let parts: Vec<String> =
@@ -119,7 +119,7 @@ fn facts(summary: &SideSummary) -> Vec<(String, String)> {
     facts
 }
 
-/// What is said of a case that changed; `None` for others.
+/// The section about a case that changed; `None` for other cases.
 fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section> {
     if matches!(row.change.meaning(), Meaning::Same | Meaning::NotCompared) {
         return None;
@@ -161,7 +161,7 @@ fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section
     Some(Section { operation, reason: row.detail.clone(), body, file })
 }
 
-/// What stands above the cases.
+/// The sections above the cases.
 fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, Markup)> {
     let list = |items: &[String]| html! { ul { @for item in items { li { (one_line(item)) } } } };
     let mut extra = Vec::new();
@@ -219,7 +219,7 @@ fn library_section(changes: &[LibraryChange]) -> Markup {
     }
 }
 
-/// What was timed: a picture for each operation, and a table of the rows that differ.
+/// The timing results: a picture for each operation, and a table of the rows that differ.
 fn speed_section(speed: &Speed) -> Markup {
     let differing: Vec<_> = speed.timed.rows.iter().filter(|row| timed_class(&row.change).is_some()).collect();
     let median = |side: &Side| side.summary.map_or(String::new(), |summary| format!("{:.2}", summary.median * 1e6));
@@ -263,7 +263,7 @@ fn speed_section(speed: &Speed) -> Markup {
     }
 }
 
-/// How a row that differs is shown, and the word for it.
+/// The CSS class and the word for a row that differs.
 fn timed_class(change: &Timed) -> Option<(&'static str, &'static str)> {
     match change {
         Timed::Slower => Some(("b", "slower")),

@@ -1,4 +1,4 @@
-//! A comparison as text: changes first, worse ones before others, then what was looked at, and the verdict.
+//! A comparison as text: changes first, worse ones before others, then what was compared, and the verdict.
 use super::speed::write_speed;
 use super::work::write_work;
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, SideSummary};
@@ -138,7 +138,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// What was compared, and why the rest was not.
+    /// Writes what was compared, and why the rest was not.
     fn looked_at(&mut self) -> io::Result<()> {
         let comparison = self.comparison;
         let runs = |side: &SideSummary| match (side.recorded, side.corpus_runs) {
@@ -200,7 +200,7 @@ impl Report<'_> {
     }
 }
 
-/// True if what is said of the change differs from case to case.
+/// True if the text on the change differs from case to case.
 fn about_one_case(change: Change) -> bool {
     !matches!(
         change,

@@ -13,17 +13,17 @@ use crate::report::{GithubPlaces, ReportFormat, RerunCommand, Styles};
 use crate::scenario::Case;
 use std::io::{self, Write};
 
-/// What reports say.
+/// The data that reports are made from.
 pub struct Context<'a> {
-    /// The comparison.
+    /// The comparison to report.
     pub comparison: &'a Comparison,
-    /// The answer.
+    /// The gate's verdict on the comparison.
     pub verdict: &'a GateVerdict,
     /// Failed runs in full.
     pub failures: &'a FirstFailures,
     /// True if the text names every case.
     pub every_row: bool,
-    /// Where GitHub has its files.
+    /// The files that GitHub provides for output.
     pub github: GithubPlaces,
 }
 

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// Rows that are shown of each change.
 const SHOWN: usize = 20;
 
-/// Writes what was timed.
+/// Writes the timing results.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What both libraries do, as text: what differs, then how much was counted.
+//! The libraries' counted work as text: first the differences, then the amount counted.
 use crate::bench::COUNTS_NOTE;
 use crate::bench::comparison::counts::REPORTED;
 use crate::compare::work::Counts;
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// Differences, and rows that fail, that are shown.
 const SHOWN: usize = 40;
 
-/// Writes what was counted.
+/// Writes the counted work.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub fn write_work(to: &mut dyn Write, work: &Counts, styles: Styles) -> io::Resu
     Ok(())
 }
 
-/// How much differs, in words.
+/// A description of how much differs.
 pub(super) fn verdict(work: &Counts) -> String {
     let (all, from) = (thousands(work.rows.len() as u64), REPORTED * 100.0);
     let counted = match work.rows.iter().filter(|row| !row.changes.is_empty()).count() {

@@ -9,12 +9,12 @@ use std::sync::{MutexGuard, TryLockError};
 pub struct Writer<'a> {
     arena: &'a Arena,
     descriptor: Option<MutexGuard<'a, ()>>,
-    /// What was written through the mapping.
+    /// The range that was written through the mapping.
     mapped: Option<Range<u64>>,
 }
 
 impl Arena {
-    /// For copying many bytes in.
+    /// A writer for copying many bytes in.
     pub fn writer(&self) -> Writer<'_> {
         let descriptor = match self.descriptor.try_lock() {
             Ok(guard) => Some(guard),

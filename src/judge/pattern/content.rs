@@ -1,5 +1,5 @@
-//! What wrong elements hold instead: values from before, another rank's, or a sum without a rank. A cause is named only if more than
-//! one value speaks for it and nothing else explains the values as well.
+//! Explains the values of wrong elements: values from before, another rank's, or a sum without a rank. A cause is named only if
+//! more than one value supports it and nothing else explains the values as well.
 use super::super::findings::{FindingCollector, RankEvent};
 use super::{Patterns, WrongWrite};
 use crate::num::{DType, get_element};
@@ -20,7 +20,7 @@ pub(crate) struct FoundReduction {
     found: Option<String>,
 }
 
-/// What wrong elements hold.
+/// The values of the wrong elements.
 struct Held<'a> {
     site: &'a WrongWrite<'a>,
     dtype: DType,
@@ -32,7 +32,7 @@ impl Held<'_> {
         get_element(self.dtype, self.site.actual, index as usize)
     }
 
-    /// True if all wrong elements hold the values that stand in these bytes, whose element `first` is the write's first.
+    /// True if all wrong elements equal the values in these bytes, whose element `first` is the write's first.
     fn equal(&self, bytes: &[u8], first: usize) -> bool {
         let size = self.dtype.size();
         let has = |index: u64| (first + index as usize + 1) * size <= bytes.len();
@@ -41,7 +41,7 @@ impl Held<'_> {
         self.site.wrong.samples().into_iter().all(same) && self.site.wrong.iter().all(same)
     }
 
-    /// True if they hold two values or more: one alone may be there by chance.
+    /// True if they hold at least two different values: a single one may be a coincidence.
     fn has_several_values(&self) -> bool {
         let first = self.site.wrong.first().map(|index| self.value(index));
         self.site.wrong.iter().any(|index| Some(self.value(index)) != first)
@@ -54,19 +54,19 @@ impl Held<'_> {
     }
 }
 
-/// What wrong elements hold that was there before.
+/// The kind of earlier contents that the wrong elements hold.
 enum Before {
     /// Only these words are to be said.
     Words(&'static str),
-    /// Nothing was written, or what was is the same by chance: the words for either.
+    /// Nothing was written, or the written values happen to be the same: the words for either.
     Stale(&'static str, &'static str),
-    /// What was written there last was wrong as well, so the same mistake may have been made again; words for values that are those
-    /// that were observed there.
+    /// The last values written there were wrong as well, so the same mistake may have been repeated; the words apply to values
+    /// equal to those observed.
     Repeated(Option<&'static str>),
 }
 
 impl Patterns<'_> {
-    /// A description of what the wrong elements hold.
+    /// A description of the wrong elements' values.
     pub(super) fn content(&mut self, collector: &FindingCollector, site: &WrongWrite<'_>) -> Option<String> {
         self.go_before(site.event)?;
         let held = Held { site, dtype: self.plan.buffers[site.region.buf].dtype };
@@ -92,7 +92,7 @@ impl Patterns<'_> {
         })
     }
 
-    /// A description of what they hold that was not there before.
+    /// A description of values that are not earlier contents.
     fn other_cause(&mut self, held: &Held<'_>) -> Option<String> {
         let (plan, site) = (self.plan, held.site);
         let interpreter = &self.before.as_ref()?.1;
@@ -128,7 +128,7 @@ impl Patterns<'_> {
         pattern
     }
 
-    /// Whether the elements hold what was there before the step or the program.
+    /// Recognises elements that still have the contents from before the step or the program.
     fn what_was_before(
         &self,
         collector: &FindingCollector,
@@ -159,7 +159,7 @@ impl Patterns<'_> {
                     Before::Words("they hold the poison they started with, so nothing was written")
                 }
                 true => Before::Words("they hold the poison they started with"),
-                // What has one right value counts as if that had been there.
+                // An element with one right value counts as if that had been there.
                 false if wrong.peek().is_some() => {
                     Before::Repeated(wrong.all(|run| run.origin.is_some()).then_some(equal))
                 }
@@ -201,7 +201,7 @@ fn block_of_rank(held: &Held<'_>, collective: &CollectiveEvent, interpreter: &In
     })
 }
 
-/// The pattern of a gathered buffer whose blocks stand in wrong places.
+/// The pattern of a gathered buffer whose blocks are in wrong places.
 fn block_order(site: &WrongWrite<'_>, block: usize) -> Option<String> {
     if block == 0 || site.actual.len() <= block {
         return None;
@@ -209,7 +209,7 @@ fn block_order(site: &WrongWrite<'_>, block: usize) -> Option<String> {
     let right: Vec<&[u8]> = site.expected.chunks(block).collect();
     let there: Vec<&[u8]> = site.actual.chunks(block).collect();
     let n = right.len();
-    // Ranks with the same data cannot be told apart.
+    // Ranks with the same data are indistinguishable.
     let only = |wanted: &[u8]| {
         let mut equal = (0..n).filter(|rank| right[*rank] == wanted);
         equal.next().filter(|_| equal.next().is_none())

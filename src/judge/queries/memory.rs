@@ -5,8 +5,8 @@ use super::{QueryTexts, record};
 use crate::job::{MemoryAnswer, MemoryAsked};
 use crate::plan::Plan;
 
-/// What the statistics have in common in every library: the total is the sum of its parts, and the state is the program's. A
-/// library that refuses to say is not judged.
+/// Checks what holds for the statistics of every library: the total is the sum of its parts, and the state matches the program.
+/// A library that refuses to answer is not judged.
 pub(super) fn check(
     plan: &Plan,
     names: &CommNames<'_>,

@@ -1,4 +1,4 @@
-//! Who is said to be wrong: the library, the file's own words, or a step before.
+//! Tests who gets the blame: the library, the file's own expectations, or an earlier step.
 use super::test_case::{TestCase, planned_case};
 use crate::job::{CallKind, Ended, Observation, RankEnd};
 use crate::judge::{CaseJudge, Details, Finding, ShowBuffers, Status, Verdict};
@@ -46,7 +46,7 @@ fn the_library_is_blamed_for_its_own_mistakes() {
     let [finding] = verdict.findings.as_slice() else { panic!("{:#?}", verdict.findings) };
     assert_eq!(finding.consequences, ["`expect` of `out` fails"]);
     assert_eq!(finding.advice, None);
-    // The expectation is wrong as well, and stays a separate finding.
+    // The expectation is wrong as well, and remains a separate finding.
     let both = after(&text.replace("[6]]", "[7]]"), |case, seen| case.set_f32(seen, "out", 1, &[9.0]));
     assert_eq!(both.findings.len(), 2, "{:#?}", both.findings);
     assert!(both.findings.iter().all(|finding| finding.advice.is_none()), "{:#?}", both.findings);
@@ -249,7 +249,7 @@ fn a_wrong_word_about_the_ending_is_answered_with_the_right_one() {
     assert!(advice(&reason.findings[0]).ends_with("`reason = \"the root is 9\"`"), "{:?}", reason.findings);
     let fine = after(&sum("outcome = \"error\""), |_, _| {});
     assert!(advice(&fine.findings[0]).starts_with("delete `outcome`, or put `error`"), "{:?}", fine.findings);
-    // Nobody has said anything about the ending: there are no words to mend.
+    // The file does not state an outcome, so there is nothing to correct.
     assert_eq!(after(&sum(""), fail).findings[0].advice, None);
 }
 
@@ -387,7 +387,7 @@ fn a_hang_is_placed_where_the_rank_is_that_came_least_far() {
     assert_eq!(place(&|case| [collective(case, 0, 0), collective(case, 1, 1), failed.clone()]), (Some(2), None));
 }
 
-/// A layer that returns what it has not reduced: the assert is what its author wants.
+/// A layer that returns a value it has not reduced: the assert says what its author wants.
 #[test]
 fn a_failed_assert_names_the_steps_that_last_wrote_its_buffers() {
     let text = "world_size = 2\ninputs.x = { each = \"10 * rank + i\", count = 8 }\nsteps = [\n\
@@ -409,7 +409,7 @@ fn a_changed_input_stands_at_the_steps_that_read_it() {
     assert_eq!(finding.step.as_deref(), Some("step 2 (reduce_scatter)"));
     assert!(finding.text.ends_with("; read by step 2 (reduce_scatter) and step 3 (all_reduce)"), "{finding:#?}");
     assert_eq!(finding.span.map(|span| &text[span.start..span.end]), Some("\"reduce_scatter\""));
-    // What no step reads stands at its own place.
+    // A result that no step reads is reported at its own place.
     let unread = text.replace(
         "{ op = \"reduce_scatter\", in = \"a\", out = \"d\" }",
         "{ op = \"send\", peer = 1, in = \"a\", ranks = [0] }, { op = \"recv\", peer = 0, out = \"d\", ranks = [1] }",
@@ -420,7 +420,7 @@ fn a_changed_input_stands_at_the_steps_that_read_it() {
     assert_eq!((verdict.findings[0].step.as_deref(), place), (None, Some(2)), "{:#?}", verdict.findings);
 }
 
-/// Every round is wrong by itself.
+/// Every round is wrong independently.
 #[test]
 fn wrong_rounds_of_a_step_are_one_finding() {
     let text = "world_size = 2\ninputs.x = { each = \"rank + i\", count = 4 }\nsteps = [\n\
@@ -443,7 +443,7 @@ fn wrong_rounds_of_a_step_are_one_finding() {
     assert_eq!(verdict.notes, Vec::<String>::new());
 }
 
-/// The hosts have issued everything; what has not ended is told by the library, by the number of the operation on its communicator.
+/// The hosts have issued everything; the library reports unfinished operations by their number on the communicator.
 #[test]
 fn a_proven_hang_is_placed_at_the_first_collective_that_has_not_ended() {
     let text = "world_size = 2\ninputs.x = { each = \"i\", count = 2 }\nsteps = [\n\

@@ -15,7 +15,7 @@ fn only(verdict: &Verdict) -> &Finding {
     finding
 }
 
-/// The checkpoints of what is read, by buffer and rank.
+/// The checkpoints of reads, by buffer and rank.
 fn read_copies(planned: &TestCase, buffer: &str, rank: usize) -> Vec<usize> {
     let events = 0..planned.plan.events.len();
     let reads = events.flat_map(|event| planned.forecast.read_checks(event).iter().copied());
@@ -149,7 +149,7 @@ fn inputs_changed_on_several_ranks_are_no_rounds_of_one_finding() {
     assert_eq!(ranks, [(vec![0], 1), (vec![1], 1), (vec![2], 1)]);
 }
 
-/// Rounds are told together only if the same ranks are wrong in them.
+/// Rounds are reported together only if the same ranks are wrong in them.
 #[test]
 fn no_rank_vanishes_where_rounds_are_told_together() {
     let planned = planned_case(

@@ -1,4 +1,4 @@
-//! Verdicts on cases in which the process of a rank ends and the others go on.
+//! Verdicts on cases in which one rank's process ends and the others continue.
 use super::test_case::{cases, planned_case, try_planned_case};
 use crate::job::CallKind;
 use crate::judge::Status;

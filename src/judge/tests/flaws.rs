@@ -5,7 +5,7 @@ use crate::judge::{Flaw, Status, judge_pass_or_fail};
 
 const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i + 2 ^ rank\", count = 2000 }\n";
 
-/// A run that is wrong in a way that only this flaw does not see: `text` is a case, and `tamper` what is done to its
+/// A run with an error that only this flaw does not notice: `text` is a case, and `tamper` changes its
 /// faultless run.
 fn only_with(flaw: Flaw, text: &str, tamper: impl Fn(&TestCase, &mut Observation)) {
     only_with_any(&[flaw], text, tamper);

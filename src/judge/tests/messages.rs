@@ -111,7 +111,7 @@ fn a_pattern_is_said_only_of_ranks_on_which_it_was_found() {
         }
         planned.judge(&[seen]).findings
     };
-    // Only rank 0 still has what it had, and by chance: all ranks have the same values.
+    // Only rank 0 still has its old values, and by chance: all ranks have the same values.
     for inputs in ["[[0, 1], [3, 7], [5, 11]]", "[[3, 7], [0, 1], [5, 11]]", "[[3, 7], [5, 11], [0, 1]]"] {
         let findings = in_place(inputs, 0.0);
         let [finding] = findings.as_slice() else { panic!("{findings:#?}") };
@@ -155,7 +155,7 @@ fn stale_data() {
     assert!(text.contains("stale: they still hold the values from before this step"), "{text}");
 }
 
-/// Three equal steps, of which the first and the last write `y`.
+/// Three equal steps; the first and the last write `y`.
 #[test]
 fn a_mistake_that_is_made_again_is_not_stale_data() {
     let step = |out: &str| format!("{{ op = \"all_reduce\", in = \"x\", out = \"{out}\", reduce = \"avg\" }}");
@@ -377,7 +377,7 @@ fn snapshots() {
         "Two.\n\nbefore\n  rank 0  x  [100000000]\n  rank 1  x  [1]\n  rank 2  x  [-100000000]\nafter\n  rank 0  sum  [~{canonical}]\n  rank 0  one  [1]\n  rank 1  sum  untouched\n  rank 1  one  [1]\n  rank 2  sum  untouched\n  rank 2  one  [1]\n"
     );
     assert_eq!(text, expected);
-    // Another right value changes nothing, a wrong one is shown as it is.
+    // Another right value does not matter; a wrong one is shown unchanged.
     planned.set_f32(&mut seen, "sum", 0, &[1.0 - canonical]);
     let verdict = planned.judge(std::slice::from_ref(&seen));
     assert_eq!((verdict.status, verdict.snapshot.as_ref()), (Status::Pass, Some(&expected)));

@@ -1,4 +1,4 @@
-//! What judging costs; the limits are far from what a quiet machine needs.
+//! The cost of judging; the limits are far above what a quiet machine needs.
 use super::test_case::planned_case;
 use crate::judge::Status;
 use crate::oracle::Forecast;

@@ -65,7 +65,7 @@ fn exponent(planned: &TestCase, alloc: usize, byte: u64) -> usize {
     found.expect("a buffer") as usize
 }
 
-/// Changes a byte of what was seen (the last run of several), judges, and puts it back.
+/// Changes a byte of the observation (the last run of several), judges, and puts it back.
 fn flip(planned: &TestCase, seen: &mut [Observation], alloc: usize, byte: usize, with: u8) -> Result<(), String> {
     let last = seen.len() - 1;
     seen[last].images[alloc][byte] ^= with;
@@ -126,7 +126,7 @@ proptest! {
         for (alloc, place, with) in picks {
             let alloc = alloc.index(planned.plan.allocs.len());
             let spec = &planned.plan.allocs[alloc];
-            // Half of the changes hit the payload or the bytes beside it, half any byte.
+            // Half of the changes hit the payload or the bytes around it, half any byte.
             let near = spec.start() as usize - 8..(spec.start() + spec.payload) as usize + 8;
             let byte = if with % 2 == 0 { near.start + place.index(near.len()) } else { place.index(spec.image() as usize) };
             let payload = byte >= spec.start() as usize && byte < (spec.start() + spec.payload) as usize;
@@ -246,7 +246,7 @@ fn inexact_results_that_are_used_again_are_observed() {
     }
     let verdict = planned.judge(std::slice::from_ref(&seen));
     assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
-    // An observation that does not fit what was made of it.
+    // An observation with contradictory parts.
     let mut mixed = seen.clone();
     mixed.checkpoints = right.checkpoints.clone();
     assert_eq!(planned.judge(&[mixed]).status, Status::Fail);
@@ -375,7 +375,7 @@ fn overwritten_results_beyond_the_room_for_copies_are_judged_by_their_digests() 
     assert!(text.ends_with("stale: they still hold the values from before this step"), "{text}");
 }
 
-/// What a graph overwrites in the launch that made it cannot be copied; the verdict says so.
+/// Results that a graph overwrites in the launch that made them cannot be copied; the verdict says so.
 #[test]
 fn results_of_which_nothing_can_be_kept_are_counted() {
     let planned = planned_case(

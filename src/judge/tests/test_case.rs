@@ -10,7 +10,7 @@ use crate::scenario::{Case, Diagnostic, SourceFile, parse};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A planned case.
+/// A planned case with its forecast, and helpers to observe and judge it.
 pub struct TestCase {
     pub plan: Plan,
     pub forecast: Forecast,
@@ -34,7 +34,7 @@ pub fn try_planned_case(case: &Arc<Case>) -> Result<TestCase, Vec<Diagnostic>> {
     Ok(TestCase { plan, forecast })
 }
 
-/// The right result of every write, by event and number of the write; and what was read, by number of the checkpoint.
+/// The right result of every write, by event and number of the write; and the data read, by number of the checkpoint.
 struct RightResults<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
@@ -111,7 +111,7 @@ impl TestCase {
         }
     }
 
-    /// Codes as the steps' `error` wants them.
+    /// Error codes in the form in which the steps' `error` expects them.
     fn codes(&self, rank: usize) -> Vec<(u32, i32, String)> {
         let wanted = |step: u32| {
             let step = self.plan.steps.get(step as usize)?;

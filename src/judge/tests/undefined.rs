@@ -47,7 +47,7 @@ fn a_check_of_nothing_but_undefined_elements_is_refused() {
     ] {
         let refused = refusal(&format!("{HALF}{check}\n"));
         assert!(refused.contains("undefined"), "{check}: {refused}");
-        // Among many cases some may have nothing to compare.
+        // In a sweep, some cases may have nothing to compare.
         let (is, notes) = status(&format!("{HALF}variants.only = {{ repeat = 1 }}\n{check}\n"));
         assert!(is == Status::Pass && notes.iter().any(|note| note.contains("undefined")), "{check}: {is:?} {notes:?}");
     }
@@ -58,7 +58,7 @@ fn a_check_of_nothing_but_undefined_elements_is_refused() {
     }
 }
 
-/// Which elements an assert reads may be known only after the run.
+/// The elements that an assert reads may be known only after the run.
 #[test]
 fn an_assert_that_has_read_undefined_elements_alone_fails() {
     let text = format!("{HALF}assert = [\"y[x + 4] == 1\"]\n");
@@ -100,7 +100,7 @@ fn what_reads_an_aborted_result_is_undefined_although_ranks_meet_before_the_abor
     }
 }
 
-/// Rank 0 aborts when rank 1 has its result, so the operation comes before the abort; but its part on rank 0 may not be over.
+/// Rank 0 aborts when rank 1 has its result, so the operation begins before the abort, but its part on rank 0 may be unfinished.
 #[test]
 fn an_operation_that_begins_before_its_abort_may_not_be_over() {
     let text = "world_size = 2\ncomms.a = { groups = [[0, 1]] }\ncomms.own = { groups = [[0], [1]] }\n\
@@ -138,7 +138,7 @@ fn a_rank_that_waits_for_what_another_may_abort_is_refused() {
     }
 }
 
-/// Rank 0 comes to the operation, aborts it, and only then rank 1 comes to it: no result is written on either.
+/// Rank 0 reaches the operation, aborts it, and only then rank 1 reaches it: no result is written on either.
 #[test]
 fn an_operation_whose_partner_comes_after_the_abort_is_undefined() {
     let text = "world_size = 3\ncomms.a = { groups = [[0, 1]] }\ninputs.x = { each = \"rank + 1\", count = 2 }\nsteps = [\n\

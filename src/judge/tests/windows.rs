@@ -1,4 +1,4 @@
-//! What a library says of windows that it does not make, and of calls that are left in progress.
+//! Verdicts on a library that does not create windows, and on calls that stay in progress.
 use super::test_case::planned_case;
 use crate::job::{Observation, PointerAnswer, WindowAnswer};
 use crate::judge::{Status, Verdict};

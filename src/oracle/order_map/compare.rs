@@ -2,7 +2,7 @@
 use super::map::{Explanation, OrderMap, OrderRun};
 use serde::{Deserialize, Serialize};
 
-/// What changed from one order map to another of the same result.
+/// The change from one order map to another of the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderChange {
@@ -10,7 +10,7 @@ pub enum OrderChange {
     Same,
     /// Nothing contradicts that they are the same, but some elements have several explanations.
     Compatible,
-    /// The same order, or orders of which one cannot be told, with another rounding or scale.
+    /// The same order, or orders of which one is unknown, with another rounding or scale.
     OtherRounding,
     /// Another order for some elements.
     OtherOrder,
@@ -31,7 +31,7 @@ impl OrderChange {
     }
 }
 
-/// What changed from `base` to `candidate`.
+/// Compares the maps of `base` and `candidate`.
 pub fn compare(base: &OrderMap, candidate: &OrderMap) -> OrderChange {
     if !base.is_explained() || !candidate.is_explained() || base.elements != candidate.elements {
         return OrderChange::NotExplained;
@@ -42,7 +42,7 @@ pub fn compare(base: &OrderMap, candidate: &OrderMap) -> OrderChange {
     let mut at = 0;
     while at < base.elements {
         let (Some(end), Some(their_end)) = (ours.advance(at), theirs.advance(at)) else {
-            // Behind the runs that are listed only the hash tells.
+            // Beyond the listed runs only the hash can show a difference.
             if base.hash != candidate.hash {
                 worst = worst.max(OrderChange::OtherOrder);
             }
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         Self { map, run: 0, neighbour: None }
     }
 
-    /// Moves to the range that begins at an element and returns its end; `None` behind the listed runs.
+    /// Moves to the range that begins at an element and returns its end; `None` beyond the listed runs.
     fn advance(&mut self, at: u64) -> Option<u64> {
         while self.map.runs.get(self.run + 1).is_some_and(|next| next.start <= at) {
             self.run += 1;

@@ -10,16 +10,16 @@ use crate::oracle::row_models::{RowStep, RowTrial};
 /// A way of computing.
 #[derive(Clone, Debug)]
 pub(super) struct Computing {
-    /// Its place among the ways of its reduction.
+    /// Index among the ways to compute the reduction.
     pub number: usize,
     model: ReductionModel,
-    /// A second way that elements may have been computed in, each by itself.
+    /// A second way in which any element may have been computed instead.
     or: Option<ReductionModel>,
-    /// Which of the model's final steps.
+    /// Index of the final step among the model's.
     finish: usize,
     /// True if sums of groups are rounded to the type.
     pub grouped: bool,
-    /// In words, which are different for different ways.
+    /// A description that is different for each way.
     pub words: String,
 }
 
@@ -65,7 +65,7 @@ impl Computing {
         self.model.fuse == Fusion::Always
     }
 
-    /// True if partial results are wider than the type throughout, so that the order seldom matters.
+    /// True if partial results are wider than the type throughout, so that the order rarely matters.
     pub fn is_wide(&self) -> bool {
         self.model.rounding == Rounding::Once && !self.grouped
     }
@@ -157,7 +157,7 @@ impl Computing {
     }
 }
 
-/// What the ways of a reduction need of it.
+/// Precomputes what the ways of computing a reduction need.
 pub(super) fn prepare(reduction: &ColumnReduction) -> PreparedReduction {
     PreparedReduction::new(reduction)
 }

@@ -1,4 +1,4 @@
-//! Whether any ring, or any tree, explains a result: only where none does, another algorithm has run.
+//! Decides if any ring, or any tree, explains a result: only if none does has another algorithm run.
 use super::computing::{Computing, prepare};
 use super::named_orders::{all_chains, grouped_orders, named_orders};
 use super::shapes::{Order, Step};
@@ -15,7 +15,7 @@ const ADDITIONS: u64 = 400_000_000;
 /// Elements, evenly spread, on which pairs of trees are tried first: a bit for each.
 const SAMPLES: usize = 64;
 
-/// What algorithms have in common.
+/// A group of algorithms with similar orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Every element is summed along a rotation of one cycle.
@@ -24,7 +24,7 @@ pub(crate) enum Family {
     Tree,
 }
 
-/// True if a member of the family gives exactly these bits, or if that cannot be told.
+/// True if a member of the family gives exactly these bits, or if this is unknown.
 pub(crate) fn may_explain(family: Family, reduction: &ColumnReduction, columns: Columns<'_>) -> bool {
     let columns = &columns.without_certain_nans(&reduction.kind);
     let Some(ranks) = u32::try_from(reduction.ranks).ok().filter(|ranks| *ranks <= MOST_RANKS) else { return true };
@@ -41,7 +41,7 @@ pub(crate) fn may_explain(family: Family, reduction: &ColumnReduction, columns: 
     })
 }
 
-/// True if there is a cycle of which a rotation explains each telling element.
+/// True if rotations of one cycle explain all telling elements.
 fn a_ring_explains(trial: &mut Trial<'_>, computing: &Computing, ranks: u32) -> Result<bool, Spent> {
     // Each cycle once: those chains that begin with rank 0.
     let from_zero = all_chains(ranks, false).into_iter().map(|order| order.chain()).filter(|chain| chain[0] == 0);
@@ -64,7 +64,7 @@ fn a_ring_explains(trial: &mut Trial<'_>, computing: &Computing, ranks: u32) -> 
     Ok(false)
 }
 
-/// True if there are two of these orders of which one explains each telling element.
+/// True if, for some two of these orders, one or the other explains each telling element.
 fn two_orders_explain(trial: &mut Trial<'_>, computing: &Computing, orders: &[Order]) -> Result<bool, Spent> {
     let telling = trial.columns.telling.len();
     let samples: Vec<usize> = (0..telling).step_by(telling.div_ceil(SAMPLES).max(1)).collect();
@@ -115,14 +115,14 @@ fn tree_orders(computing: &Computing, ranks: u32) -> Vec<Order> {
     all
 }
 
-/// Every way to add up the ranks of a set, of which each is a bit.
+/// Every way to add up the ranks of a set; each bit is a rank.
 fn all_trees(set: u32) -> Vec<Vec<Step>> {
     if set.count_ones() == 1 {
         return vec![vec![Step::Input(set.trailing_zeros())]];
     }
     let lowest = set & set.wrapping_neg();
     let mut all = Vec::new();
-    // Addition commutes, so the lowest rank may always stand in the first part.
+    // Addition commutes, so the lowest rank may always be in the first part.
     let mut second = set & !lowest;
     let others = second;
     while second > 0 {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Additions that the maps of a case may take beyond those in proportion to their elements.
 const CASE_ADDITIONS: u64 = 16_000_000;
-/// Of these, what one result may take.
+/// The part of these additions that one result may use.
 const RESULT_ADDITIONS: u64 = 4_000_000;
 /// Additions for each telling element and rank.
 const ADDITIONS_PER_ELEMENT: u64 = 8;
@@ -55,7 +55,7 @@ pub(crate) fn has_order(reduction: &ColumnReduction) -> bool {
         && !matches!(reduction.kind, ReduceKind::Min | ReduceKind::Max)
 }
 
-/// The order map of a result; `None` if no element tells anything.
+/// The order map of a result; `None` if no element depends on the order.
 pub(crate) fn order_map(reduction: &ColumnReduction, columns: Columns<'_>, budget: &mut MapBudget) -> Option<OrderMap> {
     if !has_order(reduction) || columns.inputs.len() != reduction.ranks {
         return None;
@@ -79,7 +79,7 @@ pub(crate) fn order_map(reduction: &ColumnReduction, columns: Columns<'_>, budge
     Some(map)
 }
 
-/// What was found.
+/// The outcome of the search for a map.
 pub(super) enum Found {
     Runs(Vec<FoundRun>),
     Ring(FoundRing),
@@ -183,7 +183,7 @@ impl Finder<'_, '_> {
         Ok(None)
     }
 
-    /// Runs, each of the candidate that reaches farthest; or why there are none.
+    /// The runs, each from the candidate that reaches farthest, or the reason there are none.
     fn runs(&mut self, candidates: &[Candidate]) -> Result<Result<Vec<FoundRun>, NoMap>, Spent> {
         let end = self.trial.columns.telling.len();
         let mut runs: Vec<FoundRun> = Vec::new();
@@ -236,7 +236,7 @@ impl Finder<'_, '_> {
         Ok(rings)
     }
 
-    /// True if the elements that a ring explains are more than those that it could explain by chance.
+    /// True if a ring explains more elements than it could by chance.
     fn is_convincing(&self, ring: &FoundRing, in_rank_order: bool) -> bool {
         let telling = self.trial.columns.telling.len();
         let ranks = self.ranks as usize;

@@ -10,24 +10,24 @@ pub struct ResultOrder {
     pub buffer: String,
     /// World ranks that hold it, ascending: each all of it, or of a reduce_scatter each its block.
     pub ranks: Vec<usize>,
-    /// The map.
+    /// The map of the result.
     pub map: OrderMap,
 }
 
-/// Which order of ranks summed which elements.
+/// The order of ranks in which each element was summed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderMap {
     /// The map as people call it, for instance `ring 0,1,2,3 (chunks of 32,768)`.
     pub name: String,
-    /// What kind of map it is.
+    /// The kind of map.
     pub pattern: Pattern,
     /// Number of elements of the result.
     pub elements: u64,
     /// Elements that the map had to explain, because rounding matters to them.
     pub telling: u64,
-    /// The explanations of which `runs` speak.
+    /// The explanations that `runs` refer to.
     pub explanations: Vec<Explanation>,
-    /// The runs by ascending start, of many the first 4,096; empty if there is no map.
+    /// The runs by ascending start, at most the first 4,096; empty if there is no map.
     pub runs: Vec<OrderRun>,
     /// Number of all runs.
     pub run_count: u64,
@@ -35,11 +35,11 @@ pub struct OrderMap {
     pub hash: String,
 }
 
-/// What kind of map it is.
+/// The kind of map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// Every order that is tried explains all elements, so the order cannot be told.
+    /// Every order that is tried explains all elements, so the order is unknown.
     AnyOrder,
     /// One order for all elements.
     OneOrder,
@@ -58,9 +58,9 @@ pub enum Pattern {
 /// The boundary between two runs is known only up to the elements that both explain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRun {
-    /// The first element.
+    /// Index of the first element.
     pub start: u64,
-    /// Number of elements.
+    /// Number of elements in the run.
     pub elements: u64,
     /// The least element at which the run may begin: from there on its explanation holds.
     pub earliest_start: u64,
@@ -68,7 +68,7 @@ pub struct OrderRun {
     pub latest_start: u64,
     /// Index of its explanation.
     pub explanation: u32,
-    /// Indices of others that explain it as well, of many the first 8.
+    /// Indices of other explanations that fit, at most the first 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<u32>,
 }
@@ -84,7 +84,7 @@ pub struct Explanation {
     pub computing: String,
 }
 
-/// The additions of an order that cannot be told.
+/// The word for the additions if the order is unknown.
 pub(super) const ANY: &str = "any";
 
 impl Explanation {

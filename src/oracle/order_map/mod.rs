@@ -1,6 +1,6 @@
 //! Order maps: which order of ranks summed which run of a result's elements, by name.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
 //! | `shapes` | orders of summation, step by step, with their names |
 //! | `named_orders` | the orders that are tried |

@@ -2,14 +2,14 @@
 use super::shapes::{Order, Step};
 use std::collections::HashSet;
 
-/// Up to so many ranks every chain order is tried; beyond, only orders with a name.
+/// With at most this many ranks every chain order is tried; beyond, only orders with a name.
 pub(crate) const ALL_CHAINS_RANKS: usize = 8;
-/// Up to so many ranks every rank is tried as the root of a tree; beyond, rank 0.
+/// With at most this many ranks every rank is tried as the root of a tree; beyond, rank 0.
 const ALL_ROOTS_RANKS: u32 = 16;
-/// Up to so many ranks every rotation and group is tried; beyond, only where a ring or a chain usually begins.
+/// With at most this many ranks every rotation and group is tried; beyond, only where a ring or a chain usually begins.
 const ALL_ROTATIONS_RANKS: u32 = 64;
 
-/// The orders that are tried for a communicator of so many ranks, those that libraries use most first.
+/// The orders that are tried for a communicator of this many ranks, those that libraries use most first.
 pub(super) fn named_orders(ranks: u32, fused: bool) -> Vec<Order> {
     let rotation = |start: u32, down| Order::Rotation { ranks, start: start % ranks, down };
     // Element 0 of a ring begins at rank 1; a chain to rank 0 inside a machine goes downwards.
@@ -23,7 +23,7 @@ pub(super) fn named_orders(ranks: u32, fused: bool) -> Vec<Order> {
         all.extend(group_sizes(ranks).into_iter().flat_map(|size| spread_trees(ranks, size)));
     }
     if !fused {
-        // A tree that adds one rank after the other is a chain, and is called so.
+        // A tree that adds one rank after the other is a chain, and is named like one.
         for order in &mut all {
             if let Some(chain) = order.as_chain() {
                 *order = Order::Chain(chain);

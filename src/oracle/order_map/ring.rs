@@ -23,14 +23,14 @@ pub(super) struct FoundRing {
 
 /// Chunk sizes of a ring that are tried at most where the first boundary is not known exactly.
 const MOST_SIZES: usize = 64;
-/// Up to so many elements every size of a first chunk is tried.
+/// Up to this many elements, every size of a first chunk is tried.
 const SMALL_CHUNK: u64 = 64;
-/// Rings with uneven chunks are tried from so many beginnings.
+/// Number of beginnings from which rings with uneven chunks are tried.
 const MOST_BEGINNINGS: usize = 8;
-/// Every run that does not follow from the run before must be paid for by so many telling elements.
+/// Number of telling elements required for every run that does not follow from the previous one.
 pub(super) const ELEMENTS_PER_RUN: usize = 16;
 
-/// The beginning of a ring: where it may go on evenly.
+/// The beginning of a ring, from which it may continue evenly.
 struct Beginning {
     reach: u64,
     computing: usize,
@@ -61,7 +61,7 @@ fn ring_of(ranks: &[u32]) -> Ring {
     Ring { rotations: (0..n).map(rotation).collect(), ranks }
 }
 
-/// Finds the ring that explains all telling elements, of those whose ranks stand in these orders. Each may begin at any rank.
+/// Finds the ring that explains all telling elements, among those with these orders of ranks. Each may begin at any rank.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ fn found_ring(computing: usize, ring: &Ring, first: usize, runs: Vec<RotationRun
     FoundRing { computing, ring: ranks, rotations, runs, first, uneven }
 }
 
-/// How likely a library cuts its data so: an even cut for all ranks, then multiples of powers of two.
+/// A measure of how likely a library uses this chunk size: an even cut for all ranks, then multiples of powers of two.
 fn roundness(chunk: u64, total: u64, ranks: usize) -> (bool, u32) {
     (chunk == total.div_ceil(ranks as u64), chunk.trailing_zeros())
 }
@@ -135,13 +135,13 @@ struct Walk<'t, 'a, 'r> {
     first: usize,
 }
 
-/// How a walk goes on where the next chunk is not as the one before.
+/// The continuation of a walk where the next chunk differs from the previous one.
 #[derive(Clone, Copy)]
 struct Turn {
     start: u64,
     rotation: usize,
     chunk: u64,
-    /// True if it takes the place of the last run.
+    /// True if it replaces the last run.
     replaces: bool,
     reach: u64,
 }
@@ -164,7 +164,7 @@ impl Walk<'_, '_, '_> {
         self.trial.back_from(from, down_to, self.computing, order)
     }
 
-    /// How far chunks of a size explain the elements from a start and a rotation on.
+    /// The end of the elements that chunks of a size explain, given a start and a rotation.
     fn reach(&mut self, start: u64, rotation: usize, chunk: u64) -> Result<u64, Spent> {
         let total = self.trial.columns.len();
         let (mut at, mut rotation) = (start, rotation);
@@ -178,7 +178,7 @@ impl Walk<'_, '_, '_> {
         Ok(total)
     }
 
-    /// True if the elements beside the first boundaries of chunks of a size are explained: a size that is a little wrong
+    /// True if the elements next to the first boundaries of chunks of a size are explained: a size that is slightly wrong
     /// fails there, long before its chunks have been tried in full.
     fn fits_at_boundaries(&mut self, chunk: u64) -> Result<bool, Spent> {
         const BESIDE: u64 = 16;

@@ -28,7 +28,7 @@ pub(super) enum Order {
     Tree { steps: Vec<Step>, name: String },
 }
 
-/// Up to so many ranks an order's additions are spelt out; beyond, they are a hash.
+/// With at most this many ranks an order's additions are written out; beyond, they are a hash.
 const SPELT_RANKS: usize = 16;
 
 impl Order {
@@ -95,7 +95,7 @@ impl Order {
         stack.pop()
     }
 
-    /// Number of inputs.
+    /// Number of inputs that the order adds.
     pub fn inputs(&self) -> usize {
         match self {
             Self::Rotation { ranks, .. } => *ranks as usize,
@@ -114,7 +114,7 @@ impl Order {
         }
     }
 
-    /// The additions, equal for equal orders. Addition commutes, so operands stand in a fixed order, unless an input is `fused`
+    /// The additions, equal for equal orders. Addition commutes, so operands are in a fixed order, unless an input is `fused`
     /// into an addition with its product unrounded: then it matters which of the two it is. `grouped`: sums of groups are
     /// rounded, and marked.
     pub fn additions(&self, fused: bool, grouped: bool) -> String {

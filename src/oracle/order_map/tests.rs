@@ -5,7 +5,7 @@ use crate::oracle::reduced_buffer::reduce;
 use crate::oracle::{ColumnReduction, ReduceKind};
 use proptest::prelude::*;
 
-/// Inputs by rank.
+/// The inputs by rank.
 type Inputs = Vec<Vec<f32>>;
 
 fn random_inputs(ranks: usize, elements: usize, seed: u64) -> Inputs {
@@ -96,8 +96,8 @@ fn value_of(additions: &str, leaf: &dyn Fn(usize) -> f64, join: &dyn Fn(f64, f64
     parse(&mut additions.chars().peekable(), leaf, join)
 }
 
-/// Every element, computed again by its run's explanation, has the observed bits; also with every boundary moved as far as the
-/// map says that it may be.
+/// Checks that every element, recomputed by its run's explanation, has the observed bits; also with every boundary moved as far as
+/// the map allows.
 fn assert_replays(map: &OrderMap, inputs: &Inputs, result: &[f32]) {
     assert_eq!(map.run_count, map.runs.len() as u64);
     let mut next = 0;
@@ -161,7 +161,7 @@ fn three_ranks_in_four_channels() {
     }
 }
 
-/// As NCCL's LL128 kernels do with f32.
+/// As in NCCL's LL128 kernels with f32.
 #[test]
 fn products_of_some_elements_are_fused() {
     let (inputs, factors) = (random_inputs(3, 400, 7), [0.7f32, 1.1, 1.4]);
@@ -509,7 +509,7 @@ proptest! {
             }
         };
         let map = map_of(ReduceKind::Sum, &inputs, &result);
-        // What is left over may be cut in pieces of a few elements, which many orders explain.
+        // The rest may be cut in pieces of a few elements, which many orders explain.
         prop_assert!(map.is_explained() || kind == 2, "{}", map.name);
         if map.is_explained() {
             assert_replays(&map, &inputs, &result);

@@ -10,11 +10,11 @@ use crate::oracle::row_models::{RowElements, RowMemory};
 use crate::oracle::rows::{Machine, ROW};
 use std::ops::Range;
 
-/// Up to so many elements are tried one after the other, because most orders fail at once.
+/// The first elements, up to this number, are tried one after the other, because most orders fail at once.
 const FEW: usize = 4;
-/// Elements in rows with gaps of which so many times fewer tell are gathered.
+/// Telling elements are gathered from rows with gaps if they are this many times fewer than the elements between.
 const MOST_BETWEEN: usize = 4;
-/// Most elements that are tried before the budget is looked at again.
+/// Number of elements that are tried before the budget is checked again.
 const MOST_AT_ONCE: usize = 1 << 20;
 
 /// The inputs and the observed result of a reduction, and the elements to which rounding matters.
@@ -30,10 +30,10 @@ pub(crate) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// The same without the elements of which every order gives a NaN: one of their inputs is a NaN, or, in a sum of the
+    /// The same without elements for which every order gives a NaN: one of their inputs is a NaN, or, in a sum of the
     /// inputs themselves, they have infinities of both signs.
     pub fn without_certain_nans(self, kind: &ReduceKind) -> Columns<'a> {
-        // Their right result is a NaN, and most results have none.
+        // Their right result is a NaN, which most results do not contain.
         if !has_nan(self.dtype, self.result) {
             return self;
         }
@@ -53,12 +53,12 @@ impl<'a> Columns<'a> {
         Columns { dtype, inputs, result, telling }
     }
 
-    /// Number of elements.
+    /// Number of elements in the result.
     pub fn len(&self) -> u64 {
         (self.result.len() / self.dtype.size()) as u64
     }
 
-    /// The element with that number among the telling ones; behind the last the end.
+    /// The element with that index among the telling ones; past the last, the end.
     pub fn element(&self, index: usize) -> u64 {
         self.telling.get(index).map_or(self.len(), |element| u64::from(*element))
     }
@@ -82,11 +82,11 @@ pub(super) struct Trial<'a> {
     scalars: &'a [f64],
     /// Additions that may still be made.
     pub additions: u64,
-    /// The last telling elements that were looked at alone, each in the place of its number modulo [`HELD`].
+    /// The last telling elements that were tried alone, each at the position of its number modulo [`HELD`].
     held: [Option<usize>; HELD],
-    /// Their inputs by rank, and the observed value behind them.
+    /// The inputs by rank, followed by the observed value.
     values: Vec<f64>,
-    /// Their leaves, and the number of the way of computing of which these are.
+    /// Their leaves, and the number of the way of computing to which these belong.
     leaves: [(Option<usize>, Vec<Leaf>); HELD],
     stack: Vec<f64>,
     rows: RowMemory,
@@ -114,7 +114,7 @@ impl<'a> Trial<'a> {
         self.columns.inputs.len() as u64 + 1
     }
 
-    /// Prepares an element's leaves, which stand in the place of the first result; the second is its observed value.
+    /// Prepares an element's leaves, at the position in the first result; the second is its observed value.
     fn load(&mut self, index: usize, computing: &Computing) -> (usize, f64) {
         let columns = self.columns;
         let ranks = columns.inputs.len();
@@ -318,7 +318,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Elements that are tried together fail where the first of them fails alone, and cost the same.
+        /// Elements that are tried at the same time fail where the first of them fails alone, and cost the same.
         #[test]
         fn the_first_failure_is_that_of_single_elements(
             dtype in prop::sample::select(vec![DType::F16, DType::Bf16, DType::F32, DType::F64, DType::F8e4m3, DType::F8e5m2]),

@@ -1,4 +1,4 @@
-//! Writes what was found as an order map: boundaries as far as they are known, other explanations, and the name.
+//! Builds an order map from the runs found: known boundaries, other explanations, and the name.
 use super::computing::Computing;
 use super::find::{Candidate, Found, FoundRun};
 use super::map::{ANY, Explanation, OrderMap, OrderRun, Pattern};
@@ -13,16 +13,16 @@ use std::ops::Range;
 
 /// Most runs that a map lists.
 const MOST_LISTED: usize = 4096;
-/// Other explanations are looked for in maps of so many runs at most.
+/// Other explanations are searched for only in maps with at most this many runs.
 const RUNS_WITH_OTHERS: usize = 16;
 /// Other explanations of a run that are kept.
 const MOST_OTHERS: usize = 8;
-/// Of so many ranks every chain is tried as another explanation; of more only if all orders with a name are one.
+/// With at most this many ranks every chain is tried as another explanation; beyond, only if all orders with a name explain.
 const MOST_RANKS_WITH_OTHER_CHAINS: u32 = 6;
-/// Where every partial result is wide, so many elements whose result depends on the order are tried with other orders.
+/// Where every partial result is wide, number of elements with a result that depends on the order tried with other orders.
 const MOST_DEPENDENT: usize = 4096;
 
-/// Why there is no map.
+/// The reason there is no map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoMap {
     /// No order that is tried explains this element.
@@ -102,7 +102,7 @@ fn write_ring(trial: &mut Trial<'_>, computings: &[Computing], ring: &FoundRing,
     let rotations: Vec<u32> = ring.rotations.iter().map(|order| written.explanation(computing, order)).collect();
     for (start, rotation) in &ring.runs {
         let explanation = rotations.get(*rotation).copied().unwrap_or_default();
-        // Rotations of which the first two ranks are the same are the same order.
+        // Rotations with the same first two ranks are the same order.
         if written.runs.last().is_none_or(|(_, last)| *last != explanation) {
             written.runs.push((*start, explanation));
         }
@@ -121,7 +121,7 @@ fn ring_name(ring: &FoundRing, computing: &Computing, elements: u64) -> String {
     let ends = starts.iter().skip(1).copied().chain([elements]);
     let lengths: Vec<u64> = starts.iter().zip(ends).map(|(start, end)| end - start).collect();
     let parts = ring.runs.iter().filter(|(_, rotation)| *rotation == ring.first).count();
-    // The end of a part is often shorter than a chunk: its length tells nothing of the chunk size.
+    // The end of a part is often shorter than a chunk, so its length says nothing about the chunk size.
     let mut sizes: Vec<u64> = Vec::new();
     for (at, length) in lengths.iter().enumerate() {
         let ends_part = ring.runs.get(at + 1).is_none_or(|(_, rotation)| *rotation == ring.first);
@@ -141,7 +141,7 @@ fn ring_name(ring: &FoundRing, computing: &Computing, elements: u64) -> String {
     format!("ring {}{parts} ({chunks}){}", rank_list(&ring.ring), suffix(&computing.words))
 }
 
-/// The way of computing behind a name; rounding at each step is what is usual.
+/// The way of computing as a suffix of a name; empty for rounding at each step, the usual way.
 fn suffix(words: &str) -> String {
     let unusual: Vec<&str> = words.split(", ").filter(|part| *part != "rounded at each step").collect();
     unusual.into_iter().map(|part| format!(", {part}")).collect()
@@ -251,7 +251,7 @@ pub(super) fn is_double_tree(ranks: u32, found: &[FoundRun], computings: &[Compu
     double_trees(ranks).iter().any(|pair| [key(&pair[0]), key(&pair[1])] == keys)
 }
 
-/// Of two runs whose boundary is not known exactly, one in the middle is taken.
+/// Puts the boundary between two runs in the middle if it is not known exactly.
 fn halve_at_the_middle(trial: &mut Trial<'_>, computings: &[Computing], found: &[FoundRun], written: &mut Written) {
     let ([_, second], [_, run]) = (found, written.runs.as_mut_slice()) else { return };
     let Some(computing) = computings.get(second.candidate.computing) else { return };
@@ -303,7 +303,7 @@ fn others(
 
 /// Other orders that explain a run.
 struct FoundOthers {
-    /// True if all that were tried do.
+    /// True if all orders that were tried explain the run.
     all: bool,
     orders: Vec<Order>,
     known: HashSet<u64>,

@@ -57,7 +57,7 @@ struct Node {
     chain: bool,
 }
 
-/// What a way may give, by bits, with true if a chain does.
+/// The results that a model may give, by bits; true if a chain gives it.
 fn brute(reduction: &ColumnReduction, model: &ReductionModel, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
     let scaled = model.input == InputScaling::Product;
     let nodes: Vec<Node> = values

@@ -24,7 +24,7 @@ fn bits(dtype: DType, value: f64) -> Option<RightResults> {
 
 #[test]
 fn cancelling_f32_has_three_sums() {
-    // 1 is lost beside 1e8: both ones, one, or none may survive.
+    // 1 is lost when added to 1e8: both ones, one, or none may survive.
     assert_eq!(set(DType::F32, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]), [0.0, 1.0, 2.0]);
     assert_eq!(exact(DType::F32, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]), None);
     assert_eq!(exact(DType::F64, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]), bits(DType::F64, 2.0));
@@ -59,7 +59,7 @@ fn eight_bits_saturate_at_each_step() {
         assert!(!wrong.into_iter().any(judge), "{inputs:x?}");
         assert_eq!(reduction.canonical(&inputs), right[0]);
     }
-    // What is finite is not in doubt.
+    // Finite numbers are not in doubt.
     assert_eq!(exact(DType::F8e5m2, ReduceKind::Min, &[f64::INFINITY, 1.0]), bits(DType::F8e5m2, 1.0));
     let copy = ColumnReduction { dtype: DType::F8e5m2, kind: ReduceKind::Max, ranks: 1 };
     assert_eq!(copy.exact(&[0x7c]), Some(RightResults::Bits(0x7c)));
@@ -282,7 +282,7 @@ fn infinities_decide_scaled_sums_whose_products_are_rounded() {
             assert_eq!(exact(dtype, kind.clone(), &values(0.0, down)), bits(dtype, down), "{dtype:?} {kind:?}");
         }
     }
-    // Beside numbers that may overflow to the other infinity the order decides.
+    // Next to numbers that may overflow to the other infinity, the order decides.
     let large = f64::from(f32::MAX);
     let scalars = vec![encode_f64(DType::F32, 1.0 / 3.0); 6];
     let column = [up, -large, -large, -large, -large, -large];

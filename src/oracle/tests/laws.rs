@@ -219,7 +219,7 @@ fn the_edges_of_the_bound_decide() {
 
 #[test]
 fn the_bound_is_as_derived() {
-    // 16 ranks of 1 + 2^-23 but for two that cancel: G = 16w/(1 - 16w), w hardly above u, sum|x| about 16.
+    // 16 ranks of 1 + 2^-23 except for two that cancel: G = 16w/(1 - 16w), w only slightly above u, sum|x| about 16.
     let mut values = vec![1.0 + 2f64.powi(-23); 16];
     values[3] = -0.75;
     let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
@@ -350,7 +350,7 @@ fn what_cannot_be_judged_is_said_beforehand() {
 fn a_small_budget_falls_back_and_says_so() {
     let values: Vec<f64> = (0..8).map(|i| 0.1 + f64::from(i) * 0.37).collect();
     let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
-    // A balanced tree, which is no chain.
+    // A balanced tree, which is not a chain.
     let x: Vec<f32> = column.iter().map(|bits| f32::from_bits(*bits as u32)).collect();
     let tree = ((x[0] + x[5]) + (x[2] + x[7])) + ((x[1] + x[4]) + (x[3] + x[6]));
     let mut poor = Budget::new(10);

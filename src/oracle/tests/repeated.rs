@@ -7,7 +7,7 @@ use crate::num::{Random, encode_int, mask, put_element};
 
 const ELEMENTS: usize = 3 * BLOCK;
 
-/// A period of so many elements: small whole numbers, or any codes.
+/// A period of this many elements: small whole numbers, or any codes.
 fn period(dtype: DType, rank: u64, elements: usize, any: bool) -> Vec<u8> {
     let codes = Random::new(DType::U64, 3, None, None);
     let mut bytes = vec![0; elements * dtype.size()];

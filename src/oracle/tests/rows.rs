@@ -54,7 +54,7 @@ impl RoundedRows {
         self.observed.len() / self.reduction.dtype.size()
     }
 
-    /// Judges the elements all together; what is not told of an element is that a chain explains it.
+    /// Judges all elements at once; an element that is not reported is explained by a chain.
     fn judge(&self, budget: &mut Budget) -> Vec<JudgedElement> {
         let ruling = Ruling::Accept { families: None, set_size: None };
         let by_chain = JudgedElement { lane: ElementLane::Admissible, ruling, note: None };
@@ -99,7 +99,7 @@ fn reduction(dtype: DType, which: usize, ranks: usize, seed: u64) -> ColumnReduc
     ColumnReduction { dtype, kind, ranks }
 }
 
-/// What `reduce` says of an element, column by column.
+/// The answer of `reduce` for an element, column by column.
 fn reduced_alone(reduction: &ColumnReduction, inputs: &[&[u8]], i: usize) -> Result<(u64, bool), String> {
     let column = reduction.column(inputs, i);
     match reduction.exact(&column) {
@@ -247,7 +247,7 @@ fn a_sum_without_one_rank_is_far_off() {
 #[test]
 fn elements_that_are_searched_ahead_cost_what_they_cost_one_after_the_other() {
     let reduction = reduction(DType::F32, 0, 8, 3);
-    // Where inputs cancel, no chain gives what a tree gives.
+    // Where inputs cancel, no chain gives the result of a tree.
     let rows = rounding(reduction, &inputs(DType::F32, 8, 200, 3, &[0, 0, 5]), 200, 20, 1, 3);
     let plenty = 10_000_000_000;
     for (joins, samples) in [plenty, 1_000_000, 30_000].into_iter().flat_map(|joins| [(joins, 1024), (joins, 0)]) {

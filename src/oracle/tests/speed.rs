@@ -1,4 +1,4 @@
-//! How fast the lanes are; run by hand: `cargo test --release --lib speed -- --ignored --nocapture`.
+//! Measures the speed of the lanes; run by hand: `cargo test --release --lib speed -- --ignored --nocapture`.
 use super::*;
 use crate::num::{Random, put_element};
 use crate::scenario::case::ElementValue;

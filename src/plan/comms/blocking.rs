@@ -1,14 +1,14 @@
-//! Which communicators are non-blocking: only their calls may answer that they are in progress.
+//! Determines which communicators are non-blocking: only their calls may return that they are in progress.
 use super::changed::ChangedBy;
 use super::{CommId, Comms};
 use crate::scenario::{Case, ConfigValue, Diagnostic, EnvValue};
 
-/// What says of each communicator whether its calls wait until they are done.
+/// The settings that decide if a communicator's calls wait until they are done.
 #[derive(Debug)]
 pub(super) struct Blocking {
     /// NCCL_COMM_BLOCKING, which goes before every configuration.
     variable: Option<EnvValue>,
-    /// By communicator: true if it is made non-blocking.
+    /// For each communicator: true if it is created non-blocking.
     nonblocking: Vec<bool>,
 }
 
@@ -32,7 +32,7 @@ impl Blocking {
         self.nonblocking.push(nonblocking);
     }
 
-    /// What the variable says for a rank.
+    /// The variable's value for a rank.
     fn variable(&self, world: usize) -> Option<bool> {
         let text = match self.variable.as_ref()? {
             EnvValue::All(text) => text,
@@ -47,12 +47,12 @@ impl Blocking {
 }
 
 impl Comms {
-    /// True if a rank's calls on a communicator may answer that they are in progress.
+    /// True if a rank's calls on a communicator may return that they are in progress.
     pub fn is_nonblocking(&self, comm: CommId, world: usize) -> bool {
         self.blocking.variable(world).unwrap_or(self.blocking.nonblocking[comm])
     }
 
-    /// By rank: the communicators that are non-blocking for it, in ascending order. Empty if none is for any rank.
+    /// For each rank: its non-blocking communicators, in ascending order. Empty if no rank has any.
     pub fn nonblocking(&self, ranks: usize) -> Vec<Vec<u32>> {
         let mut by_rank = vec![Vec::new(); ranks];
         for (number, comm) in (0..).zip(&self.list) {
@@ -63,7 +63,7 @@ impl Comms {
         if by_rank.iter().all(Vec::is_empty) { Vec::new() } else { by_rank }
     }
 
-    /// Refuses a grow of which one thread makes all calls, where the ranks that join are not as the communicator that grows.
+    /// Refuses a grow for which one thread makes all calls, if the ranks that join differ from the communicator that grows.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ pub struct ChangedBy<'a> {
     pub t: Option<u64>,
     /// World ranks that the step's `ranks` admit.
     pub runs: Vec<bool>,
-    /// True if the step itself names them.
+    /// True if the step itself names the communicators.
     pub named: bool,
     /// World ranks whose call is to fail.
     pub fails: Vec<bool>,

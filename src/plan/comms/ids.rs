@@ -11,7 +11,7 @@ pub(super) struct ScalableIds {
     pub may_fail: bool,
 }
 
-/// The id whose root a rank tells of itself: each id has as even a share as can be of the ranks, in their order.
+/// The id whose root a rank reports to: each id has an equal share of the ranks, as far as possible, in order.
 pub fn id_of(rank: usize, n: usize, ids: usize) -> usize {
     let ids = ids.clamp(1, n.max(1));
     let (share, more) = (n / ids, n % ids);
@@ -23,11 +23,11 @@ pub fn id_of(rank: usize, n: usize, ids: usize) -> usize {
 const MOST: i128 = 1024;
 
 impl ScalableIds {
-    /// The number for a communicator of so many ranks.
+    /// The number of ids for a communicator of `n` ranks.
     ///
     /// # Errors
     ///
-    /// A number that NCCL refuses, unless the step says so.
+    /// A number that NCCL refuses, unless the step expects this.
     pub fn of(self, n: usize) -> Result<u32, Diagnostic> {
         let fits = (1..=n as i128).contains(&self.count);
         match u32::try_from(self.count) {

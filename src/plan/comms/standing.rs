@@ -1,11 +1,11 @@
-//! What a rank may still do with a communicator that was finalized, revoked, suspended or shrunk with an abort.
+//! The calls that a rank may still make on a communicator that was finalized, revoked, suspended or shrunk with an abort.
 use super::super::types::CommId;
 use super::Comms;
 use crate::ops::{CommOp, Kind, RegistrationOp};
 use crate::scenario::Span;
 use std::collections::BTreeSet;
 
-/// What restricts a rank's use of a communicator, each with the step that did it.
+/// The restrictions on a rank's use of a communicator, each with the step that caused it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standing {
     finalized: Option<Span>,
@@ -15,16 +15,16 @@ pub struct Standing {
     aborted: Option<Span>,
     /// A non-blocking call may still be in progress.
     unfinished: Option<Span>,
-    /// A call on it has failed, and as it is non-blocking it keeps the error.
+    /// A call on it has failed, and because it is non-blocking it keeps the error.
     failed: Option<Span>,
     /// The rank has not made the communicator, or that call is the one that makes it.
     unmade: bool,
 }
 
-/// What becomes of a call.
+/// The result of a call on a restricted communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// NCCL takes it.
+    /// NCCL accepts the call.
     Fine,
     /// NCCL documents that it returns an error.
     Fails { why: &'static str, code: &'static str, since: Option<Span> },
@@ -38,11 +38,11 @@ impl Standing {
         self.aborted.is_some()
     }
 
-    /// What a call of this kind on the communicator does now.
+    /// The result of a call of this kind on the communicator in its current state.
     pub fn allows(&self, kind: &Kind) -> Use {
         let op = match kind {
             Kind::Comm(op) => Some(*op),
-            // What a graph has captured is checked for each of its communicators.
+            // Captured steps of a graph are checked for each of its communicators.
             Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Graph(_) => return Use::Fine,
             Kind::Registration(RegistrationOp::Deregister) => return Use::Fine,
             _ => None,
@@ -129,7 +129,7 @@ impl Comms {
     }
 
     /// The first call that was left in progress, or has failed for good, and whose communicator was not aborted, on ranks that
-    /// `live` to the end; and what is wrong.
+    /// `live` to the end; and the problem.
     pub fn left_to_abort(&self, live: impl Fn(usize) -> bool) -> Option<(Span, &'static str)> {
         let ranks = self.named.values().flat_map(|named| named.standing.iter().zip(&named.ended).enumerate());
         ranks
@@ -144,8 +144,8 @@ impl Comms {
             .min_by_key(|(at, _)| at.start)
     }
 
-    /// The communicators that a rank has neither ended nor aborted nor revoked, and that it has made; the world
-    /// is among them even if no step uses it.
+    /// The communicators that a rank has created and has not ended, aborted or revoked; the world is included even if no
+    /// step uses it.
     pub fn in_use(&self, rank: usize) -> Vec<CommId> {
         let named = self.named.values().chain(self.groups.values());
         let used = named.filter_map(|named| {
@@ -156,7 +156,7 @@ impl Comms {
         used.collect::<BTreeSet<CommId>>().into_iter().collect()
     }
 
-    /// Notes what a rank has done to a communicator.
+    /// Records what a rank has done to a communicator.
     pub fn note(&mut self, name: &str, rank: usize, op: CommOp, at: Span) {
         let Some(named) = self.named.get_mut(name) else { return };
         let standing = &mut named.standing[rank];

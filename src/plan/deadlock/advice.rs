@@ -1,4 +1,4 @@
-//! What to write in place of a program that cannot finish.
+//! Suggests replacements for programs that cannot finish.
 use super::super::ranks_hint::find;
 use super::super::simulate::{CONNECTS, ENDED, ENDS_TOGETHER, MAY_BE_ABORTED};
 use super::super::types::{StepId, Waiting};
@@ -7,7 +7,7 @@ use crate::scenario::{Case, Span, Step, StepComm};
 
 const IF_MEANT: &str = "if the hang is meant, say `outcome = \"hang\"`";
 
-/// What is wrong with a program that may block, and the cure.
+/// The problem of a program that may block, and the fix.
 pub fn against_blocking(waiting: &[Waiting]) -> (&'static str, &'static str) {
     let waits = |why: &str| waiting.iter().any(|w| w.what == why);
     if waits(ENDS_TOGETHER) {
@@ -25,7 +25,7 @@ pub fn against_blocking(waiting: &[Waiting]) -> (&'static str, &'static str) {
     ("these ranks wait for each other unless the library buffers their sends", "put the calls into one `group`")
 }
 
-/// The likely cure, and how to run the program all the same.
+/// The likely fix, and a way to run the program anyway.
 pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) -> String {
     if waiting.iter().any(|w| w.what == ENDED) {
         return format!(
@@ -65,7 +65,7 @@ fn cure(case: &Case, waiting: &[Waiting], steps: &[&Step]) -> Option<String> {
         return None;
     }
     let in_world = matches!(&first.comm, StepComm::Comm(name) if name.value == "world");
-    // Of more ranks only the first few are told.
+    // With more ranks only the first few are listed.
     let told = waiting.len() < 8 || waiting.len() == case.world_size.value;
     if !in_world || !told {
         return Some("for all ranks of its communicator leave `ranks` out".to_owned());

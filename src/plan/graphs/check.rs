@@ -1,4 +1,4 @@
-//! What CUDA and NCCL refuse or leave undefined of captures, rank by rank in the order of its calls.
+//! Checks captures against what CUDA and NCCL refuse or leave undefined, rank by rank in the order of the calls.
 use super::super::item::{Item, ItemKind, Program};
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
@@ -70,7 +70,7 @@ struct Walk<'a> {
     rank: usize,
     items: &'a [Item],
     survey: &'a Survey,
-    /// By stream: the capture that its work goes to.
+    /// For each stream: the capture that records its work.
     open: BTreeMap<u32, usize>,
     /// Captures whose graphs exist.
     live: BTreeSet<usize>,
@@ -94,7 +94,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Every run of `repeat` registers memory anew, and a graph would go on using the registrations of the first run.
+    /// Every run of `repeat` registers memory again, and a graph would continue to use the registrations of the first run.
     fn repeated_with_registrations(&self) -> Result<(), Diagnostic> {
         let registers = |item: &Item| {
             matches!(

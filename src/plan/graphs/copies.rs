@@ -25,7 +25,7 @@ impl Ranges {
 }
 
 impl Plan {
-    /// The writes, by event and number in it, of which nothing is left behind the launch that makes them.
+    /// The writes, by event and number in it, whose results are overwritten before the launch that makes them ends.
     pub fn overwritten_in_their_launch(&self) -> HashSet<(usize, usize)> {
         let mut lost = HashSet::new();
         if !self.programs.iter().flatten().any(|call| matches!(call.kind, CallKind::Launch { .. })) {

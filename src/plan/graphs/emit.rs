@@ -10,13 +10,13 @@ use crate::scenario::{Diagnostic, Span};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What a rank has so far.
+/// The items emitted for a rank so far.
 #[derive(Default)]
 struct Rank {
     items: Vec<Item>,
-    /// By old index of a captured item: the new one.
+    /// New indices of captured items, by old index.
     captured: HashMap<usize, usize>,
-    /// The launches behind the last step are there.
+    /// True once the launches after the last step have been emitted.
     ended: bool,
 }
 
@@ -27,7 +27,7 @@ struct Emit<'a> {
     limits: &'a Limits,
     ranks: Vec<Rank>,
     order: Vec<(usize, usize)>,
-    /// Streams that stand for a graph's further streams when it runs, by graph and captured stream.
+    /// The streams that represent a graph's further streams when it runs, by graph and captured stream.
     side_streams: BTreeMap<(u32, u32), u32>,
 }
 
@@ -104,7 +104,7 @@ impl Emit<'_> {
         }
     }
 
-    /// A captured item, with the beginning of its capture before the first and the end behind the last.
+    /// Emits a captured item, with the beginning of its capture before the first and the end after the last.
     fn captured(&mut self, rank: usize, index: usize, capture: &Capture, item: Item) -> Result<(), Diagnostic> {
         let (graph, stream) = (capture.id, capture.origin);
         let call = |kind| Item { kind: ItemKind::Call(kind), phase: Phase::Eager, fails: false, ..item.clone() };
@@ -146,7 +146,7 @@ impl Emit<'_> {
         on
     }
 
-    /// A launch and what it does.
+    /// Emits a launch and its work.
     fn launch(
         &mut self,
         rank: usize,

@@ -1,5 +1,5 @@
-//! Refuses launches of graphs with calls that use a registration which has ended: what is captured holds on to the registrations
-//! that there were when it was captured.
+//! Refuses launches of graphs with calls that use a registration which has ended: captured calls hold on to the registrations
+//! that existed when they were captured.
 use super::super::lower::{Index, LoweredProgram};
 use super::super::registration::{Registration, all_covering};
 use super::super::resolve::dedupe;

@@ -26,7 +26,7 @@ impl Graph {
         for from in (0..self.next.len()).filter(|vertex| left[*vertex]) {
             self.next[from].iter().for_each(|to| before[*to] = Some(from));
         }
-        // What is left has a vertex before it that is left too, so that going back ends in a cycle.
+        // Every remaining vertex has a remaining vertex before it, so that going back ends in a cycle.
         let mut seen = vec![false; self.next.len()];
         let mut at = left.iter().position(|left| *left)?;
         while !std::mem::replace(&mut seen[at], true) {

@@ -12,14 +12,14 @@ pub struct Pointers {
     /// One for each memory that calls of this kind read.
     pub reads: Vec<Ptr>,
     pub write: Ptr,
-    /// Where the factor of a premul_sum lies in device memory, if it does.
+    /// The place of a premul_sum's factor in device memory, if it is there.
     pub factor: Option<Ptr>,
     /// The window that a put writes, and the byte in it.
     pub window: Option<(u32, u64)>,
 }
 
 impl Pointers {
-    /// Of a call that reads at one place and writes at another.
+    /// The memory of a call that reads at one place and writes at another.
     pub fn new(read: Ptr, write: Ptr) -> Self {
         Self { reads: vec![read], write, factor: None, window: None }
     }

@@ -88,7 +88,7 @@ impl Lowering {
         Ok(LoweredOp { op: RankOp::Collective(Arc::new(op)), pointers, takes_effect })
     }
 
-    /// In place, `in` and `out` under different names: the input is gone afterwards.
+    /// Marks the input of an in-place call whose `in` and `out` have different names as taken: it is overwritten.
     fn take(&mut self, c: &RankCollective<Open>, rank: usize, span: Span) {
         let (Some(i), Some(o)) = (&c.send, &c.recv) else { return };
         let alloc = |s: &BufferSlice| self.lowered.placed.buffers[s.buf].places[rank].map(|p| p.alloc);
@@ -97,7 +97,7 @@ impl Lowering {
         }
     }
 
-    /// Send and receive side, both of which are used, may share memory only as NCCL documents it.
+    /// Send and receive side, which are both used, may share memory only as NCCL documents it.
     fn overlap(
         &self,
         c: &RankCollective<Open>,

@@ -13,7 +13,7 @@ use crate::scenario::{Diagnostic, Spanned};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What communicators have for one-sided operations.
+/// The communicators that one-sided operations use, and their state.
 #[derive(Debug, Default)]
 pub(super) struct OneSidedComms {
     /// Communicators with one-sided operations.
@@ -24,7 +24,7 @@ pub(super) struct OneSidedComms {
     begun: HashSet<(usize, CommId)>,
 }
 
-/// What a put writes, and the window that it is in with the byte at which it begins there.
+/// The region that a put writes, and its window with the byte at which the region begins in it.
 struct Target {
     region: Region,
     window: Option<(u32, u64)>,
@@ -142,7 +142,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// What a put writes on its peer. `None` if the peer is outside of the communicator.
+    /// The memory that a put writes on its peer. `None` if the peer is outside the communicator.
     fn target(
         &self,
         rank: usize,

@@ -14,10 +14,10 @@ const MOST: usize = 200_000;
 
 const ALIGNMENT: u64 = NCCL_WIN_REQUIRED_ALIGNMENT as u64;
 
-/// What ranks have seen of communicators that end without a call of theirs that ends them.
+/// The evidence that ranks have of communicators that end without a call of their own.
 #[derive(Debug, Default)]
 pub(super) struct Broken {
-    /// Pairs of ranks, of which the first has seen the second end.
+    /// Pairs of ranks; the first has seen the second end.
     ended: BTreeSet<(usize, usize)>,
     /// Ranks, and communicators that their shrinks have aborted.
     aborted: BTreeSet<(usize, CommId)>,
@@ -47,7 +47,7 @@ pub(super) struct Wanted {
 }
 
 impl Lowering {
-    /// Finds what the key `register` asks for.
+    /// Finds the registrations that the key `register` requests.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Lowering {
         self.lowered.unrolled.comms.list[comm].members.clone()
     }
 
-    /// How the key `register` wants a buffer registered on a rank.
+    /// The kind of registration that the key `register` requests for a buffer on a rank.
     fn kind(&self, buf: BufId, rank: usize) -> RegisterKind {
         let case = &self.lowered.unrolled.case;
         let own = self.lowered.placed.buffers[buf].input.and_then(|input| case.inputs.get(input));
@@ -109,7 +109,7 @@ impl Lowering {
         kind.copied().unwrap_or_default()
     }
 
-    /// Whether some rank is to register a buffer with a communicator.
+    /// True if some rank is to register a buffer with a communicator.
     fn is_wanted(&self, comm: CommId, buf: BufId) -> Result<bool, Diagnostic> {
         let members = self.members(comm);
         let kinds: Vec<RegisterKind> = members.iter().map(|rank| self.kind(buf, *rank)).collect();
@@ -138,8 +138,8 @@ impl Lowering {
         Ok(true)
     }
 
-    /// True if a buffer lies in memory that is registered for another buffer on every rank; NCCL leaves undefined what
-    /// registering it twice does.
+    /// True if a buffer lies in memory that is registered for another buffer on every rank; NCCL does not define the effect of
+    /// registering it twice.
     fn shares_memory(&self, comm: CommId, buf: BufId, others: &[BufId]) -> Result<bool, Diagnostic> {
         let alloc = |buf: BufId, rank: usize| self.lowered.placed.buffers[buf].places[rank].map(|place| place.alloc);
         let members = self.members(comm);
@@ -166,7 +166,7 @@ impl Lowering {
         Ok(false)
     }
 
-    /// What is due at a place of a rank's program.
+    /// Adds the registrations and deregistrations that are due at a point of a rank's program.
     pub(super) fn registration_point(&mut self, rank: usize, step: StepId, point: RegistrationPoint) {
         match point {
             RegistrationPoint::First => {
@@ -255,7 +255,7 @@ impl Lowering {
         }
     }
 
-    /// True if a communicator has lost a rank, or a shrink has aborted it: it can only be ended then, and its registrations end
+    /// True if a communicator has lost a rank, or a shrink has aborted it: then it can only be ended, and its registrations end
     /// with it.
     fn is_broken(&self, rank: usize, comm: CommId) -> bool {
         let broken = &self.broken;
@@ -307,7 +307,7 @@ impl Lowering {
             let first = self.lowered.unrolled.steps[other.step as usize].span;
             return Err(Diagnostic::new(item.span, text).related(first, "registered here").help("deregister it first"));
         }
-        // A call that fails makes no window, so it does not count among those of its communicator.
+        // A call that fails does not create a window, so it does not count among those of its communicator.
         let id = self.registration_id(rank, comm, window && !item.fails);
         let tolerate = item.fails || self.tolerated(item.step, rank);
         let calls = now..usize::MAX;

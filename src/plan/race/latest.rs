@@ -8,9 +8,9 @@ pub(super) struct Latest {
     /// Number of leaves of a binary tree over the ranges, a power of two. Node 1 is the root, node `i` has the children
     /// `2 * i` and `2 * i + 1`.
     leaves: usize,
-    /// By node: the latest use that covers all of it.
+    /// For each node: the latest use that covers all of it.
     whole: Vec<u32>,
-    /// By node: the latest use of any part of it.
+    /// For each node: the latest use of any part of it.
     part: Vec<u32>,
 }
 

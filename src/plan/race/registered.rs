@@ -1,4 +1,4 @@
-//! Uses of registered memory: a communicator's calls use what is registered with it, and puts go through windows.
+//! Uses of registered memory: a communicator's calls use the memory registered with it, and puts go through windows.
 use super::super::lower::LoweredProgram;
 use super::super::rank_op::{Placed, RankOp};
 use super::super::registration::Registration;
@@ -16,10 +16,10 @@ pub(super) struct LatestUse {
     pub puts: bool,
 }
 
-/// What a rank's streams use.
+/// The registered memory that a rank's streams use.
 pub(super) struct Registered {
     memory: FxHashMap<(AllocId, CommId), Vec<ByStream>>,
-    /// By window, then stream: the latest put.
+    /// For each window and stream: the latest put.
     puts: FxHashMap<u32, BTreeMap<usize, u32>>,
 }
 
@@ -50,7 +50,7 @@ impl Registered {
         }
     }
 
-    /// The latest uses of a registration, of which `bytes` are those in the allocation's payload.
+    /// The latest uses of a registration; `bytes` are those in the allocation's payload.
     pub(super) fn latest_uses(&self, of: &Registration, bytes: Range<u64>) -> impl Iterator<Item = LatestUse> {
         let uses = self.memory.get(&(of.alloc, of.comm)).into_iter().flatten().map(move |by| {
             let number = by.writes.of(bytes.start, bytes.end).max(by.reads.of(bytes.start, bytes.end));

@@ -10,20 +10,20 @@ use super::{Played, Simulation};
 use crate::scenario::Diagnostic;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Why a rank that waits for a call which another rank may cut short cannot go on.
+/// The reason a rank is stuck that waits for a call which another rank may cut short.
 pub const MAY_BE_ABORTED: &str = "which may abort the communicator before the call is over";
 
 /// A program is played again until no more calls are found that may be cut short, but not more often than this.
 const MOST_PLAYS: usize = 8;
 
-/// What aborts do in a simulation.
+/// The effects of aborts in a simulation.
 #[derive(Debug, Default)]
 pub struct Aborts {
-    /// By call that may be cut short: the rank whose abort may do that.
+    /// For each call that may be cut short: the rank whose abort may do so.
     cut: FxHashMap<Index, usize>,
     /// Calls whose ranks have done their part.
     over: FxHashSet<Index>,
-    /// Calls that an abort ended before their streams came to them.
+    /// Calls that an abort ended before their streams reached them.
     ended: FxHashSet<Index>,
     met: Vec<Abort>,
 }
@@ -33,9 +33,9 @@ pub struct Aborts {
 struct Abort {
     at: Index,
     comm: CommId,
-    /// What its host knew.
+    /// The knowledge of the rank's host.
     host: u32,
-    /// With their nodes.
+    /// The affected calls with their nodes.
     calls: Vec<(Index, usize)>,
 }
 
@@ -121,12 +121,12 @@ impl Simulation<'_> {
         }
     }
 
-    /// True if a call whose partners have done their part keeps its stream all the same, until its communicator is aborted.
+    /// True if a call stays on its stream until its communicator is aborted, although its partners have done their part.
     fn is_kept(&self, at: Index) -> bool {
         self.aborts.may_be_cut(at) || self.stands_still(at)
     }
 
-    /// True if an abort has ended the call before its stream came to it.
+    /// True if an abort has ended the call before its stream reached it.
     pub(super) fn is_ended(&self, at: Index) -> bool {
         self.aborts.ended.contains(&at)
     }
@@ -197,7 +197,7 @@ impl Simulation<'_> {
     /// A time of the simulation at which neither the calls that an abort has met nor their partners on other ranks were over.
     fn oldest_call(&self, causes: &Causes, abort: &Abort) -> u32 {
         let times = abort.calls.iter().map(|(at, node)| {
-            // All ranks must have come to a collective before it is over on one; a send may be over before its receive begins.
+            // All ranks must have reached a collective before it is over on one; a send may be over before its receive begins.
             let start = causes.start_time(*node);
             match self.lowered.op(*at) {
                 Some(RankOp::Recv(_)) => {
@@ -253,13 +253,13 @@ impl Simulation<'_> {
         }
     }
 
-    /// Why a call whose partners have done their part is not over.
+    /// The reason a call is not over although its partners have done their part.
     pub(super) fn waits_for_abort(&self, at: Index) -> Option<(Vec<usize>, String)> {
         let by = self.aborts.cut.get(&at).filter(|_| self.aborts.over.contains(&at))?;
         Some((vec![*by], MAY_BE_ABORTED.to_owned()))
     }
 
-    /// Marks what a call has written as undefined, its factor in device memory among it: that is written on the stream right
+    /// Marks a call's results as undefined, including its factor in device memory, which is written on the stream right
     /// before the call.
     pub(super) fn undefine(&mut self, at: Index) {
         let lowered = self.lowered;

@@ -16,23 +16,23 @@ type Vertex = u32;
 
 /// The graph of a simulation.
 pub(super) struct Causes {
-    /// By vertex: the vertices with an edge to it.
+    /// For each vertex: the vertices with an edge to it.
     before: Vec<Vec<Vertex>>,
-    /// By vertex: when the simulation reached it.
+    /// For each vertex: the time at which the simulation reached it.
     time: Vec<u32>,
     now: u32,
-    /// By rank: what its host knows.
+    /// For each rank: the vertex of its host's knowledge.
     host: Vec<Vertex>,
-    /// By node.
+    /// The vertex at which each node starts.
     start: Vec<Vertex>,
     end: Vec<Vertex>,
-    /// Meetings of hosts.
+    /// Vertices for meetings of hosts.
     met: FxHashMap<(u32, usize), Vertex>,
 }
 
 /// Searches for the vertices that come before another one.
 pub(super) struct Past {
-    /// By vertex: the number of the search that has come to it last.
+    /// For each vertex: the number of the last search that reached it.
     seen: Vec<u32>,
     search: u32,
     visits: usize,
@@ -75,17 +75,17 @@ impl Causes {
         self.before[vertex as usize].push(before);
     }
 
-    /// When a node began.
+    /// The time at which a node began.
     pub fn start_time(&self, node: usize) -> u32 {
         self.time[self.start[node] as usize]
     }
 
-    /// When a node ended.
+    /// The time at which a node ended.
     pub fn end_time(&self, node: usize) -> u32 {
         self.time[self.end[node] as usize]
     }
 
-    /// What the host of a rank knows.
+    /// The vertex of a rank's host's knowledge.
     pub fn host(&self, rank: usize) -> Vertex {
         self.host[rank]
     }
@@ -96,7 +96,7 @@ impl Past {
         Self { seen: vec![0; causes.before.len()], search: 0, visits: 0 }
     }
 
-    /// Finds the vertices that come before `from` in every run, as far back as the time `since` of the simulation. Returns false
+    /// Finds the vertices that come before `from` in every run, back to the time `since` of the simulation. Returns false
     /// when all searches together have visited more than [`MOST_VISITS`].
     pub fn search(&mut self, causes: &Causes, from: Vertex, since: u32) -> bool {
         self.search += 1;
@@ -117,14 +117,14 @@ impl Past {
         self.visits <= MOST_VISITS
     }
 
-    /// True if the node is over before the vertex of the last search.
+    /// True if the node is over before the vertex at which the last search started.
     pub fn has_ended(&self, causes: &Causes, node: usize) -> bool {
         self.seen[causes.end[node] as usize] == self.search
     }
 }
 
 impl Simulation<'_> {
-    /// The host of a rank issues a node. For each stream that the node waits for, `behind` says how many nodes of it come first.
+    /// The host of a rank issues a node. For each stream that the node waits for, `behind` gives the number of its nodes that come first.
     pub(super) fn causes_issue(&mut self, rank: usize, behind: impl Iterator<Item = (u32, usize)>) {
         let Some(causes) = &mut self.causes else { return };
         let last = |(stream, count): (u32, usize)| {
@@ -153,7 +153,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The thread that drives all ranks goes on to another step: what one rank's host knows, all hosts know from now on.
+    /// The thread that drives all ranks moves to another step: from now on all hosts know what one rank's host knows.
     pub(super) fn causes_thread_goes_on(&mut self) {
         let Some(causes) = &mut self.causes else { return };
         let mut before = causes.host.clone();

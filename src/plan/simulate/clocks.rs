@@ -1,8 +1,8 @@
-//! What is known to have happened before what, across ranks. Memory that a put writes is used by another rank's streams too, so
-//! an order must follow from what ranks wait for, not from how a simulation happens to go.
+//! The known happens-before order across ranks. Memory that a put writes is used by another rank's streams too, so an order must
+//! follow from what ranks wait for, not from the course that a simulation happens to take.
 //!
-//! A clock says for every stream of every rank how many of its nodes are over. A node begins when what its streams, its
-//! `after` and its host have waited for is over, and ends when also the starts of the calls are over whose data it got.
+//! A clock gives the number of finished nodes for every stream of every rank. A node begins when everything is over that its
+//! streams, its `after` and its host have waited for; it ends when the starts of the calls that supplied its data are over too.
 use super::super::lower::{Index, LoweredProgram};
 use super::super::race::uses;
 use super::super::rank_op::RankOp;
@@ -12,7 +12,7 @@ use crate::scenario::Diagnostic;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
-/// Entries of all clocks together that a program may have.
+/// Limit on the total number of entries of a program's clocks.
 const MOST_ENTRIES: usize = 1 << 24;
 
 type Clock = Vec<u32>;
@@ -38,18 +38,18 @@ pub(super) struct Deregistered {
 /// The clocks of a simulation.
 pub(super) struct Clocks {
     streams: usize,
-    /// By rank.
+    /// The clock of each rank's host.
     host: Vec<Clock>,
-    /// By rank and stream: after the last node that has ended there.
+    /// For each rank and stream: the clock after the last node that has ended on it.
     stream: Vec<Clock>,
-    /// By rank and stream: the nodes that have ended there.
+    /// For each rank and stream: the nodes that have ended on it.
     ended: Vec<Vec<usize>>,
-    /// By node.
+    /// The clock at which each node starts.
     start: Vec<Clock>,
     end: Vec<Clock>,
-    /// By node: its first stream, counted over all ranks, and its number there.
+    /// For each node: its first stream, counted over all ranks, and its number on it.
     place: Vec<(usize, u32)>,
-    /// Meetings of hosts.
+    /// Clocks of meetings of hosts.
     met: FxHashMap<(u32, usize), Clock>,
     /// Allocations into which some rank puts data.
     targets: FxHashSet<AllocId>,
@@ -118,7 +118,7 @@ impl Clocks {
         rank * self.streams + stream as usize
     }
 
-    /// True if a node is over before another begins.
+    /// True if a node is over before another one begins.
     pub fn is_before(&self, first: usize, second: usize) -> bool {
         let (lane, number) = self.place[first];
         self.start[second][lane] >= number

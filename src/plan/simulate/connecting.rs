@@ -1,7 +1,7 @@
-//! What NCCL's hosts wait for besides communicators that are made. The ranks of a message connect when a group first uses the pair: the
-//! host goes through the distances 1, 2, ... and at each exchanges addresses with the ranks so far after and before its own, then
-//! goes through them once more to hear that they are done. An all_to_all, gather or scatter is messages in this, and all other
-//! collectives connect all ranks of a communicator at the first one. And the ranks of a communicator wait for each other when it ends.
+//! Waits of NCCL's hosts other than those for communicators to be created. The ranks of a message connect when a group first uses
+//! the pair: the host goes through the distances 1, 2, ... and at each exchanges addresses with the ranks at that distance after and
+//! before its own, then goes through them again to learn that they are done. All_to_all, gather and scatter count as messages; all
+//! other collectives connect all ranks of a communicator at the first one. The ranks also wait for each other when it ends.
 use super::super::lower::LoweredProgram;
 use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
 use super::super::types::{CommId, StepId, Waiting};
@@ -12,12 +12,12 @@ use crate::scenario::Placement;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
-/// Why a rank waits for others with which it connects.
+/// The reason a rank waits for others with which it connects.
 pub const CONNECTS: &str = "the ranks of a message connect when a group first uses their pair, nearest ranks first, and the call waits until all have answered";
-/// Why a rank waits for others in its first collective of a communicator.
+/// The reason a rank waits for others in its first collective of a communicator.
 const FIRST_COLLECTIVE: &str =
     "the ranks of a communicator may connect at its first collective, and the call waits until all have come to it";
-/// Why a rank waits for others that use a communicator still.
+/// The reason a rank waits for others that still use a communicator.
 pub const ENDS_TOGETHER: &str = "NCCL may let the end of a communicator wait for all its ranks on the machine";
 
 /// A pair that connects.
@@ -31,16 +31,16 @@ struct Pair {
 }
 
 /// The connections of one communicator's pairs that a rank makes in a call. It goes through its distances twice: first the ranks
-/// give their addresses, then they say that they are done. At each distance it speaks before it waits for the other side.
+/// exchange their addresses, then they confirm that they are done. At each distance it sends before it waits for the other side.
 struct Rounds {
     comm: u32,
-    /// In order.
+    /// The pairs, sorted.
     pairs: Vec<Pair>,
-    /// Where the pairs of the distance begin at which it is.
+    /// The position of the first pair at the current distance.
     at: usize,
-    /// True the second time.
+    /// True in the second pass.
     done: bool,
-    /// True if it has spoken at this distance.
+    /// True if the rank has spoken at this distance.
     said: bool,
 }
 
@@ -53,29 +53,29 @@ pub(super) struct Connecting {
     calls: Vec<usize>,
 }
 
-/// Where the hosts are.
+/// The progress of hosts that connect or end communicators.
 #[derive(Default)]
 pub(super) struct HostWaits {
     /// True if first collectives connect.
     collectives: bool,
-    /// By communicator, sender and receiver: what the two have said, a bit for each side and time.
+    /// For each communicator, sender and receiver: the messages sent so far, one bit for each side and pass.
     said: FxHashMap<(u32, u32, u32), u8>,
-    /// Collectives of ranks that are messages and need not be looked at again.
+    /// Collectives that consist of messages and need not be examined again.
     spread: FxHashSet<(CommId, usize, NcclCall, usize)>,
-    /// By communicator: the ranks that have come to its first collective.
+    /// For each communicator: the ranks that have reached its first collective.
     first: FxHashMap<CommId, BTreeSet<usize>>,
     connecting: FxHashMap<usize, Connecting>,
-    /// By communicator: the world ranks that have come to its end.
+    /// For each communicator: the world ranks that have reached its end.
     ending: FxHashMap<CommId, BTreeSet<usize>>,
-    /// By rank: the communicators that its open group ends.
+    /// For each rank: the communicators that its open group ends.
     in_group: FxHashMap<usize, Vec<CommId>>,
     /// Communicators that a rank has finalized, so that it ends them alone.
     finalized: FxHashSet<(usize, CommId)>,
 }
 
 impl HostWaits {
-    /// With first collectives that connect or not. `None` where nothing is known of such waits: calls may be cut short, or a
-    /// process may end.
+    /// The state for a program whose first collectives connect or not. `None` where such waits are unknown: calls may be cut short,
+    /// or a process may end.
     pub(super) fn of(lowered: &LoweredProgram, collectives: bool) -> Option<Self> {
         let cuts = |kind: &CallKind| {
             matches!(
@@ -94,7 +94,7 @@ impl HostWaits {
         self.said.get(&(comm, pair.from, pair.to)).is_some_and(|said| said & pair.bit(done) != 0)
     }
 
-    /// True if all other sides of the pairs at hand have said what this one has.
+    /// True if the other sides of all current pairs have sent the same message.
     fn are_answered(&self, rounds: &Rounds) -> bool {
         rounds.now().iter().all(|pair| self.has_said(rounds.comm, pair.other(), rounds.done))
     }
@@ -129,7 +129,7 @@ impl Simulation<'_> {
         let mut pairs: Vec<(CommId, BTreeSet<Pair>)> = Vec::new();
         let mut collectives = Vec::new();
         for index in calls {
-            // What a launch does has connected when it was captured.
+            // The work of a launch was connected when it was captured.
             let replayed = matches!(lowered.programs[rank][*index].kind, CallKind::Replayed { .. });
             let Some(op) = lowered.given_op((rank, *index)).filter(|_| !replayed) else { continue };
             let Some(comm) = RankOp::comm(op) else { continue };
@@ -172,7 +172,7 @@ impl Simulation<'_> {
         (pairs.into_iter().map(rounds).collect(), collectives)
     }
 
-    /// Lets a host that connects go as far as it can; true if it has issued its calls.
+    /// Advances a connecting host as far as possible; true if it has issued its calls.
     pub(super) fn goes_on_connecting(&mut self, rank: usize) -> bool {
         let lowered = self.lowered;
         let Some(waits) = &mut self.host_waits else { return true };
@@ -212,7 +212,7 @@ impl Simulation<'_> {
         all
     }
 
-    /// The ranks of a communicator that have not come to its first collective.
+    /// The ranks of a communicator that have not reached its first collective.
     fn silent(&self, comm: CommId) -> Vec<usize> {
         let come = self.host_waits.as_ref().and_then(|waits| waits.first.get(&comm));
         let members = self.lowered.unrolled.comms.list[comm].members.iter().copied();
@@ -220,9 +220,9 @@ impl Simulation<'_> {
         live.filter(|member| come.is_none_or(|come| !come.contains(member))).collect()
     }
 
-    /// The host of a rank comes to the end of a communicator; true once it may go on.
+    /// The host of a rank reaches the end of a communicator; true once it may continue.
     pub(super) fn may_end(&mut self, rank: usize, kind: &CallKind) -> bool {
-        // One thread can only come to one rank after the other, and NCCL's examples do.
+        // One thread can only handle one rank after the other, as NCCL's examples do.
         let alone = self.lowered.unrolled.case.placement == Placement::OneThread;
         let in_group = self.ranks[rank].group.is_some();
         let Some(waits) = self.host_waits.as_mut().filter(|_| !alone) else { return true };
@@ -273,7 +273,7 @@ impl Simulation<'_> {
         lowered.unrolled.comms.list[comm].members.iter().for_each(|member| self.wake(*member));
     }
 
-    /// The ranks of a communicator that have not come to its end.
+    /// The ranks of a communicator that have not reached its end.
     fn still_used(&self, rank: usize, comm: CommId) -> Vec<usize> {
         let there = |other: usize| {
             self.ranks[other].cursor >= self.lowered.programs[other].len()
@@ -289,7 +289,7 @@ impl Simulation<'_> {
         live.filter(|other| *other != rank && !there(*other)).collect()
     }
 
-    /// What a host waits for that connects or ends a communicator.
+    /// The reason a host that connects or ends a communicator waits.
     pub(super) fn host_waiting(&self, rank: usize) -> Option<Waiting> {
         let waits = self.host_waits.as_ref()?;
         if let Some(connecting) = waits.connecting.get(&rank) {

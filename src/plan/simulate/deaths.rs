@@ -1,4 +1,4 @@
-//! Processes that end: the others' hosts meet the death, and operations that are lost with it stand still until their
+//! Processes that end: the others' hosts meet the death, and operations lost with it stay unfinished until their
 //! communicator is aborted.
 use super::super::lower::Index;
 use super::super::rank_op::RankOp;
@@ -7,16 +7,16 @@ use super::Simulation;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// Why a rank that waits for an operation of a communicator with a dead rank cannot go on.
+/// The reason a rank is stuck that waits for an operation of a communicator with a dead rank.
 pub const ENDED: &str = "its process has ended";
 
 /// The deaths so far.
 #[derive(Default)]
 pub struct Toll {
-    /// The ranks that have come to each death.
+    /// The ranks that have reached each death.
     come: FxHashMap<u32, BTreeSet<usize>>,
     dead: BTreeSet<usize>,
-    /// By rank: the operations that may not be over on their streams, although all ranks had called them.
+    /// For each rank: the operations that may be unfinished on their streams, although all ranks had called them.
     held: FxHashMap<usize, Vec<Held>>,
     /// Ranks, and communicators whose operations they have ended.
     released: BTreeSet<(usize, CommId)>,
@@ -29,7 +29,7 @@ struct Held {
 }
 
 impl Simulation<'_> {
-    /// A rank's host comes to a death; true once all ranks have that die in it or outlive it.
+    /// A rank's host reaches a death; true once all ranks have that die in it or outlive it.
     pub(super) fn meets_death(&mut self, rank: usize, death: u32) -> bool {
         let lowered = self.lowered;
         let deaths = &lowered.deaths;
@@ -90,22 +90,22 @@ impl Simulation<'_> {
         self.is_lost(at) && !self.toll.dead.contains(&at.0) && !self.dead_of(at).is_empty()
     }
 
-    /// True if the rank's process has ended: it waits for nothing.
+    /// True if the rank's process has ended, so that it does not wait.
     pub(super) fn is_dead(&self, rank: usize) -> bool {
         self.toll.dead.contains(&rank)
     }
 
-    /// True if nothing is known of what the call writes.
+    /// True if the call's results are unknown.
     pub(super) fn is_lost(&self, at: Index) -> bool {
         self.lowered.deaths.is_lost(at)
     }
 
-    /// True if an operation may not be over on the stream.
+    /// True if an operation on the stream may be unfinished.
     pub(super) fn holds(&self, rank: usize, stream: u32) -> bool {
         self.toll.held.get(&rank).is_some_and(|held| held.iter().any(|held| held.streams.contains(&stream)))
     }
 
-    /// An abort ends what stands still.
+    /// An abort ends operations that stand still.
     pub(super) fn release(&mut self, rank: usize, comm: CommId) {
         self.toll.released.insert((rank, comm));
         if let Some(held) = self.toll.held.get_mut(&rank) {
@@ -113,7 +113,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// What a rank waits for that a death has taken.
+    /// The operation a rank waits for that a death has made impossible.
     pub(super) fn waits_for_the_dead(&self, rank: usize) -> Option<Waiting> {
         let held = self.toll.held.get(&rank).and_then(|held| held.first()).map(|held| held.at);
         let stands = |node: &&super::Node| node.rank == rank && node.active && !node.done;
@@ -123,7 +123,7 @@ impl Simulation<'_> {
         Some(Waiting { rank, step: self.lowered.step(at), what: ENDED.to_owned(), on: self.dead_of(at) })
     }
 
-    /// The ranks that have not come to a death.
+    /// The ranks that have not reached a death.
     pub(super) fn absent(&self, death: u32) -> Vec<usize> {
         let come = come_list(&self.toll, death);
         (0..self.lowered.unrolled.n).filter(|rank| !come.contains(rank) && !self.toll.dead.contains(rank)).collect()
@@ -134,7 +134,7 @@ fn come_list(toll: &Toll, death: u32) -> Vec<usize> {
     toll.come.get(&death).into_iter().flatten().copied().collect()
 }
 
-/// The key of a death among the meetings of hosts.
+/// The key under which a death is a meeting of hosts.
 fn death_key(death: u32) -> (u32, usize) {
     (u32::MAX, death as usize)
 }

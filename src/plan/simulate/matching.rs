@@ -71,7 +71,7 @@ pub fn lone_message_to_oneself(lowered: &LoweredProgram) -> Option<Diagnostic> {
             .into()
     });
     let wrong = Diagnostic::new(spot(at), text).help(hint);
-    // The partner that stands elsewhere.
+    // The partner that is somewhere else.
     let others = lone.iter().filter(|((other, _, to), _)| *other == rank && *to == route).flat_map(|(_, calls)| calls);
     let other = others.filter(|other| matches!(lowered.op(**other), Some(RankOp::Send(_))) != sends).min();
     Some(match other {
@@ -87,7 +87,7 @@ pub fn lone_message_to_oneself(lowered: &LoweredProgram) -> Option<Diagnostic> {
 /// The way in which the ranks' calls differ.
 pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<CollectiveEvent, Diagnostic> {
     let rank_call = |at: &Index| match lowered.op(*at) {
-        // Nothing is known of what a lost call writes.
+        // The results of a lost call are unknown.
         Some(RankOp::Collective(op)) if lowered.deaths.is_lost(*at) => {
             Some(lowered.rank_call(*at, Arc::new(RankCollective { recv: None, ..(**op).clone() })))
         }
@@ -133,7 +133,7 @@ pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<Col
     Ok(CollectiveEvent { first, calls: rank_calls, reduction })
 }
 
-/// True if two ranks' calls agree in all that must be the same on all ranks; [`describe`] says the same in words.
+/// True if two ranks' calls agree in everything that must be the same on all ranks; [`describe`] puts the same into words.
 fn is_same_call(a: &RankCollective<Placed>, b: &RankCollective<Placed>) -> bool {
     let reductions = match (&a.reduction, &b.reduction) {
         (None, None) | (Some(Reduction::PreMulSum(_)), Some(Reduction::PreMulSum(_))) => true,
@@ -147,7 +147,7 @@ fn is_same_call(a: &RankCollective<Placed>, b: &RankCollective<Placed>) -> bool 
         && algorithm_choice(a) == algorithm_choice(b)
 }
 
-/// What a call says about its algorithm, if anything; `Some(None)` if it leaves the choice to the library.
+/// The call's choice of algorithm, if it makes one; `Some(None)` if it leaves the choice to the library.
 fn algorithm_choice(call: &RankCollective<Placed>) -> Option<Option<&AlgorithmChoice>> {
     let choice = call.algorithm.as_deref().map(|algorithm| &algorithm.choice);
     choice.map(|choice| Some(choice).filter(|choice| !choice.is_automatic()))
@@ -170,14 +170,14 @@ fn describe(c: &RankCollective<Placed>) -> String {
     format!("{:?}{red} of {} {}{root}{algorithm}", c.op.call, c.size.count, c.size.dtype.name())
 }
 
-/// True if two calls, which are not the same, are the same but for their counts.
+/// True if two calls that are not the same differ only in their counts.
 fn only_counts_differ(a: &RankCollective<Placed>, b: &RankCollective<Placed>) -> bool {
     let mut b = b.clone();
     b.size.count = a.size.count;
     is_same_call(a, &b)
 }
 
-/// What to write for a collective whose pieces are meant to differ in length.
+/// The alternative to a collective whose pieces are meant to differ in length.
 fn pieces_of_unlike_length(call: NcclCall) -> &'static str {
     match call {
         NcclCall::AllGather => "pieces of different length are gathered by `op = \"all_gather_v\"`",

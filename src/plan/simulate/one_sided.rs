@@ -1,5 +1,5 @@
 //! One-sided operations: puts and signals happen in the order of their calls to a rank in a context, waits when enough signals
-//! have come. What a put has written counts as written when a wait has seen its signal, or a later one of the same order.
+//! have arrived. The data of a put counts as written when a wait has seen its signal, or a later one of the same order.
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankMessage, RankOneSided, RankOp, rank_or_none};
 use super::super::types::{AllocId, CommId, Event, RankCall, Region, StepId};
@@ -24,14 +24,14 @@ pub(super) struct Lane {
     context: i128,
 }
 
-/// Signals that count together.
+/// The key of signals that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Counter {
     lane: Lane,
     index: i128,
 }
 
-/// A signal that was sent: the call, its node, and its number among the operations of its lane.
+/// A sent signal: the call, its node, and its number among the operations of its lane.
 #[derive(Clone, Copy)]
 struct Sent {
     at: Index,
@@ -51,7 +51,7 @@ struct Put {
     /// Bytes of the payload.
     bytes: Range<u64>,
     window: Option<u32>,
-    /// The waits behind which they are visible: the first of each stream.
+    /// The waits after which the put is visible: the first one of each stream.
     waits: Vec<usize>,
 }
 
@@ -63,9 +63,9 @@ struct LaneState {
     last: Option<(Index, usize)>,
     /// Its puts, by index.
     puts: Vec<usize>,
-    /// By stream of the rank that waits: how many of them its waits have made visible.
+    /// For each stream of the waiting rank: the number of puts that its waits have made visible.
     visible: FxHashMap<u32, usize>,
-    /// How many of them some wait has made visible.
+    /// Number of puts that some wait has made visible.
     received: usize,
 }
 
@@ -76,11 +76,11 @@ pub(super) struct OneSidedState {
     sent: BTreeMap<Counter, Vec<Sent>>,
     /// Signals that waits were called for.
     awaited: FxHashMap<Counter, usize>,
-    /// By stream of the rank that waits: how many signals have come before its latest wait was over.
+    /// For each stream of the waiting rank: the number of signals that had arrived when its latest wait ended.
     seen: FxHashMap<(Counter, u32), usize>,
-    /// By wait: how many signals must have come.
+    /// For each wait: the number of signals that must have arrived.
     wanted: FxHashMap<Index, Vec<(Counter, usize)>>,
-    /// Waits that have come to the heads of their streams, by communicator and rank.
+    /// Waits that have reached the heads of their streams, by communicator and rank.
     waits: FxHashMap<(CommId, usize), Vec<(Index, usize)>>,
     puts: Vec<Put>,
     disorders: Vec<Diagnostic>,
@@ -137,7 +137,7 @@ pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>>
 }
 
 impl Simulation<'_> {
-    /// What an operation is numbered by when its host issues it; a wait gets its signals then.
+    /// The sequence in which an operation is numbered when its host issues it; a wait also gets its signals then.
     pub(super) fn number_one_sided(&mut self, at: Index, op: &RankOneSided<Placed>) -> Option<Sequence> {
         if op.kind != OneSided::WaitSignal {
             return Some(Sequence::OneSided(lane_of(op)));
@@ -153,7 +153,7 @@ impl Simulation<'_> {
         None
     }
 
-    /// A one-sided operation has come to the head of its stream.
+    /// A one-sided operation has reached the head of its stream.
     pub(super) fn arrive_one_sided(&mut self, at: Index, node: usize, op: &RankOneSided<Placed>) {
         if op.kind == OneSided::WaitSignal {
             self.one_sided.waits.entry((op.comm, op.rank)).or_default().push((at, node));
@@ -226,8 +226,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// A wait happens: what was put before the signals that must have come is visible behind it. These are the signals of earlier
-    /// waits too, which may run on other streams and be over later.
+    /// A wait completes: puts before the signals that must have arrived are visible after it. These include the signals of earlier
+    /// waits, which may run on other streams and end later.
     fn see_signals(&mut self, at: Index, node: usize) {
         let lowered = self.lowered;
         let Some(RankOp::OneSided(wait)) = lowered.op(at) else { return };
@@ -295,7 +295,7 @@ impl Simulation<'_> {
         Some((vec![world(counter.lane.from)], what))
     }
 
-    /// Reports what no wait ever sees, and data that are put where a rank may use them meanwhile.
+    /// Reports data that no wait ever sees, and data that is put where a rank may use it in the meantime.
     pub(super) fn report_one_sided(&mut self) {
         let Some(clocks) = self.clocks.take() else { return };
         if !self.out.waiting.is_empty() {

@@ -1,4 +1,4 @@
-//! Calls that have come to the heads of their streams find their partners and happen.
+//! Calls that have reached the heads of their streams find their partners and happen.
 use super::super::lower::Index;
 use super::super::rank_op::{RankOp, Route};
 use super::super::registration::check_collective;
@@ -7,7 +7,7 @@ use super::matching::{check_message, collective_event};
 use super::{Message, Simulation};
 
 impl Simulation<'_> {
-    /// A call has come to the head of its stream.
+    /// A call has reached the head of its stream.
     pub(super) fn arrive(&mut self, at: Index, node: usize) {
         let lowered = self.lowered;
         let number = self.number_of(at);

@@ -6,7 +6,7 @@ use super::Simulation;
 use crate::scenario::Placement;
 use std::collections::BTreeMap;
 
-/// By step: how many ranks have their next call in it.
+/// For each step: the number of ranks whose next call is in it.
 pub(super) struct Turns(BTreeMap<StepId, usize>);
 
 impl Turns {
@@ -48,7 +48,7 @@ impl Simulation<'_> {
         self.turns.as_ref().and_then(Turns::step).is_none_or(|turn| turn >= step)
     }
 
-    /// A rank's host has made its call and goes on to the next.
+    /// A rank's host has made its call and moves to the next.
     pub(super) fn goes_on(&mut self, rank: usize) {
         let program = &self.lowered.programs[rank];
         let cursor = self.ranks[rank].cursor;

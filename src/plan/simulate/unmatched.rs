@@ -58,7 +58,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Reports what a rank that has not finished waits for.
+    /// Reports the reason a rank that has not finished waits.
     pub(super) fn report_waiting(&mut self, rank: usize) {
         let lowered = self.lowered;
         if self.is_dead(rank) {

@@ -1,4 +1,4 @@
-//! Steps that change communicators: what a rank may still do with one, and the steps shrink and grow.
+//! Steps that change communicators: the calls still allowed on one, and the steps shrink and grow.
 use super::super::comms::{ChangedBy, Use};
 use super::super::eval::among;
 use super::super::item::ItemKind;
@@ -9,12 +9,12 @@ use crate::ops::CommOp;
 use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
 
 impl<'a> Unroll<'a> {
-    /// Refuses a call on a communicator that is no longer what it was, unless the step says that it fails and NCCL documents
-    /// how.
+    /// Refuses a call on a communicator whose state no longer allows it, unless the step says that it fails and NCCL documents
+    /// the error.
     ///
     /// # Errors
     ///
-    /// The call, and the step that restricts it.
+    /// The diagnostic names the call, and the step that restricts it.
     pub(super) fn check_standing(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
         members.iter().try_for_each(|member| self.check_loss(step, id, member))?;
         let StepComm::Comm(name) = &step.comm else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Ranks whose processes end while the others go on: who has ended, and what the others may still do.
+//! Ranks whose processes end while the others continue: who has ended, and what the others may still do.
 use super::super::item::ItemKind;
 use super::super::types::{CommId, StepId};
 use super::{Member, Unroll};
@@ -8,14 +8,14 @@ use crate::scenario::{Diagnostic, ExpectedOutcome, Placement, Span, Step, StepCo
 use nccl_sys::ncclResult_t;
 use std::collections::BTreeSet;
 
-/// Who has ended so far.
+/// The ranks that have ended so far.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    /// By world rank: the step with which its process ends.
+    /// For each world rank: the step with which its process ends.
     at: Vec<Option<Span>>,
-    /// How many times ranks have died.
+    /// Number of deaths so far.
     deaths: u32,
-    /// World ranks and communicators of which they have seen an error.
+    /// World ranks, with communicators whose error they have seen.
     noticed: BTreeSet<(usize, CommId)>,
     /// False if it is known that no step uses the communicator of the world, so that it is not made.
     world_is_made: bool,
@@ -80,7 +80,7 @@ impl<'a> Unroll<'a> {
             let call = CallKind::AwaitDeath { death, ranks: ranks.clone() };
             self.push(world, id, step.span, false, ItemKind::Call(call));
         }
-        // Communicators of which a rank has ended serve no other case.
+        // Communicators that have lost a rank cannot serve another case.
         self.program.comm_steps = true;
         Ok(())
     }

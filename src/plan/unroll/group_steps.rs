@@ -36,7 +36,7 @@ impl<'a> Unroll<'a> {
             if !opens && !self.program.items[world][from..].iter().any(calls) {
                 continue;
             }
-            // A call that fails makes its whole group fail, so nothing of the group means anything to memory.
+            // A call that fails makes its whole group fail, so no part of the group affects memory.
             let fails = self.fails(id, world) || self.program.items[world][from..].iter().any(|i| i.fails);
             for item in &mut self.program.items[world][from..] {
                 item.fails |= fails;

@@ -1,6 +1,6 @@
-//! What a group may hold, its inner groups included: either operations, or steps that make communicators, or steps that end them;
-//! and a communicator takes part in at most one step of the group that makes or ends communicators. NCCL begins the calls of a
-//! group together at its end, in no order that it documents, and does not say what other mixtures do.
+//! Checks what a group contains, including its inner groups: either operations, or steps that create communicators, or steps that end
+//! them; and each communicator takes part in at most one step of the group that creates or ends communicators. NCCL begins the calls
+//! of a group together at its end, in an undocumented order, and does not say what other mixtures do.
 use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
@@ -10,11 +10,11 @@ use std::collections::HashMap;
 /// The outermost group that is open.
 pub(super) struct OpenGroup {
     span: Span,
-    /// What the steps so far are, and the first of them.
+    /// The kind of the steps so far, and the first of them.
     holds: Option<(Holds, Span)>,
     /// The communicators that a step makes, ends, or makes another one of.
     changed: HashMap<String, Span>,
-    /// By rank: whether its communicators so far are non-blocking, and the first step that uses one.
+    /// For each rank: true if its communicators so far are non-blocking, and the first step that uses one.
     nonblocking: HashMap<usize, (bool, Span)>,
     /// True if the group is to fail.
     fails: bool,
@@ -104,8 +104,8 @@ impl<'a> Unroll<'a> {
         }
     }
 
-    /// Notes the calls that fail on non-blocking communicators, which keep the error. What a communicator that has lost a rank
-    /// reports is the death.
+    /// Records calls that fail on non-blocking communicators, which keep the error. A communicator that has lost a rank
+    /// reports the death.
     pub(super) fn note_failures(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) {
         let StepComm::Comm(name) = &step.comm else { return };
         let op = match step.op.kind {
@@ -134,11 +134,11 @@ impl<'a> Unroll<'a> {
         }
     }
 
-    /// Refuses a step that cannot stand in the open group with those before it.
+    /// Refuses a step that cannot be in the open group together with those before it.
     ///
     /// # Errors
     ///
-    /// The step, and the one that it cannot stand with.
+    /// The diagnostic names the step, and the one that it conflicts with.
     pub(super) fn check_in_group(&mut self, step: &Step) -> Result<(), Diagnostic> {
         let (Some(group), Some(holds)) = (&mut self.group, Holds::of(&step.op.kind)) else { return Ok(()) };
         if self.registers && holds != Holds::Operations {

@@ -1,4 +1,4 @@
-//! Calls that a step leaves in progress: which ones can be left so, and what is left of their communicators.
+//! Calls that a step leaves in progress: which ones may be, and the state of their communicators afterwards.
 use super::super::item::Phase;
 use super::super::types::StepId;
 use super::{Member, Unroll};
@@ -8,7 +8,7 @@ use nccl_sys::ncclResult_t;
 
 const IN_PROGRESS: Option<ncclResult_t> = Some(ncclResult_t::InProgress);
 
-/// What a step says of the end of a rank's call.
+/// The end of a rank's call as stated by a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallEnd {
     Works,
@@ -99,7 +99,7 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    /// Refuses a step of which some ranks' calls fail and others work, where one thread makes all of them in one group: the group
+    /// Refuses a step in which some ranks' calls fail and others succeed, where one thread makes all of them in one group: the group
     /// fails as a whole.
     ///
     /// # Errors

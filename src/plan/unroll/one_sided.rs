@@ -46,7 +46,7 @@ impl<'a> Unroll<'a> {
         Ok(ItemKind::Op(RankOp::OneSided(Arc::new(op))))
     }
 
-    /// The ranks whose signals are awaited, with how many of each: of `peer`, or of all other ranks of which there are any.
+    /// The ranks whose signals are awaited, with their numbers: `peer`, or all other ranks that send any.
     fn awaited(&mut self, step: &'a Step, member: &Member<'a>) -> Result<Vec<(Spanned<i128>, i128)>, Diagnostic> {
         let all = match &step.peer {
             Some(peer) => vec![self.peer(step, Some(peer), member)?],

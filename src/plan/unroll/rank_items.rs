@@ -186,7 +186,7 @@ impl<'a> Unroll<'a> {
         Ok(BufferSlice { buf, start, end, sliced: true, span: r.span })
     }
 
-    /// What each member gives, if the step takes slices: they may differ, and every rank has to know all of them.
+    /// The slices that each member contributes, if the step takes slices: they may differ, and every rank has to know all of them.
     fn pieces(&mut self, step: &'a Step, member: &Member<'a>) -> Result<Vec<BufferSlice>, Diagnostic> {
         let Some(input) = step.input.as_ref().filter(|input| input.slice.is_some()) else { return Ok(Vec::new()) };
         let members = self.program.comms.list[member.comm].members.clone();

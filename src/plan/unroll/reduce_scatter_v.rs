@@ -63,7 +63,7 @@ impl<'a> Unroll<'a> {
     }
 }
 
-/// What each rank receives.
+/// The number of elements that each rank receives.
 fn lengths(step: &Step, member: &Member<'_>) -> Result<Vec<u64>, Diagnostic> {
     let n = member.names.n;
     let Some(counts) = &step.counts else {

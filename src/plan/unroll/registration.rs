@@ -16,7 +16,7 @@ impl<'a> Unroll<'a> {
         id
     }
 
-    /// Where the file first says `register`.
+    /// The place where the file first says `register`.
     fn registration_span(&self) -> Span {
         let registers = |register: &&RegisterByRank| register.kinds.iter().any(|kind| *kind != RegisterKind::None);
         let own = self.case.inputs.iter().filter_map(|def| def.register.as_ref()).find(registers);
@@ -49,7 +49,7 @@ impl<'a> Unroll<'a> {
         }
     }
 
-    /// The place behind the step that made the communicators of this name.
+    /// Adds a registration point after the step that created the communicators of this name.
     pub(super) fn registration_point_of_new(&mut self, name: &str) {
         if !self.registers {
             return;

@@ -4,7 +4,7 @@ use crate::scenario::{
     AllToAllCounts, BufferRef, CommCreation, CommDef, NumberByRank, NumberByRankKind, Ranks, Step, StepReduction,
 };
 
-/// Operations of all numbers of a step on one rank. Names are looked up among `axes` axes; `n` is the world size.
+/// Number of operations to evaluate all numbers of a step on one rank. Names are looked up among `axes` axes; `n` is the world size.
 pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
     let num = |num: &Option<Box<NumberByRank>>| num.as_ref().map_or(0, |v| of_num(v, axes));
     let signal = &step.signal;

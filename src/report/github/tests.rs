@@ -106,7 +106,7 @@ fn paths_are_relative_to_the_repository() {
     assert_eq!(without.relative("/w/repo/sub/a.toml"), "a.toml");
 }
 
-/// What a run appends to a step's summary that has `before`.
+/// The text that a run appends to a step's summary that already has `before` bytes.
 fn summary(before: usize, events: &[Event]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("summary.md");

@@ -1,4 +1,4 @@
-//! Cases that failed in the same way stand in one line of the page.
+//! Merges cases that failed in the same way into one line of the page.
 use super::page::{Mark, PageCase, Section, brief};
 use crate::printable::{one_line, thousands};
 use maud::{Markup, html};

@@ -10,7 +10,7 @@ struct Cell {
     /// The first of the worst cases, by its number.
     first: usize,
     worst: Option<Tone>,
-    /// Cases by mark.
+    /// Numbers of cases by mark.
     counts: BTreeMap<&'static str, usize>,
     /// Cases that are wrong or different.
     odd: usize,

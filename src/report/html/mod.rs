@@ -1,4 +1,4 @@
-//! The report of a run as one HTML file. [`page`] knows nothing of runs: a comparison can fill it with two verdicts for each case.
+//! The report of a run as one HTML file. [`page`] does not depend on runs: a comparison can fill it with two verdicts for each case.
 mod causes;
 mod matrix;
 pub mod page;
@@ -179,7 +179,7 @@ pub fn failed_operation(case: &Case, verdict: &Verdict) -> String {
     operation.unwrap_or_else(|| operations(case).join(", "))
 }
 
-/// The words of the operations that move data, each once; those of the others if there is none.
+/// The words of the operations that move data, each once; if there are none, those of the others.
 pub fn operations(case: &Case) -> Vec<&'static str> {
     fn collect(steps: &[Step], moving: &mut BTreeSet<&'static str>, others: &mut BTreeSet<&'static str>) {
         for step in steps {

@@ -14,19 +14,19 @@ const MAX_SOURCES: usize = 512 << 10;
 /// Bytes of one file.
 const MAX_SOURCE: usize = 64 << 10;
 
-/// Characters of a reason beside the case's name.
+/// Number of characters of a reason shown next to the case's name.
 const BRIEF: usize = 160;
 
-/// How a case is to be seen.
+/// The impression that a case should give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
-    /// As it should be.
+    /// The result is as it should be.
     Good,
-    /// Nothing was tried.
+    /// Nothing was tested.
     Idle,
     /// Different, and not known to be wrong.
     Changed,
-    /// Wrong.
+    /// The result is wrong.
     Bad,
 }
 
@@ -44,20 +44,20 @@ impl Tone {
 /// The word by which a case is counted and filtered, and how it is to be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// How it is to be seen.
+    /// The impression that it should give.
     pub tone: Tone,
-    /// The word.
+    /// The word that is shown.
     pub word: &'static str,
 }
 
 /// A report as a page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// How the whole is to be seen.
+    /// The impression that the whole should give.
     pub tone: Tone,
     /// The answer in a line.
     pub headline: String,
-    /// What it is about, in a line.
+    /// The subject of the page, in a line.
     pub subtitle: String,
     /// Tables of facts, each with a heading: of a run one, of a comparison one for each side.
     pub facts: Vec<(String, Vec<(String, String)>)>,
@@ -76,13 +76,13 @@ pub struct Page {
 /// A case of a page.
 #[derive(Clone, Debug)]
 pub struct PageCase {
-    /// Its name.
+    /// The case's name.
     pub name: String,
     /// The words of its operations.
     pub operations: Vec<&'static str>,
     /// The element types of its buffers.
     pub types: Vec<&'static str>,
-    /// Its mark.
+    /// The case's mark.
     pub mark: Mark,
     /// A few words for each side.
     pub results: Vec<String>,
@@ -92,14 +92,14 @@ pub struct PageCase {
     pub section: Option<Section>,
 }
 
-/// What is said of a case.
+/// The details on a case.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// The operation that failed, or those of the case; cases with one reason at the same operation are shown together.
+    /// The operation that failed, or those of the case; cases with the same reason and operation are shown together.
     pub operation: String,
     /// The reason in a line.
     pub reason: String,
-    /// What the section shows.
+    /// The content of the section.
     pub body: Markup,
     /// The path of its file, if the page has it.
     pub file: Option<String>,

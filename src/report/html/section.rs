@@ -1,4 +1,4 @@
-//! What a page says of a failing case: findings with their lines, and what the buffers held by rank.
+//! The section of a page about a failing case: findings with their lines, and buffer contents by rank.
 use super::page::lines;
 use crate::judge::message::ranks_text;
 use crate::judge::{BufferContents, BufferRows, Finding, RowElements, Verdict};
@@ -68,7 +68,7 @@ fn wrong_elements(finding: &Finding) -> Markup {
     }
 }
 
-/// What the buffers held before and after by rank, with the wrong elements marked in place.
+/// The buffers' contents before and after by rank, with the wrong elements marked in place.
 pub fn buffers(contents: &BufferContents) -> Markup {
     html! {
         .buffers {

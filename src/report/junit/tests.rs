@@ -80,7 +80,7 @@ fn parse(text: &str) -> Element {
     root.children.remove(0)
 }
 
-/// The rules of the schema that CI systems share: which elements stand where, what they must have, and that counts are right.
+/// The rules of the schema that CI systems share: the places of elements, their required attributes, and right counts.
 fn assert_valid(root: &Element) {
     assert_eq!(root.name, "testsuites");
     let number_of =

@@ -1,4 +1,4 @@
-//! Buffers, what they hold at first, and what is expected in them.
+//! Buffers, their initial contents, and their expected contents.
 use super::{ElementValue, NumberByRank, Ranks, Spanned};
 use crate::expr::Expr;
 use crate::num::DType;
@@ -9,7 +9,7 @@ use crate::scenario::diagnostic::Span;
 pub struct BufferRef {
     /// Place of the whole text.
     pub span: Span,
-    /// The buffer's name.
+    /// The buffer's name in the file.
     pub name: String,
     /// `[from:to]`; either may be missing.
     pub slice: Option<(Option<Expr>, Option<Expr>)>,
@@ -22,23 +22,23 @@ pub struct BufferDef {
     pub name: Spanned<String>,
     /// Element type; the default is f32, for text u8.
     pub dtype: DType,
-    /// Initial contents.
+    /// The initial contents.
     pub content: BufferContent,
     /// Number of elements between a 256-byte boundary and the start, by world rank.
     pub offset: Option<NumberByRank>,
-    /// How its memory is registered with the communicators that use it.
+    /// The way its memory is registered with the communicators that use it.
     pub register: Option<RegisterByRank>,
     /// The ranks that have the buffer.
     pub ranks: Ranks,
 }
 
-/// How memory is registered with a communicator.
+/// The way memory is registered with a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RegisterKind {
-    /// Not at all.
+    /// The memory is not registered.
     #[default]
     None,
-    /// By each rank for itself, with `ncclCommRegister`.
+    /// Each rank registers it separately, with `ncclCommRegister`.
     Local,
     /// By all ranks together as a symmetric window, with `ncclCommWindowRegister`.
     Window,
@@ -47,9 +47,9 @@ pub enum RegisterKind {
 /// `register` of a buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegisterByRank {
-    /// Place.
+    /// The place of `register` in the file.
     pub span: Span,
-    /// By world rank.
+    /// The kind of registration, by world rank.
     pub kinds: Vec<RegisterKind>,
 }
 
@@ -89,18 +89,18 @@ impl BufferContent {
 /// One rank's row.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Place.
+    /// The row's place in the file.
     pub span: Span,
-    /// How it is written.
+    /// The contents and the notation of the row.
     pub kind: RowKind,
 }
 
-/// How a row is written.
+/// The notation of a row.
 #[derive(Clone, Debug)]
 pub enum RowKind {
     /// Element by element (nesting removed).
     Elements(Vec<Element>),
-    /// By a table.
+    /// The row is a table.
     Table(FillTable),
     /// "untouched", in `expect` only: no element was written.
     Untouched,
@@ -111,9 +111,9 @@ pub enum RowKind {
 /// A table with the contents of a buffer or row.
 #[derive(Clone, Debug)]
 pub struct FillTable {
-    /// Place.
+    /// The table's place in the file.
     pub span: Span,
-    /// The values.
+    /// The values that fill the buffer.
     pub values: FillValues,
     /// Number of elements, defaults included; `None` if the values or the step that uses the buffer give it.
     pub count: Option<NumberByRank>,
@@ -132,7 +132,7 @@ pub enum FillValues {
     Row(Vec<Element>),
     /// Random numbers by seed, rank and index; see `num::random`.
     Random {
-        /// Seed.
+        /// Seed of the random values.
         seed: u64,
         /// Least value; integer types: default the type's.
         low: Option<Element>,
@@ -152,18 +152,18 @@ pub enum FillValues {
 /// A part of a text template.
 #[derive(Clone, Debug)]
 pub enum TextPart {
-    /// Literal text.
+    /// Text that stays as written.
     Literal(String),
     /// An expression whose value is filled in.
     Expr(Spanned<Expr>),
 }
 
-/// An element as it is written; it fits its dtype.
+/// An element as written in the file; it fits its dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Element {
-    /// Place.
+    /// The element's place in the file.
     pub span: Span,
-    /// Value.
+    /// The element's value.
     pub value: ElementValue,
 }
 

@@ -1,4 +1,4 @@
-//! What may differ by rank, and which ranks are meant.
+//! Values that may differ by rank, and sets of ranks.
 use super::Spanned;
 use crate::expr::Expr;
 use crate::scenario::diagnostic::Span;
@@ -6,13 +6,13 @@ use crate::scenario::diagnostic::Span;
 /// A number that may differ by rank and is not yet evaluated.
 #[derive(Clone, Debug)]
 pub struct NumberByRank {
-    /// Place.
+    /// The value's place in the file.
     pub span: Span,
-    /// How it is written.
+    /// The notation of the number.
     pub kind: NumberByRankKind,
 }
 
-/// How a number is written.
+/// The notation of a number.
 #[derive(Clone, Debug)]
 pub enum NumberByRankKind {
     /// A whole number or a truth value (1 or 0).
@@ -30,7 +30,7 @@ pub enum NumberByRankKind {
 pub enum Ranks {
     /// All ranks that can.
     All,
-    /// The listed ranks.
+    /// The ranks in this list.
     List(Vec<Spanned<i128>>),
     /// Ranks for which the expression is true.
     Expr(Spanned<Expr>),

@@ -4,42 +4,42 @@ use super::{ConfigValue, NumberByRank, Ranks, Spanned};
 /// A communicator made before the first step, or by `init` and `split`.
 #[derive(Clone, Debug)]
 pub struct CommDef {
-    /// Its name.
+    /// The communicator's name in the file.
     pub name: Spanned<String>,
-    /// How it is made.
+    /// The way it is created.
     pub creation: CommCreation,
     /// Its configuration, which precedes the case's.
     pub config: Vec<(Spanned<String>, Spanned<ConfigValue>)>,
-    /// How many unique ids it is made by, if not by one that all ranks pass alone.
+    /// The number of unique ids to create it with; `None` for a single one passed to all ranks.
     pub ids: Option<Spanned<i128>>,
 }
 
-/// How a communicator is made.
+/// The way a communicator is created.
 #[derive(Clone, Debug)]
 pub enum CommCreation {
     /// By unique ids: a communicator for each list of world ranks.
     Groups(Spanned<Vec<Vec<Spanned<i128>>>>),
-    /// By splitting `comm`; colour and key count in it.
+    /// By splitting `comm`; colour and key are evaluated for ranks of `comm`.
     Split {
-        /// The parent.
+        /// The communicator that is split.
         comm: Spanned<String>,
         /// Colour; -1 for no new communicator.
         color: NumberByRank,
         /// Sort key of the new ranks; the default is the old rank.
         key: Option<NumberByRank>,
     },
-    /// By leaving ranks of `comm` out; the ranks count in it.
+    /// By removing ranks of `comm`; the ranks are those of `comm`.
     Shrink {
-        /// The parent.
+        /// The communicator that is shrunk.
         comm: Spanned<String>,
         /// The ranks that are left out, which make no call.
         without: Spanned<Ranks>,
         /// True if the parent's operations are aborted first.
         abort: bool,
     },
-    /// By adding world ranks behind those of `comm`.
+    /// By adding world ranks after those of `comm`.
     Grow {
-        /// The parent.
+        /// The communicator that grows.
         comm: Spanned<String>,
         /// The ranks that join.
         with: Spanned<Ranks>,

@@ -1,7 +1,7 @@
-//! What a case needs of the machine, and the variables of its processes.
+//! The machine that a case needs, and the variables of its processes.
 use super::Spanned;
 
-/// The `requires` table.
+/// The requirements in the `requires` table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requires {
     /// NCCL's version: comparison (`>=`, `>`, `<=`, `<`, `==`) and version.
@@ -12,9 +12,9 @@ pub struct Requires {
     pub gpus: Option<u32>,
     /// Least number of machines.
     pub nodes: Option<u32>,
-    /// Least compute capability.
+    /// The lowest compute capability.
     pub compute: Option<(u32, u32)>,
-    /// Backend by name.
+    /// The name of the backend.
     pub backend: Option<String>,
     /// True if the case does not run with `--ranks-per-node`.
     pub no_ranks_per_node: bool,
@@ -23,7 +23,7 @@ pub struct Requires {
 /// An environment variable of the worker.
 #[derive(Clone, Debug)]
 pub struct EnvVar {
-    /// `NCCL_...`.
+    /// The variable's name, `NCCL_...`.
     pub name: Spanned<String>,
     /// One text for all, or one per world rank.
     pub value: EnvValue,

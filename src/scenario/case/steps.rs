@@ -19,8 +19,8 @@ pub enum StepReduction {
     },
 }
 
-/// A step as it is written; loops are not unrolled. Steps have the defaults that apply to them. On a `group` or `loop`,
-/// `ranks` is [`Ranks::All`], because its steps have theirs, and `comm` serves only to evaluate `times`.
+/// A step as written; loops are not unrolled. Steps have the defaults that apply to them. On a `group` or `loop`, `ranks` is
+/// [`Ranks::All`], because its steps have their own, and `comm` serves only to evaluate `times`.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The place of the step's `op` (or of the step).
@@ -29,15 +29,15 @@ pub struct Step {
     pub op: &'static Op,
     /// Its name in `assert`.
     pub name: Option<Spanned<String>>,
-    /// `in`.
+    /// The buffer that `in` names.
     pub input: Option<BufferRef>,
-    /// `out`.
+    /// The buffer that `out` names.
     pub output: Option<BufferRef>,
     /// The reduction; the default is sum.
     pub reduce: Option<Spanned<StepReduction>>,
     /// The root; the default is 0.
     pub root: Option<Box<NumberByRank>>,
-    /// The communicators.
+    /// The communicators that the step runs on.
     pub comm: StepComm,
     /// World ranks that run the step.
     pub ranks: Ranks,
@@ -61,15 +61,15 @@ pub struct Step {
     pub error: Option<Box<Spanned<StepError>>>,
     /// send, recv and send_recv: the peer, of send_recv in both directions.
     pub peer: Option<Box<NumberByRank>>,
-    /// send_recv: the receiver.
+    /// The receiver of a send_recv.
     pub to: Option<Box<NumberByRank>>,
-    /// send_recv: the sender.
+    /// The sender of a send_recv.
     pub from: Option<Box<NumberByRank>>,
     /// recv and map: number of elements.
     pub count: Option<Box<NumberByRank>>,
     /// all_to_all_v: the number of elements that each rank sends to each rank.
     pub counts: Option<Box<Spanned<AllToAllCounts>>>,
-    /// map: the expression.
+    /// The expression of a map.
     pub expr: Option<Spanned<Expr>>,
     /// map: the dtype of `out`.
     pub dtype: Option<Spanned<DType>>,
@@ -81,7 +81,7 @@ pub struct Step {
     pub wait_stream: Option<Spanned<String>>,
     /// put, signal and wait_signal: the signal.
     pub signal: StepSignal,
-    /// register: how.
+    /// The kind of registration that a `register` step makes.
     pub register: Option<Spanned<RegisterKind>>,
     /// init and split: the new communicator.
     pub new: Option<Box<CommDef>>,
@@ -103,16 +103,16 @@ pub struct StepSignal {
 /// `algorithm` of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepAlgorithm {
-    /// What is asked for.
+    /// The algorithm that is requested.
     pub choice: AlgorithmChoice,
-    /// True if the worker's variables ask for it, and the call itself for nothing.
+    /// True if it is requested by the worker's variables and not by the call itself.
     pub by_variables: bool,
-    /// Where the file says it.
+    /// The place of `algorithm` in the file.
     pub span: Span,
 }
 
 impl Step {
-    /// A step of all ranks of the world on the first stream, with none of its optional keys.
+    /// A step of all ranks of the world on the first stream, without any optional keys.
     pub(in crate::scenario) fn bare(op: &'static Op, span: Span) -> Self {
         Self {
             span,
@@ -156,16 +156,16 @@ impl Step {
 pub enum StepError {
     /// The same on every rank; `None` is any error.
     All(Option<nccl_sys::ncclResult_t>),
-    /// By rank of the communicator; `Some(Success)` is "ok".
+    /// Codes by rank of the communicator; `Some(Success)` is "ok".
     PerRank(Vec<Option<nccl_sys::ncclResult_t>>),
 }
 
 /// `counts` of all_to_all_v and reduce_scatter_v.
 #[derive(Clone, Debug)]
 pub enum AllToAllCounts {
-    /// By sender (row) and receiver (column).
+    /// Lengths by sender (row) and receiver (column).
     Matrix(Vec<Vec<i128>>),
-    /// By receiver, of reduce_scatter_v.
+    /// Lengths by receiver, for reduce_scatter_v.
     ByRank(Vec<i128>),
     /// An expression in `rank` and `peer`.
     Expr(Expr),

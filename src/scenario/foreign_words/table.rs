@@ -30,15 +30,15 @@ const fn buffer(words: &'static [&'static str], ours: &'static str, help: &'stat
 const fn comm(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Key(KeyPlace::Comm), ours, help)
 }
-/// An operation.
+/// A foreign word for an operation.
 const fn op(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Op, ours, help)
 }
-/// A reduction.
+/// A foreign word for a reduction.
 const fn reduction(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Reduction, ours, help)
 }
-/// A type.
+/// A foreign word for an element type.
 const fn dtype(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Dtype, ours, help)
 }
@@ -67,7 +67,7 @@ const TO_ROOT: &[&str] = &["reduce", "gather"];
 const PAIRWISE: &[&str] = &["send", "recv", "send_recv"];
 
 const NO_TOLERANCE: &str = "`expect` is compared exactly, and a run without it is judged with every rounding that NCCL may make; a tolerance stands in `assert = [\"close(BUFFER, VALUE, {})\"]`";
-/// The help where sizes of other programs stand.
+/// The help for places where other programs have sizes.
 pub(in crate::scenario) const SIZES_AS_AXIS: &str =
     "sizes are an axis, in elements: `matrix.count = [1, 1024, 1048576]`";
 const COUNTS_OF_PIECES: &str = "`counts` says what every rank sends: `counts = [[0, 1], [2, 3]]`, where row r, column j is what rank r sends to rank j";

@@ -6,7 +6,7 @@ use crate::ops::{self, Composite, Kind};
 /// The beginning of the graphs' names.
 const GRAPH: &str = "graph";
 
-/// True for steps that a graph can run, and groups of them. One that is to fail would be no part of its graph.
+/// True for steps that a graph can run, and groups of them. A step that fails as expected would not become part of its graph.
 fn can_be_captured(step: &Step) -> bool {
     let runs = match &step.op.kind {
         Kind::Collective(_) | Kind::Send | Kind::Recv | Kind::SendRecv | Kind::Map => true,
@@ -17,7 +17,7 @@ fn can_be_captured(step: &Step) -> bool {
     runs && step.error.is_none()
 }
 
-/// What a case must not have: other steps on a graph's streams and in its groups would need more than a graph around each.
+/// True for steps that rule out the form: other steps on a graph's streams and in its groups would need more than a graph around each.
 fn stays_as_it_is(step: &Step) -> bool {
     let null_stream = step.stream == "default";
     let forks = matches!(step.op.kind, Kind::Group)

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 /// Largest number of steps that are put into one group.
 const MAX_STEPS: usize = 64;
 
-/// True for NCCL's own calls, unless one is to fail: it would make its whole group fail.
+/// True for NCCL's own calls, unless one is expected to fail: it would make its whole group fail.
 fn can_be_grouped(step: &Step) -> bool {
     let calls = match &step.op.kind {
         Kind::Collective(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
@@ -37,7 +37,7 @@ pub(super) fn apply(case: &mut Case) {
     let program = SharedBuffers::of(case);
     let steps = std::mem::take(&mut case.steps);
     case.steps = program.wrapped(steps, &ops::GROUP);
-    // Steps of one group begin and end together.
+    // Steps of one group begin and end at the same time.
     visit::drop_figures(case, &["seconds"]);
 }
 
@@ -48,7 +48,7 @@ fn graph(step: &Step) -> Option<&str> {
 
 /// Properties of a program that restrict its groups.
 struct SharedBuffers {
-    /// Buffers that share memory because a step runs in place, each with one name that stands for the memory.
+    /// Buffers that share memory because a step runs in place, each with one name that represents the memory.
     shared: HashMap<String, String>,
     /// Communicators that are aborted. Groups must not change which of their steps are ended early.
     aborted: HashSet<String>,
@@ -76,7 +76,7 @@ impl SharedBuffers {
         self.shared.insert(one.clone(), one);
     }
 
-    /// The name that stands for a buffer's memory.
+    /// The name that represents a buffer's memory.
     fn memory<'a>(&'a self, name: &'a str) -> &'a str {
         self.shared.get(name).map_or(name, String::as_str)
     }
@@ -117,8 +117,8 @@ struct StepRun {
 }
 
 impl StepRun {
-    /// True if the step may join: it touches nothing that the others write and writes nothing that they touch, on the same
-    /// stream and in the same communicator, and waits for no other stream, which the group's calls would then do too late.
+    /// True if the step may join: it does not touch what the others write and does not write what they touch, is on the same
+    /// stream and in the same communicator, and does not wait for another stream, which the group's calls would then do too late.
     fn can_take(&self, step: &Step, program: &SharedBuffers) -> bool {
         let Some(first) = self.steps.first() else { return false };
         let same_comm = match (&first.comm, &step.comm) {

@@ -20,9 +20,9 @@ pub struct Form {
     pub name: &'static str,
     /// One line for the manual.
     pub doc: &'static str,
-    /// Why a case cannot take the form, as far as the case alone tells.
+    /// The reason a case cannot take the form, as far as the case alone shows.
     inapplicable: fn(&Case) -> Option<&'static str>,
-    /// Changes the case.
+    /// Changes a case to this form.
     apply_to: fn(&mut Case),
 }
 
@@ -42,13 +42,13 @@ impl fmt::Debug for Form {
 /// The form of a case, and the case that it is derived from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormOrigin {
-    /// The form.
+    /// The form that was applied.
     pub form: &'static Form,
     /// The name of the case in the file.
     pub base: String,
 }
 
-/// Every form.
+/// Every form that cases can take.
 pub static FORMS: &[Form] = &[
     Form {
         name: "in_place",

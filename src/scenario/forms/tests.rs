@@ -1,4 +1,4 @@
-//! What each form makes of a case, and which cases it leaves alone.
+//! Tests how each form changes a case, and which cases it leaves unchanged.
 use super::super::{Placement, SourceFile, parse};
 use super::*;
 use crate::job::CallKind;
@@ -71,7 +71,7 @@ fn in_place_shares_the_memory_of_inputs_that_are_not_read_again() {
         let [a, b] = [0, 1].map(|buf| plan.buffers[buf].places[rank].unwrap());
         assert_eq!((a.alloc, a.offset), (b.alloc, b.offset));
     }
-    // x is read twice, the last step is no collective
+    // x is read twice, the last step is not a collective
     let changed = form("in_place", PROGRAM).unwrap();
     let places: Vec<bool> = changed.steps.iter().map(|step| step.in_place.is_some()).collect();
     assert_eq!(places, [false, false, true, false, false]);

@@ -27,7 +27,7 @@ pub(super) fn all_steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step)) {
     go(&case.steps, f);
 }
 
-/// True if the condition holds for some step of the case, those that run `before` it included.
+/// True if the condition holds for some step of the case, including those of `before`.
 pub(super) fn any_of_all(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
     let mut found = false;
     all_steps(case, &mut |step| found |= is(step));

@@ -5,7 +5,7 @@ use crate::job::{CallKind, DIGEST, digest};
 use std::collections::BTreeMap;
 
 impl Rank<'_> {
-    /// By stream, the bytes of host memory that a digest on it needs at most.
+    /// For each stream, the largest number of bytes of host memory that a digest on it needs.
     fn digests(&self) -> BTreeMap<u32, u64> {
         let mut most = BTreeMap::new();
         for call in &self.job().programs[self.rank] {

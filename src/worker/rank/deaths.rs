@@ -1,4 +1,4 @@
-//! What a rank does when others die, and when it dies itself.
+//! The actions of a rank when others die, and when it dies itself.
 use super::{Halt, Rank};
 use crate::job::CallKind;
 use crate::ops::ExitStatus;

@@ -1,11 +1,11 @@
-//! Captures, and launches of what was captured.
+//! Captures, and launches of captured graphs.
 use super::{Halt, Rank, garbled, staged};
 use crate::backend::Staging;
 use crate::job::CallKind;
 use crate::worker::session::Run;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What the maps of a rank's graphs use as long as the graphs exist.
+/// The data that the maps of a rank's graphs use as long as the graphs exist.
 #[derive(Default)]
 pub struct GraphMaps {
     staging: Option<Staging>,
@@ -37,7 +37,7 @@ impl Reporter {
 }
 
 impl Rank<'_> {
-    /// Allocates what the maps of graphs need.
+    /// Allocates the memory that the maps of graphs need.
     pub(super) fn prepare_graphs(&mut self) -> Result<(), Halt> {
         let captured = self.job().programs[self.rank].iter().filter_map(|call| match &call.kind {
             CallKind::Captured { call, .. } => Some(staged(call)),
@@ -51,14 +51,14 @@ impl Rank<'_> {
         Ok(())
     }
 
-    /// Where a map says that it has no value.
+    /// The means by which a map reports that an element has no value.
     pub(super) fn reporter(&self, captured: bool) -> Reporter {
         let reporter = if captured { self.state.graph_maps.reporter.clone() } else { Reporter::default() };
         reporter.set(self.run);
         reporter
     }
 
-    /// A call about graphs. What is captured once stays for all runs of a job.
+    /// A call about graphs. A captured graph stays for all runs of a job.
     pub(super) fn graph_call(&mut self, index: u32, kind: &CallKind) -> Result<(), Halt> {
         match kind {
             CallKind::BeginCapture { graph, .. } | CallKind::EndCapture { graph, .. }

@@ -49,7 +49,7 @@ impl Rank<'_> {
         let signal = Signal { index: 0, context: 0 };
         let done = library.signal(own, signal, self.comm(comm)?.get(), self.stream(stream)?);
         self.settled(done)?;
-        // The first call is over, so its communicator is noted anew for the second one.
+        // The first call is over, so its communicator is recorded again for the second one.
         self.touch(kind);
         let done = library.wait_signal(&[(own, 1)], signal, self.comm(comm)?.get(), self.stream(stream)?);
         self.settled(done)

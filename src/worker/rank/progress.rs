@@ -9,12 +9,12 @@ use std::time::Duration;
 /// The first and the longest time between two questions, for libraries that can only be asked.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
 
-/// True if a call answered that it is in progress.
+/// True if a call returned that it is in progress.
 pub fn is_in_progress(outcome: &Result<(), CallError>) -> bool {
     outcome.as_ref().is_err_and(|error| error.code() == ncclResult_t::InProgress)
 }
 
-/// The communicators on which a call may be in progress, those that it makes behind those that it uses.
+/// The communicators on which a call may be in progress: first those that it uses, then those that it creates.
 pub(super) fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
     match kind {
         CallKind::Collective { comm, .. }
@@ -82,7 +82,7 @@ impl Rank<'_> {
     pub fn settle(&mut self) -> Result<(), Halt> {
         self.unsettled = false;
         let mut touched = std::mem::take(&mut self.touched);
-        // In a group with non-blocking ones NCCL may say of a blocking communicator for ever that it is in progress.
+        // In a group with non-blocking ones NCCL may report for ever that a blocking communicator is in progress.
         if touched.iter().any(|comm| self.is_nonblocking(*comm)) {
             touched.retain(|comm| self.is_nonblocking(*comm));
         }
@@ -91,7 +91,7 @@ impl Rank<'_> {
             let comm = self.comm(index)?.get();
             if comm != CommHandle::NULL {
                 match self.await_calls(comm) {
-                    // What it reports is the death, not this call's end.
+                    // It reports the death, not this call's end.
                     Err(Halt::Call(_)) if self.bereaved.contains(&index) => {}
                     other => other?,
                 }

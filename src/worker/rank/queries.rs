@@ -1,4 +1,4 @@
-//! NCCL's query functions, and what they answer.
+//! NCCL's query functions and their answers.
 use super::progress::communicators;
 use super::{Halt, Rank};
 use crate::backend::{CommHandle, CommSlot};

@@ -3,7 +3,7 @@ use super::{Halt, Rank, garbled};
 use crate::backend::{Address, CommHandle, RegistrationSlot, WindowMemoryError};
 use crate::job::{CallKind, WindowAnswer};
 
-/// What a rank has registered.
+/// The memory that a rank has registered.
 #[derive(Debug)]
 pub struct Registered {
     /// The registration's number in the job.
@@ -55,7 +55,7 @@ impl Rank<'_> {
         self.settled(done)
     }
 
-    /// Forgets what was registered with a communicator that has ended.
+    /// Forgets the registrations with a communicator that has ended.
     pub(super) fn forget_registrations(&mut self, comm: u32) {
         self.state.registered.retain(|registered| registered.comm != comm);
     }

@@ -48,7 +48,7 @@ impl Rank<'_> {
         let nanos = entry.nanos.clone();
         let stop = move || _ = nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         match stream {
-            // nothing of an open group is on the stream yet
+            // operations of an open group are not on the stream yet
             Some(stream) if self.depth > 0 => self.clocks.push((stream, Box::new(stop))),
             Some(stream) => self.stream(stream)?.host_fn(Box::new(stop))?,
             None => stop(),

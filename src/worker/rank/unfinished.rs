@@ -1,5 +1,5 @@
-//! Which call of each stream the device has not finished: while a rank waits, its step word names the first of them, so that the place
-//! of a hang is where the device is, not where the host is. The software library tells by itself what is stuck.
+//! Tracks the call of each stream that the device has not finished: while a rank waits, its step word names the first of them, so that
+//! the place of a hang is where the device is, not where the host is. The software library reports its stuck operations itself.
 use super::{Halt, Rank};
 use crate::backend::DeviceEvent;
 use crate::job::CallKind;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Calls of a stream that are marked at most: the first of them counts.
 const MOST_MARKS: usize = 1024;
 
-/// An event behind each call that may not be finished, by stream.
+/// An event after each call that may not be finished, by stream.
 #[derive(Default)]
 pub(super) struct Unfinished {
     marks: BTreeMap<u32, VecDeque<(u32, DeviceEvent)>>,

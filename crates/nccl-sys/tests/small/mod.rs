@@ -3,11 +3,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A folder that goes away with what is in it.
+/// A folder that is deleted with its contents.
 pub struct Folder(TempDir);
 
 impl Folder {
-    /// `None`, with the reason on standard error, where there is no C compiler.
+    /// Compiles the library. `None`, with the reason on standard error, if there is no C compiler.
     pub fn new() -> Option<Self> {
         match Command::new("cc").arg("--version").output() {
             Ok(answer) if answer.status.success() => Some(Self(tempfile::tempdir().unwrap())),

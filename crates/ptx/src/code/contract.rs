@@ -7,7 +7,8 @@ use super::op::{BinaryOp, MulPart, Op, Operation, Source, TernaryOp};
 use crate::module::{RegisterId, Type};
 use rustc_hash::FxHashMap;
 
-/// Fuses each product with a sum or difference of its type, if that is all that uses it and stands in the same basic block. Returns how many were fused.
+/// Fuses each product with a sum or difference of its type, if nothing else uses it and both are in the same basic block. Returns the
+/// number of fused products.
 pub fn contract(body: &mut Body) -> usize {
     let (mut uses, mut writes) = (vec![0u32; body.registers.len()], vec![0u32; body.registers.len()]);
     for operation in &body.operations {
@@ -82,7 +83,7 @@ mod tests {
     use crate::module::Function;
     use crate::text::{Index, Unit};
 
-    /// How many products are fused, and the opcodes' kinds that are left.
+    /// The number of fused products, and the kinds of the remaining opcodes.
     fn fused(text: &str) -> (usize, Vec<&'static str>) {
         let registers = ".reg .pred %p<2>;\n.reg .b32 %r<9>;\n.reg .b64 %d<4>;\n";
         let unit = Unit::new("t", format!(".func f() {{\n{registers}{text}\n}}").into()).unwrap();

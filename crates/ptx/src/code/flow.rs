@@ -8,7 +8,7 @@ pub struct Flow {
     pub blocks: Vec<Range<usize>>,
     pub after: Vec<Vec<usize>>,
     pub before: Vec<Vec<usize>>,
-    /// Whether control leaves the function at each one's end, other than by a trap.
+    /// For each block, true if control leaves the function at its end, other than by a trap.
     leaves: Vec<bool>,
 }
 
@@ -62,7 +62,7 @@ impl Flow {
         passed
     }
 
-    /// For each block the first one through which all ways from it to the end go; `None` if that is the end. Traps do not count as ends.
+    /// For each block the first one that all paths from it to the end pass through; `None` if that is the end. Traps do not count as ends.
     ///
     /// These are immediate postdominators: Cooper, Harvey and Kennedy, A Simple, Fast Dominance Algorithm, 2001.
     pub fn meeting_places(&self) -> Vec<Option<usize>> {
@@ -85,7 +85,7 @@ impl Flow {
         meets.into_iter().map(|meets| meets.filter(|block| *block != end)).collect()
     }
 
-    /// The end and all blocks from which control can come to it, each before those that it can come from, but for loops.
+    /// The end and all blocks from which control can reach it, each before its predecessors, except for loops.
     fn backwards(&self) -> Vec<usize> {
         let end = self.blocks.len();
         let last = (0..end).filter(|block| self.leaves[*block]).collect();
@@ -129,7 +129,7 @@ fn successors(body: &Body, blocks: &[Range<usize>], block: &Range<usize>) -> Vec
     let next = starting_at(block.end);
     let Some(last) = body.operations.get(block.end - 1) else { return Vec::new() };
     let branch = if let Op::Branch { target } = last.op { starting_at(target) } else { None };
-    // What is not known is not executed; in the text control goes on after it.
+    // An unknown operation is not executed; in the text control continues after it.
     let falls = !last.op.ends_block() || last.guard.is_some() || matches!(last.op, Op::Unknown(_));
     branch.into_iter().chain(next.filter(|_| falls)).collect()
 }

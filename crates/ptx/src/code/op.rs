@@ -13,7 +13,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// That of a register of this type. Values of 8 bits have registers of 16.
+    /// The width of a register of this type. Values of 8 bits have registers of 16.
     pub fn of(ty: Type) -> Self {
         match ty.bytes() {
             _ if ty == Type::Pred => Self::Predicate,
@@ -36,13 +36,13 @@ impl Width {
     }
 }
 
-/// The bits of a constant, in the width that its instruction wants.
+/// The bits of a constant, in the width that its instruction requires.
 pub type ConstantBits = u64;
 
-/// What an instruction reads.
+/// An operand that an instruction reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A register.
+    /// A register's value.
     Register(RegisterId),
     /// The same bits in every lane.
     Constant(ConstantBits),
@@ -50,25 +50,25 @@ pub enum Source {
     Symbol(Name, i64),
 }
 
-/// Where a load or store goes.
+/// The address of a load or store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// What it begins with.
+    /// The base of the address.
     pub base: AddressBase,
-    /// Bytes from there.
+    /// Bytes added to the base.
     pub offset: i64,
     /// The space; `None` for a generic address.
     pub space: Option<Space>,
 }
 
-/// What an address begins with.
+/// The base of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressBase {
-    /// A register.
+    /// A register's value.
     Register(RegisterId),
     /// A variable or parameter.
     Symbol(Name),
-    /// The number itself.
+    /// No base: the offset is the address.
     Nothing,
 }
 
@@ -105,7 +105,7 @@ pub enum MulPart {
 pub enum BinaryOp {
     Add,
     Sub,
-    /// For floating-point types the product.
+    /// A product; the part applies to whole numbers only.
     Mul(MulPart),
     Div,
     Rem,
@@ -126,7 +126,7 @@ pub enum TernaryOp {
     Mad(MulPart),
     /// The same of floating-point numbers, rounded once.
     Fma,
-    /// `fma` of the third operand's negative: what a product and a difference become.
+    /// `fma` with the third operand negated: the fusion of a product and a difference.
     ProductMinus,
     /// `fma` of the first operand's negative.
     MinusProduct,
@@ -143,7 +143,7 @@ pub enum TernaryOp {
     },
 }
 
-/// How two numbers compare.
+/// The relation that a comparison tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // PTX's own names
 pub enum Comparison {
@@ -155,7 +155,7 @@ pub enum Comparison {
     Ge,
 }
 
-/// How a conversion rounds.
+/// The rounding of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// It is exact, or has no rounding to say.
@@ -168,10 +168,10 @@ pub enum Rounding {
     TowardsZeroWhole,
 }
 
-/// What an access to memory promises to other threads.
+/// The guarantees that an access to memory gives to other threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryOrder {
-    /// Nothing.
+    /// No guarantees.
     Weak,
     /// `volatile`, `relaxed` and `mmio`: it happens, once, and is not torn.
     Relaxed,
@@ -179,11 +179,11 @@ pub enum MemoryOrder {
     Acquire,
     /// `release`: what came before is seen before.
     Release,
-    /// Both, for atomics.
+    /// Both acquire and release, for atomics.
     AcquireRelease,
 }
 
-/// What an atomic does with memory.
+/// The operation of an atomic on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // PTX's own names
 pub enum AtomicOp {
@@ -199,12 +199,12 @@ pub enum AtomicOp {
     Decrement,
 }
 
-/// What a vote or a barrier with a reduction gives.
+/// The result of a vote or of a barrier with a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VoteMode {
-    /// True in every lane.
+    /// True if the predicate is true in every lane.
     All,
-    /// True in some lane.
+    /// True if the predicate is true in some lane.
     Any,
     /// The same in every lane.
     Uniform,
@@ -250,11 +250,11 @@ pub enum SpecialRegister {
 pub struct Operation {
     /// The predicate before it.
     pub guard: Option<Guard>,
-    /// What it does.
+    /// The operation itself.
     pub op: Op,
 }
 
-/// What an instruction does. `to` are registers that it writes; `None` where the result is discarded.
+/// The operation of an instruction. `to` are registers that it writes; `None` where the result is discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are PTX's operands
 pub enum Op {
@@ -312,7 +312,7 @@ pub enum Op {
         width: Width,
         to: Option<RegisterId>,
     },
-    /// `mov` that puts a wide register together, lowest part first.
+    /// `mov` that combines parts into a wide register, lowest part first.
     Pack {
         part: Width,
         to: Option<RegisterId>,
@@ -339,7 +339,7 @@ pub enum Op {
         to: Option<RegisterId>,
         a: Source,
     },
-    /// `cvt` of two f32 to a pair, of which `a` is the upper one.
+    /// `cvt` of two f32 to a pair; `a` is the upper one.
     ConvertPairFromF32 {
         into: Type,
         to: Option<RegisterId>,
@@ -438,14 +438,14 @@ pub enum Op {
         results: Vec<Name>,
         arguments: Vec<Name>,
     },
-    /// The function's end.
+    /// Returns from the function.
     Return,
-    /// The thread's end.
+    /// Ends the thread.
     Exit,
     Trap,
     /// An instruction that cannot be decoded, with the reason.
     Unknown(String),
-    /// What says something to a GPU that has no meaning here: `nanosleep`, `griddepcontrol`, `prefetch`.
+    /// Instructions that matter only to a GPU and do nothing here: `nanosleep`, `griddepcontrol`, `prefetch`.
     Nothing,
     /// `mbarrier.init`.
     BarrierInit {
@@ -485,7 +485,7 @@ pub enum Op {
     },
 }
 
-/// How a shuffle picks the lane that it reads.
+/// The way a shuffle selects the lane that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // PTX's own names
 pub enum ShuffleMode {
@@ -495,15 +495,15 @@ pub enum ShuffleMode {
     Bfly,
 }
 
-/// What `bar.red` gives.
+/// The reduction of a `bar.red`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reduction {
-    /// What is said of all threads' predicates.
+    /// The way all threads' predicates are combined.
     pub mode: VoteMode,
-    /// Where it goes.
+    /// The register for the result.
     pub to: Option<RegisterId>,
-    /// Each thread's own.
+    /// The predicate of each thread.
     pub predicate: Source,
-    /// True if it is inverted.
+    /// True if the predicate is inverted.
     pub inverted: bool,
 }

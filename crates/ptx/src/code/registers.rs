@@ -1,9 +1,9 @@
-//! Which registers an operation reads and writes.
+//! The registers that an operation reads and writes.
 use super::op::{Address, AddressBase, Op, Operation, Source};
 use crate::module::RegisterId;
 
 impl Operation {
-    /// Calls `f` with each register that it reads, its guard among them.
+    /// Calls `f` with each register that the operation reads, including its guard.
     pub fn each_read(&self, f: &mut dyn FnMut(RegisterId)) {
         if let Some(guard) = self.guard {
             f(guard.register);
@@ -131,7 +131,7 @@ impl Op {
         }
     }
 
-    /// True if nothing follows it in the text: it leaves the function, or branches without a guard.
+    /// True if control does not reach the next operation in the text: this one leaves the function, or branches without a guard.
     pub fn ends_block(&self) -> bool {
         matches!(self, Self::Branch { .. } | Self::Return | Self::Exit | Self::Trap | Self::Unknown(_))
     }

@@ -1,4 +1,4 @@
-//! Where registers are kept: those that are never alive together share a slot.
+//! Assigns registers to slots: those that are never alive at the same time share one.
 use super::body::Body;
 use super::flow::Flow;
 use super::op::Width;
@@ -14,7 +14,7 @@ pub struct Slots {
     pub bytes: u32,
 }
 
-/// The operations between which a register is alive, from the first that touches it to the last, as far as loops carry it.
+/// The range of operations in which a register is alive, from the first that touches it to the last, extended by loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interval {
     first: usize,
@@ -33,7 +33,7 @@ fn slot_bytes(width: Width) -> u32 {
 }
 
 impl Slots {
-    /// Gives every register a slot. Slots of one width follow each other, so that each is as aligned as it is wide. `None` if too many
+    /// Gives every register a slot. Slots of one width are adjacent, so that each is aligned to its width. `None` if too many
     /// registers are alive in too many blocks.
     pub fn of(body: &Body) -> Option<Self> {
         let intervals = intervals(body)?;
@@ -71,7 +71,7 @@ impl Slots {
 /// Most steps from a block to one before it that [`intervals`] takes, for all registers together. NCCL's functions need fewer than a million.
 const MOST_STEPS: usize = 1 << 27;
 
-/// For each register the operations from the first to the last at which it is alive; `None` if that takes too long to find out.
+/// For each register the range of operations in which it is alive; `None` if this takes too long to determine.
 fn intervals(body: &Body) -> Option<Vec<Option<Interval>>> {
     let Flow { blocks, before, .. } = Flow::of(body);
     let mut intervals: Vec<Option<Interval>> = vec![None; body.registers.len()];
@@ -138,7 +138,7 @@ impl Uses {
                 };
                 operation.each_read(&mut |register| read(register, &written));
                 operation.each_write(&mut |register| {
-                    // Behind a guard the other lanes keep what they had: they read it.
+                    // With a guard, the other lanes keep their old value, which counts as a read.
                     if operation.guard.is_some() {
                         read(register, &written);
                     } else if std::mem::replace(&mut written[register.0 as usize], number) != number {
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Whether a register's value at an operation is read by it or later.
+    /// True if a register's value at an operation is read there or later.
     fn is_alive(body: &Body, register: usize, from: usize) -> bool {
         let (mut seen, mut ahead) = (vec![false; body.operations.len()], vec![from]);
         while let Some(at) = ahead.pop() {

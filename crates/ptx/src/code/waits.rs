@@ -7,10 +7,11 @@ use super::flow::Flow;
 use super::op::{Address, AddressBase, MemoryOrder, Op, Operation};
 use crate::module::{RegisterId, Space};
 
-/// Functions with more blocks are not searched for loops, because the search may visit every block for each loop. NCCL's functions are far smaller.
+/// Functions with more blocks are not searched for loops, because the search may visit every block for each loop. NCCL's functions
+/// are far smaller.
 const MOST_BLOCKS: usize = 20_000;
 
-/// For each operation, whether it only waits. In a function with more than `MOST_BLOCKS` blocks, none counts as waiting.
+/// For each operation, true if it only waits. In a function with more than `MOST_BLOCKS` blocks, none counts as waiting.
 pub fn waits(body: &Body) -> Vec<bool> {
     let flow = Flow::of(body);
     if flow.blocks.len() > MOST_BLOCKS {
@@ -47,12 +48,12 @@ fn has(body: &Body, flow: &Flow, block: usize, what: fn(&Op) -> bool) -> bool {
     body.operations[flow.blocks[block].clone()].iter().any(|operation| what(&operation.op))
 }
 
-/// Reads what another thread may write meanwhile.
+/// True if the operation reads memory that another thread may write at the same time.
 fn looks(op: &Op) -> bool {
     matches!(op, Op::BarrierTryWait { .. }) || matches!(op, Op::Load { order, .. } if *order != MemoryOrder::Weak)
 }
 
-/// Where that is.
+/// The address that an operation accesses, if it does.
 fn place(op: &Op) -> Option<&Address> {
     match op {
         Op::Load { address, .. } | Op::BarrierTryWait { address, .. } if looks(op) => Some(address),
@@ -85,7 +86,7 @@ fn works(op: &Op) -> bool {
     }
 }
 
-/// The registers whose values come from loads in polling loops, or from others of the same memory: a first look may stand before its loop.
+/// The registers whose values come from loads in polling loops, or from others of the same memory: a first load may be before its loop.
 fn polled(body: &Body, flow: &Flow, waiting: &[bool]) -> Vec<bool> {
     let mut polled = vec![false; body.registers.len()];
     let of_loops = flow.blocks.iter().zip(waiting).filter(|(_, waiting)| **waiting);
@@ -109,7 +110,7 @@ fn polled(body: &Body, flow: &Flow, waiting: &[bool]) -> Vec<bool> {
     polled
 }
 
-/// For each branch on such a register the blocks from there to where both of its ways meet again.
+/// For each branch on such a register, the blocks from there to the point where both of its ways meet again.
 fn skipped<'a>(body: &'a Body, flow: &'a Flow, polled: &'a [bool]) -> impl Iterator<Item = Vec<usize>> + 'a {
     let meets = flow.meeting_places();
     let on_polled = |operation: &Operation| {
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!((store("s"), store("%r8")), (vec![0, 1, 2, 3, 4], vec![]), "only a note of the block's");
     }
 
-    /// What NCCL does: it looks again only if what it saw last is too little.
+    /// As in NCCL: it polls again only if the last value was too small.
     #[test]
     fn what_is_passed_over_without_need_to_poll_waits_too() {
         let text = "AGAIN:\nadd.s32 %r2, %r1, 8;\nsetp.ge.s32 %p1, %r2, %r3;\n@%p1 bra GO;\n\

@@ -1,4 +1,4 @@
-//! Units become a program: names are bound across units, and what they stand for is read when it is first asked for.
+//! Links units into a program: names are bound across units, and definitions are read when first needed.
 mod names;
 mod program;
 mod reach;

@@ -1,4 +1,4 @@
-//! Which definition a name means (PTX ISA, 11.6).
+//! Resolves names to definitions (PTX ISA, 11.6).
 use crate::module::Variable;
 use crate::text::{Definition, DefinitionKind, Index, Linkage, Unit};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,7 +16,7 @@ pub struct FunctionId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableId(pub(crate) u32);
 
-/// What a name stands for.
+/// The definition that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
     /// A kernel or function with a body.
@@ -27,7 +27,7 @@ pub enum Symbol {
     DynamicShared,
 }
 
-/// A definition with a body or memory, and the unit that it stands in.
+/// A definition with a body or memory, and the unit that contains it.
 #[derive(Clone, Debug)]
 pub struct Defined {
     pub unit: UnitId,
@@ -53,9 +53,9 @@ pub struct Names {
     pub dynamic_align: u64,
     /// Names that all units can see, with how strong their definition is.
     visible: FxHashMap<Box<str>, (Symbol, Linkage)>,
-    /// For each unit its private names, and those that it only declares, with nothing to lead to.
+    /// For each unit its private names; `None` for names that it only declares and that have no definition.
     of_unit: Vec<FxHashMap<Box<str>, Option<Symbol>>>,
-    /// Names that a unit only declares, and that need not be defined.
+    /// Names that a unit only declares and that may stay undefined.
     weak: FxHashSet<(UnitId, Box<str>)>,
 }
 
@@ -136,7 +136,7 @@ impl Names {
         }
     }
 
-    /// What a name means in a unit.
+    /// The definition of a name as seen from a unit.
     pub fn resolve(&self, unit: UnitId, name: &str) -> Option<Symbol> {
         let own = self.of_unit.get(unit.0 as usize)?.get(name);
         match own {
@@ -146,12 +146,12 @@ impl Names {
         }
     }
 
-    /// Whether a unit declares a name that need not be defined: its address is 0 then.
+    /// True if a unit declares a name that may stay undefined: its address is 0 then.
     pub fn is_weak(&self, unit: UnitId, name: &str) -> bool {
         self.weak.contains(&(unit, name.into()))
     }
 
-    /// What a name means outside of all units.
+    /// The definition of a name as seen from outside all units.
     pub fn visible(&self, name: &str) -> Option<Symbol> {
         self.visible.get(name).map(|(symbol, _)| *symbol)
     }

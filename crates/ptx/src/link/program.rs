@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Why units are not a program.
+/// The reason units cannot be linked into a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// A unit cannot be read.
@@ -18,16 +18,16 @@ pub enum LinkError {
     /// Two visible definitions have one name.
     #[error("{second}: `{name}` is defined in {first} too")]
     DefinedTwice {
-        /// The name.
+        /// The name that is defined twice.
         name: String,
         /// The unit of the first definition.
         first: String,
-        /// Where the second one stands.
+        /// The place of the second definition.
         second: Box<crate::Place>,
     },
 }
 
-/// Units that are bound together. Functions and variables are read when they are first asked for.
+/// Units that are linked. Functions and variables are read when first needed.
 #[derive(Debug)]
 pub struct Program {
     units: Vec<Unit>,
@@ -39,7 +39,7 @@ pub struct Program {
 
 /// The methods panic if they are given a number of another program.
 impl Program {
-    /// Binds units together, in the order in which a linker would get them: of several weak definitions the first counts. `threads` read them.
+    /// Links units, in the order in which a linker would get them: of several weak definitions the first counts. Uses `threads` threads.
     ///
     /// # Errors
     ///
@@ -59,17 +59,17 @@ impl Program {
         Ok(Self { units, names, functions, variables, shared: OnceLock::new() })
     }
 
-    /// A unit.
+    /// The unit with this id.
     pub fn unit(&self, id: UnitId) -> &Unit {
         &self.units[id.0 as usize]
     }
 
-    /// The unit that a function stands in.
+    /// The unit that contains a function.
     pub fn unit_of(&self, id: FunctionId) -> UnitId {
         self.names.functions[id.0 as usize].unit
     }
 
-    /// The unit that a variable stands in.
+    /// The unit that contains a variable.
     pub fn unit_of_variable(&self, id: VariableId) -> UnitId {
         self.names.variables[id.0 as usize].unit
     }
@@ -108,12 +108,12 @@ impl Program {
         self.names.all_visible().filter(|(name, _)| self.kernel(name).is_some()).map(|(name, _)| name)
     }
 
-    /// What a name means in a unit.
+    /// The definition of a name as seen from a unit.
     pub fn resolve(&self, unit: UnitId, name: &str) -> Option<Symbol> {
         self.names.resolve(unit, name)
     }
 
-    /// Whether a unit declares a name that need not be defined: its address is 0 then.
+    /// True if a unit declares a name that may stay undefined: its address is 0 then.
     pub fn is_weak(&self, unit: UnitId, name: &str) -> bool {
         self.names.is_weak(unit, name)
     }

@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 /// Memory that each block of a kernel has once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SharedMemory {
-    /// A variable.
+    /// A variable outside functions.
     Variable(VariableId),
-    /// What a function's body declares.
+    /// The variables that a function's body declares.
     Own(FunctionId),
 }
 
 impl Program {
-    /// The shared memory that a kernel reaches, transitively, without that whose size a launch decides. A function counts as reached where
-    /// its name stands, called or not.
+    /// The shared memory that a kernel reaches, transitively, except that whose size a launch decides. A function counts as reached if
+    /// its name occurs, called or not.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Program {
                         if let Symbol::Variable(id) = symbol {
                             found.extend(all.get(&SharedMemory::Variable(id)));
                         }
-                        // Most kernels name all that there is soon, and then the rest of a large program need not be looked at.
+                        // Most kernels soon refer to everything, and then the rest of a large program need not be searched.
                         found.len() < all.len()
                     });
                 }
@@ -80,13 +80,13 @@ impl Program {
         Ok(all)
     }
 
-    /// Calls `f` with what names in a function's body stand for, but for those that it declares itself, until it returns false. The body is
-    /// not read for this, which would take many times as long.
+    /// Calls `f` for the definitions that names in a function's body refer to, except for those that it declares itself, until `f` returns
+    /// false. The body is not decoded for this, which would take many times as long.
     fn each_symbol(&self, id: FunctionId, mut f: impl FnMut(Symbol) -> bool) {
         let (unit, body) = self.body(id);
         let signature = self.signature(id).ok();
         let parameters = signature.iter().flat_map(|head| head.parameters.iter().chain(&head.results));
-        // Names that hide others, with the depth of the braces that they stand in.
+        // Names that hide others, with the depth of the braces that contain them.
         let mut own: Vec<(&str, usize)> = parameters.map(|parameter| (parameter.name.as_str(), 0)).collect();
         let (mut depth, mut begins, mut declares) = (0usize, true, false);
         let mut lexer = Lexer::new(unit, body.start, body.end);

@@ -42,7 +42,7 @@ struct Body<'a> {
     own: Room,
     shared: Room,
     instructions: Vec<Instruction>,
-    /// Branches whose targets are still names, and the scopes that they stand in.
+    /// Branches whose targets are still names, and the scopes that contain them.
     branches: Vec<(usize, usize)>,
 }
 
@@ -245,7 +245,7 @@ impl<'a> Body<'a> {
         Ok(Operand::Symbol(name.into(), offset(&mut self.tokens)?))
     }
 
-    /// What follows an opening bracket.
+    /// Reads a memory operand, after its opening bracket.
     fn memory(&mut self) -> Result<Operand, Error> {
         let token = self.tokens.next()?;
         let (base, bytes) = match token.kind {

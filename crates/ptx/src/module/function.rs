@@ -15,20 +15,20 @@ pub struct RegisterId(pub u32);
 /// The predicate before an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The predicate.
+    /// The predicate's register.
     pub register: RegisterId,
     /// True for `@!%p`: the instruction is executed where it is false.
     pub inverted: bool,
 }
 
-/// An instruction as it is written.
+/// An instruction as written in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
     /// The bytes of its opcode in the unit, such as `ld.global.b32`.
     pub opcode: Range<u32>,
     /// The predicate before it.
     pub guard: Option<Guard>,
-    /// Its operands.
+    /// The operands in their order in the text.
     pub operands: Vec<Operand>,
 }
 
@@ -42,11 +42,11 @@ impl Instruction {
 /// A parameter or result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// The parameter's name.
     pub name: String,
-    /// Its elements.
+    /// The type and number of its elements.
     pub shape: Shape,
-    /// Where it is in the block of all parameters.
+    /// Its offset in the block of all parameters.
     pub offset: u64,
 }
 
@@ -61,16 +61,16 @@ pub struct LaunchBounds {
     pub cluster: Option<[u32; 3]>,
 }
 
-/// What is known of a function from its head.
+/// The information in a function's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Its name.
+    /// The function's name.
     pub name: String,
     /// True for a kernel.
     pub is_kernel: bool,
-    /// What it gives back.
+    /// The parameters that it returns.
     pub results: Vec<Parameter>,
-    /// What it is given.
+    /// The parameters that it receives.
     pub parameters: Vec<Parameter>,
     /// Limits of its launches.
     pub bounds: LaunchBounds,
@@ -149,28 +149,28 @@ fn three(tokens: &mut Tokens<'_>) -> Result<[u32; 3], Error> {
 /// Memory that a function's body declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
     /// `.local`, `.param` or `.shared`.
     pub space: Space,
-    /// Its elements.
+    /// The type and number of its elements.
     pub shape: Shape,
-    /// Where it is in the function's memory of that kind. Scopes that follow each other have the same bytes for `.local` and `.param`.
+    /// Its offset in the function's memory of that kind. Scopes that follow each other use the same bytes for `.local` and `.param`.
     pub offset: u64,
 }
 
 /// A function with its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// What its head says.
+    /// The information in its head.
     pub signature: Signature,
     /// The types of its registers.
     pub registers: Vec<Type>,
     /// Its memory in `.local` and `.shared`, and the parameters of its calls.
     pub memory: Vec<Declared>,
-    /// What each thread needs for those in `.local` and `.param`.
+    /// Memory per thread for the variables in `.local` and `.param`.
     pub own: Room,
-    /// What each block needs for those in `.shared`.
+    /// Memory per block for the variables in `.shared`.
     pub shared: Room,
     /// Its instructions. A branch to one past the last one leaves the function.
     pub instructions: Vec<Instruction>,

@@ -1,7 +1,7 @@
-//! What instructions work on (PTX ISA, 6).
+//! The operands of instructions (PTX ISA, 6).
 use super::function::RegisterId;
 
-/// What a name in an operand stands for.
+/// The thing that a name in an operand refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
     /// Memory that the function's body declares: its place in [`super::Function::memory`].
@@ -19,7 +19,7 @@ impl From<&str> for Name {
 /// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A register.
+    /// A register's value.
     Register(RegisterId),
     /// `!%p`: a predicate that is inverted.
     Inverted(RegisterId),
@@ -37,7 +37,7 @@ pub enum Operand {
     Label(usize),
     /// Memory: a base in brackets, plus an offset in bytes.
     Memory(Base, i64),
-    /// `{%r1, %r2}`.
+    /// A vector of operands: `{%r1, %r2}`.
     Vector(Vec<Operand>),
     /// `%p1|%p2`: two results.
     Pair(Box<(Operand, Operand)>),
@@ -47,7 +47,7 @@ pub enum Operand {
     Unused,
 }
 
-/// What an address begins with.
+/// The base of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
     /// The contents of a register.

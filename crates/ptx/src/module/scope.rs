@@ -3,10 +3,10 @@ use super::function::RegisterId;
 use super::types::Type;
 use rustc_hash::FxHashMap;
 
-/// What a name stands for in a body.
+/// The thing that a name in a body refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// A register.
+    /// A register of the function.
     Register(RegisterId),
     /// Memory that the body declares, by its number.
     Memory(usize),
@@ -18,7 +18,7 @@ pub struct Scopes<'a> {
     open: Vec<Names<'a>>,
     /// The types of all registers.
     pub registers: Vec<Type>,
-    /// For each scope that there ever was, the one around it, and its labels.
+    /// For every scope so far, including closed ones: its parent, and its labels.
     labels: Vec<(usize, FxHashMap<&'a str, usize>)>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Scopes<'a> {
         Self { open: vec![Names::default()], registers: Vec::new(), labels }
     }
 
-    /// Opens a scope.
+    /// Opens a nested scope.
     pub fn open(&mut self) {
         let (number, around) = (self.labels.len(), self.current());
         self.labels.push((around, FxHashMap::default()));
@@ -55,7 +55,7 @@ impl<'a> Scopes<'a> {
         true
     }
 
-    /// How many scopes are open besides the outermost.
+    /// The number of open scopes, not counting the outermost.
     pub fn depth(&self) -> usize {
         self.open.len() - 1
     }
@@ -70,7 +70,7 @@ impl<'a> Scopes<'a> {
         self.open.last().map_or(0, |names| names.used)
     }
 
-    /// Declares memory in the innermost scope. `used` is how many bytes of its own memory a thread needs up to the end of this.
+    /// Declares memory in the innermost scope. `used` is the number of bytes of own memory that a thread needs up to the end of this.
     pub fn memory(&mut self, name: &'a str, number: usize, used: u64) {
         if let Some(names) = self.open.last_mut() {
             names.single.insert(name, Named::Memory(number));
@@ -78,7 +78,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Declares a register.
+    /// Declares one register in the innermost scope.
     pub fn single(&mut self, name: &'a str, ty: Type) {
         let id = RegisterId(self.registers.len() as u32);
         self.registers.push(ty);
@@ -104,7 +104,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// What a name stands for; `None` for one that the body does not declare.
+    /// Looks up a name; `None` if the body does not declare it.
     pub fn find(&self, name: &str) -> Option<Named> {
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         // A name may itself end in digits: `%rd1<3>`.
@@ -134,7 +134,7 @@ impl<'a> Scopes<'a> {
         is_new
     }
 
-    /// Where a label leads that is named in the scope with this number.
+    /// The target of a label used in the scope with this number.
     pub fn target(&self, scope: usize, name: &str) -> Option<usize> {
         let mut scope = scope;
         loop {

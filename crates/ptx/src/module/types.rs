@@ -54,7 +54,7 @@ impl Type {
         ("pred", Self::Pred),
     ];
 
-    /// By PTX's name, without the point.
+    /// The type with this PTX name, given without the point.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, ty)| *ty)
     }
@@ -64,7 +64,7 @@ impl Type {
         Self::ALL.iter().find(|(_, ty)| *ty == self).map_or("", |(name, _)| name)
     }
 
-    /// Bytes that a value has in memory; 1 for a predicate, which has none there.
+    /// Bytes of a value in memory; 1 for a predicate, which is never in memory.
     pub fn bytes(self) -> u32 {
         match self {
             Self::B8 | Self::U8 | Self::S8 | Self::Pred => 1,
@@ -75,13 +75,13 @@ impl Type {
         }
     }
 
-    /// True for whole numbers with a sign.
+    /// True for signed whole numbers.
     pub fn is_signed(self) -> bool {
         matches!(self, Self::S8 | Self::S16 | Self::S32 | Self::S64)
     }
 }
 
-/// Where memory is.
+/// A state space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// `.global`.
@@ -97,7 +97,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// By PTX's name, without the point.
+    /// The space with this PTX name, given without the point.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "global" => Self::Global,

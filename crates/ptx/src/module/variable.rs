@@ -1,4 +1,4 @@
-//! Variables: memory with a name, and what it holds at first (PTX ISA, 5.4).
+//! Variables: named memory and its initial contents (PTX ISA, 5.4).
 use super::tokens::Tokens;
 use super::types::{Space, Type};
 use crate::error::Error;
@@ -7,7 +7,7 @@ use crate::text::{Definition, TokenKind, Unit};
 
 /// Most bytes of a variable.
 const MOST_BYTES: u64 = 1 << 30;
-/// Most elements that braces may hold, in all levels together.
+/// Limit on the elements in braces, in all levels in total.
 const MOST_VALUES: usize = 1 << 24;
 /// Most levels of braces.
 const MOST_LEVELS: usize = 8;
@@ -17,7 +17,7 @@ const MOST_LEVELS: usize = 8;
 pub struct Shape {
     /// Type of an element.
     pub ty: Type,
-    /// Bytes of which the address is a multiple.
+    /// The address is a multiple of this number of bytes.
     pub align: u32,
     /// Elements; `None` for an array without a length, whose size is decided elsewhere.
     pub count: Option<u64>,
@@ -35,7 +35,7 @@ impl Shape {
 pub struct Room {
     /// Bytes that are in use.
     pub bytes: u64,
-    /// Bytes of which its address is a multiple.
+    /// Its address is a multiple of this number of bytes.
     pub align: u64,
 }
 
@@ -60,18 +60,18 @@ pub enum Value {
 /// Memory with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Where it is.
+    /// The state space that contains it.
     pub space: Space,
-    /// Its elements.
+    /// The type and number of its elements.
     pub shape: Shape,
-    /// What the first elements hold at first; all others are zero.
+    /// Initial values of the first elements; all others are zero.
     pub values: Vec<Value>,
 }
 
 impl Variable {
-    /// The space of a definition's variable, without reading its value; `None` for one that has none.
+    /// The space of a definition's variable, without reading its value; `None` if the definition is not a variable.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ fn space(tokens: &mut Tokens<'_>) -> Result<Option<Space>, Error> {
     }
 }
 
-/// What follows the state space of a variable or parameter: attributes, type, name and dimensions.
+/// Reads the rest of a declaration after its state space: attributes, type, name and dimensions.
 pub fn declaration<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Shape), Error> {
     let (mut align, mut lanes, mut of_pointer) = (0, 1u64, false);
     let ty = loop {

@@ -10,7 +10,7 @@ pub fn shift_right_unsigned(value: u64, by: u32, bits: u32) -> u64 {
     if by >= bits { 0 } else { low(value, bits) >> by }
 }
 
-/// `shr` of signed values: the sign fills what is shifted in.
+/// `shr` of signed values: the sign fills the new bits.
 pub fn shift_right_signed(value: u64, by: u32, bits: u32) -> u64 {
     low((extend(value, bits) >> by.min(bits - 1).min(63)) as u64, bits)
 }
@@ -27,8 +27,8 @@ pub fn funnel_shift_right(low: u32, high: u32, by: u32, wrap: bool) -> u32 {
     ((u64::from(high) << 32 | u64::from(low)) >> by) as u32
 }
 
-/// `bfind`: the place of the highest bit that is set, for signed values that differs from the sign; all ones if there is none. With
-/// `shift_amount`, how far the value must be shifted left to bring that bit to the top.
+/// `bfind`: the position of the highest set bit, or for signed values of the highest bit that differs from the sign; all ones if
+/// there is no such bit. With `shift_amount`, the distance of the left shift that brings that bit to the top.
 pub fn high_bit(value: u64, bits: u32, signed: bool, shift_amount: bool) -> u32 {
     let value = if signed && extend(value, bits) < 0 { low(!value, bits) } else { low(value, bits) };
     match (value, shift_amount) {
@@ -38,7 +38,8 @@ pub fn high_bit(value: u64, bits: u32, signed: bool, shift_amount: bool) -> u32 
     }
 }
 
-/// `bfe`: `length` bits from `start` on; for signed values the last of them (or the value's sign, where the field goes beyond it) fills the rest.
+/// `bfe`: `length` bits from `start` on; for signed values the last of them (or the value's sign, if the field extends beyond it) fills
+/// the rest.
 pub fn bit_field_extract(value: u64, start: u32, length: u32, bits: u32, signed: bool) -> u64 {
     let (start, length) = (start & 0xff, length & 0xff);
     if length == 0 {

@@ -1,7 +1,7 @@
 //! Floating-point types of 16 and 8 bits (PTX ISA, 5.2.2 and 5.2.3).
 //!
-//! Every number of them is a number of double precision, every sum of two and every product of two as well: so an operation is done there, and
-//! rounded once.
+//! Each of their numbers, and every sum or product of two of them, is a number of double precision: so an operation is done in
+//! double precision and rounded once.
 
 /// A format of at most 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Narrow {
         if code & self.sign_bit() == 0 { value } else { -value }
     }
 
-    /// The nearest code, of two that are equally near the even one. What is too large becomes infinity, or with
+    /// The nearest code; of two that are equally near, the even one. A value that is too large becomes infinity, or with
     /// `saturate`, and in formats without infinities, the largest number.
     pub fn encode(self, value: f64, saturate: bool) -> u16 {
         if value.is_nan() {
@@ -156,8 +156,8 @@ fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + F64_BIAS) as u64) << F64_FRACTION)
 }
 
-/// The sum of two numbers, rounded to one whose last bit is 1 where it is not exact. Rounded once more, to fewer bits, it gives what the exact sum
-/// gives (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+/// The sum of two numbers, rounded to one whose last bit is 1 if it is not exact. Rounded again, to fewer bits, it gives the same
+/// result as the exact sum (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 fn sum_to_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
     if !sum.is_finite() {
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Each code, the middle between it and the next, and what lies just beside both, against the definition: the nearest code.
+    /// Compares each code, the middle between it and the next, and the numbers just next to both, with the definition: the nearest code.
     #[test]
     fn every_number_becomes_the_nearest_code() {
         for format in [F16, BF16, E4M3, E5M2] {
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Products that lie in the middle between two bf16 numbers: an addend that double precision cannot hold beside them decides.
+    /// Products in the middle between two bf16 numbers: an addend too small for double precision next to them breaks the tie.
     #[test]
     fn a_tiny_addend_breaks_a_tie() {
         let code = |value: f64| BF16.encode(value, false);

@@ -19,16 +19,16 @@ use std::sync::Arc;
 /// Instructions that a warp executes after a barrier before the block's others have done so.
 const FIRST_STEPS: u32 = 8;
 
-/// What all blocks of a launch share.
+/// The state that all blocks of a launch share.
 #[derive(Debug)]
 pub struct Common {
     pub image: Arc<Image>,
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub parameters: Buffer,
-    /// Where the kernel's variables in shared memory are.
+    /// The layout of the kernel's variables in shared memory.
     pub layout: Arc<SharedLayout>,
-    /// Where the shared memory that the launch asks for begins, and where all of it ends.
+    /// The start of the shared memory that the launch requests, and the end of all shared memory.
     pub shared: (u64, u64),
     /// The launch's number on its device.
     pub number: u64,
@@ -107,18 +107,18 @@ impl Common {
     }
 }
 
-/// Lanes of a warp come to a barrier.
+/// Lanes of a warp that arrive at a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     pub barrier: u32,
-    /// How many threads it is for; `None` for all of the block.
+    /// The number of threads that the barrier is for; `None` for all of the block.
     pub threads: Option<u32>,
     pub lanes: Mask,
     /// Those whose predicate is true.
     pub votes: Mask,
 }
 
-/// The threads that have come to a barrier, by warp.
+/// The threads that have arrived at a barrier, by warp.
 #[derive(Clone, Debug, Default)]
 struct Barrier {
     arrived: Vec<Mask>,
@@ -134,13 +134,13 @@ pub struct Block {
     warps: Vec<Warp>,
     barriers: [Barrier; BARRIERS],
     next: usize,
-    /// How often a barrier has let a warp go on.
+    /// Number of times a barrier has let a warp continue.
     releases: u64,
     // The warps reach it, so it goes after them.
     _shared: Buffer,
 }
 
-/// How a turn has ended.
+/// The way a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It has done something.
@@ -152,7 +152,7 @@ pub enum Turn {
 }
 
 impl Block {
-    /// With its shared memory, which its warps reach.
+    /// A block with its shared memory, which its warps access.
     pub fn new(shared: Buffer, warps: Vec<Warp>) -> Self {
         let none = || Barrier { arrived: vec![0; warps.len()], open: true, ..Barrier::default() };
         let barriers = std::array::from_fn(|_| none());
@@ -160,7 +160,7 @@ impl Block {
         Self { number, warps, barriers, next: 0, releases: 0, _shared: shared }
     }
 
-    /// How many warps it has.
+    /// Number of warps in the block.
     pub fn warps(&self) -> usize {
         self.warps.len()
     }
@@ -170,21 +170,21 @@ impl Block {
         self.warps.iter().map(|warp| warp.instructions).sum()
     }
 
-    /// What its warps have done.
+    /// The work done by its warps.
     pub fn work(&self) -> Work {
         self.warps.iter().map(Warp::work).sum()
     }
 
-    /// What it has taken, so far.
+    /// The figures of the block so far.
     pub fn figures(&self) -> Figures {
         Figures { instructions: self.instructions(), work: self.work(), trace: 0 }
     }
 
-    /// Gives every warp a turn, from another one on each time.
+    /// Gives every warp a turn, starting with a different one each time.
     ///
     /// # Errors
     ///
-    /// A warp cannot go on.
+    /// A warp cannot continue.
     pub fn round(&mut self, budget: u32) -> Result<Turn, Fault> {
         let count = self.warps.len();
         let (mut moved, mut left) = (false, false);
@@ -193,8 +193,8 @@ impl Block {
             Turn::Idle => left = true,
             Turn::Over => {}
         };
-        // The warps of a block leave a barrier nearly together, as on a GPU: kernels read shared memory right after it that another warp
-        // overwrites not much later.
+        // The warps of a block leave a barrier at nearly the same time, as on a GPU: right after it kernels read shared memory that another
+        // warp overwrites soon afterwards.
         let released: Vec<usize> = (0..count).filter(|at| self.warps[*at].released).collect();
         for at in &released {
             self.warps[*at].released = false;
@@ -209,7 +209,7 @@ impl Block {
             let waiting = self.releases;
             note(self.turn(at, budget, None)?);
             if self.releases != waiting {
-                // The next round begins with those that now go on, and then gives a turn to the warp after this one.
+                // The next round begins with the warps that can now continue, and then with the warp after this one.
                 self.next = at;
                 break;
             }
@@ -223,11 +223,11 @@ impl Block {
         })
     }
 
-    /// Gives one warp a turn; `pick` chooses it by number among those that can go on.
+    /// Gives one warp a turn; `pick` chooses it by number among those that can continue.
     ///
     /// # Errors
     ///
-    /// A warp cannot go on.
+    /// A warp cannot continue.
     pub fn turn_of_one(&mut self, budget: u32, pick: impl FnOnce(usize) -> usize) -> Result<(Turn, usize), Fault> {
         let can = |warp: &Warp| warp.alive & !warp.blocked != 0;
         let ready: Vec<usize> = (0..self.warps.len()).filter(|at| can(&self.warps[*at])).collect();
@@ -314,7 +314,7 @@ impl Block {
         (barrier.votes, barrier.threads, barrier.open) = (0, None, true);
     }
 
-    /// Where its warps are, and what each waits for.
+    /// The positions of its warps, and what each waits for.
     pub fn spots(&self) -> Vec<(Spot, String)> {
         let barrier = |warp: usize| {
             let came_to = |barrier: &Barrier| barrier.arrived.get(warp).is_some_and(|lanes| *lanes != 0);

@@ -9,20 +9,20 @@ use crate::module::Room;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Where the handles of functions begin: no memory of a host has such addresses.
+/// Handles of functions start here: host memory never has such addresses.
 const FUNCTIONS: u64 = 1 << 63;
 /// The distance between two of them.
 const STEP: u64 = 16;
 
-/// What stands for the address of a function.
+/// The handle that serves as the address of a function.
 pub fn handle(function: FunctionId) -> u64 {
     FUNCTIONS + u64::from(function.0) * STEP
 }
 
-/// How a program is run.
+/// Options for running a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether products and sums are fused, as ptxas does it.
+    /// True if products and sums are fused, as ptxas does.
     pub contracts: bool,
     /// The vector instructions to use; the processor must have them.
     pub vectors: Vectors,
@@ -41,16 +41,16 @@ pub struct Executable {
     program: Arc<Program>,
     options: Options,
     functions: Vec<OnceLock<Result<Arc<Ready>, Error>>>,
-    /// By kernel.
+    /// The layouts of kernels' shared memory, as far as they were needed.
     shared: Mutex<FxHashMap<FunctionId, Arc<SharedLayout>>>,
 }
 
-/// Where the shared memory that a kernel reaches is in that of a block.
+/// The layout of the shared memory that a kernel uses, within that of a block.
 #[derive(Debug, Default)]
 pub struct SharedLayout {
-    /// Where each begins.
+    /// The offset of each variable.
     pub starts: FxHashMap<SharedMemory, u64>,
-    /// All of it.
+    /// The size and alignment of all variables.
     pub room: Room,
 }
 
@@ -64,17 +64,17 @@ impl Executable {
         Arc::new(Self { program, options, functions, shared: Mutex::default() })
     }
 
-    /// Its program.
+    /// The program that is run.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Whether products and sums are fused.
+    /// True if products and sums are fused.
     pub fn contracts(&self) -> bool {
         self.options.contracts
     }
 
-    /// Whether every operation is executed from its description.
+    /// True if every operation is executed from its description.
     pub fn one_by_one(&self) -> bool {
         self.options.vectors == Vectors::OneByOne
     }
@@ -101,7 +101,7 @@ impl Executable {
         }
     }
 
-    /// The function that an address stands for.
+    /// The function whose handle this address is.
     ///
     /// # Errors
     ///
@@ -113,14 +113,14 @@ impl Executable {
         Ok(self.function(id)?)
     }
 
-    /// Where a kernel's parameter begins in the block of all of them.
+    /// The offset of a kernel's parameter in the block of all parameters.
     pub fn kernel_parameter(&self, id: FunctionId, name: &str) -> Option<u64> {
         let signature = &self.program.function(id).ok()?.signature;
         let of_kernel = signature.parameters.iter().filter(|_| signature.is_kernel);
         of_kernel.into_iter().find(|parameter| parameter.name == name).map(|parameter| parameter.offset)
     }
 
-    /// Where the shared memory that a kernel reaches is.
+    /// The layout of the shared memory that a kernel uses.
     ///
     /// # Errors
     ///

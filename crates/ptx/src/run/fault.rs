@@ -1,15 +1,15 @@
-//! How a launch ends that cannot go on.
+//! Failures that end a launch early.
 use crate::error::Error;
 use std::fmt;
 
-/// Where a warp is.
+/// The position of a warp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The block's number in the launch.
     pub block: u32,
     /// The warp's number in the block.
     pub warp: u32,
-    /// The lanes that are there, a bit for each.
+    /// The lanes at this position, a bit for each.
     pub lanes: u32,
     /// The function, with the unit and line of the operation.
     pub at: String,
@@ -21,21 +21,21 @@ impl fmt::Display for Spot {
     }
 }
 
-/// Why a launch has ended before its threads have.
+/// The reason a launch has ended before its threads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The kernel or a function that it calls cannot be read.
     #[error(transparent)]
     Text(#[from] Error),
-    /// The launch asks for what the kernel does not allow.
+    /// The launch violates the kernel's requirements.
     #[error("{0}")]
     Launch(String),
     /// An instruction cannot be executed.
     #[error("{spot}: {what}")]
     Instruction {
-        /// Where.
+        /// The position of the failure.
         spot: Box<Spot>,
-        /// Why.
+        /// A description of the failure.
         what: String,
     },
     /// Every warp waits for what no warp can bring.

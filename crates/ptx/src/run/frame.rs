@@ -17,15 +17,15 @@ pub struct Frame {
     pub registers: Registers,
     /// Its own memory: that of lane 0, then that of lane 1, and so on.
     pub memory: Option<Buffer>,
-    /// For each lane the instruction that it executes next.
+    /// For each lane the next instruction to execute.
     pub at: Lanes<u32>,
     /// The lanes that have not left it.
     pub lanes: Mask,
     /// Those of them that are in a function that it has called.
     pub calling: Mask,
-    /// The frame that called it, and its call's number among those with parameters.
+    /// The calling frame, and the call's number among those with parameters.
     pub caller: Option<(usize, Option<u32>)>,
-    /// How many calls its lanes are in.
+    /// Depth of the call.
     pub depth: usize,
 }
 
@@ -42,21 +42,21 @@ impl Frame {
     }
 }
 
-/// Where the names of a function are in a lane's memory.
+/// The places of a function's names in a lane's memory.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// What the body declares, by its number; `None` for what is elsewhere.
+    /// The places of variables that the body declares, by number; `None` for those in other spaces.
     declared: Vec<Option<Bytes>>,
-    /// Parameters and results.
+    /// The places of parameters and results.
     interface: FxHashMap<String, Bytes>,
     /// Bytes of a lane.
     pub bytes: u64,
-    /// Bytes of which each lane's address is a multiple.
+    /// Each lane's address is a multiple of this number of bytes.
     pub align: u64,
 }
 
 impl Layout {
-    /// Of a function's own memory, and after it of the parameters and results that it is called with. A kernel's are elsewhere.
+    /// The layout of a function's own memory, followed by the parameters and results that it is called with. A kernel's are elsewhere.
     pub fn of(function: &Function) -> Self {
         let range = |start: u64, bytes: u64| start..start + bytes;
         let own = function.memory.iter();

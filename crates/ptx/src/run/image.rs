@@ -36,7 +36,7 @@ impl Image {
         Self { executable, memory, variables: Mutex::default(), time: AtomicU64::new(0) }
     }
 
-    /// Its program.
+    /// The executable of the image's program.
     pub fn executable(&self) -> &Executable {
         &self.executable
     }
@@ -100,7 +100,7 @@ impl Image {
         };
         let start = put();
         if start.is_err() {
-            // What is not filled must not be found by those who ask again.
+            // Buffers that are not filled must not be found by later requests.
             for buffer in new.iter().filter_map(|id| placed.buffers.remove(id)) {
                 placed.bytes -= bytes_of(&buffer);
                 self.memory.unmap(buffer.region().start);

@@ -19,17 +19,17 @@ const MOST_BLOCKS: u64 = 1 << 16;
 const MOST_SHARED: u64 = 256 << 10;
 /// Most bytes of shared memory, registers and memory of the threads' own that a launch begins with.
 const MOST_MEMORY: u64 = 8 << 30;
-/// Bytes of which the address of the shared memory that a launch asks for is a multiple at least.
+/// The address of the shared memory that a launch requests is at least a multiple of this number of bytes.
 const SHARED_ALIGN: u64 = 16;
 
-/// Turns without an effect that each warp has before a launch stands.
+/// Number of turns without an effect that each warp has before a launch counts as standing still.
 const MOST_IDLE_TURNS: usize = 20_000;
 /// With a seed, a turn ends after a random number of backward branches between these two limits. The lower one is large enough for a
-/// polling loop to come round to its load.
+/// polling loop to get back to its load.
 pub(super) const LEAST_BUDGET: u32 = 4;
 pub(super) const MOST_BUDGET: usize = 64;
 
-/// How a kernel is launched.
+/// The parameters of a kernel launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// Blocks in each dimension.
@@ -46,12 +46,12 @@ pub struct Launch {
     pub(super) blocks: Vec<Block>,
 }
 
-/// What a launch has taken.
+/// The figures of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Instructions, each for all lanes of a warp that were at it.
     pub instructions: u64,
-    /// What its kernel has done.
+    /// The work done by its kernel.
     pub work: Work,
     /// A number for the order in which warps had their turns and how long these were: equal for equal schedules.
     pub trace: u64,
@@ -137,11 +137,11 @@ impl Launch {
     /// Runs it to its end on this thread, one warp after the other, in an order that `seed` decides: the same seed gives the same order.
     ///
     /// It counts as standing still when each warp has had 20,000 turns, on average and in a row, in which no warp did more than poll memory
-    /// that did not change. A kernel that itself gives up after some number of polls is told to stand still if that number is larger.
+    /// that did not change. A kernel that gives up by itself only after a larger number of polls is reported as standing still.
     ///
     /// # Errors
     ///
-    /// An instruction cannot be executed, or nothing moves any more.
+    /// An instruction cannot be executed, or no thread can make progress.
     pub fn run(self, seed: u64) -> Result<Figures, Fault> {
         with_default_rounding(|| self.run_in_order(seed))
     }
@@ -168,7 +168,7 @@ impl Launch {
                     idle = 0;
                 }
             }
-            // Each warp has had very many turns, and none has done anything: a spin that counts has come to its end by then.
+            // Each warp has had very many turns, and none has done anything: a spin that counts has reached its end by then.
             if idle > MOST_IDLE_TURNS * self.blocks.iter().map(Block::warps).sum::<usize>() {
                 return Err(Fault::Standstill(self.blocks.iter().flat_map(Block::spots).collect()));
             }

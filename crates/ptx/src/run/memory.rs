@@ -1,4 +1,4 @@
-//! Memory that kernels reach by address. An access outside of what is mapped is refused before it happens.
+//! Memory that kernels reach by address. An access outside mapped memory is refused before it happens.
 #![allow(unsafe_code)] // kernels have addresses, which are those of the host
 
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Bytes from `start` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The first byte.
+    /// Address of the first byte.
     pub start: u64,
     /// The byte after the last.
     pub end: u64,
@@ -48,11 +48,11 @@ impl fmt::Display for BadAccess {
     }
 }
 
-/// Regions by their start. They may overlap: memory can be mapped anew before its last kernel has ended.
+/// Regions by their start. They may overlap: memory can be mapped again before the last kernel using it has ended.
 #[derive(Clone, Debug, Default)]
 struct Regions {
     all: Vec<Region>,
-    /// For each of them the farthest end of it and those before it.
+    /// For each region, the greatest end of it and those before it.
     ends: Vec<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Regions {
         }
     }
 
-    /// A region of which `holds` says so, of those that begin at an address or before it and end after it.
+    /// A region for which `holds` is true, among those that begin at or before an address and end after it.
     fn find(&self, address: u64, holds: impl Fn(&Region) -> bool) -> Option<&Region> {
         let before = self.all.partition_point(|region| region.start <= address);
         let ahead = self.all[..before].iter().zip(&self.ends).rev();
@@ -103,7 +103,7 @@ impl Regions {
 pub struct Memory {
     /// Replaced as a whole, so that a warp can keep the list that it has.
     regions: RwLock<Arc<Regions>>,
-    /// How often the list was replaced.
+    /// Number of times the list was replaced.
     changes: AtomicU64,
 }
 
@@ -111,8 +111,8 @@ impl Memory {
     /// Lets kernels reach this memory. What begins where memory is mapped already makes that longer.
     ///
     /// # Safety
-    /// It is readable and writable until it is unmapped and all kernels that run then have ended. Others access it meanwhile only as threads may
-    /// that share memory: by atomic accesses, or in an order that synchronisation gives.
+    /// It is readable and writable until it is unmapped and all kernels running then have ended. Until then others access it only as
+    /// threads that share memory may: by atomic accesses, or in an order that synchronisation guarantees.
     pub unsafe fn map(&self, region: Region) {
         self.change(|regions| regions.add(region));
     }
@@ -139,7 +139,7 @@ pub struct Reach {
     own: Vec<Region>,
     /// The region of the last access.
     last: Region,
-    /// Whether that is in `own`.
+    /// True if that region is in `own`.
     last_is_own: bool,
 }
 
@@ -158,14 +158,14 @@ impl Reach {
         self.own.push(buffer.region());
     }
 
-    /// Removes such memory.
+    /// Removes the memory that begins at this address.
     pub fn remove(&mut self, start: u64) {
         self.own.retain(|region| region.start != start);
         self.last = Region::new(0, 0);
     }
 
-    /// Whether memory is there. What is read may go on to the end of the last 16 bytes: kernels read whole words of arrays that end
-    /// within one, and no allocation of a GPU does.
+    /// True if the memory is mapped. A read may extend to the end of the last 16 bytes: kernels read whole words of arrays that end
+    /// within one, which an allocation on a GPU never does.
     fn is_mapped(&mut self, start: u64, len: u64, reads: bool) -> bool {
         let changes = self.memory.changes.load(Ordering::Acquire);
         if changes != self.changes {
@@ -186,7 +186,7 @@ impl Reach {
         true
     }
 
-    /// Whether the last access that was admitted was to memory that is not the device's: the block's, the warp's own, or the parameters.
+    /// True if the last permitted access was to memory that is not the device's: the block's, the warp's own, or the parameters.
     #[inline(always)]
     pub fn is_own(&self) -> bool {
         self.last_is_own
@@ -242,8 +242,8 @@ impl Reach {
     }
 }
 
-/// What is read or written at once: a whole number of at most 16 bytes, which is not torn. A read happens before all later
-/// accesses, and a write after all earlier ones.
+/// A value that is read or written in one access: a whole number of at most 16 bytes, which is not torn. A read happens before all
+/// later accesses, and a write after all earlier ones.
 pub trait Word: Copy + Default {
     /// # Safety
     /// The address was admitted for as many bytes.
@@ -289,7 +289,7 @@ impl Word for u128 {
     }
 }
 
-/// Replaces 2, 4 or 8 bytes by what `f` makes of them, at once; gives what they were.
+/// Replaces 2, 4 or 8 bytes by the result of `f` on them, atomically; returns the old value.
 ///
 /// # Safety
 /// The address was admitted for as many bytes.
@@ -366,7 +366,7 @@ impl Buffer {
         (offset..offset.saturating_add(len)).map_while(byte).collect()
     }
 
-    /// Writes bytes from an offset on, as far as there is room.
+    /// Writes bytes from an offset on, truncated to the available room.
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         for (at, byte) in (offset..).zip(bytes) {
             let Some(word) = self.words().get(at as usize / 16).map(|words| &words.0[at as usize / 8 % 2]) else {

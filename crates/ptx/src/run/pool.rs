@@ -12,19 +12,19 @@ use std::time::Duration;
 
 /// Instructions after which a block lets others have its thread.
 const SLICE: u64 = 20_000;
-/// Branches backwards after which a warp lets others of its block go on.
+/// Backward branches after which a warp lets others of its block continue.
 const BUDGET: u32 = 64;
-/// How long a thread waits at least, and at most, before it looks again at memory that blocks poll.
+/// Minimum and maximum time for which a thread waits before it reads memory again that blocks poll.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 /// After this many idle turns in a row a block counts as standing still.
 const LOOKS: u32 = 16;
-/// How often a block that stands still polls in one turn. NCCL's loops count their polls before they check for an abort, and that count must
-/// make progress although threads pause between turns.
+/// Number of polls of a block that stands still in one turn. NCCL's loops count their polls before they check for an abort, and that
+/// count must make progress although threads pause between turns.
 const LOOKS_IN_A_TURN: u32 = 64;
 /// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
 const SEEDED_LOOKS: u32 = 64;
 
-/// What is told when a launch has ended.
+/// The callback for the end of a launch.
 pub type Ended = Box<dyn FnOnce(Result<Figures, Fault>) + Send>;
 
 /// Threads that run launches.
@@ -44,11 +44,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     blocks: VecDeque<Job>,
-    /// Blocks that have not ended, those at work among them.
+    /// Number of blocks that have not ended, including those being executed.
     live: usize,
     /// Turns in a row in which nothing happened.
     idle: usize,
-    /// With a seed, the order of turns.
+    /// The order of turns, if a seed decides it.
     order: Option<Order>,
     ends: bool,
 }
@@ -102,7 +102,7 @@ impl Running {
         }
         let Outcome { figures, fault, ended } = std::mem::take(&mut *self.outcome());
         if let Some(ended) = ended {
-            // What panics here has been told, and the pool goes on.
+            // A panic here has been reported, and the pool continues.
             _ = catch_unwind(AssertUnwindSafe(|| ended(fault.map_or(Ok(figures), Err))));
         }
     }
@@ -118,11 +118,11 @@ impl Pool {
         Self::with(threads.max(1), None)
     }
 
-    /// One thread on which warps have their turns in an order that a seed decides. What the host does in between is not decided by it.
+    /// One thread on which warps take their turns in an order that a seed decides. The seed does not control the host's actions in between.
     ///
     /// # Errors
     ///
-    /// The system starts no thread.
+    /// The system cannot start a thread.
     pub fn seeded(seed: u64) -> std::io::Result<Self> {
         Self::with(1, Some(Order(seed)))
     }
@@ -139,7 +139,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Begins a launch; `ended` is called on a thread of the pool when all its threads have ended, or when one cannot go on.
+    /// Begins a launch; `ended` is called on a thread of the pool when all its threads have ended, or when one cannot continue.
     pub fn launch(&self, launch: Launch, ended: Ended) {
         let running = Arc::new(Running {
             blocks_left: AtomicUsize::new(launch.blocks.len()),
@@ -156,13 +156,13 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// True if nothing is at work.
+    /// True if the pool has nothing to execute.
     pub fn is_empty(&self) -> bool {
         self.shared.queue().live == 0
     }
 
-    /// Where every warp stands, if all of them wait or poll memory that does not change; nothing but the host can help them then. `None` if
-    /// something moves, or nothing is at work.
+    /// The position of every warp, if all of them wait or poll memory that does not change, so that only the host can help them. `None` if
+    /// some warp makes progress, or there is nothing to execute.
     pub fn standing(&self) -> Option<Vec<(Spot, String)>> {
         let queue = self.shared.queue();
         // With a seed a turn is one warp's.
@@ -214,7 +214,7 @@ impl Shared {
                     queue.idle += 1;
                     queue.blocks.push_back(job);
                     if queue.idle > queue.live {
-                        // No block has made progress: only the host can change what they poll.
+                        // No block has made progress: only the host can change the memory that they poll.
                         let waited = self.changed.wait_timeout(queue, pause);
                         drop(waited.unwrap_or_else(PoisonError::into_inner));
                         pause = (pause * 2).min(PAUSES.1);

@@ -29,14 +29,14 @@ pub struct Instruction {
     pub more: [Slot; 4],
     /// Instructions of the text that it counts for: 1 for the first of those that one becomes, or 0.
     pub weight: u32,
-    /// True if it only waits for others, so that how often it is executed says nothing.
+    /// True if it only waits for others, so that the number of its executions means nothing.
     pub waits: bool,
 }
 
-/// Where a result goes that no instruction reads.
+/// The slot of a result that no instruction reads.
 pub const NOWHERE: Slot = Slot::MAX;
 
-/// What a constant's value is made of.
+/// The way a constant's value is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Known {
     /// It is the same everywhere.
@@ -45,7 +45,7 @@ pub enum Known {
     Variable(VariableId, i64),
     /// A byte of the kernel's parameters.
     Parameter(i64),
-    /// A byte of the frame's own memory, which each lane has for itself.
+    /// A byte of the frame's own memory, which is separate for each lane.
     Own(i64),
     /// A byte of shared memory that each block has.
     Shared(SharedMemory, i64),
@@ -56,53 +56,53 @@ pub enum Known {
 /// A value that is in its slot when a frame is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// Its slot.
+    /// The slot that holds the constant.
     pub slot: Slot,
     /// The width of the slot.
     pub width: Width,
-    /// The value.
+    /// The value before relocation to a frame.
     pub known: Known,
 }
 
 /// An operation that is computed from its general description, and where its operands are.
 #[derive(Clone, Debug)]
 pub struct General {
-    /// The operation.
+    /// The operation to execute.
     pub op: Op,
-    /// The slots of what it reads, in the order of its fields.
+    /// The slots that it reads, in the order of its fields.
     pub sources: Vec<(Slot, Width)>,
-    /// The slots of what it writes.
+    /// The slots that it writes.
     pub to: Vec<Option<(Slot, Width)>>,
 }
 
 /// Bytes of a frame's own memory.
 pub type Bytes = Range<u64>;
 
-/// What a call gives and takes, in the caller's own memory.
+/// The arguments and results of a call, in the caller's own memory.
 #[derive(Clone, Debug, Default)]
 pub struct CallSite {
-    /// What the function is called with.
+    /// The arguments that the function receives.
     pub arguments: Vec<Bytes>,
-    /// Where its results go.
+    /// The places of its results.
     pub results: Vec<Bytes>,
 }
 
 /// A function that is ready to run.
 #[derive(Debug)]
 pub struct Ready {
-    /// Its number.
+    /// The function's id in the program.
     pub function: FunctionId,
     /// Its instructions; the last one leaves it.
     pub instructions: Vec<Instruction>,
-    /// For each instruction the operation of the text that it comes from.
+    /// For each instruction, the operation of the text from which it was made.
     pub operation_of: Vec<u32>,
     /// Values that frames begin with.
     pub constants: Vec<Constant>,
     /// Bytes of registers and constants, of a lane.
     pub register_bytes: u32,
-    /// Bytes of its own memory, of a lane.
+    /// Bytes of own memory per lane.
     pub own_bytes: u64,
-    /// Bytes of which the address of that is a multiple.
+    /// The address of own memory is a multiple of this number of bytes.
     pub own_align: u64,
     /// Its parameters and results in its own memory.
     pub interface: CallSite,
@@ -110,7 +110,7 @@ pub struct Ready {
     pub calls: Vec<CallSite>,
     /// Operations that have no handler of their own.
     pub general: Vec<General>,
-    /// Why an operation cannot be executed.
+    /// The reasons some operations cannot be executed.
     pub refusals: Vec<String>,
 }
 

@@ -3,7 +3,7 @@
 
 use super::lanes::{LANES, Lanes, Mask};
 
-/// As much as a vector register holds, so that no value is spread over two lines of a cache.
+/// The size of a vector register, so that a value never spans two cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Line([u64; 8]);
@@ -55,12 +55,12 @@ impl Registers {
         Self { lines: Box::default() }
     }
 
-    /// Whether it has room for this many bytes per lane.
+    /// True if there is room for this many bytes per lane.
     pub fn has_room_for(&self, bytes_of_a_lane: u32) -> bool {
         self.lines.len() * 64 >= bytes_of_a_lane as usize * LANES
     }
 
-    /// What handlers reach slots by. It is good as long as `self` is, wherever that moves.
+    /// The pointer by which handlers access slots. It stays valid as long as `self` lives, even if `self` is moved.
     pub fn base(&mut self) -> Base {
         Base(self.lines.as_mut_ptr().cast())
     }
@@ -74,7 +74,7 @@ pub struct Base(*mut u8);
 unsafe impl Send for Base {}
 
 impl Base {
-    /// Of no registers.
+    /// The base of an empty set of registers.
     pub const NONE: Self = Self(std::ptr::null_mut());
 
     /// # Safety

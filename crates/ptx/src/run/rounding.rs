@@ -6,7 +6,7 @@
 #[cfg(target_arch = "x86_64")]
 const DEFAULT: u32 = 0x1f80;
 
-/// Sets back what the thread had.
+/// Restores the thread's earlier mode.
 #[cfg(target_arch = "x86_64")]
 struct Before(u32);
 
@@ -19,7 +19,7 @@ impl Drop for Before {
 
 #[cfg(target_arch = "x86_64")]
 fn set(control: u32) {
-    // SAFETY: the values are the default, and what was read before.
+    // SAFETY: the values are the default, and the one that was read before.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, readonly)) };
 }
 

@@ -1,4 +1,4 @@
-//! What operations compute, one lane at a time: the meaning of every operation on registers, as the ISA defines it.
+//! Computes operations one lane at a time: the meaning of every operation on registers, as the ISA defines it.
 use crate::code::{BinaryOp, Comparison, MulPart, Op, Rounding, TernaryOp, UnaryOp};
 use crate::module::Type;
 use crate::num::{
@@ -10,7 +10,7 @@ use crate::num::{
 /// The bits of at most four operands or results.
 pub type Values = [u128; 4];
 
-/// What an operation makes of its operands' bits, in the order of its fields; all results but those of an unpacking are
+/// The result of an operation on its operands' bits, in the order of its fields; all results but those of an unpacking are
 /// the first one. `None` for an operation that does more than compute.
 pub fn compute(op: &Op, operands: &Values) -> Option<Values> {
     let [a, b, c, d] = operands.map(|bits| bits as u64);

@@ -1,7 +1,7 @@
 //! A warp: 32 lanes, which may be at different instructions.
 //!
-//! Lanes at the same instruction of the same call go together. Of several such groups the one in the innermost call, and there
-//! the one that is least far in the text, goes first, so that groups meet again. Lanes that poll in vain, or whose turn was
+//! Lanes at the same instruction of the same call run together. Among several such groups, the one in the innermost call, and there
+//! the one with the lowest position in the text, goes first, so that groups meet again. Lanes that poll in vain, or whose turn was
 //! long, let all others go before them.
 #![allow(unsafe_code)] // the instructions at hand are reached by address while their function is there
 
@@ -16,28 +16,28 @@ use super::work::Work;
 use crate::error::Error;
 use std::sync::Arc;
 
-/// What a handler returns if the warp's lanes do not simply go on.
+/// The value a handler returns if the warp's lanes do not simply continue.
 pub const STOP: u32 = u32::MAX;
 
 /// Barriers of a block.
 pub const BARRIERS: usize = 16;
 
-/// Why the lanes at hand do not go on.
+/// The reason the active lanes do not continue.
 #[derive(Debug)]
 pub enum Stop {
-    /// The warp chooses anew among its lanes.
+    /// The warp chooses again among its lanes.
     Switch,
     /// Their turn was long enough.
     Turn,
     /// They have polled in vain, and so have all others.
     Poll,
-    /// They have come to a barrier of the block.
+    /// They have reached a barrier of the block.
     Barrier(Arrival),
     /// The instruction cannot be executed.
     Refused(String),
 }
 
-/// How a turn of a warp has ended.
+/// The way a turn of a warp ended.
 #[derive(Debug)]
 pub enum Pause {
     /// All lanes have ended.
@@ -48,21 +48,21 @@ pub enum Pause {
     Poll,
     /// It was long enough.
     Turn,
-    /// Lanes have come to a barrier; it can go on when the block knows.
+    /// Lanes have reached a barrier; they continue when the block allows it.
     Barrier(Arrival),
     /// An instruction cannot be executed.
     Refused(Box<Spot>, String),
 }
 
-/// What was read where, to tell polling from reading.
+/// A record of the last reads at one place, to distinguish polling from reading.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     at: u32,
-    /// The function's instructions.
+    /// Address of the function's instructions.
     code: usize,
     lanes: Mask,
     writes: u32,
-    /// What the second of the looks and all later ones saw.
+    /// The value seen by the second and all later reads.
     seen: Option<u64>,
 }
 
@@ -99,30 +99,30 @@ pub struct Warp {
     pub alive: Mask,
     /// Lanes that wait at a barrier of the block.
     pub blocked: Mask,
-    /// A barrier of the block has let lanes go on that have not had a turn since.
+    /// A barrier of the block has let lanes continue that have not had a turn since.
     pub released: bool,
     /// Lanes that wait for others of the warp.
     pub syncing: Mask,
-    /// For lanes at a barrier of the warp, the lanes that it is for.
+    /// For lanes at a barrier of the warp, the lanes that take part in it.
     pub warp_barrier: Lanes<Mask>,
     /// Lanes that others go before.
     pub yielded: Mask,
     /// Branches backwards until the turn is over.
     pub budget: u32,
     pub stop: Option<Stop>,
-    /// What the last reductions of the block's barriers gave: true predicates, and threads.
+    /// The last reductions of the block's barriers: number of true predicates, and number of threads.
     pub reductions: [(u32, u32); BARRIERS],
     /// Accesses of this warp that have changed memory.
     writes: u32,
     looks: [Look; 16],
     /// The look that makes way for the next one.
     oldest: usize,
-    /// For each group of lanes its last load that found nothing new.
+    /// For each group of lanes, its last load of an unchanged value.
     polled: Vec<Polled>,
     /// True if this turn did anything other than poll memory that has not changed.
     pub moved: bool,
     pub instructions: u64,
-    /// What it has done, but for the last instructions.
+    /// The work done, except for the last instructions.
     pub work: Work,
     /// Instructions that are to be added to that for each lane of a mask.
     uncounted: (u64, Mask),
@@ -178,8 +178,8 @@ impl Warp {
         Ok(warp)
     }
 
-    /// Executes instructions until `budget` backward branches were taken, or until the warp has to wait.
-    /// Runs the warp until it must wait or its budget is used up. With `steps`, it also stops after about that many instructions.
+    /// Executes instructions until `budget` backward branches were taken, or until the warp has to wait. With `steps`, it also stops
+    /// after about that many instructions.
     pub fn turn(&mut self, budget: u32, steps: Option<u32>) -> Pause {
         self.budget = budget.max(1);
         self.moved = false;
@@ -195,7 +195,7 @@ impl Warp {
                         self.park(self.mask, at);
                         return Pause::Turn;
                     }
-                    // SAFETY: the executable keeps the function, and control never leaves its instructions: its targets are among
+                    // SAFETY: the executable keeps the function alive, and control never leaves its instructions: its targets are within
                     // them, and the last one leaves the function.
                     let instruction = unsafe { &*code.add(at as usize) };
                     self.instructions += 1;
@@ -230,13 +230,13 @@ impl Warp {
         }
     }
 
-    /// What it has done.
+    /// The work done so far.
     pub fn work(&self) -> Work {
         let (instructions, lanes) = self.uncounted;
         self.work + Work { instructions: instructions * u64::from(lanes.count_ones()), ..Work::default() }
     }
 
-    /// Lanes at hand stay at their instruction and come to it again, so it does not count for them yet.
+    /// Active lanes stay at their instruction and come to it again, so it does not count for them yet.
     pub fn again(&mut self, lanes: Mask, instruction: &Instruction, at: u32) {
         self.park(lanes, at);
         self.mask &= !lanes;
@@ -287,13 +287,13 @@ impl Warp {
         Some(least)
     }
 
-    /// True if lanes could go on that have not let others go before them.
+    /// True if some lanes can continue that have not yielded to others.
     pub fn others_can_go(&self) -> bool {
         let waits = self.blocked | self.syncing | self.yielded;
         self.frames.iter().any(|frame| frame.lanes & !frame.calling & !waits != 0)
     }
 
-    /// Notes the instruction at which lanes of the frame at hand go on.
+    /// Records the instruction at which lanes of the current frame continue.
     pub fn park(&mut self, lanes: Mask, at: u32) {
         let frame = &mut self.frames[self.current];
         if lanes == Mask::MAX {
@@ -305,7 +305,7 @@ impl Warp {
         }
     }
 
-    /// The lanes at hand go on at an instruction, when they are chosen again.
+    /// The active lanes continue at an instruction when they are chosen again.
     pub fn stop_at(&mut self, at: u32, stop: Stop) -> u32 {
         self.park(self.mask, at);
         self.stop = Some(stop);
@@ -324,14 +324,14 @@ impl Warp {
         self.refuse(at, format!("{does} {len} bytes at {address:#x}, {bad}"))
     }
 
-    /// This warp has changed memory: what it polls may be different now.
+    /// This warp has changed memory: the memory that it polls may be different now.
     pub fn wrote(&mut self) {
         self.writes = self.writes.wrapping_add(1);
         self.moved = true;
     }
 
-    /// Lanes have read memory that others may write. They let all others go before them if it is what they read before, and nothing has
-    /// changed since; `seen` gives a number for the addresses and values. The next instruction is `at`.
+    /// Lanes have read memory that others may write. They let all others go before them if the values are the same as before, and nothing
+    /// has changed since; `seen` returns a number for the addresses and values. The next instruction is `at`.
     #[inline(always)]
     pub fn looked(&mut self, address: u64, at: u32, seen: impl FnOnce() -> u64) -> u32 {
         let here = Look { at, code: self.code as usize, lanes: self.mask, writes: self.writes, seen: None };
@@ -434,7 +434,7 @@ impl Warp {
         self.moved = true;
     }
 
-    /// Those that wait for others of the warp come to their instruction again, to see whether they must.
+    /// Lanes that wait for others of the warp return to their instruction, to check if they still must wait.
     fn look_again(&mut self) {
         let mut counted = 0;
         for frame in &self.frames {
@@ -446,7 +446,7 @@ impl Warp {
         self.syncing = 0;
     }
 
-    /// Frees what a frame has that all lanes have left. Its place is kept while there are frames after it.
+    /// Frees the resources of a frame that all lanes have left. Its place is kept while there are frames after it.
     fn free(&mut self, number: usize) {
         let frame = &mut self.frames[number];
         self.bytes -= u64::from(frame.code.register_bytes) + frame.code.own_bytes;
@@ -457,7 +457,7 @@ impl Warp {
         self.polled.retain(|poll| poll.place.0 != number);
     }
 
-    /// Where lanes are, and what they wait for.
+    /// The positions of lanes, and what they wait for.
     pub fn spots(&self) -> Vec<(Spot, String)> {
         let mut spots = Vec::new();
         for (number, frame) in self.frames.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What kernels have done, counted so that the order in which warps had their turns makes no difference.
+//! The work done by kernels, counted so that it does not depend on the order in which warps take turns.
 use std::ops::{Add, AddAssign, Sub};
 
 /// Work of kernels. What threads do while they wait for others is not in it: see [`crate::code::waits`].
@@ -8,13 +8,13 @@ pub struct Work {
     pub instructions: u64,
     /// Bytes loaded from global memory.
     pub loaded: u64,
-    /// Bytes stored there.
+    /// Number of bytes stored.
     pub stored: u64,
 }
 
 impl AddAssign for Work {
     fn add_assign(&mut self, other: Self) {
-        // A warp takes back what it does again, perhaps before it has added it.
+        // A warp subtracts the work that it repeats, perhaps before it has added it.
         self.instructions = self.instructions.wrapping_add(other.instructions);
         self.loaded = self.loaded.wrapping_add(other.loaded);
         self.stored = self.stored.wrapping_add(other.stored);

@@ -1,18 +1,18 @@
-//! What a unit defines and declares, found without reading bodies or initial values.
+//! The definitions and declarations of a unit, found without reading bodies or initial values.
 use super::lexer::{Lexer, Token, TokenKind};
 use super::unit::Unit;
 use crate::error::Error;
 use std::ops::Range;
 
-/// Who else can see a name (PTX ISA, 11.6).
+/// The visibility of a name (PTX ISA, 11.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linkage {
-    /// Its unit alone.
+    /// Visible only in its unit.
     #[default]
     Private,
     /// `.extern`: defined in another unit.
     Extern,
-    /// `.visible`.
+    /// Visible in all units (`.visible`).
     Visible,
     /// `.weak`: a visible definition of the same name goes before it.
     Weak,
@@ -20,10 +20,10 @@ pub enum Linkage {
     Common,
 }
 
-/// What a name stands for.
+/// The kind of thing that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefinitionKind {
-    /// A kernel (`.entry`).
+    /// A kernel (`.entry`), which the host can launch.
     Kernel,
     /// A device function (`.func`).
     Function,
@@ -34,9 +34,9 @@ pub enum DefinitionKind {
 /// A name of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// What it stands for.
+    /// The kind of definition.
     pub kind: DefinitionKind,
-    /// Who can see it.
+    /// The visibility of the name.
     pub linkage: Linkage,
     /// The bytes of its name.
     pub name: Range<usize>,
@@ -44,7 +44,7 @@ pub struct Definition {
     pub head: Range<usize>,
     /// The bytes inside the braces of a body, or of an initial value without the `=`; `None` for a declaration.
     pub body: Option<Range<usize>>,
-    /// Whether the body may declare shared memory.
+    /// True if the body may declare shared memory.
     pub may_declare_shared: bool,
 }
 
@@ -208,7 +208,7 @@ impl<'a> Scan<'a> {
                 TokenKind::Name => name = Some(token.start..token.end),
                 TokenKind::Mark(b';') => {
                     let head = first.start..token.start;
-                    // Memory without an initial value is defined all the same.
+                    // Memory without an initial value is defined nevertheless.
                     let body = (linkage != Linkage::Extern).then_some(token.start..token.start);
                     return self.define(first, kind, linkage, name, head, body);
                 }
@@ -280,7 +280,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// True if something in a body looks like `.shared` that does not belong to an instruction. Compilers make vector instructions of it.
+/// True if a body contains `.shared` outside an instruction. Written so that compilers vectorise it.
 fn declares_shared(body: &[u8]) -> bool {
     let [first, second, third] = [1, 2, 3].map(|from| body.get(from..).unwrap_or_default());
     let fours = body.iter().zip(first).zip(second).zip(third);

@@ -17,25 +17,25 @@ pub enum TokenKind {
     Double(u64),
     /// `"nounroll"`, with its quotes.
     Text,
-    /// One of `{}()[]<>,;:@!+-=|`.
+    /// A punctuation mark: one of `{}()[]<>,;:@!+-=|`.
     Mark(u8),
     /// The text is over.
     End,
 }
 
-/// A token, and where it stands.
+/// A token and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// The kind of token.
     pub kind: TokenKind,
-    /// Its first byte.
+    /// Offset of its first byte.
     pub start: usize,
     /// The byte after its last.
     pub end: usize,
 }
 
 impl Token {
-    /// True for this mark.
+    /// True if the token is this mark.
     pub fn is(&self, mark: u8) -> bool {
         self.kind == TokenKind::Mark(mark)
     }

@@ -1,4 +1,4 @@
-//! Text: units, their tokens, and an index of what they define.
+//! Text: units, their tokens, and an index of their definitions.
 mod index;
 mod lexer;
 mod unit;

@@ -1,4 +1,4 @@
-//! A unit: one text that was compiled by itself.
+//! A unit: one text that was compiled separately.
 use crate::error::{Error, Place};
 use std::sync::Arc;
 
@@ -36,12 +36,12 @@ impl Unit {
         Ok(Self { name, text: Arc::new(text) })
     }
 
-    /// Its name.
+    /// The unit's name, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its text.
+    /// The unit's complete text.
     pub fn text(&self) -> &str {
         &self.text
     }

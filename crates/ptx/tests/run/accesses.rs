@@ -1,4 +1,4 @@
-//! What accesses to memory are allowed, and in which space an address is.
+//! Tests which accesses to memory are allowed, and which space an address belongs to.
 
 use crate::device::Device;
 

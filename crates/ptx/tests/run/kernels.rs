@@ -1,4 +1,4 @@
-//! What threads compute, how they meet, and how a launch ends that cannot go on.
+//! Tests what threads compute, how they meet, and how a launch ends that cannot continue.
 
 use crate::device::Device;
 use ptx::run::Fault;
@@ -34,7 +34,7 @@ fn lanes_part_and_meet() {
 
 #[test]
 fn warps_meet_at_barriers_and_share_memory() {
-    // Every thread writes its number, and after the barrier reads that of the thread that many from the end.
+    // Every thread writes its number, and after the barrier reads that of its counterpart counted from the end.
     let text = ".shared .align 16 .b8 fixed[512];\n.visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<7>;\n.reg .b64 %d<6>;\n\
         ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %d2, %r1, 4;\nmov.u64 %d4, fixed;\ncvta.shared.u64 %d5, %d4;\n\
         add.s64 %d3, %d5, %d2;\nst.u32 [%d3], %r1;\nbar.sync 0;\n\
@@ -303,7 +303,7 @@ fn launches_that_are_not_allowed_are_refused() {
 
 #[test]
 fn a_seed_gives_one_order_and_a_thousand_of_them_one_result() {
-    // Warps of two blocks add to a counter; each writes what it found at the end.
+    // Warps of two blocks add to a counter; each writes the value that it found at the end.
     let text = ".visible .global .align 4 .u32 counter = 0;\n.visible .entry k(.param .u64 out)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<6>;\n\
         .reg .b64 %d<6>;\nld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nmov.u64 %d2, counter;\nmov.b32 %r2, 0;\n\
         AGAIN:\natom.global.add.u32 %r3, [%d2], %r1;\nadd.s32 %r2, %r2, 1;\nsetp.lt.s32 %p1, %r2, 20;\n@%p1 bra AGAIN;\n\

@@ -1,4 +1,4 @@
-//! Memory with a name: what a kernel's blocks have, where it lies, and which of several names is meant.
+//! Named memory: the variables of a kernel's blocks, their places, and the resolution of equal names.
 
 use crate::device::Device;
 
@@ -10,7 +10,7 @@ fn kernel(name: &str, declarations: &str, lines: &str) -> String {
     )
 }
 
-/// What a kernel of one block of `threads` has written.
+/// The values that a kernel of one block of `threads` has written.
 fn values(text: &str, kernel: &str, threads: u32) -> Vec<u32> {
     let mut device = Device::new(text);
     let memory = device.array(&[0; 8]);

@@ -1,4 +1,4 @@
-//! How warps take turns, and how lanes of different calls meet.
+//! Tests how warps take turns, and how lanes of different calls meet.
 
 use crate::device::Device;
 use ptx::run::{Figures, Pool};
@@ -70,7 +70,7 @@ fn calls_that_others_outlive_leave_nothing_behind() {
 
 #[test]
 fn lanes_that_one_function_was_called_for_from_two_places_meet_in_it() {
-    // The lower half of a warp calls it from one place, the upper half from another; what it does needs both.
+    // The lower half of a warp calls it from one place, the upper half from another; its effect needs both.
     for (does, expected) in [
         ("shfl.sync.bfly.b32 %r1, %r0, 16, 31, -1;", (0..32).map(|lane| lane ^ 16).collect::<Vec<u32>>()),
         ("setp.ge.u32 %p1, %r0, 12;\nvote.sync.ballot.b32 %r1, %p1, -1;", vec![!0xfff; 32]),

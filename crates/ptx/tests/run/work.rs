@@ -1,11 +1,12 @@
-//! What kernels have done is counted alike in every order of turns.
+//! Tests that the work of kernels is counted the same in every order of turns.
 
 use crate::device::Device;
 use ptx::run::{Pool, Work};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Each of 40 threads of two blocks: 3 instructions, then 5 times the 5 of a loop, one of them behind a guard that holds for tid 0 alone, then `ret`.
+/// Each of 40 threads of two blocks: 3 instructions, then 5 times the 5 of a loop, one of which has a guard that holds for tid 0
+/// alone, then `ret`.
 const COUNTS: &str = "\
 .visible .entry k(.param .u64 m)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<5>;\n.reg .b64 %d<3>;\n.shared .b32 s;\n\
 ld.param.u64 %d1, [m];\nmov.u32 %r1, %tid.x;\nmov.b32 %r2, 0;\nprefetch.global.L2 [%d1];\n\
@@ -22,7 +23,7 @@ fn a_known_kernel_has_known_counts() {
     }
 }
 
-/// Threads wait for a counter in the way of NCCL's: each looks again only if what it saw last is too little. Then they do something together,
+/// Threads wait for a counter as in NCCL: each polls again only if the last value was too small. Then they do something together,
 /// and every tenth thread leaves early. `counts` raises the counter.
 const POLLS: &str = "\
 .visible .entry waits(.param .u64 m)\n{\n.reg .pred %p<5>;\n.reg .b32 %r<9>;\n.reg .b64 %d<4>;\n\
@@ -75,7 +76,7 @@ fn waiting_for_a_late_writer_is_no_work() {
     assert!(others.iter().any(|other| *other != at_once), "polling took as long each time: the test says nothing");
 }
 
-/// Lanes that come to a vote, a barrier or a call at different times do it once each.
+/// Lanes that reach a vote, a barrier or a call at different times execute it once each.
 const MEETS: &str = "\
 .func f()\n{\nret;\n}\n\
 .visible .entry k(.param .u64 m)\n{\n.reg .pred %p<5>;\n.reg .b32 %r<5>;\n.reg .b64 %d<3>;\n\

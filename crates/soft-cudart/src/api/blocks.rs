@@ -1,4 +1,4 @@
-//! Memory that the runtime knows: what it has allocated, and what was registered with it.
+//! Memory known to the runtime: its own allocations, and memory registered with it.
 use super::raw::give_back;
 use super::settings::settings;
 use super::{errors, graves, watch};
@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
-/// What a block of memory is.
+/// The origin of a block of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of `cudaMalloc` and its like.
+    /// From `cudaMalloc` and similar functions.
     Device,
     /// Another process's device memory.
     Opened,
-    /// Of `cudaHostAlloc` and its like.
+    /// From `cudaHostAlloc` and similar functions.
     Pinned,
-    /// Of `cudaHostRegister`.
+    /// From `cudaHostRegister`.
     Registered,
     /// Device memory that soft-cuda gave to somebody else.
     Elsewhere,
@@ -83,7 +83,7 @@ impl Blocks {
     }
 }
 
-/// The block in which this address lies. Memory of others has no device, so the calling thread's stands for it.
+/// The block that contains this address. Other memory does not have a device, so the calling thread's device is used.
 pub(super) fn find(address: usize) -> Option<Found> {
     {
         let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);
@@ -148,8 +148,8 @@ pub(super) fn opened(device: usize, start: usize, len: usize) {
     locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Opened, map: None });
 }
 
-/// Ends the block of one of these kinds that begins here: it is unknown from now on, and gone when what was launched by now has ended.
-/// False: there is no such block.
+/// Ends the block of one of these kinds that begins at this address: it is unknown from now on, and freed when all work launched so far
+/// has ended. False if there is no such block.
 pub(super) fn end(start: usize, kinds: &[Kind]) -> bool {
     let Some(block) = locked().as_mut().and_then(|blocks| blocks.take(start, kinds)) else { return false };
     graves::after_launched_work(Box::new(move || {

@@ -1,6 +1,6 @@
 //! Captures, which the user of streams begins and ends, and nodes that a library adds to the graph by handle.
 //!
-//! A graph's handle, and a node's, is a point of a soft-cuda capture. What a stream has captured so far is one node for those who ask.
+//! A graph's handle, and a node's, is a point of a soft-cuda capture. Queries see a stream's captured work so far as one node.
 use super::kernels;
 use super::launch::{self, Dimensions};
 use super::raw::{Function, HostFunction, In};
@@ -33,7 +33,7 @@ fn locked() -> MutexGuard<'static, Option<Handles>> {
     HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handle of a point, which it keeps as long as its capture goes on.
+/// The handle of a point, valid as long as its capture is in progress.
 fn handle(known: &mut BTreeMap<usize, CapturePoint>, made: &mut usize, point: CapturePoint) -> usize {
     known.retain(|_, point| !point.is_over());
     *made += 1;
@@ -56,7 +56,7 @@ fn node_handle(point: CapturePoint) -> Handle {
     without_provenance_mut(known.unwrap_or_else(|| handle(nodes, made, point)))
 }
 
-/// The graph of a handle, as long as its capture goes on.
+/// The graph of a handle, valid as long as its capture is in progress.
 pub(super) fn graph(handle: Handle) -> Result<CapturePoint, c_int> {
     let handles = locked();
     let known = handles.as_ref().and_then(|handles| handles.graphs.get(&handle.addr()));
@@ -89,7 +89,7 @@ thread_local! {
     static FRONTIER: Cell<Handle> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// What is asked of a capture.
+/// A query about a capture.
 struct Question<'a> {
     status: Out<'a, c_int>,
     id: Out<'a, c_ulonglong>,
@@ -120,8 +120,8 @@ fn answer(stream: Handle, question: Question<'_>) -> Outcome {
     Ok(())
 }
 
-/// What the stream captures from now on comes after these nodes. It comes after what it came after before, too, which is one of the orders
-/// that the program allows.
+/// Orders what the stream captures from now on after these nodes. It is still ordered after its previous nodes, too, which is one of
+/// the orders that the program allows.
 fn update(stream: Handle, list: In<Handle>, count: usize, flags: c_uint) -> Outcome {
     if flags > SET_DEPENDENCIES {
         return Err(errors::INVALID_VALUE);

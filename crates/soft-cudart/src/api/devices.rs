@@ -1,4 +1,4 @@
-//! Devices: the current one, what they are like, and which reach which.
+//! Devices: the current one, their properties, and which can access which.
 use super::launch::{MOST_SHARED, MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_SHARED, MULTIPROCESSOR_THREADS, USUAL_SHARED};
 use super::raw::{Room, Text};
 use super::settings::settings;
@@ -41,7 +41,7 @@ fn by_bus_id(text: &str) -> Option<usize> {
     (0..settings().devices).find(|device| settings().pci(*device) == place)
 }
 
-/// An attribute, of which the driver has the same numbers. 0: the device does not have it.
+/// An attribute; the driver uses the same numbers. 0 if the device does not have it.
 pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
     let known = settings();
     let (domain, bus) = known.pci(device);
@@ -98,7 +98,7 @@ runtime! {
     fn cudaDeviceGetAttribute(place: Out<'_, c_int>, number: c_int, whose: c_int) {
         put(place, attribute(number, device(whose)?)?)
     }
-    /// No limit holds.
+    /// Accepts any limit, without an effect.
     fn cudaDeviceSetLimit(limit: c_int, _value: usize) {
         if (0..=LAST_LIMIT).contains(&limit) { Ok(()) } else { Err(errors::INVALID_VALUE) }
     }

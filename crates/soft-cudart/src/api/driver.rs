@@ -76,7 +76,7 @@ macro_rules! driver {
     };
 }
 
-/// Of memory by handles: a large page.
+/// Granularity of memory with handles: a large page.
 const GRANULARITY: usize = 2 << 20;
 
 driver! {
@@ -107,7 +107,7 @@ driver! {
     fn cuPointerGetAttribute(place: Room, attribute: c_int, address: usize) {
         memory::pointer_attribute(place, attribute, address)
     }
-    // NCCL 2.30 calls it without asking whether it is there. It says nothing of whether such memory can be allocated.
+    // NCCL 2.30 calls it without checking that it exists. It does not imply that such memory can be allocated.
     fn cuMemGetAllocationGranularity(place: Out<'_, usize>, _property: In<u8>, _option: c_int) { put(place, GRANULARITY) }
     fn cuLaunchKernel(
         function: *const (),

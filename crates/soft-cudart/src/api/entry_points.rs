@@ -1,5 +1,5 @@
-//! The driver's functions by name. What is not there (memory by handles, multicast, and the like) is "not found": libraries then take their
-//! older ways.
+//! The driver's functions by name. Missing functions (memory with handles, multicast, and so on) are "not found": libraries then use
+//! their older methods.
 use super::raw::Text;
 use super::{Handle, Out, Outcome, Runtime, driver, errors, put_if, runtime};
 use std::ffi::{c_int, c_uint, c_ulonglong};
@@ -16,7 +16,7 @@ fn find(name: Text, place: Out<'_, Handle>) -> Result<bool, c_int> {
     Ok(found.is_some())
 }
 
-/// A function that is not there is no error of the call.
+/// A missing function is not an error of the call.
 fn find_with_status(name: Text, place: Out<'_, Handle>, status: Out<'_, c_int>) -> Outcome {
     let found = find(name, place)?;
     put_if(status, if found { FOUND } else { NOT_FOUND });

@@ -59,14 +59,14 @@ pub(super) fn note(code: c_int) {
     }
 }
 
-/// Why a device's calls fail.
+/// A failure that makes a device's calls fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The device.
+    /// The device's number.
     pub device: usize,
     /// The kernel that failed.
     pub kernel: String,
-    /// What it says.
+    /// A description of the failure.
     pub text: String,
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
 const KNOWN_FLAGS: c_uint = 7;
-/// Of a record or a wait: it is for those outside of the capture.
+/// Flag of a record or wait: it is visible outside the capture.
 const EXTERNAL: c_uint = 1;
 
 struct Entry {

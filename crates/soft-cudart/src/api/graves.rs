@@ -1,7 +1,7 @@
 //! Work that runs, and what must not go before it has ended.
 //!
 //! A kernel of one rank may still write its last credit to a peer's memory when the peer has done all its work and frees that memory.
-//! On a GPU the time between is so short that nobody sees it. So what is freed goes only when all work that was launched by then has ended,
+//! On a GPU the time in between is too short to notice. So freed memory goes away only when all work launched by then has ended,
 //! and nobody waits for that, so that nothing can hang.
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ struct Yard {
     /// The number of the next work.
     next: u64,
     running: BTreeSet<u64>,
-    /// What is to be done when all work with a smaller number has ended, by number.
+    /// Actions to take when all work with a smaller number has ended, by number.
     graves: VecDeque<(u64, Burial)>,
 }
 
@@ -23,7 +23,7 @@ fn yard() -> MutexGuard<'static, Yard> {
 }
 
 impl Yard {
-    /// Takes what nothing that runs stands before.
+    /// Takes the actions that no running work precedes.
     fn due(&mut self) -> Vec<Burial> {
         let oldest = self.running.first().copied().unwrap_or(u64::MAX);
         let count = self.graves.iter().take_while(|(after, _)| *after <= oldest).count();

@@ -25,14 +25,14 @@ impl MemoryHandle {
     }
 }
 
-/// What a handle says.
+/// The information in a handle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Meaning {
     process: u64,
     descriptor: u64,
     inode: u64,
     offset: u64,
-    /// What is mapped, and what was asked for.
+    /// Number of mapped bytes, and the number requested.
     bytes: u64,
     len: u64,
     device: u64,
@@ -60,7 +60,7 @@ impl Meaning {
     }
 }
 
-/// What is open: address, and how often.
+/// Open handles: the mapped address, and the number of times it is open.
 static OPENED: Mutex<BTreeMap<Meaning, (usize, usize)>> = Mutex::new(BTreeMap::new());
 
 /// The file that a handle names, if it is still that file.
@@ -112,7 +112,7 @@ runtime! {
         place.write(pointer.cast());
         Ok(())
     }
-    /// Gone when it was closed as often as it was opened, and what was launched by then has ended.
+    /// Unmaps the memory when it was closed as often as it was opened, and the work launched by then has ended.
     fn cudaIpcCloseMemHandle(address: Handle) {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         let known = opened.iter_mut().find(|(_, (start, _))| *start == address.addr());

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What a kernel is like.
+/// The resources that a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Bytes of shared memory of its variables.
     pub shared: usize,
-    /// Bytes of constants.
+    /// Bytes of constant memory.
     pub constant: usize,
     /// Bytes of local memory of each thread.
     pub local: usize,
@@ -19,7 +19,7 @@ pub struct Attributes {
     pub registers: u32,
 }
 
-/// How a kernel is launched.
+/// The parameters of a kernel launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// Blocks in each dimension.
@@ -34,7 +34,7 @@ pub struct Configuration {
 
 /// Kernels, and what executes them.
 pub trait Kernels: Send + Sync {
-    /// What a kernel is like; `None` if the host has a function for it and the device no kernel.
+    /// The attributes of a kernel; `None` if the host has a function for it but the device does not have the kernel.
     fn attributes(&self, kernel: &str) -> Option<Attributes>;
 
     /// Offset and size of each parameter in the block of parameters; `None` if there is no such kernel.
@@ -82,7 +82,7 @@ pub fn add_kernels(resolver: Resolver) {
     known.found.clear();
 }
 
-/// What is named by this address.
+/// The function or variable with this address.
 pub(super) fn find(address: *const ()) -> Option<Found> {
     let place = address.addr();
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);

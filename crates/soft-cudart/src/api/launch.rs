@@ -1,4 +1,4 @@
-//! Kernels are launched, and asked for what they are like.
+//! Launches kernels, and answers queries about them.
 use super::kernels::{self, Attributes, Configuration, Found};
 use super::raw::{In, Room};
 use super::settings::settings;
@@ -11,7 +11,7 @@ const MOST_THREADS: u64 = 1024;
 /// Most shared memory of a block when a kernel asks for it, and without.
 pub(super) const MOST_SHARED: usize = 227 << 10;
 pub(super) const USUAL_SHARED: usize = 48 << 10;
-/// Of a multiprocessor.
+/// Bytes of shared memory of a multiprocessor.
 pub(super) const MULTIPROCESSOR_SHARED: usize = 228 << 10;
 pub(super) const MULTIPROCESSOR_THREADS: usize = 2048;
 pub(super) const MULTIPROCESSOR_BLOCKS: usize = 32;
@@ -22,7 +22,7 @@ const ATTRIBUTES: usize = 144;
 /// `cudaLaunchAttributeID`.
 const CLUSTER_DIMENSION: c_int = 4;
 const LAUNCH_COMPLETION_EVENT: c_int = 12;
-/// `cudaFuncAttribute`: the first and the last, and the one that is looked at.
+/// `cudaFuncAttribute`: the first and the last, and the one that is used.
 const FUNCTION_ATTRIBUTES: std::ops::RangeInclusive<c_int> = 8..=15;
 const MAX_DYNAMIC_SHARED: c_int = 8;
 /// Marks in the list of `extra`.
@@ -71,7 +71,7 @@ pub(super) fn configuration(grid: Dimensions, block: Dimensions, dynamic_shared:
     Configuration { grid: grid.list(), block: block.list(), cluster: [1; 3], dynamic_shared }
 }
 
-/// Whether a kernel can be launched so.
+/// Checks that a kernel can be launched with this configuration.
 pub(super) fn check(found: &Found, configuration: &Configuration) -> Outcome {
     let attributes = attributes(found)?;
     let product = |sizes: [u32; 3]| sizes.iter().map(|size| u64::from(*size)).fold(1, u64::saturating_mul);
@@ -163,7 +163,7 @@ pub(super) fn launch(launch: Launch) -> Outcome {
                 let handle = usize::try_from(first).map_err(|_| errors::INVALID_RESOURCE_HANDLE)?;
                 begun = Some(events::lookup(std::ptr::without_provenance_mut(handle))?);
             }
-            // how its blocks are placed, and the like
+            // placement of its blocks, and so on
             _ => {}
         }
     }

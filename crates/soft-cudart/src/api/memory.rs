@@ -62,7 +62,7 @@ fn host_block(address: Handle) -> Result<Found, c_int> {
 
 runtime! {
     fn cudaMalloc(place: Out<'_, Handle>, len: usize) { allocate(place, len) }
-    /// Waits for nothing: the memory is there until all that was launched by now has ended.
+    /// Does not wait: the memory stays until all work launched so far has ended.
     fn cudaFree(address: Handle) { free(address, Kind::Device) }
     fn cudaMallocHost(place: Out<'_, Handle>, len: usize) { allocate_pinned(place, len, 0) }
     fn cudaHostAlloc(place: Out<'_, Handle>, len: usize, flags: c_uint) { allocate_pinned(place, len, flags) }
@@ -111,7 +111,7 @@ runtime! {
         streams::lookup(stream)?;
         allocate(place, len)
     }
-    /// In stream order.
+    /// Frees memory in stream order.
     by_thread cudaFreeAsync_ptsz fn cudaFreeAsync(address: Handle, stream: Handle) {
         let stream = streams::lookup(stream)?;
         let start = address.addr();

@@ -1,14 +1,14 @@
 //! The CUDA runtime's functions, over soft-cuda.
 //!
-//! What a library that calls them can rely on:
+//! Guarantees for a library that calls them:
 //! - They are the documented functions of the runtimes 11, 12 and 13, as far as NCCL calls them. [`functions`] gives those of one
-//!   runtime by name; several may be in one process. Who answers a function that is not there calls [`note_unsupported`].
-//! - Device pointers are host addresses. Memory that nobody has written to costs nothing, also when it was set to zero.
-//! - Kernels are somebody else's: [`Kernels`], found by the address of their host function ([`add_kernels`]).
+//!   runtime by name; several may be in one process. The provider of a missing function's answer calls [`note_unsupported`].
+//! - Device pointers are host addresses. Memory that has not been written costs nothing, even if it was set to zero.
+//! - Kernels are provided by the caller: [`Kernels`], found by the address of their host function ([`add_kernels`]).
 //! - Streams never wait for the default stream: all of them behave as if made with `cudaStreamNonBlocking`.
-//! - What is freed or unregistered is there until all that was launched by then has ended, and nobody waits for that ([`after_launched_work`]).
+//! - Freed or unregistered memory stays until all work launched so far has ended, without anyone waiting for that ([`after_launched_work`]).
 //! - A kernel that fails makes its device's later calls fail, until [`forget_failures`]; frees work nevertheless.
-//! - Captures are soft-cuda's. A node's handle stands for all that its stream had captured by then.
+//! - Captures are soft-cuda's. A node's handle represents everything that its stream had captured by then.
 #![allow(non_snake_case)] // the runtime's names
 
 mod blocks;
@@ -54,7 +54,7 @@ type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 /// A handle of the runtime: a number, never followed.
 type Handle = *mut std::ffi::c_void;
 
-/// A version of the runtime, as far as its functions differ.
+/// A major version of the runtime; the versions differ in some functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// CUDA 11.
@@ -66,8 +66,8 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// The runtime that is linked into a library, from the names of its functions. Only names that the runtime alone has are asked for: NCCL
-    /// has functions of its own under those that older runtimes lack (`cudaStreamGetCaptureInfo_v2`).
+    /// The runtime that is linked into a library, from the names of its functions. Only names that occur only in the runtime are checked:
+    /// NCCL has functions of its own with names that older runtimes lack (`cudaStreamGetCaptureInfo_v2`).
     pub fn of(has: impl Fn(&str) -> bool) -> Self {
         if has("cudaGetDeviceProperties_v2") {
             Self::V12
@@ -122,7 +122,7 @@ fn contained(body: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
-/// Gives an answer.
+/// Writes an answer to its place.
 fn put<T>(place: Out<'_, T>, value: T) -> Outcome {
     place.ok_or(errors::INVALID_VALUE)?.write(value);
     Ok(())

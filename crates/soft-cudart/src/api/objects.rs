@@ -1,4 +1,4 @@
-//! User objects: what a graph keeps, with a function for when it is gone.
+//! User objects: kept by a graph, with a function to call when they are released.
 use super::raw::{Function, HostFunction};
 use super::{Handle, Out, capture, errors, runtime};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ impl Drop for Object {
     }
 }
 
-/// Objects of which callers have references, with their number.
+/// Objects with references from callers, by number.
 #[derive(Default)]
 struct Objects {
     live: BTreeMap<usize, (Arc<Object>, c_uint)>,
@@ -32,7 +32,7 @@ struct Objects {
 
 static OBJECTS: Mutex<Option<Objects>> = Mutex::new(None);
 
-/// Takes references of a caller away. The object may be gone with what is returned.
+/// Releases references of a caller. The object may be destroyed when the returned value is dropped.
 fn release(handle: Handle, count: c_uint) -> Result<Arc<Object>, std::ffi::c_int> {
     let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
     let objects = objects.get_or_insert_default();
@@ -80,7 +80,7 @@ runtime! {
         drop(release(object, count)?);
         Ok(())
     }
-    /// How many references the graph has makes no difference: it gives back all of them at its end.
+    /// The number of references that the graph holds makes no difference: it releases all of them at its end.
     fn cudaGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) {
         if count == 0 || flags & !MOVE != 0 {
             return Err(errors::INVALID_VALUE);

@@ -5,7 +5,7 @@ use super::settings::settings;
 use super::{Out, Outcome, Runtime, devices, put, runtime};
 use std::ffi::c_int;
 
-/// Where the fields are that have moved; the others are before them.
+/// The offsets of fields that have moved between versions; the others come before them.
 struct Layout {
     bytes: usize,
     multiprocessors: usize,
@@ -22,7 +22,7 @@ struct Layout {
     cooperative_launch: usize,
     shared_opt_in: usize,
     multiprocessor_blocks: usize,
-    /// Not in 11.
+    /// `None` in runtime 11, which lacks it.
     memory_pools: Option<usize>,
     cluster_launch: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! Addresses that C callers give, with what the functions' documentation promises of them.
+//! Addresses given by C callers, with the guarantees of the functions' documentation.
 #![allow(unsafe_code)] // a C interface
 
 use super::{Outcome, errors};
@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 pub(super) struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
-    /// The value.
+    /// Reads the value.
     pub fn get(self) -> Result<T, c_int> {
         self.at(0)
     }
@@ -20,11 +20,11 @@ impl<T: Copy> In<T> {
         if self.0.is_null() {
             return Err(errors::INVALID_VALUE);
         }
-        // SAFETY: the caller promises as many values; they need not be aligned.
+        // SAFETY: the caller promises this many values; they need not be aligned.
         Ok(unsafe { self.0.wrapping_add(index).read_unaligned() })
     }
 
-    /// So many values.
+    /// Reads this many values.
     pub fn list(self, count: usize) -> Result<Vec<T>, c_int> {
         (0..count).map(|index| self.at(index)).collect()
     }
@@ -94,7 +94,7 @@ impl Room {
         if self.0.is_null() {
             return Err(errors::INVALID_VALUE);
         }
-        // SAFETY: the caller promises that many bytes.
+        // SAFETY: the caller promises this many bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Room {
     }
 }
 
-/// Memory that the caller promises to keep until the stream has passed what is done with it.
+/// Memory that the caller promises to keep until the stream has passed the work on it.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(super) struct Bytes(*mut u8);
@@ -136,25 +136,25 @@ impl Bytes {
     /// The bytes as they are now.
     pub fn copied(self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        // SAFETY: the caller promises that many readable bytes.
+        // SAFETY: the caller promises this many readable bytes.
         unsafe { std::ptr::copy_nonoverlapping(self.0, bytes.as_mut_ptr(), len) };
         bytes
     }
 
     /// Overwrites it with these.
     pub fn store(self, bytes: &[u8]) {
-        // SAFETY: the caller promises that many writable bytes.
+        // SAFETY: the caller promises this many writable bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
     }
 
-    /// Overwrites it with what is at another place; they may overlap.
+    /// Overwrites it with the contents of another place; they may overlap.
     pub fn copy_from(self, from: Bytes, len: usize) {
         // SAFETY: the caller promises both ranges.
         unsafe { std::ptr::copy(from.0, self.0, len) };
     }
 
     pub fn fill(self, value: u8, len: usize) {
-        // SAFETY: the caller promises that many writable bytes, which nothing accesses meanwhile.
+        // SAFETY: the caller promises this many writable bytes, which nothing accesses in the meantime.
         unsafe {
             match value {
                 0 => soft_cuda::arena::clear(self.0, len),

@@ -1,10 +1,10 @@
-//! What the devices are.
+//! The properties of the software GPUs.
 use std::sync::OnceLock;
 
 /// The devices of this process, all alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many there are. NCCL refuses to work with more than 32.
+    /// Number of devices. NCCL refuses to work with more than 32.
     pub devices: usize,
     /// Compute capability: major and minor.
     pub capability: (u32, u32),
@@ -18,7 +18,7 @@ pub struct Settings {
     pub first_bus: u32,
     /// Multiprocessors of each device.
     pub multiprocessors: u32,
-    /// What `cudaDriverGetVersion` answers.
+    /// The answer of `cudaDriverGetVersion`.
     pub driver_version: i32,
 }
 
@@ -45,14 +45,14 @@ impl Settings {
     }
 }
 
-/// The settings stand already: they were set, or a function was called.
+/// The settings are fixed already: they were set, or a function was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the software GPUs are configured already")]
 pub struct AlreadyConfigured;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// Says what the devices are, before any function is called.
+/// Sets the properties of the devices, before any function is called.
 ///
 /// # Errors
 /// They were configured already.

@@ -45,7 +45,7 @@ fn locked() -> MutexGuard<'static, Option<Streams>> {
 }
 
 thread_local! {
-    /// Whether null means the thread's own default stream.
+    /// True if null means the thread's own default stream.
     static BY_THREAD: Cell<bool> = const { Cell::new(false) };
     /// The thread's own default streams, by device.
     static OWN: RefCell<BTreeMap<usize, Stream>> = const { RefCell::new(BTreeMap::new()) };
@@ -117,7 +117,7 @@ pub(super) fn synchronize(target: &Target) -> Outcome {
     errors::check(target.device)
 }
 
-/// Waits for all work of a device. What is captured is no work.
+/// Waits for all work of a device. Captured work does not count.
 pub(super) fn synchronize_all(device: usize) -> Outcome {
     let ids: Vec<usize> = match locked().as_ref() {
         None => Vec::new(),
@@ -131,7 +131,7 @@ pub(super) fn synchronize_all(device: usize) -> Outcome {
     errors::check(device)
 }
 
-/// What the runtime knows of a stream that it made.
+/// The runtime's data about a stream that it created.
 fn made<T>(handle: Handle, f: impl FnOnce(&Made) -> T) -> Option<T> {
     locked().as_ref().and_then(|streams| streams.made.get(&handle.addr())).map(f)
 }
@@ -142,7 +142,7 @@ runtime! {
     fn cudaStreamCreateWithPriority(place: Out<'_, Handle>, flags: c_uint, priority: c_int) {
         create(place, flags, priority)
     }
-    /// Work that is on the stream goes on to its end.
+    /// Work on the stream continues to its end.
     fn cudaStreamDestroy(stream: Handle) {
         let gone = locked().as_mut().and_then(|streams| streams.made.remove(&stream.addr()));
         gone.map(|_| ()).ok_or(errors::INVALID_RESOURCE_HANDLE)

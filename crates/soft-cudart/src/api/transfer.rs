@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// The last of `cudaMemcpyKind`. Addresses alone tell what is where, so that the kind need not be right.
+/// The last of `cudaMemcpyKind`. Addresses alone determine the kind of memory, so the kind need not be right.
 const LAST_KIND: c_int = 4;
 
 /// Memory that the program may change or free as soon as the call returns.
@@ -14,7 +14,7 @@ fn pageable(bytes: Bytes) -> bool {
     blocks::find(bytes.address().addr()).is_none()
 }
 
-/// In stream order. As on a real device, it is done with pageable memory when it returns.
+/// Copies in stream order. As on a real device, it is done with pageable memory when it returns.
 fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_int) -> Outcome {
     errors::check(target.device)?;
     if !(0..=LAST_KIND).contains(&kind) {
@@ -86,7 +86,7 @@ mod all {
     }
 }
 
-/// What a batch of copies copies: addresses and lengths, as many as it says.
+/// The copies of a batch: addresses and lengths.
 struct Batch {
     to: In<Bytes>,
     from: In<Bytes>,

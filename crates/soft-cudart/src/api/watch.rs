@@ -1,20 +1,20 @@
-//! Who executes kernels is told which memory they may reach.
+//! Reports to executors of kernels which memory kernels may access.
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A change of the memory that kernels may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// So many bytes from an address on can be reached: more than before, if what begins there is mapped already.
+    /// The bytes from this address on are accessible: more than before, if a region beginning there is already mapped.
     Mapped {
-        /// The first byte.
+        /// Address of the first byte.
         address: usize,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// What begins at this address cannot be reached any more; it is there until the call returns.
+    /// The region that begins at this address is no longer accessible; it exists until the call returns.
     Unmapped {
-        /// The first byte.
+        /// Address of the first byte.
         address: usize,
     },
 }

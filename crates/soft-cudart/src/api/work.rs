@@ -66,7 +66,7 @@ pub(super) fn launch(target: &Target, kernel: Kernel) {
     }
 }
 
-/// A kernel that has begun. Dropped, it has failed; memory goes before the stream goes on.
+/// A kernel that has begun. If dropped, it has failed; its memory is released before the stream continues.
 struct Ending {
     device: usize,
     name: Arc<str>,

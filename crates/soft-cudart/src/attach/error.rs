@@ -1,8 +1,8 @@
-//! Why a library cannot be attached.
+//! Errors of attaching to a library.
 use std::io;
 use std::path::PathBuf;
 
-/// Why nothing was changed in a library, or why what was changed has been undone.
+/// The reason a library was not changed, or its changes were undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
@@ -12,9 +12,9 @@ pub enum AttachError {
     /// The file cannot be opened.
     #[error("{}: {error}", path.display())]
     Open {
-        /// The file.
+        /// Path of the library.
         path: PathBuf,
-        /// Why not.
+        /// The error from the system.
         #[source]
         error: io::Error,
     },
@@ -27,10 +27,10 @@ pub enum AttachError {
     /// The library is not loaded in this process.
     #[error("it is not loaded in this process")]
     NotLoaded,
-    /// What is loaded is not what the file says now.
+    /// The loaded code differs from the file.
     #[error("the file has changed since it was loaded: {0} differs")]
     Changed(String),
-    /// Jumps of an earlier call are there.
+    /// Jumps of an earlier call are present.
     #[error("its CUDA runtime has been replaced already")]
     AlreadyAttached,
     /// The symbols that name the runtime's functions have been taken out of the file.
@@ -55,31 +55,31 @@ pub enum AttachError {
     /// Two names of one function are to be answered by different functions.
     #[error("{first} and {second} are one function in it, and two different ones are to answer for them")]
     TwoAnswers {
-        /// A name.
+        /// One of the names.
         first: String,
-        /// The other.
+        /// The other name.
         second: String,
     },
     /// Memory is not as a loader maps it.
     #[error("its memory at {address:#x} {what}")]
     Memory {
-        /// Where, in this process.
+        /// The address in this process.
         address: usize,
-        /// What is the matter.
+        /// A description of the problem.
         what: String,
     },
     /// The system does not let memory be changed.
     #[error("the memory at {address:#x} cannot be changed: {error}{}", if *undone { "" } else { "; what was changed before could not be undone, so the library must not be used" })]
     Protected {
-        /// Where, in this process.
+        /// The address in this process.
         address: usize,
-        /// What the system answered.
+        /// The error from the system.
         #[source]
         error: io::Error,
         /// Everything is as it was.
         undone: bool,
     },
-    /// There is no memory for machine code.
+    /// Memory for machine code could not be obtained.
     #[error("no memory for the functions that answer `not supported`: {0}")]
     Stubs(#[source] io::Error),
     /// The process's mappings cannot be read.

@@ -1,4 +1,4 @@
-//! What is loaded in this process, and how its memory may be used.
+//! The libraries loaded in this process, and the protection of their memory.
 #![allow(unsafe_code)] // the loader tells about its libraries by a callback
 
 use crate::elf::Segment;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(super) struct Loaded {
     path: PathBuf,
-    /// What is added to addresses in the file.
+    /// The offset from addresses in the file to addresses in memory.
     pub(super) base: usize,
     pub(super) segments: Vec<Segment>,
 }
@@ -38,14 +38,14 @@ fn all() -> Vec<Loaded> {
 ///
 /// # Safety
 ///
-/// `list` points to a list that nobody else uses, and `info` to what the loader says of a library.
+/// `list` points to a list that nobody else uses, and `info` to the loader's data on a library.
 unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
     // SAFETY: the caller promises it.
     let (list, info) = unsafe { (&mut *list.cast::<Vec<Loaded>>(), &*info) };
     if info.dlpi_name.is_null() || info.dlpi_phdr.is_null() {
         return 0;
     }
-    // SAFETY: the loader's name ends with a zero, and the library stays while it is being told about.
+    // SAFETY: the loader's name ends with a zero, and the library stays loaded during this call.
     let name = unsafe { CStr::from_ptr(info.dlpi_name) };
     // SAFETY: the loader says how many headers there are.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 
-/// Bytes that are to stand at an address.
+/// New bytes for an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) address: usize,
@@ -57,21 +57,21 @@ impl<'a> Plan<'a> {
         Ok(Self { changes, locked })
     }
 
-    /// Makes all changes. If the system refuses midway, what was changed is changed back.
+    /// Makes all changes. If the system refuses midway, earlier changes are undone.
     ///
     /// # Safety
     ///
-    /// Nobody unmaps the pages meanwhile, or uses the bytes that change, except that slots of 8 bytes may be read.
+    /// Nobody unmaps the pages in the meantime, or uses the bytes that change, except that slots of 8 bytes may be read.
     pub(super) unsafe fn make(&self) -> Result<(), AttachError> {
-        // SAFETY: the caller promises it, and `mprotect` sets what it is told.
+        // SAFETY: the caller promises it, and `mprotect` sets the requested protection.
         unsafe { self.make_with(&protect) }
     }
 
     /// # Safety
     ///
-    /// As for [`Plan::make`], and `protect` sets the protection if it says so.
+    /// Same as [`Plan::make`], and `protect` sets the protection if it reports success.
     unsafe fn make_with(&self, protect: &Protect<'_>) -> Result<(), AttachError> {
-        // Code stays executable meanwhile: other threads may be in functions beside those that change.
+        // Code stays executable in the meantime: other threads may be in functions next to those that change.
         let unlock = |run: &Run| set(protect, run, run.protection | libc::PROT_WRITE);
         let lock = |run: &Run| set(protect, run, run.protection);
         for (index, run) in self.locked.iter().enumerate() {
@@ -168,7 +168,7 @@ pub(super) unsafe fn read_mapped(address: usize, bytes: &mut [u8], mappings: &[M
     Ok(())
 }
 
-/// Puts machine code into memory of its own, for as long as the process lives. Where it is.
+/// Puts machine code into newly mapped memory that stays for the life of the process; returns its address.
 pub(super) fn executable(code: &[u8]) -> io::Result<usize> {
     let size = code.len().next_multiple_of(PAGE);
     let (write, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -218,7 +218,7 @@ mod tests {
         bytes
     }
 
-    /// What the system says of the pages.
+    /// The protection of the pages as reported by the system.
     fn protections(start: usize) -> Vec<c_int> {
         let mappings = super::super::loaded::mappings().unwrap();
         (0..3).map(|page| protection(&mappings, start + page * PAGE).unwrap()).collect()

@@ -1,11 +1,11 @@
-//! Attaching to a loaded library: its calls of the CUDA runtime come here.
+//! Attaching to a loaded library: its calls of the CUDA runtime are redirected to this crate.
 //!
-//! NCCL has NVIDIA's runtime linked in, so there is nothing to put in the place of a library. But the file's `.symtab` says where
-//! the runtime's functions are, and once the library is loaded, a jump is written at each one's entry. Functions that nobody
-//! answers get one that says `cudaErrorNotSupported`. From then on nothing of NVIDIA's runtime runs but what it does by itself when the
-//! library is unloaded; it has opened no driver.
+//! NCCL has NVIDIA's runtime linked in, so there is no library that could be replaced. But the file's `.symtab` gives the addresses
+//! of the runtime's functions, and once the library is loaded, a jump is written at each one's entry. Functions without an answer
+//! get a jump to code that returns `cudaErrorNotSupported`. From then on nothing of NVIDIA's runtime runs, except what it does
+//! when the library is unloaded; it has not opened a driver.
 //!
-//! [`attach`] checks everything before it writes: it does all of it or nothing. Jumps stay as long as the process.
+//! [`attach`] checks everything before it writes: it does all of it or nothing. Jumps stay for the life of the process.
 #![allow(unsafe_code)] // code of another library is replaced, and the caller vouches for it
 
 mod error;
@@ -30,16 +30,16 @@ use std::sync::{Mutex, PoisonError};
 use stubs::JUMP;
 use symbols::Function;
 
-/// What is checked stays so until it is changed.
+/// Held from checking to changing, so that what was checked does not change in between.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// Who answers for the functions of the runtime.
+/// The functions that replace those of the runtime.
 pub struct Answers<'a> {
     /// The function for a name, such as `cudaMalloc` or `cudaMemcpyAsync_ptsz`, if there is one.
     pub function: &'a dyn Fn(&str) -> Option<*const ()>,
-    /// Functions for the library to call in place of those that it imports, such as `munmap`. What it does not import is passed over.
+    /// Functions for the library to call in place of those that it imports, such as `munmap`. Names that it does not import are skipped.
     pub imports: &'a [(&'a str, *const ())],
-    /// Told when the library calls a function for which there is none.
+    /// Called when the library uses a function without an answer.
     pub not_supported: Report,
 }
 
@@ -61,9 +61,9 @@ pub struct Attached {
 ///
 /// # Safety
 ///
-/// - No thread is in a function of the library's runtime or enters one meanwhile, and the library is not unloaded meanwhile.
-/// - Each function that [`Answers::function`] gives takes and returns what the runtime's function of that name does, and is
-///   there as long as the library; each of [`Answers::imports`] does what the imported one of its name does.
+/// - No thread is in a function of the library's runtime or enters one during the call, and the library is not unloaded during it.
+/// - Each function that [`Answers::function`] gives takes and returns the same as the runtime's function of that name, and exists
+///   as long as the library; each of [`Answers::imports`] does the same as the imported function of its name.
 pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, AttachError> {
     if !cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
         return Err(AttachError::NotOnThisMachine);
@@ -170,7 +170,7 @@ unsafe fn check(
     }
 }
 
-/// Where the bytes of an entry stand in the file.
+/// The position of an entry's bytes in the file.
 fn place_in_file(address: u64, segments: &[Segment]) -> Option<u64> {
     let end = address.checked_add(JUMP as u64)?;
     let holds =
@@ -179,7 +179,7 @@ fn place_in_file(address: u64, segments: &[Segment]) -> Option<u64> {
     segment.offset.checked_add(address - segment.address)
 }
 
-/// Who answers for each function, by address. Names of one function have one answer.
+/// The target for each function, by address. All names of one function have the same answer.
 fn targets<'a>(
     runtime: &[&'a Function],
     answer: &dyn Fn(&str) -> Option<*const ()>,
@@ -211,12 +211,12 @@ impl Attached {
         self.kernels.at(address)
     }
 
-    /// The library's functions beside the runtime: addresses, and names as [`Attached::kernel_of`] gives them, by address.
+    /// The library's functions other than the runtime's: addresses, and names as [`Attached::kernel_of`] gives them, by address.
     pub fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
         self.kernels.all()
     }
 
-    /// How many functions of the runtime have an answer of their own.
+    /// Number of functions of the runtime that have an answer.
     pub fn answered(&self) -> usize {
         self.answered
     }

@@ -1,4 +1,4 @@
-//! Which names are the runtime's, and which kernel a host stub's name stands for.
+//! Recognises names of the runtime, and maps a host stub's name to its kernel.
 
 /// True for a function of the runtime's public interface, and for those that compilers call (`__cuda…`).
 ///
@@ -11,7 +11,7 @@ pub(super) fn is_runtime(name: &str) -> bool {
     plain && !units && rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))
 }
 
-/// What PTX puts in front of the name of a host stub with internal linkage. `None` if its name is the kernel's.
+/// The prefix that PTX adds to the name of a host stub with internal linkage. `None` if its name is the kernel's.
 ///
 /// A kernel in an unnamed namespace belongs to its unit, and the unit's id is the namespace's name: `43_GLOBAL__N_` and an id of
 /// 32 characters. In PTX it is `__nv_static_32_`, the id, `_`, and the host stub's name.

@@ -1,4 +1,4 @@
-//! Which units the device linker made programs of.
+//! Finds the units from which the device linker made each program.
 //!
 //! Every fat binary has a wrapper in the section `.nvFatBinSegment`: a magic `u32`, a version `u32`, the fat binary's address and one
 //! more address. Version 2 is a linked program's: the last address is that of a list of its units' fat binaries, ended by zero. The
@@ -14,7 +14,7 @@ const WRAPPER: u64 = 24;
 /// Magic and version of a linked program's wrapper.
 const LINKED: u64 = 0x4662_43b1 | 2 << 32;
 
-/// Where a section is in memory, from the load address, and its size.
+/// A section's place in memory, from the load address, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) address: u64,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `cudaErrorNotSupported`.
 const NOT_SUPPORTED: u64 = 801;
-/// What is answered where a text is asked for.
+/// The answer of functions that return a text.
 const TEXT: &CStr = c"the CUDA runtime in software has no words for this";
 /// The size of a jump in bytes.
 pub(super) const JUMP: usize = 13;
@@ -15,7 +15,7 @@ const STUB: usize = 16;
 /// The size of what all stubs share.
 const SHARED: usize = 2 * STUB;
 
-/// Told of a call of a function that is not there: its name, and `true` at its first call. A panic in it ends the process.
+/// Receives calls of missing functions: the name, and `true` at the first call. A panic in it ends the process.
 pub type Report = Box<dyn Fn(&str, bool) + Send + Sync>;
 
 /// `mov r11, address; jmp r11`. No function expects anything in r11.
@@ -25,12 +25,12 @@ pub(super) fn jump(address: usize) -> [u8; JUMP] {
     code
 }
 
-/// True for a jump as [`jump`] makes it.
+/// True for a jump made by [`jump`].
 pub(super) fn is_jump(code: &[u8; JUMP]) -> bool {
     code.starts_with(&[0x49, 0xbb]) && code.ends_with(&[0x41, 0xff, 0xe3])
 }
 
-/// True if all bytes are what assemblers put between functions: zeros, traps, and instructions that do nothing.
+/// True if all bytes are padding that assemblers put between functions: zeros, traps, and instructions without an effect.
 pub(super) fn is_padding(mut code: &[u8]) -> bool {
     while let Some((first, rest)) = code.split_first() {
         code = match first {
@@ -60,11 +60,11 @@ struct Missing {
     name: String,
     called: AtomicBool,
     answer: u64,
-    /// Calls are reported.
+    /// True if calls are reported.
     reported: bool,
 }
 
-/// What the stubs of a library know.
+/// The data that the stubs of a library use.
 struct Context {
     missing: Vec<Missing>,
     report: Report,
@@ -85,7 +85,7 @@ pub(super) fn make(names: &[&str], report: Report) -> io::Result<Vec<usize>> {
             "__cudaUnregisterFatBinary" | "__cudaRegisterFatBinary" => 0,
             _ => NOT_SUPPORTED,
         },
-        // Static destructors call it, when nobody is there any more whom it would concern.
+        // Static destructors call it, when nobody is left to whom it would matter.
         reported: *name != "__cudaUnregisterFatBinary",
     });
     let context: &'static Context = Box::leak(Box::new(Context { missing: missing.collect(), report }));
@@ -95,7 +95,7 @@ pub(super) fn make(names: &[&str], report: Report) -> io::Result<Vec<usize>> {
     Ok((0..names.len()).map(|index| start + SHARED + index * STUB).collect())
 }
 
-/// The code of so many stubs, which call `answer` with `context` and their number. The first two places are what they share.
+/// The code of this many stubs, which call `answer` with `context` and their number. Code shared by all comes first.
 fn code(count: usize, context: u64, answer: u64) -> Vec<u8> {
     let mut code = vec![0x48, 0xbf];
     code.extend(context.to_le_bytes()); // mov rdi, context
@@ -131,7 +131,7 @@ mod tests {
     fn padding_is_told_from_code() {
         let long = [0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
         assert!(is_padding(&[]) && is_padding(&long) && is_padding(&[0x0f, 0x1f, 0x40, 0, 0x90, 0xcc, 0, 0x66, 0x90]));
-        // A nop that goes on after what is looked at.
+        // A nop that extends beyond the bytes that are checked.
         assert!(is_padding(&long[..6]) && is_padding(&long[..5]) && is_padding(&long[..4]));
         assert!(is_padding(&[0x0f, 0x1f, 0x44, 0, 0, 0x0f, 0x1f, 0x80, 0, 0, 0, 0, 0x0f, 0x1f, 0]));
         for code in [[0x90, 0xc3, 0x90], [0x55, 0x48, 0x89], [0x0f, 0x05, 0x90], [0x0f, 0x1f, 0xc0 - 0x80]] {

@@ -1,4 +1,4 @@
-//! What a library's file says of its functions and imports.
+//! The functions and imports listed in a library's file.
 use super::error::AttachError;
 use super::programs::Place;
 use crate::elf::{Elf, Segment, Source};
@@ -19,15 +19,15 @@ const SLOTS: [u32; 2] = [object::elf::R_X86_64_JUMP_SLOT.0, object::elf::R_X86_6
 #[derive(Clone, Debug)]
 pub(super) struct Function {
     pub(super) name: String,
-    /// From the load address.
+    /// Address relative to the load address.
     pub(super) address: u64,
-    /// As the symbol says.
+    /// Size according to the symbol.
     pub(super) size: u64,
     /// Bytes up to what comes next: a symbol, or the section's end.
     pub(super) room: u64,
 }
 
-/// What the file says.
+/// The information read from the file.
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) segments: Vec<Segment>,
@@ -58,7 +58,7 @@ pub(super) fn read(source: &Source) -> Result<Library, AttachError> {
     Ok(Library { segments, functions, undefined, slots: slots(&elf)?, device_code })
 }
 
-/// Where a section is in memory.
+/// The place of a section in memory.
 fn place(elf: &Elf<'_>, name: &str) -> Option<Place> {
     let (_, section) = elf.sections.section_by_name(LittleEndian, name.as_bytes())?;
     Some(Place { address: section.sh_addr(LittleEndian), size: section.sh_size(LittleEndian) })
@@ -72,7 +72,7 @@ fn table<'a>(elf: &Elf<'a>, index: SectionIndex) -> Result<(&'a [Sym64<LittleEnd
         return Err(AttachError::NotALibrary("a table of symbols that is larger than any library's".into()));
     }
     let symbols = section.data_as_array(LittleEndian, elf.cache).map_err(damaged)?;
-    // Read at once: a name for itself would be a read of the file.
+    // Read at once: reading each name separately would be a read of the file each time.
     let bytes: &'a [u8] = names.data(LittleEndian, elf.cache).map_err(damaged)?;
     Ok((symbols, StringTable::new(bytes, 0, bytes.len() as u64)))
 }

@@ -1,21 +1,21 @@
-//! Why the device code of a library cannot be had.
+//! Errors of reading the device code of a library.
 use super::header::Section;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a library's fat binaries cannot be read.
+/// The reason a library's fat binaries cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FatbinError {
     /// The file cannot be opened.
     #[error("{}: {error}", path.display())]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The error from the system.
         #[source]
         error: io::Error,
     },
-    /// What was opened is something else.
+    /// The file is not an ELF file.
     #[error("it is not a 64-bit little-endian ELF file: {0}")]
     NotElf(String),
     /// It is a library, but not one with device code.
@@ -24,11 +24,11 @@ pub enum FatbinError {
     /// A fat binary is not as it has to be.
     #[error("device code in {section} at {offset:#x}: {what}")]
     Damaged {
-        /// The section.
+        /// The section with the error.
         section: Section,
-        /// Where in the section, in bytes.
+        /// Offset of the error in the section, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the error.
         what: String,
     },
 }

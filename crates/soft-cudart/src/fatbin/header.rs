@@ -26,18 +26,18 @@ const BINARY: u64 = 16;
 const FIXED: u64 = 64;
 /// Limit on an entry's header: a name and options are the only text in it.
 const MAX_HEADER: u64 = 1 << 16;
-/// How much padding between fat binaries is read at once.
+/// Bytes of padding between fat binaries that are read at once.
 const PADDING: u64 = 1 << 16;
 
 const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 
-/// The section in which a fat binary stands.
+/// The section that contains a fat binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Section {
-    /// `__nv_relfatbin`: units of which the device linker made programs.
+    /// `__nv_relfatbin`: units that the device linker combined into programs.
     Linked,
-    /// `.nv_fatbin`: units that are each a program of its own, and the device linker's machine code.
+    /// `.nv_fatbin`: units that are each a separate program, and the device linker's machine code.
     Whole,
 }
 
@@ -57,10 +57,10 @@ impl fmt::Display for Section {
     }
 }
 
-/// What an entry holds.
+/// The contents of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// PTX, as text.
+    /// PTX as text.
     Ptx,
     /// Machine code, as an ELF file.
     Elf,
@@ -68,10 +68,10 @@ pub enum Kind {
     Other(u16),
 }
 
-/// How an entry's payload is stored.
+/// The way an entry's payload is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// As it is.
+    /// Without compression.
     None,
     /// One block of LZ4, without a frame.
     Lz4,
@@ -82,13 +82,13 @@ pub enum Compression {
 /// An entry of a fat binary.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The section.
+    /// The section that contains the entry.
     pub section: Section,
-    /// Where its fat binary begins in the section, in bytes.
+    /// Offset of its fat binary in the section, in bytes.
     pub fat_binary: u64,
-    /// Where its header stands in the section, in bytes.
+    /// Offset of its header in the section, in bytes.
     pub offset: u64,
-    /// What it holds.
+    /// The kind of contents.
     pub kind: Kind,
     /// Major and minor version: of the ISA for PTX.
     pub version: (u16, u16),
@@ -98,18 +98,18 @@ pub struct Entry {
     pub name: String,
     /// Options with which PTX is to be compiled; often none.
     pub options: String,
-    /// All flags, as they stand in the file.
+    /// All flags, as stored in the file.
     pub flags: u64,
     /// The size of the stored payload in bytes, without padding.
     pub stored_size: u64,
     /// The size when decompressed, as the header says.
     pub text_size: u64,
-    /// Where the payload stands in the file.
+    /// Offset of the payload in the file.
     pub(super) place: u64,
 }
 
 impl Entry {
-    /// How its payload is stored.
+    /// The way the payload is stored.
     pub fn compression(&self) -> Compression {
         match self.flags {
             flags if flags & FLAG_ZSTD != 0 => Compression::Zstd,
@@ -127,7 +127,7 @@ impl Entry {
 struct Reader<'a> {
     source: &'a Source,
     section: Section,
-    /// Where it begins in the file, and its size.
+    /// Offset of the section in the file, and its size.
     start: u64,
     size: u64,
 }
@@ -164,7 +164,7 @@ impl Reader<'_> {
         self.source.read_at(place, buffer).map_err(|error| self.damaged(offset, format!("it cannot be read: {error}")))
     }
 
-    /// Where the next fat binary begins: bytes of zero before it are padding.
+    /// Offset of the next fat binary: zero bytes before it are padding.
     fn after_padding(&self, mut at: u64) -> Result<Option<u64>, FatbinError> {
         let mut buffer = Vec::new();
         // Almost always a fat binary begins here.

@@ -1,16 +1,16 @@
 //! The fat binaries of a library: the PTX that it carries.
 //!
 //! A compiler puts a unit's device code into a *fat binary*: entries for several architectures, as machine code (ELF) and as PTX.
-//! They stand in two sections, which say how the PTX is to be understood:
+//! They are in two sections, which determine how the PTX is to be understood:
 //!
 //! - [`Section::Linked`] (`__nv_relfatbin`) has the units that were compiled as relocatable device code: inputs of the device
-//!   linker. **Together they are a program**: a function that one unit defines is called by others. What the linker made of them
-//!   stands in the other section, as machine code alone, so the PTX of the program is in its inputs. A library can have several such
-//!   programs; [`Attached::linked_programs`](crate::attach::Attached::linked_programs) says which units are whose.
-//! - [`Section::Whole`] (`.nv_fatbin`) has units that are **each a program of its own**, and the linked machine code.
+//!   linker. **Together they are a program**: a function that one unit defines is called by others. The linker's output is in
+//!   the other section, as machine code alone, so the PTX of the program is in its inputs. A library can have several such
+//!   programs; [`Attached::linked_programs`](crate::attach::Attached::linked_programs) lists the units of each.
+//! - [`Section::Whole`] (`.nv_fatbin`) has units that are **each a separate program**, and the linked machine code.
 //!
-//! Headers are read when a file is opened, text when it is asked for. All of them may be a stranger's: any bytes give entries or
-//! a [`FatbinError`], never a panic, and never more memory than headers take and [`MAX_TEXT`] allows.
+//! Headers are read when a file is opened, text when it is requested. The file may be malformed or hostile: any bytes give entries
+//! or a [`FatbinError`], never a panic, and never more memory than headers take and [`MAX_TEXT`] allows.
 mod error;
 mod header;
 mod payload;
@@ -33,7 +33,7 @@ pub struct FatBinaries {
     entries: Vec<Entry>,
 }
 
-/// A unit's PTX.
+/// The PTX of one unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Ptx<'a> {
     source: &'a Source,
@@ -55,7 +55,7 @@ impl FatBinaries {
     ///
     /// # Errors
     ///
-    /// As for [`FatBinaries::open`].
+    /// Same as [`FatBinaries::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, FatbinError> {
         Self::read(Source::Bytes(bytes.into()))
     }
@@ -65,18 +65,18 @@ impl FatBinaries {
         Ok(Self { source, entries })
     }
 
-    /// All entries, of every kind, as they stand in the file: first those of [`Section::Linked`].
+    /// All entries, of every kind, in the order of the file: first those of [`Section::Linked`].
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Where the machine code of GPUs stands in the file, in bytes.
+    /// The ranges of GPU machine code in the file, in bytes.
     pub fn machine_code(&self) -> impl Iterator<Item = Range<u64>> {
         let code = self.entries.iter().filter(|entry| entry.kind == Kind::Elf && entry.stored_size > 0);
         code.map(|entry| entry.place..entry.place.saturating_add(entry.stored_size))
     }
 
-    /// True if zeros stand in the place of any machine code of GPUs.
+    /// True if some GPU machine code is replaced by zeros.
     ///
     /// # Errors
     ///
@@ -138,12 +138,12 @@ impl FatBinaries {
 }
 
 impl<'a> Ptx<'a> {
-    /// Its header.
+    /// The header of the unit's entry.
     pub fn entry(&self) -> &'a Entry {
         self.entry
     }
 
-    /// Reads and decompresses its text. Bytes of zero, with which it is padded, may stand at its end.
+    /// Reads and decompresses its text. Zero bytes, with which it is padded, may be at its end.
     ///
     /// # Errors
     ///

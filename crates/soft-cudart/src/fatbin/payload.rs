@@ -6,7 +6,7 @@ use std::io::Read;
 
 /// Limit on a unit's text in bytes. The largest of NCCL has 5 MB.
 pub const MAX_TEXT: u64 = 256 << 20;
-/// A byte of LZ4 stands for at most so many bytes of text.
+/// A byte of LZ4 decompresses to at most this many bytes of text.
 const LZ4_RATIO: u64 = 255;
 
 pub(super) fn read(source: &Source, entry: &Entry) -> Result<Vec<u8>, FatbinError> {

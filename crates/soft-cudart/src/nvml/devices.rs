@@ -1,4 +1,4 @@
-//! Devices by number and by place, and what they are like.
+//! Devices by number and by PCI address, and their properties.
 use super::handles::{by_bus_id, count, device, handle, ready};
 use super::{INVALID_ARGUMENT, NOT_SUPPORTED, Out, nvml, put, put_text};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

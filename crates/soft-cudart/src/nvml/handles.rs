@@ -4,10 +4,10 @@ use crate::api::{self, Settings};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// As many links as a device has at most.
+/// The largest number of links of a device.
 pub(super) const MOST_LINKS: c_uint = 18;
 
-/// `nvmlInit` less `nvmlShutdown`.
+/// Number of `nvmlInit` calls minus `nvmlShutdown` calls.
 static INITIALIZED: AtomicU32 = AtomicU32::new(0);
 
 /// The settings, once NVML is initialized.
@@ -15,7 +15,7 @@ pub(super) fn ready() -> Result<&'static Settings, c_int> {
     if INITIALIZED.load(Ordering::Relaxed) == 0 { Err(UNINITIALIZED) } else { Ok(api::settings()) }
 }
 
-/// How many devices there are.
+/// Number of devices.
 pub(super) fn count() -> Result<c_uint, c_int> {
     Ok(c_uint::try_from(ready()?.devices).unwrap_or(c_uint::MAX))
 }

@@ -27,7 +27,7 @@ pub(super) struct Field {
     pub value: u64,
 }
 
-/// Whether a device has this link.
+/// True if a device has this link.
 fn has(whose: *mut c_void, link: c_uint) -> Result<bool, c_int> {
     device(whose)?;
     if link < MOST_LINKS { Ok(link < ready()?.nvlinks) } else { Err(INVALID_ARGUMENT) }
@@ -49,7 +49,7 @@ fn fields(whose: *mut c_void, count: c_int, places: *mut Field) -> Outcome {
     device(whose)?;
     let count = usize::try_from(count).ok().filter(|_| !places.is_null()).ok_or(INVALID_ARGUMENT)?;
     for index in 0..count {
-        // SAFETY: the caller promises as many structures, of which the first two fields are set.
+        // SAFETY: the caller promises this many structures, with the first two fields set.
         let place = unsafe { &mut *places.add(index) };
         field(place, ready()?.nvlinks);
     }

@@ -1,9 +1,9 @@
 //! NVML, as far as NCCL asks it about software GPUs.
 //!
-//! - All devices are alike, and are those of the runtime's [settings](crate::api::Settings). Each has NVLinks to one switch, a PCI bus of its
-//!   own, and reaches every other.
-//! - What a software GPU does not have (a fabric, counters of errors) is `NVML_ERROR_NOT_SUPPORTED`.
-//! - Functions that are not here do not exist: NCCL goes on without them.
+//! - All devices are identical, and are those of the runtime's [settings](crate::api::Settings). Each has NVLinks to one switch, a separate
+//!   PCI bus, and access to every other device.
+//! - Features that a software GPU does not have (a fabric, counters of errors) are `NVML_ERROR_NOT_SUPPORTED`.
+//! - Functions that are not here do not exist: NCCL continues without them.
 //!
 //! NCCL opens `libnvidia-ml.so.1` by its name; [`crate::imports`] leads it here.
 #![allow(non_snake_case)] // the library's names
@@ -43,7 +43,7 @@ fn enter(body: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
-/// Gives an answer.
+/// Writes an answer to its place.
 fn put<T>(place: Out<'_, T>, value: T) -> Outcome {
     place.ok_or(INVALID_ARGUMENT)?.write(value);
     Ok(())
@@ -57,7 +57,7 @@ fn put_text(place: *mut c_char, len: c_uint, text: &str) -> Outcome {
     if text.len() >= len as usize {
         return Err(INSUFFICIENT_SIZE);
     }
-    // SAFETY: the caller promises `len` bytes, and the text with its end is no more.
+    // SAFETY: the caller promises `len` bytes, and the text with its terminator is not longer.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast(), text.len());
         place.add(text.len()).write(0);

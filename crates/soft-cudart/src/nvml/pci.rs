@@ -1,4 +1,4 @@
-//! Where devices sit.
+//! PCI addresses of devices.
 use super::handles::{device, ready};
 use super::{INVALID_ARGUMENT, Out, Outcome, nvml, put};
 use std::ffi::{c_int, c_uint, c_void};
@@ -9,7 +9,7 @@ const PCI_SUBSYSTEM: c_uint = 0x16c1_10de;
 /// Base class and subclass: a 3D controller.
 const CLASSES: [c_uint; 2] = [3, 2];
 
-/// `nvmlPciInfo_t`, as far as NCCL's copy of it and NVML's have the same fields; NCCL's ends 16 bytes later and NVML's 32.
+/// `nvmlPciInfo_t`, with the fields that NCCL's copy of it and NVML's have in common; NCCL's ends 16 bytes later and NVML's 32.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PciInfo {
@@ -40,13 +40,13 @@ pub(super) fn info(whose: *mut c_void) -> Result<PciInfo, c_int> {
     Ok(PciInfo { bus_id: text(&bus_id(place)), domain, bus, slot: 0, device, subsystem })
 }
 
-/// What an NVLink leads to: a place where no device is, which NCCL knows as that of a switch.
+/// The PCI address at the other end of an NVLink: it is not a device's, and NCCL recognises it as a switch.
 pub(super) fn switch() -> PciInfo {
     let (domain, bus, slot) = (0x0fff_ffff, 0xffff, 0xff);
     PciInfo { bus_id: text("fffffff:ffff:ff"), domain, bus, slot, device: 0, subsystem: 0 }
 }
 
-/// Fills `nvmlPciInfoExt_t`, whose length stands in its first field.
+/// Fills `nvmlPciInfoExt_t`, whose first field is its length.
 fn extended(whose: *mut c_void, place: *mut c_uint) -> Outcome {
     if place.is_null() {
         return Err(INVALID_ARGUMENT);
@@ -69,7 +69,7 @@ nvml! {
     fn nvmlDeviceGetPciInfo_v2(whose: *mut c_void, place: Out<'_, PciInfo>) { put(place, info(whose)?) }
     fn nvmlDeviceGetPciInfo_v3(whose: *mut c_void, place: Out<'_, PciInfo>) { put(place, info(whose)?) }
     fn nvmlDeviceGetPciInfoExt(whose: *mut c_void, place: *mut c_uint) { extended(whose, place) }
-    /// In megabytes a second.
+    /// The speed in megabytes per second.
     fn nvmlDeviceGetPcieLinkMaxSpeed(whose: *mut c_void, speed: Out<'_, c_uint>) {
         device(whose)?;
         put(speed, 32000)

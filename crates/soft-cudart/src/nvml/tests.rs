@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-/// What a function answers in its last place.
+/// The answer that a function writes through its last parameter.
 fn asked<T>(f: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> Result<T, c_int> {
     let mut place = MaybeUninit::uninit();
     match f(Some(&mut place)) {

@@ -31,7 +31,7 @@ pub fn elf(sections: &[(&str, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// What a test says of an entry; the rest follows.
+/// The parts of an entry that a test sets; the rest is derived.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     pub kind: u16,

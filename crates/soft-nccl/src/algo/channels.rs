@@ -1,4 +1,4 @@
-//! Channels: contiguous shares of an operation's data that travel beside each other, cut as NCCL cuts them.
+//! Channels: contiguous shares of an operation's data that travel in parallel, cut as NCCL cuts them.
 //!
 //! The rules are those of NCCL from 2.29 on: data is dealt out in cells of at least 32 KiB of traffic per channel (16 KiB before), so
 //! a small operation uses fewer channels than there are.
@@ -7,7 +7,7 @@ use crate::op::Kind;
 
 /// Bytes that a channel moves at least, over all ranks' links.
 const MIN_TRAFFIC: usize = 32 << 10;
-/// Cells are multiples of so many bytes, as are a ring's chunks.
+/// Cells and a ring's chunks are multiples of this many bytes.
 pub(super) const GRAIN_BYTES: usize = 16;
 
 /// The elements of one channel.
@@ -24,7 +24,7 @@ impl Share {
     }
 }
 
-/// What decides how an operation is dealt out.
+/// The facts that determine how an operation is divided among channels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub kind: Kind,
@@ -33,12 +33,12 @@ pub(super) struct Load {
     pub count: usize,
     /// Bytes of an element.
     pub size: usize,
-    /// Ranks.
+    /// Number of ranks.
     pub n: usize,
 }
 
 impl Load {
-    /// How often a byte of the count travels.
+    /// Number of times a byte of the count travels.
     fn traffic_per_byte(&self) -> usize {
         let ways = match self.kind {
             Kind::AllReduce => 2,
@@ -76,8 +76,8 @@ impl Load {
     }
 }
 
-/// Cells by channel: `most` on each but the last. Where that would need more channels than there are, all but the first
-/// share the rest equally, and the last takes what is left over.
+/// Cells by channel: `most` on each but the last. If that would need more channels than there are, all but the first
+/// share the rest equally, and the last takes the remainder.
 fn deal(cells: usize, most: usize, channels: usize) -> Vec<usize> {
     let rest = cells - most;
     let needed = 1 + rest.div_ceil(most);

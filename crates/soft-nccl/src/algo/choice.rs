@@ -3,7 +3,7 @@ use crate::op::Kind;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// How messages travel.
+/// The routes of an operation's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Algorithm {
     /// Around a ring, or along a chain for rooted operations.
@@ -17,7 +17,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// NCCL_ALGO's word.
+    /// The algorithm's name in NCCL_ALGO.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ring => "Ring",
@@ -52,7 +52,7 @@ impl FromStr for Algorithm {
     }
 }
 
-/// How a chunk of memory is shared between data and flags.
+/// The way a chunk of memory is shared between data and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     /// All of it data.
@@ -64,7 +64,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Bytes of data in so many bytes of memory.
+    /// Number of data bytes in this many bytes of memory.
     pub(crate) fn data(self, bytes: usize) -> usize {
         match self {
             Self::Simple => bytes,
@@ -74,7 +74,7 @@ impl Protocol {
     }
 }
 
-/// Words of NCCL_PROTO.
+/// The names of protocols in NCCL_PROTO.
 const PROTOCOLS: &[(&str, Option<Protocol>)] =
     &[("simple", Some(Protocol::Simple)), ("ll128", Some(Protocol::Ll128)), ("ll", Some(Protocol::Ll))];
 
@@ -135,7 +135,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
         all
     }
 
-    /// True if a rule speaks of the operation.
+    /// True if a rule applies to the operation.
     fn forces(&self, kind: Kind) -> bool {
         self.rules.iter().any(|rule| rule.operation.as_deref().is_none_or(|operation| operation == kind.algo_word()))
     }
@@ -169,12 +169,12 @@ impl Algorithms {
         Self(Allowed { rules: served.map(rule).collect(), error: None })
     }
 
-    /// What is wrong with the value, if anything.
+    /// The error in the value, if there is one.
     pub(crate) fn error(&self) -> Option<&str> {
         self.0.error.as_deref()
     }
 
-    /// True if the variable says which algorithms the operation may take.
+    /// True if the variable restricts the algorithms of the operation.
     pub(crate) fn forces(&self, kind: Kind) -> bool {
         self.0.forces(kind)
     }
@@ -197,12 +197,12 @@ impl Protocols {
         Self(Allowed::parse("NCCL_PROTO", "protocol", PROTOCOLS, text))
     }
 
-    /// What is wrong with the value, if anything.
+    /// The error in the value, if there is one.
     pub(crate) fn error(&self) -> Option<&str> {
         self.0.error.as_deref()
     }
 
-    /// True if the variable says which protocols the operation may take.
+    /// True if the variable restricts the protocols of the operation.
     pub(crate) fn forces(&self, kind: Kind) -> bool {
         self.0.forces(kind)
     }

@@ -1,4 +1,4 @@
-//! How NCCL cuts an operation for its channels and chunks, where ranks are on machines of GPUs that all reach each other by NVLink.
+//! Cuts an operation into channels and chunks as NCCL does on machines whose GPUs all reach each other by NVLink.
 use super::channels::{GRAIN_BYTES, Load, Share};
 use super::{Algorithm, Machines, Protocol};
 use crate::op::{Kind, Spec};
@@ -45,7 +45,7 @@ impl Threads {
     pub(crate) const STANDARD: Self = Self { plain: 512, ll128: 640 };
     const WARP: usize = 32;
 
-    /// Those of these settings; a number that is no multiple of a warp counts as the most.
+    /// The threads for these settings; a number that is not a multiple of a warp counts as the maximum.
     pub(crate) fn of(plain: Option<usize>, ll128: Option<usize>) -> Self {
         let number = |wanted: Option<usize>, least: usize, most: usize| match wanted {
             Some(number) if number > 0 && number.is_multiple_of(Self::WARP) => number.clamp(least, most),
@@ -59,17 +59,17 @@ impl Threads {
 /// Slots that a chunk of a ring fills where every rank contributes or gets a part.
 const RING_STEPS: usize = 4;
 
-/// Chunks are multiples of so many bytes.
+/// Chunks are multiples of this many bytes.
 fn grain(protocol: Protocol) -> usize {
     match protocol {
         Protocol::Simple => 512,
         Protocol::Ll => 16,
-        // What the threads of a warp pass on at a time.
+        // The amount that the threads of a warp pass on at a time.
         Protocol::Ll128 => 1920,
     }
 }
 
-/// A communicator's channels.
+/// The number of a communicator's channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channels {
     pub number: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Channels {
     pub distinct: usize,
 }
 
-/// Where the ranks of a communicator are, and what an operation of it is cut for.
+/// The placement of a communicator's ranks, and the settings that an operation is cut by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Topology<'a> {
     pub machines: &'a Arc<Machines>,
@@ -92,12 +92,12 @@ impl Topology<'_> {
         channel % self.channels.distinct.max(1)
     }
 
-    /// Each channel's elements.
+    /// The elements of each channel.
     pub(super) fn shares(&self, load: &Load, algorithm: Algorithm) -> Vec<Share> {
         load.shares_of(self.channels_for(load, algorithm), self.channels.number)
     }
 
-    /// As many channels as leave enough bytes to each of their threads.
+    /// The largest number of channels that leaves enough bytes to each of their threads.
     fn channels_for(&self, load: &Load, algorithm: Algorithm) -> usize {
         let blocks = if matches!(load.kind, Kind::AllGather | Kind::ReduceScatter) { load.n } else { 1 };
         let bytes = load.count.saturating_mul(load.size).saturating_mul(blocks);
@@ -142,7 +142,7 @@ impl Topology<'_> {
     }
 }
 
-/// Elements of which the parts of a ring's last pass are multiples.
+/// The parts of a ring's last pass are multiples of this number of elements.
 pub(super) fn grain_elements(size: usize) -> usize {
     (GRAIN_BYTES / size).max(1)
 }
@@ -201,7 +201,7 @@ mod tests {
         };
         assert_eq!(tree(15 * 576_000, &[0; 8]), 576_000);
         assert_eq!(tree(14 * 576_000, &[0; 8]), 288_000);
-        // 144,000 is the first half that is no more than 131,072 after one further halving: 72,000 stays, as 4 of them are enough.
+        // 144,000 is the first half that is at most 131,072 after one further halving: 72,000 stays, as 4 of them are enough.
         assert_eq!(tree(4 * 72_000, &[0; 8]), 71_040, "a multiple of 1,920");
         assert_eq!(tree(4 * 36_000, &[0; 8]), 34_560);
         assert_eq!(tree(4, &[0; 8]), 17_280 / 1920 * 1920);

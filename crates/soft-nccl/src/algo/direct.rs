@@ -34,7 +34,7 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Vec<Lane> {
     }
 }
 
-/// A one-sided operation: what it has to move, if anything, goes from the caller's buffer to where the engine says.
+/// A one-sided operation: its data, if any, goes from the caller's buffer to the place that the engine determines.
 pub(super) fn one_sided(spec: &Spec, part: Part<'_>) -> Lane {
     let count = if spec.kind == Kind::Put { spec.count } else { 0 };
     Box::new(OwnBlock { count, chunk: part.chunk, from: 0, to: 0 })
@@ -54,7 +54,7 @@ impl Script for Copy {
     }
 }
 
-/// A rank's block for itself.
+/// The copy of a rank's block to itself.
 struct OwnBlock {
     count: usize,
     chunk: usize,
@@ -80,7 +80,7 @@ enum Dir {
 enum Peers {
     One(usize),
     /// All but the rank itself: senders begin at their successor, receivers at their predecessor, so that in round k
-    /// every rank sends to the rank k ahead and receives from the one k behind.
+    /// every rank sends to the rank k places after it and receives from the one k places before it.
     Others,
 }
 
@@ -92,13 +92,13 @@ struct Blocks {
     count: usize,
     dir: Dir,
     peers: Peers,
-    /// The buffer holds a block per rank, the peer's among them.
+    /// True if the buffer holds a block for every rank, including the peer.
     by_peer: bool,
 }
 
 impl Script for Blocks {
     fn step(&self, cursor: u64) -> Option<Step> {
-        // An empty message is a message: it tells the receiver that its sender came by.
+        // An empty message is still a message: it tells the receiver that the sender has reached the operation.
         let per_peer = self.count.div_ceil(self.chunk).max(1) as u64;
         let (round, index) = (cursor / per_peer, cursor % per_peer);
         let n = self.n;

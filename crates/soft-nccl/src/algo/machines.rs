@@ -12,7 +12,7 @@ pub(crate) struct Machines {
     ring: Vec<usize>,
     /// A rank's place in the ring.
     places: Vec<usize>,
-    /// Where each machine's ranks begin in the ring, and behind the last its end.
+    /// The position in the ring at which each machine's ranks begin, followed by the end of the last.
     starts: Vec<usize>,
 }
 
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// As the log of two machines of two GPUs says (nccl#1189, channels 0 and 4).
+    /// As in the log of two machines with two GPUs each (nccl#1189, channels 0 and 4).
     #[test]
     fn the_first_rank_of_a_machine_has_its_neighbour_before_other_machines() {
         let machines = machines(4, 2);

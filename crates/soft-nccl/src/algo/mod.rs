@@ -23,13 +23,13 @@ use channels::{Load, Share};
 /// One end of a channel, as a script names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Tells apart several channels between the same two ranks in one operation.
+    /// Distinguishes several channels between the same two ranks in one operation.
     pub lane: u8,
     /// The rank at the other end.
     pub peer: usize,
 }
 
-/// Where a step reads or writes; offsets in elements.
+/// The place that a step reads or writes; offsets in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// The caller's send buffer.
@@ -41,7 +41,7 @@ pub(crate) enum Operand {
 }
 
 impl Operand {
-    /// The place so many elements further on in a caller's buffer.
+    /// The place this many elements later in a caller's buffer.
     pub(crate) fn behind(self, elements: usize) -> Self {
         match self {
             Self::In(at) => Self::In(at + elements),
@@ -51,13 +51,13 @@ impl Operand {
     }
 }
 
-/// A primitive step: receive, combine with what lies here, write, send on; each part may be missing. It happens when
-/// its message is there and its send has a free slot.
+/// A primitive step: receive, combine with local data, write, send on; each part may be missing. It happens when
+/// its message has arrived and its send has a free slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Take one message from here.
     pub recv: Option<Link>,
-    /// Read this; together with a message, combine the two.
+    /// The data to read; if there is also a message, the two are combined.
     pub source: Option<Operand>,
     /// The source is the rank's own contribution to a reduction, to be pre-multiplied.
     pub own: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Step {
     pub target: Option<Operand>,
     /// Send the value there.
     pub send: Option<Link>,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// The value does not build on what this lane did before.
     pub fresh: bool,
@@ -77,30 +77,30 @@ pub(crate) struct Step {
 
 /// A lane's steps, by number, so that no list of them is ever made.
 pub(crate) trait Script: Send {
-    /// The step of that number, `None` behind the last.
+    /// The step with this number; `None` past the last.
     fn step(&self, cursor: u64) -> Option<Step>;
 }
 
-/// Steps that run one after the other; an operation's lanes run beside each other.
+/// Steps that run one after the other; an operation's lanes run in parallel.
 pub(crate) type Lane = Box<dyn Script>;
 
-/// What a rank needs to know about an operation to do its part.
+/// The information that a rank needs to do its part of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     pub rank: usize,
     pub n: usize,
-    /// Elements per chunk, where there are no machines to cut for.
+    /// Elements per chunk, if there are no machines to cut for.
     pub chunk: usize,
     /// Channels at most; unset, a ring has one and a double tree one for each tree.
     pub channels: Option<usize>,
-    /// Lanes among which each channel of a ring deals out its passes.
+    /// Number of lanes into which each channel of a ring divides its passes.
     pub stripes: usize,
     /// The machines of the ranks; then everything is cut as NCCL cuts it.
     pub topology: Option<Topology<'a>>,
 }
 
 impl Part<'_> {
-    /// The elements of each channel of an operation, of which there are so many at most where there are no machines.
+    /// The elements of each channel of an operation, with at most `channels` channels if there are no machines.
     fn shares(&self, spec: &Spec, channels: usize) -> Vec<Share> {
         let (kind, protocol, count, size) = (spec.kind, spec.protocol, spec.count, spec.ty.size());
         let load = Load { kind, protocol, count, size, n: self.n };

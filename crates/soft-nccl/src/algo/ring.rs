@@ -53,7 +53,7 @@ struct Around {
     place: usize,
     n: usize,
     channel: u8,
-    /// The machines through which the ring goes; without, ranks stand at the places of their numbers.
+    /// The machines through which the ring goes; without machines, ranks are in the order of their numbers.
     machines: Option<Arc<Machines>>,
 }
 
@@ -70,7 +70,7 @@ impl Around {
         Link { lane: self.channel, peer: self.rank_at(self.place + self.n - 1) }
     }
 
-    /// Which part step `phase` deals with: the rank sends its predecessor's part first and holds that of its place, complete,
+    /// The part that step `phase` handles: the rank sends its predecessor's part first and holds its own, complete,
     /// after n - 1 steps.
     fn part(&self, phase: usize) -> usize {
         (self.place + 2 * self.n - 1 - phase) % self.n
@@ -83,13 +83,13 @@ struct Passes {
     share: Share,
     n: usize,
     chunk: usize,
-    /// Parts of the last pass are multiples of so many elements, but for the last part.
+    /// Parts of the last pass are multiples of this many elements, except for the last part.
     grain: usize,
 }
 
 impl Passes {
-    /// Offset and length of a part in a pass; `None` behind the last pass. Parts at the end may be empty: their messages
-    /// travel all the same, so that every pass has the same steps.
+    /// Offset and length of a part in a pass; `None` past the last pass. Parts at the end may be empty: their messages
+    /// travel nevertheless, so that every pass has the same steps.
     fn part(self, pass: u64, index: usize) -> Option<(usize, usize)> {
         let whole = self.n.saturating_mul(self.chunk);
         let base = usize::try_from(pass).ok()?.checked_mul(whole)?;

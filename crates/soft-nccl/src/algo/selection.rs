@@ -3,11 +3,11 @@ use super::{Algorithm, Protocol};
 use crate::op::Kind;
 use nccl_sys::ALGORITHM_NAMES;
 
-/// What a call allows, as a bit for each entry of [`ALGORITHM_NAMES`].
+/// The algorithms that a call allows, one bit for each entry of [`ALGORITHM_NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
     allowed: u64,
-    /// The call fails if nothing of it can be had here. Otherwise the library chooses then.
+    /// True if the call fails when none of them is available. Otherwise the library chooses in that case.
     pub forced: bool,
 }
 
@@ -34,14 +34,14 @@ fn name_of(algorithm: Algorithm, protocol: Protocol) -> Option<String> {
 }
 
 impl Selection {
-    /// Reads terms separated by `,` of which one must hold, each of names joined by `+` that must all hold, a `^` before a name
-    /// excluding it; white space does not count. Names are beginnings of NCCL's, in any case. `negates` is false for a reader
-    /// that takes no notice of `^`.
+    /// Reads terms separated by `,`, one of which must hold. Each term consists of names joined by `+` that must all hold; a `^` before
+    /// a name excludes it; white space does not count. Names are prefixes of NCCL's, in any case. `negates` is false for a reader
+    /// that ignores `^`.
     ///
     /// # Errors
     ///
-    /// A name that nothing begins with, a term without a name or with names that exclude each other, and a selection of which
-    /// the operation has nothing.
+    /// A name is not a prefix of any, a term has no name or names that exclude each other, or the operation has none of the selected
+    /// algorithms.
     pub(crate) fn parse(text: &str, kind: Kind, forced: bool, negates: bool) -> Result<Self, String> {
         let text: String = text.split_ascii_whitespace().collect();
         let all = bits(|_, _| true);
@@ -76,7 +76,7 @@ impl Selection {
         name.is_some_and(|name| self.allowed & bits(|known, _| known == name) != 0)
     }
 
-    /// The first algorithm that serves the operation and is admitted, with the first protocol; `None` if there is none here.
+    /// The first admitted algorithm that serves the operation, with the first protocol; `None` if there is none.
     pub(crate) fn choose(self, kind: Kind) -> Option<(Algorithm, Protocol)> {
         let protocols = [Protocol::Simple, Protocol::Ll128, Protocol::Ll];
         let pairs = kind.algorithms().iter().flat_map(|algorithm| protocols.map(|protocol| (*algorithm, protocol)));

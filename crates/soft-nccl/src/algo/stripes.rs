@@ -1,8 +1,8 @@
-//! Stripes: the passes of a ring's channel dealt out to several lanes, so that several threads can move them. Every element stays in its
-//! pass and its part, so that nothing changes in what is added to what.
+//! Stripes: the passes of a ring's channel are divided among several lanes, so that several threads can move them. Every element stays
+//! in its pass and its part, so that the order of additions does not change.
 use super::{Lane, Link, Script, Step};
 
-/// How the passes of an operation's channels are dealt out.
+/// Divides the passes of an operation's channels into lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Stripes {
     /// Lanes of each channel.
@@ -14,8 +14,8 @@ pub(super) struct Stripes {
 }
 
 impl Stripes {
-    /// The lanes of a channel with so many passes, each a copy of the channel's whole lane. Links have numbers in a byte: with too many
-    /// channels, and with a single pass, there is one lane.
+    /// The lanes of a channel with `passes` passes, each a copy of the channel's whole lane. Links have numbers in a byte: with too
+    /// many channels, or with a single pass, there is one lane.
     pub fn deal(self, channel: usize, passes: usize, whole: impl Fn() -> Lane) -> Vec<Lane> {
         let number = if self.number * self.channels > usize::from(u8::MAX) { 1 } else { self.number.min(passes) };
         if number <= 1 {
@@ -55,7 +55,7 @@ impl Script for Stripe {
 mod tests {
     use super::*;
 
-    /// Passes of three steps, each of which has its number as its count.
+    /// Passes of three steps; the count of each step is its number.
     struct Counted {
         steps: u64,
     }

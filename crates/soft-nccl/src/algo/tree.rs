@@ -6,7 +6,7 @@ use super::channels::Share;
 use super::{Algorithm, Chunks, Lane, Link, Operand, Part, Script, Step, topology};
 use crate::op::{Kind, Spec};
 
-/// What travels.
+/// The direction in which data travels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Up,

@@ -12,11 +12,11 @@ pub(super) struct Format {
     tables: LazyLock<Tables>,
 }
 
-/// What a format's codes and numbers stand for, worked out once.
+/// Precomputed conversions between a format's codes and numbers.
 pub(super) struct Tables {
     /// The value of every code.
     values: [f32; 256],
-    /// By the leading bits of a magnitude: the greatest finite code whose value is not above it.
+    /// For the leading bits of a magnitude: the greatest finite code whose value is not above it.
     below: [u8; 1 << (31 - DROPPED_BITS)],
 }
 

@@ -46,7 +46,7 @@ pub(super) fn scalar_of<const N: usize>(bytes: [u8; N]) -> Scalar {
     std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
 }
 
-/// True if `$y` takes the place of `$x` as the greater number: a NaN loses against a number, and 0 is greater than -0, as on a GPU.
+/// True if `$y` replaces `$x` as the greater number: a NaN loses against a number, and 0 is greater than -0, as on a GPU.
 macro_rules! is_greater {
     ($y:expr, $x:expr) => {{
         let (x, y) = ($x, $y);

@@ -3,7 +3,7 @@
 use super::{Combine, Scalar, Type, combine, scale};
 use std::str::FromStr;
 
-/// How an average of floats divides.
+/// The way an average of floats divides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Average {
     /// Each input times 1/n in the type.
@@ -17,7 +17,7 @@ pub enum Average {
     DivideFirst,
 }
 
-/// Which zero min and max give where zeros of both signs meet.
+/// The zero that min and max return for zeros of both signs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zero {
     /// 0 of max and -0 of min, as NCCL.
@@ -25,9 +25,9 @@ pub enum Zero {
     BySign,
     /// The zero that came last.
     Last,
-    /// 0.
+    /// Always 0.
     Positive,
-    /// -0.
+    /// Always -0.
     Negative,
 }
 
@@ -40,9 +40,9 @@ pub struct Manner {
     pub half: bool,
     /// With `wide`: a scaled input is rounded to its type before it is added.
     pub narrow_products: bool,
-    /// How averages divide.
+    /// The division of averages.
     pub average: Average,
-    /// Which zero min and max give.
+    /// The zero that min and max return.
     pub zero: Zero,
 }
 

@@ -12,7 +12,7 @@ pub(crate) use types::Type;
 
 use serde::{Deserialize, Serialize};
 
-/// How two values become one.
+/// The operation that combines two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Combine {
     Sum,

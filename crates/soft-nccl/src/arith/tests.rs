@@ -121,7 +121,7 @@ fn eight_bit_sums_and_products_are_the_nearest_values() {
     for (format, largest) in [(&E4M3, 0x7eu8), (&E5M2, 0x7b)] {
         let finite: Vec<u8> = (0..=255u8).filter(|code| code & 0x7f <= largest).collect();
         let values: Vec<f64> = finite.iter().map(|code| f64::from(format.decode(*code))).collect();
-        // The nearest value by looking at all of them; a tie goes to the even code, what is beyond all to the last.
+        // The nearest value by checking all of them; a tie goes to the even code, a value beyond all to the last.
         let nearest = |x: f64| {
             let distance = |i: &usize| ((values[*i] - x).abs(), finite[*i] % 2);
             let best = (0..finite.len()).min_by(|a, b| distance(a).partial_cmp(&distance(b)).expect("no NaN here"));

@@ -13,7 +13,7 @@ pub(super) static E5M2: Format = Format::new(2, 15, 0x7b, Some(0x7c), || E5M2.ma
 
 macro_rules! element_types {
     ($($variant:ident = $code:ident, $kind:ident($of:tt);)*) => {
-        /// An element type.
+        /// The element type of an operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub(crate) enum Type {
             $($variant,)*
@@ -78,7 +78,7 @@ impl Type {
         (self.kernels().nearest)(double, single)
     }
 
-    /// True for the floats of 8 bits.
+    /// True for the 8-bit floats.
     pub(super) fn is_tiny_float(self) -> bool {
         self.size() == 1 && self.nearest(1.0, 1.0).is_some()
     }

@@ -1,4 +1,4 @@
-//! Blocks of memory that the library allocates, and what is known of all others.
+//! Blocks of memory that the library allocates, and information on all others.
 #![allow(unsafe_code)] // a CUDA driver is called
 
 use super::{contains, driver, linked_in};
@@ -13,7 +13,7 @@ const ALIGN: usize = nccl_sys::NCCL_WIN_REQUIRED_ALIGNMENT;
 /// A block that the library has allocated.
 struct Block {
     len: usize,
-    /// What the device gave; the block begins at its first aligned address.
+    /// The address that the device returned; the block begins at its first aligned address.
     given: usize,
 }
 

@@ -19,12 +19,12 @@ type StartFunction = unsafe extern "C" fn(data: *mut c_void, done: *mut c_void);
 type NodeFunction = unsafe extern "C" fn(data: *mut c_void, launch: u64, starts: *mut c_void) -> c_int;
 type ReleaseFunction = unsafe extern "C" fn(data: *mut c_void);
 
-/// What a stream that is held through the extension calls when its turn has come.
+/// The function that a stream held through the extension calls when its turn has come.
 pub(super) type HeldStart = Box<dyn FnOnce(Token) + Send>;
 /// See [`super::CapturedNode`].
 pub(super) type HeldNode = Arc<dyn Fn(u64) -> Option<Vec<HeldStart>> + Send + Sync>;
 
-/// What is needed of a driver.
+/// The functions required of a driver.
 pub(super) struct Driver {
     launch_host: unsafe extern "C" fn(*mut c_void, HostFunction, *mut c_void) -> c_int,
     current: unsafe extern "C" fn(*mut c_int) -> c_int,
@@ -221,12 +221,12 @@ pub(super) struct Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        // SAFETY: the token is what a start was given, and goes back once.
+        // SAFETY: the token was passed to a start, and is returned once.
         unsafe { (self.extension.done)(std::ptr::with_exposed_provenance_mut(self.done)) };
     }
 }
 
-/// What travels through the driver to a start.
+/// The data that the driver passes to a start.
 struct Launch {
     extension: &'static Extension,
     start: HeldStart,
@@ -235,7 +235,7 @@ struct Launch {
 /// Begins a launch.
 ///
 /// # Safety
-/// `data` is a boxed `Launch` that is given to one such call, and `done` what the driver gives to a start.
+/// `data` is a boxed `Launch` that is passed to one such call, and `done` the value that the driver passes to a start.
 unsafe extern "C" fn run_launch(data: *mut c_void, done: *mut c_void) {
     // SAFETY: the caller's promise.
     let launch = unsafe { Box::from_raw(data.cast::<Launch>()) };
@@ -244,7 +244,7 @@ unsafe extern "C" fn run_launch(data: *mut c_void, done: *mut c_void) {
     let _ = catch_unwind(AssertUnwindSafe(|| (launch.start)(token)));
 }
 
-/// What travels through the driver to `Opened::capture_node`'s functions.
+/// The data that the driver passes to the functions of `Opened::capture_node`.
 struct Node {
     extension: &'static Extension,
     starts: HeldNode,

@@ -19,8 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 static LOADED: AtomicBool = AtomicBool::new(false);
 
-/// From now on streams are those of the driver that the process has loaded (`libcuda.so.1`), not of the soft-cuda that is
-/// linked in. Only before the library's first use.
+/// Makes streams those of the driver that the process has loaded (`libcuda.so.1`), not of the soft-cuda that is
+/// linked in. May only be called before the library's first use.
 pub fn use_loaded_driver() {
     LOADED.store(true, Ordering::Release);
 }
@@ -55,7 +55,7 @@ enum Hold {
 }
 
 impl Done {
-    /// The stream goes on.
+    /// Lets the stream continue.
     pub fn finish(self) {}
 
     /// The stream's handle, where it can be finished before everything is done.
@@ -66,7 +66,7 @@ impl Done {
         }
     }
 
-    /// True if the stream would go on to more work at once.
+    /// True if the stream would continue with more work at once.
     pub(crate) fn is_followed(&self) -> bool {
         matches!(&self.0, Hold::LinkedIn(done) if done.is_followed())
     }
@@ -83,7 +83,7 @@ impl Done {
         }
     }
 
-    /// The stream goes on before this is done; see [`soft_cuda::Done::finish_later`].
+    /// Lets the stream continue before this is done; see [`soft_cuda::Done::finish_later`].
     pub(crate) fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
         if let Hold::LinkedIn(done) = &self.0 {
             done.finish_later(passes, work);
@@ -101,7 +101,7 @@ impl CapturedNode {
     }
 }
 
-/// What a stream calls when its turn has come.
+/// The function that a stream calls when its turn has come.
 pub type Start = Box<dyn FnOnce(Done) + Send>;
 
 impl Stream {
@@ -176,7 +176,7 @@ impl Stream {
         Self { raw: stream.id(), kind: Kind::LinkedIn(stream.clone()) }
     }
 
-    /// When the stream gets here, `start` is called; the stream goes on when its `Done` is gone.
+    /// Calls `start` when the stream reaches this item; the stream continues when its `Done` is dropped.
     pub(crate) fn launch(&self, start: Start) -> Outcome<()> {
         match &self.kind {
             Kind::LinkedIn(stream) => stream.launch(Box::new(|done| start(Done(Hold::LinkedIn(done))))),
@@ -210,7 +210,7 @@ pub unsafe fn launch(stream: *mut c_void, start: Start) -> ncclResult_t {
     }
 }
 
-/// What a host function waits at.
+/// The gate at which a host function waits.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -241,7 +241,7 @@ fn extension() -> Option<&'static Extension> {
     driver::driver().ok().and_then(|driver| driver.extension.as_ref())
 }
 
-/// Whether so many bytes lie in one block of device memory; a driver that cannot tell says yes.
+/// True if this many bytes lie in one block of device memory, or if the driver cannot tell.
 pub(crate) fn contains(address: usize, bytes: usize) -> bool {
     if linked_in() {
         return soft_cuda::memory::contains(std::ptr::without_provenance(address), bytes);
@@ -249,7 +249,7 @@ pub(crate) fn contains(address: usize, bytes: usize) -> bool {
     extension().is_none_or(|extension| extension.contains(address, bytes))
 }
 
-/// Makes host threads that wait for the device ask again whether to go on.
+/// Makes host threads that wait for the device check again if they may continue.
 pub(crate) fn wake_hosts() {
     if linked_in() {
         soft_cuda::wake_hosts();
@@ -272,7 +272,7 @@ pub(crate) fn host_waits() {
     }
 }
 
-/// What host threads that wait for soft-cuda's own streams do meanwhile; see [`soft_cuda::Helper`].
+/// Sets the work that host threads do while they wait for soft-cuda's own streams; see [`soft_cuda::Helper`].
 pub(crate) fn set_helper(help: fn(usize) -> bool, hand_over: fn()) {
     if linked_in() {
         soft_cuda::set_helper(soft_cuda::Helper { help, hand_over });
@@ -284,7 +284,7 @@ pub(crate) fn is_driving() -> bool {
     linked_in() && soft_cuda::is_driving()
 }
 
-/// The device's state; a device that does not tell counts as busy, so that it is never taken for still.
+/// The device's state; a device that does not report it counts as busy, so that it is never mistaken for idle.
 pub(crate) fn activity() -> soft_cuda::Activity {
     if linked_in() {
         return soft_cuda::activity();

@@ -16,7 +16,7 @@ pub(super) struct OtherArithmetic {
 }
 
 impl OtherArithmetic {
-    /// For a reduction of `n` ranks; `None` where the manner makes no difference.
+    /// The arithmetic for a reduction of `n` ranks; `None` if the manner makes no difference.
     pub(super) fn of(manner: Manner, spec: &Spec, n: usize) -> Option<Self> {
         let reduction = spec.reduction.filter(|_| manner != Manner::default())?;
         // With one rank a plain reduction is a copy.

@@ -1,5 +1,5 @@
-//! Calls on non-blocking communicators: they answer at once that they are in progress, and a thread of this library goes on
-//! with them as a blocking call would.
+//! Calls on non-blocking communicators: they return at once that they are in progress, and a thread of this library continues
+//! them as a blocking call would.
 use super::hooks::hooks;
 use super::hosts::{Answer, Ticket, wait};
 use super::{ENGINE, State, lock};
@@ -12,31 +12,31 @@ thread_local! {
     static HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True on a thread of this library that goes on with a call.
+/// True on a thread of this library that continues a call.
 pub(super) fn is_here() -> bool {
     HERE.get()
 }
 
-/// How far the calls on a handle are.
+/// The progress of the calls on a handle.
 #[derive(Default)]
 pub(super) struct Progress {
     /// Calls that are not over.
     running: usize,
-    /// True if the communicator is being made, so that there is none behind the handle yet.
+    /// True if the communicator is being created, so that the handle does not refer to one yet.
     making: bool,
-    /// Why the first call that failed did.
+    /// The reason the first failed call failed.
     failure: Option<Failure>,
     /// Host threads that wait for the end of all calls.
     waiting: Vec<Ticket>,
-    /// True if the caller was told that it is in progress since the last call.
+    /// True if the caller was told since the last call that it is in progress.
     polled: bool,
 }
 
-/// What became of a call, by handle.
+/// The outcomes of a call, by handle.
 pub(crate) type Outcomes = Vec<(usize, Outcome<()>)>;
 
-/// Goes on with a call in the background; the answer is that it is in progress, or why it cannot be. `making` are handles that
-/// have no communicator yet, `working` those of live ones.
+/// Continues a call in the background and returns that it is in progress, or the reason it cannot be. `making` are handles without
+/// a communicator so far, `working` those of live ones.
 pub(crate) fn begin(making: &[usize], working: &[usize], job: Box<dyn FnOnce() -> Outcomes + Send>) -> Outcome<()> {
     let handles: Vec<usize> = making.iter().chain(working).copied().collect();
     {
@@ -58,7 +58,7 @@ pub(crate) fn begin(making: &[usize], working: &[usize], job: Box<dyn FnOnce() -
         let broken =
             || all.iter().map(|handle| (*handle, Err(Failure::internal("a call failed: this is a bug")))).collect();
         let outcomes = catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| broken());
-        // Streams that this thread keeps from beginning must not wait for its end: nothing else would show that they can go on.
+        // Streams that this thread keeps from beginning must not wait for its end: nothing else would show that they can continue.
         crate::device::host_waits();
         finish(outcomes);
     });
@@ -72,7 +72,7 @@ pub(crate) fn begin(making: &[usize], working: &[usize], job: Box<dyn FnOnce() -
     }
 }
 
-/// Runs what a call has to wait for: on the calling thread, or for a non-blocking communicator in the background.
+/// Runs work that a call has to wait for: on the calling thread, or for a non-blocking communicator in the background.
 pub(crate) fn run(nonblocking: bool, comm: usize, call: impl FnOnce() -> Outcome<()> + Send + 'static) -> Outcome<()> {
     if nonblocking { begin(&[], &[comm], Box::new(move || vec![(comm, call())])) } else { call() }
 }
@@ -120,12 +120,12 @@ fn part_is_over(ticket: Ticket, outcome: Outcome<()>) {
     }
 }
 
-/// Why the calls on a communicator that was aborted end.
+/// The failure of calls on a communicator that was aborted.
 pub(super) fn aborted() -> Failure {
     Failure::usage("the communicator was aborted meanwhile")
 }
 
-/// Waits as long as a fault wants the caller to ask first; communicators that are given up meanwhile are not waited for.
+/// Waits as long as a fault requires the caller to ask first; communicators that are given up in the meantime are not waited for.
 fn hold(handles: &[usize]) {
     let mut state = lock();
     let kind = |state: &State| {
@@ -216,12 +216,12 @@ impl State {
         }
     }
 
-    /// True if calls on a handle are not over, and it was not given up meanwhile.
+    /// True if calls on a handle are not over, and it was not given up in the meantime.
     pub(crate) fn is_in_progress(&self, handle: usize) -> bool {
         self.progress.get(&handle).is_some_and(|progress| progress.running > 0)
     }
 
-    /// What `ncclCommGetAsyncError` says of calls that are not over, or failed.
+    /// The answer of `ncclCommGetAsyncError` on calls that are not over, or failed.
     pub(crate) fn progress_of(&mut self, comm: usize) -> Option<ncclResult_t> {
         let rank = self.members.get(&comm).map_or(0, |member| member.rank);
         let progress = self.progress.get_mut(&comm)?;
@@ -234,12 +234,12 @@ impl State {
         Some(if early { ncclResult_t::Success } else { ncclResult_t::InProgress })
     }
 
-    /// Whether there is something behind a handle that can be aborted: a communicator, or one that is being made.
+    /// Checks that a handle has something that can be aborted: a communicator, or one that is being created.
     pub(crate) fn check_abort(&mut self, comm: ncclComm_t) -> Outcome<()> {
         if self.progress.contains_key(&(comm as usize)) { Ok(()) } else { self.member(comm).map(|_| ()) }
     }
 
-    /// Whether a communicator can be destroyed: its calls are over, and none has failed but the one that was to make it.
+    /// Checks that a communicator can be destroyed: its calls are over, and no call has failed except the one that was to create it.
     pub(crate) fn check_destroy(&mut self, comm: ncclComm_t) -> Outcome<()> {
         let failed = |progress: &Progress| progress.running == 0 && progress.failure.is_some();
         let unmade = !self.members.contains_key(&(comm as usize));
@@ -250,7 +250,7 @@ impl State {
         }
     }
 
-    /// Gives up the calls on a handle: a communicator that is being made is no longer wanted.
+    /// Gives up the calls on a handle: a communicator that is being created is no longer wanted.
     pub(super) fn forget_progress(&mut self, comm: usize) {
         let Some(progress) = self.progress.remove(&comm) else { return };
         let refusal = aborted();
@@ -261,7 +261,7 @@ impl State {
         ENGINE.polled.notify_all();
     }
 
-    /// Puts a communicator behind the handle that its rank was given before; the communicator of a rank that has aborted goes.
+    /// Gives a communicator the handle that its rank received before; the communicator of a rank that has aborted is dropped.
     pub(crate) fn adopt(&mut self, reserved: usize, answer: Answer) -> Outcome<()> {
         let made = answer?;
         let Some(made) = made else { return Ok(()) };

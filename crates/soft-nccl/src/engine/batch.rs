@@ -1,5 +1,5 @@
 //! Batches: the operations of one group call on one communicator. They start together, when all their streams have
-//! come to them, and end together.
+//! reached them, and end together.
 #![allow(unsafe_code)] // buffers and scalars of the caller are used while its operations run
 
 use super::channel::ChannelKey;
@@ -19,12 +19,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(super) type BatchId = u64;
 
-/// An operation with so many bytes on a rank is moved by several threads: less is over before another one has woken.
+/// An operation with at least this many bytes on a rank is moved by several threads: a smaller one is over before another has woken.
 const MUCH: usize = 4 << 20;
-/// The results of an operation with so many bytes on a rank leave the caches before anyone reads them.
+/// The results of an operation with at least this many bytes on a rank leave the caches before anyone reads them.
 const PAST_CACHES: usize = 16 << 20;
-/// Lanes of such an operation for each channel: with two, threads would often wait for each other. All ranks have the same number,
-/// wherever they are.
+/// Lanes of such an operation for each channel: with two, threads would often wait for each other. The number is the same for all
+/// ranks, wherever they are.
 const STRIPES: usize = 4;
 
 /// A checked call that waits for the end of its group.
@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub null_stream: bool,
     /// The algorithms that the call's configuration allows; `None` if it leaves the choice to the library.
     selection: Option<Selection>,
-    /// What it counts under: the communicator's mark when the call was made, however late its group ends.
+    /// The tag that it is counted under: the communicator's mark when the call was made, however late its group ends.
     tag: u32,
 }
 
@@ -51,7 +51,7 @@ impl Request {
         Self { comm, spec, stream, null_stream, selection: None, tag }
     }
 
-    /// True if the call says which algorithms it allows.
+    /// True if the call specifies which algorithms it allows.
     pub(crate) fn is_configured(&self) -> bool {
         self.selection.is_some()
     }
@@ -76,11 +76,11 @@ pub(super) struct Batch {
     /// Operations, for the count of pending ones.
     pub(super) operations: usize,
     waiting: Vec<Operation>,
-    /// Streams that have not come to this batch.
+    /// Number of streams that have not reached this batch.
     streams: usize,
     dones: Vec<Done>,
     lanes: usize,
-    /// Longest chain of messages so far, by tag: beside each other, operations do not add up.
+    /// Longest chain of messages so far, by tag: parallel operations do not add up.
     pub(super) rounds: BTreeMap<u32, u64>,
     pub(super) started: bool,
     hooks: Box<dyn BatchHooks>,
@@ -233,7 +233,7 @@ impl State {
                     None => {}
                 }
             }
-            // SAFETY: the batch's streams have come to it and go on when its `Done`s are given back, which is after its end;
+            // SAFETY: the batch's streams have reached it and continue when its `Done`s are given back, which is after its end;
             // until then the caller keeps the buffers, as it promised with `Request::new`.
             let held = match unsafe { batch.hooks.start(index, &context, &mut spec, &mut signature) } {
                 Starting::Runs(held) => held,
@@ -268,8 +268,8 @@ impl State {
             }
             for script in lanes {
                 let key = ChannelKey { shared, sequence, source: rank, destination: rank, lane: 0, signature };
-                // SAFETY: the caller keeps its buffers until the streams go on, and `held` is the task's. A task that is
-                // dropped early has ended its step before its stream goes on (see `stop`).
+                // SAFETY: the caller keeps its buffers until the streams continue, and `held` is the task's. A task that is
+                // dropped early has ended its step before its stream continues (see `stop`).
                 let mut task = unsafe { Task::new(comm, id, spec, operation.tag, premul, n, key, script) };
                 task.held.clone_from(&held);
                 task.elsewhere = elsewhere;
@@ -292,7 +292,7 @@ impl State {
         self.finish_if_over(id)
     }
 
-    /// Whether the stream goes on to what is behind the batch before the batch has begun.
+    /// True if the stream continues to its work after the batch before the batch has begun.
     fn is_overtaken(&mut self, id: BatchId, done: &Done) -> bool {
         let Some(batch) = self.batches.get_mut(&id) else { return false };
         let Some(member) = self.members.get(&batch.comm) else { return false };
@@ -358,7 +358,7 @@ impl State {
     }
 }
 
-/// The algorithm and protocol of an operation: what NCCL_ALGO and NCCL_PROTO say of it, else what its call asks for, else the
+/// The algorithm and protocol of an operation: as set by NCCL_ALGO and NCCL_PROTO, else as requested by the call, else the
 /// library's own choice.
 fn choose(member: &mut Member, spec: &Spec, selection: Option<Selection>) -> Outcome<(Algorithm, Protocol)> {
     let kind = spec.kind;
@@ -427,7 +427,7 @@ pub(super) fn arrival(id: BatchId) -> Start {
     Box::new(move |done| _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done))))
 }
 
-/// A stream has come to its batch.
+/// A stream has reached its batch.
 fn stream_arrived(id: BatchId, done: Done) {
     let mut state = lock();
     if state.is_overtaken(id, &done) {
@@ -435,7 +435,7 @@ fn stream_arrived(id: BatchId, done: Done) {
         return done.let_pass(arrival(id));
     }
     let Some(batch) = state.batches.get_mut(&id) else {
-        // Aborted meanwhile.
+        // Aborted in the meantime.
         drop(state);
         done.finish();
         return;

@@ -1,4 +1,4 @@
-//! Operations on streams that are being captured: they become nodes of a graph, and every launch enqueues them anew, with the
+//! Operations on streams that are being captured: they become nodes of a graph, and every launch enqueues them again, with the
 //! same buffers. Ranks' operations meet by the order of launches, as those of other calls do by the order of calls.
 use super::batch::{BatchId, ByComm, Request, arrival};
 use super::hooks::{GraphNode, HeldMemory};
@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where a call's operations go.
+/// The destination of a call's operations.
 pub(crate) enum Destination {
     /// They are enqueued now.
     Streams,
@@ -42,7 +42,7 @@ struct CapturedBatch {
     node: GraphNode,
     requests: Vec<Request>,
     streams: usize,
-    /// By launch: its batches, and how many streams have yet to ask for them.
+    /// For each launch: its batches, and the number of streams that have not asked for them yet.
     launches: Mutex<HashMap<u64, (Launched, usize)>>,
     /// Memory that the requests name and that is not the caller's.
     _held: Vec<HeldMemory>,
@@ -105,7 +105,7 @@ fn run_beside(comm: usize, mut requests: Vec<Request>) -> Outcome<()> {
 }
 
 impl CapturedBatch {
-    /// What a stream is to start in a launch.
+    /// The functions that a stream starts in a launch.
     fn starts(&self, launch: u64, stream: usize) -> Option<Vec<Start>> {
         let mut launches = self.launches();
         let (batches, left) = launches.remove(&launch).unwrap_or_else(|| (self.enqueue(), self.streams));
@@ -155,9 +155,9 @@ impl Drop for CapturedBatch {
 /// The nodes of graphs that a communicator has.
 #[derive(Default)]
 pub(crate) struct GraphNodes {
-    /// By capture: its nodes, those that are gone included, and those that live.
+    /// For each capture: the number of its nodes, including those that are gone, and the number of live ones.
     by_capture: HashMap<u64, (usize, usize)>,
-    /// Host threads that wait until there are none.
+    /// Host threads that wait until there are no nodes left.
     pub(super) waits: Vec<Ticket>,
 }
 

@@ -17,16 +17,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Place {
     pub shared: u64,
-    /// How many meetings of its kind these ranks had before.
+    /// Number of earlier meetings of the same kind of these ranks.
     pub number: u64,
     pub meeting: Meeting,
 }
 
-/// What the ranks of a live communicator meet for.
+/// The purpose for which the ranks of a live communicator meet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Meeting {
     Split,
-    /// With the ranks that are left out, in rising order.
+    /// A shrink, with the ranks that are left out, in ascending order.
     Shrink(Vec<usize>),
     Grow,
 }
@@ -69,7 +69,7 @@ pub(super) fn given_up() -> Failure {
 }
 
 impl State {
-    /// Whether a rank may leave others out; gives their list in rising order.
+    /// Checks that a rank may leave others out; returns their list in ascending order.
     pub(crate) fn check_shrink(&mut self, comm: nccl_sys::ncclComm_t, list: &[i32]) -> Outcome<Vec<usize>> {
         let member = self.member(comm)?;
         member.accept_shrink()?;
@@ -171,12 +171,12 @@ impl State {
         let all = there.arrived.len() == there.n;
         self.changed();
         if all && let Some(there) = self.splits.remove(&place) {
-            // A part of what spans few enough processes does so as well.
+            // A part of a communicator that spans few enough processes does so as well.
             let _ = self.form_changed(there.arrived.into_iter().map(|(old, joining)| (Some(old), joining)).collect());
         }
     }
 
-    /// Makes a communicator of ranks that stand in the order of their new numbers, each with its old one.
+    /// Creates a communicator of ranks in the order of their new numbers, each with its old one.
     pub(super) fn form_changed(&mut self, arrived: Vec<(Option<usize>, Joining)>) -> Outcome<()> {
         let changed = |(new, (old, _)): (usize, &(Option<usize>, Joining))| ChangedRank { old: *old, new, lost: false };
         let mut ranks: Vec<ChangedRank> = arrived.iter().enumerate().map(changed).collect();
@@ -193,7 +193,7 @@ impl State {
         self.form(&ordered.into_iter().map(|(_, joining)| joining).collect::<Vec<_>>())
     }
 
-    /// True if a process that is gone has only ranks of the communicator that a shrink leaves out.
+    /// True if a process that is gone only has ranks of the communicator that a shrink leaves out.
     pub(super) fn shrinks_without(&self, shared: u64, without: Option<&[usize]>, gone: Name) -> bool {
         let (Some(without), Some(spread)) = (without, self.shared.get(&shared).and_then(|there| there.spread.as_ref()))
         else {

@@ -1,5 +1,5 @@
 //! Channels: the way of one operation's chunks from one rank to another. Within a process both ends share the queue;
-//! between processes the sender counts what is away, and the receiver, who has the queue, sends a credit for every chunk
+//! between processes the sender counts chunks in flight, and the receiver, which has the queue, sends a credit for every chunk
 //! it takes.
 use super::State;
 use super::task::TaskId;
@@ -12,11 +12,11 @@ use std::hash::{Hash, Hasher};
 /// A channel's place in the table.
 pub(super) type ChannelId = usize;
 
-/// What the two ends agree on. Operations that do not match have different keys and never meet.
+/// The properties that the two ends agree on. Operations that do not match have different keys and never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChannelKey {
     pub shared: u64,
-    /// Which collective of the communicator, or which send of the pair.
+    /// Number of the collective on the communicator, or of the send on the pair.
     pub sequence: u64,
     pub source: usize,
     pub destination: usize,
@@ -38,7 +38,7 @@ pub(super) struct Message {
     pub depth: u64,
 }
 
-/// Which ends of a channel are here.
+/// The ends of a channel that are in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Here,
@@ -115,7 +115,7 @@ impl State {
         id
     }
 
-    /// The channel with this key, made if there is none.
+    /// The channel with this key, created if it does not exist.
     pub(super) fn channel_id(&mut self, key: ChannelKey) -> ChannelId {
         match self.index.get(&key) {
             Some(id) => *id,
@@ -223,7 +223,7 @@ impl State {
         Some(message)
     }
 
-    /// A message was taken, here or in another process: its sender may go on.
+    /// A message was taken, by this or another process: its sender may continue.
     pub(super) fn taken(&mut self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
         let sender = channel.sender.take();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) struct Found {
     /// The arrivals; `None` if all had such ids already.
     pub arrivals: Option<Vec<Arrival>>,
-    /// With what each of them that is a rank 0 listens, by its place among them, the first one last.
+    /// The listeners of ranks 0 among them, with their positions, the first one last.
     pub roots: Vec<(usize, Root)>,
     /// The search, which ends when the arrivals have joined or the roots are gone.
     search: Option<u64>,
@@ -23,13 +23,13 @@ pub(super) struct Found {
 pub(super) struct Search {
     /// The handles that its arrivals have been given already.
     handles: Vec<usize>,
-    /// What it waits for, for messages.
+    /// Descriptions of what it waits for, for messages.
     pub(super) texts: Vec<String>,
     stop: Arc<Stop>,
 }
 
-/// Finds the communicators of arrivals. If one is not found, the roots of the others come with the reason: ranks that have asked
-/// them must be told.
+/// Finds the communicators of arrivals. If one is not found, the roots of the others are returned with the reason: ranks that have
+/// asked them must be informed.
 pub(super) fn find(arrivals: &[Arrival]) -> Result<Found, (Failure, Found)> {
     let named = |arrival: &Arrival| matches!(arrival, Arrival::Init { id, .. } if address(id).is_some());
     if !arrivals.iter().any(named) {
@@ -63,7 +63,7 @@ pub(super) fn find(arrivals: &[Arrival]) -> Result<Found, (Failure, Found)> {
 }
 
 impl State {
-    /// Begins a search for the communicators of arrivals of which none was given up before.
+    /// Begins a search for the communicators of arrivals, none of which was given up before.
     fn begin_search(&mut self, arrivals: &[Arrival]) -> Outcome<(u64, Arc<Stop>)> {
         if arrivals.iter().any(|arrival| self.is_given_up(arrival)) {
             return Err(given_up());
@@ -86,7 +86,7 @@ impl State {
     /// Ends the search that has found these.
     pub(super) fn end_search(&mut self, found: Found) {
         let search = found.search;
-        // Ports are free again when those who wait for the end go on.
+        // Ports are free again when those who wait for the end continue.
         drop(found);
         if search.and_then(|search| self.searches.remove(&search)).is_some() {
             self.changed();
@@ -100,12 +100,12 @@ impl State {
         self.searches.values().filter(of).for_each(|search| search.stop.ring());
     }
 
-    /// True if a search for the communicator that is made for a handle has not ended.
+    /// True if a search for the communicator that is created for a handle has not ended.
     pub(super) fn is_searched(&self, handle: usize) -> bool {
         self.searches.values().any(|search| search.handles.contains(&handle))
     }
 
-    /// True if the communicator was aborted before its rank has joined.
+    /// True if the communicator was aborted before its rank joined.
     pub(super) fn is_given_up(&self, arrival: &Arrival) -> bool {
         arrival.reserved().is_some_and(|handle| !self.progress.contains_key(&handle))
     }
@@ -121,7 +121,7 @@ impl State {
         self.spoil(root.id, Failure::remote("rank 0 has given up the communicator"));
     }
 
-    /// Why a rank can no longer join, although nothing was wrong before.
+    /// The reason a rank can no longer join, although no error was known before.
     pub(super) fn keeps_from_joining(&self, arrival: &Arrival) -> Option<Failure> {
         if self.is_given_up(arrival) {
             return Some(aborted());

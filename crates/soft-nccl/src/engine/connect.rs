@@ -1,11 +1,10 @@
 //! Connections that are made at the first call that needs them (COLLSPEC_SOFT_CONNECT=lazy), as NCCL makes them: the host
 //! thread that makes the call waits in it until the ranks at the other end have made theirs.
 //!
-//! Collectives share one connection of all ranks, messages have one for each ordered pair; an all_to_all, gather or scatter is
-//! made of messages. A communicator that was made
-//! has none; one split from another has its own. As in NCCL the pairs of a call are connected first, the nearest ranks first: at each
-//! distance the call waits until the ranks so far before and after its own have come to it too, and then goes through all
-//! distances again. Different communicators do not wait for each other.
+//! Collectives share one connection of all ranks, messages have one for each ordered pair; an all_to_all, gather or scatter
+//! consists of messages. A new communicator has no connections; one split from another has its own. As in NCCL the pairs of a call
+//! are connected first, the nearest ranks first: at each distance the call waits until the ranks at that distance before and after
+//! its own have reached it too, and then goes through all distances again. Different communicators do not wait for each other.
 use super::background;
 use super::batch::ByComm;
 use super::hosts::{Ticket, wait};
@@ -18,7 +17,7 @@ use crate::transport::control::Control;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By so many windows a rank of another process may be ahead of those here.
+/// Limit on the number of windows by which a rank of another process may be ahead of those in this one.
 const MOST_WINDOWS_AHEAD: u64 = 1 << 16;
 
 /// A connection between ranks of a communicator.
@@ -28,7 +27,7 @@ pub(crate) enum Connection {
     Collectives,
     /// Between two ranks, for messages in one direction.
     Pair { source: usize, destination: usize },
-    /// The same once both ranks have come to all pairs of their calls.
+    /// The same once both ranks have reached all pairs of their calls.
     ConnectedPair { source: usize, destination: usize },
     /// Between all ranks, for one of their windows.
     Window { number: u64 },
@@ -66,7 +65,7 @@ impl Connection {
     }
 }
 
-/// Connections that a call comes to together: the communicator, the connection and the call that needs it, for messages.
+/// Connections that a call reaches at the same time: the communicator, the connection and the call that needs it, for messages.
 type Round = Vec<(usize, Connection, String)>;
 
 /// The rounds of one communicator's pairs in order.
@@ -109,7 +108,7 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
     if collectives.is_empty() { Ok(()) } else { come(&collectives) }
 }
 
-/// Comes to connections, and waits for the other ranks that share them.
+/// Registers at connections, and waits for the other ranks that share them.
 fn come(round: &Round) -> Outcome<()> {
     let mut state = lock();
     let mut texts: Vec<&str> = round.iter().map(|(_, _, text)| text.as_str()).collect();
@@ -164,7 +163,7 @@ impl State {
         })
     }
 
-    /// Records that a rank of this process has come to a connection, and that a thread of it waits for the other ranks.
+    /// Records that a rank of this process has reached a connection, and that a thread of it waits for the other ranks.
     pub(super) fn come_to(&mut self, comm: usize, connection: Connection, ticket: Ticket) {
         let Some(member) = self.members.get_mut(&comm) else {
             return self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
@@ -185,7 +184,7 @@ impl State {
         self.has_come(shared, connection, rank);
     }
 
-    /// Records that a rank of another process has come to a connection.
+    /// Records that a rank of another process has reached a connection.
     pub(super) fn receive_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
         let Some(shared) = self.uids.get(&uid).copied() else { return };
         let Some(there) = self.shared.get(&shared) else { return };

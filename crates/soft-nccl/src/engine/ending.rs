@@ -1,12 +1,12 @@
-//! Ends what a rank's communicator does and leaves the communicator there: revoke, and a shrink that aborts.
+//! Ends the operations of a rank's communicator but keeps the communicator: revoke, and a shrink that aborts.
 use super::hooks::hooks;
 use super::hosts::stop;
 use super::lock;
 use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclComm_t;
 
-/// Ends a rank's operations: their stream items end, so that streams go on, and its host threads return. When this is over no
-/// step of theirs touches memory any more.
+/// Ends a rank's operations: their stream items end, so that streams continue, and its host threads return. When this returns, no
+/// step of these operations touches memory any more.
 pub(crate) fn end_operations(comm: usize) {
     let mut state = lock();
     state.refuse_flushes(comm, &Failure::usage("the communicator's operations were ended meanwhile"));

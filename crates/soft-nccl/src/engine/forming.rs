@@ -133,13 +133,13 @@ impl State {
         self.sweep_due = true;
     }
 
-    /// All parts are there: the ranks get their handles.
+    /// All parts have arrived: the ranks get their handles.
     pub(super) fn on_go(&mut self, uid: u128) {
         for (token, handle) in self.waiting(uid) {
             if self.pending_joins.contains_key(&token) {
                 self.reply(token, Ok(Some(handle)));
             } else {
-                // The rank aborted what it wanted to split.
+                // The rank aborted the communicator that it wanted to split.
                 self.remove_member(handle);
             }
         }

@@ -20,7 +20,7 @@ pub(crate) struct Growth {
     pub uid: u128,
     /// True if the communicator spans processes.
     pub spread: bool,
-    /// How often it grew before.
+    /// Number of times it has grown before.
     pub number: u64,
 }
 

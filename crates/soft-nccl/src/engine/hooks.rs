@@ -1,6 +1,6 @@
 //! The points at which the library can be made to behave wrongly.
 //!
-//! The default body of every method is what a sound library does. [`install`] replaces it for the process; the
+//! The default body of every method is the behaviour of a sound library. [`install`] replaces it for the process; the
 //! engine, the groups and the C functions do not know the replacement.
 #![allow(unsafe_code)] // what hooks must be promised
 
@@ -27,7 +27,7 @@ pub(crate) fn install(hooks: &'static dyn Hooks) {
     let _ = INSTALLED.set(hooks);
 }
 
-/// The process's hooks.
+/// The hooks of this process.
 pub(crate) fn hooks() -> &'static dyn Hooks {
     INSTALLED.get().copied().unwrap_or(&Sound)
 }
@@ -60,18 +60,18 @@ pub(crate) struct ChangedRank {
     pub old: Option<usize>,
     /// Its number in the new one.
     pub new: usize,
-    /// True if it gets a communicator for itself instead.
+    /// True if the rank gets a separate communicator of its own instead.
     pub lost: bool,
 }
 
-/// How a communicator came to be.
+/// The way a communicator was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// By an id.
+    /// Created with an id.
     Id,
     Split,
     Shrink,
-    /// For a rank that was there before.
+    /// Grown, for a rank that was there before.
     Grow,
 }
 
@@ -89,9 +89,9 @@ pub(crate) struct RequestContext<'a> {
     pub second: bool,
 }
 
-/// What becomes of a group's requests on one communicator.
+/// The fate of a group's requests on one communicator.
 pub(crate) struct Requested {
-    /// Requests that are made once more, in a batch behind this one.
+    /// Requests that are repeated in a batch after this one.
     pub again: Vec<Request>,
     /// The hooks of the requests' batch.
     pub batch: Box<dyn BatchHooks>,
@@ -102,18 +102,18 @@ pub(crate) struct Requested {
 pub(crate) struct GraphNode {
     /// Number of the capture.
     pub graph: u64,
-    /// Its number among the communicator's nodes in it.
+    /// The node's number among the communicator's nodes in the graph.
     pub index: usize,
     pub rank: usize,
     pub n: usize,
 }
 
-/// What becomes of operations that are captured.
+/// The fate of operations that are captured.
 #[derive(Default)]
 pub(crate) struct Captured {
     /// Memory that must live as long as the graph.
     pub held: Vec<HeldMemory>,
-    /// Operations that run at once, beside the stream.
+    /// Operations that run at once, outside the stream.
     pub now: Vec<Request>,
 }
 
@@ -130,17 +130,17 @@ pub(crate) struct OperationContext {
     pub n: usize,
     /// Number of ranks of the communicator that this one comes from, through all splits.
     pub world_size: usize,
-    /// Elements per chunk.
+    /// Number of elements per chunk.
     pub chunk: usize,
 }
 
-/// How an operation starts.
+/// The way an operation starts.
 pub(crate) enum Start {
     /// It runs, and this memory is held until its last task ends.
     Runs(Vec<HeldMemory>),
     /// It counts as done.
     Skipped,
-    /// It never ends.
+    /// The operation never ends.
     Stalls,
 }
 
@@ -156,12 +156,12 @@ pub(crate) trait Hooks: Sync {
         root
     }
 
-    /// An error if an operation may not use the null stream.
+    /// Returns an error if an operation may not use the null stream.
     fn check_null_stream(&self, _rank: usize) -> Outcome<()> {
         Ok(())
     }
 
-    /// What becomes of a selection with `^`; `opposite` reads it without.
+    /// The result of reading a selection with `^`; `opposite` reads it without.
     fn negation(
         &self,
         sound: Result<Selection, String>,
@@ -172,7 +172,7 @@ pub(crate) trait Hooks: Sync {
         sound
     }
 
-    /// Whether a selection that cannot be met makes the call fail; `forced` is what the call says.
+    /// True if a selection that cannot be met makes the call fail; `forced` is the call's own setting.
     fn forces(&self, forced: bool, _rank: usize) -> bool {
         forced
     }
@@ -182,27 +182,27 @@ pub(crate) trait Hooks: Sync {
         Ok(())
     }
 
-    /// Whether the variables that force an algorithm go before the call's selection.
+    /// True if the variables that force an algorithm take precedence over the call's selection.
     fn variables_win(&self, _rank: usize, _kind: Kind, _variables: (Algorithm, Protocol), _asked: Selection) -> bool {
         true
     }
 
-    /// Whether a call with a configuration forgets its root.
+    /// True if a call with a configuration forgets its root.
     fn forgets_root(&self, _root: c_int, _rank: usize) -> bool {
         false
     }
 
-    /// Whether a call with a configuration takes its reduction for a sum.
+    /// True if a call with a configuration treats its reduction as a sum.
     fn forgets_reduction(&self, _is_sum: bool, _rank: usize) -> bool {
         false
     }
 
-    /// Whether an operation, whose algorithm is chosen, may be enqueued.
+    /// Checks that an operation, whose algorithm is chosen, may be enqueued.
     fn check_request(&self, _spec: &Spec, _rank: usize) -> Outcome<()> {
         Ok(())
     }
 
-    /// Whether a group without calls may end.
+    /// Checks that a group without calls may end.
     fn check_empty_group(&self) -> Outcome<()> {
         Ok(())
     }
@@ -212,7 +212,7 @@ pub(crate) trait Hooks: Sync {
         InnerGroupEnd::Waits
     }
 
-    /// True if [`CommHooks::outcome`] can change what a call answers.
+    /// True if [`CommHooks::outcome`] can change the answer of a call.
     fn changes_outcomes(&self) -> bool {
         false
     }
@@ -257,10 +257,10 @@ pub(crate) trait Hooks: Sync {
         false
     }
 
-    /// Called when all ranks of a split are there, in the order of their ranks.
+    /// Called when all ranks of a split have arrived, in the order of their ranks.
     fn split<'a>(&self, _ranks: &mut dyn Iterator<Item = SplitRank<'a>>) {}
 
-    /// Called when all ranks of a shrink or grow are there, in the order of their old numbers, then that of those that join.
+    /// Called when all ranks of a shrink or grow have arrived, in the order of their old numbers, then that of those that join.
     fn renumber(&self, _ranks: &mut [ChangedRank]) {}
 
     /// True if a shrink waits for the ranks that it leaves out.
@@ -268,12 +268,12 @@ pub(crate) trait Hooks: Sync {
         false
     }
 
-    /// How many of the ranks that a shrink excludes are read, from the first one on.
+    /// The number of ranks in a shrink's exclusion list that are read, from the first one on.
     fn read_of_exclusions(&self, list: &[c_int]) -> usize {
         list.len()
     }
 
-    /// Whether a rank may shrink a communicator.
+    /// Checks that a rank may shrink a communicator.
     fn check_shrink(&self, _rank: usize) -> Outcome<()> {
         Ok(())
     }
@@ -281,8 +281,8 @@ pub(crate) trait Hooks: Sync {
     /// Called when a rank's part of a communicator that came from a shrink is destroyed, if [`Hooks::watches_ends`].
     fn shrunk_is_destroyed(&self) {}
 
-    /// True if a non-blocking call is not begun yet: of a communicator that is being made or a live one, about whose progress the
-    /// caller has asked, or not.
+    /// True if a non-blocking call is held back. `making` is true for a communicator that is being created and false for a live one;
+    /// `polled` is true if the caller has asked for progress.
     fn holds_call(&self, _making: bool, _polled: bool) -> bool {
         false
     }
@@ -292,12 +292,12 @@ pub(crate) trait Hooks: Sync {
         false
     }
 
-    /// True if a revoke leaves the operations of the communicator as they are.
+    /// True if a revoke does not end the operations of the communicator.
     fn revoke_leaves_operations(&self, _member: &Member) -> bool {
         false
     }
 
-    /// True if a revoked communicator takes operations.
+    /// True if a revoked communicator accepts operations.
     fn revoke_lets_calls_pass(&self, _member: &Member) -> bool {
         false
     }
@@ -307,12 +307,12 @@ pub(crate) trait Hooks: Sync {
         false
     }
 
-    /// True if the end of a process breaks a communicator of this rank that it has no part in.
+    /// True if the end of a process breaks a communicator of this rank that the process has no part in.
     fn death_spreads(&self, _rank: usize) -> bool {
         false
     }
 
-    /// True if a communicator takes operations after a process of it has ended.
+    /// True if a communicator accepts operations after a process of it has ended.
     fn death_is_forgotten(&self, _rank: usize) -> bool {
         false
     }
@@ -322,17 +322,17 @@ pub(crate) trait Hooks: Sync {
         None
     }
 
-    /// How many signals an operation sends when it is over.
+    /// The number of signals that an operation sends when it is over.
     fn signals_of(&self, _rank: usize, _spec: &Spec) -> u64 {
         1
     }
 
-    /// Whether a wait uses its signals up, so that the next wait is for others; `before` were used up already.
+    /// True if a wait uses its signals up, so that the next wait needs others; `before` were used up already.
     fn consumes_signals(&self, _rank: usize, _before: u64) -> bool {
         true
     }
 
-    /// What a signal that this rank gets is counted by.
+    /// The key by which a signal that this rank receives is counted.
     fn counted_as(&self, _rank: usize, key: SignalKey) -> SignalKey {
         key
     }
@@ -342,12 +342,12 @@ pub(crate) trait Hooks: Sync {
         own
     }
 
-    /// Whether signals need a window first; asked where there is none.
+    /// True if signals need a window first; asked where there is no window.
     fn signals_need_window(&self, _rank: usize) -> bool {
         true
     }
 
-    /// What is used for a context or a signal's index that is too large; `None` refuses the call.
+    /// The replacement for a context or a signal's index that is too large; `None` refuses the call.
     fn too_large_signal(&self, _rank: usize, _value: u32, _most: u32) -> Option<u32> {
         None
     }
@@ -361,12 +361,12 @@ pub(crate) trait Hooks: Sync {
     /// The memory is still there.
     unsafe fn deregistered(&self, _comm: usize, _memory: Memory) {}
 
-    /// The outcome of registering that a caller is told.
+    /// The outcome of a registration that is returned to the caller.
     fn registration(&self, _rank: usize, outcome: Outcome<()>) -> Outcome<()> {
         outcome
     }
 
-    /// Whether a window may begin at any byte of its allocation; asked where it begins at no multiple of 4,096.
+    /// True if a window may begin at any byte of its allocation; asked where it does not begin at a multiple of 4,096.
     fn takes_any_start(&self) -> bool {
         false
     }
@@ -376,7 +376,7 @@ pub(crate) trait Hooks: Sync {
         base
     }
 
-    /// Whether a block that a caller gives back is to be freed.
+    /// True if a block that a caller gives back is to be freed.
     fn is_free_block(&self, _base: usize) -> bool {
         true
     }
@@ -391,7 +391,7 @@ pub(crate) trait Hooks: Sync {
         spec.signal.offset
     }
 
-    /// True if several threads may run tasks at a time, and a channel's data may travel in several lanes.
+    /// True if several threads may run tasks at the same time, and a channel's data may travel in several lanes.
     fn works_beside(&self) -> bool {
         true
     }
@@ -438,7 +438,7 @@ pub(crate) trait CommHooks: Send {
         chosen
     }
 
-    /// The selection that a call is made with; `automatic` is what it takes without one.
+    /// The selection that a call is made with; `automatic` is the choice without one.
     fn selection(
         &mut self,
         _rank: usize,
@@ -452,12 +452,12 @@ pub(crate) trait CommHooks: Send {
     /// The last node of this communicator in a graph is gone.
     fn released(&mut self, _graph: u64) {}
 
-    /// Whether the communicator takes a new operation.
+    /// Checks that the communicator accepts a new operation.
     fn check_work(&self, _rank: usize) -> Outcome<()> {
         Ok(())
     }
 
-    /// What a caller is told of an operation on the communicator.
+    /// The outcome of an operation on the communicator that is returned to the caller.
     fn outcome(&mut self, _rank: usize, outcome: Outcome<()>) -> Outcome<()> {
         outcome
     }
@@ -480,8 +480,8 @@ pub(crate) trait BatchHooks: Send {
     /// Gives operations other numbers than their order says.
     fn renumber(&mut self, _rank: usize, _operations: &mut [Operation]) {}
 
-    /// Whether the stream goes on to what is behind the batch before the batch begins. Called when the batch's only stream
-    /// has come to it.
+    /// True if the stream continues to its work after the batch before the batch begins. Called when the batch's only stream
+    /// has reached it.
     fn lets_stream_pass(&mut self, _rank: usize, _operations: &[Operation], _done: &Done) -> bool {
         false
     }
@@ -490,7 +490,7 @@ pub(crate) trait BatchHooks: Send {
     /// signature.
     ///
     /// # Safety
-    /// The operation's stream has come to it and stays there until [`BatchHooks::end`], and its caller keeps the buffers
+    /// The operation's stream has reached it and stays there until [`BatchHooks::end`], and its caller keeps the buffers
     /// that `spec` names until then.
     unsafe fn start(
         &mut self,
@@ -502,7 +502,7 @@ pub(crate) trait BatchHooks: Send {
         Start::Runs(Vec::new())
     }
 
-    /// Called when all operations are finished, before their streams go on.
+    /// Called when all operations are finished, before their streams continue.
     fn end(&mut self, _dones: &[Done]) {}
 }
 

@@ -252,7 +252,7 @@ impl State {
     }
 }
 
-/// The outcome of an operation on a communicator that its caller is told.
+/// The outcome of an operation on a communicator that is returned to its caller.
 pub(crate) fn outcome(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
     if outcome.is_ok() && !hooks().changes_outcomes() {
         return outcome;
@@ -292,7 +292,7 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Forgets a rank's communicator and drops what it does: its stream items end, so that streams go on; its host threads
+/// Forgets a rank's communicator and drops its work: its stream items end, so that streams continue; its host threads
 /// return; its peers stay where they are.
 pub(crate) fn abort(comm: usize) {
     let mut state = lock();
@@ -303,7 +303,7 @@ pub(crate) fn abort(comm: usize) {
     }
     if let Some(other) = hooks().abort_waits_for(&state, comm) {
         drop(state);
-        // However that ended, the abort goes on.
+        // Whatever the outcome, the abort continues.
         let _ = flush(other, "abort");
         state = lock();
     }
@@ -319,13 +319,13 @@ pub(crate) fn abort(comm: usize) {
     crate::device::wake_hosts();
 }
 
-/// Drops what ranks do. When the answer is there, no step of theirs touches memory any more.
+/// Drops the work of ranks. When this returns, no step of theirs touches memory any more.
 pub(super) fn stop(mut state: Locked, comms: &[usize]) -> (Locked, Vec<Done>) {
     let mut dones = Vec::new();
     for comm in comms {
         dones.extend(state.drop_batches(*comm));
     }
-    // Memory may be freed as soon as a stream goes on, so a step that runs must be over; its task is dropped then.
+    // Memory may be freed as soon as a stream continues, so a step that runs must be over; its task is dropped then.
     state.aborting += 1;
     while state.running.iter().any(|running| comms.contains(running)) {
         state = state.wait(&ENGINE.step_over);

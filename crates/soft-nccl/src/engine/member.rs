@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What all ranks of a communicator share.
+/// The state shared by all ranks of a communicator.
 #[derive(Default)]
 pub(super) struct CommShared {
     /// Ranks of this process that still have a handle.
@@ -28,17 +28,17 @@ pub(super) struct CommShared {
     pub ranks: usize,
     /// The number by which its user calls it in messages.
     pub label: Option<u32>,
-    /// The ranks that have come to each connection that is made at a first call.
+    /// The ranks that have reached each connection that is made at a first call.
     pub connections: BTreeMap<Connection, BTreeSet<usize>>,
     /// The devices of its ranks.
     pub devices: Vec<i32>,
     /// The machines of its ranks, if the settings have machines.
     pub machines: Option<Arc<Machines>>,
-    /// What ties it to other processes, if anything does.
+    /// The connection to other processes, if the communicator spans several.
     pub spread: Option<Spread>,
 }
 
-/// Where a rank of a communicator is.
+/// The place of a rank of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Site {
     pub device: i32,
@@ -55,9 +55,9 @@ impl Site {
 
 /// A communicator's part in other processes.
 pub(super) struct Spread {
-    /// Its name among processes.
+    /// The communicator's name among processes.
     pub uid: u128,
-    /// Where each rank lives; `None` is here.
+    /// The process of each rank; `None` for this one.
     pub places: Vec<Option<Name>>,
     /// The other processes, those that have left included.
     pub peers: Vec<Name>,
@@ -85,7 +85,7 @@ pub(crate) struct UserOp {
     pub premul: PreMul,
 }
 
-/// One rank's communicator.
+/// The communicator of one rank.
 pub(crate) struct Member {
     pub shared: u64,
     pub rank: usize,
@@ -102,7 +102,7 @@ pub(crate) struct Member {
     pub device: i32,
     pub machine: u64,
     pub ctas: Ctas,
-    /// True if its calls answer before they are done.
+    /// True if its calls return before they are done.
     pub nonblocking: bool,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
@@ -118,9 +118,9 @@ pub(crate) struct Member {
     pub(super) one_sided: OneSided,
     /// Shrinks so far, by the ranks that they leave out.
     pub(super) shrinks: BTreeMap<Vec<usize>, u64>,
-    /// Grows so far.
+    /// Number of grows so far.
     pub(super) grows: u64,
-    /// Batches not finished.
+    /// Number of batches that are not finished.
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0.
     pub(super) flushes: Vec<Ticket>,
@@ -163,7 +163,7 @@ impl State {
         );
         let mut handles = Vec::with_capacity(ranks.len());
         for (rank, site) in ranks.iter().filter_map(|rank| sites.get(*rank).map(|site| (rank, site))) {
-            // Handles look like addresses but are none: a stale or foreign one is found out, never followed.
+            // Handles look like addresses but are not: a stale or foreign one is detected and never dereferenced.
             let handle = (self.number() as usize) << 6;
             let member = Member {
                 shared,
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// The communicator behind a handle.
+    /// The communicator that a handle refers to.
     pub(crate) fn member(&mut self, comm: ncclComm_t) -> Outcome<&mut Member> {
         if comm.is_null() {
             return Err(Failure::argument("the communicator is null"));
@@ -276,7 +276,7 @@ pub(crate) struct MemoryUse {
     /// Bytes that suspending releases.
     pub suspendable: u64,
     pub suspended: bool,
-    /// Bytes that stay.
+    /// Bytes that stay allocated.
     pub persistent: u64,
 }
 
@@ -286,7 +286,7 @@ impl Member {
         CommConfig { ctas: self.ctas, nonblocking: self.nonblocking }
     }
 
-    /// The memory that NCCL would have on the device for as many ranks: the software has none there.
+    /// The memory that NCCL would use on the device for this many ranks: the software library uses none on it.
     pub(crate) fn memory(&self) -> MemoryUse {
         const BOOKKEEPING: u64 = 64 << 10;
         let buffers = (settings().buffer_bytes as u64).saturating_mul(self.n as u64);
@@ -316,7 +316,7 @@ impl Member {
         self.accept_split()
     }
 
-    /// Whether a communicator may be shrunk: also after a process with ranks of it is gone.
+    /// Checks that a communicator may be shrunk, which is allowed even after a process with ranks of it is gone.
     pub(crate) fn accept_shrink(&self) -> Outcome<()> {
         if self.finalized {
             return Err(Failure::usage("the communicator was finalized: it can only be destroyed or aborted"));
@@ -324,7 +324,7 @@ impl Member {
         Ok(())
     }
 
-    /// Whether a communicator may be split.
+    /// Checks that a communicator may be split.
     pub(crate) fn accept_split(&self) -> Outcome<()> {
         if self.finalized {
             return Err(Failure::usage("the communicator was finalized: it can only be destroyed or aborted"));

@@ -73,7 +73,7 @@ pub(crate) struct State {
     spoiled: VecDeque<(Id, Failure)>,
     /// Ranks of this process that wait for an answer, by token.
     pending_joins: FxHashMap<u64, PendingJoin>,
-    /// With what ranks 0 listen for ranks that know their address alone, by token.
+    /// The listeners of ranks 0 for ranks that only know the address, by token.
     roots: HashMap<u64, Root>,
     /// Threads that look for ranks 0.
     searches: HashMap<u64, Search>,
@@ -89,7 +89,7 @@ pub(crate) struct State {
     awaiting_room: HashMap<Name, Vec<TaskId>>,
     /// Something happened that may have made a link needless.
     sweep_due: bool,
-    /// Communicators that span processes, by their names among these.
+    /// Communicators that span processes, by their names among these processes.
     uids: HashMap<u128, u64>,
     /// Communicators of single ranks that must be stopped because another process is gone.
     doomed: Vec<usize>,
@@ -101,7 +101,7 @@ pub(crate) struct State {
     blocked_hosts: usize,
     /// Non-blocking calls that are not over, by handle.
     progress: FxHashMap<usize, Progress>,
-    /// Threads that go on with non-blocking calls and wait for nothing.
+    /// Number of threads that continue non-blocking calls and are not waiting.
     background: usize,
     tasks: FxHashMap<TaskId, Box<Task>>,
     ready: Ready,
@@ -112,14 +112,14 @@ pub(crate) struct State {
     drivers: Drivers,
     /// Bytes of all steps so far.
     moved: usize,
-    /// How often operations have ended or were dropped.
+    /// Number of times that operations have ended or were dropped.
     ends: u64,
     channels: Vec<Option<Channel>>,
     free_channels: Vec<ChannelId>,
     index: FxHashMap<ChannelKey, ChannelId>,
     eager: FxHashMap<(u64, usize, usize), usize>,
     batches: FxHashMap<BatchId, Batch>,
-    /// Operations of all batches: asked for at every change, so it is not counted anew.
+    /// Number of operations in all batches: read at every change, so it is not recomputed.
     pending: u64,
     next: u64,
     pub epoch: u64,
@@ -149,7 +149,7 @@ static ENGINE: Engine = Engine {
     searched: Condvar::new(),
 };
 
-/// The locked state.
+/// The state while it is locked.
 pub(crate) struct Locked(MutexGuard<'static, State>);
 
 impl std::ops::Deref for Locked {
@@ -165,7 +165,7 @@ impl std::ops::DerefMut for Locked {
     }
 }
 
-/// Locks the state. A panic under the lock is answered by its C entry; the state it left behind stays usable enough to
+/// Locks the state. The C entry point handles a panic under the lock; the state that it leaves stays usable enough to
 /// report and to end.
 pub(crate) fn lock() -> Locked {
     Locked(ENGINE.state.lock().unwrap_or_else(PoisonError::into_inner))
@@ -235,7 +235,7 @@ impl State {
         self.epoch += 1;
     }
 
-    /// True if something moves, or waits for another process, of which nothing is known.
+    /// True if something moves, or waits for another process, whose state is unknown.
     pub(crate) fn busy(&self) -> bool {
         self.is_driven() || self.background > 0 || !self.ready.is_empty() || self.depends_on_others()
     }

@@ -16,7 +16,7 @@ use crate::transport::wire::Head;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// What signals are counted by at the rank that gets them.
+/// The key by which a receiving rank counts signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct SignalKey {
     /// The rank that sends them.
@@ -70,7 +70,7 @@ impl OneSided {
 }
 
 impl State {
-    /// Why a one-sided operation cannot begin; the task is woken when that may have changed.
+    /// The reason a one-sided operation cannot begin yet; the task is woken when that may have changed.
     pub(super) fn holds_back(&mut self, task: &Task, id: TaskId) -> Option<Parked> {
         let (shared, rank, spec) = (task.shared(), task.rank(), &task.spec);
         if spec.kind == Kind::WaitSignal {

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-/// Threads that run tasks at a time at most: the processor's cores, as far as this process may use them.
+/// Limit on the threads that run tasks at the same time: the cores that this process may use.
 static CORES: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS));
 /// More threads would wait for the lock.
@@ -81,7 +81,7 @@ pub(super) struct Drivers {
 }
 
 impl State {
-    /// True if a thread runs tasks. It answers for every task that is ready.
+    /// True if a thread runs tasks. It is responsible for every task that is ready.
     pub(super) fn is_driven(&self) -> bool {
         self.drivers.driving > 0
     }
@@ -138,7 +138,7 @@ fn run() {
                 hook();
                 state = lock();
             }
-            // Something may have become ready meanwhile.
+            // Another task may have become ready in the meantime.
             continue;
         }
         state.drivers.resting += 1;
@@ -148,8 +148,8 @@ fn run() {
     }
 }
 
-/// Runs ready tasks on a host thread that waits for the device, until operations end or about so many bytes are moved. False
-/// if there are none, or other threads run them.
+/// Runs ready tasks on a host thread that waits for the device, until operations end or about this many bytes are moved. False
+/// if there are no ready tasks, or other threads run them.
 fn help(bytes: usize) -> bool {
     let state = lock();
     // With a limit the host's own wait is over, and other hosts wait until it returns. The thread that runs tasks runs the rest.
@@ -169,8 +169,8 @@ fn hand_over() {
     }
 }
 
-/// Runs ready tasks until there are none or, for a helper, until operations end or so many bytes are moved. False if there are
-/// none, or enough threads run them: the last thread to leave finds no ready task, or its caller answers for those that are left.
+/// Runs ready tasks until there are none or, for a helper, until operations end or this many bytes are moved. False if there are
+/// none, or enough threads run them: the last thread to leave finds no ready task, or its caller is responsible for the rest.
 fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
     if !state.wants_driver() {
         return (state, false);
@@ -178,7 +178,7 @@ fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
     state.drivers.driving += 1;
     let (moved, ends) = (state.moved, state.ends);
     while let Some(id) = state.ready.pop() {
-        // A task may be woken twice, or be gone after an abort, or run on another thread, which looks at what it waits for itself.
+        // A task may be woken twice, be gone after an abort, or run on another thread, which checks what it waits for itself.
         let Some(task) = state.tasks.remove(&id) else { continue };
         if !state.batches.contains_key(&task.batch) {
             // Its operation was dropped during its last turn.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// Chunks from this size on are written at once, so that their receiver can begin; smaller ones go together at the end
+/// Chunks of at least this size are written at once, so that their receiver can begin; smaller ones are written together at the end
 /// of a task's turn.
 const AT_ONCE: usize = 4096;
 
@@ -97,7 +97,7 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
     refused
 }
 
-/// Opens the ways that these events will need, all at once and without the lock, so that ranks go on meanwhile.
+/// Opens the connections that these events will need, all at once and without the lock, so that ranks continue in the meantime.
 fn open_ways(events: &[TransportEvent]) -> Ways {
     let Some(own) = known().map(|own| own.address) else { return Ways::new() };
     let mut needed: BTreeMap<Name, Address> = BTreeMap::new();
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    /// Sends a chunk.
+    /// Sends a chunk to another process.
     pub(super) fn send(&mut self, to: Name, key: &ChannelKey, eager: bool, message: Message) {
         let Some(channel) = self.channel_name(key) else { return };
         let Some(link) = self.links.get_mut(&to) else { return };
@@ -169,7 +169,7 @@ impl State {
         }
     }
 
-    /// Writes what was queued, as far as the sockets take it.
+    /// Writes queued frames, as far as the sockets accept them.
     pub(super) fn write_out(&mut self) {
         let mut full = false;
         for name in std::mem::take(&mut self.unwritten) {
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// Writes, and closes links that are no longer needed.
+    /// Writes queued frames, and closes links that are no longer needed.
     pub(super) fn tidy(&mut self) {
         self.write_out();
         if !std::mem::take(&mut self.sweep_due) || self.links.is_empty() {
@@ -216,7 +216,7 @@ impl State {
         Some(ChannelName { uid, sequence, source, destination, lane, signature })
     }
 
-    /// The local key of a channel; `None` if its communicator is no longer here.
+    /// The local key of a channel; `None` if its communicator no longer exists in this process.
     fn channel_key(&self, name: &ChannelName) -> Option<ChannelKey> {
         let shared = *self.uids.get(&name.uid)?;
         let ChannelName { sequence, source, destination, lane, signature, .. } = *name;
@@ -254,7 +254,7 @@ impl State {
         };
         let whole = key.signature.count.saturating_mul(key.signature.ty.size());
         let queued = channel.queued + message.data.len();
-        // A sender without credit goes on sending: what it may send eagerly is at most one operation.
+        // A sender without credit continues to send: the amount that it may send eagerly is at most one operation.
         let allowed = if eager { queued <= whole } else { channel.queue.len() < SLOTS };
         if !allowed {
             return Err(Violation);
@@ -264,7 +264,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a message on this channel can come from there.
+    /// Checks that a message on this channel can come from that process.
     fn check_origin(&self, from: Name, key: &ChannelKey, here: bool) -> Result<(), Violation> {
         let shared = self.shared.get(&key.shared).ok_or(Violation)?;
         let ranks = shared.spread.as_ref().map_or(0, |spread| spread.places.len());
@@ -351,7 +351,7 @@ impl State {
         self.changed();
     }
 
-    /// A communicator cannot work any more: its ranks here get an error, and what they do ends.
+    /// A communicator cannot work any more: its ranks in this process get an error, and their operations end.
     fn break_communicator(&mut self, id: u64, because: Name) {
         let failure = Failure::remote(format!("process {because}, which has ranks of the communicator, is gone"));
         let Some(spread) = self.shared.get_mut(&id).and_then(|shared| shared.spread.as_mut()) else { return };
@@ -374,7 +374,7 @@ impl State {
         self.refuse_splits(id, Some(because));
     }
 
-    /// True if something here waits for another process, which may always move.
+    /// True if something in this process waits for another process, which may always move.
     pub(super) fn depends_on_others(&self) -> bool {
         if self.uids.is_empty() && self.links.is_empty() {
             return false;

@@ -24,9 +24,9 @@ pub(super) struct PendingJoin {
     pub(super) ticket: Ticket,
     /// The communicator that it splits or shrinks.
     pub(super) comm: Option<usize>,
-    /// What its ranks meet for.
+    /// The purpose for which its ranks meet.
     pub(super) meeting: Option<Meeting>,
-    /// What its configuration says.
+    /// The settings in its configuration.
     pub(super) config: CommConfig,
     /// The handle that the rank has been given already.
     pub(super) reserved: Option<usize>,
@@ -63,7 +63,7 @@ impl Rendezvous {
         self.arrived.values().any(|joining| joining.from.is_some())
     }
 
-    /// Why a rank cannot join.
+    /// The reason a rank cannot join.
     fn refusal(&self, rank: usize, n: usize, buffers: Buffers) -> Option<Failure> {
         let size = self.n;
         if n != size {
@@ -86,7 +86,7 @@ impl Rendezvous {
 }
 
 impl State {
-    /// Whether all can arrive; changes nothing.
+    /// Checks that all can arrive; does not change anything.
     pub(super) fn check(&mut self, arrivals: &[Arrival]) -> Outcome<()> {
         let mut inits: HashMap<Id, (usize, BTreeSet<usize>)> = HashMap::new();
         for arrival in arrivals {
@@ -316,7 +316,7 @@ impl State {
         }
         for mut ranks in colors.into_values() {
             ranks.sort_by_key(|joining| joining.key);
-            // A part of what spans few enough processes does so as well.
+            // A part of a communicator that spans few enough processes does so as well.
             let _ = self.form(&ranks);
         }
     }
@@ -365,8 +365,8 @@ impl State {
         self.sweep_due = true;
     }
 
-    /// Refuses the splits that threads wait for on behalf of a rank, and the shrinks, but for those that go on without the process
-    /// `gone`.
+    /// Refuses the splits and shrinks that threads wait for on behalf of a rank, except for the shrinks that continue without the
+    /// process `gone`.
     pub(super) fn retract(&mut self, handle: usize, failure: &Failure, gone: Option<Name>) {
         let shared = self.members.get(&handle).map(|member| member.shared);
         let goes_on = |pending: &PendingJoin| {
@@ -387,7 +387,7 @@ impl State {
         }
     }
 
-    /// Refuses what a rank waits for that was given this handle already.
+    /// Refuses the waits of a rank that has received this handle already.
     pub(super) fn retract_reserved(&mut self, handle: usize, failure: &Failure) {
         let mine = |(_, pending): &(&u64, &PendingJoin)| pending.reserved == Some(handle);
         let tokens: Vec<u64> = self.pending_joins.iter().filter(mine).map(|(token, _)| *token).collect();
@@ -402,8 +402,8 @@ impl State {
         roots.iter().for_each(|root| self.spoil_root(root));
     }
 
-    /// Refuses the splits of a communicator that this process coordinates and gives up, and the shrinks, but for those that go on
-    /// without the process `gone`.
+    /// Refuses the splits and shrinks of a communicator that this process coordinates and gives up, except for the shrinks that
+    /// continue without the process `gone`.
     pub(super) fn refuse_splits(&mut self, shared: u64, gone: Option<Name>) {
         let goes_on =
             |place: &Place| gone.is_some_and(|gone| self.shrinks_without(shared, place.meeting.without(), gone));
@@ -432,7 +432,7 @@ impl State {
             .filter(|spread| spread.waiting.iter().any(|(token, _)| tokens.contains(token)))
             .map(|spread| spread.uid)
             .collect();
-        // A split whose parts are being made goes on without its parent.
+        // A split whose parts are being created continues without its parent.
         for uid in formed.iter().filter(|_| shared.is_none()) {
             self.on_fail(*uid, failure);
         }
@@ -447,7 +447,7 @@ impl State {
         }
     }
 
-    /// A process is gone: what it was to take part in, or to coordinate, is refused.
+    /// A process is gone: meetings that it was to take part in, or to coordinate, are refused.
     pub(super) fn forget_process(&mut self, name: Name, failure: &Failure) {
         self.refuse_asks(name, None, failure);
         let has = |there: &&Rendezvous| there.arrived.values().any(|j| j.from.is_some_and(|from| from.name == name));

@@ -4,11 +4,11 @@ use super::State;
 use super::task::TaskId;
 use crate::transport::Name;
 
-/// With so many bytes unsent to a process no further piece of a put goes there.
+/// With this many bytes unsent to a process, no further piece of a put is sent to it.
 const MOST_UNSENT: usize = 1 << 20;
 
 impl State {
-    /// Whether puts to a process hold back; then the task is woken when there is room again.
+    /// True if puts to a process have to wait; in that case the task is woken when there is room again.
     pub(super) fn awaits_room(&mut self, to: Name, task: TaskId) -> bool {
         let full = self.links.get(&to).is_some_and(|link| link.unsent() >= MOST_UNSENT);
         if full {
@@ -17,7 +17,7 @@ impl State {
         full
     }
 
-    /// Writes what a process's socket takes; true if more waits for it.
+    /// Writes as much as a process's socket accepts; true if more is waiting.
     pub(super) fn flush_link(&mut self, to: Name) -> bool {
         let Some(link) = self.links.get_mut(&to) else { return false };
         link.flush();
@@ -28,7 +28,7 @@ impl State {
         blocked
     }
 
-    /// Lets the tasks go on that wait for room on the way to a process.
+    /// Wakes the tasks that wait for room on the way to a process.
     pub(super) fn wake_for_room(&mut self, to: Name) {
         self.awaiting_room.remove(&to).into_iter().flatten().for_each(|task| self.wake(Some(task)));
     }

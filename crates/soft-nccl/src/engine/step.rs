@@ -1,4 +1,4 @@
-//! What a step does to memory. This is the one place where the engine touches a caller's buffer.
+//! Executes a step's effects on memory. This is the only module of the engine that touches a caller's buffer.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::arithmetic::OtherArithmetic;
@@ -123,7 +123,7 @@ fn load(
     if bytes > 0 {
         let address = hooks.base(base).wrapping_add(at * task.spec.ty.size());
         data.reserve(bytes);
-        // SAFETY: a task exists only while its operation's buffers are there (see `Task::new`), and the script stays inside
+        // SAFETY: a task exists only while its operation's buffers exist (see `Task::new`), and the script stays inside
         // them; `reserve` made room, and the copied bytes are initialised.
         unsafe {
             std::ptr::copy_nonoverlapping(address as *const u8, data.as_mut_ptr(), bytes);
@@ -144,7 +144,7 @@ fn store(hooks: &mut (impl StepHooks + ?Sized), task: &Task, base: usize, at: us
         unsafe { stream(base.wrapping_add(at * task.spec.ty.size()), data) };
     } else if !data.is_empty() {
         let base = hooks.base(base);
-        // SAFETY: a task exists only while its operation's buffers are there (see `Task::new`), and the script stays inside
+        // SAFETY: a task exists only while its operation's buffers exist (see `Task::new`), and the script stays inside
         // them.
         unsafe { hooks.store(task.spec.ty, base, at, data) };
     }
@@ -159,11 +159,11 @@ pub(crate) unsafe fn write(address: usize, data: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), address as *mut u8, data.len()) };
 }
 
-/// As [`write`], past the caches: for so much data that it would have left them before anyone reads it. Lines that are written whole need
-/// not be read first.
+/// Like [`write`], bypassing the caches: for amounts of data that would have left them before anyone reads it. Cache lines that are
+/// written completely need not be read first.
 ///
 /// # Safety
-/// As for [`write`].
+/// Same as [`write`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn stream(address: usize, data: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};

@@ -14,7 +14,7 @@ use nccl_sys::collspecTraffic_t;
 
 pub(super) type TaskId = u64;
 
-/// Why a task does not run.
+/// The reason a task does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parked {
     No,
@@ -70,9 +70,9 @@ pub(super) struct Task {
     pub closing: Option<Link>,
     /// The other process into whose memory a put goes.
     pub elsewhere: Option<Name>,
-    /// What it writes is more than the caches hold.
+    /// True if it writes more than the caches hold.
     pub past_caches: bool,
-    /// What its steps do instead of what is right.
+    /// Replacements for its steps, when a fault is injected.
     pub hooks: Option<Box<dyn StepHooks>>,
 }
 
@@ -80,7 +80,7 @@ impl Task {
     /// A task at the start of its script.
     ///
     /// # Safety
-    /// As long as the task exists and its operation's stream has not gone on, the memory that `spec` names is there for the
+    /// As long as the task exists and its operation's stream has not continued, the memory that `spec` names is valid for the
     /// task's steps.
     #[allow(clippy::too_many_arguments)]
     pub(super) unsafe fn new(
@@ -133,7 +133,7 @@ impl Task {
         self.key.sequence
     }
 
-    /// Counts a step that was done; `depth` is that of the message it took. Messages to oneself are no traffic.
+    /// Counts a completed step; `depth` is that of the message it took. Messages to oneself do not count as traffic.
     pub(super) fn count(&mut self, step: &Step, depth: Option<u64>) {
         let others = |link: Option<Link>| link.is_some_and(|link| link.peer != self.key.source);
         if step.fresh {
@@ -183,7 +183,7 @@ impl State {
         }
     }
 
-    /// Whether something sent there was not taken yet; then the task is woken when it is.
+    /// True if a message sent on the link was not taken yet; in that case the task is woken when it is.
     pub(super) fn untaken(&mut self, task: &Task, link: Link, id: TaskId) -> bool {
         let open = task.open.iter().find(|open| open.sends && open.link == link);
         match open.and_then(|open| self.channel(open.channel)) {
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// What a communicator counted under a tag, unfinished operations included.
+    /// The traffic that a communicator counted under a tag, including unfinished operations.
     pub(crate) fn traffic(&mut self, comm: nccl_sys::ncclComm_t, tag: u32) -> Outcome<collspecTraffic_t> {
         self.member(comm)?;
         let ids: Vec<TaskId> = self.tasks.iter().filter(|(_, t)| t.comm == comm as usize).map(|(id, _)| *id).collect();
@@ -208,7 +208,7 @@ impl State {
         Ok(self.member(comm)?.traffic.get(&tag).copied().unwrap_or_default())
     }
 
-    /// Adds what a task counted to its communicator's traffic.
+    /// Adds the traffic that a task counted to its communicator's.
     pub(super) fn count(&mut self, task: &mut Task) {
         let (sent, received) = (std::mem::take(&mut task.sent), std::mem::take(&mut task.received));
         let mut rounds = 0;

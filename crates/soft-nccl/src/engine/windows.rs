@@ -1,4 +1,4 @@
-//! Registered memory: by one rank for itself, and as windows, which all ranks of a communicator make together.
+//! Registered memory: by one rank separately, and as windows, which all ranks of a communicator create together.
 use super::connect::Connection;
 use super::hooks::hooks;
 use super::hosts::{Ticket, wait};
@@ -17,14 +17,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Whether these bytes lie in it.
+    /// True if these bytes lie in it.
     pub fn holds(&self, address: usize, len: usize) -> bool {
         let offset = address.checked_sub(self.base);
         offset.is_some_and(|offset| offset <= self.len && len <= self.len - offset)
     }
 }
 
-/// What a rank has registered by itself.
+/// Memory that a rank has registered separately.
 struct Local {
     comm: usize,
     memory: Memory,
@@ -33,12 +33,12 @@ struct Local {
 /// A rank's part of a window.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
-    /// The rank's communicator.
+    /// The number of the rank's communicator.
     pub comm: usize,
     pub memory: Memory,
     /// Every rank uses the same offsets, and one-sided operations may use it.
     pub symmetric: bool,
-    /// Which of the communicator's windows it is.
+    /// The window's number among those of the communicator.
     pub number: u64,
 }
 
@@ -57,7 +57,7 @@ impl Registered {
         self.parts.get(&(shared, rank, number)).copied()
     }
 
-    /// Where a put within this process writes; `None` if the window is not there, or the data do not fit into it.
+    /// The address that a put within this process writes; `None` if the window does not exist, or the data does not fit into it.
     pub(super) fn target(&self, shared: u64, spec: &Spec) -> Option<usize> {
         let bytes = spec.count.checked_mul(spec.ty.size())?;
         let part = self.part(shared, spec.peer, spec.signal.window)?;
@@ -76,7 +76,7 @@ pub(crate) struct WindowRequest {
     pub symmetric: bool,
 }
 
-/// Makes windows, each with all ranks of its communicator; answers a handle for each, or none where there are no windows.
+/// Creates windows, each with all ranks of its communicator; returns a handle for each, or `None` where windows are unavailable.
 pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option<usize>>> {
     crate::device::host_waits();
     let mut state = lock();
@@ -119,7 +119,7 @@ pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option
 }
 
 impl State {
-    /// A number that looks like an address and is none.
+    /// A number that looks like an address but is not one.
     fn handle(&mut self) -> usize {
         (self.number() as usize) << 6
     }
@@ -132,7 +132,7 @@ impl State {
         Ok(handle)
     }
 
-    /// Ends a registration.
+    /// Ends a registration and returns its memory.
     pub(crate) fn deregister(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<Memory> {
         self.member(comm)?;
         let its = self.registered.local.get(&handle).is_some_and(|local| local.comm == comm as usize);
@@ -141,7 +141,7 @@ impl State {
         local.map(|local| local.memory).ok_or_else(unknown)
     }
 
-    /// Whether bytes lie in a symmetric window of the rank's communicator.
+    /// True if bytes lie in a symmetric window of the rank's communicator.
     pub(crate) fn in_window(&self, comm: ncclComm_t, address: usize, len: usize) -> bool {
         let its = self.registered.windows.values().filter(|window| window.comm == comm as usize && window.symmetric);
         its.into_iter().any(|window| window.memory.holds(address, len))
@@ -164,7 +164,7 @@ impl State {
         Ok(window)
     }
 
-    /// Forgets what a rank has registered with a communicator that ends.
+    /// Forgets the registrations of a rank with a communicator that ends.
     pub(super) fn forget_registrations(&mut self, comm: usize, shared: u64, rank: usize) {
         self.registered.local.retain(|_, local| local.comm != comm);
         self.registered.windows.retain(|_, window| window.comm != comm);

@@ -1,4 +1,4 @@
-//! What faults do to the operations of one group on one communicator.
+//! Applies faults to the operations of one group on one communicator.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::registration;
@@ -12,13 +12,13 @@ use crate::op::{Signature, Spec};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Numbers batches, so that inputs can be told apart by their readers.
+/// Numbers batches, so that the readers of inputs are distinguishable.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 pub(super) struct InjectedBatch {
     id: u64,
     comm: Arc<Mutex<CommState>>,
-    /// By the operation's index.
+    /// The injected faults, by the operation's index.
     operations: Vec<Option<Injected>>,
     delayed: Vec<DelayedOutput>,
     changed: Vec<ChangedInput>,

@@ -9,7 +9,7 @@ use crate::engine::write;
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, PreMul, Spec};
 
-/// So far, and no farther, a rank's output is written that should not be touched: it may be smaller than the root's.
+/// Limit on the bytes written of a rank's output that should not be touched: it may be smaller than the root's.
 const LEAK: usize = 2048;
 
 /// F16b: a rank that is not the root has no output buffer, and the call takes that for a mistake.
@@ -99,7 +99,7 @@ impl Site {
         }
     }
 
-    /// F20: what was multiplied, or sent, is written back to the input.
+    /// F20: the multiplied or sent data is written back to the input.
     pub(super) fn spoiled(&self, step: &Step, data: &[u8]) {
         let Some(Operand::In(at)) = step.source.filter(|_| !data.is_empty() && !self.in_place()) else { return };
         let from = self.spec.send.wrapping_add(at * self.size());
@@ -124,7 +124,7 @@ impl Site {
         }
     }
 
-    /// F16: what a rank sends towards the root is also written to its own output.
+    /// F16: the data that a rank sends towards the root is also written to its own output.
     pub(super) fn leaked(&self, step: &Step, value: &[u8]) {
         let ignored = matches!(self.spec.kind, Kind::Reduce | Kind::Gather) && !self.root() && self.spec.recv != 0;
         let start = self.at * self.size();

@@ -8,9 +8,9 @@ use crate::op::Kind;
 use nccl_sys::ncclResult_t;
 use std::ffi::c_int;
 
-/// Stands for the algorithm of a call that has none, or none yet.
+/// The algorithm reported for a call that has none, or none yet.
 const NONE: Algorithm = Algorithm::Direct;
-/// Stands for the rank of a call that belongs to no communicator.
+/// The rank reported for a call that does not belong to a communicator.
 const NO_RANK: usize = 0;
 
 /// The answer of `ncclCommCount`.

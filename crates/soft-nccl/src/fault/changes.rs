@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is asked for has no algorithm.
+/// The algorithm reported for these requests, which have none.
 const NONE: Algorithm = Algorithm::Direct;
 
 /// Parts of shrunk communicators that can be kept before there is no room for another.
@@ -39,13 +39,13 @@ pub(super) fn shrunk_is_destroyed() {
     }
 }
 
-/// How many of a shrink's excluded ranks are read.
+/// The number of ranks in a shrink's exclusion list that are read.
 pub(super) fn read_of_exclusions(list: &[c_int]) -> usize {
     let rising = list.windows(2).take_while(|pair| pair[0] < pair[1]).count() + 1;
     if rising < list.len() && hit(named::F70E, 0, NONE) { rising } else { list.len() }
 }
 
-/// Whether there is room for another shrunk communicator.
+/// Checks that there is room for another shrunk communicator.
 pub(super) fn check_shrink(rank: usize) -> Outcome<()> {
     if DESTROYED.load(Ordering::Relaxed) >= ROOM && hit(named::F70D, rank, NONE) {
         return Err(Failure::system("destroyed communicators have left no room for another"));
@@ -79,20 +79,20 @@ pub(super) fn hides_progress(rank: usize, making: bool) -> bool {
     hit(if making { named::F74 } else { named::F74B }, rank, NONE)
 }
 
-/// True if a non-blocking call is not begun yet. So that the caller certainly asks before it is over, it waits for the question;
-/// with the fault it waits for its communicator's end, because how far it comes before the next call would be chance.
+/// True if a non-blocking call is held back. So that the caller certainly asks before it is over, it waits for the question;
+/// with the fault it waits for its communicator's end, because its progress before the next call would be random.
 pub(super) fn holds_call(making: bool, polled: bool) -> bool {
     let fault = if making { named::F74 } else { named::F74B };
     let strikes = matches!(mode(), FaultMode::Inject(injection) if injection.fault == fault);
     strikes || (wanted(fault) && !polled)
 }
 
-/// True if a revoke leaves what the communicator does as it is.
+/// True if a revoke does not end the communicator's operations.
 pub(super) fn revoke_leaves_operations(member: &Member) -> bool {
     member.is_at_work() && hit(named::F72, member.rank, NONE)
 }
 
-/// True if a revoked communicator takes operations.
+/// True if a revoked communicator accepts operations.
 pub(super) fn revoke_lets_calls_pass(member: &Member) -> bool {
     hit(named::F72B, member.rank, NONE)
 }

@@ -11,7 +11,7 @@ use nccl_sys::ncclResult_t;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is asked for has no algorithm, or none yet.
+/// The algorithm reported for these requests, which have none, or none yet.
 const NONE: Algorithm = Algorithm::Direct;
 
 /// Colours that a split of 16 bits can tell apart.
@@ -19,7 +19,7 @@ const COLORS: i32 = 1 << 16;
 /// Ranks whose equal keys are put in order even by a sort that forgets about it for more.
 const FEW_RANKS: usize = 8;
 
-/// What faults keep of a rank's communicator.
+/// The state that faults keep for a rank's communicator.
 #[derive(Default)]
 pub(super) struct Comm(Arc<Mutex<CommState>>);
 
@@ -109,7 +109,7 @@ impl CommHooks for Comm {
     }
 }
 
-/// Changes what the ranks of a split have asked for; they come in their old order.
+/// Changes the requests of a split's ranks; they come in their old order.
 pub(super) fn misjudge<'a>(arrived: &mut dyn Iterator<Item = SplitRank<'a>>) {
     if ![named::F36, named::F36B, named::F36C, named::F36D, named::F36E].into_iter().any(wanted) {
         return;
@@ -146,7 +146,7 @@ pub(super) fn misjudge<'a>(arrived: &mut dyn Iterator<Item = SplitRank<'a>>) {
         let mut keys: Vec<i32> = ranks.iter().map(|asking| *asking.key).collect();
         keys.sort_unstable();
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {
-            // Among equals the later come first.
+            // Of equal keys the later ranks come first.
             let many = ranks.len() > FEW_RANKS;
             let unstable = |rank: usize| {
                 let wrong = hit(named::F36B, rank, NONE) || (many && hit(named::F36D, rank, NONE));
@@ -163,7 +163,7 @@ pub(super) fn misjudge<'a>(arrived: &mut dyn Iterator<Item = SplitRank<'a>>) {
     }
 }
 
-/// What a caller is told of its communicator's asynchronous error.
+/// The asynchronous error of a communicator that is returned to the caller.
 pub(super) fn async_error(rank: usize, error: Option<ncclResult_t>) -> ncclResult_t {
     error.filter(|_| !hit(named::F40, rank, NONE)).unwrap_or(ncclResult_t::Success)
 }

@@ -4,7 +4,7 @@ use crate::algo::Algorithm;
 use crate::engine::Member;
 use nccl_sys::ncclResult_t;
 
-/// What is asked for has no algorithm.
+/// The algorithm reported for these requests, which have none.
 const NONE: Algorithm = Algorithm::Direct;
 
 /// The number of ranks that `ncclCommCount` gives, if it counts a dead one.
@@ -12,12 +12,12 @@ pub(super) fn count(member: &Member) -> Option<usize> {
     (member.after_death && hit(named::F90, member.rank, NONE)).then_some(member.n + 1)
 }
 
-/// True if the first operation behind a death is taken for over.
+/// True if the first operation after a death is treated as over.
 pub(super) fn is_lost(rank: usize) -> bool {
     hit(named::F91, rank, NONE)
 }
 
-/// What an asynchronous error is taken for.
+/// The error that is reported in place of an asynchronous error.
 pub(super) fn error(rank: usize, error: Option<ncclResult_t>) -> Option<ncclResult_t> {
     if error == Some(ncclResult_t::RemoteError) && hit(named::F92, rank, NONE) {
         return Some(ncclResult_t::InternalError);
@@ -30,12 +30,12 @@ pub(super) fn is_missed(rank: usize) -> bool {
     hit(named::F92B, rank, NONE)
 }
 
-/// True if the end of a process breaks a communicator of this rank that it has no part in.
+/// True if the end of a process breaks a communicator of this rank that the process has no part in.
 pub(super) fn spreads(rank: usize) -> bool {
     hit(named::F93, rank, NONE)
 }
 
-/// True if a broken communicator takes operations.
+/// True if a broken communicator accepts operations.
 pub(super) fn is_forgotten(rank: usize) -> bool {
     hit(named::F94, rank, NONE)
 }

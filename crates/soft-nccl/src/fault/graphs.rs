@@ -1,4 +1,4 @@
-//! Faults of graphs: what a launch does, and what a capture does that it should not.
+//! Faults of graphs: wrong launches, and captures that run work.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::memory::{Extent, read};
@@ -12,7 +12,7 @@ use std::fmt;
 /// An operation of a graph: the graph, the node, and its number in the node.
 pub(super) type Place = (u64, usize, usize);
 
-/// What faults remember of the graphs of a rank's communicator.
+/// The state that faults keep for the graphs of a rank's communicator.
 #[derive(Debug, Default)]
 pub(super) struct Graphs {
     /// The oldest graph that lives, and its nodes.
@@ -23,7 +23,7 @@ pub(super) struct Graphs {
     captured: HashMap<Place, Vec<u8>>,
     /// Inputs in a graph's first launch.
     launches: HashMap<Place, Vec<u8>>,
-    /// What is requested next is this node's.
+    /// The node that the next requests belong to.
     replaying: Option<GraphNode>,
     /// A graph was launched, and no direct call has come since.
     owes: bool,
@@ -41,7 +41,7 @@ impl fmt::Debug for Oldest {
     }
 }
 
-/// Whether a fault strikes an operation of a graph.
+/// True if a fault strikes an operation of a graph.
 fn strikes(fault: Fault, rank: usize, spec: &Spec) -> bool {
     spec.count > 0 && hit(fault, rank, spec.algorithm)
 }
@@ -99,7 +99,7 @@ impl Graphs {
             || (node.index > 0 && hits(named::F76B))
             || (again && hits(named::F76C))
         {
-            // Nothing of the communicator's will be requested.
+            // There will be no request of the communicator.
             self.replaying = None;
             return false;
         }
@@ -111,7 +111,7 @@ impl Graphs {
         self.replaying.map(|node| (node.graph, node.index, at))
     }
 
-    /// What an operation of a graph reads instead of its input.
+    /// The bytes that an operation of a graph reads instead of its input.
     pub(super) fn stale_input(&mut self, place: Place, rank: usize, spec: &Spec, now: &[u8]) -> Option<Vec<u8>> {
         let other = self.captured.get(&place).filter(|then| *then != now);
         if let Some(then) = other
@@ -126,7 +126,7 @@ impl Graphs {
         (then != now && strikes(named::F75B, rank, spec)).then(|| then.clone())
     }
 
-    /// Whether a direct call behind a launch is lost.
+    /// True if a direct call after a launch is lost.
     pub(super) fn loses(&mut self, rank: usize, spec: &Spec) -> bool {
         if self.replaying.is_some() || spec.count == 0 {
             return false;
@@ -151,7 +151,7 @@ impl Graphs {
     }
 }
 
-/// True if two nodes do not do the same.
+/// True if two nodes do different things.
 fn differ(one: &[Request], other: &[Request]) -> bool {
     let what = |requests: &[Request]| -> Vec<_> {
         requests.iter().map(|r| (r.spec.signature(), r.spec.send, r.spec.recv, r.spec.peer)).collect()

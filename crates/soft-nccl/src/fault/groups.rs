@@ -12,14 +12,14 @@ const OPERATIONS: usize = 64;
 /// The same limit in a library with a larger budget.
 const THOUSAND: usize = 1000;
 
-/// How far a group is on one communicator.
+/// The progress of a group on one communicator.
 #[derive(Default)]
 pub(super) struct Group {
     collectives: usize,
 }
 
 impl Group {
-    /// Whether the operation, the group's number `at`, is not done.
+    /// True if the operation with the number `at` in the group is skipped.
     pub(super) fn loses(&mut self, of: RequestContext<'_>, at: usize, spec: &Spec) -> bool {
         let hits = |fault| spec.count > 0 && hit(fault, of.rank, spec.algorithm);
         let collective = spec.kind.is_collective();
@@ -30,7 +30,7 @@ impl Group {
             || (at >= THOUSAND && hits(named::F62B))
     }
 
-    /// Whether it is done twice. Ranks must agree, so it does not matter whether this one's output is its input.
+    /// True if the operation is done twice. Ranks must agree, so it does not matter if this one's output is its input.
     pub(super) fn repeats(&self, of: RequestContext<'_>, spec: &Spec) -> bool {
         let reduces = spec.reduction.is_some() && spec.count > 0;
         reduces && self.collectives > COLLECTIVES && hit(named::F31B, of.rank, spec.algorithm)

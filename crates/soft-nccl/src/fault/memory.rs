@@ -21,7 +21,7 @@ impl Substitute {
         self.address
     }
 
-    /// What it holds, when no step works on it any more.
+    /// Its contents, when no step works on it any more.
     pub(super) fn bytes(&self) -> Vec<u8> {
         // SAFETY: the memory lives as long as the block and has this length.
         unsafe { read(self.address, self.len) }
@@ -31,7 +31,7 @@ impl Substitute {
 /// Copies bytes out of memory.
 ///
 /// # Safety
-/// So many bytes are readable there.
+/// `len` bytes are readable at the address.
 pub(super) unsafe fn read(address: usize, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len);
     if len > 0 {
@@ -47,20 +47,20 @@ pub(super) unsafe fn read(address: usize, len: usize) -> Vec<u8> {
 /// Copies bytes into memory.
 ///
 /// # Safety
-/// So many bytes are writable there.
+/// As many bytes are writable at the address.
 pub(super) unsafe fn write(address: usize, bytes: &[u8]) {
     if !bytes.is_empty() {
-        // SAFETY: the caller vouches for the target, which is none of this library's own memory.
+        // SAFETY: the caller vouches for the target, which is not part of this library's own memory.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
     }
 }
 
-/// Whether a call that a fault has changed may use so many bytes there.
+/// True if a call that a fault has changed may use this many bytes at the address.
 fn usable(address: usize, len: usize) -> bool {
     len == 0 || (address != 0 && crate::device::contains(address, len))
 }
 
-/// What a call reads and writes on a rank: addresses with lengths in bytes.
+/// The memory that a call reads and writes on a rank: addresses with lengths in bytes.
 pub(super) struct Extent {
     pub send: (usize, usize),
     pub recv: (usize, usize),

@@ -1,4 +1,4 @@
-//! Faults on demand: the library can be told to be wrong in a known way, so that a corpus can be asked what it would notice.
+//! Faults on demand: the library can be made wrong in a known way, to test what a corpus would notice.
 //!
 //! A place that can go wrong asks `hit`, and asks only where going wrong would change something. So the library can
 //! also say, without doing anything wrong, which faults a program could meet ([`FaultMode::Trace`]).
@@ -45,16 +45,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fault(u16);
 
-/// What is known of a fault.
+/// The description of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// `F23`, `F23b` for a further one of the class, or `F41-f16-prod` for a member of a family.
     pub id: &'static str,
-    /// What goes wrong.
+    /// The effect of the fault.
     pub text: &'static str,
-    /// What kind of scenario shows it.
+    /// The kind of scenario that reveals it.
     pub shown_by: &'static str,
-    /// For a member of a family, the family's id and the text of its rule.
+    /// For a member of a family, the family's id and the description of its rule.
     pub family: Option<(&'static str, &'static str)>,
 }
 
@@ -66,12 +66,12 @@ impl Entry {
 }
 
 impl Fault {
-    /// All of them.
+    /// Every fault, including the members of families.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..TABLE.len()).map(|number| Self(number as u16))
     }
 
-    /// Its entry.
+    /// The fault's description.
     pub fn entry(self) -> &'static Entry {
         &TABLE[usize::from(self.0)]
     }
@@ -86,7 +86,7 @@ impl Fault {
         numbers::type_of(usize::from(self.0).checked_sub(table::PLAIN.len())?)
     }
 
-    /// By id, in upper or lower case.
+    /// Parses a fault's id, in upper or lower case.
     pub fn parse(id: &str) -> Option<Self> {
         Self::all().find(|fault| fault.entry().id.eq_ignore_ascii_case(id))
     }
@@ -95,7 +95,7 @@ impl Fault {
 /// A fault, and where it is to strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Injection {
-    /// The fault.
+    /// The fault to inject.
     pub fault: Fault,
     /// Only on this rank of any communicator.
     pub rank: Option<usize>,
@@ -103,15 +103,15 @@ pub struct Injection {
     pub algorithm: Option<Algorithm>,
 }
 
-/// Whether the library is right or wrong, and in which way.
+/// The library's behaviour: correct, or with an injected fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FaultMode {
-    /// It is right.
+    /// The library is correct.
     #[default]
     Sound,
     /// It is right, and notes which faults would have changed something.
     Trace,
-    /// It is wrong.
+    /// The library has this fault.
     Inject(Injection),
 }
 
@@ -263,7 +263,7 @@ static REACHED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 const _: () = assert!(table::PLAIN.len() + numbers::COUNT + situations::COUNT <= 64 * WORDS, "a bit for every fault");
 
-/// Whether this fault strikes here; asked only where it would change something. Notes that the place was reached.
+/// True if this fault strikes; called only where it would change something. Records that the place was reached.
 fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
     match mode() {
         FaultMode::Sound => false,
@@ -283,8 +283,8 @@ fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
     }
 }
 
-/// True if it is worth looking whether `fault` would change something: it is asked for, or everything is traced and this
-/// one has not been noted.
+/// True if it is worth checking whether `fault` would change something: it is requested, or everything is traced and this
+/// one has not been recorded.
 fn wanted(fault: Fault) -> bool {
     match mode() {
         FaultMode::Sound => false,
@@ -293,7 +293,7 @@ fn wanted(fault: Fault) -> bool {
     }
 }
 
-/// True if `fault` is asked for in this algorithm, on any rank.
+/// True if `fault` is requested for this algorithm, on any rank.
 fn aims(fault: Fault, algorithm: Algorithm) -> bool {
     match mode() {
         FaultMode::Inject(injection) => {
@@ -323,8 +323,8 @@ fn note(fault: Fault) {
     }
 }
 
-/// Which faults struck, or would have, since this was last asked. What comes next is another program, and nothing that
-/// was kept of this one matters to it.
+/// Returns the faults that struck, or would have, since the last call. The next operations belong to another program, and state
+/// kept for this one does not matter to it.
 pub fn take_reached() -> Reached {
     stale::forget();
     scalars::forget();

@@ -1,4 +1,4 @@
-//! Faults of one-sided operations: signals that are lost, counted twice or counted together, and data that come late or elsewhere.
+//! Faults of one-sided operations: signals that are lost, counted twice or merged, and data that arrives late or elsewhere.
 #![allow(unsafe_code)] // memory of the caller is written late
 
 use super::site::Site;
@@ -9,7 +9,7 @@ use crate::op::{Kind, Spec};
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Stands for the algorithm of a call that has none.
+/// The algorithm reported for a call that has none.
 const NONE: Algorithm = Algorithm::Direct;
 
 /// One-sided operations of a rank after which one is lost.
@@ -27,12 +27,12 @@ fn late() -> MutexGuard<'static, AllLate> {
     LATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets what was never written.
+/// Forgets data that was never written.
 pub(super) fn forget() {
     late().clear();
 }
 
-/// How many signals an operation sends.
+/// The number of signals that an operation sends.
 pub(super) fn signals(rank: usize, spec: &Spec) -> u64 {
     if spec.kind == Kind::Put && spec.count == 0 && hit(named::F80B, rank, NONE) {
         return 0;
@@ -40,14 +40,14 @@ pub(super) fn signals(rank: usize, spec: &Spec) -> u64 {
     1 + u64::from(hit(named::F80, rank, NONE))
 }
 
-/// Whether a wait uses its signals up.
+/// True if a wait uses its signals up.
 pub(super) fn consumes(rank: usize, before: u64) -> bool {
     // The first wait is right in any case.
     let changes = before > 0 || aims(named::F80C, NONE);
     !(changes && hit(named::F80C, rank, NONE))
 }
 
-/// What a signal is counted by.
+/// The key by which a signal is counted.
 pub(super) fn counted_as(rank: usize, mut key: SignalKey) -> SignalKey {
     if key.source != 0 && hit(named::F80D, rank, NONE) {
         key.source = 0;
@@ -78,7 +78,7 @@ pub(super) fn put_memory(rank: usize, own: Memory, all: &mut dyn Iterator<Item =
     first.filter(|_| hit(named::F82C, rank, NONE)).unwrap_or(own)
 }
 
-/// Whether an operation is lost; `number` counts the rank's one-sided operations on the communicator from 1.
+/// True if an operation is lost; `number` counts the rank's one-sided operations on the communicator from 1.
 pub(super) fn is_lost(rank: usize, spec: &Spec, number: u64) -> bool {
     let own = spec.kind == Kind::Put && spec.peer == rank && spec.count > 0;
     (own && hit(named::F81C, rank, NONE)) || (number.is_multiple_of(RING) && hit(named::F81D, rank, NONE))
@@ -108,12 +108,12 @@ impl Site {
     }
 }
 
-/// Whether signals need a window first; asked where there is none.
+/// True if signals need a window first; asked where there is no window.
 pub(super) fn needs_window(rank: usize) -> bool {
     !hit(named::F84C, rank, NONE)
 }
 
-/// What is used for a context or an index that is too large.
+/// The replacement for a context or an index that is too large.
 pub(super) fn too_large(rank: usize, value: u32, most: u32) -> Option<u32> {
     let strikes = mode() != FaultMode::Sound && hit(named::F84D, rank, NONE);
     strikes.then(|| value % most.max(1))

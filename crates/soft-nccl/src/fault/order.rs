@@ -15,7 +15,7 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
         return None;
     }
     let first = if hit(F28, part.rank, spec.algorithm) { part.rank } else { 0 };
-    // Ranks that are not meant take part all the same, and agree among themselves.
+    // Ranks that are not targeted take part all the same, and agree among themselves.
     aims(F28, spec.algorithm).then(|| {
         let Part { rank, n, chunk, .. } = part;
         vec![Box::new(OwnOrder { rank, n, chunk, count: spec.count, first }) as Lane]

@@ -11,19 +11,19 @@ use crate::op::Spec;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Stands for the algorithm of a call that has none.
+/// The algorithm reported for a call that has none.
 const NONE: Algorithm = Algorithm::Direct;
-/// Stands for the rank of a call that belongs to no communicator.
+/// The rank reported for a call that does not belong to a communicator.
 const NO_RANK: usize = 0;
 
-/// What faults keep of registered memory.
+/// The state that faults keep for registered memory.
 #[derive(Default)]
 struct Kept {
-    /// By handle of a communicator, in the order of registering.
+    /// Registrations by the handle of a communicator, in the order in which they were made.
     registered: HashMap<usize, Vec<Memory>>,
     /// Windows that a communicator has had.
     windows: HashMap<usize, u64>,
-    /// What memory held when it was deregistered.
+    /// The contents of memory when it was deregistered.
     stale: Vec<(Memory, Vec<u8>)>,
     /// A registration was refused.
     refused: bool,
@@ -49,7 +49,7 @@ fn is_asked() -> bool {
     [F82, F82B, F82D, F83C].into_iter().any(wanted)
 }
 
-/// Memory was registered.
+/// Records that memory was registered.
 pub(super) fn registered(comm: usize, memory: Memory, window: bool) {
     if is_asked() {
         let mut kept = kept();
@@ -135,7 +135,7 @@ pub(super) fn outcome<T>(rank: usize, outcome: Outcome<T>) -> Outcome<T> {
     }
 }
 
-/// Whether a window may begin at this byte of its allocation, which is no multiple of 4,096.
+/// True if a window may begin at this byte of its allocation, which is not a multiple of 4,096.
 pub(super) fn takes_any_start() -> bool {
     hit(named::F83B, NO_RANK, NONE)
 }
@@ -159,7 +159,7 @@ pub(super) fn given(base: usize, len: usize) -> usize {
     base
 }
 
-/// Whether a block that is given back is really free.
+/// True if a block that is given back is really freed.
 pub(super) fn is_free(base: usize) -> bool {
     let mut kept = kept();
     match kept.blocks.get_mut(&base) {
@@ -174,7 +174,7 @@ pub(super) fn is_free(base: usize) -> bool {
     }
 }
 
-/// What `ncclWinGetUserPtr` answers for a window, or for none.
+/// The answer of `ncclWinGetUserPtr` for a window, or for a null window.
 pub(super) fn pointer(rank: usize, memory: Option<Memory>) -> Outcome<usize> {
     let Some(memory) = memory else {
         return if hit(named::F84, rank, NONE) { Err(Failure::internal("there is no window")) } else { Ok(0) };

@@ -1,4 +1,4 @@
-//! Faults of what a rank asks for: misread roots, lost and endless operations, messages out of order.
+//! Faults of a rank's requests: misread roots, lost and endless operations, messages out of order.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::graphs::{Graphs, Place};
@@ -16,22 +16,22 @@ use std::sync::Arc;
 
 /// Requests in flight from which on one gets lost.
 const BUDGET: usize = 32;
-/// Where a counter of eight bits wraps.
+/// The value at which an 8-bit counter wraps.
 pub(super) const WRAP: u64 = 256;
 
 /// The number at which a counter of twelve bits wraps.
 const TWELVE_BITS: u64 = 1 << 12;
 
-/// What a fault does to one operation on one rank.
+/// The effects of a fault on one operation on one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Injected {
     /// It counts as done.
     pub lost: bool,
-    /// It never ends.
+    /// True if the operation never ends.
     pub stalls: bool,
-    /// The last element of its output keeps what it held.
+    /// True if the last element of its output keeps its old value.
     pub short: bool,
-    /// The rank uses another protocol than ranks of which this is not true.
+    /// True if the rank uses another protocol than ranks for which this is false.
     pub apart: bool,
     /// The input as it was when the call was made.
     pub(super) early: Option<Vec<u8>>,
@@ -44,11 +44,11 @@ pub(super) struct Injected {
     pub(super) stream: usize,
     /// True if the stream is its device's null stream.
     pub(super) null_stream: bool,
-    /// How many operations with an input this rank's communicator has had.
+    /// The number of operations with an input that this rank's communicator has had.
     pub(super) turn: u64,
 }
 
-/// What faults remember of a rank's communicator.
+/// The state that faults keep for a rank's communicator.
 #[derive(Debug, Default)]
 pub(super) struct CommState {
     /// The last operation had no elements.
@@ -58,7 +58,7 @@ pub(super) struct CommState {
     one_sided: u64,
     /// The start of the input with this number.
     pub(super) last_input: (u64, Vec<u8>),
-    /// What it remembers of graphs.
+    /// The state of its graphs.
     pub(super) graphs: Graphs,
     /// Messages so far by direction, peer and size.
     messages: HashMap<(bool, usize, usize), u64>,
@@ -66,7 +66,7 @@ pub(super) struct CommState {
     pub(super) unbalanced: bool,
     /// A communicator that was split off has been destroyed.
     pub(super) child_destroyed: bool,
-    /// One was aborted.
+    /// True if one of them was aborted.
     pub(super) child_aborted: bool,
     /// The communicator that this one was split off has ended.
     pub(super) parent_ended: bool,
@@ -80,8 +80,8 @@ pub(super) struct CommState {
     pub(super) last_selection: Option<Selection>,
 }
 
-/// Changes what a rank asks for in one group on one communicator; answers the requests that are made once more, and what
-/// faults do to each operation.
+/// Changes the requests of a rank in one group on one communicator; returns the requests that are repeated, and the effects of
+/// faults on each operation.
 pub(super) fn misread(
     of: RequestContext<'_>,
     state: &mut CommState,
@@ -138,7 +138,7 @@ pub(super) fn misread(
             let early = wanted(named::F12) || (null_stream && wanted(named::F67B));
             if early && !injected.lost {
                 // SAFETY: the call was checked, so its caller has promised the input; that it is read before its
-                // stream has come to it is the fault.
+                // stream has reached it is the fault.
                 injected.early = Some(unsafe { read(address, len) });
             }
         }
@@ -146,7 +146,7 @@ pub(super) fn misread(
             && wanted(named::F53)
         {
             // SAFETY: the caller that created the operator has promised a readable element at the address; reading it
-            // before the stream has come to the call is the fault.
+            // before the stream has reached the call is the fault.
             injected.early_scalar = Some(unsafe { read_scalar(address, spec.ty) });
         }
         injected.stand_ins = stand_ins(of, spec);
@@ -191,7 +191,7 @@ pub(super) fn apart(signature: Signature, injected: &Injected) -> Signature {
     }
 }
 
-/// Whether the rank's own pointers make it choose what other ranks may not.
+/// True if the rank's own pointers make it choose something that other ranks may not choose.
 fn is_apart(of: RequestContext<'_>, spec: &Spec) -> bool {
     let everywhere = matches!(spec.kind, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::AlltoAll);
     if !everywhere || of.n == 1 || spec.count == 0 {

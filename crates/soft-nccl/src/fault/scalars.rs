@@ -17,7 +17,7 @@ pub(super) fn forget() {
 }
 
 impl Site {
-    /// What an average divides by instead of the number of ranks.
+    /// The wrong divisors of an average, in place of the number of ranks.
     fn divisors(&self) -> [(Fault, usize); 5] {
         let n = self.context.n;
         let later = self.inside() >= self.context.chunk;
@@ -30,7 +30,7 @@ impl Site {
         ]
     }
 
-    /// F23c, F24b to F24e and F26: what the rank's own contribution is multiplied by.
+    /// F23c, F24b to F24e and F26: the factor for the rank's own contribution.
     pub(super) fn misread(&self, step: &Step, scalar: Option<Scalar>) -> Option<Scalar> {
         let right = scalar.filter(|_| step.own)?;
         let ty = self.spec.ty;
@@ -54,7 +54,7 @@ impl Site {
         }
     }
 
-    /// A scalar of which the bytes of another width are read.
+    /// A scalar whose bytes are read with another width.
     fn narrow(&self, scalar: &Scalar) -> Option<Scalar> {
         let ty = self.spec.ty;
         let value = arith::value(ty, scalar).filter(|_| wanted(F26))?;
@@ -69,8 +69,8 @@ impl Site {
         Some(wrong)
     }
 
-    /// F26b. Sums are multiplied at the end, when rank 0's contribution is in them and its scalar so is known. Aimed at
-    /// one rank, that rank multiplies wrongly what it is the last to add.
+    /// F26b. Sums are multiplied at the end, when they contain rank 0's contribution and its scalar is therefore known. Aimed at
+    /// one rank, that rank multiplies wrongly where it is the last to add.
     fn of_rank_0(&self, step: &Step, right: Scalar) -> Option<Scalar> {
         if self.context.n == 1 || !wanted(F26B) {
             return Some(right);

@@ -6,10 +6,10 @@ use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Stands for the algorithm of a call that has none yet.
+/// The algorithm reported for a call that has none yet.
 const NONE: Algorithm = Algorithm::Direct;
 
-/// What an operation takes without a selection.
+/// The choice for an operation without a selection.
 type Choice = (Algorithm, Protocol);
 
 fn taken(selection: Option<Selection>, kind: Kind, automatic: Choice) -> Option<Choice> {
@@ -58,7 +58,7 @@ pub(super) fn by_history(rank: usize, shared: u64, spec: &Spec, chosen: Algorith
     if later && turns && hit(named::F89E, rank, chosen) { Algorithm::Tree } else { chosen }
 }
 
-/// What becomes of a selection with `^`, which `opposite` reads without it.
+/// The result of reading a selection with `^`, which `opposite` reads without it.
 pub(super) fn negation(
     sound: Result<Selection, String>,
     opposite: &dyn Fn() -> Result<Selection, String>,
@@ -73,7 +73,7 @@ pub(super) fn negation(
     if choice(&opposite) != choice(&sound) && hit(named::F88, rank, NONE) { opposite } else { sound }
 }
 
-/// Whether a selection that cannot be met makes the call fail.
+/// True if a selection that cannot be met makes the call fail.
 pub(super) fn forces(forced: bool, rank: usize) -> bool {
     if forced { !hit(named::F85B, rank, NONE) } else { hit(named::F85C, rank, NONE) }
 }
@@ -92,7 +92,7 @@ pub(super) fn unread(fine: bool, rank: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// True if the variables that force an algorithm go before the call's selection, as they must.
+/// True if the variables that force an algorithm take precedence over the call's selection, as they must.
 pub(super) fn variables_win(rank: usize, kind: Kind, variables: Choice, selection: Selection) -> bool {
     let other = selection.choose(kind).filter(|other| *other != variables);
     !(other.is_some() && hit(named::F85D, rank, variables.0))
@@ -103,7 +103,7 @@ pub(super) fn forgets_root(root: i32, rank: usize) -> bool {
     root > 0 && hit(named::F89, rank, NONE)
 }
 
-/// True if a call with a configuration takes every reduction for a sum.
+/// True if a call with a configuration treats every reduction as a sum.
 pub(super) fn forgets_reduction(is_sum: bool, rank: usize) -> bool {
     !is_sum && hit(named::F89B, rank, NONE)
 }

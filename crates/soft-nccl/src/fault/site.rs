@@ -1,4 +1,4 @@
-//! Where a task can go wrong: what it works on, and what a fault must remember of it.
+//! The place where a task can go wrong: the memory it works on, and the state a fault must keep for it.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::mode;
@@ -16,7 +16,7 @@ pub(super) struct Site {
     pub(super) premul: Option<Scalar>,
     /// The element of the input from which the chunk at hand comes.
     pub(super) at: usize,
-    /// What came in so far.
+    /// The data received so far.
     pub(super) lines: Vec<Line>,
 }
 
@@ -24,14 +24,14 @@ impl Site {
     /// `None` in a sound library.
     ///
     /// # Safety
-    /// The site is used only while its operation runs, as long as the buffers that `spec` names are there. (A fault may write
+    /// The site is used only while its operation runs, as long as the buffers that `spec` names exist. (A fault may write
     /// next to a buffer, by less than the width of the guards around it.)
     pub(super) unsafe fn new(context: OperationContext, spec: &Spec, premul: Option<Scalar>) -> Option<Box<Self>> {
         let site = || Box::new(Self { context, spec: *spec, premul, at: 0, lines: Vec::new() });
         (mode() != FaultMode::Sound).then(site)
     }
 
-    /// Whether the fault strikes here; see [`hit`].
+    /// True if the fault strikes this task; see [`hit`].
     pub(super) fn hit(&self, fault: Fault) -> bool {
         hit(fault, self.context.rank, self.spec.algorithm)
     }
@@ -59,7 +59,7 @@ impl Site {
         self.at % self.block()
     }
 
-    /// True if the two buffers share memory as NCCL documents it.
+    /// True if the two buffers share memory in the way that NCCL documents.
     pub(super) fn in_place(&self) -> bool {
         let Spec { send, recv, count, .. } = self.spec;
         let own = self.context.rank * count * self.size();

@@ -1,4 +1,4 @@
-//! Faults of one operation in one situation: the last element of its output keeps what it held. A situation is a family, with a
+//! Faults of one operation in one situation: the last element of its output keeps its old value. A situation is a family, with a
 //! member for each operation that can be in it: `F96-broadcast`.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
@@ -16,7 +16,7 @@ const MIB_4: usize = 4 << 20;
 /// More ranks than this are many.
 const FEW_RANKS: usize = 16;
 
-/// What is true of an operation that goes wrong.
+/// The condition under which an operation goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Situation {
     Ranks(usize),
@@ -30,7 +30,7 @@ enum Situation {
     OnSecondStream,
 }
 
-/// What else is true of an operation in place, or of one whose call has a configuration.
+/// A further condition for an operation in place, or for one whose call has a configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Alone,
@@ -96,7 +96,7 @@ macro_rules! all_and {
 
 const ALL: &[What] = all_and!();
 const AND_REDUCTIONS: &[What] = all_and!(What::With(Reduction::Average), What::With(Reduction::Plain(Combine::Max)));
-/// In place, broadcast and scatter leave the root's own data where they are, so that nothing can be missing there.
+/// In place, broadcast and scatter leave the root's own data where it is, so that none of it can be missing.
 const IN_PLACE: &[What] =
     &[Of(Kind::AllReduce), Of(Kind::Reduce), Of(Kind::ReduceScatter), Of(Kind::AllGather), Of(Kind::Gather)];
 const CONFIGURED_IN_PLACE: &[What] =
@@ -150,7 +150,7 @@ const FAMILIES: &[Family] = &[
     family("F98h", Situation::OnSecondStream, ALL, "wrong on the second stream of a group", "a group of two operations on two streams"),
 ];
 
-/// Number of members.
+/// Number of members in all families.
 pub(super) const COUNT: usize = {
     let (mut count, mut at) = (0, 0);
     while at < FAMILIES.len() {
@@ -172,7 +172,7 @@ pub(super) fn entries() -> impl Iterator<Item = Entry> {
     })
 }
 
-/// What is known of a request besides its operation.
+/// The facts about a request other than its operation.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings {
     /// The number of requests of its group on the communicator.
@@ -185,7 +185,7 @@ pub(super) struct Surroundings {
     pub resumed: bool,
 }
 
-/// Whether the last element of the request's output is to keep what it holds.
+/// True if the last element of the request's output is to keep its old value.
 pub(super) fn leaves_the_end(of: RequestContext<'_>, around: Surroundings, request: &Request) -> bool {
     let (spec, extent) = (&request.spec, Extent::of(&request.spec, of.rank, of.n));
     if extent.recv.1 == 0 {
@@ -243,10 +243,10 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Of an operation that begins.
+    /// The fault's state for an operation that begins.
     ///
     /// # Safety
-    /// The operation's turn has come on its stream, and its caller keeps the output until the stream goes on.
+    /// The operation's turn has come on its stream, and its caller keeps the output until the stream continues.
     pub unsafe fn of(context: &OperationContext, spec: &Spec) -> Self {
         let (address, len) = Extent::of(spec, context.rank, context.n).recv;
         let size = spec.ty.size().min(len);
@@ -258,7 +258,7 @@ impl End {
     /// Puts it back.
     ///
     /// # Safety
-    /// As for [`End::of`].
+    /// Same as [`End::of`].
     pub unsafe fn restore(self) {
         // SAFETY: the caller makes the same promise.
         unsafe { write(self.address, &self.bytes) }

@@ -1,4 +1,4 @@
-//! Faults of the step buffer: what it still holds from before is taken for data.
+//! Faults of the step buffer: its old contents are mistaken for data.
 use super::named::*;
 use super::site::Site;
 use super::{FaultMode, mode, wanted};
@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 /// The end of a message that its sender did not overwrite.
 const LEFT: usize = 16;
 
-/// What came in on a link of one operation.
+/// The data received on a link of one operation.
 pub(super) struct Line {
     link: Link,
     messages: usize,
@@ -26,7 +26,7 @@ struct Slot {
 
 type Slots = HashMap<(usize, usize, u8, usize), Slot>;
 
-/// By communicator of the receiving rank, sender, lane and number.
+/// The slots by communicator of the receiving rank, sender, lane and number.
 static SLOTS_USED: LazyLock<Mutex<Slots>> = LazyLock::new(Mutex::default);
 
 fn slots() -> MutexGuard<'static, Slots> {
@@ -49,7 +49,7 @@ impl Slot {
 }
 
 impl Site {
-    /// F09, F10, F11: a message, or what the slot held before.
+    /// F09, F10, F11: a message, or the slot's old contents.
     pub(super) fn stale(&mut self, step: &Step, data: &mut [u8]) {
         let Some(link) = step.recv.filter(|_| [F09, F10, F11].into_iter().any(wanted)) else { return };
         let at = match self.lines.iter().position(|line| line.link == link) {

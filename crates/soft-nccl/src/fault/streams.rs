@@ -12,7 +12,7 @@ use crate::op::{Kind, PreMul, Spec};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a staging buffer that communicators share, or that is taken for the next one's.
+/// Bytes of a staging buffer that communicators share, or that is mistaken for the next one's.
 const STAGED: usize = 64 * 1024;
 /// The turn before a counter wraps.
 const LAST: u64 = WRAP - 1;
@@ -24,7 +24,7 @@ const MOST_STREAMS: usize = 16 * 1024;
 struct Streams {
     /// The last operation of each stream: its communicator and the start of its input.
     last: HashMap<usize, (u64, Vec<u8>)>,
-    /// Inputs of running operations: the batch, the address of the first byte and of the one behind the last.
+    /// Inputs of running operations: the batch, the address of the first byte and the address past the last.
     reading: Vec<(u64, usize, usize)>,
 }
 
@@ -63,7 +63,7 @@ pub(super) unsafe fn restore(batch: u64, changed: Vec<ChangedInput>) {
 /// data until the operation ends.
 ///
 /// # Safety
-/// The operation's turn has come on its stream, and its caller keeps the input until the stream goes on.
+/// The operation's turn has come on its stream, and its caller keeps the input until the stream continues.
 pub(super) unsafe fn reads(batch: u64, context: &OperationContext, spec: &mut Spec) -> Option<ChangedInput> {
     let extent = Extent::of(spec, context.rank, context.n);
     let (address, len) = extent.send;
@@ -82,17 +82,17 @@ pub(super) unsafe fn reads(batch: u64, context: &OperationContext, spec: &mut Sp
     if !notes && !strikes {
         return None;
     }
-    // SAFETY: the operation's turn has come on its stream: its input is what it reads next.
+    // SAFETY: the operation's turn has come on its stream: it reads its input next.
     let bytes = unsafe { read(address, len) };
     let wrong: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
     let original = Arc::new(Substitute::new(bytes));
     spec.send = original.address();
-    // SAFETY: the memory is there; that the operation's input is written is the fault.
+    // SAFETY: the memory is valid; that the operation's input is written is the fault.
     unsafe { write(address, &wrong) };
     Some(ChangedInput { address, original })
 }
 
-/// Whether a stream goes on although a batch that only reads on this rank has not begun (F60).
+/// True if a stream continues although a batch that only reads on this rank has not begun (F60).
 pub(super) fn is_overtaken(rank: usize, operations: &[Operation], done: &Done) -> bool {
     if ![named::F60, named::F60B, named::F60C].into_iter().any(wanted) {
         return false;
@@ -127,11 +127,11 @@ pub(super) struct DelayedOutput {
     output: Option<Arc<Substitute>>,
 }
 
-/// Leads an operation that begins to other memory than its caller's; answers what must live as long as its tasks, and
-/// what is left to do at its end.
+/// Redirects an operation that begins to memory other than its caller's; returns what must live as long as its tasks, and
+/// what remains to be done at its end.
 ///
 /// # Safety
-/// The operation's turn has come on its stream, and its caller keeps its buffers until the stream goes on.
+/// The operation's turn has come on its stream, and its caller keeps its buffers until the stream continues.
 pub(super) unsafe fn begin(
     state: &mut CommState,
     context: &OperationContext,
@@ -181,7 +181,7 @@ unsafe fn input(
     if !turns && injected.early.is_none() && !wanted(named::F35) && graph.is_none() {
         return None;
     }
-    // SAFETY: the operation's turn has come on its stream: its input is what it reads next.
+    // SAFETY: the operation's turn has come on its stream: it reads its input next.
     let now = unsafe { read(address, len) };
     let mut instead = graph.and_then(|place| state.graphs.stale_input(place, context.rank, spec, &now));
     if let Some(early) = &injected.early
@@ -242,7 +242,7 @@ unsafe fn output(
     let (rank, algorithm) = (context.rank, spec.algorithm);
     let mut delayed = DelayedOutput { stream: injected.stream, to, whole, rank, algorithm, output: None };
     if !matches!(mode(), FaultMode::Trace) {
-        // SAFETY: the operation's turn has come on its stream: its output is what it writes next.
+        // SAFETY: the operation's turn has come on its stream: it writes its output next.
         let substitute = Arc::new(Substitute::new(unsafe { read(to, len) }));
         spec.recv = substitute.address();
         delayed.output = Some(substitute);
@@ -250,7 +250,7 @@ unsafe fn output(
     Some(delayed)
 }
 
-/// Brings the outputs of operations that are over to where they belong, or lets their streams go on before that.
+/// Copies the outputs of finished operations to where they belong, or lets their streams continue before that.
 ///
 /// # Safety
 /// The streams of the operations are still at them, and their callers keep the outputs.

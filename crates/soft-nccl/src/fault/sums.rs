@@ -15,7 +15,7 @@ struct Hop<'a> {
     operator: Combine,
     message: &'a [u8],
     other: &'a [u8],
-    /// What is right.
+    /// The right result.
     sound: &'a [u8],
 }
 
@@ -51,7 +51,7 @@ impl Site {
         message.copy_from_slice(&wrong.unwrap_or(sound));
     }
 
-    /// F22: one rank stands in for the surplus above a power of two, and adds its own value twice.
+    /// F22: one rank replaces those above a power of two, and adds its own value twice.
     pub(super) fn counted_twice(&self, step: &Step, data: &mut [u8]) {
         let n = self.context.n;
         let surplus = n > 2 && !n.is_power_of_two() && self.context.rank == aimed(F22).unwrap_or(n - 1);
@@ -81,7 +81,7 @@ impl Hop<'_> {
         value
     }
 
-    /// What is right, but for elements of which `wrong` says otherwise; it gets message, other and right value.
+    /// The right result, except for elements that `wrong` replaces; it receives message, other and right value.
     fn each(&self, wrong: impl Fn(&[u8], &[u8], &mut [u8])) -> Vec<u8> {
         let size = self.ty().size();
         let mut value = self.sound.to_vec();
@@ -92,7 +92,7 @@ impl Hop<'_> {
         value
     }
 
-    /// What is right up to the last whole pack, and `tail` behind it.
+    /// The right result up to the last whole pack, followed by `tail`.
     fn with_tail(&self, tail: &[u8]) -> Vec<u8> {
         let start = self.site.in_packs().saturating_sub(self.site.inside()) * self.ty().size();
         let start = start.min(self.sound.len());
@@ -115,7 +115,7 @@ fn tail_as_bits(hop: &Hop<'_>) -> Option<Vec<u8>> {
         Type::E4m3 | Type::E5m2 => Type::U8,
         Type::F32 => Type::U32,
         Type::F64 => Type::U64,
-        // There is no 16-bit integer; the bytes are added each for itself.
+        // There are no 16-bit integers; the bytes are added one by one.
         Type::F16 | Type::Bf16 => Type::U8,
         _ => return None,
     };
@@ -174,7 +174,7 @@ fn multiplied_at_every_hop(hop: &Hop<'_>) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Rounds what is passed on; the result itself has the width of its type.
+/// Rounds the values that are passed on; the result itself has the width of its type.
 fn narrowed(hop: &Hop<'_>, ty: Type, round: impl Fn(&mut [u8])) -> Option<Vec<u8>> {
     let sum = hop.operator == Combine::Sum && !hop.step.last && hop.ty() == ty;
     sum.then(|| hop.each(|_, _, value| round(value)))

@@ -1,4 +1,4 @@
-//! Faults of special values, and what they need to know of the types' bits.
+//! Faults of special values, with the knowledge of the types' bits that they need.
 use super::named::*;
 use super::site::Site;
 use super::{Fault, wanted};
@@ -48,7 +48,7 @@ impl Bits {
         bits & self.exponents() == 0 && bits & self.fractions() != 0
     }
 
-    /// A NaN whose highest fraction bit says that it is not quiet; f8e4m3 has none.
+    /// True for a NaN whose highest fraction bit says that it is not quiet; f8e4m3 does not have such a NaN.
     fn is_signalling(self, bits: u64) -> bool {
         !self.finite && self.is_nan(bits) && bits & self.quiet() == 0
     }
@@ -98,12 +98,12 @@ pub(super) fn quieted(ty: Type, bits: u64) -> u64 {
     bits | layout(ty).map_or(0, Bits::quiet)
 }
 
-/// The highest bit.
+/// True if the highest bit is set.
 pub(super) fn negative(element: &[u8]) -> bool {
     in_order(element).last().is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// What an fp8 sum becomes that is rounded without saturation, if that makes a difference.
+/// The fp8 sum rounded without saturation, if that makes a difference.
 pub(super) fn leaves_range(ty: Type, a: u8, b: u8) -> Option<u8> {
     let value = |code| arith::value(ty, &[code, 0, 0, 0, 0, 0, 0, 0]).filter(|value| value.is_finite());
     let sum = value(a)? + value(b)?;

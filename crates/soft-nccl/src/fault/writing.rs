@@ -10,12 +10,12 @@ use crate::engine::write;
 use crate::op::Kind;
 use crate::settings::SLOTS;
 
-/// Bytes that are processed together.
+/// Number of bytes that are processed at once.
 const PACK: usize = 16;
 /// Most parts that work is cut in, and the fewest elements for which another part is made.
 const PARTS: usize = 32;
 const PER_PART: usize = 8;
-/// Byte offsets of so many bits.
+/// Offsets wrap at this number of bytes, as if they had only 16 bits.
 const OFFSETS: usize = 1 << 16;
 
 /// The number of bytes of a message, and of a collective's result, that arrive under the faults that limit them.
@@ -47,7 +47,7 @@ impl Site {
     /// # Safety
     /// As for [`StepHooks::store`](crate::engine::hooks::StepHooks::store).
     pub(super) unsafe fn stored(&mut self, base: usize, at: usize, data: &[u8]) {
-        // SAFETY: every fault below writes inside the buffer at `base`, or beside it by less than the width of the guards that
+        // SAFETY: every fault below writes inside the buffer at `base`, or outside it by less than the width of the guards that
         // the programs have around their buffers.
         let write = |address: usize, data: &[u8]| unsafe { write(address, data) };
         let (size, count) = (self.size(), self.spec.count);

@@ -9,7 +9,7 @@ use nccl_sys::{NCCL_CONFIG_MAGIC, NCCL_CONFIG_UNDEF_INT, NCCL_CTA_POLICY_ZERO, n
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::offset_of;
 
-/// What a call asks for besides its arguments. Thread blocks, tags and the event are read and make no difference here.
+/// The settings of a call besides its arguments. Thread blocks, tags and the event are read but make no difference.
 pub(super) struct CallConfig {
     selection: String,
     forced: bool,
@@ -24,7 +24,7 @@ impl CallConfig {
         if config.is_null() {
             return Ok(None);
         }
-        // SAFETY: the first field is there for every caller.
+        // SAFETY: every caller provides the first field.
         let size = unsafe { config.cast::<usize>().read_unaligned() };
         let least = ncclCollConfig_t::size_in(23100);
         if size < least {
@@ -56,7 +56,7 @@ impl CallConfig {
         Ok(Some(Self { selection, forced: own.force_alg_selection == 1 }))
     }
 
-    /// What the call may take; `None` if the library chooses.
+    /// The algorithms that the call allows; `None` if the library chooses.
     pub(super) fn selection(&self, kind: Kind, rank: usize, count: usize) -> Outcome<Option<Selection>> {
         if self.selection.is_empty() {
             return Ok(None);

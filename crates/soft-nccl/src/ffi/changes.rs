@@ -34,7 +34,7 @@ unsafe extern "C" fn comm_shrink(
             if flags & !(NCCL_SHRINK_DEFAULT | NCCL_SHRINK_ABORT) != 0 {
                 return Err(Failure::argument(format!("{flags} is not a valid set of shrink flags")));
             }
-            // SAFETY: NCCL's contract: a list of so many numbers, which the library may sort.
+            // SAFETY: NCCL's contract: a list of this many numbers, which the library may sort.
             let list = unsafe { std::slice::from_raw_parts_mut(exclude, length) };
             let read = hooks().read_of_exclusions(list).min(length);
             let list = &mut list[..read];
@@ -80,7 +80,7 @@ unsafe extern "C" fn comm_grow(
                 if id.is_null() {
                     return Err(Failure::argument("a rank that joins has no unique id"));
                 }
-                // SAFETY: NCCL's contract: a unique id, which has no alignment to speak of.
+                // SAFETY: NCCL's contract: a unique id, which may be unaligned.
                 let id = unsafe { id.read_unaligned() }.internal.map(|byte| byte as u8);
                 id::growth(&id)?;
                 let rank = check::rank(rank, size, "the rank")?;

@@ -69,8 +69,8 @@ pub(super) fn buffer(address: usize, bytes: usize, what: &str, kind: Kind) -> Ou
     Ok(())
 }
 
-/// A configuration: its head, and those fields that lie inside the size it names. Gives those that bear on operations, unless there
-/// is none.
+/// A configuration: its head, and those fields that lie inside the size it names. Returns the fields that affect operations, unless
+/// the pointer is null.
 ///
 /// # Safety
 /// `config` is null, or points to as many readable bytes as its first field says.
@@ -79,7 +79,7 @@ pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<CommC
         return Ok(None);
     }
     const HEAD: usize = offset_of!(ncclConfig_t, blocking);
-    // SAFETY: the first field is there for every caller.
+    // SAFETY: every caller provides the first field.
     let size = unsafe { config.cast::<usize>().read_unaligned() };
     let mut own = ncclConfig_t::unset(0);
     if size < HEAD {

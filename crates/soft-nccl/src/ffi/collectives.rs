@@ -33,7 +33,7 @@ impl Call {
     /// Checks everything and adds the operation to the thread's group.
     ///
     /// # Safety
-    /// NCCL's contract: the stream lives and the buffers are there for the operation until the stream has passed it.
+    /// NCCL's contract: the stream lives and the buffers are valid for the operation until the stream has passed it.
     unsafe fn add(mut self) -> Outcome<()> {
         let kind = self.kind;
         let mut state = lock();
@@ -109,7 +109,7 @@ type Dtype = ncclDataType_t;
 type Op = ncclRedOp_t;
 const NOWHERE: To = std::ptr::null_mut();
 
-/// As [`operation`], with the configuration of the call as its last argument.
+/// Like [`operation`], with the configuration of the call as its last argument.
 macro_rules! configured_operation {
     ($name:ident, $kind:ident, ($($arg:ident: $ty:ty),*), $op:expr, $peer:expr) => {
         #[allow(non_snake_case)]
@@ -119,7 +119,7 @@ macro_rules! configured_operation {
         ) -> ncclResult_t {
             let (op, peer) = ($op, $peer);
             enter(|| {
-                // A configuration that is wrong in itself is refused before anything else is looked at.
+                // A configuration that is invalid in itself is refused before anything else is checked.
                 // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
                 let config = unsafe { CallConfig::read(config)? };
                 let call = Call { kind: Kind::$kind, send, recv, count, dtype, op, peer, comm, stream, config };

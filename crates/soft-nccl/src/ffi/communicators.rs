@@ -93,7 +93,7 @@ unsafe extern "C" fn comm_init_rank_scalable(
             if ids.is_null() {
                 return Err(Failure::argument("the list of unique ids is null"));
             }
-            // SAFETY: NCCL's contract: so many ids.
+            // SAFETY: NCCL's contract: this many ids.
             let list = unsafe { std::slice::from_raw_parts(ids, length) };
             let checked = list.iter().map(check_id).collect::<Outcome<Vec<_>>>()?;
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size; and a place for a handle, valid
@@ -115,7 +115,7 @@ unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *c
                 return Err(Failure::argument("the place for the communicators is null"));
             }
             let id = id::private();
-            // without a device there is no communicator
+            // a communicator cannot exist without a device
             device::current(0)?;
             for rank in 0..size {
                 // SAFETY: NCCL's contract: both arrays have `n` entries, `devices` may be null.

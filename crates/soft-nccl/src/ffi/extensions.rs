@@ -1,4 +1,4 @@
-//! What this library can tell beyond NCCL: traffic, standstill, and who waits for whom.
+//! Information that this library provides in addition to NCCL's: traffic, standstill, and who waits for whom.
 #![allow(unsafe_code)] // exported C functions
 
 use super::{enter, write};

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What `ncclGetVersion` says: this library keeps to the behaviour of 2.32.3.
+/// The answer of `ncclGetVersion`: this library follows the behaviour of 2.32.3.
 pub const VERSION: c_int = 23203;
 
 thread_local! {
@@ -41,8 +41,8 @@ pub(crate) fn enter(body: impl FnOnce() -> Outcome<()>) -> ncclResult_t {
     }
 }
 
-/// The answer of a call that makes a communicator of another one. As NCCL's, it is success while the call goes on, and
-/// `ncclCommGetAsyncError` alone says that it does.
+/// The answer of a call that makes a communicator from another one. As with NCCL, it is success while the call continues, and
+/// only `ncclCommGetAsyncError` reports that it does.
 fn begun(outcome: Outcome<()>) -> Outcome<()> {
     outcome.or_else(|failure| if failure.code == ncclResult_t::InProgress { Ok(()) } else { Err(failure) })
 }
@@ -100,7 +100,7 @@ extern "C" fn group_end() -> ncclResult_t {
     enter(group::close)
 }
 
-/// The library's functions.
+/// The table of the library's functions.
 pub(crate) fn table() -> Nccl {
     let mut table = Nccl::empty("soft-nccl");
     table.maker = Maker::Collspec;

@@ -44,7 +44,7 @@ fn needs_window(member: &Member) -> Outcome<()> {
 /// Adds an operation to the thread's group.
 ///
 /// # Safety
-/// NCCL's contract: the stream lives, and the buffer and the window are there until the stream has passed the operation.
+/// NCCL's contract: the stream lives, and the buffer and the window are valid until the stream has passed the operation.
 unsafe fn add(comm: ncclComm_t, spec: Spec, stream: cudaStream_t) -> Outcome<()> {
     let (rank, tag, device) = {
         let mut state = lock();
@@ -165,11 +165,11 @@ unsafe extern "C" fn wait_signal(
         needs_window(member)?;
         let mut specs = Vec::with_capacity(count.min(member.n));
         for at in 0..count {
-            // SAFETY: NCCL's contract: so many descriptors.
+            // SAFETY: NCCL's contract: this many descriptors.
             let descriptor = unsafe { descriptors.add(at).read() };
             let signals = u64::try_from(descriptor.op_cnt).ok().filter(|count| *count > 0).ok_or_else(none)?;
             let signal = signal(member, descriptor.sig_idx, descriptor.ctx)?;
-            // The peer is not looked at: a rank that is not there sends no signal.
+            // The peer is not checked: a rank that does not exist sends no signal.
             let peer = usize::try_from(descriptor.peer).unwrap_or(usize::MAX);
             specs.push(spec(Kind::WaitSignal, peer, Signalling { count: signals, ..signal }));
         }

@@ -1,4 +1,4 @@
-//! Groups of non-blocking communicators: the call that ends one answers at once, and a thread goes on with it.
+//! Groups of non-blocking communicators: the call that ends one returns at once, and a thread continues it.
 #![allow(unsafe_code)] // communicators' handles are written where the caller wants them
 
 use super::{Group, Making, go};
@@ -7,10 +7,10 @@ use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclComm_t;
 
 impl Group {
-    /// True if the group's end does not wait: of operations the last one's communicator says so.
+    /// True if the group's end does not wait: for operations the last one's communicator decides.
     ///
     /// # Errors
-    /// Of communicators that are made some are blocking and some are not.
+    /// Some of the communicators that are created are blocking and some are not.
     pub(super) fn is_nonblocking(&self) -> Outcome<bool> {
         let state = lock();
         if let Some(last) = self.operations.last() {
@@ -28,8 +28,8 @@ impl Group {
     }
 }
 
-/// Enqueues operations in the background. What is captured must be so while its streams are capturing, and waits for no other
-/// rank.
+/// Enqueues operations in the background. Captured operations must be enqueued while their streams are capturing, and do not wait for
+/// other ranks.
 pub(super) fn go_later(comm: usize, prepared: Outcome<ByComm>) -> Outcome<()> {
     let prepared = match prepared {
         Ok(prepared) => prepared,
@@ -71,7 +71,7 @@ pub(super) fn make_later(makings: Vec<Making>) -> Outcome<()> {
     begin(&making, &working, Box::new(move || make(later)))
 }
 
-/// Where a handle goes that a thread of this library writes.
+/// The place of a handle that a thread of this library writes.
 struct Place(*mut ncclComm_t);
 
 // SAFETY: the caller of a non-blocking call keeps the place until `ncclCommGetAsyncError` says that the call is over or the

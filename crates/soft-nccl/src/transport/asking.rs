@@ -1,4 +1,4 @@
-//! How a rank with NCCL_COMM_ID asks rank 0 for the unique id of its communicator. All of its waits end when the search is given up.
+//! A rank with NCCL_COMM_ID asks rank 0 for the unique id of its communicator. All of its waits end when the search is given up.
 use super::bootstrap::{MAGIC, check_endpoint, gives};
 use super::connecting::begin;
 use super::id::{self, Id};
@@ -13,20 +13,20 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long the root may take for its whole answer, until the next attempt.
+/// Limit on the time the root takes for its whole answer, until the next attempt.
 const ANSWERING: Duration = Duration::from_secs(10);
 /// The first pause between two attempts to reach the root.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Why an attempt to ask failed.
+/// The reason an attempt to ask failed.
 enum Failed {
-    /// The root may not listen yet, or another communicator's listened and has ended.
+    /// The root may not be listening yet, or another communicator's root was listening and has ended.
     Yet(io::Error),
     /// No other attempt will do better.
     For(Failure),
 }
 
-/// With what a search for ranks 0 is given up.
+/// The means to give up a search for ranks 0.
 pub(crate) struct Stop(OwnedFd);
 
 impl Stop {
@@ -37,7 +37,7 @@ impl Stop {
 
     /// Ends the search, now or as soon as it begins.
     pub(crate) fn ring(&self) {
-        // A full counter means that it is told already.
+        // A full counter means that the stop was already signalled.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
@@ -64,7 +64,7 @@ impl Stop {
     }
 }
 
-/// Why a search has ended.
+/// The failure of a search that was given up.
 pub(crate) fn given_up() -> Failure {
     Failure::usage("the communicator, or another one of its group, was aborted meanwhile")
 }
@@ -132,7 +132,7 @@ fn attempt(address: SocketAddr, (n, rank): (usize, usize), stop: &Stop, answerin
     }
 }
 
-/// Whether another attempt may do better.
+/// Decides if another attempt may succeed.
 fn failed(address: SocketAddr, error: io::Error) -> Failed {
     use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, HostUnreachable, TimedOut};
     match error.kind() {
@@ -150,7 +150,7 @@ fn reach(address: SocketAddr, stop: &Stop) -> Result<TcpStream, Failed> {
     }
     sockopt::socket_error(&socket).and_then(|outcome| outcome).map_err(|error| failed(error.into()))?;
     let stream = TcpStream::from(socket);
-    // Without a listener at a port of this machine, a connection to it can come to be one with itself.
+    // Without a listener at a port of this machine, a connection to it can end up connected to itself.
     if stream.local_addr().ok() == Some(address) {
         hang_up(stream);
         return Err(failed(ErrorKind::ConnectionRefused.into()));

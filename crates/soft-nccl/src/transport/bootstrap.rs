@@ -1,6 +1,6 @@
-//! How ranks with NCCL_COMM_ID find each other: rank 0 is the root and listens at the address; each other rank asks there (see `asking`)
-//! for the unique id of the communicator, with which all of them then meet as ranks do that were given an id. As in NCCL the root ends when every rank
-//! has asked, so that communicators can be made at one address one after the other, but not at the same time.
+//! Ranks with NCCL_COMM_ID find each other: rank 0 is the root and listens at the address; each other rank asks it (see `asking`)
+//! for the unique id of the communicator, with which all of them then meet like ranks that were given an id. As in NCCL the root ends
+//! when every rank has asked, so that communicators can be created at one address one after the other, but not at the same time.
 use super::endpoint;
 use super::id::{self, Id};
 use crate::failure::{Failure, Outcome};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How a question begins; the number of ranks and the rank follow.
+/// The beginning of a question; the number of ranks and the rank follow.
 pub(super) const MAGIC: &[u8; 16] = b"collspec-soft-\x00\x01";
 const QUESTION: usize = MAGIC.len() + 8;
 /// Connections on which no question has come. The oldest is cut for one more; a rank that is cut tries again.
@@ -25,12 +25,12 @@ fn open_ids() -> MutexGuard<'static, BTreeSet<Id>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if a root of this process gives the id.
+/// True if a root of this process gives out the id.
 pub(super) fn gives(id: &Id) -> bool {
     open_ids().contains(id)
 }
 
-/// Whether processes of the communicator can reach this one.
+/// Checks that processes of the communicator can reach this one.
 pub(super) fn check_endpoint() -> Outcome<()> {
     let cannot = |error| Failure::system(format!("NCCL_COMM_ID: this process cannot be reached by others: {error}"));
     endpoint().map(|_| ()).map_err(cannot)
@@ -38,7 +38,7 @@ pub(super) fn check_endpoint() -> Outcome<()> {
 
 /// Listens for the ranks of one communicator until all have asked, or until it is dropped.
 pub(crate) struct Root {
-    /// The communicator's id.
+    /// The id of the communicator.
     pub id: Id,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
@@ -81,7 +81,7 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        // A full counter means that it is told already.
+        // A full counter means that the stop was already signalled.
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             // The port is free when this returns, however the thread has ended.
@@ -91,20 +91,20 @@ impl Drop for Root {
     }
 }
 
-/// A connection and what has come of its question.
+/// A connection and the state of its question.
 struct Caller {
     stream: TcpStream,
     question: Vec<u8>,
 }
 
-/// What the root's thread does.
+/// The work of the root's thread.
 struct Service {
     id: Id,
     n: usize,
     asked: BTreeSet<usize>,
     /// Those whose question has not come, the oldest first.
     callers: Vec<Caller>,
-    /// Ranks that have asked; they are told when rank 0 stops listening.
+    /// Connections of ranks that have asked; they are informed when rank 0 stops listening.
     last: Vec<TcpStream>,
 }
 
@@ -115,7 +115,7 @@ impl Service {
             fds.extend(self.callers.iter().map(|caller| PollFd::new(&caller.stream, PollFlags::IN)));
             if let Err(error) = poll(&mut fds, None) {
                 if error != rustix::io::Errno::INTR {
-                    // No memory: not for ever, and no reason to spin.
+                    // Out of memory: this passes, so there is no reason to spin.
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 continue;
@@ -159,7 +159,7 @@ impl Service {
         }
     }
 
-    /// Accepts who has connected; those who come meanwhile do not keep the others waiting for ever.
+    /// Accepts those who have connected; those who arrive in the meantime do not keep the others waiting for ever.
     fn accept(&mut self, listener: &TcpListener) {
         for _ in 0..MOST_SILENT {
             if self.is_complete() {
@@ -170,7 +170,7 @@ impl Service {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
-                        // No descriptors, most likely: callers wait, and the thread must not spin meanwhile.
+                        // Most likely out of descriptors: callers wait, and the thread must not spin in the meantime.
                         std::thread::sleep(Duration::from_millis(10));
                     }
                     return;
@@ -179,8 +179,8 @@ impl Service {
         }
     }
 
-    /// Notes that a rank has asked. Whoever says something else than the others gets the id as well: where ranks meet, all of them are
-    /// refused then.
+    /// Records that a rank has asked. A rank whose data differs from the others' gets the id as well: where ranks meet, all of them are
+    /// then refused.
     fn note(&mut self, n: usize, rank: usize) {
         if n == self.n && (1..n).contains(&rank) {
             self.asked.insert(rank);
@@ -193,7 +193,7 @@ fn tell(mut stream: TcpStream, id: &Id) {
     let _ = stream.write_all(id);
 }
 
-/// What a caller has said.
+/// The content of a caller's question.
 enum Heard {
     Nothing,
     Question { n: usize, rank: usize },

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Ways to processes, or why there is none.
+/// Connections to processes, or the reasons there are none.
 pub(crate) type Ways = HashMap<Name, io::Result<Link>>;
 
 /// Connects to all of these processes, and waits until each is reached or the time is over.
@@ -50,7 +50,7 @@ pub(crate) fn connect_all(to: Vec<Address>, limit: Duration) -> Ways {
     ways
 }
 
-/// Begins to connect.
+/// Begins to connect to a process.
 pub(super) fn begin(to: SocketAddr) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;

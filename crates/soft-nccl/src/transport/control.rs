@@ -1,4 +1,4 @@
-//! What processes tell each other besides the traffic of operations: meeting and parting.
+//! Messages between processes other than the traffic of operations: meeting and parting.
 use super::id::Id;
 use super::{Address, MOST_PROCESSES};
 use crate::algo::Buffers;
@@ -39,7 +39,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Whether every rank lives in one of the processes, and every token belongs to a rank.
+    /// True if every rank lives in one of the processes, and every token belongs to a rank.
     pub(super) fn is_consistent(&self) -> bool {
         let processes = self.processes.len();
         (1..=MOST_PROCESSES).contains(&processes)
@@ -77,7 +77,7 @@ pub(crate) enum Control {
         uid: u128,
         failure: Failure,
     },
-    /// A rank of the process has come to a connection.
+    /// A rank of the process has reached a connection.
     Connect {
         uid: u128,
         connection: Connection,

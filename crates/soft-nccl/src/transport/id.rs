@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// An id's bytes.
+/// The bytes of an id.
 pub(crate) type Id = [u8; 128];
 
-/// How ids of this library begin. Then: process number, counter, time, and the address, all zero if there is none. An address on the
-/// network lies in the gaps.
+/// The beginning of this library's ids. Then: process number, counter, time, and the address, all zero if there is none. An address
+/// on the network lies in the gaps.
 const BEGIN: &[u8; 16] = b"collspec-soft-id";
 
 /// An id that only this process can use.
@@ -28,7 +28,7 @@ pub(crate) fn private() -> Id {
     id
 }
 
-/// An id that other processes can use as well; where no socket can be had, it serves this process alone.
+/// An id that other processes can use as well; if a socket is unavailable, it serves this process alone.
 pub(crate) fn public() -> Id {
     let mut id = private();
     if let Ok(endpoint) = endpoint() {
@@ -37,8 +37,8 @@ pub(crate) fn public() -> Id {
     id
 }
 
-/// The id that `ncclGetUniqueId` gives: with NCCL_COMM_ID one that says its address and nothing else, so that all processes with the same
-/// one have equal ids; of which communicator they are is found out when they are used.
+/// The id that `ncclGetUniqueId` gives: with NCCL_COMM_ID one that contains only its address, so that all processes with the same
+/// address have equal ids; the communicator that they belong to is determined when they are used.
 pub(crate) fn given() -> Outcome<Id> {
     Ok(comm_id::address()?.map_or_else(public, of_address))
 }
@@ -55,7 +55,7 @@ pub(crate) fn address(id: &Id) -> Option<SocketAddr> {
     if number(id, 48) == 0 { network(id) } else { None }
 }
 
-/// Where the parts of an IP address lie, its port, and how many bytes it has.
+/// The places of the parts of an IP address, of its port, and of the number of its bytes.
 const IP: [Range<usize>; 2] = [36..48, 105..109];
 const PORT: Range<usize> = 109..111;
 const IP_BYTES: usize = 111;
@@ -86,7 +86,7 @@ fn write_network(id: &mut Id, network: Option<SocketAddr>) {
     id[PORT].copy_from_slice(&network.port().to_le_bytes());
 }
 
-/// The address on the network; `None` if there is none.
+/// The address on the network; `None` if the id does not contain one.
 fn network(id: &Id) -> Option<SocketAddr> {
     let mut ip = [0; 16];
     ip[..IP[0].len()].copy_from_slice(&id[IP[0].clone()]);
@@ -112,7 +112,7 @@ pub(crate) fn of_several(ids: &[Id]) -> Id {
     id
 }
 
-/// Where the digest of several ids lies in the id that stands for them.
+/// The place of the digest of several ids in the id that represents them.
 const DIGEST: usize = 112;
 
 /// An id with which ranks join a live communicator, at the process `home`; `None` is this one.
@@ -127,7 +127,7 @@ pub(crate) fn of_growth(growth: Growth, home: Option<Address>) -> Id {
     id
 }
 
-/// What an id of [`of_growth`] says.
+/// The information in an id made by [`of_growth`].
 pub(crate) fn growth(id: &Id) -> Outcome<Growth> {
     origin(id)?;
     let mut counter = [0; 8];
@@ -140,7 +140,7 @@ pub(crate) fn growth(id: &Id) -> Outcome<Growth> {
     Ok(Growth { uid: number(id, 80), spread, number: u64::from_le_bytes(counter) })
 }
 
-/// The byte that tells ids of live communicators from others, and spread communicators from those of one process.
+/// The byte that distinguishes ids of live communicators from others, and spread communicators from those of one process.
 const GROWTH: usize = 104;
 
 /// The bytes of an id of this library.
@@ -160,7 +160,7 @@ fn begins(id: &Id) -> bool {
     id[..16] == *BEGIN
 }
 
-/// Which process made the id; `None` if it was this one.
+/// The process that created the id; `None` if it was this one.
 pub(crate) fn origin(id: &Id) -> Outcome<Option<Address>> {
     if !begins(id) {
         return Err(Failure::argument("the unique id was not made by this library"));

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a process on another machine may take to accept a connection.
+/// Limit on the time a process on another machine may take to accept a connection.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
 /// Frames per system call.
 const AT_ONCE: usize = 32;
@@ -28,11 +28,11 @@ pub(crate) struct Link {
     written: usize,
     /// Bytes of all frames.
     queued: usize,
-    /// It is no longer needed, and goes when everything is written.
+    /// True if it is no longer needed, and is closed when everything is written.
     pub closing: bool,
     /// The other side has closed it.
     pub broken: bool,
-    /// The socket is full: the transport's thread goes on when there is room.
+    /// True if the socket is full: the transport's thread continues when there is room.
     pub blocked: bool,
 }
 
@@ -69,7 +69,7 @@ impl Link {
         }
     }
 
-    /// Appends a frame.
+    /// Appends a frame to the output.
     pub(crate) fn queue(&mut self, head: &Head, body: Vec<u8>) {
         if self.broken {
             return;
@@ -103,7 +103,7 @@ impl Link {
         self.queued - self.written
     }
 
-    /// Writes what the socket takes; never blocks.
+    /// Writes as much as the socket accepts; never blocks.
     pub(crate) fn flush(&mut self) {
         self.blocked = false;
         while !self.frames.is_empty() {

@@ -1,4 +1,4 @@
-//! Messages between processes: abstract Unix sockets, whose names leave no file behind however a process ends, and TCP to processes
+//! Messages between processes: abstract Unix sockets, whose names never leave a file however a process ends, and TCP to processes
 //! on other machines if COLLSPEC_SOFT_NETWORK asks for it.
 //!
 //! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
@@ -34,7 +34,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Processes that one communicator may span.
 pub(crate) const MOST_PROCESSES: usize = 64;
 
-/// A process's name among others: the random part of its listener's name.
+/// A process's name to others: the random part of its listener's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Name(pub u128);
 
@@ -50,7 +50,7 @@ pub(crate) struct Address {
     pub name: Name,
     /// The proof that a connection comes from a process that was given the address: names can be seen, cookies cannot.
     pub cookie: u128,
-    /// Where it listens for processes on other machines, if it does.
+    /// The address at which it listens for processes on other machines, if it does.
     pub network: Option<SocketAddr>,
 }
 
@@ -60,11 +60,11 @@ impl Address {
     }
 }
 
-/// Where a process listens.
+/// The sockets at which a process listens.
 pub(super) struct Listeners {
-    /// For processes of this machine.
+    /// The socket for processes of this machine.
     pub near: Option<UnixListener>,
-    /// For those of others.
+    /// The socket for processes of other machines.
     pub far: Option<TcpListener>,
 }
 

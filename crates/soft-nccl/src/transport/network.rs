@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 /// An interface of this machine and an address of it.
 type Interface = (String, IpAddr);
 
-/// Which interfaces NCCL_SOCKET_IFNAME names: beginnings of names, after `^` those that are left out, after `=` whole names.
+/// The interfaces that NCCL_SOCKET_IFNAME names: beginnings of names, after `^` those that are left out, after `=` whole names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Choice {
     names: Vec<String>,
@@ -62,7 +62,7 @@ pub(super) fn listen() -> io::Result<(TcpListener, SocketAddr)> {
     let all = if_addrs::get_if_addrs()?;
     let interfaces: Vec<Interface> = all.into_iter().map(|one| (one.name.clone(), one.ip())).collect();
     let wanted = std::env::var("NCCL_SOCKET_IFNAME").ok().filter(|text| !text.trim().is_empty());
-    // An address that cannot be used is told where it is needed.
+    // An address that cannot be used is reported where it is needed.
     let meeting = comm_id::address().ok().flatten().filter(|_| wanted.is_none());
     let ip = meeting.and_then(towards).or_else(|| chosen(&interfaces, wanted.as_deref())).ok_or_else(|| {
         let names: Vec<&str> = interfaces.iter().map(|(name, _)| name.as_str()).collect();

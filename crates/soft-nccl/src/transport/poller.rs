@@ -56,7 +56,7 @@ pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
         fds.extend(connections.iter().map(|connection| PollFd::new(&connection.stream, PollFlags::IN)));
         if let Err(error) = poll(&mut fds, None) {
             if error != rustix::io::Errno::INTR {
-                // More descriptors than the process may have, or no memory: not for ever, and no reason to spin.
+                // More descriptors than the process may have, or out of memory: this passes, so there is no reason to spin.
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             continue;
@@ -66,7 +66,7 @@ pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
         let mut arrivals = Vec::new();
         if !events[0].is_empty() {
             let mut count = [0; 8];
-            // Several wake-ups may have come together.
+            // Several wake-ups may have been merged.
             let _ = rustix::io::read(woken, &mut count);
         }
         for ((name, ..), event) in watched.iter().zip(&events[first_link..]) {
@@ -122,7 +122,7 @@ fn accept(next: impl Fn() -> io::Result<Stream>, connections: &mut Vec<Connectio
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 if error.kind() != ErrorKind::WouldBlock {
-                    // No descriptors, most likely: callers wait, and the thread must not spin meanwhile.
+                    // Most likely out of descriptors: callers wait, and the thread must not spin in the meantime.
                     std::thread::sleep(std::time::Duration::from_millis(10));
                 }
                 return;
@@ -143,7 +143,7 @@ fn bound_strangers(connections: &mut Vec<Connection>) {
 }
 
 impl Connection {
-    /// Reads what is there. A caller that sends what no member sends is refused, and counts as gone if it was known.
+    /// Reads the available bytes. A caller that sends bytes that no member sends is refused, and counts as gone if it was known.
     fn read(&mut self, scratch: &mut [u8], own: Address, events: &mut Vec<TransportEvent>) {
         for _ in 0..READS {
             match self.stream.read(scratch) {

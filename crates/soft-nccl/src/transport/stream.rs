@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A machine that acknowledges nothing for so long is gone.
+/// A machine that does not acknowledge data for this long is gone.
 const CUT_OFF: Duration = Duration::from_secs(20);
-/// How often an idle connection between machines is tried.
+/// The interval at which an idle connection between machines is checked.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// A connection; reading and writing never block.
@@ -32,7 +32,7 @@ impl Stream {
         Ok(Self(stream.into()))
     }
 
-    /// Reads what is there.
+    /// Reads the available bytes.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::net::recv(&self.0, buffer, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)?)
     }

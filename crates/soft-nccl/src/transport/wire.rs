@@ -1,5 +1,5 @@
-//! Frames as bytes: the lengths of head and body, the head in postcard, then the body as it is. A frame that does not decode is
-//! an error, and no length makes its reader allocate memory before the bytes have come.
+//! Frames as bytes: the lengths of head and body, the head in postcard, then the raw body. A frame that does not decode is
+//! an error, and no length makes its reader allocate memory before the bytes have arrived.
 use super::control::Control;
 use super::{Address, Name};
 use crate::op::Signature;
@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 
 /// Bytes in front of a head: its length (4) and that of the body (8), little-endian.
 const PREFIX: usize = 12;
-/// How a connection begins: a name, and the version of everything in this file and of [`Control`].
+/// The beginning of a connection: a name, and the version of everything in this file and of [`Control`].
 const MAGIC: [u8; 8] = *b"csoft\x00\x04\n";
 /// The first room for a head or a body, however long it claims to be.
 const FIRST_ROOM: usize = 1 << 20;
 
-/// What is wrong with a frame.
+/// The error in a frame.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("a head of {0} bytes")]
@@ -28,10 +28,10 @@ pub(crate) enum WireError {
     Table,
 }
 
-/// Which channel a frame is about, in terms that mean the same in all processes.
+/// Identifies the channel of a frame in terms that mean the same in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChannelName {
-    /// The communicator.
+    /// The communicator's name among processes.
     pub uid: u128,
     pub sequence: u64,
     pub source: usize,
@@ -122,16 +122,16 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// For a connection that has not said hello.
+    /// The limits for a connection that has not said hello.
     pub(crate) const HELLO: Self = Self { head: 96, body: 0 };
 
-    /// For a member whose chunks have at most so many bytes.
+    /// The limits for a member whose chunks have at most this many bytes.
     pub(crate) fn member(chunk: usize) -> Self {
         Self { head: 16 << 20, body: chunk }
     }
 }
 
-/// Puts the frames of a connection together from the bytes that come.
+/// Assembles the frames of a connection from the bytes that arrive.
 #[derive(Default)]
 pub(crate) struct Assembler {
     prefix: Vec<u8>,

@@ -12,7 +12,7 @@ extern "C" fn count_call() {
     CALLED.notify_all();
 }
 
-/// Waits until the condition holds: it is looked at now and after every call of the hook.
+/// Waits until the condition holds: it is checked now and after every call of the hook.
 pub fn when_idle(mut holds: impl FnMut() -> bool) {
     // SAFETY: a function without arguments.
     assert_eq!(unsafe { NCCL.collspecIdleHook.unwrap()(Some(count_call)) }, ncclResult_t::Success);
@@ -22,7 +22,7 @@ pub fn when_idle(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until nothing can move any more and so many host threads, or more, are blocked; answers the census then.
+/// Waits until nothing can move any more and at least this many host threads are blocked; returns the census at that moment.
 pub fn standstill_with(hosts: i32) -> collspecCensus_t {
     let mut still = collspecCensus_t::default();
     when_idle(|| {

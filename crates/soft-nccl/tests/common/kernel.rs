@@ -35,7 +35,7 @@ fn all_asleep(pid: u32) -> bool {
 
 /// Waits for a moment at which none of the library's threads in these processes runs.
 ///
-/// A thread that runs between the first count and the look at its state must have fallen asleep in between, which changes
+/// A thread that runs between the first count and the reading of its state must have fallen asleep in between, which changes
 /// its count. With equal counts and all asleep there was a moment at which no thread of any of them ran.
 pub fn fall_asleep(pids: &[u32]) {
     let counts = || pids.iter().map(|pid| switches(*pid)).collect::<Vec<_>>();

@@ -17,7 +17,7 @@ pub static NCCL: LazyLock<Nccl> = LazyLock::new(soft_nccl::table);
 macro_rules! nccl {
     ($name:ident($($arg:expr),* $(,)?)) => {{
         let f = $crate::common::NCCL.$name.expect(stringify!($name));
-        // SAFETY: the test passes what the function asks for.
+        // SAFETY: the test passes the arguments that the function requires.
         #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
         unsafe { f($($arg),*) }
     }};
@@ -54,7 +54,7 @@ impl Buffer {
 
     pub fn get<T: Copy>(&self) -> Vec<T> {
         let n = self.len / size_of::<T>();
-        // SAFETY: the memory holds that many, written by `of` or the library.
+        // SAFETY: the memory holds this many, written by `of` or the library.
         (0..n).map(|i| unsafe { self.ptr.cast::<T>().add(i).read_unaligned() }).collect()
     }
 
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Of communicators that were made already, those of the ranks `here`.
+    /// Takes communicators that were created already: those of the ranks `here`.
     pub fn of(comms: Vec<ncclComm_t>, here: &[usize]) -> Self {
         let streams = comms.iter().map(|_| Stream::new()).collect();
         Self { comms, streams, here: here.to_vec() }
@@ -165,7 +165,7 @@ impl World {
 }
 
 fn nccl_init_all(comms: &mut [ncclComm_t]) -> ncclResult_t {
-    // SAFETY: an array of that many places.
+    // SAFETY: an array of this many places.
     unsafe { NCCL.ncclCommInitAll.unwrap()(comms.as_mut_ptr(), comms.len() as i32, std::ptr::null()) }
 }
 

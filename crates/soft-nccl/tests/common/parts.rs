@@ -89,7 +89,7 @@ impl Part {
         }
     }
 
-    /// Lets a part that waits in [`wait_for_word`] go on.
+    /// Lets a part continue that waits in [`wait_for_word`].
     pub fn word(&mut self) {
         self.0.stdin.as_mut().expect("stdin").write_all(b"\n").expect("a word");
     }
@@ -111,7 +111,7 @@ impl Drop for Part {
 /// Begins the lines meant for the test; the part's own test harness writes to the same output.
 const MARK: &str = "> ";
 
-/// Tells the test that this part has come to the point called `word`.
+/// Tells the test that this part has reached the point called `word`.
 pub fn say(word: &str) {
     // The harness may not have ended its line.
     let line = format!("\n{MARK}{word}\n");

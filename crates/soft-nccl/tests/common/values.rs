@@ -1,7 +1,7 @@
 //! Small exact values in every element type, written and read by a second, simpler way than the library's.
 use nccl_sys::ncclDataType_t;
 
-/// Bytes per element.
+/// Number of bytes per element.
 pub fn size(dtype: ncclDataType_t) -> usize {
     match dtype.0 {
         0 | 1 | 10 | 11 => 1,

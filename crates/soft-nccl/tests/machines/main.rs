@@ -36,7 +36,7 @@ fn run(role: &str, parts: &[&[usize]], more: &str) {
     parts.into_iter().for_each(Part::done);
 }
 
-/// Runs a role in one process of so many ranks.
+/// Runs a role in one process with this many ranks.
 fn run_together(role: &str, n: usize, more: &str) {
     run(role, &[&(0..n).collect::<Vec<_>>()], more);
 }
@@ -62,7 +62,7 @@ fn model(n: usize, orders: &Orders) -> Model {
     Model { algorithm, protocol, machines, channels, trees, buffer, size: 4, threads }
 }
 
-/// Values of which a sum in f32 depends on the order.
+/// Values whose sum in f32 depends on the order.
 fn value(rank: usize, i: usize) -> f32 {
     ((rank * 31 + i * 17) as f32).sin() * 10f32.powi((rank % 4) as i32 * 2)
 }
@@ -91,7 +91,7 @@ fn check(world: &World, model: &Model, counts: &[usize]) {
         for r in &world.here {
             assert_bits(&format!("{count} elements, rank {r}, {model:?}"), &data[*r].get::<f32>(), &expected);
         }
-        // A first rank with two leaves below it is no other order.
+        // A first rank with two leaves below it does not change the order.
         if n > 3 && count > 1000 {
             let by_number: Vec<f32> =
                 (0..count).map(|i| (1..n).fold(value(0, i), |sum, r| sum + value(r, i))).collect();
@@ -150,7 +150,7 @@ fn bits(orders: &Orders) {
 }
 
 const ALGORITHMS: [&str; 2] = ["NCCL_ALGO=Ring", "NCCL_ALGO=allreduce:Tree"];
-/// Protocols with buffers so small that everything takes many chunks, of which few are multiples of each other.
+/// Protocols with buffers so small that everything takes many chunks, few of which are multiples of each other.
 const PROTOCOLS: [&str; 3] = [
     "NCCL_PROTO=Simple;NCCL_BUFFSIZE=20000",
     "NCCL_PROTO=LL;NCCL_LL_BUFFSIZE=10000",

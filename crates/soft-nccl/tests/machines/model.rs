@@ -14,7 +14,7 @@ pub enum Protocol {
     Ll128,
 }
 
-/// What decides the order in which an element's contributions are added.
+/// The facts that determine the order in which an element's contributions are added.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub algorithm: Algorithm,
@@ -56,7 +56,7 @@ impl Model {
         self.by_machine().concat()
     }
 
-    /// For an all_reduce of so many elements: the channels for which it is large enough.
+    /// For an all_reduce of this many elements: the number of channels for which it is large enough.
     fn channels_used(&self, count: usize) -> usize {
         let threads = self.threads;
         let bytes_per_thread = match (self.protocol, self.algorithm) {
@@ -98,7 +98,7 @@ impl Model {
         lens.collect()
     }
 
-    /// Elements of a chunk of an all_reduce's channel with so many elements.
+    /// Number of elements of a chunk of an all_reduce's channel with this many elements.
     fn chunk(&self, share: usize) -> usize {
         let slot = self.buffer / 8;
         let (mut bytes, grain) = match (self.protocol, self.algorithm) {
@@ -156,7 +156,7 @@ impl Model {
         results
     }
 
-    /// The block of a rank after a reduce_scatter, of so many elements.
+    /// The block of a rank after a reduce_scatter, with `count` elements.
     pub fn reduce_scatter<T: Copy>(
         &self,
         rank: usize,

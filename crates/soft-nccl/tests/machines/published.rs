@@ -1,7 +1,7 @@
-//! What NCCL 2.27.3 gave on four GPUs (RTX 3090, no NVLink): SHA-256 of all_reduce's 262,144 results in f32, by ring and by tree, as
+//! Results of NCCL 2.27.3 on four GPUs (RTX 3090, no NVLink): SHA-256 of all_reduce's 262,144 results in f32, by ring and by tree, as
 //! published in Tencent/hpn, src/code/issue4/bitwise_diagnostics/results/autodl-4x3090.json (2026-07-23).
 //!
-//! The inputs were those of `torch.randn` on a processor with AVX2, seeded with 2026 plus the rank, which this makes again bit by bit.
+//! The inputs were those of `torch.randn` on a processor with AVX2, seeded with 2026 plus the rank; they are reproduced here bit by bit.
 
 // Coefficients are Cephes', as they are written there.
 #![allow(clippy::excessive_precision, clippy::unreadable_literal)]
@@ -95,7 +95,7 @@ fn sine_and_cosine(angle: f32) -> (f32, f32) {
     (sign(octant & 4 != 0, sine), sign((octant.wrapping_sub(2)) & 4 == 0, cosine))
 }
 
-/// A rank's contributions.
+/// The contributions of a rank.
 pub fn inputs(rank: u32, count: usize) -> Vec<f32> {
     let mut twister = Twister::new(2026 + rank);
     let mut values: Vec<f32> = (0..count).map(|_| twister.uniform()).collect();

@@ -17,7 +17,7 @@ fn free() -> String {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// What a rank says that was given a wrong answer.
+/// The message of a rank that received a wrong answer.
 const NO_ROOT: &str = "is not rank 0 of the software library";
 
 fn start(role: &str, address: &str, n: usize, ranks: &[usize], more: &str) -> Part {
@@ -272,7 +272,7 @@ fn so_is_one_whose_question_gets_no_answer() {
     assert_eq!(silent.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody else asks");
 }
 
-/// Rank 0 aborts communicators wherever it is in making them, and makes another one at the same address.
+/// Rank 0 aborts communicators at any stage of their creation, and creates another one at the same address.
 pub fn aborts_at_once(n: usize, times: usize) {
     for _ in 0..times {
         let comm = begin(n, 0);
@@ -309,7 +309,7 @@ fn strangers_at_the_address_disturb_nobody() {
     let mut loud = connect();
     loud.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut bytes = Vec::new();
-    // What it sends may not have been read when it is hung up on.
+    // Data that it sends may not have been read when the connection is closed.
     let _ = loud.read_to_end(&mut bytes);
     assert!(bytes.is_empty(), "a stranger is told nothing");
     let silent = connect();

@@ -13,7 +13,7 @@ const REMOTE: ncclResult_t = ncclResult_t::RemoteError;
 pub fn survive(id: ncclUniqueId, n: usize, ranks: &[usize]) {
     let world = match World::part(id, n, ranks) {
         Ok(world) => world,
-        // The victim died before this process was told that all are ready.
+        // The victim died before this process heard that all are ready.
         Err(code) => return assert_eq!(code, REMOTE),
     };
     let data: Vec<Buffer> = (0..n).map(|_| Buffer::of(&vec![1i32; 100_000])).collect();
@@ -81,8 +81,8 @@ fn a_process_that_ends_after_an_error_is_one_as_well() {
 
 #[test]
 fn a_process_killed_while_others_wait_for_it() {
-    // The part waits in its own init for a rank that never comes; rank 0 is here.
-    // The text tells of all tests of this program; no other one has a communicator of 7.
+    // The part waits in its own init for a rank that never comes; rank 0 is in this process.
+    // The text covers all tests of this program; no other one has a communicator of 7.
     let id = unique_id();
     let mut part = Part::start("survive", &id, 7, &[1, 2, 3, 4, 5], "");
     std::thread::scope(|scope| {
@@ -207,7 +207,7 @@ fn strangers_are_refused() {
     for wrong in wrong {
         call(&[hello(cookie), wrong].concat());
     }
-    // Nothing of this disturbs members.
+    // None of this disturbs members.
     let part = Part::start("survive", &id, 2, &[1], "");
     let world = World::part(id, 2, &[0]).expect("init");
     drop(part);

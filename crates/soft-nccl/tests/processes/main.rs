@@ -44,7 +44,7 @@ fn part() {
     }
 }
 
-/// Runs a role in several processes, none of which is this one: it only made the id.
+/// Runs a role in several other processes; this one only made the id.
 fn run(role: &str, parts: &[&[usize]], more: &str) {
     let n = parts.iter().map(|ranks| ranks.len()).sum();
     let id = unique_id();

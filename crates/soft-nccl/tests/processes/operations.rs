@@ -1,4 +1,4 @@
-//! What ranks in several processes compute, the communicators they split, and what these leave behind.
+//! Tests the results of ranks in several processes, the communicators they split, and the resources that remain.
 use super::common::kernel::{poll_until, sockets};
 use super::common::parts::{Orders, Part};
 use super::common::{Buffer, World, last_error, suite, unique_id};
@@ -17,7 +17,7 @@ pub fn whole_suite(id: ncclUniqueId, n: usize, ranks: &[usize], orders: &Orders)
     world.run(|r, c, s| nccl!(ncclAllReduce(data[r].at(0), data[r].at(0), 1, I32, SUM, c, s)));
     if orders.text("NCCL_ALGO").is_empty() {
         for traffic in world.traffic(7) {
-            // A single element travels with one part of the ring; the empty parts travel all the same.
+            // A single element travels with one part of the ring; the empty parts travel nevertheless.
             assert_eq!(traffic.rounds, 2 * (n as u64 - 1), "rounds are those of one process");
             assert!(traffic.sent <= 2 && traffic.received <= 2);
         }
@@ -177,7 +177,7 @@ pub fn many(id: ncclUniqueId, n: usize, ranks: &[usize], times: usize) {
     assert_eq!(threads(), counts.1);
     assert!(descriptors() <= counts.0, "{} descriptors, {} before", descriptors(), counts.0);
     first.destroy();
-    // Links go with the last communicator: what stays is the listener and what wakes its thread, and nothing of others.
+    // Links are closed with the last communicator: the listener and the waker of its thread remain, and nothing from others.
     poll_until(|| sockets() <= 1);
     assert_eq!(sockets(), 1, "only the listener is left");
 }

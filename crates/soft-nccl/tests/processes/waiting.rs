@@ -7,7 +7,7 @@ use super::{I32, OK, SUM, run};
 use crate::nccl;
 use nccl_sys::*;
 
-/// A second communicator of the two ranks of a world, one of which is here.
+/// A second communicator of the two ranks of a world, one of which is in this process.
 struct Second {
     world: World,
     rank: usize,
@@ -64,7 +64,7 @@ fn different_counts_never_mix() {
     parts.into_iter().for_each(Part::done);
 }
 
-/// Two ranks that both send first: possible with an allowance only. With `hold`, rank 1 does nothing until told, and with
+/// Two ranks that both send first: possible only with an allowance. With `hold`, rank 1 waits for the word, and with
 /// `exchange` it exchanges an element on a second communicator before.
 pub fn eager(id: ncclUniqueId, ranks: &[usize]) {
     let world = World::part(id, 2, ranks).expect("init");
@@ -161,7 +161,7 @@ pub fn left(id: ncclUniqueId, n: usize, ranks: &[usize]) {
 /// Elements of a message that is larger than the buffers between two processes.
 const HOARD: usize = 16 << 20;
 
-/// Rank 0 sends, and rank 1 receives when it is told.
+/// Rank 0 sends, and rank 1 receives when it gets the word.
 pub fn hoard(id: ncclUniqueId, ranks: &[usize]) {
     let world = World::part(id, 2, ranks).expect("init");
     let r = ranks[0];

@@ -82,7 +82,7 @@ fn is_float(ty: Type) -> bool {
     matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::F32 | Type::F64)
 }
 
-/// That an instruction exists for this type.
+/// Checks that an instruction exists for this type.
 fn allowed(name: &str, ty: Type) -> Result<(), Refusal> {
     let fits = match name {
         "add" | "sub" | "mul" | "min" | "max" | "neg" => is_whole(ty) || is_float(ty),
@@ -139,7 +139,7 @@ fn binary(name: &str, words: &[&str]) -> Option<(BinaryOp, Option<&'static str>)
     })
 }
 
-/// That what says a rounding is of a floating-point type, and a product of whole numbers says its part.
+/// Checks that only floating-point instructions give a rounding, and that those which require one have it.
 fn check_rounding(name: &str, ty: Type, rounds: Option<&str>) -> Result<(), Refusal> {
     let fits = match (name, rounds) {
         ("mul", None) => !is_float(ty),

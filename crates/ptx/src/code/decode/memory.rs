@@ -14,7 +14,7 @@ pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refus
     }
 }
 
-/// What the words of an access say.
+/// The modifiers of an access.
 struct Access {
     space: Option<Space>,
     order: MemoryOrder,
@@ -35,7 +35,7 @@ impl Access {
                 "acq_rel" => access.order = MemoryOrder::AcquireRelease,
                 "v2" => access.lanes = 2,
                 "v4" => access.lanes = 4,
-                // Caches, and the threads among which an order holds: all threads see one memory.
+                // Caches, and the scope of threads to which an order applies: all threads see one memory.
                 "weak" | "sys" | "gpu" | "cta" | "cluster" | "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" => {}
                 _ if word.starts_with("L1::") || word.starts_with("L2::") => {}
                 _ if access.reads_space(word) => {}

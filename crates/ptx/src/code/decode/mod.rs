@@ -1,4 +1,4 @@
-//! From instructions as they are written to typed ones.
+//! Decodes instructions from text into typed operations.
 mod arithmetic;
 mod convert;
 mod memory;
@@ -26,7 +26,7 @@ fn at_its_place(unit: &Unit, instruction: &Instruction, why: &str) -> Error {
     unit.error(at, format!("{why}: `{}`", unit.line(at)))
 }
 
-/// Why an instruction cannot be decoded.
+/// The reason an instruction cannot be decoded.
 type Refusal = String;
 
 /// The same, with the reason alone: to find a place takes as long as the text before it.
@@ -55,9 +55,9 @@ fn operation(opcode: &str, operands: &Operands<'_>) -> Result<Op, Refusal> {
 pub struct Unsupported {
     /// Its opcode, such as `multimem.ld_reduce.relaxed.sys.global.add.v4.f32`.
     pub opcode: String,
-    /// How often it stands in the units.
+    /// Number of occurrences in the units.
     pub count: usize,
-    /// Where it stands first, and why it cannot be decoded.
+    /// The first occurrence, with the reason it cannot be decoded.
     pub first: Error,
 }
 
@@ -100,7 +100,7 @@ mod tests {
     const REGISTERS: &str =
         ".reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n.reg .b128 %q<2>;\n";
 
-    /// What an instruction becomes, or the first line of why not.
+    /// The decoded instruction, or the first line of the error.
     fn op(text: &str) -> Result<Op, String> {
         let unit = Unit::new("t", format!(".func f() {{\n{REGISTERS}{text}\n}}").into()).unwrap();
         let index = Index::of(&unit).unwrap();

@@ -1,4 +1,4 @@
-//! Operands as an instruction wants them.
+//! Operands converted to the form that an instruction requires.
 use super::super::op::{Address, AddressBase, Source, Width};
 use super::Refusal;
 use crate::module::{Base, Operand, RegisterId, Space, Type};
@@ -53,7 +53,7 @@ impl<'a> Operands<'a> {
         format!("a register of {} bits stands where one of {} is expected", is, width.bits())
     }
 
-    /// What is read, as bits of this type.
+    /// An operand that is read, as bits of this type.
     pub fn source(&self, operand: &Operand, ty: Type) -> Result<Source, Refusal> {
         let width = Width::of(ty);
         Ok(match operand {
@@ -106,7 +106,7 @@ impl<'a> Operands<'a> {
         Ok(Address { base, offset: *offset, space })
     }
 
-    /// The parts of a vector, or the operand by itself.
+    /// The parts of a vector, or the operand itself if it is not a vector.
     pub fn parts(&self, at: usize) -> Result<&'a [Operand], Refusal> {
         Ok(match self.get(at)? {
             Operand::Vector(parts) => parts,
@@ -114,7 +114,7 @@ impl<'a> Operands<'a> {
         })
     }
 
-    /// A whole number.
+    /// The operand's value, which must be a constant.
     pub fn constant(&self, at: usize) -> Result<u64, Refusal> {
         match self.get(at)? {
             Operand::Whole(bits) => Ok(*bits),

@@ -1,4 +1,4 @@
-//! Control flow, and what threads do together (PTX ISA, 9.7.12 and 9.7.13).
+//! Control flow, and instructions that threads execute together (PTX ISA, 9.7.12 and 9.7.13).
 use super::super::op::{Op, Reduction, ShuffleMode, Source, VoteMode, Width};
 use super::Refusal;
 use super::arithmetic::last_type;
@@ -26,7 +26,7 @@ pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refus
             Ok(Op::ActiveMask { to: of.to(0, Width::W32)? })
         }
         "fence" | "membar" => fence(words, of),
-        // They change the time that something takes, or what a cache holds.
+        // They affect only time, or the contents of a cache.
         "nanosleep" | "griddepcontrol" | "prefetch" | "discard" | "applypriority" => Ok(Op::Nothing),
         _ => Err("this instruction is not known".into()),
     }
@@ -66,7 +66,7 @@ fn call(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     let results = list(&mut rest)?;
     let Some((target, mut rest)) = rest.split_first() else { return Err("the call has no target".into()) };
     let arguments = list(&mut rest)?;
-    // What is left is a prototype, which says again what the target takes.
+    // The rest is a prototype, which repeats the target's parameters.
     if rest.len() > 1 {
         return Err("this call has too many operands".into());
     }
@@ -74,7 +74,7 @@ fn call(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
 }
 
 fn barrier(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
-    // It changes nothing here, and stands before or after the type.
+    // It has no effect here, and comes before or after the type.
     let words: Vec<&str> = words.iter().copied().filter(|word| *word != "aligned").collect();
     match &words[..] {
         ["warp", "sync"] => {

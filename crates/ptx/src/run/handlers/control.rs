@@ -1,4 +1,4 @@
-//! Control flow, barriers of the block, and what a thread can ask of its place.
+//! Control flow, barriers of the block, and queries of a thread about its position.
 use super::{each, give};
 use crate::code::{SpecialRegister, VoteMode};
 use crate::module::Space;
@@ -34,7 +34,7 @@ fn go(w: &mut Warp, target: u32, at: u32) -> u32 {
     w.stop_at(target, Stop::Turn)
 }
 
-/// The lanes of `mask` stay behind at `at`, and the others go on.
+/// The lanes of `mask` stay at `at`, and the others continue.
 fn part(w: &mut Warp, stay: Mask, at: u32) {
     w.park(stay, at);
     w.mask &= !stay;
@@ -97,7 +97,7 @@ pub unsafe fn guarded(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     // SAFETY: it is an instruction of the same function.
     let after = unsafe { (next.run)(w, next, at + 1) };
     if after == STOP {
-        // What stopped has noted where its own lanes go on.
+        // The instruction that stopped has recorded where its own lanes continue.
         w.park(all & !active, at + 2);
         return STOP;
     }
@@ -190,7 +190,7 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     STOP
 }
 
-/// Why a function cannot be called with what a call gives; a wider argument is cut.
+/// The reason a function cannot be called with the arguments of a call; a wider argument is truncated.
 fn misfit(caller: &Ready, site: Option<u32>, callee: &Ready) -> Option<String> {
     let given = site.and_then(|site| caller.calls.get(site as usize)).map_or(&[][..], |site| &site.arguments);
     let taken = &callee.interface.arguments;
@@ -203,7 +203,7 @@ fn misfit(caller: &Ready, site: Option<u32>, callee: &Ready) -> Option<String> {
     Some(format!("argument {} has {given} bytes, and the function takes {taken}", narrow + 1))
 }
 
-/// Copies what a function is called with to its frame.
+/// Copies a function's arguments to its frame.
 fn copy_arguments(w: &mut Warp, caller: usize, callee: usize, site: Option<u32>) {
     let Some(site) = site else { return };
     let (caller, callee) = (&w.frames[caller], &w.frames[callee]);
@@ -250,7 +250,7 @@ pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         };
         let (barrier, threads) = wants(first);
         let together = mask_of(lanes_of(w.mask).filter(|lane| wants(*lane) == (barrier, threads)));
-        // Lanes that want another barrier come to it later.
+        // Lanes at another barrier come to it later.
         w.again(w.mask & !together, i, at);
         let holds = if i.flags & VOTES != 0 { w.registers.predicate(i.c) } else { 0 };
         let votes = w.mask & if i.flags & INVERTED != 0 { !holds } else { holds };
@@ -262,7 +262,7 @@ pub unsafe fn barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     w.stop_at(at + 1, Stop::Barrier(arrival))
 }
 
-/// What the reduction of the barrier `a` has given; the number is its kind.
+/// The result of the reduction at the barrier `a`; the number is its kind.
 ///
 /// # Safety
 /// As for every [`super::Handler`].
@@ -299,7 +299,7 @@ pub unsafe fn fence(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
     at + 1
 }
 
-/// What has no meaning here.
+/// An instruction that does nothing here.
 ///
 /// # Safety
 /// As for every [`super::Handler`].

@@ -45,7 +45,7 @@ pub unsafe fn write(registers: Base, (slot, width): (Slot, Width), values: &[u12
     }
 }
 
-/// Executes the operation whose number among the function's general ones the instruction has.
+/// Executes the general operation of the function whose number the instruction contains.
 ///
 /// # Safety
 /// As for every [`super::Handler`].

@@ -68,7 +68,7 @@ fn stays_shared(
         return Ok(());
     }
     let (start, bytes) = w.shared;
-    // As in `Reach`, what is read may go on to the end of the last 16 bytes.
+    // As in `Reach`, a read may extend to the end of the last 16 bytes.
     let bytes = if reads { bytes.next_multiple_of(16) } else { bytes };
     let room = (bytes + 1).saturating_sub(len);
     let outside = mask & mask!(|lane| addresses[lane].wrapping_sub(start) >= room);
@@ -97,7 +97,7 @@ fn admit(
 }
 
 /// `ld` of a word: the base is `a`, the offset the number, and the parts go to the four more slots. With `LOOKS` others may write it
-/// meanwhile, and lanes may poll it.
+/// at the same time, and lanes may poll it.
 pub struct Load<W, E, const LOOKS: bool>(PhantomData<(W, E)>);
 
 impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
@@ -161,7 +161,7 @@ fn fingerprint<E: Part>(addresses: &Lanes<u64>, parts: &[Lanes<E>]) -> u64 {
     sum
 }
 
-/// What an access has that is not a word of equal parts: elements of one size in memory, and registers of other widths.
+/// A load that is not a word of equal parts: elements of one size in memory, and registers of other widths.
 /// Its operation is the function's general one with the number `c`; the base is `a`, the offset the number.
 ///
 /// # Safety
@@ -313,7 +313,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     }
 }
 
-/// What an atomic makes of memory (PTX ISA, 9.7.13.5).
+/// The new value that an atomic writes to memory (PTX ISA, 9.7.13.5).
 fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
     let narrow = ty.bytes() == 4;
     let signed = |bits: u64| if narrow { i64::from(bits as i32) } else { bits as i64 };
@@ -334,8 +334,8 @@ fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
     value & u64::MAX >> (64 - 8 * ty.bytes())
 }
 
-/// What an `mbarrier` in shared memory holds: the arrivals that a phase has, those that it still waits for, the bytes that are still to
-/// come, and the phase.
+/// The contents of an `mbarrier` in shared memory: the arrivals of a phase, those that are still missing, the bytes that are still
+/// missing, and the phase.
 #[derive(Clone, Copy)]
 struct Phase(u64);
 

@@ -1,6 +1,6 @@
 //! The code that executes instructions, 32 lanes side by side.
 //!
-//! What is hot has a handler for its types, which the compiler turns into vector instructions: three times, for
+//! Frequent operations have a handler for their types, which the compiler turns into vector instructions: three times, for
 //! processors with AVX-512, with AVX2, and for all others. [`general`] executes every other operation on registers.
 #![allow(unsafe_code)] // handlers reach slots, which lowering has checked, and use instructions that the processor has
 
@@ -18,10 +18,10 @@ use super::ready::{Instruction, NOWHERE};
 use super::registers::{Slot, Value};
 use super::warp::Warp;
 
-/// Executes an instruction for the warp's lanes at hand; gives the number of the next one, or [`super::warp::STOP`].
+/// Executes an instruction for the warp's active lanes; returns the number of the next one, or [`super::warp::STOP`].
 ///
 /// # Safety
-/// The instruction's slots are in the registers of the warp's frame at hand, as wide as the handler wants them.
+/// The instruction's slots are in the registers of the warp's current frame, with the widths that the handler expects.
 pub type Handler = unsafe fn(&mut Warp, &Instruction, u32) -> u32;
 
 /// An instruction's meaning. What implements it is inlined into a function for each kind of vectors, and so must all be that it
@@ -57,12 +57,12 @@ macro_rules! isa {
     )*};
 }
 isa! {
-    /// What every processor of its kind has.
+    /// The features that every processor of its kind has.
     Plain;
 }
 #[cfg(target_arch = "x86_64")]
 isa! {
-    /// AVX2 and FMA.
+    /// AVX2, FMA and the related bit instructions.
     Avx2 has "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt";
     /// AVX-512 with bytes, words, double words and shorter vectors.
     Avx512 has "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt";
@@ -71,9 +71,9 @@ isa! {
 /// The vector instructions to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vectors {
-    /// None: one lane at a time, from each operation's description. It is slow, and what the others are tested against.
+    /// No vectors: one lane at a time, from each operation's description. It is slow, and serves as the reference for testing the others.
     OneByOne,
-    /// What every processor has.
+    /// The features that every processor has.
     Plain,
     /// AVX2 and FMA.
     Avx2,

@@ -4,7 +4,7 @@ use crate::num::{max_f32, min_f32};
 
 /// A type of 16 bits.
 pub trait Half: 'static {
-    /// Its value.
+    /// The value of a code.
     fn wide(code: u16) -> f32;
     /// The nearest code; NaN becomes the one of all ones but the sign.
     fn narrow(value: f32) -> u16;
@@ -12,10 +12,10 @@ pub trait Half: 'static {
     fn fma(a: u16, b: u16, c: u16) -> u16;
 }
 
-/// f16.
+/// The format f16.
 pub enum F16 {}
 
-/// bf16.
+/// The format bf16.
 pub enum Bf16 {}
 
 const NAN: u16 = 0x7fff;

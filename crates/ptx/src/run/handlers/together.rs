@@ -1,4 +1,4 @@
-//! What lanes of a warp do together: they wait for each other first.
+//! Instructions that lanes of a warp execute together, after waiting for each other.
 use crate::run::lanes::{LANES, Lanes, Mask, lanes_of, mask_of};
 use crate::run::ready::{Instruction, NOWHERE};
 use crate::run::registers::{Base, Slot, Value};
@@ -51,8 +51,8 @@ impl Group {
     }
 }
 
-/// The lanes that execute the instruction together, of those that `members` names; the others at hand come later. `None` if they wait for
-/// others, which may have come to the instruction by another call.
+/// The lanes among `members` that execute the instruction together; the other active lanes come later. `None` if they wait for
+/// others, which may have reached the instruction by another call.
 ///
 /// # Safety
 /// As for every [`super::Handler`].
@@ -219,7 +219,7 @@ pub unsafe fn warp_barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     w.stop_at(at, Stop::Switch)
 }
 
-/// Lanes that waited for others of the warp go on after the instruction; all of them are chosen anew.
+/// Lanes that waited for others of the warp continue after the instruction; then the active lanes are chosen again.
 fn release(w: &mut Warp, lanes: Mask) {
     for frame in &mut w.frames {
         for lane in lanes_of(lanes & frame.lanes & !frame.calling) {

@@ -148,7 +148,7 @@ macro_rules! predicates {
     )*};
 }
 predicates! {
-    /// Both.
+    /// True if both are.
     predicate_and |a, b| a & b;
     /// One of them or both.
     predicate_or |a, b| a | b;
@@ -156,14 +156,14 @@ predicates! {
     predicate_xor |a, b| a ^ b;
     /// Not the first one.
     predicate_not |a, _b| !a;
-    /// The first one.
+    /// Copies the first one.
     predicate_move |a, _b| a;
 }
 
 macro_rules! packs {
     ($($pack:ident $unpack:ident $part:ty, $whole:ty, $count:literal;)*) => {
         computes! {$(
-            /// Puts values together, the lowest part first: the slots are `a`, `b`, `c` and `d`.
+            /// Combines values, the lowest part first: the slots are `a`, `b`, `c` and `d`.
             $pack<> |w, i| {
                 let mut whole = [0 as $whole; LANES];
                 for (number, slot) in [i.a, i.b, i.c, i.d].into_iter().take($count).enumerate() {

@@ -1,4 +1,4 @@
-//! Words in memory that registers hold in parts, the lowest part first: those of all lanes are read and written together.
+//! Memory words that registers hold in parts, the lowest part first: the words of all lanes are read and written at once.
 use super::Number;
 use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
 use crate::run::memory::Word;
@@ -29,7 +29,7 @@ part! {
 
 /// A word that consists of such parts.
 pub trait Parts<E: Part>: Word {
-    /// How many.
+    /// Number of parts.
     const COUNT: usize = size_of::<Self>() / size_of::<E>();
 
     /// Reads a word for each lane of the mask, the last lane's first, and gives their parts: what lane 0 finds was written by a

@@ -6,7 +6,7 @@ use crate::run::handlers::{Handler, Isa, memory};
 use crate::run::ready::{Known, NOWHERE};
 use crate::run::registers::Slot;
 
-/// Where an access goes: a base, an offset and flags.
+/// The address of an access: a base, an offset and flags.
 struct Place {
     base: Slot,
     offset: u64,

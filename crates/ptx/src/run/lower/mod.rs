@@ -16,7 +16,7 @@ use crate::link::FunctionId;
 use crate::module::{Guard, RegisterId, Space};
 use slots::Places;
 
-/// Why an operation has no instruction.
+/// The reason an operation cannot be lowered.
 type Refusal = String;
 
 /// Makes a function ready to run.
@@ -119,9 +119,9 @@ fn interface(function: &crate::module::Function, layout: &Layout) -> CallSite {
 struct Lowering<'a> {
     places: Places<'a>,
     layout: &'a Layout,
-    /// Whether no operation gets the handler of its types.
+    /// True if every operation is executed from its description instead of by a handler for its types.
     one_by_one: bool,
-    /// Whether each operation only waits for others.
+    /// For each operation, true if it only waits for others.
     waits: Vec<bool>,
     ready: Ready,
     /// The operation at hand.

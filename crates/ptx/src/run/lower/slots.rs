@@ -1,4 +1,4 @@
-//! Where values are: registers in their slots, and constants in slots after them.
+//! The places of values: registers in their slots, and constants in slots after them.
 use super::Refusal;
 use crate::code::{Slots, Source, Width};
 use crate::link::{FunctionId, SharedMemory, Symbol};
@@ -18,7 +18,7 @@ pub struct Places<'a> {
     declared: &'a [Declared],
     slots: Slots,
     widths: Vec<Width>,
-    /// By width, so that each is as aligned as it is wide.
+    /// The constants, sorted by width so that each is aligned to its width.
     constants: Vec<(Known, Width)>,
     numbers: FxHashMap<(Known, Width), u32>,
     wide: u32,
@@ -69,7 +69,7 @@ impl<'a> Places<'a> {
         to.map(|to| self.register(to))
     }
 
-    /// The slot of a source whose width an instruction's handler wants.
+    /// The slot of a source with the width that an instruction's handler expects.
     pub fn source(&mut self, source: &Source, width: Width) -> Result<Slot, Refusal> {
         match source {
             Source::Register(register) if self.width(*register) == width => Ok(self.register(*register)),
@@ -85,7 +85,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// True if a source has this width, or can have any.
+    /// True if a source has this width, or can have any width.
     pub fn fits(&self, source: &Source, width: Width) -> bool {
         match source {
             Source::Register(register) => self.width(*register) == width,
@@ -119,7 +119,7 @@ impl<'a> Places<'a> {
         (self.wide + number * CONSTANT_BYTES) * LANES as u32
     }
 
-    /// What a constant or symbol is.
+    /// The value of a constant or symbol.
     pub fn known(&self, source: &Source) -> Result<Known, Refusal> {
         match source {
             Source::Register(_) => Err("a register is not a constant: this is a bug".into()),
@@ -155,7 +155,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Why a call cannot take or give what a name stands for.
+    /// The reason a call cannot use a name as parameter or result.
     pub fn no_parameter(&self, name: &Name) -> Refusal {
         match name {
             Name::Own(number) => {

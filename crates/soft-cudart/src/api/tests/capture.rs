@@ -61,7 +61,7 @@ fn keep(graph: Handle, counter: &AtomicUsize) {
     assert_eq!(cudaUserObjectRelease(object, 1), errors::INVALID_VALUE);
 }
 
-/// As NCCL from 2.27 on: a stream of its own joins without dependencies, waits for work outside, and records an event for it.
+/// As NCCL does from 2.27 on: its own stream joins without dependencies, waits for work outside, and records an event for it.
 #[test]
 fn a_library_s_stream_takes_part_in_a_capture() {
     let _alone = alone();
@@ -97,7 +97,7 @@ fn a_library_s_stream_takes_part_in_a_capture() {
     let executable = captured.instantiate();
     drop(captured);
 
-    // A launch waits for what was recorded outside before, and who waits outside afterwards waits for the launch.
+    // A launch waits for records made outside before it, and later waits outside wait for the launch.
     fake::launched();
     let gate = fake::gate();
     let outside = asked(|place| cudaStreamCreateWithFlags(place, 1)).unwrap();
@@ -131,7 +131,7 @@ struct KernelNode {
     extra: *const c_void,
 }
 
-/// As NCCL until 2.26: nodes that are made one by one, each after the one before.
+/// As NCCL does until 2.26: nodes are made one by one, each after the previous one.
 #[test]
 fn a_library_adds_nodes_to_a_graph() {
     let _alone = alone();

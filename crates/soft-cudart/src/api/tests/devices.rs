@@ -62,7 +62,7 @@ fn settings_stand_once_they_were_used() {
     assert_eq!(configure(Settings::default()), Err(AlreadyConfigured));
 }
 
-/// The structures of two runtimes in one process: each function fills that of its own.
+/// The structures of two runtimes in one process: each function fills its own version.
 #[test]
 fn properties_have_the_layout_of_the_runtime() {
     let number = |bytes: &[u8], offset: usize| c_int::from_ne_bytes(bytes[offset..offset + 4].try_into().unwrap());

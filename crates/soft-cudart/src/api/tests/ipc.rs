@@ -24,7 +24,7 @@ fn the_other_process() {
     assert!(bytes(block, LEN).iter().all(|byte| *byte == 0x5a));
     let about = asked::<PointerAttributes>(|place| cudaPointerGetAttributes(place, block)).expect("attributes");
     assert_eq!((about.kind, about.device), (2, 3));
-    // Opened twice, it is there until it was closed twice.
+    // Opened twice, it stays until it was closed twice.
     assert_eq!(open(), Ok(block));
     assert_eq!(cudaIpcCloseMemHandle(block), 0);
     bytes(block, LEN)[LEN - 1] = 0xa5;

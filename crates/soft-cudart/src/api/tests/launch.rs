@@ -34,7 +34,7 @@ fn packed() -> Vec<u8> {
     block
 }
 
-/// `cudaLaunchConfig_t` and `CUlaunchConfig`, of which only the dynamic memory's place differs.
+/// `cudaLaunchConfig_t` and `CUlaunchConfig`, which differ only in the place of the dynamic memory.
 #[repr(C)]
 struct Config<S> {
     sizes: [c_uint; 6],
@@ -166,7 +166,7 @@ fn a_failure_stays_with_its_device() {
         assert_eq!(asked::<Handle>(|place| cudaMalloc(place, 64)), Err(errors::LAUNCH_FAILURE));
         let last: extern "C" fn() -> c_int = named(Runtime::V12, "cudaGetLastError");
         assert_eq!((last(), last()), (errors::LAUNCH_FAILURE, errors::LAUNCH_FAILURE));
-        // What it has can be given back, and other devices go on.
+        // The failed device's resources can be released, and other devices continue.
         assert_eq!((cudaFree(block), cudaStreamDestroy(stream)), (0, 0));
         cudaSetDevice(0);
         assert_eq!((cudaDeviceSynchronize(), launch(cudaLaunchKernel, NOTES, null_mut())), (0, 0));

@@ -130,7 +130,7 @@ fn what_is_freed_is_there_until_kernels_have_ended() {
     assert_eq!(cudaFree(block), errors::INVALID_VALUE);
     assert!(![block, pinned, registered].into_iter().any(is_gone));
     assert_eq!(bytes(block, 100), [3; 100]);
-    // What is registered again meanwhile stays when its first registration goes.
+    // Memory that is registered again in the meantime stays when its first registration ends.
     assert_eq!(cudaHostRegister(registered, 64, 0), 0);
     gate.send(()).unwrap();
     assert_eq!(cudaStreamSynchronize(stream), 0);

@@ -14,7 +14,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a function answers in its place.
+/// The answer that a function writes to its place.
 fn asked<T>(f: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> Result<T, c_int> {
     let mut place = MaybeUninit::uninit();
     match f(Some(&mut place)) {
@@ -33,13 +33,13 @@ fn named<F: Copy>(runtime: Runtime, name: &str) -> F {
     unsafe { std::mem::transmute_copy(address) }
 }
 
-/// Tests that launch kernels or look for what is gone come one after the other: all share the work that runs.
+/// Tests that launch kernels or check that something is gone run one after the other: they all share the running work.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory as bytes.
+/// Memory at this address, as bytes.
 fn bytes<'a>(address: Handle, len: usize) -> &'a mut [u8] {
     // SAFETY: live memory of that length, which only this test knows.
     unsafe { std::slice::from_raw_parts_mut(address.cast(), len) }

@@ -1,4 +1,4 @@
-//! The points of a step at which something else can be done than what is right. A sound step is generic over them, so the
+//! The points of a step at which its correct action can be replaced. A sound step is generic over them, so the
 //! empty ones cost nothing.
 #![allow(unsafe_code)] // buffers of the caller are written
 
@@ -6,14 +6,14 @@ use crate::algo::Step;
 use crate::arith::{self, Combine, Scalar, Type};
 use crate::engine::write;
 
-/// How a step is done. The default bodies do it right, in NCCL's arithmetic.
+/// Executes a step. The default bodies do so correctly, in NCCL's arithmetic.
 pub(crate) trait StepHooks: Send {
-    /// The step as it is going to be done.
+    /// The step that will be executed in place of this one.
     fn step(&mut self, step: &Step) -> Step {
         *step
     }
 
-    /// A buffer's address.
+    /// The address to use for a buffer.
     fn base(&mut self, address: usize) -> usize {
         address
     }
@@ -31,7 +31,7 @@ pub(crate) trait StepHooks: Send {
         arith::scale(ty, data, scalar);
     }
 
-    /// True if what is read and combined must be a step's whole chunk; otherwise it may come in parts.
+    /// True if data that is read and combined must be a step's whole chunk; otherwise it may come in parts.
     fn needs_whole_chunks(&self) -> bool {
         true
     }
@@ -44,7 +44,7 @@ pub(crate) trait StepHooks: Send {
         None
     }
 
-    /// Combines what lies here, or what was combined before, with a message.
+    /// Combines local data, or the result combined so far, with a message.
     fn combine(&mut self, _step: &Step, ty: Type, operator: Combine, message: &mut [u8], other: &[u8]) {
         arith::combine(ty, operator, message, other);
     }

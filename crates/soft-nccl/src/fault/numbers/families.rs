@@ -12,11 +12,11 @@ pub(crate) enum At {
     Prod,
     Min,
     Max,
-    /// For floats the multiplication by 1/n, for whole numbers the division.
+    /// The multiplication by 1/n for floats, the division for whole numbers.
     Avg,
     /// The multiplication by the scalar.
     PreMul,
-    /// The scalar itself.
+    /// The scalar of a premul_sum.
     Scalar,
     /// A copy that an operation makes; send and receive count as one operation.
     Copy(Kind),

@@ -20,7 +20,7 @@ const ELEMENTS: usize = 512;
 /// [`Rule::Coarse`] is followed only with more ranks than this.
 const FEW_RANKS: usize = 8;
 
-/// A family's member.
+/// One member of a family of faults.
 #[derive(Clone, Copy)]
 struct Member {
     fault: Fault,
@@ -45,7 +45,7 @@ fn members() -> impl Iterator<Item = (&'static Family, Type, At)> {
         .flat_map(|family| family.types.iter().flat_map(move |ty| family.at.iter().map(move |at| (family, *ty, *at))))
 }
 
-/// Number of members.
+/// Number of members in all families.
 pub(super) const COUNT: usize = {
     let (mut count, mut at) = (0, 0);
     while at < FAMILIES.len() {
@@ -55,7 +55,7 @@ pub(super) const COUNT: usize = {
     count
 };
 
-/// The type of a member, by its place among all.
+/// The element type of a member, given its index among all.
 pub(super) fn type_of(member: usize) -> Option<&'static str> {
     members().nth(member).map(|(_, ty, _)| ty.name())
 }

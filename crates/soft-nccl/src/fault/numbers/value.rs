@@ -4,7 +4,7 @@ use crate::arith::Type;
 /// The meaning of the largest exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Specials {
-    /// Infinities and NaN.
+    /// The format has infinities and NaN.
     Ieee,
     /// Numbers, and one NaN of either sign.
     OneNan,
@@ -12,7 +12,7 @@ enum Specials {
     NanForNegativeZero,
 }
 
-/// A binary format.
+/// A binary floating-point format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     width: u32,
@@ -45,7 +45,7 @@ pub(super) enum Value {
     Finite { negative: bool, mantissa: u128, exponent: i32, more: bool },
 }
 
-/// A rounding mode.
+/// The rounding mode of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     NearestEven,
@@ -172,7 +172,7 @@ impl Format {
         }
     }
 
-    /// The bits without the sign; they can stand for a number above the largest.
+    /// The bits without the sign; they may encode a number above the largest.
     fn magnitude(self, negative: bool, mantissa: u128, exponent: i32, more: bool, rounding: Rounding) -> u64 {
         if mantissa == 0 {
             return u64::from(more && rounding == Rounding::Up && !negative);
@@ -249,7 +249,7 @@ impl Value {
     }
 }
 
-/// Adds two values that are not zero, of which the first has the larger exponent (or the same).
+/// Adds two values that are not zero; the first has the larger exponent (or the same).
 fn add((s, m, e): (bool, u128, i32), (t, k, f): (bool, u128, i32)) -> Value {
     let apart = (e - f).unsigned_abs();
     // Mantissas have at most 53 bits, so 64 places more are kept, and what lies below those only as "more".

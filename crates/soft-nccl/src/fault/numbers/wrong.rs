@@ -11,7 +11,7 @@ pub(crate) enum Rule {
     InputsFlushed,
     /// Inputs and result are rounded to another format.
     Through(OtherFormat),
-    /// The bits are taken for those of another format.
+    /// The bits are interpreted in another format.
     ReadAs(OtherFormat),
     /// A finite result beyond the largest number becomes this.
     Beyond(Overflow),
@@ -19,13 +19,13 @@ pub(crate) enum Rule {
     NanLost,
     /// A NaN wins a comparison.
     NanWins,
-    /// An infinity among the inputs is taken for the largest number.
+    /// An infinity in the inputs is treated as the largest number.
     InfinityLargest,
-    /// An infinity among the inputs is taken for a NaN.
+    /// An infinity in the inputs is treated as a NaN.
     InfinityNan,
-    /// An infinity among the inputs loses its sign.
+    /// An infinity in the inputs loses its sign.
     InfinityUnsigned,
-    /// Opposite infinities are zero together.
+    /// Opposite infinities add up to zero.
     OppositesCancel,
     /// Infinity times zero is zero.
     ZeroWins,
@@ -37,7 +37,7 @@ pub(crate) enum Rule {
     Float(OtherFormat),
     /// Whole numbers count as signed where they are not, and the other way round.
     OtherSign,
-    /// Only the lower half of a whole number is looked at.
+    /// Only the lower half of a whole number is used.
     LowerHalf,
     /// Whole numbers stop at the ends of their range.
     Clamped,
