@@ -252,10 +252,9 @@ fn other_bits(base: &RecordedCase, candidate: &RecordedCase) -> Classified {
         Some(OrderChange::OtherOrder) => classified(Change::OtherOrder, text),
         Some(OrderChange::OtherRounding) => classified(Change::OtherRounding, text),
         Some(_) => classified(Change::OtherBits, text),
-        None if base.orders.is_empty() => classified(
-            Change::OtherBits,
-            format!("{}: the order of summation is not known", places(base, candidate)),
-        ),
+        None if base.orders.is_empty() => {
+            classified(Change::OtherBits, format!("{}: the order of summation is not known", places(base, candidate)))
+        }
         None => {
             classified(Change::OtherBits, format!("{}: the order maps do not tell them apart", places(base, candidate)))
         }

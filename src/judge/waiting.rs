@@ -147,7 +147,8 @@ mod tests {
         let line = |number: u32, rank: u32, words: &str| {
             format!("comm, all_reduce (number {number}): rank {rank} waits for {words}\n")
         };
-        let many: String = (0..8).map(|rank| line(257, rank, "its stream (43 later calls are queued after it)")).collect();
+        let many: String =
+            (0..8).map(|rank| line(257, rank, "its stream (43 later calls are queued after it)")).collect();
         let told =
             "comm, all_reduce (number 257): ranks 0 to 7 wait for their streams (43 later calls are queued after it)";
         assert_eq!(most_telling(&many), told);

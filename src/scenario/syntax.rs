@@ -174,9 +174,8 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
         _ if here.contains(|c: char| c.is_whitespace() && !c.is_ascii()) => {
             say("TOML does not allow this kind of space".into()).help("write an ordinary space in its place")
         }
-        value if value.len() > 60 => {
-            say(format!("`{}` is not a valid TOML value", shorten(value, 24))).help("write text and expressions in quotes")
-        }
+        value if value.len() > 60 => say(format!("`{}` is not a valid TOML value", shorten(value, 24)))
+            .help("write text and expressions in quotes"),
         value if value.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
             let list = value.split_whitespace().collect::<Vec<_>>().join(", ");
             match open_bracket(text, span.start) {
@@ -190,7 +189,8 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
         },
         value if value.starts_with(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']) => {
             let inside = value.trim_matches(|c: char| matches!(c, '\u{2018}'..='\u{201f}'));
-            say(format!("`{value}` is not a valid TOML value")).help(format!("quotes are straight ones: `\"{inside}\"`"))
+            say(format!("`{value}` is not a valid TOML value"))
+                .help(format!("quotes are straight ones: `\"{inside}\"`"))
         }
         value if value.contains(" //") || value.contains(" /*") => {
             let mark = if value.contains(" //") { "//" } else { "/*" };
@@ -203,9 +203,8 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
         {
             say(format!("`{value}` is not a valid TOML value")).help("write the whole text or expression in quotes")
         }
-        value => {
-            say(format!("`{value}` is not a valid TOML value")).help(format!("write text and expressions in quotes: `\"{value}\"`"))
-        }
+        value => say(format!("`{value}` is not a valid TOML value"))
+            .help(format!("write text and expressions in quotes: `\"{value}\"`")),
     }
 }
 

@@ -223,28 +223,30 @@ impl Walk<'_> {
     fn eager(&mut self, item: &Item) -> Result<(), Diagnostic> {
         let first = self.open.values().next().copied();
         match &item.kind {
-            ItemKind::Call(CallKind::Wait { stream }) => match (stream, first) {
-                (None, Some(at)) => {
-                    let text = format!(
-                        "the host cannot wait for all streams while the graph `{}` is being captured",
-                        self.name(at)
-                    );
-                    Err(Diagnostic::new(item.span, text).help("wait before the first or after the last captured step, or for one stream that is not captured"))
-                }
-                (Some(stream), _) => match self.open.get(stream) {
-                    Some(at) => {
+            ItemKind::Call(CallKind::Wait { stream }) => {
+                match (stream, first) {
+                    (None, Some(at)) => {
                         let text = format!(
-                            "the host cannot wait for the stream `{}` while it is being captured into `{}`",
-                            self.p.stream_name(*stream),
-                            self.name(*at)
+                            "the host cannot wait for all streams while the graph `{}` is being captured",
+                            self.name(at)
                         );
-                        Err(Diagnostic::new(item.span, text)
-                            .help("wait before the first or after the last captured step"))
+                        Err(Diagnostic::new(item.span, text).help("wait before the first or after the last captured step, or for one stream that is not captured"))
                     }
-                    None => Ok(()),
-                },
-                (None, None) => Ok(()),
-            },
+                    (Some(stream), _) => match self.open.get(stream) {
+                        Some(at) => {
+                            let text = format!(
+                                "the host cannot wait for the stream `{}` while it is being captured into `{}`",
+                                self.p.stream_name(*stream),
+                                self.name(*at)
+                            );
+                            Err(Diagnostic::new(item.span, text)
+                                .help("wait before the first or after the last captured step"))
+                        }
+                        None => Ok(()),
+                    },
+                    (None, None) => Ok(()),
+                }
+            }
             ItemKind::Call(CallKind::After { stream, on }) => {
                 self.uncaptured(*stream, item.span)?;
                 match on.iter().find_map(|other| Some((other, self.open.get(other)?))) {
@@ -266,8 +268,7 @@ impl Walk<'_> {
                         "memory cannot be registered or deregistered while the graph `{}` is being captured",
                         self.name(at)
                     );
-                    Err(Diagnostic::new(item.span, text)
-                        .help("do it before the first or after the last captured step"))
+                    Err(Diagnostic::new(item.span, text).help("do it before the first or after the last captured step"))
                 }
                 None => Ok(()),
             },
@@ -291,9 +292,7 @@ impl Walk<'_> {
                 "communicators cannot be made, changed or ended while the graph `{}` is being captured",
                 self.name(at)
             );
-            return Err(
-                Diagnostic::new(item.span, text).help("do it before the first or after the last captured step")
-            );
+            return Err(Diagnostic::new(item.span, text).help("do it before the first or after the last captured step"));
         }
         if item.fails {
             return Ok(());

@@ -27,7 +27,8 @@ unsafe extern "C" fn comm_shrink(
         begun(group::grouped(|| {
             let parent = lock().member(comm)?.config();
             let length = usize::try_from(count).ok().filter(|count| *count > 0);
-            let length = length.ok_or_else(|| Failure::argument(format!("cannot exclude {count} ranks: expected 1 or more")))?;
+            let length =
+                length.ok_or_else(|| Failure::argument(format!("cannot exclude {count} ranks: expected 1 or more")))?;
             if exclude.is_null() {
                 return Err(Failure::argument("the list of excluded ranks is null"));
             }
