@@ -1,7 +1,8 @@
 //! Assembles a plan from the results of the other modules.
 use super::deadlock::Analysis;
+use super::limits::Limits;
 use super::lower::LoweredProgram;
-use super::{Cost, Limits, Plan};
+use super::{Cost, Plan};
 use crate::job::{Call, CallKind};
 
 /// The plan, without its cost.

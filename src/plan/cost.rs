@@ -6,10 +6,11 @@
 //!
 //! Cost that depends on data (how many results round, and which need a checkpoint) is added by `oracle::Forecast`.
 use super::eval::Names;
+use super::expr_fill;
 use super::inputs::mode;
+use super::limits::Limits;
 pub use super::place::human;
 use super::types::{Event, Plan, Reduction, Region};
-use super::{Limits, expr_fill};
 use crate::expr::{ExprNode, Func};
 use crate::job::CallKind;
 use crate::num::DType;

@@ -3,11 +3,10 @@
 use super::item::lenient;
 use super::lower::LoweredProgram;
 use super::registration;
-use super::resolve::dedupe;
 use super::simulate::{self, Played};
 use super::types::{Event, Foresight, Waiting};
 use crate::job::{Call, CallKind};
-use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement, Span};
+use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement, Span, dedupe};
 
 mod advice;
 mod waiting;

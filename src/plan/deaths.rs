@@ -3,10 +3,9 @@
 use super::lower::{Index, LoweredProgram};
 use super::progress::Progress;
 use super::rank_op::RankOp;
-use super::resolve::dedupe;
 use super::types::{CommId, StepId};
 use crate::job::{Call, CallKind};
-use crate::scenario::Diagnostic;
+use crate::scenario::{Diagnostic, dedupe};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The deaths of a program.

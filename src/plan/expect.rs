@@ -3,12 +3,11 @@ use super::asserts;
 use super::eval::{Names, elements, evaluate_whole};
 use super::expr_fill::Fraction;
 use super::inputs::{content_count, fits, have_values};
-use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
 use crate::ops::{Kind, Who};
 use crate::scenario::{
     BufferContent, CaseContent, Diagnostic, Expectation, ExpectedOutcome, FillTable, FillValues, NumberByRankKind,
-    RowKind, Span, Step, StepComm,
+    RowKind, Span, Step, StepComm, dedupe,
 };
 
 /// The errors in `expect` and `assert`.

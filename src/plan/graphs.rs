@@ -4,12 +4,11 @@
 //!
 //! A capture begins with the first step of its graph on a rank and ends with the last one before the graph is launched or
 //! released. It begins on its first stream; other streams enter it through `after`, and are joined at its end.
-use super::Limits;
 use super::item::{Item, ItemKind, Phase, Program};
-use super::resolve::dedupe;
+use super::limits::Limits;
 use super::types::{PlanStep, StepId};
 use crate::job::CallKind;
-use crate::scenario::{Diagnostic, Placement, Span};
+use crate::scenario::{Diagnostic, Placement, Span, dedupe};
 use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

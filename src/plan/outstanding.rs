@@ -3,10 +3,9 @@
 use super::lower::LoweredProgram;
 use super::progress::Progress;
 use super::rank_op::RankOp;
-use super::resolve::dedupe;
 use super::types::{CommId, StepId};
 use crate::job::CallKind;
-use crate::scenario::Diagnostic;
+use crate::scenario::{Diagnostic, dedupe};
 use rustc_hash::FxHashMap;
 
 /// Checks every rank.

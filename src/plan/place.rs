@@ -1,14 +1,14 @@
 //! Buffers to allocations: each buffer of a rank has separate memory, except that `in` and `out` of an in-place call share it.
-use super::Limits;
 use super::cost::{of_image, too_much_memory};
 use super::eval::{Names, Ranked, among};
 use super::item::{ItemKind, Open, Program};
+use super::limits::Limits;
 use super::rank_op::{RankCollective, RankOp};
-use super::resolve::{Sizes, dedupe, shown};
+use super::resolve::{Sizes, shown};
 use super::types::{Alloc, BufId, Buffer, Place};
 use crate::num::DType;
 use crate::ops::InPlace;
-use crate::scenario::{Diagnostic, NumberByRank, Span};
+use crate::scenario::{Diagnostic, NumberByRank, Span, dedupe};
 
 /// The barrier's own buffers.
 pub const BARRIER_IN: &str = "#barrier_in";

@@ -12,10 +12,9 @@ mod registered;
 
 use super::lower::{Index, LoweredProgram};
 use super::rank_op::{Placed, RankOp};
-use super::resolve::dedupe;
 use super::types::{AllocId, Region, StepId};
 use crate::job::{Call, CallKind};
-use crate::scenario::Diagnostic;
+use crate::scenario::{Diagnostic, dedupe};
 use latest::Latest;
 use registered::Registered;
 use rustc_hash::FxHashMap;

@@ -7,8 +7,8 @@ use super::ranks_hint::who_runs;
 use super::types::{BufId, CommId};
 use crate::num::DType;
 use crate::ops::Extent;
-use crate::scenario::{Diagnostic, Span};
-use rustc_hash::{FxHashMap, FxHashSet};
+use crate::scenario::{Diagnostic, Span, dedupe};
+use rustc_hash::FxHashMap;
 
 /// The lengths and types of buffers once everything is resolved.
 #[derive(Debug, Default)]
@@ -86,12 +86,6 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
         return Err(dedupe(r.diags));
     }
     Ok(Sizes { counts: r.counts, dtypes: r.dtypes, lens: r.lens })
-}
-
-/// Keeps the first of the diagnostics at each place, which are mostly the same mistake seen on many ranks.
-pub fn dedupe(diags: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    let mut seen: FxHashSet<Span> = FxHashSet::default();
-    diags.into_iter().filter(|d| seen.insert(d.span)).collect()
 }
 
 struct Resolver<'a> {

@@ -3,10 +3,9 @@
 //! wait for it.
 use super::lower::LoweredProgram;
 use super::rank_op::RankOp;
-use super::resolve::dedupe;
 use super::types::{CommId, StepId};
 use crate::job::CallKind;
-use crate::scenario::Diagnostic;
+use crate::scenario::{Diagnostic, dedupe};
 
 /// An operation that is in progress.
 struct Unfinished {

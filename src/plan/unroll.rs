@@ -1,9 +1,9 @@
 //! Steps to every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
-use super::Limits;
 use super::comms::{Comms, Named};
 use super::cost::{self, CallCount};
 use super::eval::{Names, Ranked, among};
 use super::item::{Item, ItemKind, Name, Phase, Program, RegistrationPoint};
+use super::limits::Limits;
 use super::types::{BufId, CommId, PlanStep, StepId};
 use crate::job::CallKind;
 use crate::num::DType;

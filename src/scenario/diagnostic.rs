@@ -1,4 +1,5 @@
 //! Diagnostics: errors in a file with their place and the cure.
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// A byte range of the file.
@@ -70,4 +71,10 @@ impl Diagnostic {
         self.help = Some(text.into());
         self
     }
+}
+
+/// Keeps the first of the diagnostics at each place, which are mostly the same mistake seen on many ranks.
+pub fn dedupe(diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut seen: FxHashSet<Span> = FxHashSet::default();
+    diagnostics.into_iter().filter(|diagnostic| seen.insert(diagnostic.span)).collect()
 }

@@ -42,7 +42,7 @@ pub mod variables;
 
 pub use crate::expr::Expr;
 pub use case::*;
-pub use diagnostic::{Diagnostic, SourceFile, Span};
+pub use diagnostic::{Diagnostic, SourceFile, Span, dedupe};
 pub use discover::{DiscoverError, Discovered, PassedOver, ScenarioFile, find_exact, search};
 pub use elements::fit_dtype;
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Writes the items with captures and launches.
+use super::super::cost;
 use super::super::item::{Item, ItemKind, Open, Phase, Program, RegistrationPoint};
+use super::super::limits::Limits;
 use super::super::rank_op::RankOp;
 use super::super::types::StepId;
 use super::super::unroll::MAX_STREAMS;
-use super::super::{Limits, cost};
 use super::{Capture, Steps, Survey};
 use crate::job::CallKind;
 use crate::scenario::{Diagnostic, Span};

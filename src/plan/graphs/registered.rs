@@ -2,10 +2,9 @@
 //! that existed when they were captured.
 use super::super::lower::{Index, LoweredProgram};
 use super::super::registration::{Registration, all_covering};
-use super::super::resolve::dedupe;
 use super::super::types::{BufId, Region};
 use crate::job::CallKind;
-use crate::scenario::Diagnostic;
+use crate::scenario::{Diagnostic, dedupe};
 
 /// Checks every rank.
 ///
