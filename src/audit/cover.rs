@@ -11,7 +11,7 @@ pub fn unique_elements<T: Ord + Copy>(sets: &[BTreeSet<T>]) -> Vec<BTreeSet<T>> 
 }
 
 /// Indices of sets that together have all elements, none of which could be left out. The set that adds most comes next; of
-/// equal ones the cheapest and then the first; at the end the sets that later ones made redundant are dropped.
+/// equal ones the cheapest and then the first; finally the sets that later ones made redundant are dropped.
 pub fn minimal_cover<T: Ord + Copy>(sets: &[BTreeSet<T>], costs: &[usize]) -> Vec<usize> {
     let cost = |at: usize| costs.get(at).copied().unwrap_or(0);
     let mut left: BTreeSet<T> = sets.iter().flatten().copied().collect();

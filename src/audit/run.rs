@@ -162,11 +162,11 @@ struct AuditedCase {
     injected: Reached,
     /// Seconds of the run without a fault, unless it ended by its time limit.
     seconds: Option<f64>,
-    /// Time of the run without a fault with all that it took, such as starting processes.
+    /// Time of the run without a fault including all its overhead, such as starting processes.
     whole_time: Duration,
     /// The work of a run according to the plan: the same at any time and on any machine.
     work: u64,
-    /// Judging it takes longer than what else it does.
+    /// True if judging it takes longer than everything else.
     is_large: bool,
     /// Plan and forecast, if they are kept.
     ready: Option<Box<Ready>>,

@@ -109,7 +109,7 @@ impl Selection {
         FaultOrFlaw::all().filter(|item| self.0.is_empty() || self.0.contains(item))
     }
 
-    /// The faults to run with: all if the selection names none, because any of them may show a flaw.
+    /// The faults to run with: all if the selection names none, because any of them may reveal a flaw.
     pub fn faults(&self) -> impl Iterator<Item = Fault> {
         let named = self.0.iter().any(|item| matches!(item, FaultOrFlaw::Fault(_)));
         Fault::all().filter(move |fault| !named || self.0.contains(&FaultOrFlaw::Fault(*fault)))

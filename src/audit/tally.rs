@@ -45,7 +45,7 @@ pub struct ItemRow {
     pub caught_files: usize,
     /// True if more cases may catch it, because not all were run.
     pub at_least: bool,
-    /// Number of cases by what detected the fault first.
+    /// Number of cases by the check that detected the fault first.
     pub detected_by: BTreeMap<DetectedBy, usize>,
     /// For a flaw, number of cases by fault that it hides.
     pub hides: BTreeMap<Fault, usize>,
@@ -62,7 +62,7 @@ impl ItemRow {
         self.caught == 0
     }
 
-    /// What detected the fault first in most cases.
+    /// The check that detected the fault first in most cases.
     pub fn most_often_detected_by(&self) -> Option<DetectedBy> {
         let most = self.detected_by.iter().max_by_key(|(sight, cases)| (**cases, std::cmp::Reverse(**sight)));
         most.map(|(sight, _)| *sight)
@@ -85,7 +85,7 @@ pub struct FileRow {
 }
 
 impl FileRow {
-    /// True if other files catch all that it catches.
+    /// True if other files catch everything that it catches.
     pub fn is_redundant(&self) -> bool {
         self.unique.is_empty()
     }
@@ -130,7 +130,7 @@ impl AuditReport {
         self.items.iter().any(ItemRow::missed) || !self.undecided.is_empty()
     }
 
-    /// Number of the library's faults that are caught, and of all that were looked for.
+    /// Number of the library's faults that are caught, and of all that were tried.
     pub fn faults(&self) -> (usize, usize) {
         let faults = || self.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_)));
         (faults().filter(|row| !row.missed()).count(), faults().count())

@@ -48,7 +48,7 @@ impl CallError {
     }
 }
 
-/// A communicator handle: made by a library or null. The library decides what a call on an ended communicator does, so a user
+/// A communicator handle: from a library, or null. The library decides what a call on an ended communicator does, so a user
 /// of handles forgets its slot when it ends the communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommHandle(pub(super) ncclComm_t);
@@ -99,9 +99,9 @@ pub struct CollectiveCall<'a> {
     pub recv: Address,
     pub count: u64,
     pub dtype: DType,
-    /// Ignored if the call takes none.
+    /// Ignored if the call does not take one.
     pub op: ncclRedOp_t,
-    /// Ignored if the call takes none.
+    /// Ignored if the call does not take one.
     pub root: i32,
     pub comm: CommHandle,
     pub stream: &'a DeviceStream,

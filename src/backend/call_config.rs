@@ -10,7 +10,7 @@ pub(super) struct CallConfig {
 }
 
 impl CallConfig {
-    /// A configuration for a library of this version that asks for an algorithm and for nothing else.
+    /// A configuration for a library of this version that requests an algorithm and nothing else.
     pub fn new(version: i32, algorithm: &AlgorithmChoice) -> Self {
         let selection = CString::new(algorithm.selection.replace('\0', " ")).unwrap_or_default();
         let mut inner = ncclCollConfig_t::unset(c_uint::try_from(version).unwrap_or(0));

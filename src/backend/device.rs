@@ -9,7 +9,7 @@ use crate::job::arena::{self, Mapping, Span};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// An address on the device; made by [`Memory`] or null.
+/// An address on the device: from [`Memory`], or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub(super) u64);
 
@@ -47,7 +47,7 @@ pub enum DeviceError {
     /// A call of the CUDA driver failed.
     #[error(transparent)]
     Cuda(#[from] cuda::CudaError),
-    /// A capture, or a graph made by one, cannot be used so.
+    /// A capture, or a graph from one, cannot be used in this way.
     #[error("CUDA graph: {0}")]
     Graph(#[from] soft_cuda::CaptureError),
     /// A kernel of the library has failed on a software GPU.
@@ -112,7 +112,7 @@ enum MemoryKind {
     Cuda(cuda::CudaMemory),
 }
 
-/// The one who allocated a block of memory, and frees it.
+/// The allocator of a block of memory, which also frees it.
 #[derive(Clone, Copy)]
 pub(super) enum MemoryOwner {
     Device,
@@ -129,7 +129,7 @@ impl std::fmt::Debug for MemoryOwner {
 #[derive(Clone, Copy, Debug)]
 pub struct SetAside(pub(super) Option<u64>);
 
-/// Host memory for a rank's copies to and from the device; the host device needs none.
+/// Host memory for a rank's copies to and from the device; the host device does not need any.
 #[derive(Debug)]
 pub struct Staging(pub(super) Option<cuda::PinnedStaging>);
 
@@ -308,7 +308,7 @@ impl Device {
         }))
     }
 
-    /// Sets if the calling thread promises to wait for its streams soon after it has put work on them, or to call
+    /// Sets whether the calling thread promises to wait for its streams soon after it has put work on them, or to call
     /// [`Device::begin`] before it waits for anything else. In software that thread then does the work itself while it waits,
     /// and no other thread is woken for it.
     pub fn set_patient(self, patient: bool) {

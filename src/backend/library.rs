@@ -215,7 +215,7 @@ impl Library {
         let code = call!(self, ncclCommAbort(comm.0))?;
         self.check_end("ncclCommAbort", code)
     }
-    /// The communicator's asynchronous error; none if the library lacks the function.
+    /// The communicator's asynchronous error; `None` if the library lacks the function.
     ///
     /// # Errors
     ///
@@ -262,7 +262,7 @@ impl Library {
         };
         (ncclResult_t::Success.0..=ncclResult_t::InProgress.0).filter_map(text).collect()
     }
-    /// The version code that the library gives; `None` if it lacks the function.
+    /// The version code that the library reports; `None` if it lacks the function.
     pub fn reported_version(&self) -> Option<i32> {
         let mut version = UNWRITTEN;
         let code = call!(self, ncclGetVersion(&mut version)).ok()?;
@@ -382,7 +382,7 @@ impl Library {
         comm: CommHandle,
     ) -> Result<ncclRedOp_t> {
         let mut op = ncclRedOp_t::Sum;
-        // the library reads as many bytes as the type has, aligned
+        // the library reads the number of bytes of the type, aligned
         let mut word = [0u64; 1];
         for (i, byte) in scalar.iter().take(8).enumerate() {
             word[0] |= u64::from(*byte) << (8 * i);
@@ -394,7 +394,7 @@ impl Library {
         let code = call!(self, ncclRedOpCreatePreMulSum(&mut op, ptr, dtype.nccl(), place, comm.0))?;
         self.check("ncclRedOpCreatePreMulSum", comm, code).map(|()| op)
     }
-    /// Ends a reduction made by [`Library::premul_sum`].
+    /// Ends a reduction created by [`Library::premul_sum`].
     ///
     /// # Errors
     ///
@@ -446,7 +446,7 @@ impl Library {
             Err(_) => Err(format!("the library has no fault on demand, so not `{fault}` either")),
         }
     }
-    /// The faults that changed something, or would have, since the last call; none if the library has no faults.
+    /// The faults that changed something, or would have, since the last call; empty if the library has no faults.
     pub fn faults_reached(&self) -> Reached {
         let mut words = Reached::default();
         match call!(self, collspecReached(words.as_mut_ptr(), words.len() as u64)) {

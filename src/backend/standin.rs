@@ -20,7 +20,7 @@ const FOLDER: &str = "collspec-standin";
 /// The variable with the folder of the stand-in libraries.
 pub const STANDIN_VARIABLE: &str = "COLLSPEC_STANDIN";
 
-/// The reason why the stand-ins cannot be presented.
+/// The reason the stand-ins cannot be presented.
 #[derive(Debug, thiserror::Error)]
 pub enum StandinError {
     /// This program's path is unknown.
@@ -34,7 +34,7 @@ pub enum StandinError {
         /// The folders in which it was looked for.
         places: Vec<PathBuf>,
     },
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("cannot present the stand-in libraries in {}: {source}", .folder.display())]
     Folder {
         /// The folder that was tried last.
@@ -51,12 +51,12 @@ fn folders(places: &[PathBuf]) -> String {
     places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The folder with the stand-ins as `libcuda.so.1`, `libcuda.so` and `libnccl.so.2`. It is made if it is missing; several
+/// The folder with the stand-ins as `libcuda.so.1`, `libcuda.so` and `libnccl.so.2`. It is created if it is missing; several
 /// processes may do so at the same time.
 ///
 /// # Errors
 ///
-/// A stand-in is missing, or the folder cannot be made.
+/// A stand-in is missing, or the folder cannot be created.
 pub fn folder() -> Result<PathBuf, StandinError> {
     let places = places()?;
     let sources = (find(DRIVER, &places)?, find(LIBRARY, &places)?);
@@ -68,7 +68,7 @@ pub fn folder() -> Result<PathBuf, StandinError> {
         Err(StandinError::Folder { .. }) => {}
         Err(other) => return Err(other),
     }
-    // a user's own folder: what others may write to could hold any library
+    // a user's own folder: one that others can write to could hold any library
     let own = std::env::temp_dir().join(format!("{FOLDER}-{}", rustix::process::getuid().as_raw()));
     // one for every program, so that two installations do not fight over one name
     let mark = fnv64(sources.0.as_os_str().as_encoded_bytes()) ^ fnv64(sources.1.as_os_str().as_encoded_bytes());

@@ -45,7 +45,7 @@ impl DeviceEvent {
 }
 
 impl TimedEvent {
-    /// Seconds from this point to a later one. Their stream has come past both.
+    /// Seconds from this point to a later one. Their stream has passed both.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl TimedEvent {
     }
 }
 
-/// Computes a map: from the bytes that it reads the bytes that it writes, or `None` to write nothing.
+/// Computes a map: from the bytes that it reads to the bytes that it writes, or `None` to write nothing.
 pub type MapFn = Box<dyn Fn(&[Vec<u8>]) -> Option<Vec<u8>> + Send + Sync>;
 
 /// Captured work that runs each time it is launched.
@@ -208,7 +208,7 @@ impl DeviceStream {
         }
         Ok(())
     }
-    /// The graph of all that was captured since the capture began on this stream.
+    /// The graph of everything that was captured since the capture began on this stream.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A row as a scenario: the timed call is planned, run and judged as any other case.
+//! A row as a scenario: the timed call is planned, run and judged like any other case.
 use super::operation::{Operation, Reduction};
 use super::row::Row;
 use crate::num::DType;
@@ -54,7 +54,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Elements of each rank's input.
+/// Number of elements of each rank's input.
 fn elements(row: &Row) -> u64 {
     let send = row.operation.collective().map_or(crate::ops::Extent::One, |collective| collective.send);
     send.elements(row.count(), row.ranks).unwrap_or(u64::MAX)
@@ -67,7 +67,7 @@ fn each(row: &Row) -> String {
     match row.reduction {
         None => "(i + 31 * rank) % 113".into(),
         Some(Reduction::Max | Reduction::Min) => "(7 * i + 5 * rank) % 23".into(),
-        // a power of two that stays small: at each place a few ranks have a 2
+        // a power of two that stays small: at each position only a few ranks have a 2
         Some(Reduction::Prod) => format!("if((i + rank) % {} < 1, 2, 1)", ranks.max(13)),
         Some(reduction) => {
             let factor = if reduction == Reduction::MulSum { 2 } else { 1 };
@@ -79,7 +79,7 @@ fn each(row: &Row) -> String {
     }
 }
 
-/// All whole numbers up to this one are values of the type; integers wrap, so there it only keeps numbers small.
+/// The limit up to which all whole numbers are values of the type; integers wrap, so for them it only keeps numbers small.
 fn largest_whole(dtype: DType) -> u64 {
     match dtype {
         DType::F8e5m2 => 8,

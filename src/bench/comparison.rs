@@ -19,13 +19,13 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The confidence of a row's interval.
 const CONFIDENCE: f64 = 0.95;
-/// Pairs below which a row is not judged: of fewer, the interval of the median says too little.
+/// Number of pairs below which a row is not judged: with fewer, the interval of the median means too little.
 pub const FEWEST_PAIRS: usize = 5;
-/// The share of rows that may be inconclusive if there is to be a verdict that nothing changed.
+/// The fraction of rows that may be inconclusive if the verdict is to be that nothing changed.
 const MOST_INCONCLUSIVE: f64 = 0.10;
-/// A row in which a change of this share would not show says nothing.
+/// A row that would not show a change of this fraction is inconclusive.
 const MOST_VISIBLE: f64 = 0.20;
-/// Intervals are the same for the same samples.
+/// Fixed seed: intervals are the same for the same samples.
 const SEED: u64 = 0x5eed;
 
 /// Samples of a row in seconds: those of one side, and those of the other that were taken next to them.
@@ -55,9 +55,9 @@ pub enum Change {
     Slower,
     /// The candidate is faster here, and at a neighbouring size.
     Faster,
-    /// No difference that the samples and a neighbouring size show: `~`.
+    /// The samples and a neighbouring size do not show a difference: `~`.
     Same,
-    /// The row says nothing, and why.
+    /// The row is inconclusive; the text gives the reason.
     Inconclusive(String),
 }
 
@@ -70,7 +70,7 @@ pub struct RowComparison {
     pub change: Change,
     /// The candidate's time divided by the base's: the median of the pairs, and its interval.
     pub ratio: Option<Interval>,
-    /// The share by which equal libraries may differ here.
+    /// The fraction by which equal libraries may differ for this size.
     pub threshold: Option<f64>,
     /// The base's samples in seconds, ascending, and their summary.
     pub base: Side,
@@ -104,9 +104,9 @@ pub enum SpeedVerdict {
     Faster,
     /// Some rows are slower and some faster.
     Mixed,
-    /// Enough was compared, and nothing differs.
+    /// Enough was compared, and there is no difference.
     Same,
-    /// Nothing can be said, and why.
+    /// There is no verdict; the text gives the reason.
     NoVerdict(String),
 }
 
@@ -170,7 +170,7 @@ impl Comparison {
     }
 }
 
-/// On which side of the threshold an interval lies as a whole.
+/// The side of the threshold on which an interval lies completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beyond {
     Slower,
@@ -190,7 +190,7 @@ impl Beyond {
     }
 }
 
-/// The ratio of a row with pairs enough.
+/// The ratio of a row with enough pairs.
 fn ratio(row: &Row, pairs: &[(f64, f64)]) -> Option<Interval> {
     if pairs.len() < FEWEST_PAIRS { None } else { of_ratio(pairs, CONFIDENCE, SEED ^ row.bytes) }
 }
@@ -215,7 +215,7 @@ fn inconclusive(
     if near.is_empty() {
         return Some("no neighbouring size was measured, which would have to agree".into());
     }
-    // a row that shows a difference in spite of a wide interval shows it
+    // a row that shows a difference despite a wide interval is conclusive
     let visible = (1.0 + threshold) * (ratio.high / ratio.low).sqrt() - 1.0;
     (beyond == Beyond::Nothing && visible > MOST_VISIBLE).then(|| {
         let (visible, most) = (visible * 100.0, MOST_VISIBLE * 100.0);
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Pairs that differ by little in turn, the second side times `factor`.
+    /// Pairs that differ slightly, with the second side multiplied by `factor`.
     pub(super) fn steady(sizes: &[u64], factor: impl Fn(u64) -> f64) -> Pairs {
         let wobble = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.008];
         let pairs =

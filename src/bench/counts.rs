@@ -19,7 +19,7 @@ const COLUMNS: [(usize, &str, &str); 6] = [
     (6, "#wrong", ""),
 ];
 
-/// Writes the results: a table for each operation, then what went wrong.
+/// Writes the results: a table for each operation, then the problems.
 ///
 /// # Errors
 ///

@@ -18,19 +18,19 @@ pub struct JsonFrame {
     pub time: (u64, u64),
     /// The words of the command line.
     pub args: Vec<String>,
-    /// Variables that bear on the library, as NAME=VALUE.
+    /// Variables that affect the library, as NAME=VALUE.
     pub env: Vec<String>,
     /// NCCL's version code.
     pub version: i32,
-    /// The library, in words.
+    /// A description of the library.
     pub library: String,
     /// The way rows were timed.
     pub timing: Timing,
     /// The clock that measures times; `None` if work is counted instead.
     pub clock: Option<&'static str>,
-    /// Samples that were to be taken.
+    /// Number of samples that were planned.
     pub samples: usize,
-    /// The device of each rank, in words.
+    /// Descriptions of each rank's device.
     pub devices: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(date(1_795_348_799), "2026-11-22 11:59:59");
     }
 
-    /// The fields that readers of nccl-tests' files look at, by their names and types there.
+    /// The fields that readers of nccl-tests' files use, with their names and types there.
     #[test]
     fn the_fields_are_those_of_nccl_tests() {
         let row = Row {

@@ -1,6 +1,6 @@
 //! Timing: the parameters, the samples, and the conclusions from them.
 //!
-//! The data goes one way: a sweep makes [`Row`]s, a [`Sampler`] times them in new processes for each sample, and
+//! Data flows one way: a sweep makes [`Row`]s, a [`Sampler`] times them in new processes for each sample, and
 //! [`RowResult`] sums up a row's samples for the table, the JSON and the plot.
 
 mod case;

@@ -1,4 +1,4 @@
-//! The operations that are timed, by the names of the scenario language and of nccl-tests.
+//! The operations that can be timed, with their names in the scenario language and in nccl-tests.
 use crate::num::DType;
 use crate::ops::{self, Bandwidth, Collective, Extent, InPlace, Kind};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl Operation {
         Self::SendRecv,
     ];
 
-    /// Its name in the scenario language.
+    /// The operation's name in the scenario language.
     pub fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all_reduce",
@@ -81,7 +81,7 @@ impl Operation {
         self.collective().is_some_and(|collective| collective.in_place != InPlace::Never)
     }
 
-    /// The bus bandwidth divided by the algorithm bandwidth.
+    /// The bus bandwidth divided by the algorithm bandwidth, for this many ranks.
     pub fn bandwidth_factor(self, ranks: usize) -> f64 {
         self.collective().map_or(Bandwidth::Whole, |collective| collective.bandwidth).factor(ranks)
     }
@@ -119,7 +119,7 @@ impl Reduction {
     /// Every reduction that can be timed.
     pub const ALL: [Self; 6] = [Self::Sum, Self::Prod, Self::Max, Self::Min, Self::Avg, Self::MulSum];
 
-    /// Its name in nccl-tests.
+    /// The reduction's name in nccl-tests.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -139,7 +139,7 @@ impl Reduction {
         }
     }
 
-    /// Its value in a scenario.
+    /// The reduction's value in a scenario.
     pub fn scenario_value(self) -> &'static str {
         match self {
             Self::MulSum => "{ premul_sum = 2 }",

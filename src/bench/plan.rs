@@ -5,14 +5,14 @@ use super::sampler::Timing;
 use super::sweep::{Sizes, Step, Sweep, SweepError};
 use crate::num::DType;
 
-/// Everything that a run of measurements is made of.
+/// The parameters of a run of measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The rows to measure.
     pub sweep: Sweep,
     /// The way each row is timed.
     pub timing: Timing,
-    /// Samples of each row.
+    /// Number of samples of each row.
     pub samples: usize,
 }
 
@@ -47,11 +47,11 @@ pub enum Roots {
 
 /// The sizes if none are given.
 pub const SIZES: Sizes = Sizes { from: 8, to: 4 << 20, step: Step::Factor(2) };
-/// Iterations that are not timed, if no number is given.
+/// Default number of iterations that are not timed.
 pub const WARM_UP: u32 = 5;
-/// Iterations that are timed, if no number is given.
+/// Default number of iterations that are timed.
 pub const ITERATIONS: u32 = 20;
-/// Samples, if no number is given.
+/// Default number of samples.
 pub const SAMPLES: usize = 5;
 
 impl From<&crate::scenario::Bench> for Request {
@@ -79,7 +79,7 @@ impl From<&crate::scenario::Bench> for Request {
 }
 
 impl Request {
-    /// This request, and what another one says where this one says nothing.
+    /// This request, completed by another one where it has no settings.
     pub fn or(self, other: Self) -> Self {
         Self {
             operations: self.operations.or(other.operations),

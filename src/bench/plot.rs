@@ -1,5 +1,6 @@
-//! The results as a picture: time and bus bandwidth by size, or instructions where these are counted, both axes logarithmic, with the measured points.
-//! One SVG file that needs nothing else and follows the reader's light or dark setting.
+//! The results as a picture: time and bus bandwidth by size, or instructions where these are counted, both axes logarithmic, with
+//! the measured points.
+//! A self-contained SVG file that follows the reader's light or dark setting.
 mod axis;
 #[cfg(feature = "cli")]
 mod sides;
@@ -13,14 +14,14 @@ use std::fmt::Write;
 #[cfg(feature = "cli")]
 pub use sides::plot_sides;
 
-/// Points of a curve: bytes, and seconds or what else was measured.
+/// Points of a curve: bytes, and seconds or another measured number.
 type Points = Vec<(u64, f64)>;
 
 /// A line of the picture.
 struct Curve {
     name: String,
     row: Row,
-    /// Its colour, by number, and whether its line is dashed.
+    /// The number of its colour, and true if its line is dashed.
     colour: usize,
     dashed: bool,
     points: Points,
@@ -28,7 +29,7 @@ struct Curve {
     intervals: Vec<(u64, f64, f64)>,
 }
 
-/// Colours that people who cannot tell red from green can tell apart (Okabe and Ito, 2008), and shades of them.
+/// Colours that are distinguishable with red-green colour blindness (Okabe and Ito, 2008), and shades of them.
 const COLOURS: [(&str, &str); 8] = [
     ("#0072b2", "#56b4e9"),
     ("#d55e00", "#ff8c42"),
@@ -51,7 +52,7 @@ const LEGEND_LINE: f64 = 20.0;
 /// Limit on the curves in one picture; more would be indistinguishable.
 const MOST_CURVES: usize = 32;
 
-/// The picture, and how many curves it had no room for.
+/// The picture, and the number of curves without room.
 pub fn plot(title: &str, results: &[RowResult]) -> (String, usize) {
     if results.iter().any(|result| result.work.is_some()) {
         let instructions = |_: &Row, instructions: f64| instructions;
@@ -68,7 +69,7 @@ type Panel<'a> = (&'a str, &'a dyn Fn(&Row, f64) -> f64);
 const TIMES: &[Panel<'static>] =
     &[("time (us)", &|_, seconds| seconds * 1e6), ("bus bandwidth (GB/s)", &|row, seconds| row.bus_bandwidth(seconds))];
 
-/// The picture of these curves in these panels, two at most, and how many it had no room for.
+/// The picture of these curves in these panels, two at most, and the number of curves without room.
 fn picture(title: &str, panels: &[Panel<'_>], mut curves: Vec<Curve>) -> (String, usize) {
     let left_out = curves.len().saturating_sub(MOST_CURVES);
     curves.truncate(MOST_CURVES);
@@ -117,7 +118,7 @@ impl Curve {
         Self { name, row, colour: 0, dashed: false, points: Vec::new(), intervals: Vec::new() }
     }
 
-    /// The class of its line.
+    /// The CSS class of its line.
     fn line(&self) -> &'static str {
         if self.dashed { "in" } else { "out" }
     }

@@ -34,7 +34,7 @@ pub struct RowResult {
 }
 
 impl RowResult {
-    /// The results of the rows, in their order, from the samples that were taken of them.
+    /// The results of the rows, in order, from their samples.
     pub fn of(rows: &[Row], samples: &[Vec<RowSample>]) -> Vec<Self> {
         let of_row = |row: &Row| {
             let outcomes = samples.iter().flatten().filter(|sample| sample.row == *row).map(|sample| &sample.outcome);
@@ -90,7 +90,7 @@ impl RowResult {
     }
 }
 
-/// The mean bus bandwidth of all rows that have a time, as nccl-tests computes it; 0 without one.
+/// The mean bus bandwidth of all rows with a time, as nccl-tests computes it; 0 if there are none.
 pub fn average_bus_bandwidth(results: &[RowResult]) -> f64 {
     let bandwidths: Vec<f64> =
         results.iter().filter_map(|result| Some(result.row.bus_bandwidth(result.seconds()?))).collect();

@@ -13,9 +13,9 @@ pub struct Row {
     pub reduction: Option<Reduction>,
     /// The element type of the buffers.
     pub dtype: DType,
-    /// The value of NCCL_ALGO, if one is asked for.
+    /// The value of NCCL_ALGO, if one is requested.
     pub algorithm: Option<String>,
-    /// The value of NCCL_PROTO, if one is asked for.
+    /// The value of NCCL_PROTO, if one is requested.
     pub protocol: Option<String>,
     /// Number of ranks that take part.
     pub ranks: usize,

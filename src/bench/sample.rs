@@ -1,4 +1,4 @@
-//! One sample of a row: what one group of new processes measured.
+//! One sample of a row: the measurement of one group of new processes.
 use super::row::Row;
 use crate::job::Work;
 use crate::stats::median;
@@ -19,13 +19,13 @@ pub struct RowSample {
 pub enum RowOutcome {
     /// Every rank finished.
     Timed {
-        /// The sample: the median of the iterations.
+        /// The sample's value: the median of the iterations.
         seconds: f64,
-        /// Seconds of each iteration, over the ranks.
+        /// Seconds of each iteration, combined over the ranks.
         iterations: Vec<f64>,
         /// Wrong elements of the last iteration's results on all ranks; `None` if they were not judged.
         wrong: Option<u64>,
-        /// The first thing that is wrong, in words.
+        /// A description of the first error.
         finding: Option<String>,
     },
     /// Every rank finished, on a device where work is counted and times are meaningless.
@@ -42,7 +42,7 @@ pub enum RowOutcome {
         /// A description of the failure.
         reason: String,
     },
-    /// It cannot run here.
+    /// The row cannot run on this machine.
     Skipped {
         /// The reason the row was not run.
         reason: String,
@@ -50,7 +50,7 @@ pub enum RowOutcome {
 }
 
 impl RowOutcome {
-    /// The sample's number, if there is one.
+    /// The sample's value, if there is one.
     pub fn seconds(&self) -> Option<f64> {
         match self {
             Self::Timed { seconds, .. } => Some(*seconds),
@@ -66,7 +66,7 @@ impl RowOutcome {
         }
     }
 
-    /// Wrong elements, if they were judged.
+    /// Number of wrong elements, if they were judged.
     pub fn wrong(&self) -> Option<u64> {
         match self {
             Self::Timed { wrong, .. } | Self::Counted { wrong, .. } => *wrong,
@@ -110,7 +110,7 @@ impl OverRanks {
         }
     }
 
-    /// The time of every iteration that all ranks have, from the times by rank.
+    /// The combined time of every iteration that all ranks have, from the times by rank.
     pub fn iterations(self, by_rank: &[Vec<f64>]) -> Vec<f64> {
         let common = by_rank.iter().map(Vec::len).min().unwrap_or(0);
         let of_iteration = |at: usize| {

@@ -1,4 +1,4 @@
-//! Takes samples on one library: each in new processes.
+//! Takes samples on one library, each in new processes.
 use super::case::case;
 use super::row::Row;
 use super::sample::{OverRanks, RowOutcome, RowSample, sample};
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Settings for timing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Iterations first that are not timed.
+    /// Number of iterations at the beginning that are not timed.
     pub warm_up: u32,
-    /// Iterations that are timed.
+    /// Number of iterations that are timed.
     pub iterations: u32,
     /// The way the ranks' times are combined.
     pub over_ranks: OverRanks,
@@ -24,7 +24,7 @@ pub struct Timing {
     pub verify: bool,
 }
 
-/// The share of the limit on memory that prepared rows may take from sample to sample.
+/// The fraction (1/N) of the limit on memory that prepared rows may take from sample to sample.
 const KEPT_SHARE: u64 = 4;
 
 /// Takes samples on one library.
@@ -89,7 +89,7 @@ impl Sampler {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The row's plan and forecast, or what came of it without running.
+    /// The row's plan and forecast, or its outcome if it does not run.
     fn ready(&self, row: &Row) -> Result<Result<Arc<Ready>, RowOutcome>, Error> {
         if let Some(ready) = self.kept().rows.get(row) {
             return Ok(Ok(ready.clone()));
@@ -143,7 +143,7 @@ fn reason(verdict: Verdict) -> String {
     verdict.reason.unwrap_or_else(|| "failed".into())
 }
 
-/// Elements with a wrong value, of all ranks; at least one if the verdict is a failure.
+/// Number of wrong elements of all ranks; at least one if the verdict is a failure.
 fn wrong_elements(verdict: &Verdict) -> u64 {
     let of = |finding: &crate::judge::Finding| {
         let ranks = finding.ranks().len() + finding.ranks_with_other_values.len();

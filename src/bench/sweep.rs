@@ -6,7 +6,7 @@ use crate::num::DType;
 /// The most rows of a sweep.
 const MAX_ROWS: usize = 20_000;
 
-/// Lists of values; every combination that has a meaning is a row.
+/// Lists of values; every meaningful combination is a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Sweep {
@@ -27,7 +27,7 @@ pub struct Sweep {
 /// The reason a sweep does not produce rows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
-    /// Sizes from 0, or that never grow.
+    /// Sizes begin at 0, or never grow.
     #[error("sizes begin at 1 byte or more and grow: by a factor of 2 or more, or by 1 byte or more")]
     Sizes,
     /// The last size is smaller than the first.
@@ -44,7 +44,7 @@ pub enum SweepError {
     /// No combination is left.
     #[error("no row is left: {0}")]
     Nothing(&'static str),
-    /// A root that no communicator has.
+    /// A root that does not exist in any communicator.
     #[error("root {root} needs more than {ranks} ranks")]
     Root {
         /// The root that was requested.
@@ -54,12 +54,12 @@ pub enum SweepError {
     },
 }
 
-/// Sizes from one to another.
+/// A range of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// The first size in bytes.
     pub from: u64,
-    /// No size is larger.
+    /// The upper bound on sizes, in bytes.
     pub to: u64,
     /// The step to the next.
     pub step: Step,
@@ -75,11 +75,11 @@ pub enum Step {
 }
 
 impl Sizes {
-    /// All of them, ascending.
+    /// All sizes, ascending.
     ///
     /// # Errors
     ///
-    /// Sizes that do not grow, or too many.
+    /// The sizes do not grow, or are too many.
     pub fn list(self) -> Result<Vec<u64>, SweepError> {
         let Self { from, to, step } = self;
         if from == 0 || matches!(step, Step::Factor(..=1) | Step::Bytes(0)) {
@@ -136,7 +136,7 @@ impl Sweep {
         Ok(rows)
     }
 
-    /// Everything but sizes and places.
+    /// The rows without sizes and places.
     fn curves(&self) -> Result<Vec<Row>, SweepError> {
         let fewest = self.ranks.iter().min().copied().unwrap_or(0);
         if let Some(root) = self.roots.iter().find(|root| **root >= fewest)

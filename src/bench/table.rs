@@ -18,7 +18,7 @@ pub struct Table<'a> {
     pub timing: Timing,
     /// The clock that measures times.
     pub clock: &'static str,
-    /// Samples that were to be taken.
+    /// Number of samples that were planned.
     pub samples: usize,
 }
 
@@ -54,7 +54,7 @@ fn part(row: &Row) -> String {
     words.join(", ")
 }
 
-/// Writes each line of these results, and before the first one of each part its name and the head of the columns.
+/// Writes each line of these results, and before the first one of each part its name and the column headers.
 pub(super) fn write_parts(
     to: &mut dyn Write,
     results: &[RowResult],
@@ -232,7 +232,7 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    /// The lines that are not comments have the 13 columns of nccl-tests, and the closing line its words.
+    /// Lines other than comments have the 13 columns of nccl-tests, and the closing line its wording.
     #[test]
     fn readers_of_nccl_tests_find_its_columns() {
         let text = written();

@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes kept of the beginning of each stream, and as many of its end; what lies between is read and dropped.
+/// Number of bytes kept of the beginning of each stream, and of its end; the part in between is read and dropped.
 const KEPT: usize = 1 << 20;
 
 /// The output and exit status of a program.

@@ -122,7 +122,7 @@ pub struct Watched<'a> {
     pub process: Option<BorrowedFd<'a>>,
 }
 
-/// Waits until something can be read of one of these, for `limit` at most, and says what of each. A signal may end the wait early.
+/// Waits until one of these can be read, for `limit` at most, and returns the state of each. A signal may end the wait early.
 pub fn wait_any(watched: &[Watched<'_>], limit: Duration) -> Vec<Due> {
     let limit = Timespec::try_from(limit).ok();
     let mut polled = Vec::with_capacity(2 * watched.len());

@@ -9,8 +9,8 @@ use std::process::Command;
 /// The file that this process runs, even if another file has replaced it at its path.
 const OWN: &str = "/proc/self/exe";
 
-/// NCCL's variable by which every communicator gets the id of one address. Workers get ids from this program, and several make
-/// communicators at the same time, which ranks could not tell apart: it reaches them only where a case sets it.
+/// NCCL's variable that gives every communicator the id of one address. Workers receive ids from this program, and several create
+/// communicators at the same time, which ranks could not tell apart: workers get it only if a case sets it.
 pub const COMM_ID: &str = "NCCL_COMM_ID";
 
 /// The variable with which the processes of a job prove that they belong to it; it is withheld from libraries under test and their output.

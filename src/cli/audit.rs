@@ -48,7 +48,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     let settings = AuditSettings { selection: args.fault.clone().unwrap_or_default(), depth, jobs };
     let begun = Instant::now();
     let requirements = Requirements::read(args)?;
-    // An audit takes long, so the output file is made before it.
+    // An audit takes long, so the output file is created before it.
     let output = args.output.as_deref().map(output::create_file).transpose()?;
     let report = match run_audit(args, &suite, &settings)? {
         Ok(report) => report,

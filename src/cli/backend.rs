@@ -8,7 +8,7 @@ use crate::suite::{BackendMissing, ChosenBackend, RunOptions};
 use std::cell::OnceCell;
 use std::io::{self, Write};
 
-/// The backend that options ask for, which is looked for once.
+/// The backend that the options select; it is searched for once.
 pub struct Resolved<'a> {
     options: &'a RunOptions,
     found: OnceCell<Result<ChosenBackend, BackendMissing>>,
@@ -51,7 +51,7 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// The backend that the options ask for. If it is missing, the standard error says why, and the command ends with the exit code.
+/// The backend that the options select. If it is missing, the reason is written to stderr, and the command ends with the exit code.
 ///
 /// # Errors
 ///

@@ -25,7 +25,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Ranks in software if no number is given.
 const SOFT_RANKS: usize = 4;
 
-/// The number of ranks if none is given: as many as the processes of a job have place for, or a rank for each GPU.
+/// The number of ranks if none is given: as many as fit into the processes of a job, or a rank for each GPU.
 pub fn usual_ranks(chosen: &ChosenBackend, options: &RunOptions) -> usize {
     match (&chosen.cluster, &chosen.machine) {
         (Some(job), _) => job.sites().len().saturating_mul(options.ranks_per_process()),
@@ -90,8 +90,8 @@ fn paths(args: &BenchArgs) -> Vec<PathBuf> {
     args.what.iter().filter(|word| operation(word).is_none()).map(PathBuf::from).collect()
 }
 
-/// The plan, and its rows: of the operations that are named, or of the files' tables `[bench]`. `usual` is what holds where neither the
-/// command line nor a file says something.
+/// The plan, and its rows: of the named operations, or of the files' tables `[bench]`. `usual` applies if neither the
+/// command line nor a file specifies something.
 ///
 /// # Errors
 ///

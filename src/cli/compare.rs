@@ -39,7 +39,7 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         let options = args.options();
         (args.base.resolve(&options), args.candidate.resolve(&options))
     };
-    // In a job resolved before the processes meet, which need to know what there is.
+    // In a job, this is resolved before the processes meet, which need to know the result.
     on_all_processes(
         &args.launch,
         || {
@@ -258,7 +258,7 @@ fn missing_side(error: SideError) -> anyhow::Result<Exit> {
     Ok(backend::missing_backend(missing)?)
 }
 
-/// The cases to run. Two recordings need none.
+/// The cases to run. Two recordings do not need any.
 fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<CaseSet> {
     if !base.is_live() && !candidate.is_live() {
         return Ok(CaseSet::default());

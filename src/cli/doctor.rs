@@ -1,4 +1,4 @@
-//! `collspec doctor`: the drivers, devices and libraries of this machine, and the remedy for what is missing.
+//! `collspec doctor`: the drivers, devices and libraries of this machine, and remedies for missing ones.
 use super::args::DoctorArgs;
 use super::backend_args::driver_request;
 use super::exit::Exit;

@@ -10,7 +10,7 @@ impl DownloadBar {
         Self(ProgressBar::no_length())
     }
 
-    /// Shows how far it has come, with a bar once its size is known.
+    /// Shows the progress, with a bar once the size is known.
     pub fn show(&self, progress: DownloadProgress) {
         let template = match progress.of {
             Some(of) => {

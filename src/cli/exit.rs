@@ -16,7 +16,7 @@ impl Exit {
     pub const WRONG_INPUT: Exit = Exit(2);
     /// A backend that was required is missing.
     pub const BACKEND_MISSING: Exit = Exit(3);
-    /// `compare`: it cannot be said whether anything got worse.
+    /// `compare`: it is undecided whether anything got worse.
     pub const NO_VERDICT: Exit = Exit(4);
     /// SIGINT ended the work early, and the finished part is reported: the code a shell reports for a program that SIGINT ends.
     pub const INTERRUPTED: Exit = Exit(130);

@@ -126,7 +126,7 @@ impl FailedCases {
     }
 }
 
-/// The cases of a file; none if it does not exist.
+/// The cases of a file; empty if it does not exist.
 fn read(path: &Path) -> io::Result<BTreeSet<FailedCase>> {
     let bytes = match files::open(path).and_then(|file| files::read(file, MAX_BYTES)) {
         Ok(bytes) => bytes,

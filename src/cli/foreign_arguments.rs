@@ -1,4 +1,4 @@
-//! Options and commands of other programs, answered with what this one has.
+//! Options and commands of other programs, answered with this program's counterparts.
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 const RANKS: &str =
@@ -20,7 +20,7 @@ const NULL_STREAM: &str =
     "every rank has a stream of its own; a scenario's step with `stream = \"default\"` runs on the null stream";
 const THREADS: &str = "every rank has a thread, and makes its communicator there: `-g 8` are 8 ranks";
 
-/// Options of mpirun, torchrun, nccl-tests and pytest, and what to write instead.
+/// Options of mpirun, torchrun, nccl-tests and pytest, and their counterparts.
 const OPTIONS: &[(&[&str], &str)] = &[
     (
         &["-n", "-np", "--np", "--nranks", "--ranks", "--world-size", "--nproc-per-node", "-g", "--gpus", "--ngpus"],
@@ -62,7 +62,7 @@ pub fn message(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(given)) = error.get(kind) else { return None };
     let name = given.split('=').next().unwrap_or(given);
     let (names, help) = table.iter().find(|(names, _)| names.contains(&name))?;
-    // The parser quotes the first letter of what it takes for several short options, as in `-np`.
+    // The parser quotes the first letter of a text that it takes for several short options, as in `-np`.
     let typed: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let longer = |arg: &&String| arg.starts_with(name) && names.contains(&arg.as_str());
     let name =

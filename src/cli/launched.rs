@@ -16,8 +16,8 @@ use std::time::Duration;
 /// The longest time to wait for the other processes.
 const LONGEST_MEETING: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Seconds that processes may take to meet that only agree on who refuses. One that waits for longer is most likely alone, with a launcher's
-/// variables left over.
+/// Limit in seconds on the meeting of processes that only agree on which of them refuses. A process that waits longer is most likely
+/// alone, with a launcher's variables left over.
 const REFUSING: f64 = 5.0;
 
 /// Does `work` in the leading process, with all processes of the job; the others serve it and end with the same exit code. A process
@@ -68,8 +68,8 @@ pub fn on_all_processes<Found>(
     done
 }
 
-/// Does `work` if this process is alone. Where a launcher has started several, none does it: they would write over each other's files. One
-/// of them says so, and all end with its exit code.
+/// Does `work` if this process is alone. If a launcher has started several, none does it: they would overwrite each other's files. One
+/// of them reports that, and all end with its exit code.
 ///
 /// # Errors
 ///
@@ -106,10 +106,10 @@ impl Drop for Leader {
     }
 }
 
-/// Lets this process and its workers open as many files as they may: there are connections to all others, and a shell's limit is often
-/// 1,024.
+/// Lets this process and its workers open the largest permitted number of files: there are connections to all others, and a shell's
+/// limit is often 1,024.
 fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Without success there are as many as before, and what needs more says so.
+    // On failure the limit stays the same, and code that needs more reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

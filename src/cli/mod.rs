@@ -81,7 +81,7 @@ pub fn command() -> ExitCode {
     }
 }
 
-/// The command alone: its short help, and what there is to run in this folder.
+/// The command alone: its short help, and a hint about what this folder has to run.
 fn without_arguments() -> ExitCode {
     let help = args::Args::command().render_help();
     let mut to = terminal::err();

@@ -1,4 +1,4 @@
-//! The files that a command writes: none is one that it reads, and no two are one.
+//! The files that a command writes: they differ from the files that it reads, and from each other.
 use super::args::SelectionArgs;
 use crate::files;
 use crate::scenario;
@@ -28,8 +28,8 @@ pub fn of_selection(selection: &SelectionArgs) -> impl Iterator<Item = PathBuf> 
     of_paths(&selection.searched())
 }
 
-/// Checks before anything runs that the outputs can be written and overwrite nothing: there is a folder for each, no two are one file, and
-/// none is one that the command reads. A link to a file counts as the file, and devices take any number. `what` is written.
+/// Checks before anything runs that the outputs can be written and overwrite nothing: the folder of each exists, no two are one file,
+/// and none is one that the command reads. A link to a file counts as the file, and devices may occur repeatedly. `what` is written.
 ///
 /// # Errors
 ///

@@ -3,7 +3,7 @@ use super::args::{DEFAULT_FOLDER, SelectionArgs};
 use crate::printable::printable;
 use std::path::Path;
 
-/// Fails if the folder that is looked into without a path is not there, and says what to do.
+/// Fails if the default folder is missing, and tells the user what to do.
 ///
 /// # Errors
 ///

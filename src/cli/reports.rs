@@ -1,4 +1,4 @@
-//! The reports of a run: which there are, and where each goes.
+//! The reports of a run, and the place that each is written to.
 use super::args::RunArgs;
 use super::output;
 use super::report_args::{ReportArgs, ReportRequest};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub struct Reports(Vec<Box<dyn Reporter>>);
 
 impl Reports {
-    /// The reports that were asked for, in files that are made here. Without `text`, only those that programs read.
+    /// Opens the requested reports and creates their files. Without `text`, only machine-readable ones.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ fn facts(chosen: &ChosenBackend) -> RunFacts {
     }
 }
 
-/// The file or the standard output that a report goes to, and the styles of text there.
+/// Opens the file or the standard output for a report, and gives the styles of text for it.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ impl Reporter for Reports {
     }
 }
 
-/// The reports that were asked for, and the text that always goes along.
+/// The requested reports, and the text that is always included.
 pub fn requests(args: &ReportArgs) -> Vec<ReportRequest> {
     let mut requests = args.0.clone();
     if args.text_on_standard_output() && !args.has(ReportFormat::Human) {

@@ -14,11 +14,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Programs that are tried if neither their number nor the time is said.
+/// Number of programs that are tried if neither it nor the time is given.
 const USUAL: u64 = 500;
 /// The time for making one failing program smaller.
 const BUDGET: Duration = Duration::from_secs(30);
-/// Idle workers that are kept: one for every set of variables that programs ask for, and job.
+/// Limit on the idle workers that are kept: one for every set of variables that programs need, and job.
 const WORKERS: usize = 16;
 /// Reasons for refusals that are named.
 const MOST_REFUSALS: usize = 5;

@@ -175,7 +175,7 @@ pub fn hash_of_file(path: &Path) -> io::Result<u64> {
 /// The leader's last message of a greeting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// The process is taken. These variables are set for its workers where it has not set them.
+    /// The process is accepted. These variables are set for its workers unless it has set them itself.
     Welcome(Shared),
     /// It is not, for this reason.
     Refused(String),

@@ -33,7 +33,7 @@ pub struct Joined {
 enum Failed {
     /// Another one may work.
     Yet(String),
-    /// A process of another job has answered. Another attempt may meet the right one; if none does, this is why.
+    /// A process of another job has answered. Another attempt may meet the right one; if none does, this is the reason.
     OtherJob(String),
     /// No other one will.
     Refused(String),
@@ -62,7 +62,7 @@ pub fn join(launch: &Launch, equipment: Equipment, limit: Duration) -> Result<Jo
             for address in (host.as_str(), port).to_socket_addrs().into_iter().flatten() {
                 match greet(address, &secret, Purpose::Join(Box::new(introduction.clone()))) {
                     Ok((orders, variables)) => {
-                        // Read only where something has come.
+                        // Read only if something has arrived.
                         orders.wait_at_most(Some(GREETING)).map_err(MeetingError::Resources)?;
                         return Ok(Joined { orders, leader: address, secret, variables });
                     }
@@ -122,7 +122,7 @@ impl AsFd for Joined {
 }
 
 impl Joined {
-    /// The leader's next order; `None` if it has gone.
+    /// The leader's next order; `None` if the leader is gone.
     pub fn next_order(&self) -> Option<MemberOrder> {
         self.orders.receive().ok().flatten()
     }

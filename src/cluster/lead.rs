@@ -1,4 +1,4 @@
-//! The leader's side of the meeting: it listens, greets who comes, and waits for all.
+//! The leader's side of the meeting: it listens, greets the processes that connect, and waits for all.
 use super::door::{Door, Place};
 use super::greeting::{Answer, Challenge, Equipment, Introduction, MAGIC, MemberOrder, Opening, Purpose, Trust};
 use super::leader::Cluster;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const GREETING: Duration = Duration::from_secs(10);
 /// Time between two looks for the name of the place.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Time until the next connection is accepted when none could be.
+/// Pause after no connection could be accepted.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
 /// Connections that may wait to be accepted: all processes of a job come at once.
 const WAITING: i32 = 4096;
@@ -100,7 +100,7 @@ fn bind(local: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
 #[derive(Default)]
 struct Come {
     members: BTreeMap<u32, Arc<Member>>,
-    /// Two processes that differ in what must be the same.
+    /// The description of two processes that differ in something that must be the same.
     mixed: Option<String>,
 }
 
@@ -120,11 +120,11 @@ impl Meeting {
     }
 }
 
-/// Waits until all processes of the job have come.
+/// Waits until all processes of the job have arrived.
 ///
 /// # Errors
 ///
-/// Some have not come in time, or two differ in what must be the same.
+/// Some have not arrived in time, or two differ in something that must be the same.
 pub fn lead(
     launch: &Launch,
     listener: Listener,

@@ -21,7 +21,7 @@ pub enum Site {
 pub enum Among {
     /// Those that are alive now.
     Living,
-    /// All that have met, also those that are lost since.
+    /// All that have met, including those that were lost since.
     All,
 }
 

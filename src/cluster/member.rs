@@ -134,7 +134,7 @@ impl Member {
         self.lost.get().map(|why| Lost { name: self.introduction.name(), why: why.clone() })
     }
 
-    /// Asks for a part, which then connects.
+    /// Requests a part, which then connects.
     ///
     /// # Errors
     ///

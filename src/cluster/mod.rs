@@ -1,7 +1,7 @@
 //! Processes of one job on several machines: how they meet over TCP, and how the one that judges reaches the others.
 //!
 //! One process leads: it reads scenarios, plans, judges and reports. The others are members: each starts parts of workers when the
-//! leader asks for them. For every part the member opens one more connection to the leader, so that only the leader listens, on one
+//! leader requests them. For every part the member opens one more connection to the leader, so that only the leader listens, on one
 //! port.
 mod door;
 mod greeting;
@@ -58,7 +58,7 @@ pub enum MeetingError {
         /// The error on the last port.
         source: io::Error,
     },
-    /// Not all have come.
+    /// Not all processes have arrived.
     #[error("{} of {size} processes have not come within {} s: {}", .missing.len(), .limit.as_secs_f64(), ranks_in_words(.missing))]
     Missing {
         /// The ranks of the missing processes.
@@ -85,7 +85,7 @@ pub enum MeetingError {
     /// The leader does not take this process.
     #[error("the leading process refuses this one: {0}")]
     Refused(String),
-    /// Two processes differ in what must be the same for all.
+    /// Two processes differ in something that must be the same for all.
     #[error("{0}")]
     Mixed(String),
     /// The operating system has no socket or thread.

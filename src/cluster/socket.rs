@@ -25,7 +25,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Over this stream; what goes over it is counted there.
+    /// Wraps this stream; its bytes are counted in `traffic`.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Connection {
         Ok(Self { stream, traffic: self.traffic.clone() })
     }
 
-    /// Limits waiting for the other side; `None` for no limit.
+    /// Sets the limit on waiting for the other side; `None` for no limit.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Connection {
         Ok(length)
     }
 
-    /// Ends it for both sides. Whoever waits for a message sees the end.
+    /// Ends the connection for both sides. A side that waits for a message sees the end.
     pub fn close(&self) {
         // It may be closed already.
         let _ = self.stream.shutdown(Shutdown::Both);

@@ -17,20 +17,20 @@ use toml::Spanned;
 /// The word that an entry's `library` has for failing starts; below, the word for slower rows of `--bench`.
 const STARTS: &str = "starts";
 const SPEED: &str = "speed";
-/// The same for rows of `--bench` that fail where work is counted.
+/// The word for rows of `--bench` that fail where work is counted.
 const WORK: &str = "work";
 /// Bytes of the largest file that is read.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Entries whose cases are a pattern: each of these is compared with every case.
+/// Limit on entries whose cases are a pattern: each of these is compared with every case.
 const MAX_PATTERNS: usize = 1000;
-/// Faults of entries that are shown.
+/// Number of wrong entries that are shown.
 const MAX_SHOWN: usize = 20;
 
 /// The reason a file of accepted changes cannot be used.
 #[derive(Debug, Error)]
 pub enum AcceptedError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}")]
     Read {
         /// Path of the file.
@@ -57,12 +57,12 @@ struct Entry {
     case: Option<String>,
     /// The subject of a change of the library, as a report names it.
     library: Option<String>,
-    /// The word for the change.
+    /// The word for the kind of change.
     change: Option<String>,
     reason: String,
 }
 
-/// The accepted changes of a file.
+/// The changes that a file accepts.
 pub struct Accepted {
     file: SourceFile,
     entries: Vec<Spanned<Entry>>,
@@ -106,7 +106,7 @@ impl Accepted {
     ///
     /// # Errors
     ///
-    /// An entry matches no change.
+    /// An entry does not match any change.
     pub fn apply(&self, comparison: &mut Comparison) -> Result<(), AcceptedError> {
         let mut stale = Vec::new();
         let rows = comparison.rows.iter().enumerate();
@@ -155,7 +155,7 @@ impl Accepted {
     }
 }
 
-/// Faults of entries with their places; of many the first.
+/// The mistakes in entries with their places; if there are many, the first ones.
 fn at_places(file: &SourceFile, faults: &[(Range<usize>, String)]) -> AcceptedError {
     let place = |range: &Range<usize>| path_line_column(file, Span { start: range.start, end: range.end });
     let mut lines: Vec<String> =
@@ -204,7 +204,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A text as a string of TOML, in which a person sees every character.
+/// A text as a TOML string in which every character is visible.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -217,7 +217,7 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// A file that would accept every change of the comparison that is not accepted yet, once each has its reason.
+/// The text of a file that would accept every change of the comparison not accepted yet, once each has its reason.
 pub fn to_accept(comparison: &Comparison) -> String {
     let mut text =
         "# Accepted changes for `collspec compare --allow`. Write a reason into each entry, or take it out.\n\

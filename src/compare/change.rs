@@ -14,33 +14,33 @@ pub enum Change {
     NowWrong,
     /// The base passes; a call of the candidate fails, or one that should fail does not.
     NowFails,
-    /// Failures come and go, and the candidate's rate is higher.
+    /// Failures occur in some runs, and the candidate's rate is higher.
     FailsMoreOften,
     /// The base's results are the same in every run, the candidate's are not.
     NowUnstable,
     /// The case ran on the base and is skipped on the candidate.
     NoLongerRuns,
-    /// Failures come and go, and the candidate may be worse.
+    /// Failures occur in some runs, and the candidate may be worse.
     Undecided,
-    /// Results differ from run to run on the candidate, too rarely to say that they do not on the base.
+    /// Results differ from run to run on the candidate, too rarely to conclude that they do not on the base.
     PerhapsUnstable,
     /// The case ends in a different way, which the scenario also admits and which is not worse.
     OtherEnding,
-    /// Other results, which another order of summation explains.
+    /// The results differ, and another order of summation explains that.
     OtherOrder,
-    /// Other results by the same order of summation with another rounding or scale.
+    /// The results differ, with the same order of summation but another rounding or scale.
     OtherRounding,
-    /// Other results, which are right, but which no order map explains.
+    /// The results differ and are right, but order maps do not explain the difference.
     OtherBits,
     /// Both fail, in different ways.
     FailsOtherwise,
-    /// Calls answer other error codes.
+    /// Calls return other error codes.
     OtherErrorCode,
-    /// Calls answer the same error codes with other texts.
+    /// Calls return the same error codes with other texts.
     OtherErrorText,
     /// The base fails; the candidate passes.
     Fixed,
-    /// Failures come and go, and the candidate's rate is lower.
+    /// Failures occur in some runs, and the candidate's rate is lower.
     FailsLessOften,
     /// The candidate's results are the same in every run, the base's are not.
     NowStable,
@@ -48,17 +48,17 @@ pub enum Change {
     NowRuns,
     /// Both fail in the same way.
     StillFails,
-    /// Both have failures that come and go, at rates that do not differ.
+    /// Both fail in some runs, at rates that do not differ.
     ComesAndGoes,
     /// The results of both differ from run to run.
     Unstable,
-    /// Every run of both gave the same results.
+    /// All runs of both gave the same results.
     SameBits,
     /// The behaviour is the same, and there are no results to compare.
     SameBehaviour,
     /// The case was skipped on both sides.
     Skipped,
-    /// Only one of two recordings has the case, or its file is another one.
+    /// Only one of two recordings has the case, or its file differs.
     NotComparable,
 }
 
@@ -68,9 +68,9 @@ pub enum Change {
 pub enum Meaning {
     /// The candidate is worse.
     Worse,
-    /// It cannot be said whether the candidate is worse.
+    /// It is unclear whether the candidate is worse.
     Undecided,
-    /// The candidate is different; nothing says that it is worse.
+    /// The candidate is different, but not known to be worse.
     Changed,
     /// The candidate is better.
     Better,
@@ -151,7 +151,7 @@ impl Change {
         !matches!(self.meaning(), Meaning::NotCompared) && !matches!(self, Self::NoLongerRuns | Self::NowRuns)
     }
 
-    /// The word for it in files, such as `other-order`.
+    /// The change's word in files, such as `other-order`.
     pub fn word(self) -> String {
         serde_json::to_value(self).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
     }

@@ -7,7 +7,8 @@ use crate::record::RecordedCase;
 use crate::stats::rates::{Interval, fisher};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rates that differ with a smaller probability of chance than this are different. It is small because many cases are tested.
+/// Rates are considered different if chance explains the difference with less than this probability. It is small because many
+/// cases are tested.
 pub const SIGNIFICANCE: f64 = 0.01;
 
 /// A change with its description.
@@ -190,7 +191,7 @@ fn results(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classified {
 struct Results<'a> {
     /// Number of runs with results.
     runs: u64,
-    /// Those whose results are not the usual ones.
+    /// Number of runs whose results are not the usual ones.
     others: u64,
     /// Every distinct result.
     all: BTreeSet<Vec<u8>>,
@@ -309,7 +310,7 @@ fn all_errors(runs: &[&RecordedCase]) -> BTreeSet<CallError> {
     results.flat_map(|results| &results.errors).map(|error| CallError { rank: 0, ..error.clone() }).collect()
 }
 
-/// A text without what differs from run to run: numbers and addresses.
+/// A text without the parts that differ from run to run: numbers and addresses.
 fn without_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {

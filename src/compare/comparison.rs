@@ -1,4 +1,4 @@
-//! A comparison, and its verdict.
+//! The result of a comparison, and its verdict.
 use super::change::{Change, Meaning};
 use super::classify::compare_rates;
 use super::library_changes::LibraryChange;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// Two libraries compared over a corpus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The one in use.
+    /// The library in use.
     pub base: SideSummary,
-    /// The one to move to.
+    /// The library to move to.
     pub candidate: SideSummary,
     /// Changes in the library itself.
     pub library: Vec<LibraryChange>,
@@ -50,7 +50,7 @@ pub struct SideSummary {
     pub header: Header,
     /// True if the side is an earlier recording.
     pub recorded: bool,
-    /// Runs of the corpus.
+    /// Number of runs of the corpus.
     pub corpus_runs: usize,
     /// True if the side is an incomplete recording.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct Row {
     /// Median of the seconds of the base's runs that passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_seconds: Option<f64>,
-    /// The same of the candidate's.
+    /// Median of the seconds of the candidate's runs that passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate_seconds: Option<f64>,
     /// The reason the change is accepted, if it is.
@@ -112,9 +112,9 @@ impl FirstFailures {
 /// Counts of starts in which a library failed with its first case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRates {
-    /// Starts of the base.
+    /// The base's starts.
     pub base: Starts,
-    /// Starts of the candidate.
+    /// The candidate's starts.
     pub candidate: Starts,
     /// The reason no starts were tried, if none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,14 +124,14 @@ pub struct StartRates {
     pub accepted: Option<String>,
 }
 
-/// Starts of a library.
+/// The starts of one library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Starts {
     /// Number of starts that were tried.
     pub starts: u64,
     /// Number of starts that failed.
     pub failed: u64,
-    /// Some reasons of the failures.
+    /// Reasons of some of the failures.
     pub reasons: Vec<String>,
 }
 
@@ -145,7 +145,7 @@ impl StartRates {
         compare_rates((base.failed, base.starts), (candidate.failed, candidate.starts))
     }
 
-    /// Both rates in words.
+    /// A text with both rates.
     pub fn words(&self) -> String {
         if let Some(reason) = &self.not_tried {
             return format!("not tried: {reason}");
@@ -156,7 +156,7 @@ impl StartRates {
     }
 }
 
-/// The answer to the question whether one may move to the candidate.
+/// The answer to the question of moving to the candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum GateVerdict {
@@ -167,14 +167,14 @@ pub enum GateVerdict {
         /// Number of changes for the worse.
         changes: usize,
     },
-    /// It cannot be said.
+    /// The comparison is not conclusive.
     NoVerdict {
         /// The reasons, each in one line.
         reasons: Vec<String>,
     },
 }
 
-/// More of the base's cases than this share must not fail: nothing could get worse in them.
+/// If more than this share of the base's cases fail, there is no verdict: nothing could get worse in them.
 const MOST_FAILING: f64 = 0.5;
 
 impl Comparison {
@@ -215,7 +215,7 @@ impl Comparison {
         parts
     }
 
-    /// Cases that ran on both sides.
+    /// Number of cases that ran on both sides.
     pub fn compared(&self) -> usize {
         self.rows.iter().filter(|row| row.change.was_compared()).count()
     }

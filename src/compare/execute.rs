@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 /// Numbers of repetitions, and their time limit.
 #[derive(Clone, Debug)]
 pub struct Repetition {
-    /// Runs of the corpus on each side, in new processes each.
+    /// Number of runs of the corpus on each side, in new processes each.
     pub runs: usize,
-    /// Further runs on each side of a case that fails in some runs and passes in others, or differs from run to run; each in
-    /// new processes.
+    /// Number of further runs on each side of a case that fails in some runs and passes in others, or differs from run to run; each
+    /// in new processes.
     pub repeats: usize,
-    /// Starts of each library with one case each, to find what fails in some starts only.
+    /// Number of starts of each library with one case each, to find failures that occur in some starts only.
     pub starts: usize,
     /// Time limit for repeats and starts together.
     pub time: Duration,
@@ -42,7 +42,7 @@ pub trait Observer {
     }
 }
 
-/// Compares two sides, each with the name that it was asked for by, over these cases, which only recordings do not need.
+/// Compares two sides, each with the name under which it was requested, over these cases, which two recordings do not need.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub(super) struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// Does the same with both sides, A B B A by number: what drifts with time meets both alike.
+    /// Does the same with both sides, in the order A B B A by number, so that drift over time affects both equally.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Sides<'_> {
         names
     }
 
-    /// A case with what changed in it so far.
+    /// A case with its changes so far.
     pub(super) fn row(&self, name: &str) -> Row {
         let (base, candidate) = (self.base.of(name), self.candidate.of(name));
         let (change, detail) = match (base.is_empty(), candidate.is_empty()) {

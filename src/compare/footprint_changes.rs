@@ -7,7 +7,7 @@ use crate::printable::thousands;
 use crate::stats::median;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Samples of each side without which nothing is said of a time or an amount.
+/// Number of samples of each side without which a time or an amount is not reported.
 const LEAST_SAMPLES: usize = 3;
 /// A time is reported if it grows by at least this factor and by at least this many seconds.
 const TOLD_RATIO: f64 = 1.5;
@@ -30,7 +30,7 @@ const GROWING: [(&str, Amount, u64); 4] = [
     ("descriptors", |growth| growth.descriptors, 1),
 ];
 type Amount = fn(&Growth) -> u64;
-/// New and gone parameters that are named.
+/// Limit on the new and removed parameters that are named.
 const NAMED_PARAMETERS: usize = 20;
 
 /// The changes from one footprint to another.
@@ -118,7 +118,7 @@ fn times(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChang
     }
 }
 
-/// The parts of the time of initialisation, as the libraries tell them, where they differ.
+/// The parts of the time of initialisation, as the libraries report them, where they differ.
 fn breakdown(base: &Footprint, candidate: &Footprint) -> String {
     let names: BTreeSet<&String> = base.init_parts.keys().chain(candidate.init_parts.keys()).collect();
     let value =
@@ -131,7 +131,7 @@ fn breakdown(base: &Footprint, candidate: &Footprint) -> String {
     if parts.is_empty() { String::new() } else { format!("; in seconds: {}", parts.join(", ")) }
 }
 
-/// An amount in each process.
+/// An amount measured in each process.
 type Amounts<'a> = &'a [i64];
 
 fn amounts(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
@@ -251,7 +251,7 @@ fn side_effects(base: &Footprint, candidate: &Footprint, changes: &mut Vec<Libra
     }
 }
 
-/// Algorithm, protocol and channels by size, for each operation that both sides tell of.
+/// Algorithm, protocol and channels by size, for each operation that both sides report.
 fn choices(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
     let of = |side: &Footprint| -> BTreeMap<(Option<String>, u64), String> {
         side.choices.iter().map(|choice| ((choice.operation.clone(), choice.bytes), choice.words.clone())).collect()
@@ -302,7 +302,7 @@ fn parameters(base: &Footprint, candidate: &Footprint, changes: &mut Vec<Library
     }
 }
 
-/// A time in words.
+/// A time as text.
 fn seconds(seconds: f64) -> String {
     match seconds {
         ..0.001 => format!("{:.0} us", seconds * 1e6),

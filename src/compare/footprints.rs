@@ -4,11 +4,11 @@ use super::side::Side;
 use crate::record::{Measuring, PROCESSES};
 use crate::run::{Error, proof};
 
-/// Measures the sides that are libraries, in new processes, so that what drifts with time meets both alike.
+/// Measures the sides that are libraries, in new processes in turn, so that drift over time affects both equally.
 ///
 /// # Errors
 ///
-/// A process has loaded another library than the one that was asked for, or several.
+/// A process has loaded a library other than the requested one, or several.
 pub fn measure_footprints(base: &mut Side, candidate: &mut Side, observer: &mut dyn Observer) -> Result<(), Error> {
     let mut sides: Vec<(Measuring, &mut Side)> = [base, candidate]
         .into_iter()

@@ -6,7 +6,7 @@ use crate::record::{Header, LibraryIdentity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A change that is of no case.
+/// A change that does not belong to a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryChange {
     /// The subject as a file of accepted changes names it, for instance `function ncclCommShrink`.
@@ -65,9 +65,9 @@ pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> 
     changes
 }
 
-/// Functions that came and went. A function that the base has and the candidate lacks is worse: programs that call it do not
-/// start any more. Where both sides have a file, everything that they export under a name of NCCL's is compared, else what this
-/// program knows.
+/// Functions that were added or removed. A function that the base has and the candidate lacks is worse: programs that call it no
+/// longer start. Where both sides have a file, everything that they export under a name of NCCL's is compared, otherwise the
+/// functions that this program knows.
 fn functions(base: &LibraryIdentity, candidate: &LibraryIdentity) -> Vec<LibraryChange> {
     let files = !base.exports.is_empty() && !candidate.exports.is_empty();
     let set = |library: &LibraryIdentity| -> BTreeSet<String> {

@@ -1,18 +1,18 @@
-//! One corpus on two NCCL libraries: what changed, case by case, and whether anything got worse.
+//! Runs one corpus on two NCCL libraries: what changed, case by case, and whether anything got worse.
 //!
 //! | file | purpose |
 //! |---|---|
 //! | `side` | one of the two: a library with settings, or a recorded run |
 //! | `execute` | runs the corpus on both in turn, and makes the comparison |
-//! | `runs`, `repeats` | the runs of one side; what differs or comes and goes is run again |
+//! | `runs`, `repeats` | the runs of one side; differences and sporadic failures are run again |
 //! | `seen` | all runs of a case on one side, counted |
-//! | `change`, `classify` | what changed in a case |
-//! | `library_changes`, `structures` | what changed in the library itself |
-//! | `footprints`, `footprint_changes` | what each library costs a process and changes in it, and what changed in that |
-//! | `speed` | how fast both are |
-//! | `work` | what both do, where it is counted |
+//! | `change`, `classify` | the changes in a case |
+//! | `library_changes`, `structures` | the changes in the library itself |
+//! | `footprints`, `footprint_changes` | each library's cost for a process and effects on it, and the changes in these |
+//! | `speed` | the speed of both |
+//! | `work` | the work of both, where it is counted |
 //! | `accepted` | changes that a file accepts |
-//! | `comparison` | all of it, and the verdict |
+//! | `comparison` | the complete result, and the verdict |
 pub mod accepted;
 mod change;
 mod classify;

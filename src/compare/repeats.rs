@@ -1,4 +1,4 @@
-//! Runs again, in new processes, what differs between the sides or comes and goes.
+//! Runs again, in new processes, cases that differ between the sides or fail only sometimes.
 use super::change::{Change, Meaning};
 use super::comparison::StartRates;
 use super::execute::{Observer, Repetition, Sides};
@@ -9,18 +9,18 @@ use crate::suite::{CaseSet, Error};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Cases that differ from run to run are repeated up to this number; of more, the first.
+/// Limit on the cases differing from run to run that are repeated; if there are more, the first ones.
 const MAX_REPEATED: usize = 32;
-/// Cases that fail on one side only and are run again at first, and how often.
+/// Number of cases failing on one side only that are run again first; below, the number of runs of each.
 const CONFIRMED: usize = 8;
 const CONFIRMATIONS: usize = 4;
-/// Cases with which starts are tried.
+/// Number of cases with which starts are tried.
 const START_CASES: usize = 8;
-/// A case that takes longer is not run for starts.
+/// A case that takes longer is not used for starts.
 const START_SECONDS: f64 = 2.0;
 /// Factor on the usual number of tries if the rates differ too little to decide.
 const MORE_TRIES: usize = 4;
-/// Reasons that are kept of the starts that failed on a side.
+/// Number of reasons that are kept of a side's failed starts.
 const START_REASONS: usize = 3;
 
 /// The cases to run again, the number of repetitions, and the deadline.
@@ -32,8 +32,8 @@ pub(super) struct Repeats<'a> {
 }
 
 impl Repeats<'_> {
-    /// Runs some of the cases again that fail in every run of one side and pass in every run of the other: what fails because a
-    /// process started badly fails in all of its cases. If one of them is not steady, so may be the others, and they are run too.
+    /// Runs again some of the cases that fail in every run of one side and pass in every run of the other: if a process started
+    /// badly, all of its cases fail. If one of them is not steady, the others may not be either, and they are run too.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Repeats<'_> {
         Ok(())
     }
 
-    /// Repeats the cases that are not alike in all runs of a side.
+    /// Repeats the cases that differ among the runs of a side.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Repeats<'_> {
         {
             return Ok(None);
         }
-        // Only what passes whenever the library starts well can tell a start that does not.
+        // Only cases that pass whenever the library starts well can reveal a bad start.
         let steady = self.select(|case| passes(&sides.base, case) && passes(&sides.candidate, case));
         if steady.is_empty() {
             let reason = format!("no case passes in every run of both sides within {START_SECONDS} s");

@@ -24,14 +24,14 @@ pub(super) struct Runs<'a> {
     pub(super) failures: BTreeMap<String, FailedRun>,
 }
 
-/// Collects a run's cases.
+/// Collects the cases of a run.
 struct Collector<'a> {
     failures: &'a mut BTreeMap<String, FailedRun>,
     to: &'a mut BTreeMap<String, Vec<RecordedCase>>,
     observer: &'a mut dyn Observer,
 }
 
-/// Keeps the first failure of each case in full, of many cases the first.
+/// Keeps the first failure of each case in full, up to a number of cases.
 fn keep_failure(failures: &mut BTreeMap<String, FailedRun>, case: &Arc<Case>, verdict: &Verdict) {
     if verdict.status == Status::Fail && failures.len() < MAX_FAILURES {
         failures.entry(verdict.case.clone()).or_insert_with(|| (case.clone(), Box::new(verdict.clone())));
@@ -87,7 +87,7 @@ impl<'a> Runs<'a> {
         let mut collector = Collector { failures: &mut self.failures, to: &mut self.by_case, observer };
         match cases.run(options.clone(), chosen.clone(), &mut collector) {
             Ok(_) => {}
-            // The cases that have run count.
+            // The cases that have run so far count.
             Err(Error::Report(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

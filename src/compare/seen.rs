@@ -11,13 +11,13 @@ use std::collections::BTreeSet;
 pub enum Ending {
     /// A process crashed.
     Crash,
-    /// It did not end.
+    /// The case did not end.
     Hang,
-    /// It ended, and something is wrong.
+    /// The case ended, and a result is wrong.
     Wrong,
-    /// A call failed, or failed otherwise than it should.
+    /// A call failed, or failed with another error than it should.
     Error,
-    /// It could not be run.
+    /// The case could not run.
     NotRun,
 }
 
@@ -41,11 +41,11 @@ pub struct Seen {
     pub passed: u64,
     /// Number of runs that failed.
     pub failed: u64,
-    /// Runs that were skipped.
+    /// Number of runs that were skipped.
     pub skipped: u64,
     /// The endings of the failed runs.
     pub endings: BTreeSet<Ending>,
-    /// The codes that calls of failed runs answered.
+    /// The codes that calls of failed runs returned.
     #[serde(default)]
     pub codes: BTreeSet<String>,
     /// The first reason of a failure, or of a skip.
@@ -87,7 +87,7 @@ impl Seen {
         self.ran() + self.skipped == 0
     }
 
-    /// Runs that were not skipped.
+    /// Number of runs that were not skipped.
     pub fn ran(&self) -> u64 {
         self.passed + self.failed
     }

@@ -34,7 +34,7 @@ pub enum SideError {
         /// The mistake in it.
         why: String,
     },
-    /// An option has no such value.
+    /// An option does not have such a value.
     #[error("`{text}`")]
     Option {
         /// The text as typed.
@@ -80,7 +80,7 @@ impl SideRequest {
     ///
     /// # Errors
     ///
-    /// A quote without its end, no library, or a setting that is neither a variable of NCCL nor an option.
+    /// A quote is not closed, the library is missing, or a setting is neither a variable of NCCL nor an option.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = if Path::new(text).is_file() {
             vec![text.to_owned()]
@@ -129,7 +129,7 @@ impl SideRequest {
         format!("`{}`{gone}: {}", self.text, with_causes(error))
     }
 
-    /// The settings that change nothing on this side, with the reason.
+    /// The settings that have no effect on this side, with the reasons.
     pub fn without_effect(&self, side: &Side) -> Vec<(String, &'static str)> {
         let Side::Live { chosen, .. } = side else { return Vec::new() };
         // With the stand-in driver, the library is the software library under NCCL's interface, and reads its variables.
@@ -174,7 +174,7 @@ impl SideRequest {
         if meets { Ok(()) } else { Err(kind(why)) }
     }
 
-    /// The side, with these options where its settings do not say otherwise.
+    /// The side, with these options where its own settings do not override them.
     ///
     /// # Errors
     ///
@@ -249,11 +249,11 @@ impl Side {
         matches!(self, Self::Live { chosen, .. } if chosen.counts_work())
     }
 
-    /// The side, unless it is a library that was compiled without optimisation.
+    /// Returns the side, unless it is a library that was compiled without optimisation.
     ///
     /// # Errors
     ///
-    /// It is one.
+    /// The library was compiled without optimisation.
     pub fn refuse_debug_build(self) -> Result<Self, SideError> {
         match &self {
             Self::Live { header, .. } if header.library.unoptimised => match &header.library.path {
@@ -264,7 +264,7 @@ impl Side {
         }
     }
 
-    /// Runs its cases on the processes of this job.
+    /// Makes its cases run on the processes of this job.
     pub fn use_job(&mut self, job: &Arc<Cluster>) {
         if let Self::Live { chosen, .. } = self {
             chosen.cluster = Some(job.clone());

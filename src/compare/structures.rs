@@ -1,4 +1,4 @@
-//! Structures of NCCL's interface by version, as far as this program's own table knows them.
+//! Structures of NCCL's interface by version, as far as they are in this program's own table.
 use super::change::Meaning;
 use super::library_changes::LibraryChange;
 use nccl_sys::{
@@ -6,15 +6,15 @@ use nccl_sys::{
     ncclWaitSignalDesc_t, release,
 };
 
-/// Structures that never grew in the versions that are known, with the release that introduced each, and their bytes.
+/// Structures that did not grow in the known versions, with the release that introduced each, and their bytes.
 const FIXED: [(&str, &str, usize); 3] = [
     ("ncclSimInfo_t", "2.22", size_of::<ncclSimInfo_t>()),
     ("ncclWaitSignalDesc_t", "2.29", size_of::<ncclWaitSignalDesc_t>()),
     ("ncclEncryptionConfig_t", "2.32", size_of::<ncclEncryptionConfig_t>()),
 ];
-/// The bytes of a structure in a release, by its version code.
+/// The size of a structure in a release, given its version code, in bytes.
 type SizeIn = fn(u32) -> usize;
-/// Structures that grew and whose fields are not listed, likewise, with their bytes by release.
+/// Structures that grew and whose fields are not listed, in the same form, with their bytes by release.
 const GROWING: [(&str, &str, SizeIn); 2] = [
     ("ncclCommProperties_t", "2.29", ncclCommProperties_t::size_in),
     ("ncclCollConfig_t", "2.31", ncclCollConfig_t::size_in),

@@ -105,7 +105,7 @@ fn extreme(first: Value, rest: &[Value], replaced_if: Ordering) -> Value {
     })
 }
 
-/// A float that is a whole number, as one; -0.0 and what does not fit 128 bits stay floats.
+/// Converts a float that is a whole number; -0.0 and numbers that do not fit 128 bits stay floats.
 fn whole_if_exact(value: Value) -> Value {
     match value {
         Value::Float(v) if v.fract() == 0.0 && v != 0.0 => value.to_int().map_or(value, Value::Int),
@@ -113,7 +113,7 @@ fn whole_if_exact(value: Value) -> Value {
     }
 }
 
-/// The order of two numbers, without rounding either; `None` if one is NaN.
+/// The order of two numbers, without rounding; `None` if one is NaN.
 fn compare(a: Value, b: Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Int(x), Value::Int(y)) => Some(x.cmp(&y)),

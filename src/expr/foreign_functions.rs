@@ -1,4 +1,4 @@
-//! Functions of other languages, and what does the same here.
+//! Functions of other languages, and their counterparts in expressions.
 
 /// Their names and the cure.
 const FOREIGN_FUNCTIONS: &[(&[&str], &str)] = &[

@@ -34,7 +34,7 @@ pub use parse::{NameUse, Parsed, UseKind, parse, parse_ref};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A parsed expression. The worker gets it too, to evaluate a `map`. Copies share text and tree.
+/// A parsed expression. The worker receives it too, to evaluate a `map`. Copies share text and tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expr {
     /// The text as the user wrote it.
@@ -81,7 +81,7 @@ impl ExprNode {
 }
 
 impl Expr {
-    /// The names of what indices are computed from: `y` in `x[y[0]]` and in `x[y]`.
+    /// The names of the values that indices are computed from: `y` in `x[y[0]]` and in `x[y]`.
     pub fn names_in_indices(&self) -> Vec<&str> {
         fn go<'a>(node: &'a ExprNode, inside: bool, out: &mut Vec<&'a str>) {
             match node {

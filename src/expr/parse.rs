@@ -2,7 +2,7 @@
 use super::lex::{Token, TokenKind, tokens};
 use super::{BinOp, Expr, ExprNode, Func, ParseError};
 
-/// Words that are operators in other languages, and what to write here.
+/// Words that are operators in other languages, and their counterparts.
 const FOREIGN_WORDS: &[(&str, &str)] = &[
     ("and", "comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"),
     ("or", "comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"),

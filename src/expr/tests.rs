@@ -141,7 +141,7 @@ fn closeness() {
     );
 }
 
-/// The block evaluator gives what [`Expr::eval`] gives, for every element.
+/// The block evaluator agrees with [`Expr::eval`] for every element.
 #[test]
 fn closeness_of_blocks() {
     struct Element(u64);

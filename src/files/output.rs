@@ -56,8 +56,8 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives a file this content. Whoever reads it sees the old one or the new one, and an error leaves the old one. Pipes and devices
-/// are written to as they are.
+/// Gives a file this content. Readers see either the old content or the new one, and an error leaves the old one. Pipes and devices
+/// are written to directly.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Holds a lock that keeps other processes from changing what belongs to it.
+/// Holds a lock that keeps other processes from changing the files that it guards.
 #[derive(Debug)]
 pub struct Lock {
     _folder: File,

@@ -4,7 +4,7 @@ use crate::stats::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Steady growth of a process per communicator; 0 for what grows at first only, such as caches.
+/// Steady growth of a process per communicator; 0 for anything that grows at first only, such as caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Growth {
     /// Number of communicators, of all ranks, that were created and destroyed in turn.

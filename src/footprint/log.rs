@@ -16,7 +16,7 @@ pub struct InitTimings {
 /// The way the library carries out an operation of a size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Choice {
-    /// The operation, such as `AllReduce`; `None` where the log does not name it.
+    /// The operation, such as `AllReduce`; `None` if the log does not name it.
     pub operation: Option<String>,
     /// Bytes, as the log counts them.
     pub bytes: u64,

@@ -35,13 +35,13 @@ pub struct Measurement {
     pub parameters: Option<Vec<(String, String)>>,
     /// Seconds in which the library was loaded.
     pub load_seconds: f64,
-    /// Seconds in which the first communicator was made.
+    /// Seconds taken to create the first communicator.
     pub init_seconds: f64,
     /// Seconds of the first all-reduce, of 1 MiB.
     pub first_call_seconds: f64,
     /// The process before the library was loaded; the driver and each rank's buffers exist already.
     pub before: ProcessState,
-    /// After the first communicator was made.
+    /// After the first communicator was created.
     pub initialised: ProcessState,
     /// After the first call.
     pub called: ProcessState,
@@ -164,7 +164,7 @@ fn timed<T>(what: impl FnOnce() -> Result<T, String>) -> Result<(T, f64), String
     Ok((done, begun.elapsed().as_secs_f64()))
 }
 
-/// The state of this process and its devices. Those of the ranks are made the calling thread's in turn.
+/// The state of this process and its devices. Sets each rank's device as the calling thread's in turn.
 fn state(device: Device, ranks: usize) -> ProcessState {
     let device_bytes = match device {
         Device::Host | Device::Software { .. } => device.memory_in_use().ok(),

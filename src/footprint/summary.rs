@@ -23,7 +23,7 @@ pub struct Footprint {
     pub loaded: Vec<LoadedLibrary>,
     /// Seconds in which the library was loaded, by process.
     pub load_seconds: Vec<f64>,
-    /// Seconds in which the first communicator was made, by process.
+    /// Seconds taken to create the first communicator, by process.
     pub init_seconds: Vec<f64>,
     /// The library's own breakdown of these seconds on rank 0: the median of each part.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

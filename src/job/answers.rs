@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 /// The answers of NCCL's query functions on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
-    /// About communicators: asked when they have been made, and when the program is over.
+    /// About communicators: asked when they have been created, and when the program is over.
     pub comms: Vec<Asked>,
     /// The memory statistics of communicators: asked with the rest, and after each suspend and resume.
     pub memory: Vec<MemoryAsked>,
@@ -14,7 +14,7 @@ pub struct Answers {
     pub version: Option<i32>,
     /// Calls that failed as they were expected to, after which the last error was a null pointer.
     pub mute: u32,
-    /// About windows: asked when they have been made.
+    /// About windows: asked when they have been created.
     pub windows: Vec<WindowAnswer>,
 }
 

@@ -129,7 +129,7 @@ pub enum CallKind {
         new: Option<u32>,
         config: Option<u32>,
     },
-    /// Makes `new` of the ranks of `parent` but `exclude`; `None` where the call is to fail.
+    /// Creates `new` from the ranks of `parent` except `exclude`; `None` if the call has to fail.
     Shrink {
         parent: u32,
         exclude: Vec<i32>,
@@ -138,7 +138,7 @@ pub enum CallKind {
         new: Option<u32>,
         config: Option<u32>,
     },
-    /// Gets a unique id for new ranks of a live communicator, and publishes it as number `id` of its kind.
+    /// Obtains a unique id for new ranks of a live communicator, and publishes it as number `id` of its kind.
     GrowId {
         comm: u32,
         id: u32,
@@ -253,7 +253,7 @@ pub enum CallKind {
         tag: u32,
         comm: Option<u32>,
     },
-    /// A named step has been called: the clock stops when `stream` (if any) gets here.
+    /// A named step has been called: the clock stops when `stream` (if any) reaches this point.
     End {
         tag: u32,
         stream: Option<u32>,

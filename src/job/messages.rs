@@ -18,7 +18,7 @@ pub enum Request {
     Share(Box<Share>),
     /// Restore the inputs and run the same job on the same communicators once more; answered as a job is.
     Again,
-    /// The unique ids of this run, made by another part.
+    /// The unique ids of this run, created by another part.
     Ids(Vec<Id>),
     /// The unique id of this run with this number, which a live communicator gave in another part.
     GrowId(u32, Id),

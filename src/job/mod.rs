@@ -69,7 +69,7 @@ pub struct CheckpointSpec {
 /// it alone decides which sets are kept and which are destroyed.
 pub type SetId = u64;
 
-/// Everything that a worker gets of a case, or that one of its parts gets if `ranks` are not all ranks.
+/// Everything about a case that a worker receives, or one of its parts if `ranks` are not all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The case's name, for logs.
@@ -78,8 +78,8 @@ pub struct Job {
     pub n: u32,
     /// World ranks that live here.
     pub ranks: Range<u32>,
-    /// The rank whose part makes the unique ids for all parts. Its process does not end before the others, because an id cannot be
-    /// used once the process that made it has ended.
+    /// The rank whose part creates the unique ids for all parts. Its process does not end before the others, because an id cannot be
+    /// used once the process that created it has ended.
     pub makes_ids: u32,
     /// Members (world ranks) of every communicator.
     pub comms: Vec<Vec<u32>>,
@@ -112,7 +112,7 @@ pub struct Job {
     pub one_thread: bool,
     /// Bytes of arena in use. It starts with a step word of eight bytes for every rank (see `arena::Step`).
     pub arena: u64,
-    /// The kept set of communicators to run on, if its prelude is equal; otherwise they are made.
+    /// The kept set of communicators to run on, if its prelude is equal; otherwise they are created.
     pub reuse: Option<SetId>,
     /// The fault that the software library must have; empty if none.
     pub fault: String,

@@ -36,7 +36,7 @@ pub struct Share {
     programs: Vec<Vec<Call>>,
 }
 
-/// The rank of what belongs to a rank that lives elsewhere.
+/// Stands in for a rank that is in another process.
 pub const ELSEWHERE: u32 = u32::MAX;
 
 impl Share {

@@ -76,9 +76,9 @@ pub(crate) fn check(
 
 /// The kind of elements that an assert has read on a rank.
 enum Looked {
-    /// Something that is defined, or all that there is, which may be nothing.
+    /// Defined elements, or all elements that exist, possibly none.
     AtWhatThereIs,
-    /// Every evaluation has read undefined elements.
+    /// Every evaluation has read only undefined elements.
     AtUndefinedAlone,
 }
 
@@ -133,7 +133,7 @@ impl References {
     }
 }
 
-/// An assert on one rank.
+/// The check of an assert on one rank.
 struct AssertCheck<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,

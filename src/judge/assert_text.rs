@@ -63,7 +63,7 @@ fn sign(op: BinOp) -> Option<&'static str> {
     }
 }
 
-/// A number with as many digits as tell it from every other one.
+/// A number with enough digits to distinguish it from every other one.
 pub(crate) fn number_text(value: Value) -> String {
     match value {
         Value::Int(v) => v.to_string(),

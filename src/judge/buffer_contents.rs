@@ -33,11 +33,11 @@ pub struct BufferRow {
 /// The elements of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowElements {
-    /// The contents are not known.
+    /// The contents are unknown.
     NotKnown,
     /// The row was not written by any step.
     Untouched,
-    /// The contents, or of a long row its beginning, its end, and the part that begins with the first wrong element.
+    /// The contents, or for a long row its beginning, its end, and the part that begins with the first wrong element.
     Shown {
         /// Number of elements of the whole row.
         len: u64,
@@ -51,7 +51,7 @@ pub enum RowElements {
 pub struct ShownElement {
     /// Index of the element in the row.
     pub index: u64,
-    /// Its value as text.
+    /// The element's value as text.
     pub text: String,
     /// True if the element is wrong.
     pub wrong: bool,

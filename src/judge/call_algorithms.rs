@@ -14,7 +14,7 @@ use std::collections::HashSet;
 /// Limit on the other explanations kept for a run.
 const MOST_OTHERS: usize = 8;
 
-/// Elements whose result depends on the order that a run must have: fewer are explained by a wrong order by chance.
+/// Number of elements that must depend on the order: a wrong order may explain fewer by chance.
 const FEWEST_TELLING: u64 = 16;
 
 /// The family shared by all names that a call admits.
@@ -40,7 +40,7 @@ fn tells(map: &OrderMap, run: &OrderRun) -> bool {
     u128::from(run.elements) * u128::from(map.telling) >= u128::from(FEWEST_TELLING) * u128::from(map.elements)
 }
 
-/// Number of orders that tell something.
+/// Number of orders that are not arbitrary.
 fn orders(map: &OrderMap) -> usize {
     let runs = map.runs.iter().filter(|run| tells(map, run));
     let explanations = runs.filter_map(|run| map.explanation(run.explanation));
@@ -58,9 +58,9 @@ fn is_no_chain(map: &OrderMap, run: &OrderRun) -> bool {
     run.others.len() < MOST_OTHERS && all.into_iter().all(branches)
 }
 
-/// True if an addition, spelt with parentheses around each, has partial sums on both sides.
+/// True if an addition, written with parentheses around each, has partial sums on both sides.
 fn adds_partial_sums(additions: &str) -> bool {
-    // whether each open operand is a sum
+    // for each open operand, true if it is a sum
     let mut operands: Vec<bool> = Vec::new();
     let mut in_number = false;
     for c in additions.chars() {
@@ -87,12 +87,12 @@ pub(super) fn is_asked_for(plan: &Plan) -> bool {
     plan.events.iter().any(|event| asked(plan, event).is_some())
 }
 
-/// The family that an event's call must belong to, and the selection that says so.
+/// The family that an event's call must belong to, and the selection that requires it.
 pub(super) fn asked<'p>(plan: &Plan, event: &'p Event) -> Option<(Family, &'p str)> {
     let Event::Collective(collective) = event else { return None };
     let algorithm = collective.first.op.algorithm.as_ref().filter(|algorithm| algorithm.choice.force)?;
     let named = |name: &str| plan.case.env.iter().any(|var| var.name.value == name);
-    // The file's own variables go before the call.
+    // The file's own variables take precedence over the call.
     if !algorithm.by_variables && (named("NCCL_ALGO") || named("NCCL_PROTO")) {
         return None;
     }
@@ -100,7 +100,7 @@ pub(super) fn asked<'p>(plan: &Plan, event: &'p Event) -> Option<(Family, &'p st
     Some((family_of(&names)?, &algorithm.choice.selection))
 }
 
-/// Reports calls whose sums cannot be of the algorithm that they asked for.
+/// Reports calls whose sums cannot come from the algorithm that they requested.
 pub(super) fn check(plan: &Plan, maps: &OrderMaps, collector: &mut FindingCollector) {
     for EventOrder { event: number, order, contradiction } in maps.by_event() {
         let number = *number;
@@ -167,7 +167,7 @@ mod tests {
         assert!(!said(Family::Tree, Pattern::Ring, &rotations[..2]));
         assert!(!said(Family::Tree, Pattern::OneOrder, &[chain]));
         assert!(!said(Family::Tree, Pattern::Runs, &rotations));
-        // Few elements are explained by any order by chance.
+        // Any order explains few elements by chance.
         let few = OrderMap { telling: 4, ..map(Pattern::OneOrder, &[tree]) };
         assert_eq!(contradiction(Family::Ring, &few), None);
     }

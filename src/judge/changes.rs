@@ -15,7 +15,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// The reads of all events but those of maps, which are not the library's.
+/// The reads of all events except those of maps, which the library does not execute.
 pub(crate) struct Readers<'a> {
     plan: &'a Plan,
     /// For each allocation, the events in order with the bytes that they read; collected for the first finding.
@@ -69,9 +69,9 @@ pub(crate) struct Change<'a> {
     pub write: Option<usize>,
     /// The region that changed.
     pub region: Region,
-    /// Its bytes as they were.
+    /// The bytes before the change.
     pub was: &'a [u8],
-    /// Its bytes as they are.
+    /// The bytes after the change.
     pub is: &'a [u8],
     /// The changed elements, from the region's start.
     pub wrong: &'a Indices,

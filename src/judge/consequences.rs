@@ -18,10 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const DATA: u8 = 1;
 /// Priority of findings about memory that no event writes, and ranks that differ.
 const INVARIANTS: u8 = 2;
-/// Events above which this search is left out.
+/// Number of events above which this search is left out.
 const MAX_EVENTS: usize = 10_000;
 
-/// Puts findings that follow from others under the first of those: later wrong results, ranks that differ, and expectations
+/// Moves findings that follow from others under the first of those: later wrong results, ranks that differ, and expectations
 /// that the right result would meet.
 pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, collector: &mut FindingCollector) {
     let wrong: Vec<RankEvent> = collector
@@ -37,7 +37,7 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
     } else {
         BTreeMap::new()
     };
-    // With several events before it that are wrong by themselves it is not known which of them a result follows from.
+    // With several earlier events that are wrong independently, the cause of a result is ambiguous.
     let own: BTreeSet<usize> = wrong.iter().filter(|w| !roots.contains_key(w)).map(|w| w.event).collect();
     roots.retain(|wrong, _| own.range(..wrong.event).count() == 1);
     let is_changed_elsewhere = |found: &Found| {
@@ -144,7 +144,7 @@ impl Walk<'_> {
     /// The wrong results that are right for their step's actual inputs, each with the first event that was wrong independently.
     fn roots(&self, last: usize) -> BTreeMap<RankEvent, usize> {
         let mut interpreter = self.forecast.new_interpreter(self.plan);
-        // They were worked out from right inputs.
+        // They were computed from right inputs.
         interpreter.known_results.clear();
         let (mut roots, mut root) = (BTreeMap::new(), None);
         let mut budget = Budget::default().without_samples();

@@ -1,4 +1,4 @@
-//! The ends of processes that the case outlives: each must be the one that the file says.
+//! Checks the ends of processes that the case outlives: each must be the one given in the file.
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::{Lane, Subject, message};

@@ -19,7 +19,7 @@ use crate::scenario::{BufferContent, Diagnostic, Element, ElementValue, Expectat
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 
-/// Compares every expectation with the final images; `last` says which contents are undefined.
+/// Compares every expectation with the final images; `last` gives the undefined contents.
 pub(crate) fn check(
     plan: &Plan,
     forecast: &Forecast,
@@ -89,7 +89,7 @@ struct ExpectationCheck<'a> {
     expectation: &'a Expectation,
     buf: BufId,
     rank: usize,
-    /// The advice for a result that rounds, which is the same on all ranks; made when it is needed first.
+    /// The advice for a result that rounds, which is the same on all ranks; computed when first needed.
     tolerance: &'a OnceCell<String>,
     /// Outcome of the comparisons on this rank and earlier ones.
     compared: &'a Cell<Compared>,
@@ -304,7 +304,7 @@ impl ExpectationCheck<'_> {
                 _ => return None,
             }
         }
-        // One element that no rounding explains is enough: a tolerance would hide it.
+        // A single element that rounding does not explain is enough: a tolerance would hide it.
         if exact || !rounds {
             return Some(EXPECTATION_IS_WRONG.into());
         }
@@ -328,7 +328,7 @@ impl ExpectationCheck<'_> {
     }
 }
 
-/// Equal as `expect` means it: by bits, or as numbers where nan is nan and 0 is -0.0.
+/// Equality as defined for `expect`: by bits, or as numbers where nan is nan and 0 is -0.0.
 fn values_equal(dtype: DType, expected: u64, actual: u64, by_bits: bool) -> bool {
     if expected == actual {
         return true;

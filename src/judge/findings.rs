@@ -36,7 +36,7 @@ pub(crate) struct Priority {
     pub event: usize,
 }
 
-/// The number of an event in findings that are about none.
+/// The event number of findings that are not about an event.
 pub(crate) const NO_EVENT: usize = usize::MAX;
 
 /// A finding, perhaps of several ranks.
@@ -97,7 +97,7 @@ impl FindingCollector {
             self.notes.push(note);
         }
     }
-    /// Adds a finding and fails its lane. A rank's finding that says the same of another rank is added to that one.
+    /// Adds a finding and fails its lane. If an equal finding of another rank exists, the rank is added to that one.
     pub fn add(&mut self, priority: Priority, finding: Finding) {
         self.lanes.entry(finding.lane).or_default().wrong = true;
         let same = |known: &&mut Found| {
@@ -128,7 +128,7 @@ impl FindingCollector {
     pub fn findings(&self) -> &[Found] {
         &self.findings
     }
-    /// The same, to be changed.
+    /// The findings so far, for changing them.
     pub fn findings_mut(&mut self) -> &mut Vec<Found> {
         &mut self.findings
     }
@@ -136,7 +136,7 @@ impl FindingCollector {
     fn oracle_agrees(&self) -> bool {
         self.lanes.iter().all(|(lane, tally)| *lane == Lane::Expected || !tally.wrong)
     }
-    /// Fails a lane; the finding follows.
+    /// Fails a lane; the finding is added separately.
     pub fn fail_lane(&mut self, lane: Lane) {
         self.lanes.entry(lane).or_default().wrong = true;
     }

@@ -1,10 +1,10 @@
-//! The words of a file that would fit what happened, for messages about `outcome`, `reason` and `error` that do not.
+//! Suggests values for the file's `outcome`, `reason` and `error` that fit what happened, for messages about those that do not.
 use super::outcome::code_name;
 use crate::job::{Ended, NOT_NCCL, Observation, RankEnd};
 use crate::plan::{Foresight, Plan};
 use crate::scenario::ExpectedOutcome;
 
-/// The `outcome` that fits the ending of a run; `None` if no file can expect it.
+/// The `outcome` that fits the ending of a run; `None` if a file cannot expect this ending.
 pub(crate) fn outcome(plan: &Plan, observation: &Observation) -> Option<String> {
     match &observation.ended {
         Ended::Done if plan.case.outcome.iter().any(|o| o.value.iter().any(is_error)) => {
@@ -42,7 +42,7 @@ pub(crate) fn error(expected: &str, actual: &str) -> Option<String> {
         (_, "ok") => {
             Some("the call succeeded; if that is right, leave out `error`, or say \"ok\" for this rank".into())
         }
-        // In a group, several calls may have answered.
+        // In a group, several calls may have returned codes.
         (_, several) if several.contains(", ") => None,
         _ => Some(format!("if that is right, write `error = \"{actual}\"`")),
     }
@@ -52,7 +52,7 @@ pub(crate) fn error(expected: &str, actual: &str) -> Option<String> {
 pub(crate) fn reason(text: &str) -> Option<String> {
     const MAX_LENGTH: usize = 80;
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    // The last part of a chain of causes says most.
+    // The last part of a chain of causes is the most informative.
     let part = line.rsplit(": ").find(|part| part.len() >= 8).unwrap_or(line);
     let end = (0..=part.len().min(MAX_LENGTH)).rev().find(|end| part.is_char_boundary(*end))?;
     let cut = part.get(..end)?;
@@ -61,7 +61,7 @@ pub(crate) fn reason(text: &str) -> Option<String> {
     Some(format!("a part of the text is enough; this one would fit: `reason = {quoted}`"))
 }
 
-/// A text as TOML writes it.
+/// A text as a TOML string.
 fn toml_string(text: &str) -> String {
     // A literal string cannot hold apostrophes and control characters.
     let plain = !text.contains('\'') && !text.chars().any(char::is_control);

@@ -1,5 +1,5 @@
 //! Flaws of the judge: checks that it leaves out or weakens, as real test suites do. The audit gives the judge one of them
-//! to find out whether a corpus would notice ([`crate::audit`]).
+//! to test whether a corpus would notice ([`crate::audit`]).
 use super::indices::{Indices, MAX_WRONG_RANGES};
 use super::{Lane, Outcome, Verdict};
 use crate::num::{DType, decode_f64, get_element, is_nan};
@@ -12,7 +12,7 @@ pub enum Flaw {
     OnlyRank0,
     /// J02: compares the first 1,024 elements of a buffer only.
     OnlyBeginning,
-    /// J03: takes NaN as equal to anything.
+    /// J03: treats NaN as equal to anything.
     NanEqualsAnything,
     /// J04: allows f32 and f64 the error of f16.
     F16Tolerance,
@@ -28,7 +28,7 @@ pub enum Flaw {
     OnlyLast,
     /// J09b: compares one element of every 16 bytes.
     OnePerPack,
-    /// J10: takes hangs, crashes and error codes for a good end.
+    /// J10: treats hangs, crashes and error codes as a good end.
     NoOutcome,
 }
 
@@ -145,14 +145,14 @@ impl Flaw {
         &FLAWS[self.index()]
     }
 
-    /// False if a judge with this flaw surely fails a case with this failing verdict too.
+    /// False if a judge with this flaw certainly fails a case with this failing verdict too.
     pub fn may_hide(self, plan: &Plan, verdict: &Verdict) -> bool {
         let dtypes = || plan.buffers.iter().map(|buffer| buffer.dtype);
         let failed = |lane| verdict.lanes.iter().any(|result| result.lane == lane && !result.pass);
         let ended_well = verdict.outcome == Some(Outcome::Ok);
         match self {
             Self::NoOutcome => failed(Lane::Expected),
-            // what did not end well has no data: only the flaw above makes a difference
+            // a run that did not end well has no data: only the flaw above makes a difference
             _ if !ended_well => false,
             Self::OnlyRank0 => plan.n > 1,
             Self::OnlyBeginning => {
@@ -190,13 +190,13 @@ impl JudgeMutation {
         }
     }
 
-    /// False if the judge takes the wrong value `actual` for `expected`.
+    /// False if the judge considers the wrong value `actual` equal to `expected`.
     fn tells_apart(self, dtype: DType, expected: u64, actual: u64) -> bool {
         match self.0 {
             Some(Flaw::NanEqualsAnything) => !is_nan(dtype, expected) && !is_nan(dtype, actual),
             Some(Flaw::F16Tolerance) if matches!(dtype, DType::F32 | DType::F64) => {
                 let (expected, actual) = (decode_f64(dtype, expected), decode_f64(dtype, actual));
-                // NaN and infinities are never near
+                // NaN and infinities are never close
                 let near = (expected - actual).abs() <= expected.abs() * F16_EPSILON;
                 !near
             }
@@ -204,7 +204,7 @@ impl JudgeMutation {
         }
     }
 
-    /// Number of ranges of wrong elements that a judge of large memory holds. One with a flaw looks at each of them again.
+    /// Limit on the ranges of wrong elements that a judge stores for large memory. A judge with a flaw examines each of them again.
     pub fn most_ranges(self) -> usize {
         if self.0.is_some() { usize::MAX } else { MAX_WRONG_RANGES }
     }
@@ -215,7 +215,7 @@ impl JudgeMutation {
         self.0.is_some_and(|flaw| flaw != Flaw::NoOrder)
     }
 
-    /// The wrong elements that the judge notices; of one with a flaw, not more than it needs to fail the case. Their indices and the
+    /// The wrong elements that the judge notices; with a flaw, not more than needed to fail the case. Their indices and the
     /// bytes count from element `start` of the buffer.
     pub fn noticed(self, dtype: DType, start: u64, wrong: Indices, expected: &[u8], actual: &[u8]) -> Indices {
         let Some(flaw) = self.0 else { return wrong };

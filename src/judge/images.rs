@@ -163,7 +163,7 @@ impl<'p> WrongPayload<'_, 'p> {
                 let mut from = wrong.start;
                 while from < wrong.end {
                     let owner = owners.iter().find(|(bytes, _)| bytes.contains(&from));
-                    // No other owner begins or ends before there.
+                    // No other owner begins or ends before that.
                     let edges = owners.iter().flat_map(|(bytes, _)| [bytes.start, bytes.end]);
                     let to = edges.filter(|edge| *edge > from).min().map_or(wrong.end, |edge| edge.min(wrong.end));
                     let owner = owner.map_or(ByteOwner::NoBuffer, |(_, owner)| *owner);
@@ -343,7 +343,7 @@ struct OwnedWrong {
     at: u64,
     /// Number of wrong bytes.
     bytes: u64,
-    /// The elements that have one.
+    /// The elements that contain a wrong byte.
     elements: Indices,
 }
 

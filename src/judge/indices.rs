@@ -3,13 +3,13 @@ use super::pattern::SAMPLES;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
-/// Number of ranges that are held of large memory.
+/// Limit on the ranges stored for large memory.
 pub(crate) const MAX_WRONG_RANGES: usize = 65_536;
 
-/// Ascending indices. All are counted; beyond the limit of ranges only some are held, evenly spread.
+/// A set of ascending indices. All are counted; beyond the limit of ranges only some are stored, evenly spread.
 #[derive(Clone, Debug)]
 pub(crate) struct Indices {
-    /// Most ranges that are held, besides the last one.
+    /// Limit on the stored ranges, besides the last one.
     limit: usize,
     /// The ranges before the last one, which neither touch nor overlap; only up to the limit.
     ranges: Vec<Range<u64>>,
@@ -21,7 +21,7 @@ pub(crate) struct Indices {
     stride: Option<u64>,
     /// Hash of all ranges before the last one.
     hasher: DefaultHasher,
-    /// Some of all indices, once not all ranges are held.
+    /// A sample of all indices, once not all ranges are stored.
     spread: Option<Spread>,
 }
 
@@ -98,7 +98,7 @@ impl Indices {
         self.stride
     }
 
-    /// The indices that are held in ranges: all, unless the limit was passed.
+    /// The indices that are stored in ranges: all of them, unless the limit was passed.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().chain([&self.last]).cloned().flatten()
     }

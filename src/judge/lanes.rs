@@ -236,7 +236,7 @@ impl ResultJudge<'_> {
         self.collector.add(Priority { kind: 1, event }, finding);
     }
 
-    /// Judges every element with several right values, of a checkpoint all elements. Returns the wrong ones.
+    /// Judges every element with several right values; for a checkpoint, all elements. Returns the wrong ones.
     fn judge_elements(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], checkpoint: bool) -> Vec<WrongElement> {
         let dtype = choice.reduction.dtype;
         let (elements, size) = (choice.target.region.len as usize, dtype.size());
@@ -321,7 +321,7 @@ impl ResultJudge<'_> {
         )
     }
 
-    /// The right value of an element as text, worked out for it alone; `None` if nothing shows it.
+    /// The right value of an element as text, computed for it alone; `None` if it is not shown.
     fn right_text(&mut self, choice: &AmbiguousResult<'_>, element: usize) -> Option<String> {
         if self.collector.pass_or_fail_only {
             return None;
@@ -340,7 +340,7 @@ impl ResultJudge<'_> {
 
     fn report(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
         let Some(first) = wrong.first() else { return };
-        // A judge with a flaw may notice another one first.
+        // A judge with a flaw may notice a different one first.
         let expected = first.right.clone().or_else(|| self.right_text(choice, first.index)).unwrap_or_default();
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
@@ -447,7 +447,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Adds an element; `is_foreseen`: its inputs were known before the run.
+    /// Counts an element; `is_foreseen` is true if its inputs were known before the run.
     fn add(&mut self, element: usize, judged: JudgedElement, is_foreseen: bool, fingerprint: Option<&mut Fingerprint>) {
         let lane = match judged.lane {
             oracle::ElementLane::Exact => 0,
@@ -475,7 +475,7 @@ impl Tally {
         }
     }
 
-    /// Adds a wrong element. A message names the first one, so only of that the right value is kept as text.
+    /// Adds a wrong element. A message names the first one, so the right value is kept as text only for that one.
     fn add_wrong(&mut self, index: usize, lane: Lane, right: impl FnOnce() -> Option<String>) {
         let right = if self.wrong.is_empty() { right() } else { None };
         self.wrong.push(WrongElement { index, lane, right });
@@ -502,7 +502,7 @@ impl ResultResolver for Replay<'_> {
     fn uncomputable(&mut self, _: Uncomputable) {}
 }
 
-/// Start and end of the payload in an image; `None` if the image has another length than the plan says.
+/// Start and end of the payload in an image; `None` if the image does not have the planned length.
 pub(crate) fn payload_range(plan: &Plan, alloc: usize, image: &[u8]) -> Option<(usize, usize)> {
     let alloc = plan.allocs.get(alloc)?;
     let start = alloc.start() as usize;

@@ -1,4 +1,4 @@
-//! Makes one finding of those that say the same of several ranks.
+//! Merges findings of several ranks that are otherwise equal.
 use super::findings::{Found, NO_EVENT, Priority};
 use super::pattern::common;
 use super::{Finding, Lane, Subject, message};
@@ -36,7 +36,7 @@ fn without_rank_and_pattern(finding: &Finding) -> &str {
     pattern.map_or(text, |text| text.trim_end_matches(": "))
 }
 
-/// Leaves the finding what its pattern has in common with that of another rank with the same values.
+/// Reduces the finding's pattern to the part shared with that of another rank with the same values.
 pub(crate) fn keep_common_pattern(known: &mut Finding, other: &Finding) {
     let Some(pattern) = common(&known.pattern, &other.pattern).filter(|pattern| **pattern != known.pattern) else {
         return;
@@ -49,7 +49,7 @@ pub(crate) fn keep_common_pattern(known: &mut Finding, other: &Finding) {
     known.pattern = pattern;
 }
 
-/// Makes these, ascending, the ranks of a finding.
+/// Sets the ranks of a finding, which must be ascending.
 pub(crate) fn set_ranks(finding: &mut Finding, ranks: &[usize]) {
     if let Some((first, others)) = ranks.split_first() {
         if let Some(words) = after_rank(finding) {
@@ -60,7 +60,7 @@ pub(crate) fn set_ranks(finding: &mut Finding, ranks: &[usize]) {
     }
 }
 
-/// Gathers findings about the same wrong elements of several ranks with other values under the first of them, and writes all
+/// Collects findings about the same wrong elements of several ranks with other values under the first of them, and writes all
 /// ranks of a finding into its text.
 pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
     for found in findings.iter_mut() {
@@ -108,7 +108,7 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
 #[derive(Default)]
 pub(crate) struct Rounds(BTreeMap<RoundKey, BTreeMap<String, Round>>);
 
-/// Step without its round, buffer and lane.
+/// The key of a round: step without its round, buffer and lane.
 type RoundKey = (String, Option<String>, Lane);
 
 /// The findings in one round of a step.
@@ -116,12 +116,12 @@ type RoundKey = (String, Option<String>, Lane);
 struct Round {
     /// Ranks with findings in the round.
     ranks: BTreeSet<usize>,
-    /// Number of findings that had been dropped.
+    /// Number of dropped findings in the round.
     dropped: u64,
 }
 
 impl Rounds {
-    /// Notes the round of a finding that is dropped, if it is of one.
+    /// Records the round of a finding that is dropped, if it belongs to one.
     pub fn add_dropped(&mut self, priority: Priority, finding: &Finding) {
         if let Some(round) = self.add(priority, finding) {
             round.dropped += 1;

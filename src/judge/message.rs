@@ -10,19 +10,19 @@ fn value_and_bits(dtype: DType, bits: u64) -> String {
     format!("{} ({})", element_text(dtype, bits), element_hex(dtype, bits))
 }
 
-/// An element's value, with its bits if they say more than the value.
+/// An element's value, with its bits if the value alone is ambiguous.
 pub(crate) fn value_text(dtype: DType, bits: u64) -> String {
     if bits_matter(dtype, bits) { value_and_bits(dtype, bits) } else { element_text(dtype, bits) }
 }
 
-/// Two elements that are compared, as [`value_text`], and with their bits if the values read alike.
+/// Two elements that are compared, as [`value_text`], and with their bits if the values look the same.
 pub(crate) fn value_texts(dtype: DType, a: u64, b: u64) -> (String, String) {
     let alike = element_text(dtype, a) == element_text(dtype, b);
     let text = if alike { value_and_bits } else { value_text };
     (text(dtype, a), text(dtype, b))
 }
 
-/// `rank 3`, `ranks 0 to 3`, `ranks 0, 2 and 5 to 7`, from ascending numbers; of long lists the first parts.
+/// `rank 3`, `ranks 0 to 3`, `ranks 0, 2 and 5 to 7`, from ascending numbers; for long lists only the first parts.
 pub fn ranks_text(ranks: &[usize]) -> String {
     const MAX_PARTS: usize = 8;
     let mut ranges: Vec<(usize, usize)> = Vec::new();
@@ -123,7 +123,7 @@ pub(crate) fn wrong_elements(
     }
 }
 
-/// A finding that is about no element of a buffer.
+/// A finding that is not about an element of a buffer.
 pub(crate) fn without_element(lane: Lane, text: String, expected: String, actual: String) -> Finding {
     Finding {
         lane,
@@ -149,7 +149,7 @@ pub(crate) fn without_element(lane: Lane, text: String, expected: String, actual
     }
 }
 
-/// A finding about the file's own words.
+/// A finding about a line of the file.
 pub(crate) fn about(subject: Subject, text: String, expected: String, actual: String) -> Finding {
     Finding { subject, ..without_element(Lane::Expected, text, expected, actual) }
 }
@@ -189,7 +189,7 @@ pub(crate) fn scrap_written(rank: usize, label: &str, at: u64, wrong: u64, expec
     }
 }
 
-/// The finding for written bytes of an allocation that belong to no buffer.
+/// The finding for written bytes of an allocation that are outside every buffer.
 pub(crate) fn written_beyond(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
     let text = format!("rank {rank}: wrote beyond `{label}`, at byte {at} of its memory ({wrong} bytes in all)");
     Finding {
@@ -205,7 +205,7 @@ pub(crate) fn written_beyond(rank: usize, label: &str, at: u64, wrong: u64, expe
 pub(crate) enum Changed<'a> {
     /// An input of the case.
     Input,
-    /// Memory that nothing has written.
+    /// Memory that has not been written.
     Untouched,
     /// A result that this step has written.
     Result(&'a str),
@@ -243,7 +243,7 @@ pub(crate) fn modified(wrong: WrongElements<'_>, changed: Changed<'_>, readers: 
     }
 }
 
-/// The same where only a digest is known of the elements.
+/// The same for elements of which only a digest is known.
 pub(crate) fn modified_digest(
     (rank, buffer, of): (usize, &str, u64),
     bytes: u64,

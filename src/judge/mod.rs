@@ -58,7 +58,7 @@ pub fn judge(plan: &Plan, forecast: &Forecast, observations: &[Observation]) -> 
     judge_case(plan, forecast, observations, FindingCollector::default())
 }
 
-/// The verdict without outputs, fingerprint, snapshot and patterns, of a judge with this flaw, if one is given.
+/// The verdict without outputs, fingerprint, snapshot and patterns, by a judge with this flaw, if one is given.
 pub fn judge_pass_or_fail(
     plan: &Plan,
     forecast: &Forecast,
@@ -163,7 +163,7 @@ pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
     finish_verdict(case, collector, Some(Outcome::Refused), 0.0)
 }
 
-/// The verdict on a planned case for which the file admits nothing but a refusal; `None` for other cases.
+/// The verdict on a planned case for which the file admits only a refusal; `None` for other cases.
 pub fn missing_refusal(case: &Case) -> Option<Verdict> {
     let outcome = case
         .outcome

@@ -66,7 +66,7 @@ impl TryFrom<String> for ContentHash {
 pub struct CallError {
     /// World rank that made the call.
     pub rank: usize,
-    /// Label of the step; `None` while making communicators or outside of calls.
+    /// Label of the step; `None` while creating communicators or outside calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The name of NCCL's code as scenarios write it, such as `invalid_argument`.
@@ -76,7 +76,7 @@ pub struct CallError {
     pub text: String,
 }
 
-/// Characters of an error's text that are kept.
+/// Number of characters of an error's text that are kept.
 const MAX_TEXT: usize = 400;
 
 /// Extracts the results of a run. A run that did not end well has no contents.
@@ -125,7 +125,7 @@ fn is_result(certainty: Certainty) -> bool {
 }
 
 fn intermediate(plan: &Plan, forecast: &Forecast, observation: &Observation) -> Vec<Option<ContentHash>> {
-    // It is not known how far a step came that was cut short.
+    // It is unknown how far an aborted step got.
     if plan.events.iter().any(|event| matches!(event, Event::Undefined { .. })) {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! The order maps of a run's results: which order of ranks summed which elements.
+//! The order maps of a run's results: the order of ranks in which each element was summed.
 use super::{call_algorithms, message};
 use crate::ops::Rule;
 use crate::oracle::ResultOrder;
@@ -7,7 +7,7 @@ use crate::oracle::order_map::{Columns, MapBudget, has_order, may_explain, order
 use crate::plan::{Event, Plan};
 use std::ops::Range;
 
-/// Most results of a case that get an order map.
+/// Limit on the results of a case that get an order map.
 const MOST_MAPS: usize = 64;
 
 /// Collects the order maps of a run.
@@ -24,7 +24,7 @@ pub(super) struct OrderMaps {
 pub(super) struct EventOrder {
     pub event: usize,
     pub order: ResultOrder,
-    /// Whose order it is, where the call asks for an algorithm that never gives these bits.
+    /// The family that the order belongs to, if the call requests an algorithm that never gives these bits.
     pub contradiction: Option<&'static str>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct EventOrder {
 #[derive(Debug)]
 struct Blocks {
     event: usize,
-    /// The result: right where it has one value, observed elsewhere.
+    /// The result: the right value where there is only one, otherwise the observed one.
     bytes: Vec<u8>,
     ranks: Vec<usize>,
 }
@@ -48,7 +48,7 @@ impl OrderMaps {
         self.found.into_iter().map(|found| found.order).collect()
     }
 
-    /// Adds a rank's result, which was found right. `like_first`: it has the same bits as that of the event's first rank.
+    /// Adds a rank's result that was found right. `like_first` is true if it has the same bits as the event's first rank's.
     pub fn add(&mut self, plan: &Plan, choice: &AmbiguousResult<'_>, bytes: &[u8], like_first: bool) {
         let Some(Event::Collective(collective)) = plan.events.get(choice.event) else { return };
         if !has_order(choice.reduction) {
@@ -69,7 +69,7 @@ impl OrderMaps {
         self.add_map(plan, choice, bytes, elements, vec![rank]);
     }
 
-    /// Adds a block; with the last that has elements with several right values, all blocks get one map.
+    /// Adds a block; once the last one with ambiguous elements is added, all blocks get one map.
     fn add_block(&mut self, plan: &Plan, choice: &AmbiguousResult<'_>, bytes: &[u8]) {
         let event = choice.event;
         let size = choice.reduction.dtype.size();
@@ -113,7 +113,7 @@ impl OrderMaps {
         let asked = plan.events.get(choice.event).and_then(|event| call_algorithms::asked(plan, event));
         let contradiction = asked.and_then(|(family, _)| {
             let is = call_algorithms::contradiction(family, &map)?;
-            // Few telling elements are explained by the wrong order by chance.
+            // The wrong order explains few telling elements by chance.
             (!may_explain(family, choice.reduction, columns())).then_some(is)
         });
         let event = plan.events.get(choice.event);

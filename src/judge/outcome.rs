@@ -53,7 +53,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     if let Ended::Hung { waits, .. } = &observation.ended
         && says_disagreement(waits)
     {
-        // A hang that the file expects may still have another reason than the one it is about.
+        // An expected hang may have another reason than the one it is about.
         collector.note(ending.clone());
     }
     let unsaid =
@@ -77,7 +77,7 @@ fn is_expected(plan: &Plan, expected: &ExpectedOutcome, observation: &Observatio
     };
     match expected {
         ExpectedOutcome::Ok => outcome_of(observation) == Outcome::Ok,
-        // Making the world's communicators is nothing that a file can expect to hang or to crash.
+        // A file cannot expect creating the world's communicators to hang or crash.
         ExpectedOutcome::Hang => matches!(observation.ended, Ended::Hung { opening: false, .. }),
         ExpectedOutcome::Crash => {
             matches!(observation.ended, Ended::Crashed { opening: false, .. }) && exited_on_purpose(plan, observation)
@@ -120,7 +120,7 @@ fn unexpected_ending(admissible: &[ExpectedOutcome], observation: &Observation, 
     }
 }
 
-/// An outcome within a sentence.
+/// An outcome as part of a sentence.
 fn expected_ending(expected: &ExpectedOutcome) -> String {
     match expected {
         ExpectedOutcome::Ok => "no error".into(),
@@ -132,7 +132,7 @@ fn expected_ending(expected: &ExpectedOutcome) -> String {
     }
 }
 
-/// The outcome as a file writes it.
+/// The outcome as written in a file.
 pub(crate) fn expected_name(expected: &ExpectedOutcome) -> String {
     match expected {
         ExpectedOutcome::Ok => "ok".into(),
@@ -213,7 +213,7 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
     }
 }
 
-/// The software library's words with the names of communicators for their numbers.
+/// The software library's text with communicators' names in place of their numbers.
 fn with_comm_names(plan: &Plan, waits: &str) -> String {
     const MARK: &str = "communicator #";
     let names = CommNames::of(plan);

@@ -23,7 +23,7 @@ pub(crate) fn written_buffers(plan: &Plan) -> Vec<BufId> {
     (0..plan.buffers.len()).filter(|b| written[*b] && !plan.buffers[*b].name.starts_with('#')).collect()
 }
 
-/// The region that is all of a buffer on a rank; `None` if the rank lacks it.
+/// The region that covers all of a buffer on a rank; `None` if the rank lacks it.
 pub(crate) fn whole_buffer(plan: &Plan, buf: BufId, rank: usize) -> Option<Region> {
     let place = plan.buffers.get(buf)?.places.get(rank).copied().flatten()?;
     Some(Region { buf, rank, start: 0, len: place.count })

@@ -27,7 +27,7 @@ pub(crate) const SAMPLES: usize = 256;
 
 /// The first replays, up to this number, are made whatever they cost.
 const FREE_REPLAYS: usize = 16;
-/// Events that are gone through again beyond these.
+/// Limit on the events replayed beyond these.
 const MAX_REPLAYED_EVENTS: usize = 10_000;
 
 /// Recognises the patterns of a run's wrong elements.
@@ -44,7 +44,7 @@ pub(crate) struct Patterns<'a> {
 }
 
 impl<'a> Patterns<'a> {
-    /// None was looked for yet.
+    /// The state before the first search for a pattern.
     pub fn new(plan: &'a Plan, forecast: &'a Forecast, observation: &'a Observation) -> Self {
         Self { plan, forecast, observation, before: None, replays: 0, replayed_events: 0, last_reduction: None }
     }
@@ -71,7 +71,7 @@ impl<'a> Patterns<'a> {
         memory.data.get(range.start as usize..range.end as usize).map(std::borrow::Cow::into_owned)
     }
 
-    /// Goes through the events before this one, unless that was done or takes too long.
+    /// Replays the events before this one, unless that was done already or would take too long.
     fn go_before(&mut self, event: usize) -> Option<()> {
         let from = match self.before.take() {
             Some((at, interpreter)) if at <= event => (at, interpreter),
@@ -137,6 +137,6 @@ pub(crate) fn positions_pattern(wrong: &Indices, of: u64) -> Option<String> {
         let others: Vec<String> = wrong.iter().filter(|index| *index != last).map(|index| index.to_string()).collect();
         return Some(format!("{} and {last}", others.join(", ")));
     }
-    // Irregular positions, most of those from the first wrong element to the end.
+    // Irregular positions that include most of those from the first wrong element to the end.
     (last + 1 == of && count * 2 > of - first).then(|| format!("scattered from element {first} to the end"))
 }

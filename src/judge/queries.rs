@@ -39,8 +39,8 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     }
 }
 
-/// The communicators whose operations the rank's program ends, and those that have lost a rank: NCCL does not say what their
-/// asynchronous error is.
+/// The communicators whose operations the rank's program ends, and those that have lost a rank: NCCL does not define their
+/// asynchronous error.
 fn interrupted(plan: &Plan, rank: usize) -> BTreeSet<u32> {
     let calls = plan.programs.get(rank).filter(|_| plan.comm_steps).into_iter().flatten();
     let lost = |ranks: &[u32]| {
@@ -123,7 +123,7 @@ struct QueryTexts {
     actual: String,
 }
 
-/// Counts an answer that was checked, and notes a wrong one; the words are only made for that.
+/// Counts an answer that was checked, and reports a wrong one; the texts are computed only in that case.
 fn record(
     function: &'static str,
     right: bool,

@@ -1,4 +1,4 @@
-//! Judges the runs of a case one after the other; of the observations only the first and the last are kept.
+//! Judges the runs of a case one after the other; only the first and the last observation are kept.
 use super::findings::{FindingCollector, Priority};
 use super::flaw::{Flaw, JudgeMutation};
 use super::order_maps::OrderMaps;
@@ -52,7 +52,7 @@ pub enum Details {
     None,
     /// Outputs, and the fingerprint.
     Fingerprint,
-    /// These, and the order maps.
+    /// Outputs, the fingerprint, and the order maps.
     #[default]
     OrderMaps,
 }
@@ -75,7 +75,7 @@ pub struct CaseJudge<'a> {
     keep_results: bool,
     /// The reason the case cannot run here, if a run has revealed one.
     skipped: Option<String>,
-    /// A run that ended otherwise than well.
+    /// A run that did not end well.
     broken: Option<ObservationRef<'a>>,
     /// The first run, with which all others are compared.
     first: Option<ObservationRef<'a>>,
@@ -137,7 +137,7 @@ impl<'a> CaseJudge<'a> {
         self.seconds += run.seconds;
         let ending = outcome::outcome_of(&run);
         if ending != Outcome::Ok {
-            // This ending is the case's, and findings of earlier runs do not count.
+            // This ending becomes the case's, and findings of earlier runs do not count.
             let JudgeMutation(flaw) = self.collector.mutation;
             self.collector = if self.collector.pass_or_fail_only {
                 FindingCollector::pass_or_fail_only(JudgeMutation(flaw))
@@ -186,7 +186,7 @@ impl<'a> CaseJudge<'a> {
         self.collector.is_empty()
     }
 
-    /// The verdict. If `complete`, fewer runs than the file asks for are a finding.
+    /// The verdict. With `complete`, fewer runs than the file asks for are a finding.
     pub fn into_verdict(self, complete: bool) -> Verdict {
         let Self {
             plan,

@@ -1,4 +1,4 @@
-//! Reads what every rank's buffers held before and after a run.
+//! Reads the contents of every rank's buffers before and after a run.
 use super::buffer_contents::{BufferContents, BufferRow, BufferRows, RowElements, ShownElement};
 use super::findings::FindingCollector;
 use super::images::image_bytes;
@@ -10,14 +10,14 @@ use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory};
 use crate::plan::{BufId, Plan, Region};
 
-/// Rows that are shown of each of the two parts.
+/// Number of rows shown of each of the two parts.
 const MAX_ROWS: usize = 256;
-/// Elements up to which a row is shown whole.
+/// Number of elements up to which a row is shown completely.
 const MAX_ROW_ELEMENTS: u64 = 24;
-/// Elements at the beginning and at the end of a longer row.
+/// Number of elements at the beginning and at the end of a longer row.
 const ROW_BEGINNING: u64 = 12;
 const ROW_END: u64 = 4;
-/// Elements that are shown from the first wrong one on.
+/// Number of elements shown from the first wrong one on.
 const WRONG_PART: u64 = 6;
 
 /// A case whose buffers are shown.
@@ -31,7 +31,7 @@ pub(crate) struct ShownBuffers<'a> {
     pub collector: &'a FindingCollector,
 }
 
-/// The elements of a row, each worked out only where it is asked for.
+/// The elements of a row, each computed only when it is needed.
 struct Row<W, T> {
     /// The first wrong element.
     first_wrong: Option<u64>,
@@ -138,7 +138,7 @@ impl Part {
     }
 }
 
-/// The elements of a row that are shown: of a long one its beginning, its end, and the part that begins with the first wrong
+/// The elements of a row that are shown: for a long row its beginning, its end, and the part that begins with the first wrong
 /// element.
 fn shown_elements(len: u64, row: Row<impl Fn(u64) -> bool, impl Fn(u64) -> String>) -> RowElements {
     let Row { first_wrong, wrong, text } = row;

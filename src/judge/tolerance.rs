@@ -9,7 +9,7 @@ use crate::plan::inputs::bytes;
 use crate::plan::{BufId, Plan};
 use crate::scenario::{BufferContent, Expectation, FillValues};
 
-/// Number of written values up to which they are repeated in an `assert`.
+/// Number of written values up to which an `assert` repeats them.
 const MAX_VALUES: usize = 12;
 
 /// Advice on an expectation that is not met by right, rounded results.
@@ -56,7 +56,7 @@ pub(crate) fn advice(
     }
 }
 
-/// The expression that is true if a number is near another one.
+/// An expression that is true if a number is close to another one.
 pub(crate) fn within(number: &str, other: &str, tolerance: f64) -> String {
     format!("close({number}, {other}, {tolerance:e})")
 }
@@ -82,7 +82,7 @@ impl Nearness {
     /// Takes one pair of values into account.
     pub(crate) fn add(&mut self, left: f64, right: f64) {
         let difference = (left - right).abs();
-        // An infinity or NaN on one side is near nothing.
+        // An infinity or NaN on one side is not close to anything.
         self.most = if left == right { self.most } else { self.most.max(difference) };
         if !difference.is_finite() && left != right {
             self.most = f64::INFINITY;
@@ -95,7 +95,7 @@ impl Nearness {
         const CLOSE: f64 = 1e-6;
         let Self { step, most, scale } = *self;
         let near = most > 0.0 && scale.is_finite() && most <= scale * step.sqrt().max(CLOSE);
-        // A few roundings; more than that was not lost by rounding.
+        // A few roundings; rounding does not explain a larger difference.
         let rounded = most <= 16.0 * step * scale;
         let words = if rounded { "a legal rounding" } else { "what the oracle expects" };
         near.then(|| (words, rounded_up(2.0 * (most + scale * step))))
@@ -153,7 +153,7 @@ impl Rows {
         self.ranks.iter().flat_map(|(_, row)| row.iter().copied())
     }
 
-    /// A tolerance with room for other roundings; `None` if the values differ by more than roundings do.
+    /// A tolerance with room for other roundings; `None` if rounding does not explain the differences.
     fn tolerance(&self) -> Option<f64> {
         let step = half_unit(self.dtype)?;
         let difference = |(bits, value): (u64, f64)| {
@@ -172,7 +172,7 @@ impl Rows {
         self.pairs().all(|(bits, _)| bits == first).then(|| element_text(self.dtype, first))
     }
 
-    /// An assert for each element, if there are few.
+    /// An assert for each element, if there are only a few.
     fn one_by_one(&self, name: &str, tolerance: f64) -> Option<Vec<String>> {
         let count = self.ranks.first()?.1.len();
         if self.pairs().count() > MAX_VALUES || self.ranks.iter().any(|(_, row)| row.len() != count) {

@@ -74,15 +74,15 @@ pub struct LaneResult {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Subject {
-    /// Data, guards, inputs and answers: reports name the lane.
+    /// A lane's finding about data, guards, inputs or answers: reports name the lane.
     Lane,
-    /// A buffer that is not as `expect` says.
+    /// A buffer that does not match `expect`.
     Expect,
     /// An `assert` that does not hold.
     Assert,
     /// An ending that the file does not admit.
     Ending,
-    /// An answer of a call that is not the step's `error`.
+    /// A call's result that does not match the step's `error`.
     Error,
     /// A refusal that the file does not expect.
     Refusal,
@@ -95,11 +95,11 @@ pub struct Finding {
     pub lane: Lane,
     /// The kind of thing that is wrong.
     pub subject: Subject,
-    /// World rank, of several the first.
+    /// World rank; if there are several, the first.
     pub rank: Option<usize>,
     /// Further world ranks with the same finding, ascending.
     pub other_ranks: Vec<usize>,
-    /// World ranks on which the same elements are wrong but hold or should hold other values.
+    /// World ranks on which the same elements are wrong with other actual or expected values.
     pub ranks_with_other_values: Vec<usize>,
     /// Name of the buffer.
     pub buffer: Option<String>,
@@ -116,7 +116,7 @@ pub struct Finding {
     pub actual: String,
     /// Number of wrong elements.
     pub wrong: u64,
-    /// A hash of their indices, to tell whether the same elements are wrong on another rank.
+    /// A hash of their indices, to find out if the same elements are wrong on another rank.
     #[serde(skip)]
     pub wrong_elements: u64,
     /// Number of elements that were compared.
@@ -137,7 +137,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The word that a report writes in front of the finding; none for an assert, whose text names it.
+    /// The word that a report writes in front of the finding; `None` for an assert, whose text names it.
     pub fn label(&self) -> Option<&'static str> {
         match self.subject {
             Subject::Lane => Some(self.lane.name()),
@@ -149,7 +149,7 @@ impl Finding {
         }
     }
 
-    /// Its text without line breaks.
+    /// The finding's text without line breaks.
     pub fn in_one_line(&self) -> String {
         let lines: Vec<&str> = self.text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         lines.join("; ")
@@ -165,7 +165,7 @@ impl Finding {
         self.rank == Some(rank) || self.other_ranks.contains(&rank) || self.ranks_with_other_values.contains(&rank)
     }
 
-    /// All world ranks with this finding; empty if it is about no rank.
+    /// All world ranks with this finding; empty if it is not about a rank.
     pub fn ranks(&self) -> Vec<usize> {
         let mut ranks: Vec<usize> = self.rank.iter().chain(&self.other_ranks).copied().collect();
         ranks.sort_unstable();
@@ -189,7 +189,7 @@ pub struct Verdict {
     pub reason: Option<String>,
     /// Total seconds of all runs, each from the end of loading to its end.
     pub seconds: f64,
-    /// Seconds from the beginning of the case's planning to its verdict; 0 if no runner took it there.
+    /// Seconds from the beginning of the case's planning to its verdict; 0 if no runner was involved.
     pub wall_seconds: f64,
     /// Lanes that apply to the case.
     pub lanes: Vec<LaneResult>,
@@ -199,7 +199,7 @@ pub struct Verdict {
     pub fingerprint: Option<crate::oracle::Fingerprint>,
     /// The order of ranks in which the elements of rounded results were summed; only if the case passes.
     pub order_maps: Vec<crate::oracle::ResultOrder>,
-    /// Final values of the written buffers; `None` above 4,096 elements or without a run that ended well.
+    /// Final values of the written buffers; `None` above 4,096 elements or if no run ended well.
     pub outputs: Option<OutputRows>,
     /// Text of the snapshot, if the case has one.
     pub snapshot: Option<String>,

@@ -90,7 +90,7 @@ pub(super) fn first_unfinished(plan: &Plan, waits: &str) -> HashMap<usize, u32> 
     found
 }
 
-/// Communicator, number of the collective, and the communicator's rank of a line on a rank that waits.
+/// Communicator, number of the collective, and rank in the communicator from a line on a rank that waits.
 fn place_in(line: &str) -> Option<(u32, usize, usize)> {
     let number = |text: &str| -> Option<usize> {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -102,7 +102,7 @@ fn place_in(line: &str) -> Option<(u32, usize, usize)> {
     Some((comm.parse().ok()?, number(after)?, number(rank)?))
 }
 
-/// `rank 3 waits for rank 4` as the words after the rank, and the rank.
+/// Splits `rank 3 waits for rank 4` into the words after the rank, and the rank.
 fn rank_and_words(text: &str) -> (&str, Option<usize>) {
     let Some(rest) = text.strip_prefix("rank ") else { return (text, None) };
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -6,13 +6,13 @@ use crate::plan::Plan;
 use nccl_sys::ncclResult_t;
 use std::collections::BTreeSet;
 
-/// The first version whose `ncclWinGetUserPtr` takes the null window that `ncclCommWindowRegister` gives; before, it is refused.
+/// The first version whose `ncclWinGetUserPtr` accepts the null window that `ncclCommWindowRegister` gives; earlier ones refuse it.
 const TAKES_NO_WINDOW: i32 = 23000;
 
 /// The message with which NCCL refuses one-sided operations where communicators cannot have windows.
 const NO_HOST_RMA: &str = "host RMA is not supported";
 
-/// Checks the answers about windows on every rank, and notes windows that the library did not give.
+/// Checks the answers about windows on every rank, and notes windows that the library did not provide.
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
     let mut refused = BTreeSet::new();
     let takes_none =

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Launcher {
     /// COLLSPEC_RANK and COLLSPEC_SIZE, set by hand or in a manifest.
     Variables,
-    /// PyTorch's torchrun, and what sets the same variables.
+    /// PyTorch's torchrun, and other launchers that set the same variables.
     Torchrun,
     /// mpirun of Open MPI.
     OpenMpi,

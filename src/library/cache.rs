@@ -48,7 +48,7 @@ impl CudaRelease {
     }
 }
 
-/// The library that is to be fetched.
+/// The library to fetch.
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -69,7 +69,7 @@ pub struct LibraryCache(PathBuf);
 #[error("there is no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path")]
 pub struct NoCacheFolder;
 
-/// The folder for what this program keeps between its runs: `collspec` under XDG_CACHE_HOME, else under `.cache` in the home
+/// The folder for data that this program keeps between its runs: `collspec` under XDG_CACHE_HOME, or else under `.cache` in the home
 /// folder.
 ///
 /// # Errors

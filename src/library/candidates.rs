@@ -73,7 +73,7 @@ impl SearchPlaces {
         let system = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].map(|file| Some(Command::new(file)));
         let ldconfig = [command_for("ldconfig")].into_iter().chain(system);
         let ldconfig = ldconfig.flatten().find_map(|program| output_of(program, &["-p"])).unwrap_or_default();
-        // Isolated, Python takes no module from the working folder; what that leaves out is added.
+        // Isolated, Python takes no module from the working folder; the folders that this omits are added.
         let ask = "import site, sys; print('\\n'.join([*sys.path, site.getusersitepackages()]))";
         let paths = command_for("python3").and_then(|python| output_of(python, &["-I", "-c", ask])).unwrap_or_default();
         let named = std::env::var_os("PYTHONPATH").unwrap_or_default();

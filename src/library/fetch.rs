@@ -26,7 +26,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 pub struct Fetched {
     /// Path of the library.
     pub path: PathBuf,
-    /// Its sha256 as the wheel lists it; `None` if it was there already.
+    /// Its sha256 as the wheel lists it; `None` if it was in the cache already.
     pub hash: Option<String>,
     /// The amount that was kept, if it was slimmed now.
     pub kept: Option<Kept>,
@@ -111,8 +111,8 @@ fn other_versions_text(there: &[String]) -> String {
     if there.is_empty() { String::new() } else { format!("; there are {}", there.join(", ")) }
 }
 
-/// Fetches a library into the cache, where it appears complete or not at all, also if SIGINT comes, which ends the work. One that the cache
-/// has stays. `tell` hears how far the download has come.
+/// Fetches a library into the cache, where it appears complete or not at all, even if SIGINT ends the work. A library that the cache
+/// already has stays. `tell` receives the progress of the download.
 ///
 /// # Errors
 ///

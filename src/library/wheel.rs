@@ -11,7 +11,7 @@ use zip::ZipArchive;
 const LIBRARY_IN_WHEEL: &str = "nvidia/nccl/lib/libnccl.so.2";
 /// Largest size of a list of hashes in bytes.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
-/// Largest size of the library in bytes, more than twice that of the largest that there is: a small wheel can unpack to anything.
+/// Limit on the size of the library in bytes, more than twice that of the largest one: a small wheel can unpack to anything.
 pub(super) const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
 /// An error in a wheel.

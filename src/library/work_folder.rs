@@ -53,7 +53,7 @@ fn opened(folder: &Path) -> io::Result<OwnedFd> {
     Ok(open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// Removes a folder that no process works in. What cannot be removed takes room and does no other harm.
+/// Removes a folder that no process works in. Files that cannot be removed take room and do no other harm.
 fn remove_if_left(folder: &Path) {
     let Ok(lock) = opened(folder) else { return };
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {

@@ -26,7 +26,7 @@ pub fn only(trials: &Trials<'_>, document: Document) -> Result<Document, Error> 
             document = without;
         }
     }
-    // It is the case that has failed, so it is not run again: that would cost as much as all that follows.
+    // It is the case that has failed, so it is not run again: that would cost as much as all the following runs.
     if trials.cases(&document).len() != 1 {
         return Err(Error::NoSuchCase(format!("{name} cannot be told apart from the other cases of its file")));
     }

@@ -1,4 +1,4 @@
-//! Counts what became of the smaller cases that were tried, and says why ranks, elements or steps are left.
+//! Counts the outcomes of the smaller cases that were tried, and gives the reason ranks, elements or steps are left.
 use super::size::{Size, counted};
 
 /// The result of running a smaller case.

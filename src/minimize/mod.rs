@@ -78,10 +78,10 @@ pub(crate) fn in_runs(runs: u32) -> String {
     if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
 }
 
-/// The case as small as it got.
+/// The smallest case that was found.
 #[derive(Debug)]
 pub struct Reduced {
-    /// The scenario's text, which begins with a comment that says where it comes from.
+    /// The scenario's text, which begins with a comment about its origin.
     pub text: String,
     /// The reduced case.
     pub case: Arc<Case>,

@@ -97,8 +97,8 @@ fn numbers_at(document: &Document, path: &[Part]) -> Vec<u64> {
     }
 }
 
-/// Puts a smaller number in place of `value` where `here` says so: the least power of two that still fails, and then what lies
-/// between that and the one before.
+/// Puts a smaller number in place of `value` where `here` says so: the least power of two that still fails, and then numbers
+/// between that and the power of two before it.
 fn smaller(trials: &mut Trials<'_>, mut document: Document, value: u64, here: impl Fn(&[Part]) -> bool) -> Document {
     let original = document.clone();
     let (mut below, mut found) = (0, None);

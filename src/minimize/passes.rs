@@ -16,7 +16,7 @@ type Progress<'p> = &'p mut dyn FnMut(Size, u32) -> io::Result<()>;
 /// A pass: the document after the changes that it kept.
 type Pass = fn(&mut Trials<'_>, Document) -> Document;
 
-/// Sizes, ranks and steps first, because they decide what each further run costs.
+/// Sizes, ranks and steps first, because they determine the cost of each further run.
 const PASSES: [Pass; 10] = [sizes, ranks, steps, graphs, groups, keys, lists, expressions, inline_axes, numbers];
 
 /// Reduces the document. Each pass has its share of the time, so that one without success leaves time for the others; the attempts
@@ -66,8 +66,8 @@ fn ranks(trials: &mut Trials<'_>, document: Document) -> Document {
     document
 }
 
-/// The document for fewer ranks: rows by rank and lists of ranks get shorter. With `everywhere` all lists lose the ranks that
-/// are gone, and what names one of them names the last.
+/// The document for fewer ranks: rows by rank and lists of ranks get shorter. With `everywhere` all lists lose the removed ranks,
+/// and any other mention of one of them names the last rank instead.
 fn with_ranks(document: &Document, all: i64, ranks: i64, everywhere: bool) -> Document {
     let [all_rows, rows] = [all, ranks].map(|number| usize::try_from(number).unwrap_or(0));
     let names_ranks = |path: &[Part]| innermost_key(path).is_some_and(|key| ["ranks", "groups", "comm"].contains(&key));
@@ -277,7 +277,7 @@ fn expressions(trials: &mut Trials<'_>, mut document: Document) -> Document {
     document
 }
 
-/// Puts the value of an axis where it is used, and leaves the axis out.
+/// Puts the value of an axis where it is used, and removes the axis.
 fn inline_axes(trials: &mut Trials<'_>, mut document: Document) -> Document {
     for path in axes(&document) {
         let Some(Value::Array(values)) = document.get(&path).cloned() else { continue };

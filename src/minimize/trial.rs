@@ -125,7 +125,7 @@ impl<'a> Trials<'a> {
                 self.pace = verdict.wall_seconds / self.planned.work.max(1) as f64;
                 self.failure = Some((failure, verdict));
                 let flaky = self.rate(run);
-                // The budget is for what comes now: first runs that take long must leave time to make the case smaller.
+                // The budget is for the following runs: first runs that take long must leave time to make the case smaller.
                 self.begun = Instant::now();
                 self.pass_ends = self.begun + self.request.budget;
                 return Ok(First { name, size: self.size(), flaky });
@@ -183,7 +183,7 @@ impl<'a> Trials<'a> {
         self.left().is_zero()
     }
 
-    /// Begins a pass, which gets an equal share of the time that is left for it and those that come after it.
+    /// Begins a pass, which gets an equal share of the time that is left for it and the passes after it.
     pub fn begin_pass(&mut self, passes_left: usize) {
         self.pass_ends = Instant::now() + self.left() / u32::try_from(passes_left.max(1)).unwrap_or(u32::MAX);
     }
@@ -295,7 +295,7 @@ impl<'a> Trials<'a> {
             let slow = Duration::from_secs_f64(self.first_seconds).saturating_mul(SLOWER).saturating_add(MARGIN);
             let most = if hangs { self.left() } else { self.left().min(slow) };
             let verdict = self.run(case, Some(most));
-            // A hang that was waited for less long than usual may be none.
+            // With a time limit shorter than usual, a hang may not be one.
             let undecided = verdict.outcome == Some(Outcome::Hang)
                 && most < usual
                 && Duration::try_from_secs_f64(verdict.wall_seconds).is_ok_and(|seconds| seconds >= most);

@@ -49,7 +49,7 @@ impl Bounds {
     }
 }
 
-/// The reason why the type has no element between the bounds; `None` if it has one.
+/// The reason the type has no element between the bounds; `None` if it has one.
 pub fn empty_range(dtype: DType, low: Option<&ElementValue>, high: Option<&ElementValue>) -> Option<String> {
     let (name, said) = (dtype.name(), |v: Option<&ElementValue>| if v.is_some() { "" } else { " unless said" });
     let (low_said, high_said) = (said(low), said(high));
@@ -145,7 +145,7 @@ impl Random {
                 for _ in 0..64 {
                     let exact = between(low, high, word);
                     let bits = encode_f64(self.dtype, exact);
-                    // Rounding keeps order: what lay inside has left the range only if it is `high` now (as zero, of
+                    // Rounding keeps order: a value inside has left the range only if it is `high` now (as zero, of
                     // either sign).
                     if low <= exact && exact < high && bits & (mask(self.dtype) >> 1) != edge {
                         return bits;

@@ -5,7 +5,7 @@ use DType::*;
 
 const SMALL: [DType; 4] = [F16, Bf16, F8e4m3, F8e5m2];
 
-/// Every finite code from zero up with its value, worked out from the definition of the format rather than by `Format`.
+/// Every finite code from zero up with its value, derived from the definition of the format rather than by `Format`.
 fn ladder(dtype: DType) -> Vec<(u64, f64)> {
     let (fraction, bias, codes) = match dtype {
         F16 => (10, 15, 0x7c00),

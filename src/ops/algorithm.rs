@@ -55,7 +55,7 @@ impl AlgorithmChoice {
         self.selection.is_empty()
     }
 
-    /// The names that the selection admits for a call, none if the library chooses.
+    /// The names that the selection admits for a call; empty if the library chooses.
     ///
     /// # Errors
     ///

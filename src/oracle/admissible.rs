@@ -12,12 +12,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Admissible(Vec<Vec<AdmissibleValue>>);
 
-/// A set of the usual models that was searched before it was asked for.
+/// A set of the usual models that was searched before it was needed.
 #[derive(Debug)]
 pub(super) struct SearchedAhead {
     pub key: Vec<u64>,
     pub found: Admissible,
-    /// The joins that it took, which are subtracted when it is asked for.
+    /// The number of joins that it took, which is subtracted when it is used.
     pub cost: u64,
 }
 
@@ -119,7 +119,7 @@ impl ColumnReduction {
         Ok(())
     }
 
-    /// In ascending order, each value once.
+    /// Values in ascending order, each once.
     fn merged(&self, mut found: Vec<AdmissibleValue>) -> Vec<AdmissibleValue> {
         let number = |c: &AdmissibleValue| decode_f64(self.dtype, c.bits);
         found.sort_unstable_by(|a, b| number(a).total_cmp(&number(b)));

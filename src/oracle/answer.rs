@@ -9,7 +9,7 @@ pub struct ColumnReduction {
     pub dtype: DType,
     /// The operation that combines elements.
     pub kind: ReduceKind,
-    /// Number of ranks; every column has one element of each, in rank order.
+    /// Number of ranks; every column has one element from each, in rank order.
     pub ranks: usize,
 }
 
@@ -24,7 +24,7 @@ pub enum ReduceKind {
     Min,
     /// The largest input.
     Max,
-    /// Sum over the number of ranks.
+    /// The sum divided by the number of ranks.
     Avg,
     /// Every rank's element times its scalar, then the sum.
     PreMulSum {
@@ -44,9 +44,9 @@ pub enum RightResults {
     OneOf(Vec<AdmissibleValue>),
     /// Any value of an interval, both ends included.
     Within {
-        /// Bits of the least.
+        /// Bits of the lowest value.
         lo: u64,
-        /// Bits of the greatest.
+        /// Bits of the highest value.
         hi: u64,
         /// The exact result before rounding, as text for messages.
         exact: String,
@@ -77,7 +77,7 @@ impl RightResults {
         }
     }
 
-    /// The answer in messages: `4`, `one of 0.1 (0x3dcccccd), ...`.
+    /// The answer as text for messages: `4`, `one of 0.1 (0x3dcccccd), ...`.
     pub fn text(&self, dtype: DType) -> String {
         let both = |bits: u64| {
             let text = element_text(dtype, bits);
@@ -111,7 +111,7 @@ impl ColumnReduction {
     }
 }
 
-/// Equal bits, or both NaN.
+/// True for equal bits, or two NaN.
 pub(super) fn same_value(dtype: DType, a: u64, b: u64) -> bool {
     a == b || (is_nan(dtype, a) && is_nan(dtype, b))
 }
@@ -121,9 +121,9 @@ pub(super) fn same_value(dtype: DType, a: u64, b: u64) -> bool {
 pub enum ElementLane {
     /// Every order and rounding gives the same result.
     Exact,
-    /// The set of right results. A search finds it; a value far outside the proven bound cannot be in it, so none is needed.
+    /// The set of right results. A search finds it; a value far outside the proven bound cannot be in it, so the search is skipped.
     Admissible,
-    /// A proven error bound.
+    /// A proven error bound contains the right results.
     Bounded,
 }
 
@@ -132,7 +132,7 @@ pub enum ElementLane {
 pub struct JudgedElement {
     /// The lane that judged the element.
     pub lane: ElementLane,
-    /// The decision.
+    /// The decision on the element.
     pub ruling: Ruling,
     /// The reason no more precise method was used.
     pub note: Option<&'static str>,
@@ -150,11 +150,11 @@ pub enum Ruling {
     },
     /// The value is wrong.
     Reject {
-        /// The right results. `None` if the observed value is so far off that they were not worked out;
+        /// The right results. `None` if the observed value is so far off that they were not computed;
         /// [`ColumnReduction::right_results`] does that.
         answer: Option<RightResults>,
     },
-    /// Undecided, because no lane applies; never taken as right.
+    /// Undecided, because no lane applies; never treated as right.
     Unable {
         /// The reason, in words.
         why: String,
@@ -171,7 +171,7 @@ impl Ruling {
 /// The only right result of every element of a buffer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExactBuffer {
-    /// The bytes; a canonical member where `special` has the element.
+    /// The bytes; elements in `special` have a canonical member.
     pub bytes: Vec<u8>,
     /// Elements with more than one right bit pattern (any NaN, either zero), by ascending index.
     pub special: Vec<(usize, RightResults)>,

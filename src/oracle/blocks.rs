@@ -1,11 +1,11 @@
-//! Goes through large memory in blocks that fit the cache, on all cores.
+//! Processes large memory in blocks that fit the cache, on all cores.
 use super::parts::threads_for;
 use crate::cores::{Units, share};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of a block.
+/// Number of bytes of a block.
 pub const BLOCK: usize = 64 << 10;
 
 /// The cost of copying this many bytes, in additions.
@@ -41,7 +41,7 @@ pub fn each_part<S, E: Send>(
     work: impl Fn(&mut S, Range<usize>) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let blocks = len.div_ceil(part);
-    // The least block with an error, and the error.
+    // The first block with an error, and the error.
     let wrong: Mutex<Option<(usize, E)>> = Mutex::new(None);
     let end = AtomicUsize::new(blocks);
     share(blocks, threads_for(additions), |units: &Units| {

@@ -66,7 +66,7 @@ impl ColumnReduction {
         })
     }
 
-    /// The sums that the interval is made of, in f64; `None` if a partial result may overflow, or an input is not finite.
+    /// The sums that determine the interval, in f64; `None` if a partial result may overflow, or an input is not finite.
     fn sums_of(&self, float: Float, values: &[f64], scalars: &[f64]) -> Option<FloatSums> {
         let growth = self.sum_growth(float, !scalars.is_empty()).ok()?;
         let (mut sum, mut size, mut unscaled) = (0.0, 0.0, 0.0);
@@ -90,7 +90,7 @@ impl ColumnReduction {
         }
         let Some(sums) = self.sums_of(float, values, scalars) else { return false };
         let FloatSums { sum, size, growth, lost } = sums;
-        // Twice the interval, and what f64 may err by: a NaN is outside, too.
+        // Twice the interval, and the possible error of f64: a NaN is outside, too.
         let inside = (observed - sum).abs() <= size * (2.0 * growth + power(-39)) + 2.0 * lost;
         !inside
     }
@@ -100,7 +100,7 @@ impl ColumnReduction {
         let scaled = !scalars.is_empty();
         let wide = accumulators(float);
         let growth = self.sum_growth(float, scaled)?;
-        // What each leaf is multiplied with: its scalar; for avg also 1/n in a wider type, and that of a division.
+        // The factors of each leaf: its scalar; for avg also 1/n in a wider type, and that of a division.
         let mut sets = vec![scalars.to_vec()];
         if self.kind == ReduceKind::Avg {
             sets.extend(wide.iter().chain(&[Float::F64]).map(|acc| vec![reciprocal(*acc, self.ranks); n]));
@@ -157,8 +157,8 @@ impl ColumnReduction {
         Ok((exact, low, high))
     }
 
-    /// The wider interval of a product whose partial results may become subnormal; `None` where they may overflow, and for
-    /// sums, which have the narrow interval or none. For inputs that a run gave: known ones are refused without a bound.
+    /// The wider interval of a product whose partial results may become subnormal; `None` if they may overflow, and for
+    /// sums, which have the narrow interval or none. For inputs from a run: known ones are refused without a bound.
     pub(super) fn wide_bound(&self, float: Float, values: &[f64]) -> Option<RightResults> {
         if self.kind != ReduceKind::Prod || values.iter().any(|value| !value.is_finite()) {
             return None;
@@ -186,7 +186,7 @@ impl ColumnReduction {
             && self.sum_growth(float, !scalars.is_empty()).is_ok()
     }
 
-    /// G of a sum.
+    /// The growth G of a sum.
     fn sum_growth(&self, float: Float, scaled: bool) -> Result<f64, String> {
         let wide = accumulators(float);
         let ends = [scaled, !wide.is_empty(), self.kind == ReduceKind::Avg].map(usize::from);
@@ -235,7 +235,7 @@ impl ExactProduct {
     }
 }
 
-/// G of a product with a factor from each rank.
+/// The growth G of a product with a factor from each rank.
 fn product_growth(float: Float, ranks: usize) -> Result<f64, String> {
     let wide = product_accumulators(float);
     growth(combined_roundoff(float, wide), ranks - 1 + usize::from(!wide.is_empty()))
@@ -245,7 +245,7 @@ fn unit_roundoff(float: Float) -> f64 {
     power(-float.precision())
 }
 
-/// w: a rounding in one of the wide types and one in the type.
+/// The combined roundoff w: a rounding in one of the wide types and one in the type.
 fn combined_roundoff(float: Float, wide: &[Float]) -> f64 {
     let (u, v) = (unit_roundoff(float), wide.iter().map(|acc| unit_roundoff(*acc)).fold(0.0, f64::max));
     if v == 0.0 { u } else { (u + v + u * v).next_up() }
@@ -255,7 +255,7 @@ fn one_plus(growth: f64) -> Dyadic {
     Dyadic::power(0).add(&Dyadic::from_f64(growth))
 }
 
-/// (1 + w)^steps - 1, rounded up; refused from 1 on.
+/// (1 + w)^steps - 1, rounded up; an error if it is 1 or more.
 fn growth(w: f64, steps: usize) -> Result<f64, String> {
     let product = (w * steps as f64).next_up();
     let growth = if product < power(-10) {

@@ -1,4 +1,4 @@
-//! The limit of a case's searches, counted in operations instead of time, so that verdicts do not depend on the machine.
+//! The limit on a case's searches, counted in operations instead of time, so that verdicts do not depend on the machine.
 use super::admissible::{Admissible, SearchedAhead};
 use super::answer::ColumnReduction;
 use super::chains::Chain;
@@ -7,7 +7,7 @@ use super::search::Search;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of elements whose families are computed in full, for the fingerprint.
+/// Number of elements whose families are computed completely, for the fingerprint.
 const FINGERPRINT_SAMPLES: u32 = 1024;
 /// Number of admissible sets that are cached.
 const MAX_CACHED: usize = 1 << 15;
@@ -19,11 +19,11 @@ const MAX_KNOWN: usize = 8;
 /// that decide verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The verdict on an element.
+    /// For the verdict on an element.
     Verdict,
-    /// The verdict on an element without a bound, once the usual joins are used up.
+    /// For the verdict on an element without a bound, once the usual joins are used up.
     LastResort,
-    /// The families that explain a right element.
+    /// For the families that explain a right element.
     Fingerprint,
 }
 
@@ -31,20 +31,20 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub struct Budget {
     pub(super) joins: u64,
-    /// Joins for elements without a bound, once `joins` is used up.
+    /// Number of joins for elements without a bound, once `joins` is used up.
     pub(super) reserve: u64,
-    /// Joins for searches that only the fingerprint needs.
+    /// Number of joins for searches that only the fingerprint needs.
     pub(super) sample_joins: u64,
-    /// Steps for chains of many ranks.
+    /// Number of steps for chains of many ranks.
     pub(super) chain_steps: u64,
     pub(super) samples: u32,
     pub(super) search: Search,
     cache: HashMap<Vec<u64>, Arc<Admissible>>,
     /// Sets that were searched for the fingerprint.
     sample_cache: HashMap<Vec<u64>, Arc<Admissible>>,
-    /// Sets that were searched before they are asked for.
+    /// Sets that were searched before they were needed.
     ahead: HashMap<Vec<u64>, SearchedAhead>,
-    /// Prepared reductions, the last used first.
+    /// Prepared reductions, the most recently used first.
     known: Vec<KnownReduction>,
     exhausted: bool,
 }
@@ -73,7 +73,7 @@ impl PreparedReduction {
 }
 
 impl Budget {
-    /// A budget of `joins` joins of two partial results (some nanoseconds each); as many are for the fingerprint, and four times as
+    /// A budget of `joins` joins of two partial results (some nanoseconds each); the fingerprint gets as many, and four times as
     /// many are reserved for elements that only a search can judge.
     pub fn new(joins: u64) -> Self {
         Self {
@@ -124,12 +124,12 @@ impl Budget {
         self.cache_for(purpose).get(key).cloned()
     }
 
-    /// Keeps sets that were searched ahead, in place of all others.
+    /// Stores sets that were searched ahead, replacing all others.
     pub(super) fn set_ahead(&mut self, searched: impl IntoIterator<Item = SearchedAhead>) {
         self.ahead = searched.into_iter().map(|searched| (searched.key.clone(), searched)).collect();
     }
 
-    /// A set that was searched ahead, if the joins that it took are left; they are subtracted.
+    /// A set that was searched ahead, if enough joins are left; the joins that it took are subtracted.
     pub(super) fn take_ahead(&mut self, purpose: Purpose, key: &[u64]) -> Option<Admissible> {
         let searched = self.ahead.remove(key)?;
         let joins = self.joins_for(purpose);
@@ -148,7 +148,7 @@ impl Budget {
         Arc::clone(&self.known_reduction(reduction).prepared)
     }
 
-    /// The chain that explained the last element of a reduction.
+    /// The chain that explained the previous element of a reduction.
     pub(super) fn last_chain(&mut self, reduction: &ColumnReduction) -> &mut Option<Chain> {
         &mut self.known_reduction(reduction).chain
     }
@@ -167,7 +167,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// About a second in a release build.
+    /// A budget for about a second in a release build.
     fn default() -> Self {
         Self::new(100_000_000)
     }

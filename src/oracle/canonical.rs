@@ -5,7 +5,7 @@ use super::integer;
 use crate::num::{canonical_nan, decode_f64, encode_f64, mask};
 
 impl ColumnReduction {
-    /// The bits that a chain by rank order gives, each step rounded, the scalar applied before. Every NaN is the type's
+    /// The bits that a chain by rank order gives, each step rounded, with the scalar applied first. Every NaN is the type's
     /// canonical one; of two admissible zeros max gives +0 and min -0.
     pub fn canonical(&self, column: &[u64]) -> u64 {
         let Some(float) = Float::of(self.dtype) else { return integer::reduce(self, column) };

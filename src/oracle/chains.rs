@@ -24,7 +24,7 @@ impl Chain {
 
 impl ColumnReduction {
     /// The first chain that yields these bits (canonical, if a NaN) in one of the usual models. `hint`, the last chain that
-    /// was found, is tried first, because neighbouring elements are mostly reduced alike. The cost is subtracted from
+    /// was found, is tried first, because neighbouring elements are mostly reduced the same way. The cost is subtracted from
     /// `steps`; `None` also if they are used up.
     pub(super) fn find_chain(
         &self,

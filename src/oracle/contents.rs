@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// Contents of at most this many bytes are stored as plain bytes.
 const FLAT: usize = 64 << 10;
 
-/// Bytes. More than [`FLAT`] of them are pieces, which are shared with other contents or made when they are asked for.
+/// A sequence of bytes. More than [`FLAT`] of them are stored as pieces, which are shared with other contents or computed on demand.
 #[derive(Clone, Debug)]
 pub enum Contents {
     /// Plain bytes.
     Flat(Vec<u8>),
-    /// Pieces, which follow each other.
+    /// Consecutive pieces.
     Pieces(Vec<Piece>),
 }
 
@@ -33,10 +33,10 @@ pub struct Piece {
 enum Source {
     Zeros,
     Bytes(Arc<Held>),
-    /// A period over and over.
+    /// A period that repeats.
     Repeated(Arc<Period>),
     Filled(Arc<Filled>),
-    /// A pattern of this key.
+    /// The pattern of this key.
     Pattern(u64),
     Poison(Arc<Poison>),
 }
@@ -45,7 +45,7 @@ enum Source {
 #[derive(Debug)]
 struct Poison {
     first: Contents,
-    /// `None` if that is the same, or any value is right there.
+    /// `None` if it is the same, or any value is right at the end.
     last: Option<Contents>,
 }
 
@@ -84,7 +84,7 @@ impl Contents {
         image
     }
 
-    /// The period over and over; it is not empty.
+    /// Contents that repeat the period, which must not be empty.
     pub fn repeated(period: Vec<u8>, len: usize) -> Self {
         if len <= FLAT && !period.is_empty() {
             let mut bytes = period;
@@ -139,7 +139,7 @@ impl Contents {
         self
     }
 
-    /// The piece, if there is one piece.
+    /// The piece, if there is exactly one.
     fn only_piece(&self) -> Option<&Piece> {
         match self {
             Self::Pieces(pieces) => <&[Piece; 1]>::try_from(pieces.as_slice()).ok().map(|[piece]| piece),
@@ -184,7 +184,7 @@ impl Contents {
         bytes
     }
 
-    /// Copies the bytes from `from` on. Those beyond the end are left as they are.
+    /// Copies the bytes from `from` on. Places in `to` beyond the end stay unchanged.
     pub fn copy_to(&self, from: usize, mut to: &mut [u8]) {
         match self {
             Self::Flat(bytes) => {
@@ -207,7 +207,7 @@ impl Contents {
         }
     }
 
-    /// Some bytes, copied only where they are not held as they are. `None` beyond the end.
+    /// A range of bytes, copied only if they are not stored contiguously. `None` beyond the end.
     pub fn get(&self, range: Range<usize>) -> Option<Cow<'_, [u8]>> {
         match self {
             Self::Flat(bytes) => bytes.get(range).map(Cow::Borrowed),
@@ -229,7 +229,7 @@ impl Contents {
         }
     }
 
-    /// Some bytes, as they are held or else copied to `room`, which must not be shorter. Empty beyond the end.
+    /// A range of bytes, borrowed or copied to `room`, which must not be shorter. Empty beyond the end.
     pub fn bytes<'a>(&'a self, range: Range<usize>, room: &'a mut [u8]) -> &'a [u8] {
         let Some(room) = room.get_mut(..range.len()).filter(|_| range.end <= self.len()) else { return &[] };
         let held = match self {
@@ -249,7 +249,7 @@ impl Contents {
         }
     }
 
-    /// A byte; zero beyond the end.
+    /// The byte at a position; zero beyond the end.
     #[cfg(test)]
     pub fn byte(&self, at: usize) -> u8 {
         let mut byte = [0];
@@ -257,7 +257,7 @@ impl Contents {
         byte[0]
     }
 
-    /// Some of the bytes as contents; large ones are shared. `None` beyond the end.
+    /// A range of the bytes as contents; large ones are shared. `None` beyond the end.
     pub fn slice(&self, range: Range<usize>) -> Option<Self> {
         if let Self::Pieces(pieces) = self
             && range.len() > FLAT
@@ -296,7 +296,7 @@ impl Contents {
         *self = Self::Pieces(pieces);
     }
 
-    /// Puts contents in place of others. `None` beyond the end.
+    /// Replaces a range by other contents. `None` beyond the end.
     pub fn write(&mut self, at: usize, new: &Self) -> Option<()> {
         let end = at.checked_add(new.len()).filter(|end| *end <= self.len())?;
         if at == end {
@@ -403,7 +403,7 @@ impl Source {
         }
     }
 
-    /// Some bytes, if they are held in one piece.
+    /// A range of bytes, if they are stored in one piece.
     fn held(&self, from: usize, len: usize) -> Option<&[u8]> {
         match self {
             Self::Bytes(bytes) => bytes.get(from..from.checked_add(len)?),
@@ -477,7 +477,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Against the obvious model: the bytes themselves.
+        /// Compares with the obvious model: plain bytes.
         #[test]
         fn contents_are_their_bytes(parts in prop::collection::vec(source(), 1..5), places in prop::collection::vec((any::<u32>(), any::<u32>()), 1..12)) {
             let (mut contents, mut model) = (Contents::Flat(Vec::new()), Vec::new());

@@ -15,7 +15,7 @@ impl Dyadic {
         Self { mantissa, exponent }
     }
 
-    /// A finite number; others count as 0.
+    /// Converts a finite number; others count as 0.
     pub fn from_f64(value: f64) -> Self {
         if value == 0.0 || !value.is_finite() {
             return Self::new(BigInt::ZERO, 0);
@@ -56,11 +56,11 @@ impl Dyadic {
         }
     }
 
-    /// The nearest value of a floating-point type, as bits; ties to even, overflow as the type has it.
+    /// The nearest value of a floating-point type, as bits; ties to even, overflow by the rule of the type.
     pub fn nearest(&self, dtype: DType) -> u64 {
         let Some(format) = FloatFormat::of(dtype) else { return 0 };
         let magnitude: &BigUint = self.mantissa.magnitude();
-        // More than twice the longest precision, and a last bit for all that follows.
+        // More than twice the longest precision, and a last bit for everything after it.
         let cut = magnitude.bits().saturating_sub(120);
         let lead = u128::try_from(magnitude >> cut).unwrap_or(0);
         let rest = u128::from(cut > 0 && magnitude.trailing_zeros().is_some_and(|zeros| zeros < cut));
@@ -68,7 +68,7 @@ impl Dyadic {
         round(&format, self.mantissa.sign() == Sign::Minus, lead << 1 | rest, exponent)
     }
 
-    /// The values of the type next to the number, below and above (or the number itself), as f64; largest finite values
+    /// The neighbouring values of the type, below and above (or the number itself), as f64; largest finite values
     /// where the type ends.
     pub fn around(&self, dtype: DType) -> (f64, f64) {
         let largest = FloatFormat::of(dtype).map_or(f64::MAX, |format| decode_f64(dtype, format.max_code));

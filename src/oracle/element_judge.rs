@@ -1,5 +1,5 @@
-//! Judges one observed element: exactly if a pass over the column shows that neither order nor rounding matters, else by
-//! chains, the search, and last the bound.
+//! Judges one observed element: exactly if a pass over the column shows that neither order nor rounding matters, otherwise by
+//! chains, the search, and finally the bound.
 use super::admissible::GROUPS;
 use super::answer::{ColumnReduction, ElementLane, JudgedElement, RightResults, Ruling};
 use super::budget::{Budget, PreparedReduction, Purpose};
@@ -45,7 +45,7 @@ impl ColumnReduction {
         }
     }
 
-    /// Judges an element of few ranks without an exact answer that no chain explains.
+    /// Judges an element of few ranks that has no exact answer and that no chain explains.
     pub(super) fn judge_without_chains(&self, values: &[f64], observed: u64, budget: &mut Budget) -> JudgedElement {
         match Float::of(self.dtype) {
             Some(float) => self.judge_few(float, values, observed, false, budget),
@@ -92,7 +92,7 @@ impl ColumnReduction {
         })
     }
 
-    /// True if no search is needed to find the value wrong.
+    /// True if the value is wrong beyond doubt, so that a search is unnecessary.
     pub(super) fn is_far_off(&self, prepared: &PreparedReduction, values: &[f64], observed: u64) -> bool {
         let outside = |float| self.surely_outside(float, values, &prepared.scalars, decode_f64(self.dtype, observed));
         values.len() <= SEARCH_RANKS && Float::of(self.dtype).is_some_and(outside)
@@ -189,8 +189,8 @@ impl ColumnReduction {
         found.is_some()
     }
 
-    /// Checks before a run that the column can be judged: up to [`SEARCH_RANKS`] ranks always, beyond that if it is exact or
-    /// has a bound, which serves when the budget is used up.
+    /// Checks before a run that the column can be judged: always with up to [`SEARCH_RANKS`] ranks, beyond that if it is exact or
+    /// has a bound, which is used when the budget is used up.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ use crate::num::{decode_f64, encode_f64, mask};
 
 impl ColumnReduction {
     /// The only answer, if a pass over the column shows that every admissible order, rounding and scale gives the same.
-    /// (For min and max it may be "either zero".) `None` also if the column has not one element per rank.
+    /// (For min and max it may be "either zero".) `None` also if the column does not have one element per rank.
     pub fn exact(&self, column: &[u64]) -> Option<RightResults> {
         if !self.has_one_input_per_rank(column.len()) {
             return None;
@@ -34,13 +34,13 @@ impl ColumnReduction {
         self.exact_values(float, &values)
     }
 
-    /// True if there is one input, and one scalar if the reduction has scalars, per rank.
+    /// True if there is one input per rank, and one scalar per rank if the reduction has scalars.
     pub(super) fn has_one_input_per_rank(&self, inputs: usize) -> bool {
         let scalars = if let ReduceKind::PreMulSum { scalars } = &self.kind { scalars.len() } else { self.ranks };
         inputs == self.ranks && inputs == scalars && inputs > 0
     }
 
-    /// True for one rank without a scalar.
+    /// True for a reduction over one rank without a scalar.
     pub(super) fn is_copy(&self) -> bool {
         let scales = matches!(self.kind, ReduceKind::PreMulSum { .. })
             || (self.kind == ReduceKind::Avg && self.dtype.is_float());
@@ -59,7 +59,7 @@ impl ColumnReduction {
         found.map(|v| self.answer_of(v))
     }
 
-    /// A value as an answer.
+    /// The answer that consists of a value.
     pub(super) fn answer_of(&self, value: f64) -> RightResults {
         if value.is_nan() { RightResults::AnyNan } else { RightResults::Bits(encode_f64(self.dtype, value)) }
     }
@@ -99,7 +99,7 @@ impl ColumnReduction {
     }
 }
 
-/// The only saturating type that has one.
+/// The infinity of the only saturating type that has one.
 const E5M2_INFINITY: u64 = 0x7c;
 
 /// The scalar of avg: 1/n in the type, computed in f32 for smaller types.
@@ -127,7 +127,7 @@ pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
     if partial_sums_are_exact(float, values, size) {
         return Some(values.iter().fold(-0.0, |sum, v| sum + v));
     }
-    // Zeros change nothing, and two numbers are added once.
+    // Zeros do not matter, and two numbers are added once.
     let mut numbers = values.iter().filter(|v| **v != 0.0);
     match (numbers.next(), numbers.next(), numbers.next()) {
         (Some(a), Some(b), None) => Some(float.round(a + b)),
@@ -168,14 +168,14 @@ fn scaled_sum(float: Float, values: &[f64], scalars: &[f64]) -> Option<f64> {
     if let Some(exact) = exact {
         return sum(float, &exact);
     }
-    // Infinities decide the sum however the other products are rounded.
+    // Infinities determine the sum however the other products are rounded.
     let has = |infinity: f64| products().any(|(infinite, product)| infinite && product == infinity);
     let (up, down) = (has(f64::INFINITY), has(f64::NEG_INFINITY));
     let size = products().filter(|(infinite, _)| !infinite).map(|(_, product)| product.abs()).sum();
     if up || down { sum_of_infinities(float, up, down, size) } else { None }
 }
 
-/// The product, not NaN, if it is a value of the type, or an infinity that stays one.
+/// The product, unless it is NaN, if it is a value of the type, or an infinity that stays one.
 fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
     if x.is_infinite() || s.is_infinite() {
         return (!float.saturates()).then_some(x * s);
@@ -189,7 +189,7 @@ fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
         .then_some(x * s)
 }
 
-/// Avg: products first, or the sum first; by multiplying or by dividing.
+/// The average if it is the same with products first or the sum first, by multiplying or by dividing.
 fn average(float: Float, values: &[f64], scalar: f64) -> Option<f64> {
     let before = scaled_sum(float, values, &vec![scalar; values.len()])?;
     if before.is_nan() || values.len() == 1 {

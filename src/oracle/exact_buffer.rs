@@ -1,4 +1,4 @@
-//! The exact lane over whole buffers: blocks of elements in simple loops, and single columns where a block's shortcut fails.
+//! The exact lane over whole buffers: blocks of elements in simple loops, and single columns where the shortcut fails.
 use super::answer::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
 use super::float::{Float, power};
 use super::integer;
@@ -41,7 +41,7 @@ impl ColumnReduction {
     }
 }
 
-/// The memory of a loop over blocks.
+/// Working memory of a loop over blocks.
 pub(super) struct Blocks<'a> {
     reduction: &'a ColumnReduction,
     float: Float,
@@ -123,7 +123,7 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Sums times a power of two, for the elements that lie on one grid (see `exact`): the grid is put as fine as the
+    /// Sums times a power of two, for the elements that lie on one grid (see `exact`): the grid is made as fine as the
     /// precision allows for the sum of magnitudes, then every value must be on it.
     fn sums(&self, count: usize, scalar: f64) -> Simple {
         let (mut size, mut total) = ([0.0f64; BLOCK], [-0.0f64; BLOCK]);
@@ -146,7 +146,7 @@ impl<'a> Blocks<'a> {
         for values in &self.values {
             for i in 0..count {
                 let scaled = values[i] * steps[i];
-                // A zero that was none has fallen off f64's lower end.
+                // A zero that was not zero before has fallen below f64's lower end.
                 known[i] &= is_whole(scaled) & ((scaled != 0.0) | (values[i] == 0.0));
             }
         }
@@ -154,7 +154,7 @@ impl<'a> Blocks<'a> {
         Simple { answers: total, known }
     }
 
-    /// The least or greatest values, where they are finite and not zero, and no value is a NaN: then only one result is right.
+    /// The lowest or highest values, if they are finite and not zero, and no value is a NaN: then only one result is right.
     fn extremes(&self, count: usize, better: impl Fn(f64, f64) -> f64) -> Simple {
         let Some((first, others)) = self.values.split_first() else {
             return Simple { answers: [0.0; BLOCK], known: [false; BLOCK] };

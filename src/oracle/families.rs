@@ -1,5 +1,5 @@
-//! Families of reductions: the shape of the order, the place of the rounding, and the place of the scalar. They name shapes
-//! and not algorithms: on one node NCCL's ring and tree are both chains.
+//! Families of reductions: the shape of the order, the place of the rounding, and the place of the scalar. They are shapes
+//! rather than algorithms: on one node NCCL's ring and tree are both chains.
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
@@ -17,9 +17,9 @@ pub enum Shape {
 pub enum Rounding {
     /// Rounded after every operation.
     EachStep,
-    /// Once at the end, from an accumulator wider than the type (f64 for f32; f32 for f16 and bf16; f16 or f32 for 8 bits).
+    /// Rounded once at the end, from an accumulator wider than the type (f64 for f32; f32 for f16 and bf16; f16 or f32 for 8 bits).
     Once,
-    /// After some operations; the others keep the wide result. Contains the other two.
+    /// Rounded after some operations; the others keep the wide result. Contains the other two.
     Mixed,
 }
 

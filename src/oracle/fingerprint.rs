@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Fingerprint {
     /// The families that explain every telling element; empty if no single one does.
     pub families: FamilySet,
-    /// Accepted elements whose admissible set has two members or more.
+    /// Number of accepted elements whose admissible set has two members or more.
     pub telling: u64,
     /// Number of judged elements.
     pub elements: u64,

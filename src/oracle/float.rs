@@ -1,4 +1,4 @@
-//! The floating-point types with values held in f64, and rounding to them. `num` rounds whole mantissas with other code; the
+//! The floating-point types with values held in f64, and rounding to them. `num` rounds whole mantissas with different code; the
 //! tests compare the two at every tie.
 //!
 //! Why f64 is enough. Every type but f64 itself has at most 24 significant bits. The sum of two such values, taken in f64

@@ -18,19 +18,19 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of copies of results with one right value that a later step overwrites. Of others only a digest is kept.
+/// Limit on the copies of results with one right value that a later step overwrites, in bytes. Of further ones only a digest is kept.
 const MAX_OVERWRITTEN_BYTES: u64 = 4 << 20;
-/// Bytes of long fills of a case that are held. Elements of the others are worked out whenever they are asked for, several times
+/// Limit on the bytes of a case's long fills that are stored. Elements of further fills are computed on demand, several times
 /// in each run, but take no memory.
 const MAX_HELD_BYTES: usize = 32 << 20;
 
 /// A copy that the run takes of a result, because it has several right values and is used again, or a later step overwrites
-/// it; or of what an event has read and a later step overwrites.
+/// it; or of memory that an event has read and a later step overwrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Index of the event that writes or reads it.
     pub event: usize,
-    /// The region, with the stream on which a copy is in order.
+    /// The region, with the stream on which a copy is ordered.
     pub write: Write,
     /// True if only a digest of the result is kept, not a copy.
     pub digest: bool,
@@ -65,7 +65,7 @@ pub struct Forecast {
     pub checkpoints: Vec<Checkpoint>,
     /// Final contents by allocation: canonical where several values are right, poison where no event writes.
     pub(crate) final_memory: Vec<Memory>,
-    /// Results that are overwritten before anything can be kept of them.
+    /// Results that are overwritten before they can be kept.
     pub not_looked_at: Option<NotLookedAt>,
     /// True if some result has several right values or a checkpoint, so that a run's events are executed again.
     pub(crate) needs_observation: bool,
@@ -76,12 +76,12 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Executes the plan; `seed` is that of the poison.
+    /// Executes the plan; `seed` is the seed of the poison.
     ///
     /// # Errors
     ///
     /// A read of elements that no event has written, an expression without a value, a reduction that cannot be judged, an
-    /// expectation of undefined elements alone, or a cost above the plan's limits.
+    /// expectation of only undefined elements, or a cost above the plan's limits.
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, Vec<Diagnostic>> {
         expect::check_elements(plan)?;
         let begin = memory_before_first_step(plan)?;
@@ -157,7 +157,7 @@ impl Forecast {
         })
     }
 
-    /// An interpreter before the first event, for judging a run.
+    /// An interpreter at the state before the first event, for judging a run.
     pub(crate) fn new_interpreter<'p>(&self, plan: &'p Plan) -> Interpreter<'p> {
         let mut images = self.initial.clone();
         for (alloc, byte, scalar) in device_scalars(plan) {
@@ -173,14 +173,14 @@ impl Forecast {
         interpreter
     }
 
-    /// The initial images of all allocations, guards included.
+    /// The initial images of all allocations, including guards.
     #[cfg(any(test, feature = "internals"))]
     pub fn initial_images(&self) -> Vec<Vec<u8>> {
         self.initial.iter().map(Contents::to_vec).collect()
     }
 
     /// The initial image of an allocation, and the payload that it has at the end of every right run, with its place in the
-    /// image; `None` if several values are right somewhere.
+    /// image; `None` if some element has several right values.
     fn only_last_payload(&self, alloc: usize) -> Option<(&Contents, &Contents, usize)> {
         let memory = self.final_memory.get(alloc)?;
         let is_known = |run: &MemoryRun| matches!(run.certainty, Certainty::Known | Certainty::Unwritten);
@@ -192,7 +192,7 @@ impl Forecast {
         Some((initial, &memory.data, start))
     }
 
-    /// The image that an allocation has at the end of every right run; `None` if several values are right somewhere.
+    /// The image that an allocation has at the end of every right run; `None` if some element has several right values.
     pub(crate) fn only_last_image(&self, alloc: usize) -> Option<Contents> {
         let (initial, payload, start) = self.only_last_payload(alloc)?;
         let mut image = initial.clone();
@@ -200,7 +200,7 @@ impl Forecast {
         Some(image)
     }
 
-    /// Some bytes of that image.
+    /// A range of bytes of that image.
     pub(crate) fn only_last_bytes(&self, alloc: usize, range: Range<usize>) -> Option<Cow<'_, [u8]>> {
         let (_, payload, start) = self.only_last_payload(alloc)?;
         if range.start >= start && range.end <= start + payload.len() {
@@ -222,7 +222,7 @@ impl Forecast {
         })
     }
 
-    /// The runs of an allocation before the first step, without data.
+    /// The memory of an allocation before the first step, without data.
     pub(crate) fn initial_memory(&self, alloc: usize) -> Memory {
         Memory::new(Contents::zeros(0), self.initial_runs.get(alloc).cloned().unwrap_or_default())
     }
@@ -232,7 +232,7 @@ impl Forecast {
         self.checkpoint_by_write.get(&(event, write)).copied()
     }
 
-    /// The numbers of the checkpoints of what an event has read.
+    /// The numbers of the checkpoints of memory that an event has read.
     pub(crate) fn read_checks(&self, event: usize) -> &[usize] {
         self.read_checks.get(&event).map(Vec::as_slice).unwrap_or_default()
     }
@@ -302,7 +302,7 @@ impl Overwritten<'_> {
         }
     }
 
-    /// Keeps what calls of the library have read, by event.
+    /// Keeps memory that calls of the library have read, by event.
     fn keep_reads(&mut self) -> HashMap<usize, Vec<usize>> {
         let mut by_event: HashMap<usize, Vec<usize>> = HashMap::new();
         for ReadCheck { event, read, lost } in read_checks(self.plan) {
@@ -314,7 +314,7 @@ impl Overwritten<'_> {
     }
 }
 
-/// A result that rounds, and is used and overwritten within one launch.
+/// Reports a result that rounds, and is used and overwritten within one launch.
 fn unseen_result(plan: &Plan, event: usize) -> Option<Diagnostic> {
     let step = plan.steps.get(plan.events.get(event)?.step() as usize)?;
     let text = "this result has several right values, is used in its graph and overwritten by the same launch, so that what follows cannot be judged";
@@ -406,7 +406,7 @@ fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>>
     if wrong.is_empty() { Ok(memory) } else { Err(wrong) }
 }
 
-/// Puts the poison of the image where nothing was written; its payload begins at `start`.
+/// Fills memory that was not written with the poison of the image, whose payload begins at `start`.
 fn fill_unwritten(memory: &mut Memory, image: &Contents, start: usize) {
     let unwritten: Vec<_> =
         memory.runs_in(0..memory.data.len() as u64).filter(|(_, run)| run.certainty == Certainty::Unwritten).collect();
@@ -435,7 +435,7 @@ fn put_scalar(images: &mut [Contents], plan: &Plan, alloc: usize, byte: u64, bit
     let _ = images.get_mut(alloc).and_then(|image| image.write(start, &Contents::from(bits)));
 }
 
-/// An allocation's payload before the first step, and what its poison must differ from.
+/// An allocation's payload before the first step, and the contents that its poison must differ from.
 struct InitialMemory<'a> {
     inputs: &'a Contents,
     runs: &'a [MemoryRun],

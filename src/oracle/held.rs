@@ -1,11 +1,11 @@
-//! Bytes that are held: as they are, or a period of bytes that repeat.
+//! Stored bytes: plain, or a period of bytes that repeat.
 use super::blocks::BLOCK;
 use crate::num;
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that are held. Many of them lie in a mapping with huge pages, where the system has them.
+/// Stored bytes. A large number of them is in a mapping with huge pages, if the system has these.
 #[derive(Debug)]
 pub enum Held {
     /// A small number of bytes, on the heap.
@@ -14,7 +14,7 @@ pub enum Held {
     Map(MmapMut),
 }
 
-/// Bytes from which on memory is mapped separately, so that it can have huge pages.
+/// Number of bytes from which memory is mapped separately, so that it can have huge pages.
 const MANY: usize = 4 << 20;
 
 impl Held {
@@ -23,7 +23,7 @@ impl Held {
         let map = if len < MANY { None } else { MmapOptions::new().len(len).map_anon().ok() };
         match map {
             Some(map) => {
-                // Without huge pages it is slower, and nothing else.
+                // Without huge pages it is slower, but still correct.
                 let _ = map.advise(Advice::HugePage);
                 Self::Map(map)
             }
@@ -69,7 +69,7 @@ impl DerefMut for Held {
 pub struct Period {
     bytes: Vec<u8>,
     len: usize,
-    /// Its bytes inverted, once they were asked for: many parts of one result share them.
+    /// The inverted bytes, once they were needed: many parts of one result share them.
     inverted: OnceLock<Arc<Period>>,
 }
 
@@ -93,7 +93,7 @@ impl Period {
         })
     }
 
-    /// Bytes after which they repeat.
+    /// Number of bytes after which they repeat.
     #[allow(clippy::len_without_is_empty)] // it is never empty
     pub fn len(&self) -> usize {
         self.len
@@ -104,7 +104,7 @@ impl Period {
         self.bytes.len() + self.inverted.get().map_or(0, |inverted| inverted.held_bytes())
     }
 
-    /// Some of the repeated bytes; always those of a block, and `None` for many.
+    /// A range of the repeated bytes; always available for a block, and `None` for more.
     pub fn held(&self, from: usize, len: usize) -> Option<&[u8]> {
         let first = from % self.len;
         self.bytes.get(first..first.checked_add(len)?)

@@ -23,7 +23,7 @@ pub struct Uncomputable {
     pub event: usize,
     /// The step of the event.
     pub step: StepId,
-    /// World rank, if one is concerned.
+    /// World rank, if the error concerns only one.
     pub rank: Option<usize>,
     /// The reason, in words.
     pub message: String,
@@ -203,7 +203,7 @@ impl<'p> Interpreter<'p> {
                 reduced
             }
         };
-        // The judge looks at single columns; results that do not round need no inputs.
+        // The judge looks at single columns; results that do not round do not need inputs.
         let inputs: Vec<_> = if reduced.ambiguous_count() > 0 {
             sent.iter().filter_map(|p| p.bytes.get(0..p.bytes.len())).collect()
         } else {
@@ -252,7 +252,7 @@ impl<'p> Interpreter<'p> {
         collective: &CollectiveEvent,
         sent: &[Option<TrackedBytes>],
     ) -> Result<(), RankError> {
-        // All inputs were read before the first write, so in-place calls need no special treatment.
+        // All inputs were read before the first write, so in-place calls do not need special treatment.
         let root = sent.iter().flatten().next();
         let ranks = collective.calls.len();
         for (rank, write) in collective.recvs().enumerate() {
@@ -364,7 +364,7 @@ impl<'p> Interpreter<'p> {
             }
             match result {
                 Ok(bits) => put_element(dtype, &mut bytes, i as usize, bits),
-                // The run may have other values here; they are judged then.
+                // The run may have other values here; they are judged at that time.
                 Err(_) if least_certain.get() >= Certainty::Ambiguous && !self.has_observed_values() => {}
                 Err(_) if least_certain.get() == Certainty::Undefined => {}
                 Err(error) => {
@@ -481,7 +481,7 @@ impl<'p> Interpreter<'p> {
 
 type RankError = (Option<usize>, String);
 
-/// Limit of [`MemoryRun`](super::memory::MemoryRun)s; each takes dozens of bytes.
+/// Limit on the [`MemoryRun`](super::memory::MemoryRun)s; each takes dozens of bytes.
 const MAX_RUNS: usize = 1 << 21;
 
 fn too_many_runs(rank: Option<usize>) -> RankError {
@@ -536,7 +536,7 @@ fn ambiguous_elements(sent: &[TrackedBytes], size: usize) -> Vec<bool> {
     ambiguous
 }
 
-/// Sets the certainty of each element. Of long results all elements become ambiguous, which is right but less precise.
+/// Sets the certainty of each element. In long results all elements become ambiguous, which is right but less precise.
 fn mark_elements(data: &mut TrackedBytes, reduced: &ReducedBuffer, elements: Range<usize>, size: usize, origin: u32) {
     let fine = elements.len() <= 4096;
     let ambiguous = PieceRun { end: data.bytes.len() as u64, certainty: Certainty::Ambiguous, origin: Some(origin) };

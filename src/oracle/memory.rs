@@ -1,4 +1,4 @@
-//! The contents of allocations between two events, and how certain they are.
+//! The contents of allocations between two events, with their certainty.
 use super::contents::Contents;
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 /// are partly written count as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
-    /// No event has written them: they hold poison.
+    /// The bytes were not written by any event: they contain poison.
     Unwritten,
     /// One value is right.
     Known,
@@ -25,7 +25,7 @@ pub struct MemoryRun {
     pub certainty: Certainty,
     /// The event that wrote it; `None` before the first step.
     pub writer: Option<u32>,
-    /// Index of the ambiguous result that it is, if it is one and no copy.
+    /// Index of the ambiguous result that these bytes are, unless they are a copy or not ambiguous.
     pub origin: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ pub struct PieceRun {
     pub end: u64,
     /// The certainty of all its bytes.
     pub certainty: Certainty,
-    /// Index of the ambiguous result that it is, if it is one and no copy.
+    /// Index of the ambiguous result that these bytes are, unless they are a copy or not ambiguous.
     pub origin: Option<u32>,
 }
 
@@ -85,7 +85,7 @@ impl TrackedBytes {
 /// The payload of one allocation.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// The bytes. Those of a [`Certainty::Unwritten`] run have no meaning.
+    /// The bytes. Those of a [`Certainty::Unwritten`] run are meaningless.
     pub data: Contents,
     runs: Vec<MemoryRun>,
 }
@@ -167,7 +167,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the obvious model: one entry per byte.
+        /// Compares with the obvious model: one entry per byte.
         #[test]
         fn runs_agree_with_bytes(writes in prop::collection::vec((0u64..40, 0u64..24, 0u32..3), 0..12)) {
             let mut memory = Memory::unwritten(40);

@@ -18,7 +18,7 @@ impl ColumnReduction {
             (ReduceKind::Prod, _) => (x == 1.0).then_some(0),
             (ReduceKind::PreMulSum { .. }, Some(s)) if *s == 0.0 => zero(x * s),
             (ReduceKind::PreMulSum { .. }, Some(s)) => zero(x).map(|sign| sign ^ usize::from(s.is_sign_negative())),
-            // What 1/n is in a type does not matter: an average may divide instead.
+            // The value of 1/n in a type does not matter: an average may divide instead.
             _ => zero(x),
         };
         if values.iter().chain(&scalars).any(|value| !value.is_finite()) {

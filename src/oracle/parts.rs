@@ -2,7 +2,7 @@
 use crate::cores::cores;
 use std::ops::Range;
 
-/// Additions or comparisons from which on another thread saves time.
+/// Number of additions or comparisons from which another thread saves time.
 const WORTH_A_THREAD: usize = 1 << 18;
 
 /// Number of threads whose start is worthwhile for this many additions.

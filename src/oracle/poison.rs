@@ -1,19 +1,19 @@
-//! Poison and guards: the patterns in memory that no event has written. Poison differs from the right values.
+//! Poison and guards: patterns in memory that no event has written. Poison differs from the right values.
 use super::contents::Contents;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Number of allocations whose guard bytes are kept: recomputing them took an eighth of a small case's instructions.
 const KEPT_ALLOCATIONS: usize = 32;
-/// Bytes that are kept of the pattern of such an allocation.
+/// Number of bytes that are kept of the pattern of such an allocation.
 const KEPT_BYTES: usize = 16 << 10;
 
-/// The pattern of guard bytes: a function of allocation and place, so that a shifted copy is detected too.
+/// The pattern of guard bytes: it depends on allocation and position, so that a shifted copy is detected too.
 pub(crate) fn guard(alloc: usize, from: usize, len: usize) -> Contents {
     Contents::pattern(guard_key(alloc, from), 0, len)
 }
 
-/// Appends the guard bytes of an allocation, whose places in its image these are.
+/// Appends the guard bytes of an allocation at these positions in its image.
 pub(crate) fn append_guard(bytes: &mut Vec<u8>, alloc: usize, places: Range<usize>) {
     static KEPT: [OnceLock<Box<[u8]>>; KEPT_ALLOCATIONS] = [const { OnceLock::new() }; KEPT_ALLOCATIONS];
     // The pattern continues from word to word, so a guard that begins at a word boundary is a part of the kept bytes.
@@ -39,7 +39,7 @@ pub(crate) fn guard_key(alloc: usize, from: usize) -> u64 {
     mix(0x6775_6172_6473 ^ (alloc as u64) << 32).wrapping_add(from as u64)
 }
 
-/// The poison of an allocation's bytes from a place on; `key` is that of [`poison_key`].
+/// The poison of an allocation's bytes from a position on, for a key from [`poison_key`].
 pub(crate) fn pattern(key: u64, from: usize, len: usize) -> Contents {
     Contents::pattern(key.wrapping_add(from as u64), 0, len)
 }
@@ -53,7 +53,7 @@ pub(crate) fn poison_key(case: &str, seed: u64, alloc: usize) -> u64 {
 /// Changes the poison of bytes where it equals the final contents.
 pub(crate) fn avoid(poison: &mut [u8], last: &[u8]) {
     for (p, d) in poison.iter_mut().zip(last).filter(|(p, d)| p == d) {
-        // Poison is the complement of what comes first, so this is neither that nor the last.
+        // Poison is the complement of the first value, so this differs from both the first and the last.
         *p = d ^ 0x5a;
     }
 }

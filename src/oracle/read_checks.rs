@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A read after which the memory is checked.
 pub(super) struct ReadCheck {
-    /// The event that reads.
+    /// The event that reads the memory.
     pub event: usize,
-    /// The region, with the place where a copy is in order. Nothing is written there.
+    /// The region, with the place where a copy is ordered. Nothing is written there.
     pub read: Write,
     /// True if the overwriting call belongs to the same launch of a graph, so that a copy is impossible.
     pub lost: bool,
@@ -32,7 +32,7 @@ pub(super) fn read_checks(plan: &Plan) -> Vec<ReadCheck> {
                 if *start >= range.end || range.start >= *end {
                     return true;
                 }
-                // A look would hold up what overwrites it, and hide a call that reads too late.
+                // A copy would delay the overwriting call, and hide a call that reads too late.
                 if !waits_between(plan, read, &write) {
                     return false;
                 }
@@ -58,7 +58,7 @@ pub(super) fn read_checks(plan: &Plan) -> Vec<ReadCheck> {
     checks
 }
 
-/// True if the rank waits on the host between a read and what overwrites it.
+/// True if the rank waits on the host between a read and the write that overwrites the memory.
 fn waits_between(plan: &Plan, read: &Write, write: &Write) -> bool {
     let program = plan.programs.get(read.region.rank).map(Vec::as_slice).unwrap_or_default();
     let between = program.get(read.after as usize..write.after as usize).unwrap_or_default();

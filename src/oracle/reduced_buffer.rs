@@ -88,11 +88,11 @@ pub(crate) fn column(dtype: DType, inputs: &[&[u8]], i: usize, into: &mut Vec<u6
     into.extend(inputs.iter().map(|bytes| get_element(dtype, bytes, i)));
 }
 
-/// Computes all elements; `ambiguous` is true for those with ambiguous inputs (empty: for none).
+/// Computes all elements; `ambiguous` is true for those with ambiguous inputs (empty if there are none).
 ///
 /// # Errors
 ///
-/// An element that cannot be judged. With `observed` inputs, those of a run, only elements with known inputs are errors: the
+/// An element cannot be judged. With `observed` inputs, which come from a run, only elements with known inputs are errors: the
 /// others were checked with canonical inputs before the run.
 pub(crate) fn reduce_contents(
     reduction: &ColumnReduction,
@@ -150,10 +150,10 @@ pub(crate) fn reduce_contents(
     Ok(ReducedBuffer { bytes: Arc::new(bytes).into(), ambiguous, ambiguous_inputs, rounds })
 }
 
-/// Bytes of a period of results above which it is not looked for.
+/// Number of bytes up to which a period of results is searched for.
 const LARGEST_PERIOD: usize = 1 << 20;
 
-/// Bytes after which all inputs repeat, in whole elements, where that is known and `len` has several such periods.
+/// Number of bytes after which all inputs repeat, in whole elements, if it is known and `len` contains several such periods.
 fn common_period(inputs: &[&Contents], size: usize, len: usize) -> Option<usize> {
     let common = inputs.iter().try_fold(size, |common: usize, input| {
         let period = input.period()?;
@@ -188,7 +188,7 @@ struct Block<'a> {
     reduction: &'a ColumnReduction,
     inputs: &'a [&'a [u8]],
     first: usize,
-    /// True if no other block of the reduction is computed at the same time, so that this one may have all cores.
+    /// True if no other block of the reduction is computed at the same time, so that this one may use all cores.
     alone: bool,
 }
 

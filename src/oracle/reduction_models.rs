@@ -22,9 +22,9 @@ use super::float::{Float, fused};
 pub(super) enum Fusion {
     /// Products are always rounded.
     Never,
-    /// Not where a rank's own element joins a partial result.
+    /// Not rounded where a rank's own element joins a partial result.
     Always,
-    /// Not at some of these joins.
+    /// May or may not be rounded at these joins.
     May,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Leaf {
 pub(super) struct ReductionModels {
     /// Models that libraries are known to use, and models that are as simple.
     pub usual: Vec<ReductionModel>,
-    /// Models that contain the usual ones: mixed rounding, fusion at some joins; and rare ones.
+    /// Models that contain the usual ones (mixed rounding, fusion at some joins), and rare ones.
     pub wider: Vec<ReductionModel>,
     /// Averages that divide every input.
     pub rare: Vec<ReductionModel>,
@@ -297,7 +297,7 @@ impl ReductionModel {
         partial_sums_are_exact(self.acc, &terms, size).then(|| terms.iter().fold(-0.0, |sum, term| sum + term))
     }
 
-    /// Number of ways in which the last partial result may become the result, if the model is not mixed.
+    /// Number of ways in which the last partial result may become the final one, if the model is not mixed.
     pub fn finishes(&self) -> usize {
         self.after.len().max(1)
     }
@@ -309,7 +309,7 @@ impl ReductionModel {
         self.out.round(scaled)
     }
 
-    /// Rounding and scale in words; other words for other models, unless they compute the same.
+    /// Describes rounding and scale; models have different descriptions unless they compute the same.
     pub fn words(&self, finish: usize, grouped: bool) -> String {
         let acc = self.acc.name();
         let mut words = match self.rounding {

@@ -1,4 +1,4 @@
-//! Judges many elements that round at once: those that a chain explains in blocks, the others one by one.
+//! Judges many elements that round at once: in blocks those that a chain explains, the others one by one.
 use super::answer::{ColumnReduction, JudgedElement};
 use super::budget::{Budget, PreparedReduction, Purpose};
 use super::chains::Chain;
@@ -12,17 +12,17 @@ use crate::plan::cost::SEARCH_RANKS;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Elements that are tried at first with a chain that may explain only a few.
+/// Number of elements on which a chain is tried first that may explain only a few.
 const FIRST_TRIED: usize = 16;
-/// Elements that no chain explains and that are searched at once.
+/// Number of elements without an explaining chain that are searched at once.
 const SEARCHED_AHEAD: usize = 1024;
 
-/// Inputs and observed results of elements that have no exact answer.
+/// Inputs and observed results of elements without an exact answer.
 pub(crate) struct RoundingElements<'a> {
     pub reduction: &'a ColumnReduction,
     /// Inputs by rank of the communicator, from the first of these elements on.
     pub inputs: Vec<&'a [u8]>,
-    /// The observed results; their length says how many elements there are.
+    /// The observed results; their length determines the number of elements.
     pub observed: &'a [u8],
 }
 
@@ -32,7 +32,7 @@ impl RoundingElements<'_> {
     pub fn judge(&self, budget: &mut Budget, mut settle: impl FnMut(usize, JudgedElement)) -> u64 {
         let count = self.observed.len() / self.reduction.dtype.size();
         let mut from = 0;
-        // The first elements of few ranks may be samples for the fingerprint, which are searched.
+        // With few ranks, the first elements may be samples for the fingerprint, which are searched.
         if self.reduction.ranks <= SEARCH_RANKS {
             let samples: Vec<usize> = (0..count.min(budget.samples as usize)).collect();
             self.search_ahead(&samples, Purpose::Fingerprint, budget);
@@ -54,7 +54,7 @@ impl RoundingElements<'_> {
         count as u64 - settled
     }
 
-    /// Searches elements on all cores, if that is much work; of those with equal inputs one.
+    /// Searches elements on all cores, if that is much work; of those with equal inputs only one.
     fn search_ahead(&self, elements: &[usize], purpose: Purpose, budget: &mut Budget) {
         // There are 3^n / 2 pairs of groups of n ranks, with a few partial results each.
         let each = 3usize.pow(self.reduction.ranks as u32);
@@ -203,7 +203,7 @@ impl RoundingElements<'_> {
         self.inputs.iter().map(|input| decode_f64(dtype, get_element(dtype, input, element))).collect()
     }
 
-    /// The observed bits; every NaN is the canonical one.
+    /// The observed bits, with every NaN replaced by the canonical one.
     fn observed_bits(&self, element: usize) -> u64 {
         let dtype = self.reduction.dtype;
         let bits = get_element(dtype, self.observed, element);

@@ -10,12 +10,12 @@ pub(super) struct RowExactness {
     pub rounds: [bool; ROW],
     /// True for sums that are the same in every order and never rounded.
     pub exact: [bool; ROW],
-    /// Sums of magnitudes, to a few places.
+    /// Approximate sums of magnitudes.
     pub size: [f64; ROW],
 }
 
 impl RowExactness {
-    /// Nothing is known of any element.
+    /// The state in which nothing is known of any element.
     pub fn unknown() -> Self {
         Self { rounds: [false; ROW], exact: [false; ROW], size: [f64::INFINITY; ROW] }
     }

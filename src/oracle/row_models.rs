@@ -12,7 +12,7 @@ pub(super) enum RowStep {
     Input(usize),
     /// Adds a rank's own input to the top.
     AddInput(usize),
-    /// Adds the two topmost.
+    /// Adds the two topmost partial results.
     Add,
     /// Rounds the top to the type of the result.
     Narrow,
@@ -48,7 +48,7 @@ impl RowElements<'_> {
     }
 }
 
-/// An order with a way of computing it, and what to compare with.
+/// An order with a way of computing it, and the data to compare with.
 pub(super) struct RowTrial<'a, S: Fn(&mut dyn FnMut(RowStep))> {
     pub model: &'a ReductionModel,
     /// The scalars by rank; empty if the reduction has none.
@@ -62,7 +62,7 @@ pub(super) struct RowTrial<'a, S: Fn(&mut dyn FnMut(RowStep))> {
     pub observed: &'a [u8],
 }
 
-/// The memory of trials, which each trial uses again.
+/// Working memory of trials, reused by each.
 #[derive(Debug, Default)]
 pub(super) struct RowMemory {
     narrow: Stack<f32>,
@@ -189,7 +189,7 @@ impl<W: Machine> Stack<W> {
     }
 }
 
-/// Joins partial results as [`ReductionModel::join`] does.
+/// Joins partial results like [`ReductionModel::join`].
 fn join<W: Machine>(model: &ReductionModel, row: &mut [W], other: &[W]) {
     if model.multiplies() {
         each(row, other, |a, b| a * b);
@@ -199,7 +199,7 @@ fn join<W: Machine>(model: &ReductionModel, row: &mut [W], other: &[W]) {
     }
 }
 
-/// Makes results of the last partial results as [`ReductionModel::finished`] does.
+/// Turns last partial results into results like [`ReductionModel::finished`].
 fn finish_row<W: Machine>(model: &ReductionModel, finish: usize, row: &mut [W]) {
     if model.divides_after() {
         row.iter_mut().for_each(|value| *value = W::of_f64(model.finished(finish, value.to_f64())));

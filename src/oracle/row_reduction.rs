@@ -1,4 +1,4 @@
-//! Reduces a part of whole buffers of floats block by block: loops over rows where they tell enough, single columns elsewhere.
+//! Reduces a part of whole buffers of floats block by block: in loops over rows where these suffice, in single columns elsewhere.
 use super::answer::{ColumnReduction, ReduceKind, RightResults};
 use super::exact_buffer::Blocks;
 use super::float::Float;
@@ -48,7 +48,7 @@ struct RowReduction<'a, W> {
     inputs: &'a [&'a [u8]],
     observed: bool,
     scalars: Vec<f64>,
-    /// Elements with a smaller sum of magnitudes can certainly be judged.
+    /// Elements with a smaller sum of magnitudes are certain to be judgeable.
     bounded: f64,
     rows: Vec<Row<W>>,
     products: Vec<Row<f64>>,
@@ -60,7 +60,7 @@ impl<'a, W: Machine> RowReduction<'a, W> {
         let bounded = if reduction.ranks <= SEARCH_RANKS {
             f64::INFINITY
         } else if reduction.ranks <= MOST_BOUNDED_RANKS && reduction.has_sum_growth(float, &scalars) {
-            // The bound needs less than four times the sum of magnitudes, and what subnormal products may lose.
+            // The bound needs less than four times the sum of magnitudes, plus the possible loss of subnormal products.
             float.max_finite() / 8.0 / scalars.iter().fold(1.0, |most, scalar| scalar.abs().max(most))
         } else {
             0.0

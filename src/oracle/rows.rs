@@ -9,7 +9,7 @@ use crate::num::{DType, canonical_nan, decode_f64, encode_f64, get_element, put_
 use std::ops::{Add, Mul, Sub};
 use std::sync::LazyLock;
 
-/// Most elements of a row; the rows of a few ranks fit the cache.
+/// Number of elements of a row; the rows of a few ranks fit the cache.
 pub(super) const ROW: usize = 256;
 
 /// The values of up to [`ROW`] neighbouring elements of one rank.
@@ -26,16 +26,16 @@ pub(super) trait Machine:
     const PRECISION: i32;
 
     fn to_f64(self) -> f64;
-    /// A value that the type holds.
+    /// Converts a value that the type can hold.
     fn of_f64(value: f64) -> Self;
     fn abs(self) -> Self;
-    /// Equal bits, or both NaN.
+    /// True for equal bits, or two NaN.
     fn is_same(self, other: Self) -> bool;
-    /// The value of the last bit that is set in the mantissa of a finite value; 0 of zero.
+    /// The value of the last set bit in the mantissa of a finite value; 0 for zero.
     fn last_place(self) -> Self;
-    /// Decodes as many elements as the row has, from the first byte on; missing ones stay as they are.
+    /// Decodes as many elements as the row has, from the first byte on; missing ones stay unchanged.
     fn decode(dtype: DType, bytes: &[u8], row: &mut [Self]);
-    /// Rounds to a type as [`Float::round`] does; NaNs may be any.
+    /// Rounds to a type like [`Float::round`]; NaNs may be any.
     fn round_row(to: Float, row: &mut [Self]);
     /// Adds another row and rounds each sum to a type.
     fn add_rounded(to: Float, row: &mut [Self], other: &[Self]);
@@ -61,7 +61,7 @@ macro_rules! alike_for_both_machines {
         fn last_place(self) -> Self {
             const ABOVE_FRACTION: u32 = 8 * size_of::<$own>() as u32 - ($own::MANTISSA_DIGITS - 1);
             let (magnitude, bits) = (self.abs(), self.abs().to_bits());
-            // Of a power of two, the last bit that is set belongs to the exponent.
+            // For a power of two, the last set bit belongs to the exponent.
             let others = if bits << ABOVE_FRACTION == 0 { 0 } else { bits & bits.wrapping_sub(1) };
             magnitude - $own::from_bits(others)
         }
@@ -150,7 +150,7 @@ impl Machine for f64 {
     }
 
     fn round_row(to: Float, row: &mut [Self]) {
-        // The type is spelt out so that each loop rounds to one.
+        // The type is written out so that each loop rounds to a single one.
         match to {
             Float::F64 => {}
             Float::F32 => row.iter_mut().for_each(|v| *v = f64::from(*v as f32)),
@@ -205,7 +205,7 @@ pub(super) fn encode<W: Machine>(dtype: DType, row: &[W], bytes: &mut [u8], from
     }
 }
 
-/// Rounds to a type as `float::narrow` does, without branches.
+/// Rounds to a type like `float::narrow`, without branches.
 #[inline(always)]
 fn narrow<const PRECISION: i32, const MIN_NORMAL: i32>(value: f32, max: f32, too_large: f32) -> f32 {
     let magnitude = value.abs();

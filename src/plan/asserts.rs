@@ -6,7 +6,7 @@ use crate::job::{Call, CallKind};
 use crate::scenario::{Diagnostic, Expr, Span, Spanned};
 use std::collections::HashSet;
 
-/// The buffers that an `assert` names, and where it can be checked.
+/// The buffers that an `assert` names, and the ranks on which it can be checked.
 struct Named<'a> {
     buffers: Vec<&'a Buffer>,
     /// Those named without an index: every element is checked.
@@ -52,7 +52,8 @@ fn count(buffer: &Buffer, rank: usize) -> Option<u64> {
     Some(buffer.places.get(rank).copied().flatten()?.count)
 }
 
-/// Checks what does not depend on elements: the names in an `assert`, the lengths of its buffers, and that some rank can check it.
+/// Checks everything that does not depend on elements: the names in an `assert`, the lengths of its buffers, and that some rank can
+/// check it.
 pub fn check(plan: &Plan, begun: &Begun, a: &Spanned<Expr>) -> Option<Diagnostic> {
     let names = named(&a.value);
     let unknown = |name: &&String| {
@@ -83,7 +84,7 @@ fn checks_nothing(plan: &Plan, a: &Spanned<Expr>, Named { each, ranks, .. }: &Na
     })
 }
 
-/// Element by element, buffers must be equally long.
+/// For a comparison element by element, buffers must be equally long.
 fn of_unlike_lengths(a: &Spanned<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
     let first = each.first()?;
     ranks.iter().find_map(|rank| {

@@ -1,4 +1,4 @@
-//! Communicators: the world, those the file names, and those of a step's `groups`.
+//! Communicators: the world, those named in the file, and those of a step's `groups`.
 use super::eval::{Names, Ranked, ranks};
 use super::types::{Comm, CommId};
 use crate::job::CallKind;
@@ -28,7 +28,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// One that every rank may use.
+    /// A communicator that every rank may use.
     pub fn new(of: Vec<Option<(CommId, usize)>>) -> Self {
         let n = of.len();
         Self { of, ended: vec![None; n], standing: vec![Standing::default(); n] }
@@ -46,9 +46,9 @@ pub struct Comms {
     groups: HashMap<Vec<Vec<usize>>, Named>,
     /// The distinct configurations of communicators.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
-    /// Unique ids in use.
+    /// Number of unique ids in use.
     pub ids: u32,
-    /// Those that a live communicator gives while the program runs.
+    /// Number of ids that a live communicator gives while the program runs.
     pub grow_ids: u32,
     base: Option<u32>,
     /// True once a step uses the world communicator.
@@ -56,17 +56,17 @@ pub struct Comms {
     world_id: u32,
     /// The communicator that the world is split out of.
     outer: Option<CommId>,
-    /// Calls before the first step, by rank, without the world's.
+    /// Calls before the first step, by rank, except for those that create the world.
     pub prelude: Vec<Vec<CallKind>>,
 }
 
-/// (key, rank in the parent, world rank), so that sorting gives the order in the new communicator.
+/// A rank that joins: (key, rank in the parent, world rank), so that sorting gives the order in the new communicator.
 type Joining = (i32, usize, usize);
 
 type Config = [(Spanned<String>, Spanned<ConfigValue>)];
 
 impl Comms {
-    /// The world, not yet used.
+    /// The communicators at the beginning: the world, not yet used.
     pub fn new(case: &Case) -> Self {
         let n = case.world_size.value;
         let of = (0..n).map(|r| Some((0, r))).collect();
@@ -105,7 +105,7 @@ impl Comms {
         u32::try_from(self.configs.len() - 1).ok()
     }
 
-    /// The calls that make the world, by rank, idle ranks last.
+    /// The calls that create the world, by rank, idle ranks last.
     pub fn world_calls(&self) -> Vec<Vec<CallKind>> {
         let init = |comm: CommId, rank: usize, n: usize| CallKind::Init {
             comm: comm as u32,
@@ -132,7 +132,7 @@ impl Comms {
         calls
     }
 
-    /// A communicator by name.
+    /// Looks up a communicator by name.
     pub fn by_name(&mut self, name: &Spanned<String>) -> Result<&Named, Diagnostic> {
         if name.value == "world" {
             self.world_used = true;
@@ -205,7 +205,7 @@ impl Comms {
         Ok(lists)
     }
 
-    /// Adds a communicator that is made with a configuration, or of a parent and with the parent's.
+    /// Adds a communicator that is created with a configuration, or from a parent and with the parent's.
     fn add(&mut self, name: Option<&str>, members: Vec<usize>, config: Option<u32>, parent: Option<CommId>) -> CommId {
         self.blocking.add(config.and_then(|index| self.configs.get(index as usize)), parent);
         self.list.push(Comm { name: name.map(str::to_owned), members });
@@ -244,7 +244,7 @@ impl Comms {
         Ok((named, calls))
     }
 
-    /// Defines a named communicator; returns the calls that make it, each with its world rank. `t` is the round of `times`.
+    /// Defines a named communicator; returns the calls that create it, each with its world rank. `t` is the round of `times`.
     ///
     /// # Errors
     ///

@@ -18,23 +18,23 @@ use crate::printable::thousands;
 use crate::scenario::{BufferContent, Diagnostic, Expr, FillTable, FillValues, Span, TextPart};
 use nccl_sys::ncclRedOp_t;
 
-/// Copies of every image: device, two in shared memory, the forecast's image and end, the observation, the judge's own.
+/// Number of copies of every image: device, two in shared memory, the forecast's image and end, the observation, the judge's own.
 const COPIES: u64 = 7;
-/// Copies of what an image has beyond its first [`LARGE`] bytes: that of the ranks, what its results are worked out in, and the final
-/// image where that is not as expected. The rest is made when it is asked for.
+/// Number of copies of the part of an image beyond its first [`LARGE`] bytes: the ranks', the one in which results are computed, and
+/// the final image if it is not as expected. Everything else is made on demand.
 const LARGE_COPIES: u64 = 3;
 const LARGE: u64 = 1 << 20;
-/// Bytes that are moved or compared for the price of one operation.
+/// Number of bytes moved or compared at the cost of one operation.
 const BYTES: u64 = 64;
-/// Operations of a run besides its data: messages, wake-ups, reports.
+/// Operations of a run apart from its data: messages, wake-ups, reports.
 const RUN: u64 = 10_000;
 /// Operations to plan a call.
 const CALL: u64 = 400;
-/// Names that are looked through for the price of one operation.
+/// Number of names searched at the cost of one operation.
 const LOOKUPS: u64 = 8;
 /// With at most this many ranks the oracle searches for an order and a rounding that explain an element; beyond, it uses a bound.
 pub const SEARCH_RANKS: usize = 8;
-/// Bytes of results, with their certainty, that the oracle keeps for the judge; the others are worked out again.
+/// Bytes of results, with their certainty, that the oracle keeps for the judge; the others are computed again.
 pub const KEPT_RESULTS: u64 = 64 << 20;
 /// Number of times the expressions in a text are evaluated: for its length while counts are found, and for its contents.
 const TEXT_USES: u64 = 3;
@@ -42,7 +42,7 @@ const TEXT_USES: u64 = 3;
 /// The cost of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Bytes in all copies.
+    /// Number of bytes in all copies.
     pub memory: u64,
     /// Number of operations.
     pub work: u64,
@@ -101,7 +101,7 @@ pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
 /// The number of calls and rounds of a program, as far as known.
 #[derive(Clone, Copy, Default)]
 pub struct CallCount {
-    /// Calls of all ranks, and rounds.
+    /// Number of calls of all ranks, including rounds.
     pub all: u64,
     /// The number of rounds among them.
     pub rounds: u64,
@@ -123,7 +123,7 @@ pub fn too_many_calls(span: Span, count: CallCount, limits: &Limits) -> Diagnost
         .help("fewer rounds, or fewer ranks; `repeat = 3` runs the steps three times on the same communicators")
 }
 
-/// A case whose expressions and judging take too many operations.
+/// The refusal of a case whose expressions and judging take too many operations.
 pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
     let text = format!(
         "this case takes {} operations to work out and judge: more than the limit of {}",
@@ -194,7 +194,7 @@ fn work(plan: &Plan) -> Account {
             let count = part.map_or(0, |(start, end)| end - start);
             let made = content(plan, &e.content, buffer.dtype, rank, count);
             sum = sum.saturating_add(made).saturating_add(count).saturating_add(slice + 1);
-            // Before the first run, to see that every element has a value.
+            // Evaluated before the first run, to check that every element has a value.
             planned = planned.saturating_add(made);
         }
         all.add(sum.saturating_mul(runs).saturating_add(planned), e.target.span, || {
@@ -252,7 +252,7 @@ fn of_event(plan: &Plan, event: &Event, runs: u64) -> u64 {
             let sent: u64 = collective.sends().flatten().map(|r| r.len).fold(0, u64::saturating_add);
             let moved = collective.sends().flatten().map(|r| bytes(&r)).fold(0, u64::saturating_add);
             let come = collective.recvs().flatten().map(|w| bytes(&w.region)).fold(0, u64::saturating_add);
-            // Sums have a way over whole blocks; products of many ranks are bounded with exact numbers.
+            // Sums are computed over whole blocks; products of many ranks are bounded with exact numbers.
             let weight = match &collective.reduction {
                 None => 0,
                 Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Sum => 1,
@@ -298,7 +298,7 @@ fn of_assert(plan: &Plan, expr: &Expr, rank: usize, axes: usize) -> u64 {
     elements.unwrap_or(1).saturating_mul(each)
 }
 
-/// Every node, and whether it is an argument of `same`.
+/// Visits every node, with true for arguments of `same`.
 fn each_node<'a>(node: &'a ExprNode, f: &mut impl FnMut(&'a ExprNode, bool)) {
     f(node, false);
     match node {
@@ -334,7 +334,7 @@ fn memory(plan: &Plan) -> Account {
     for (label, bytes) in by_label {
         all.add(bytes, place(label), || format!("`{label}` on all ranks"));
     }
-    // What an element that turns out wrong takes while its place is looked for.
+    // The memory for locating an element that turns out wrong.
     all.add(widest.saturating_mul(4), case.span, || "to look for wrong elements".into());
     let size = |r: &Region| r.len.saturating_mul(plan.buffers.get(r.buf).map_or(8, |b| b.dtype.size()) as u64);
     let (mut step_most, mut step_at) = (0u64, case.span);
@@ -345,7 +345,7 @@ fn memory(plan: &Plan) -> Account {
             Event::Collective(collective) => {
                 let sent = collective.sends().flatten().map(|r| size(&r)).fold(0, u64::saturating_add);
                 let come = collective.recvs().flatten().map(|w| size(&w.region)).max().unwrap_or(0);
-                // Large inputs are shared, and large results are worked out once.
+                // Large inputs are shared, and large results are computed once.
                 sent.min(LARGE).saturating_add(come.min(LARGE).saturating_mul(2)).saturating_add(come)
             }
             Event::Sent { message, call } => {
@@ -389,7 +389,7 @@ fn memory(plan: &Plan) -> Account {
     all
 }
 
-/// Bytes that one call of a `map` takes: in the plan twice, in the message, and with the worker.
+/// Bytes of one call of a `map`: twice in the plan, in the message, and in the worker.
 pub fn of_map(expr: &Expr, names: usize) -> u64 {
     256 + 4 * (operations(expr, 0) * NODE + expr.text.len() as u64 + names as u64 * NODE)
 }
@@ -400,7 +400,7 @@ fn copies(image: u64) -> u64 {
     small.saturating_mul(COPIES).saturating_add((image - small).saturating_mul(LARGE_COPIES))
 }
 
-/// Bytes that a rank's buffer takes at least in all copies.
+/// The least number of bytes that a rank's buffer takes in all copies.
 pub fn of_image(payload: u64) -> u64 {
     copies(payload.saturating_add(2 * super::types::GUARD))
 }

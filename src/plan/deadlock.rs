@@ -1,5 +1,5 @@
-//! Finds programs that cannot finish: simulates once with sends that wait for their receives, and if that gets stuck once
-//! more with sends that never wait. The events come in the order of the simulation that got further.
+//! Finds programs that cannot finish: simulates once with sends that wait for their receives, and if that gets stuck again with
+//! sends that never wait. The events come in the order of the simulation that got further.
 use super::item::lenient;
 use super::lower::LoweredProgram;
 use super::registration;
@@ -14,7 +14,7 @@ mod waiting;
 use waiting::cycle;
 pub use waiting::sentences;
 
-/// The order of events, and whether the program finishes.
+/// The order of events, and the ranks that wait.
 #[derive(Debug)]
 pub struct Analysis {
     pub events: Vec<Event>,
@@ -22,7 +22,7 @@ pub struct Analysis {
     /// The reason the data is undefined, if it is.
     pub undefined: Option<String>,
     /// The ranks that wait for each other if they connect at the first collective of each communicator, in a program that
-    /// completes otherwise.
+    /// otherwise completes.
     pub connecting: Vec<Waiting>,
 }
 
@@ -30,7 +30,7 @@ pub struct Analysis {
 ///
 /// # Errors
 ///
-/// Calls that do not match, and programs that may or must hang, unless the file says so.
+/// Calls that do not match, or programs that may or must hang, unless the file declares this.
 pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
     let case = &lowered.unrolled.case;
     if case.placement == Placement::OneThread {
@@ -59,7 +59,7 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
         match (sure.is_empty(), may_hang) {
             (false, _) => foresight = Foresight::MayBlock(cycle(sure)),
             (true, true) => foresight = Foresight::MayBlock(cycle(hosts.waiting)),
-            // Whether NCCL connects there depends on the machine and its settings.
+            // Whether NCCL connects at that point depends on the machine and its settings.
             (true, false) => connecting = cycle(hosts.waiting),
         }
     }
@@ -76,7 +76,7 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
     Ok(Analysis { events: played.events, foresight, undefined, connecting })
 }
 
-/// Adds to the warnings that ranks wait for each other at first collectives: to the warning of the same calls, if there is one.
+/// Warns that ranks wait for each other at first collectives: adds to the warning about the same calls, if there is one.
 pub fn warn_of_connecting(lowered: &LoweredProgram, waiting: &[Waiting], warnings: &mut Vec<Diagnostic>) {
     let Some(first) = waiting.first() else { return };
     let place = |w: &Waiting| lowered.unrolled.steps[w.step as usize].span;
@@ -96,8 +96,8 @@ pub fn warn_of_connecting(lowered: &LoweredProgram, waiting: &[Waiting], warning
     warnings.push(others.fold(warning, |warning, w| warning.related(place(w), format!("rank {} waits here", w.rank))));
 }
 
-/// Refuses a program whose foreseen end is not the one that the file says. Where the file admits misuse, the reason why
-/// the data is undefined goes to `undefined` instead.
+/// Refuses a program whose predicted end is not the one in the file. Where the file admits misuse, the reason why
+/// the data is undefined is stored in `undefined` instead.
 fn accept(
     case: &Case,
     lowered: &LoweredProgram,

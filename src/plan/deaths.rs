@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// The deaths of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Deaths {
-    /// The operations of whose results nothing is known.
+    /// The operations whose results are unknown.
     pub lost: HashSet<Index>,
     /// For each death: the ranks that die, and the number of survivors.
     of: BTreeMap<u32, (BTreeSet<usize>, usize)>,
@@ -80,7 +80,7 @@ impl Deaths {
         self.of.get(&death).map(|(dying, _)| dying.clone()).unwrap_or_default()
     }
 
-    /// The ranks that must have come before a death happens: those that die and those that outlive it.
+    /// The number of ranks that must arrive before a death happens: those that die and those that outlive it.
     pub fn expected(&self, death: u32) -> usize {
         self.of.get(&death).map_or(0, |(dying, others)| dying.len() + others)
     }
@@ -99,7 +99,7 @@ impl Deaths {
     }
 }
 
-/// The calls of a rank that are lost with others' deaths, or with its own.
+/// The calls of a rank that are lost with other ranks' deaths, or with its own.
 fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
     let streams = lowered.unrolled.streams as usize;
     let mut progress = Progress::new(streams);
@@ -175,7 +175,7 @@ fn mixed_groups(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
 /// The operations in a group after a death.
 #[derive(Default)]
 struct GroupBehindDeath {
-    /// The call that ends it.
+    /// The call that ends the group.
     end: u32,
     /// The first operation on a communicator that has lost a rank, that rank, and the step with which it has ended.
     lost: Option<(StepId, usize, StepId)>,

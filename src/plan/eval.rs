@@ -1,4 +1,4 @@
-//! Numbers of the file, evaluated for one rank.
+//! Evaluates numbers of the file for one rank.
 use crate::expr::{EvalError, ExprNode, Mode, Scope, Value};
 use crate::scenario::{Case, Diagnostic, ElementValue, Expr, NumberByRank, NumberByRankKind, Ranks, Span};
 
@@ -24,13 +24,13 @@ pub struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// The names in force for a rank of the world.
+    /// The names that are valid for a rank of the world.
     pub fn world(case: &'a Case, rank: usize) -> Self {
         let n = case.world_size.value;
         Self { rank, n, world_rank: rank, world_size: n, t: None, peer: None, i: None, axes: &case.axes }
     }
 
-    /// All of them as a list, for a worker.
+    /// All names as a list, for a worker.
     pub fn list(&self) -> Vec<(String, Value)> {
         let whole = |name: &str, v: usize| (name.to_owned(), Value::Int(v as i128));
         let mut list = vec![
@@ -139,12 +139,12 @@ pub fn evaluate(expr: &Expr, span: Span, names: &Names, mode: Mode) -> Result<Va
     expr.eval(names, mode).map_err(|e| no_value(expr, span, names, &e))
 }
 
-/// The whole number that an expression gives, with its place in the error.
+/// The whole-number value of an expression, with its place in the error.
 pub fn evaluate_whole(expr: &Expr, span: Span, names: &Names) -> Result<i128, Diagnostic> {
     expr.eval_int(names).map_err(|e| no_value(expr, span, names, &e))
 }
 
-/// The error for an expression that has no value on a rank.
+/// The error for an expression that does not have a value on a rank.
 pub fn no_value(expr: &Expr, span: Span, names: &Names, error: &EvalError) -> Diagnostic {
     Diagnostic::new(span, format!("`{}` has no value on rank {}: {error}", expr.text, names.rank))
 }

@@ -24,7 +24,7 @@ pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
     diags
 }
 
-/// Data is compared after a good end alone, so a single case that cannot have one would compare nothing. One that is to be
+/// Data is compared only after a good end, so a single case that cannot have one would compare nothing. A case that is expected to be
 /// refused is not compared either, but an error here would be the refusal.
 fn never_compared(plan: &Plan) -> Option<Diagnostic> {
     let CaseContent { swept, outcome, expect, asserts, .. } = &**plan.case;
@@ -96,7 +96,7 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
             return Err(if want == 0 { off_the_root(plan, e, rank).unwrap_or(d) } else { d });
         }
     }
-    // An expectation that gives a count has checked at least that.
+    // An expectation with a count has checked at least that.
     if compared > 0 || counted || plan.case.swept {
         return Ok(());
     }
@@ -125,7 +125,7 @@ pub fn check_elements(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
     if wrong.is_empty() { Ok(()) } else { Err(dedupe(wrong)) }
 }
 
-/// An empty row for a rank on which a collective leaves its output alone.
+/// An empty row for a rank on which a collective does not touch its output.
 fn off_the_root(plan: &Plan, e: &Expectation, rank: usize) -> Option<Diagnostic> {
     let BufferContent::Rows(rows) = &e.content else { return None };
     let writes = |step: &&Step| step.output.as_ref().is_some_and(|out| out.name == e.target.name);
@@ -179,7 +179,7 @@ fn length(plan: &Plan, e: &Expectation, buffer: &Buffer, rank: usize) -> Result<
 ///
 /// # Errors
 ///
-/// A slice that is not inside the buffer, or has no value.
+/// The slice is not inside the buffer, or does not have a value.
 pub fn extent(plan: &Plan, e: &Expectation, buffer: &Buffer, rank: usize) -> Result<Option<(u64, u64)>, Diagnostic> {
     let Some(place) = buffer.places.get(rank).copied().flatten() else { return Ok(None) };
     let Some((from, to)) = &e.target.slice else { return Ok(Some((0, place.count))) };

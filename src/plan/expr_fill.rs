@@ -1,4 +1,4 @@
-//! Elements that an expression of `i` gives: one period of them if they repeat, blocks of them otherwise.
+//! The elements given by an expression of `i`: one period of them if they repeat, blocks of them otherwise.
 use super::cost::operations;
 use super::eval::{Names, no_value};
 use super::inputs::mode;
@@ -11,20 +11,20 @@ use crate::scenario::{Diagnostic, Expr, Span};
 /// The rule for a number that is not whole in an element of an integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fraction {
-    /// It is rounded towards zero.
+    /// The number is rounded towards zero.
     Dropped,
-    /// It is an error: no integer can be equal to it.
+    /// The number is an error: no integer can be equal to it.
     Refused,
 }
 
-/// Elements are evaluated one by one if that takes no more operations than these: to prepare for blocks of them would take longer.
+/// Elements are evaluated one by one if that takes at most this many operations: preparing for blocks would take longer.
 const FEW_OPERATIONS: u64 = 64;
 
 fn are_few(expr: &Expr, count: u64) -> bool {
     count <= FEW_OPERATIONS && count * operations(expr, 0) <= FEW_OPERATIONS
 }
 
-/// The number of elements that are computed, out of all; the others repeat them.
+/// The number of elements that are computed; the others repeat them.
 pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
     if are_few(expr, count) {
         return count;
@@ -40,7 +40,7 @@ fn repeating(blocks: Option<&BlockEvaluator>, count: u64) -> u64 {
 ///
 /// # Errors
 ///
-/// The first element that has no value.
+/// The first element without a value.
 pub fn fill(
     expr: &Expr,
     span: Span,
@@ -64,7 +64,7 @@ pub fn fill(
 ///
 /// # Errors
 ///
-/// The first element that has no value.
+/// The first element without a value.
 pub fn fill_from(
     expr: &Expr,
     span: Span,
@@ -112,7 +112,7 @@ pub fn have_values(
     in_parallel(parts.collect(), |(from, to)| of_part(from, to)).into_iter().collect()
 }
 
-/// Elements from which on looking at them on several threads is worth their start.
+/// Number of elements from which checking them on several threads is worthwhile.
 const MANY: u64 = 1 << 20;
 
 /// Computes the elements of an expression, block by block.
@@ -126,7 +126,7 @@ struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// `count`: how many elements will be asked for in all.
+    /// Prepares for evaluation; `count` is the total number of elements that will be requested.
     fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction, count: u64) -> Self {
         let blocks = if are_few(expr, count) { None } else { BlockEvaluator::new(expr, &names, mode(dtype)) };
         Self { expr, span, names, dtype, fraction, blocks }
@@ -136,7 +136,7 @@ impl<'a> Elements<'a> {
         repeating(self.blocks.as_ref(), count)
     }
 
-    /// Puts the elements from `from` on, at most [`BLOCK`] of them.
+    /// Writes the elements from `from` on, at most [`BLOCK`] of them.
     fn block(&mut self, from: u64, bytes: &mut [u8]) -> Result<(), Diagnostic> {
         let Self { expr, span, dtype, fraction, .. } = *self;
         let len = bytes.len() / dtype.size();
@@ -163,7 +163,7 @@ fn bits(dtype: DType, expr: &Expr, names: &Names, fraction: Fraction) -> Result<
     value_bits(dtype, value)
 }
 
-/// False if an element may have no value in the type.
+/// False if an element may not have a value in the type.
 fn is_sure(dtype: DType, fraction: Fraction, block: &BlockValues) -> bool {
     let may_have_fraction = matches!(block, BlockValues::Float(_)) && !dtype.is_float();
     (fraction == Fraction::Dropped || !may_have_fraction) && block_has_values(dtype, block)

@@ -43,7 +43,7 @@ struct Survey {
     at_the_end: Vec<usize>,
 }
 
-/// Puts captures and launches in the place of captured items.
+/// Replaces captured items by captures and launches.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub fn expand(p: &mut Program, limits: &Limits) -> Result<(), Vec<Diagnostic>> {
     emit::emit(p, &surveys, steps, limits).map_err(|d| vec![d])
 }
 
-/// Finds every rank's captures, and what each launch and release is for.
+/// Finds every rank's captures, and the target of each launch and release.
 fn survey(p: &Program) -> Result<Vec<Survey>, Vec<Diagnostic>> {
     let mut diags = Vec::new();
     let named = |kind: &ItemKind| match kind {

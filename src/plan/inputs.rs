@@ -90,7 +90,7 @@ fn text(case: &Case, fill: &FillTable, rank: usize) -> Result<String, Diagnostic
     Ok(out)
 }
 
-/// Integer types compute in whole numbers.
+/// The mode of evaluation: integer types compute in whole numbers.
 pub fn mode(dtype: DType) -> Mode {
     if dtype.is_float() { Mode::Float } else { Mode::Whole }
 }
@@ -104,7 +104,7 @@ pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
     plan.buffers.iter().filter_map(written).collect()
 }
 
-/// Checks that the type can hold the written numbers. The type of many buffers is not known before planning.
+/// Checks that the type can hold the written numbers. The type of many buffers is unknown before planning.
 pub fn fits(content: &BufferContent, dtype: DType, axes: &[(String, Value)]) -> Result<(), Diagnostic> {
     let row = |list: &[Element]| {
         list.iter().try_for_each(|element| match fit_dtype(element.value, dtype) {
@@ -148,7 +148,7 @@ fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes that a content gives a rank, `None` where it says nothing (poison, or a word of `expect`).
+/// The bytes that a content gives for a rank; `None` if it gives none (poison, or a word of `expect`).
 pub fn bytes(
     case: &Case,
     dtype: DType,
@@ -226,11 +226,11 @@ pub enum InitialContents {
     Bytes(Vec<u8>),
     /// A repeating pattern, and the total number of bytes.
     Repeated(Vec<u8>, usize),
-    /// Bytes that are made when they are asked for.
+    /// Bytes that are computed on demand.
     Filled(Filled, usize),
 }
 
-/// A long fill, which gives its bytes when they are asked for. Every element has a value.
+/// A long fill, which computes its bytes on demand. Every element has a value.
 #[derive(Clone, Debug)]
 pub struct Filled {
     case: Arc<Case>,

@@ -1,4 +1,4 @@
-//! The ranks' operations and calls before counts are known.
+//! The ranks' operations and calls at the stage before counts are known.
 use super::comms::Comms;
 use super::rank_op::{RankOp, Stage};
 use super::types::{BufId, CommId, PlanStep, StepId};
@@ -45,7 +45,7 @@ impl Stage for Open {
     type Factor = Factor;
 }
 
-/// The count and element type that the step says.
+/// The count and element type written in the step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WrittenSize {
     pub count: Option<u64>,
@@ -70,7 +70,7 @@ pub enum FactorNumber {
     Computed { real: Value, whole: Option<Value> },
 }
 
-/// One thing that a rank does.
+/// One action of a rank.
 #[derive(Clone, Debug)]
 pub struct Item {
     pub step: StepId,
@@ -130,15 +130,15 @@ pub enum ItemKind {
         output: BufferSlice,
         stream: u32,
     },
-    /// Says how long a buffer is (all_to_all_v's output).
+    /// Sets the length of a buffer (all_to_all_v's output).
     Declare { output: BufferSlice, count: u64, like: BufId },
     /// Registers memory with a communicator.
     Register { comm: CommId, memory: BufferSlice, how: RegisterKind },
     /// Ends the registration of memory.
     Deregister { comm: CommId, memory: BufferSlice },
-    /// A place at which buffers with the key `register` are registered, or cease to be.
+    /// A point at which buffers with the key `register` are registered, or deregistered.
     RegistrationPoint(RegistrationPoint),
-    /// A call that touches no memory.
+    /// A call that does not use memory.
     Call(CallKind),
     /// This many captured calls; their kinds are known where a launch makes them.
     Captured { calls: usize, stream: u32 },
@@ -149,9 +149,9 @@ pub enum ItemKind {
 pub enum RegistrationPoint {
     /// Before the first step.
     First,
-    /// A step has made this communicator.
+    /// A step has created this communicator.
     Made(CommId),
-    /// Windows may have been made, with which one-sided operations begin. One thread for all ranks has ended its group by then.
+    /// Windows may have been created, after which one-sided operations begin. One thread for all ranks has ended its group by then.
     Signals,
     /// A step is about to finalize or destroy this communicator.
     Ending(CommId),
@@ -175,7 +175,7 @@ impl ItemKind {
         }
     }
 
-    /// The number of elements that the step says.
+    /// The number of elements written in the step.
     pub fn written_count(&self) -> Option<u64> {
         match self {
             Self::Op(op) => op.size().count,
@@ -201,7 +201,7 @@ pub struct Program {
     pub tags: Vec<String>,
     /// Number of streams of every rank, including those at the end that represent the further streams of graphs.
     pub streams: u32,
-    /// The streams that a rank really has.
+    /// The number of streams that a rank really has.
     pub real_streams: u32,
     /// The names of streams that steps name.
     pub stream_names: Vec<String>,

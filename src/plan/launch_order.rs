@@ -1,6 +1,6 @@
-//! Warns of operations that ranks issue in orders which go round in a circle and that nothing orders on a device. NCCL asks for
-//! one order on all devices, or for streams or hosts that order such calls: if a device has room for one of them only, each
-//! rank of the circle may wait for the call that the next one holds back.
+//! Warns of operations that ranks issue in circular orders and that nothing orders on a device. NCCL requires one order on all
+//! devices, or streams or hosts that order such calls: if a device has room for only one of them, each rank of the circle may
+//! wait for the call that the next one holds back.
 //!
 //! A device with room for one call runs a rank's calls in the order in which it issues them. So the search is for cycles in the
 //! graph of all operations, in which one is before another if some rank issues it before.
@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 mod graph;
 
-/// More circles are not looked for.
+/// Limit on the circles that are searched for.
 const MOST_WARNINGS: usize = 8;
 
 /// An operation, the same on all ranks that take part in it.
@@ -75,7 +75,7 @@ pub fn warnings(lowered: &LoweredProgram) -> Vec<Diagnostic> {
             break;
         };
         told.insert(comm);
-        // A circle of calls that wait for each other in any case is found elsewhere.
+        // A circle of calls that wait for each other in any case is reported elsewhere.
         let open = hops.iter().enumerate().filter(|(_, hop)| !hop.is_ordered(lowered));
         if let Some((at, _)) = open.min_by_key(|(_, hop)| hop.rank) {
             let (after, before) = hops.split_at(at);
@@ -188,7 +188,7 @@ impl Orders {
                     hops.push(Hop { rank, calls: [call(from)?, call(*vertex)?], operations: [from, *vertex] });
                     (from, on) = (*vertex, None);
                 }
-                // A signal and the wait for it.
+                // An edge from a signal to the wait for it.
                 (Stands::Operation, None) => from = *vertex,
             }
         }
@@ -237,7 +237,7 @@ impl Hop {
     }
 }
 
-/// The warning of a circle, whose first two calls nothing orders.
+/// The warning about a circle; its first two calls are not ordered.
 fn warning(lowered: &LoweredProgram, hops: &[&Hop]) -> Diagnostic {
     let first = hops[0];
     let [earlier, later] = first.spans(lowered);

@@ -3,9 +3,9 @@
 /// The limits on the resources of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of buffers in all their copies, and of what goes with them.
+    /// Limit on the bytes of buffers in all their copies, and of the data that goes with them.
     pub memory: u64,
-    /// Operations of expressions, oracle and judge; see [`cost`](super::cost).
+    /// Limit on the operations of expressions, oracle and judge; see [`cost`](super::cost).
     pub work: u64,
     /// Limit on the operations of all cases of a file in total.
     pub file_work: u64,
@@ -13,7 +13,7 @@ pub struct Limits {
     pub ranks: usize,
     /// Limit on the calls of all ranks in total, with loops unrolled.
     pub calls: usize,
-    /// Bytes of a scenario file.
+    /// Limit on the bytes of a scenario file.
     pub file: u64,
     /// The way the limits are set, for messages that say how to raise them.
     pub set_by: SetBy,
@@ -52,7 +52,7 @@ impl SetBy {
 }
 
 impl Limits {
-    /// Bytes as options and variables give them: `1048576`, `512MiB`, `16GiB`.
+    /// Parses bytes as written in options and variables: `1048576`, `512MiB`, `16GiB`.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Limits {
             .ok_or_else(|| "expected a number of bytes greater than 0, for example 16GiB or 512MiB".to_owned())
     }
 
-    /// Operations as options and variables give them.
+    /// Parses operations as written in options and variables.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Items to calls: every operation gets its memory, and becomes a call with pointers and NCCL's counts.
+//! Turns items into calls: every operation gets its memory, and becomes a call with pointers and NCCL's counts.
 use super::deaths::Deaths;
 use super::eval::ranks;
 use super::item::{BufferSlice, Item, ItemKind, Open, Phase, Program};
@@ -22,7 +22,7 @@ mod memory;
 mod one_sided;
 mod registration;
 
-/// The program as calls, and the operations that they are.
+/// The program as calls, with their operations.
 #[derive(Debug)]
 pub struct LoweredProgram {
     pub unrolled: Program,
@@ -47,12 +47,12 @@ pub struct LoweredProgram {
 pub type Index = (usize, usize);
 
 impl LoweredProgram {
-    /// The operation that a call is.
+    /// The operation of a call.
     pub fn op(&self, (rank, call): Index) -> Option<&RankOp<Placed>> {
         self.ops[rank][call].as_ref()
     }
 
-    /// The operation that a call is or captures.
+    /// The operation that a call executes or captures.
     pub fn given_op(&self, at: Index) -> Option<&RankOp<Placed>> {
         self.op((at.0, self.captured.get(&at).copied().unwrap_or(at.1)))
     }
@@ -92,7 +92,7 @@ impl LoweredProgram {
         Some(Region { buf, rank, start: 0, len: 1 })
     }
 
-    /// A call's operation as events hold it.
+    /// A call's operation in the form in which events store it.
     pub fn rank_call<T>(&self, at: Index, op: T) -> RankCall<T> {
         RankCall { op, step: self.step(at), after: self.ends[at.0][at.1] }
     }
@@ -102,7 +102,7 @@ impl LoweredProgram {
 struct LoweredOp {
     op: RankOp<Placed>,
     pointers: Pointers,
-    /// False if the call fails, or names a rank that its communicator lacks.
+    /// False if the call fails, or refers to a rank that its communicator lacks.
     takes_effect: bool,
 }
 
@@ -133,7 +133,7 @@ struct Lowering {
 ///
 /// # Errors
 ///
-/// Memory that a rank does not have, slices outside of their buffer, and inputs and outputs that overlap.
+/// Memory that a rank does not have, slices outside their buffer, and inputs and outputs that overlap.
 pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram, Vec<Diagnostic>> {
     let n = unrolled.n;
     let lenient = unrolled.lenient();
@@ -193,7 +193,7 @@ impl Lowering {
             return;
         }
         match kind {
-            // Captured calls have no effect that a group could put off.
+            // Captured calls have no effect that a group could delay.
             _ if matches!(self.phase, Phase::Captured(_)) => {}
             CallKind::GroupStart => self.open_groups[rank].push(index),
             CallKind::GroupEnd => {
@@ -393,7 +393,7 @@ impl Lowering {
     }
 }
 
-/// A rank as NCCL is given it; one that no communicator has stays one.
+/// A rank in the form that NCCL receives; one outside every communicator stays so.
 fn narrow(v: i128) -> i32 {
     i32::try_from(v).unwrap_or(if v < 0 { i32::MIN } else { i32::MAX })
 }

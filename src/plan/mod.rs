@@ -45,11 +45,11 @@ use crate::scenario::{self, Case, Diagnostic, ExpectedOutcome};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Plans a case, or says all that is wrong with it.
+/// Plans a case, or reports all errors in it.
 ///
 /// # Errors
 ///
-/// Every mistake that needs counts, communicators or the order of calls to be seen.
+/// Every error that shows only with counts, communicators or the order of calls.
 pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     let history = case.history().map(|history| plan_history(&Arc::new(history), limits)).transpose()?;
     let mut plan = plan_steps(case, limits)?;
@@ -62,7 +62,7 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     Ok(plan)
 }
 
-/// Plans what runs first; it must end.
+/// Plans the steps that run first; they must end.
 fn plan_history(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     let plan = plan_steps(case, limits)?;
     if let Some(exit) = plan.programs.iter().flatten().find(|call| matches!(call.kind, CallKind::Exit { .. })) {
@@ -93,7 +93,7 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     deadlock::warn_of_connecting(&lowered, &analysis.connecting, &mut warnings);
     let mut plan = assemble::assemble(lowered, analysis);
     plan.warnings = warnings;
-    // First the cost: what follows evaluates every element.
+    // The cost comes first: the later checks evaluate every element.
     plan.cost = cost::check(&plan, limits)?;
     let mut wrong = inputs::diagnostics(&plan);
     wrong.append(&mut expect::diagnostics(&plan));

@@ -1,8 +1,8 @@
-//! Messages for roots and peers outside of their communicator.
+//! Messages for roots and peers outside their communicator.
 use super::types::{Comm, CommId};
 use crate::scenario::{Diagnostic, NumberByRankKind, Span};
 
-/// `key` is `root` or `peer`, and `of` the rank that names the peer.
+/// The diagnostic; `key` is `root` or `peer`, and `of` the rank that names the peer.
 pub fn outside(
     list: &[Comm],
     comm: CommId,
@@ -38,7 +38,7 @@ pub fn outside(
     })
 }
 
-/// The text of a number that is an expression.
+/// The text of a number, if it is an expression.
 pub fn expression(kind: &NumberByRankKind) -> Option<&str> {
     match kind {
         NumberByRankKind::Expr(expr) => Some(&expr.text),

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 ///
 /// # Errors
 ///
-/// Each call that comes before the end of an operation.
+/// Every call that comes before the end of an operation.
 pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
     for rank in 0..lowered.unrolled.n {

@@ -1,4 +1,4 @@
-//! Buffers to allocations: each buffer of a rank has separate memory, except that `in` and `out` of an in-place call share it.
+//! Assigns buffers to allocations: each buffer of a rank has separate memory, except that `in` and `out` of an in-place call share it.
 use super::cost::{of_image, too_much_memory};
 use super::eval::{Names, Ranked, among};
 use super::item::{ItemKind, Open, Program};
@@ -123,7 +123,7 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<PlacedBuffers
     Ok(PlacedBuffers { buffers, allocs, sizes })
 }
 
-/// Refuses buffers that need too much memory however they are laid out, before there is anything for each of them.
+/// Refuses buffers that need too much memory in any layout, before data structures are built for each of them.
 fn least(
     p: &Program,
     sizes: &Sizes,
@@ -203,7 +203,7 @@ fn share(
     let (Some(input), Some(output)) = (&c.send, &c.recv) else { return Ok(()) };
     let inside = match c.op.in_place {
         InPlace::Never => return Err(Diagnostic::new(span, "this operation cannot run in place")),
-        // Only the root has both sides.
+        // Only the root has both a send and a receive buffer.
         InPlace::SendInRecv | InPlace::RecvInSend if c.op.rooted && c.rank != root => return Ok(()),
         _ => true,
     };
@@ -223,7 +223,7 @@ fn share(
     }
     let size = dtypes[input.buf].size() as i128;
     let block = i128::from(have.min(come)) * size * c.rank as i128;
-    // Where `out` starts, seen from where `in` starts.
+    // Offset of the start of `out` from the start of `in`.
     let delta = match c.op.in_place {
         InPlace::SendInRecv => -block,
         InPlace::RecvInSend => block,
@@ -258,7 +258,7 @@ fn share(
     }
 }
 
-/// An in-place output cannot have initial contents.
+/// Checks that an in-place output does not have initial contents.
 fn fresh(p: &Program, buf: BufId, span: Span) -> Result<(), Diagnostic> {
     match p.names[buf].input {
         Some(_) => {

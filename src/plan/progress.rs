@@ -11,7 +11,7 @@ impl Over {
     }
 }
 
-/// The progress of one rank while its calls are gone through in order.
+/// The progress of one rank as its calls are followed in order.
 pub struct Progress {
     /// For each stream: the calls that are over once it has finished all its work.
     streams: Vec<Over>,
@@ -43,7 +43,7 @@ impl Progress {
         }
     }
 
-    /// One more operation on the stream; gives its number there, from 1.
+    /// Adds an operation to the stream; returns its number on it, from 1.
     pub fn issue(&mut self, stream: usize) -> usize {
         let own = &mut self.streams[stream].0[stream];
         *own += 1;

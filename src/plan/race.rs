@@ -1,5 +1,5 @@
 //! Refuses programs whose result depends on timing: memory used on two streams of a rank without an order between them, and
-//! steps of one group of which one writes what another uses.
+//! steps of one group of which one writes memory that another uses.
 //!
 //! Every stream keeps a clock of the progress of the others at the time its latest work was enqueued (`after`, `wait`); a use is
 //! ordered after another exactly if its clock has seen it. Calls of a group are enqueued when it ends: nothing inside it
@@ -24,7 +24,7 @@ use std::hash::Hash;
 ///
 /// # Errors
 ///
-/// The first place of each use that lacks an order.
+/// For each use that lacks an order, its first place.
 pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let mut diags = Vec::new();
     for rank in (0..lowered.unrolled.n).filter(|rank| may_lack_order(lowered, *rank)) {
@@ -63,7 +63,7 @@ struct Stream {
     clock: Vec<u32>,
     /// The step of each call that was enqueued.
     steps: Vec<StepId>,
-    /// Calls that were enqueued before those of the latest group.
+    /// Number of calls that were enqueued before those of the latest group.
     before_group: u32,
 }
 
@@ -140,7 +140,7 @@ impl RankState<'_> {
         seen
     }
 
-    /// Enqueues a call, or the calls of a group, and looks for uses of the same memory that are not over before.
+    /// Enqueues a call, or the calls of a group, and searches for unfinished earlier uses of the same memory.
     fn enqueue(&mut self, batch: &[Enqueued<'_>], grouped: bool) {
         if grouped {
             self.streams.iter_mut().for_each(|stream| stream.before_group = stream.enqueued());
@@ -168,8 +168,8 @@ impl RankState<'_> {
         }
     }
 
-    /// Nothing may use a registration when it ends: the host has waited for every call of the communicator that uses the memory,
-    /// and for every put through the window.
+    /// Checks that a registration is unused when it ends: the host must have waited for every call of the communicator that uses the
+    /// memory, and for every put through the window.
     fn check_deregistration(&mut self, at: Index, step: StepId) {
         let Some(ended) = self.lowered.registrations.ended_by(at) else { return };
         let lead = self.lowered.placed.allocs[ended.alloc].start();
@@ -210,7 +210,7 @@ impl RankState<'_> {
 struct Clash {
     step: StepId,
     writes: bool,
-    /// Both are calls of one group.
+    /// True if both are calls of one group.
     grouped: bool,
 }
 
@@ -218,14 +218,14 @@ fn join(into: &mut [u32], other: &[u32]) {
     into.iter_mut().zip(other).for_each(|(a, b)| *a = (*a).max(*b));
 }
 
-/// The allocations that a rank's calls use, and by which streams.
+/// The allocations that a rank's calls use, with the streams that use them.
 fn announced(lowered: &LoweredProgram, rank: usize) -> FxHashMap<AllocId, Vec<ByStream>> {
     let ops = lowered.ops[rank].iter().flatten();
     let used = ops.flat_map(|op| uses(lowered, op).into_iter().map(|used| (used.alloc, op.stream() as usize, used)));
     by_stream(used)
 }
 
-/// The uses of each kind of memory, announced to what records them.
+/// The uses of each kind of memory, announced to their records.
 fn by_stream<K: Copy + Eq + Hash>(uses: impl Iterator<Item = (K, usize, Use)>) -> FxHashMap<K, Vec<ByStream>> {
     let mut memory: FxHashMap<K, Vec<ByStream>> = FxHashMap::default();
     // The position in its list, which may be long.

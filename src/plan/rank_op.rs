@@ -20,7 +20,7 @@ pub trait Stage: Clone + Debug {
     type Factor: Clone + Debug;
 }
 
-/// The stage at which every buffer has its memory. Ranks are as NCCL is given them.
+/// The stage at which every buffer has its memory. Ranks are in the form that NCCL receives.
 #[derive(Clone, Debug)]
 pub struct Placed;
 
@@ -59,27 +59,27 @@ pub enum RankOp<S: Stage> {
 /// One rank's share of a collective.
 #[derive(Clone, Debug)]
 pub struct RankCollective<S: Stage> {
-    /// Its entry in the table.
+    /// The collective's entry in the table.
     pub op: &'static Collective,
     /// The communicator of the call.
     pub comm: CommId,
     /// This rank in the communicator.
     pub rank: usize,
-    /// The memory that is read, if any is.
+    /// The memory that is read, if there is any.
     pub send: Option<S::Memory>,
-    /// The memory that is written, if any is.
+    /// The memory that is written, if there is any.
     pub recv: Option<S::Memory>,
     /// Count and element type.
     pub size: S::Size,
     /// The reduction, if it has one, with this rank's factor.
     pub reduction: Option<Reduction<S::Factor>>,
-    /// The root; 0 if it takes none.
+    /// The root; 0 if the collective does not have one.
     pub root: S::Rank,
     /// True if input and output share memory because the step says so.
     pub in_place: bool,
     /// True if memory that is not used is passed as a null pointer.
     pub null_pointers: bool,
-    /// The algorithm that the step asks for.
+    /// The algorithm that the step requests.
     pub algorithm: Option<Arc<StepAlgorithm>>,
     /// The stream that the call is enqueued on.
     pub stream: u32,
@@ -104,7 +104,7 @@ pub struct RankMessage<S: Stage> {
     pub stream: u32,
 }
 
-/// A rank's operation for which the other rank makes no call.
+/// A rank's operation in which the other rank does not make a call.
 #[derive(Clone, Debug)]
 pub struct RankOneSided<S: Stage> {
     /// The kind of one-sided operation.
@@ -113,13 +113,13 @@ pub struct RankOneSided<S: Stage> {
     pub comm: CommId,
     /// This rank in the communicator.
     pub rank: usize,
-    /// The rank that gets the data and the signal, with 1; or the ranks whose signals are awaited, each with how many.
+    /// The rank that receives the data and the signal, with 1; or the ranks whose signals are awaited, with the number from each.
     pub peers: Vec<(S::Rank, i128)>,
     /// The memory that a put reads on this rank, and the memory that it writes on the peer.
     pub put: Option<(S::Memory, S::Memory)>,
     /// Count and element type.
     pub size: S::Size,
-    /// The context, as NCCL is given it.
+    /// The context, in the form that NCCL receives.
     pub context: i128,
     /// Index of the signal within the context.
     pub signal_index: i128,
@@ -132,9 +132,9 @@ pub struct RankOneSided<S: Stage> {
 pub struct RankMap<S: Stage> {
     /// The expression for each element.
     pub expr: Arc<Expr>,
-    /// `rank`, `n`, `t`, axes...
+    /// The names of the expression: `rank`, `n`, `t`, axes...
     pub names: Arc<Vec<(String, Value)>>,
-    /// The buffers that it names, whole.
+    /// The buffers that it names, each as a whole.
     pub reads: Vec<S::Memory>,
     /// Memory for the result.
     pub out: S::Memory,
@@ -187,7 +187,7 @@ impl<S: Stage> RankOp<S> {
         }
     }
 
-    /// The communicator, if it needs one.
+    /// The communicator, if the operation uses one.
     pub fn comm(&self) -> Option<CommId> {
         match self {
             Self::Collective(c) => Some(c.comm),
@@ -220,13 +220,13 @@ impl RankOp<Placed> {
 }
 
 impl RankCollective<Placed> {
-    /// The root; 0 if the collective takes none.
+    /// The root; 0 if the collective does not have one.
     pub fn root(&self) -> usize {
         rank_or_none(self.root)
     }
 }
 
-/// A rank that a communicator may have; a negative number becomes one that none has.
+/// The number of a rank; a negative one becomes a number that no rank of a communicator has.
 pub fn rank_or_none(rank: i32) -> usize {
     usize::try_from(rank).unwrap_or(usize::MAX)
 }

@@ -24,7 +24,7 @@ pub struct Registration {
     pub by_key: bool,
     /// The step that registers it.
     pub step: StepId,
-    /// The calls of the rank's program between which it holds: that which registers and that which deregisters it.
+    /// The range of the rank's program in which it holds: from the call that registers it to the one that deregisters it.
     pub calls: Range<usize>,
 }
 
@@ -130,7 +130,7 @@ pub fn image_bytes(lowered: &LoweredProgram, region: &Region) -> Option<(AllocId
     Some((place.alloc, start..start + region.len * size))
 }
 
-/// The registration that covers a region where the library is given a call: a window, if there is one.
+/// The registration that covers a region where the library receives a call: a window, if there is one.
 pub fn covering<'a>(
     lowered: &'a LoweredProgram,
     at: Index,
@@ -155,12 +155,12 @@ pub fn all_covering<'a>(
     lowered.registrations.live(at, comm).filter(covers).collect()
 }
 
-/// Refuses windows that ranks register in different steps, where one thread makes the calls of a step at a time: the first of
-/// them would wait for the others.
+/// Refuses windows that ranks register in different steps, if one thread makes the calls step by step: the first of them would wait
+/// for the others.
 ///
 /// # Errors
 ///
-/// The later step.
+/// The diagnostic is at the later step.
 pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let mut first: FxHashMap<u32, StepId> = FxHashMap::default();
     let unit = |step: StepId| lowered.unrolled.units[step as usize];
@@ -178,7 +178,7 @@ pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>>
 /// One side of a collective's calls, on the ranks that use it.
 struct Side {
     name: &'static str,
-    /// False where ranks use other parts of the memory than each other by definition.
+    /// False if the ranks use different parts of the memory by definition.
     same_offset: bool,
     used: Vec<(Index, Region)>,
 }

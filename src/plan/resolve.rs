@@ -1,4 +1,4 @@
-//! Counts and types: inputs say theirs, outputs follow from their step, a receive's from the send it meets.
+//! Counts and types: inputs give theirs, outputs follow from their step, a receive's from the send that it meets.
 use super::eval::elements;
 use super::inputs;
 use super::item::{BufferSlice, ItemKind, Open, Program};
@@ -17,14 +17,14 @@ pub struct Sizes {
     pub counts: Vec<Vec<Option<u64>>>,
     /// Element types by buffer.
     pub dtypes: Vec<Option<DType>>,
-    /// Elements that an item (rank, index) writes.
+    /// The number of elements that an item (rank, index) writes.
     pub lens: FxHashMap<(usize, usize), u64>,
 }
 
-/// (communicator, sender, receiver), ranks of the communicator.
+/// A pair of ranks: (communicator, sender, receiver), as ranks of the communicator.
 type Pair = (CommId, usize, usize);
 
-/// Most buffers times ranks of a case; tables of buffers have an entry for each rank.
+/// Limit on buffers times ranks of a case; tables of buffers have an entry for each rank.
 const MAX_PLACES: usize = 2_000_000;
 
 /// Finds all counts and types.
@@ -92,12 +92,12 @@ struct Resolver<'a> {
     p: &'a Program,
     counts: Vec<Vec<Option<u64>>>,
     dtypes: Vec<Option<DType>>,
-    /// Items that read the root's buffer -> the root's item of the same call.
+    /// For items that read the root's buffer, the root's item of the same call.
     roots: FxHashMap<(usize, usize), (usize, usize)>,
-    /// The send that a receive meets.
+    /// For each receive, the send that it meets.
     meets: FxHashMap<(usize, usize), (usize, usize)>,
     lens: FxHashMap<(usize, usize), u64>,
-    /// Writes to slices that leave their end open and are not resolved yet: until then the buffer may still grow.
+    /// Writes to slices with an open end that are not resolved yet: until then the buffer may still grow.
     open: FxHashMap<(BufId, usize), usize>,
     changed: bool,
     diags: Vec<Diagnostic>,
@@ -209,7 +209,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Elements of a buffer, once nothing can make it longer.
+    /// Number of elements of a buffer, once nothing can make it longer.
     fn whole(&self, buf: BufId, rank: usize) -> Option<u64> {
         let grows = self.open.get(&(buf, rank)).is_some_and(|writes| *writes > 0);
         self.counts[buf][rank].filter(|_| !grows)
@@ -332,8 +332,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The number of elements of a map that does not say it: that of the buffers named without an index, else of the first one
-    /// that is named.
+    /// The number of elements of a map that does not give it: that of the buffers named without an index, or otherwise of the first
+    /// buffer named.
     fn map_count(&self, span: Span, map: &RankMap<Open>, rank: usize) -> Result<Option<u64>, Diagnostic> {
         let name = |read: &BufferSlice| self.p.names[read.buf].name.as_str();
         let bare = map.expr.bare_names();
@@ -362,7 +362,7 @@ impl Resolver<'_> {
         Ok(Some(count))
     }
 
-    /// An input of all_to_all_v that says its own count must agree with `counts`.
+    /// Checks that an input of all_to_all_v with its own count agrees with `counts`.
     fn exact_input(&self, slice: &BufferSlice, rank: usize, count: u64) -> Result<bool, Diagnostic> {
         let have = self.len(slice, rank).unwrap_or(count);
         if have == count {
@@ -379,7 +379,7 @@ impl Resolver<'_> {
         let (rank, index) = at;
         let p = self.p;
         let n = p.comms.list[c.comm].members.len();
-        // Where the count comes from: the rank's own input, or the root's.
+        // The source of the count: the rank's own input, or the root's.
         let root = usize::try_from(c.root.value).unwrap_or(usize::MAX);
         let own = c.op.readers.includes(c.rank, root);
         let source = if own { Some(at) } else { self.roots.get(&at).copied().or(Some(at)) };
@@ -436,7 +436,7 @@ impl Resolver<'_> {
         .help("add `count`")
     }
 
-    /// A map that reads what only it or later steps write.
+    /// Reports a map that reads elements which only it or later steps write.
     fn read_too_early(&self, at: (usize, usize)) -> Option<Diagnostic> {
         let (rank, index) = at;
         let items = self.p.items.get(rank)?;
@@ -525,7 +525,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The lengths next to this one that can be dealt out.
+/// The nearest lengths that can be divided evenly.
 fn multiples(len: u64, n: u64) -> String {
     let above = (len / n + 1).saturating_mul(n);
     match len / n * n {
@@ -534,7 +534,7 @@ fn multiples(len: u64, n: u64) -> String {
     }
 }
 
-/// A buffer's name as messages show it.
+/// A buffer's name as shown in messages.
 pub fn shown(name: &str) -> String {
     format!("`{name}`")
 }

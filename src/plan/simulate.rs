@@ -1,4 +1,4 @@
-//! Plays a program without data: hosts issue calls to streams, streams run them in order, calls wait for their partners.
+//! Simulates a program without data: hosts issue calls to streams, streams run them in order, calls wait for their partners.
 use super::lower::{Index, LoweredProgram};
 use super::rank_op::{RankOp, Route};
 use super::types::{CommId, Event, Waiting};
@@ -48,9 +48,9 @@ struct Node {
     streams: Vec<u32>,
     /// For each stream: the number of nodes that precede this one on it.
     numbers: Vec<usize>,
-    /// Calls that have not happened.
+    /// Number of calls that have not happened.
     left: usize,
-    /// (stream, number of nodes that must have left it).
+    /// Dependencies: (stream, number of nodes that must have left it).
     after: Vec<(u32, usize)>,
     active: bool,
     done: bool,
@@ -64,14 +64,14 @@ struct Stream {
     finished: usize,
     /// Number of its nodes that have certainly ended, because the host has waited for them or for later work on the stream.
     waited: usize,
-    /// The next node waits for these too.
+    /// Dependencies of the next node, in the same form.
     after: Vec<(u32, usize)>,
 }
 
 struct SimulatedRank {
     cursor: usize,
     streams: Vec<Stream>,
-    /// Calls of the group that is open.
+    /// Calls of the open group.
     group: Option<(usize, Vec<usize>)>,
     host_arrived: bool,
 }
@@ -94,7 +94,7 @@ struct Message {
     number: usize,
 }
 
-/// The calls that are numbered in a row, because the n-th of one rank meets the n-th of another.
+/// The key of calls that are numbered consecutively, because the n-th of one rank meets the n-th of another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Sequence {
     Collectives { comm: CommId, rank: usize },
@@ -126,7 +126,7 @@ struct Simulation<'a> {
     clocks: Option<Clocks>,
     /// The necessary happens-before order; only for programs with aborts.
     causes: Option<Causes>,
-    /// The step at which one thread is; only for programs that one thread drives.
+    /// The step of the single thread; only for programs that one thread drives.
     turns: Option<Turns>,
     /// Waits of hosts other than those for communicators to be created; only if requested.
     host_waits: Option<HostWaits>,
@@ -201,7 +201,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Issues calls until the host has to wait; true if it got further.
+    /// Issues calls until the host has to wait; true if it advanced.
     fn host(&mut self, rank: usize) -> bool {
         let mut moved = false;
         let lowered = self.lowered;
@@ -330,7 +330,7 @@ impl Simulation<'_> {
         self.connect_and_issue(rank, calls)
     }
 
-    /// Gives a call to the group that is open, or issues it; true unless the host waits in it.
+    /// Adds a call to the open group, or issues it; true unless the host waits in it.
     fn give(&mut self, rank: usize, index: usize) -> bool {
         match &mut self.ranks[rank].group {
             Some((_, calls)) => {
@@ -348,7 +348,7 @@ impl Simulation<'_> {
             CallKind::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
             CallKind::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
             CallKind::Register { comm, .. } => (comm, Sequence::Windows { comm, rank }, 2),
-            // A shrink or grow makes one new communicator, and the ranks of that one meet.
+            // A shrink or grow creates one new communicator, and the ranks of that one meet.
             CallKind::Shrink { new: Some(comm), .. } | CallKind::Grow { new: Some(comm), .. } => {
                 (comm, Sequence::Inits { comm, rank }, 0)
             }
@@ -448,7 +448,7 @@ impl Simulation<'_> {
         self.nodes.push(Node { rank, calls, streams, numbers, left, after, active: false, done: false });
     }
 
-    /// The host has waited for a stream: all that was issued to it has ended, and all that it had to wait for.
+    /// The host has waited for a stream: all work issued to it has ended, and all work that this depended on.
     fn host_has_waited(&mut self, rank: usize, stream: u32) {
         let mut ended = vec![(stream, self.ranks[rank].streams[stream as usize].nodes.len())];
         while let Some((stream, count)) = ended.pop() {

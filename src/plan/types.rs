@@ -35,7 +35,7 @@ pub struct Plan {
     pub steps: Vec<PlanStep>,
     /// The effects of the calls, in an order in which everything that an event reads has been written by earlier ones.
     pub events: Vec<Event>,
-    /// Calls that make communicators before the time limit of the case starts, by world rank; those of the idle ranks of a
+    /// Calls that create communicators before the time limit of the case starts, by world rank; those of the idle ranks of a
     /// larger world come last.
     pub prelude: Vec<Vec<Call>>,
     /// Calls by world rank, as `prelude`.
@@ -46,17 +46,17 @@ pub struct Plan {
     pub warnings: Vec<Diagnostic>,
     /// For each world rank: its non-blocking communicators, in ascending order. Empty if no rank has any.
     pub nonblocking: Vec<Vec<u32>>,
-    /// Unique ids needed (`Init` calls name them by index).
+    /// Number of unique ids needed (`Init` calls name them by index).
     pub ids: u32,
-    /// Unique ids that live communicators give for ranks that join (`GrowId` and `Grow` calls name them by index).
+    /// Number of unique ids that live communicators give for ranks that join (`GrowId` and `Grow` calls name them by index).
     pub grow_ids: u32,
-    /// Streams per rank; index 0 is `main`.
+    /// Number of streams per rank; index 0 is `main`.
     pub streams: u32,
     /// The stream that is CUDA's null stream, if a step runs on it.
     pub null_stream: Option<u32>,
     /// Names of `NAME.seconds` and such: tag number to step name.
     pub tags: Vec<String>,
-    /// Its cost, except for the part that only the data decide.
+    /// Its cost, except for the part that depends on data.
     pub cost: super::Cost,
     /// The limits on its cost.
     pub limits: super::Limits,
@@ -66,7 +66,7 @@ pub struct Plan {
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     /// The reason the data is undefined, if it is (mismatched calls, a program that cannot finish): then only containment is judged.
     pub undefined: Option<String>,
-    /// Ranks and calls that are lost with a rank whose process ends: how far they come is left to chance.
+    /// Rank and call of operations lost with a rank whose process ends: how far they get is left to chance.
     pub lost: HashSet<(usize, usize)>,
     /// True if the program creates, splits or ends communicators after the prelude.
     pub comm_steps: bool,
@@ -75,7 +75,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The launch that makes a replayed call of a rank's program: its index and its stream. `None` for any other call.
+    /// The launch that executes a replayed call of a rank's program: its index and its stream. `None` for any other call.
     pub fn launch_of(program: &[Call], call: u32) -> Option<(u32, u32)> {
         let CallKind::Replayed { launch, .. } = program.get(call as usize)?.kind else { return None };
         match program.get(launch as usize)?.kind {
@@ -84,13 +84,13 @@ impl Plan {
         }
     }
 
-    /// Ranks that take part, the idle ones of a larger world too.
+    /// Number of ranks that take part, including the idle ones of a larger world.
     pub fn ranks(&self) -> usize {
         self.programs.len()
     }
 }
 
-/// A name; one memory per rank that has it.
+/// A named buffer, with separate memory on each rank that has it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     /// Its name. A name that starts with `#` is an internal buffer, for example a barrier's, and is not shown.
@@ -116,7 +116,7 @@ pub struct Place {
     pub count: u64,
 }
 
-/// One allocation: `[guard | lead | payload | guard]`; base aligned to 4,096. Its image is all of it.
+/// One allocation: `[guard | lead | payload | guard]`; base aligned to 4,096. Its image covers all of it.
 #[derive(Clone, Debug)]
 pub struct Alloc {
     /// World rank that owns the memory.
@@ -160,7 +160,7 @@ pub struct PlanStep {
     pub span: Span,
     /// A readable name: `step 3: all_reduce`, `step 2.1 (round 4): send`.
     pub label: String,
-    /// Expected codes by world rank, where the step says `error` (`None` inside: any error).
+    /// Expected codes by world rank, for those with an `error` in the step (`None` inside: any error).
     pub error: Vec<(usize, Option<nccl_sys::ncclResult_t>)>,
     /// The place of `error` in the file, if it is written.
     pub error_span: Option<Span>,
@@ -184,7 +184,7 @@ pub struct Region {
 pub struct Write {
     /// The region that is written.
     pub region: Region,
-    /// A copy of it is ordered right if it is enqueued on `stream` straight after this call of the rank's program.
+    /// A copy of it is ordered correctly if it is enqueued on `stream` straight after this call of the rank's program.
     pub after: u32,
     /// The stream that writes it.
     pub stream: u32,
@@ -234,7 +234,7 @@ pub enum Event {
 /// A collective that every rank of a communicator has called.
 #[derive(Clone, Debug)]
 pub struct CollectiveEvent {
-    /// The call that came first; the others are equal in what [`Self::op`] to [`Self::root`] give.
+    /// The call that came first; the others are equal in everything that [`Self::op`] to [`Self::root`] return.
     pub first: RankCall<Arc<RankCollective<Placed>>>,
     /// The ranks' calls, in the order of the communicator.
     pub calls: Vec<RankCall<Arc<RankCollective<Placed>>>>,
@@ -243,7 +243,7 @@ pub struct CollectiveEvent {
 }
 
 impl CollectiveEvent {
-    /// Its entry in the table.
+    /// The collective's entry in the table.
     pub fn op(&self) -> &'static Collective {
         self.first.op.op
     }
@@ -263,7 +263,7 @@ impl CollectiveEvent {
         self.first.op.size.dtype
     }
 
-    /// Rank in the communicator; 0 if it takes none.
+    /// The root's rank in the communicator; 0 if the collective does not have one.
     pub fn root(&self) -> usize {
         self.first.op.root()
     }
@@ -344,10 +344,10 @@ pub enum Reduction<F = Vec<u64>> {
 /// The result of analysing which calls wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foresight {
-    /// It finishes even if every send waits for its receive.
+    /// The program finishes even if every send waits for its receive.
     Completes,
-    /// It finishes only if sends are buffered, or if hosts do not wait where NCCL's may: these ranks wait for each other, or some
-    /// that wait.
+    /// The program finishes only if sends are buffered, or if hosts do not wait where NCCL's may: these ranks wait for each other, or
+    /// are some of those that wait.
     MayBlock(Vec<Waiting>),
     /// The program cannot finish.
     Stuck(Vec<Waiting>),

@@ -18,7 +18,7 @@ struct Unfinished {
 ///
 /// # Errors
 ///
-/// Each use of the stream of an operation that is in progress.
+/// Every use of the stream of an operation that is in progress.
 pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let ranks = (0..lowered.unrolled.n).filter(|rank| lowered.programs[*rank].iter().any(|call| call.left_in_progress));
     let diagnostics: Vec<Diagnostic> = ranks.flat_map(|rank| check_rank(lowered, rank)).collect();

@@ -1,4 +1,4 @@
-//! Steps to every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
+//! Turns steps into every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
 use super::comms::{Comms, Named};
 use super::cost::{self, CallCount};
 use super::eval::{Names, Ranked, among};
@@ -27,7 +27,7 @@ mod weigh;
 
 /// Limit on a program's streams, including `main`: each rank has all of them, and an order is kept between every two.
 pub const MAX_STREAMS: u32 = 256;
-/// The name of CUDA's null stream; all other names are of streams that are made.
+/// The name of CUDA's null stream; all other names are of streams that are created.
 const NULL_STREAM: &str = "default";
 
 struct Unroll<'a> {
@@ -40,17 +40,17 @@ struct Unroll<'a> {
     calls: usize,
     /// The number of rounds among `calls`.
     rounds: usize,
-    /// The loops that are open, the outermost first.
+    /// The open loops, the outermost first.
     loops: Vec<OpenLoop>,
-    /// Operations of the numbers that were evaluated.
+    /// Number of operations of the numbers evaluated so far.
     work: u64,
-    /// Bytes of the maps' expressions, which every call carries with it.
+    /// Bytes of the maps' expressions, which every call contains.
     bytes: u64,
     /// True if the program registers memory.
     registers: bool,
-    /// The graph that the items of the step at hand become part of.
+    /// The graph that the items of the current step become part of.
     phase: Phase,
-    /// The outermost group that is open.
+    /// The outermost open group.
     group: Option<groups::OpenGroup>,
     /// True if the program has one-sided operations.
     signals: bool,
@@ -63,9 +63,9 @@ struct Unroll<'a> {
 /// A loop that is being unrolled.
 struct OpenLoop {
     rounds: u64,
-    /// Calls and rounds before its first round.
+    /// Number of calls and rounds before its first round.
     before: (u64, u64),
-    /// Calls and rounds of its first round, once that is known.
+    /// Number of calls and rounds of its first round, once known.
     each: Option<(u64, u64)>,
 }
 
@@ -90,8 +90,8 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
     if was_right { Ok(program) } else { Ok(unroll_where(case, limits, false)?.0) }
 }
 
-/// Unrolls a case in which the communicator of all ranks is made, or is not. Says also whether that was right: a rank may wait for
-/// an error of that communicator although no step uses it, so that it is not made.
+/// Unrolls a case with or without creating the communicator of all ranks. Also returns whether that choice was right: a rank may wait
+/// for an error of that communicator although no step uses it, so that it is not created.
 fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Result<(Program, bool), Vec<Diagnostic>> {
     let n = case.world_size.value;
     if n == 0 || case.total_ranks() > limits.ranks {
@@ -284,7 +284,7 @@ impl<'a> Unroll<'a> {
                 let before = self.program.comms.list.len();
                 let named = self.program.comms.by_groups(groups)?;
                 let new = self.program.comms.list.get(before..).unwrap_or_default();
-                // The tables of each rank about these communicators, besides the calls that make them.
+                // The tables of each rank about these communicators, in addition to the calls that create them.
                 let more = new.iter().map(|c| c.members.len()).sum::<usize>() + if new.is_empty() { 0 } else { n / 8 };
                 self.count(more, groups.span)?;
                 named

@@ -39,7 +39,7 @@ pub struct Recording {
     pub closing: Option<Closing>,
 }
 
-/// The first line: what ran, and where.
+/// The first line: the subject of the run, and its environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The number of the format.

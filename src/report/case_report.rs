@@ -91,7 +91,7 @@ pub struct FingerprintReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OrderMapReport {
-    /// The step that made the result.
+    /// The step that produced the result.
     pub step: String,
     /// The buffer that received it.
     pub buffer: String,

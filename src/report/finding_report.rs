@@ -25,7 +25,7 @@ pub struct FindingReport {
     pub lane: Lane,
     /// The kind of thing that is wrong.
     pub subject: Subject,
-    /// World rank, of several the first; `None` if it is about no rank.
+    /// World rank, of several the first; `None` if it is not about a rank.
     pub rank: Option<usize>,
     /// All world ranks with the same finding, ascending.
     pub ranks: Vec<usize>,

@@ -181,7 +181,7 @@ impl<W: Write> GithubReporter<W> {
         self.write_summary(seconds)
     }
 
-    /// Appends the summary to the step's, in what room is left there.
+    /// Appends the summary to the step's, within the remaining room.
     fn write_summary(&mut self, seconds: f64) -> io::Result<()> {
         let not_run = self.cases.saturating_sub(self.tally.pass + self.tally.fail + self.tally.skip());
         append_summary(&self.places, |room| {

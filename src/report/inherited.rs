@@ -1,4 +1,4 @@
-//! Variables of this process that workers inherit and that change what runs.
+//! Variables of this process that workers inherit and that affect the run.
 use super::shell;
 
 /// The prefixes of these variables: NCCL's, those of the software library, and those of the stand-ins.

@@ -1,5 +1,5 @@
 //! Binds threads that run small cases, and the workers that they start, to one core each. Such a thread, its worker and the ranks wake
-//! each other several times in a case, and waking a thread on another core takes longer than all that the case computes.
+//! each other several times in a case, and waking a thread on another core takes longer than everything the case computes.
 use crate::cores::{cores, own_processors};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::cell::Cell;
@@ -18,12 +18,12 @@ thread_local! {
     static BOUND: Cell<Option<Bound>> = const { Cell::new(None) };
 }
 
-/// The calling thread runs cases and nothing else, so that it may be bound to a core.
+/// Declares that the calling thread only runs cases, so that it may be bound to a core.
 pub fn allow_here() {
     MAY_BE_BOUND.set(true);
 }
 
-/// The calling thread may run where it might before it was bound, and so may the threads and processes that it starts.
+/// Unbinds the calling thread: it may run on its earlier cores again, and so may the threads and processes that it starts.
 pub fn leave() {
     if let Some(bound) = BOUND.get()
         && sched_setaffinity(None, &bound.before).is_ok()
@@ -39,7 +39,7 @@ pub struct Cores {
     claimed: Mutex<Vec<usize>>,
 }
 
-/// A core that is a case's until this is dropped. The thread stays bound to it afterwards, since the next case is likely to be small too.
+/// A core claimed by a case until this is dropped. The thread stays bound to it afterwards, since the next case is likely to be small too.
 #[derive(Debug)]
 pub struct Claim<'a> {
     cores: &'a Cores,
@@ -73,7 +73,7 @@ impl Cores {
 
     fn free_core(&self) -> Option<usize> {
         let mut claimed = self.claimed();
-        // A thread that is bound runs there; of several processes at a time, each begins where it happens to be.
+        // A bound thread stays on its core; of several processes running at the same time, each begins where it happens to be.
         let here = self.numbers.iter().position(|core| *core == sched_getcpu()).unwrap_or(0);
         let (before, from) = self.numbers.split_at(here);
         let core = from.iter().chain(before).copied().find(|core| !claimed.contains(core))?;
@@ -127,14 +127,14 @@ mod tests {
             let first = cores.claim().unwrap();
             assert_eq!(own_processors(), [first.core]);
             on_own_thread(|| {
-                // A new thread is where the one that started it was bound.
+                // A new thread starts with the binding of the thread that started it.
                 sched_setaffinity(None, &all).unwrap();
                 allow_here();
                 let claims: Vec<_> = std::iter::from_fn(|| cores.claim()).collect();
                 let mut taken: Vec<_> = claims.iter().map(|claim| claim.core).chain([first.core]).collect();
                 taken.sort_unstable();
                 assert_eq!(taken, numbers, "a claim for each core");
-                // The claim that found no core left the thread unbound.
+                // The claim that did not find a core left the thread unbound.
                 assert_eq!(own_processors().len(), numbers.len());
             });
             let core = first.core;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// One death: ranks that end together while the others continue.
 #[derive(Debug, Default)]
 struct Death {
-    /// Parts of the ranks that die, and whether each is over with its program and has ended.
+    /// Parts of the ranks that die, with their progress: over with the program, and ended.
     dying: BTreeMap<usize, Progress>,
     /// Number of ranks that outlive it and have not reached it.
     awaited: usize,
@@ -20,11 +20,11 @@ struct Progress {
     ended: bool,
 }
 
-/// All deaths of a job, and how the processes have ended.
+/// All deaths of a job, and the ends of the processes.
 #[derive(Debug, Default)]
 pub struct Deaths {
     by_number: BTreeMap<u32, Death>,
-    /// World ranks, and how their processes ended.
+    /// World ranks, and the ways their processes ended.
     pub ends: Vec<(u32, String)>,
 }
 
@@ -87,7 +87,7 @@ impl Deaths {
             }
         }
         for number in over {
-            // Those that are dead do not hear it.
+            // Dead parts do not receive it.
             let _ = worker.send(&Request::Death(number));
         }
     }
@@ -100,7 +100,7 @@ impl Deaths {
                 continue;
             }
             for part in there.dying.keys() {
-                // A part that cannot hear it has ended already, which is noticed by its end.
+                // A part that cannot receive it has ended already, which its end shows.
                 let _ = worker.send_to(*part, &Request::Death(*number));
             }
         }

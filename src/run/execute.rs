@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 /// Time in which parts must stop after a rank of another part has failed. A part that does not stop is killed.
 const STOPPING: Duration = Duration::from_secs(1);
-/// Time in which parts must say which faults they have met. They can answer at any time, even while their ranks hang.
+/// Time in which parts must report the faults they have met. They can answer at any time, even while their ranks hang.
 const ANSWERING: Duration = Duration::from_secs(5);
 
 /// Number of checks within a case's time limit for whether its ranks have begun, if no message comes from them.
 const LOOKS: u32 = 8;
-/// The shortest time between two such looks.
+/// The shortest time between two such checks.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 
 /// The way a job is repeated.
@@ -50,7 +50,7 @@ pub struct Task<'a> {
     pub repeat: u32,
     /// The way the job is repeated between two runs.
     pub again: Again,
-    /// Time limit for making communicators and loading.
+    /// Time limit for creating communicators and loading.
     pub opening: Duration,
     /// Time limit for all runs together, counted from the end of loading.
     pub limit: Duration,
@@ -77,7 +77,7 @@ pub enum Executed {
     TeardownFailed(TeardownResult),
 }
 
-/// Runs the job, `repeat` times unless a run does not end well, and hands each run to `see` as it comes; `see` says whether
+/// Runs the job, `repeat` times unless a run does not end well, and passes each run to `see` as it ends; `see` returns whether
 /// to run the job again. The worker is dead afterwards if the last observation is a hang or a crash, and has ended or will be
 /// ended after an error.
 ///
@@ -98,7 +98,7 @@ pub fn execute(
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
             remote_images::send_initial(worker, images, &job, false)?;
-            // a part that cannot hear this is dead, which is noticed below
+            // a part that cannot receive this is dead, which is noticed below
             let _ = worker.send(&Request::Again);
         } else {
             if let (1.., Again::Anew { strict }) = (round, again) {
@@ -144,7 +144,7 @@ pub fn execute(
                 let report = by_step_words(&arena, job.n, watch.opening);
                 let finished = worker.has_remote() && (0..job.n).all(|rank| is_done(&report, rank));
                 let ended = match silent {
-                    // Nothing is known of its ranks, so that it is not their hang.
+                    // The state of its ranks is unknown, so it is not their hang.
                     Some(part) => {
                         let how = whose(worker, part, job.n) + "it does not answer";
                         Ended::Crashed { how, opening: watch.opening }
@@ -264,7 +264,7 @@ fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u32) -> Resul
     allocs.try_for_each(|(alloc, spec)| put_initial(&worker.arena, images, alloc, spec))
 }
 
-/// No rank has begun.
+/// Resets the step words: no rank has begun.
 fn reset_words(arena: &Mapping, n: u32) -> Result<(), Error> {
     for rank in 0..n {
         arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
@@ -290,10 +290,10 @@ fn hand_over(worker: &mut Worker, job: Job) -> Option<Job> {
 struct Watch {
     opening: bool,
     reused: bool,
-    /// The job asks for communicators of an earlier one.
+    /// True if the job uses communicators of an earlier one.
     asks_for_kept: bool,
     begun: Instant,
-    /// The time that is left: of the limit for making communicators and loading at first, then of the case's limit.
+    /// The remaining time: of the limit for creating communicators and loading at first, then of the case's limit.
     patience: Patience,
     /// Number of parts that have loaded.
     loaded: usize,
@@ -327,7 +327,7 @@ impl Watch {
     fn run(&mut self, worker: &mut Worker, limit: Duration) -> Result<Came, Error> {
         loop {
             let n = self.report.ranks.len() as u32;
-            // A worker of one part sends that it is loaded with its next message.
+            // A worker with one part reports loading together with its next message.
             let looks = self.opening && worker.parts() == 1 && !worker.has_remote();
             let look = if looks { (limit / LOOKS).max(SHORTEST_LOOK) } else { Duration::MAX };
             let has_begun = |arena: &Mapping| looks && (0..n).any(|rank| has_begun(arena, rank));
@@ -371,7 +371,7 @@ impl Watch {
         }
     }
 
-    /// A part is loaded; when all are, the clock starts.
+    /// A part has loaded; when all have, the clock starts.
     fn loaded(&mut self, worker: &mut Worker, reused: bool, limit: Duration, ago: Duration) -> Result<(), Error> {
         if worker.parts() == 1 {
             self.begin(reused, limit, ago);
@@ -390,7 +390,7 @@ impl Watch {
         Ok(())
     }
 
-    /// The clock starts, unless it has been seen before that the ranks had begun.
+    /// Starts the clock, unless the ranks were already seen to have begun.
     fn begin(&mut self, reused: bool, limit: Duration, ago: Duration) {
         self.reused = reused;
         let now = Instant::now();
@@ -401,7 +401,7 @@ impl Watch {
         }
     }
 
-    /// A part's ranks have all ended. With the last part the run has; if a rank failed, the other parts are to stop.
+    /// All ranks of a part have ended. With the last part the run has ended; if a rank failed, the other parts are to stop.
     fn done(&mut self, worker: &mut Worker, part: usize, report: Report) -> Option<Came> {
         let ranks = worker.ranks(part, self.report.ranks.len() as u32);
         let failed = report.ranks.iter().any(|r| matches!(r.end, RankEnd::Error { .. }));
@@ -451,7 +451,7 @@ fn running(call: u32) -> RankReport {
     RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times, work: None }
 }
 
-/// The processes of a worker of several, in front of how one ended.
+/// Names the processes of a worker that has several, before the text on how one ended.
 fn whose(worker: &Worker, part: usize, n: u32) -> String {
     let ranks = worker.ranks(part, n);
     let place = worker.place(part).map_or_else(String::new, |place| format!(" (process of {place})"));

@@ -10,13 +10,13 @@ use std::process::Command;
 use std::time::Duration;
 
 const QUESTION: Question = Question { variable: "COLLSPEC_PROBE_DRIVER", mark: "collspec-driver:" };
-/// Starting a driver with many devices takes seconds.
+/// Time limit: starting a driver with many devices takes seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The variable with the folders in which the loader looks for libraries.
 pub(super) const LOADER_PATH: &str = "LD_LIBRARY_PATH";
-/// The names under which a driver is opened, by whatever opens it.
+/// The names under which programs and libraries open a driver.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
-/// The function of a driver that is called first.
+/// The driver function that is called first.
 const INIT_FUNCTION: &str = "cuInit";
 /// Files that exist if the kernel has a driver for GPUs.
 const DEVICE_FILES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"];
@@ -27,7 +27,7 @@ pub enum AskError {
     /// The querying process died.
     #[error("starting the CUDA driver ends the process ({0})")]
     Died(String),
-    /// It gave no answer.
+    /// The process did not answer in time.
     #[error("the CUDA driver does not answer within {} s", LIMIT.as_secs())]
     TooSlow,
     /// The program does not call `enter_if_asked`.
@@ -42,7 +42,7 @@ pub enum AskError {
 ///
 /// # Errors
 ///
-/// The folder does not exist, holds no driver that the loader would open, or its path cannot be part of the loader's path.
+/// The folder does not exist, does not contain a driver that the loader would open, or its path cannot be part of the loader's path.
 pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     let path = folder.canonicalize().map_err(|error| {
         let why = if error.kind() == io::ErrorKind::NotFound {
@@ -73,7 +73,7 @@ pub fn are_likely() -> bool {
     DEVICE_FILES.iter().any(|file| Path::new(file).exists())
 }
 
-/// The loader's path of a process that is to find its driver in `folder`.
+/// The loader's path for a process that is to find its driver in `folder`.
 pub fn loader_path(folder: &Path) -> (String, String) {
     let mut path = folder.as_os_str().to_owned();
     let rest = std::env::var_os(LOADER_PATH).map(|rest| crate::library::absolute_folders(&rest));
@@ -88,7 +88,7 @@ pub fn loader_path(folder: &Path) -> (String, String) {
 ///
 /// # Errors
 ///
-/// The process that asks the driver cannot be started, or does not answer.
+/// The process that queries the driver cannot be started, or does not answer.
 pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<DriverReport, AskError> {
     let prepare = |command: &mut Command| {
         command.envs(folder.map(loader_path).or_else(crate::library::loader_path));
@@ -101,7 +101,7 @@ pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<DriverReport, Ask
     })
 }
 
-/// If this process was started to ask the driver, it does, and this never returns.
+/// If this process was started to query the driver, it does so and never returns.
 pub fn enter_if_asked() {
     QUESTION.answer_if_asked(|_| probe());
 }

@@ -1,4 +1,4 @@
-//! Brings initial images into the arena, and final ones out of it: large ones block by block, and those that are as expected not
+//! Copies initial images into the arena, and final ones out of it: large ones block by block, and those that are as expected not
 //! at all.
 use super::Error;
 use crate::job::AllocSpec;
@@ -10,9 +10,9 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::Mutex;
 
-/// Images from here on are compared block by block.
+/// Images of at least this size are compared block by block.
 const LARGE: u64 = 1 << 20;
-/// Bytes that one thread puts into the arena before another one may have its place at the descriptor.
+/// Number of bytes that one thread writes to the arena before another one may take its turn at the descriptor.
 const PART: usize = 1 << 20;
 
 /// The images of a job's allocations.
@@ -42,7 +42,7 @@ impl Images for Vec<Vec<u8>> {
     }
 }
 
-/// Those of a forecast.
+/// The images according to a forecast.
 pub struct ForecastImages<'a> {
     /// The expected results, from which images are made.
     pub forecast: &'a Forecast,
@@ -69,7 +69,7 @@ impl Images for ForecastImages<'_> {
 ///
 /// # Errors
 ///
-/// The image is not as long as its place: ranks would begin with bytes of something else.
+/// The image does not have the length of its place: ranks would begin with bytes of something else.
 pub fn initial<'a>(images: &'a dyn Images, alloc: usize, spec: &AllocSpec) -> Result<Option<Cow<'a, Contents>>, Error> {
     let image = images.initial(alloc);
     match image.as_ref().map(|image| image.len() as u64).filter(|bytes| *bytes != spec.image) {
@@ -82,7 +82,7 @@ pub fn initial<'a>(images: &'a dyn Images, alloc: usize, spec: &AllocSpec) -> Re
 ///
 /// # Errors
 ///
-/// The image is not as long as its place, or the arena does not have the place, or no memory for it.
+/// The image does not have the length of its place, the arena does not contain the place, or there is not enough memory.
 pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocSpec) -> Result<(), Error> {
     let Some(image) = initial(images, alloc, spec)? else { return Ok(()) };
     if spec.image < LARGE {
@@ -96,7 +96,7 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
             let block = from..part.end.min(from + BLOCK);
             let bytes = image.bytes(block.clone(), room);
             if bytes.len() != block.len() {
-                // The place would keep what an earlier case has left there.
+                // The place would keep the contents that an earlier case has left in it.
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             }
             writer.put(spec.initial + from as u64, bytes)?;
@@ -130,7 +130,7 @@ pub fn take_last(
         return Ok(Some(arena.mapping().read(spec.last, spec.image)?));
     };
     let own = || (vec![0; BLOCK], vec![0; BLOCK]);
-    // The blocks that were found right; the others are kept as they were found.
+    // The blocks found to be right; the others are kept as they were read.
     let wrong = Mutex::new(Vec::new());
     each_block(expected.len(), copying(expected.len()), own, |(actual, right), range| {
         let (start, actual) = (range.start, &mut actual[..range.len()]);

@@ -1,4 +1,4 @@
-//! Makes a job of a plan: adds checkpoints to the programs and gives every image its place in the arena.
+//! Makes a job from a plan: adds checkpoints to the programs and gives every image its place in the arena.
 use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, DIGEST, Job, Ptr, RankEnd, Report};
 use crate::oracle::Checkpoint;
 use crate::plan::{Plan, Write};
@@ -34,13 +34,13 @@ impl CallMap {
 
 /// Every image and checkpoint starts on a new cache line.
 const ALIGN: u64 = 64;
-/// And memory of the ranks on a new page.
+/// Memory of the ranks starts on a new page.
 const PAGE: u64 = 4096;
 
 /// The place of the ranks' memory while the programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryPlace {
-    /// Elsewhere: initial images are copied out of the arena, and final ones into it.
+    /// Outside the arena: initial images are copied out of it, and final ones into it.
     Device,
     /// In the arena itself, where this process can read it.
     Arena,
@@ -142,7 +142,7 @@ fn place_of_copy(program: &[Call], write: &Write) -> (u32, u32) {
     }
 }
 
-/// A worker's program: without what launches do, and with calls put in after the calls they name; and where each came from.
+/// A worker's program: without the work of launches, and with calls inserted after the calls they name; and the origin of each call.
 fn insert(program: &[Call], mut inserts: Vec<(u32, Call)>) -> (Vec<Call>, Vec<u32>) {
     inserts.sort_by_key(|(after, _)| *after);
     let mut inserts = inserts.into_iter().peekable();

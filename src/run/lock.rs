@@ -1,5 +1,5 @@
-//! One case at a time on a device, whichever process runs it: a lock on a file per device. The kernel releases the lock when
-//! the process ends in any way; the file stays, and is empty. A process that waits long for another one prints a message.
+//! One case at a time on a device, whichever process runs it: a lock on a file per device. The kernel releases the lock however
+//! the process ends; the file remains, and is empty. A process that waits long for another one prints a message.
 use crate::backend::cuda::DeviceInfo;
 use crate::printable::printable;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Locks on devices; given back when dropped.
+/// Locks on devices, released when dropped.
 #[derive(Debug)]
 pub struct Locks {
     _files: Vec<OwnedFd>,
@@ -79,7 +79,7 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Wait before the message that says which process has the lock.
+/// Wait before the message that names the process with the lock.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// A wait for a lock; it ends when this is dropped.

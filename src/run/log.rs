@@ -1,4 +1,4 @@
-//! The newest part of a worker's standard output and error.
+//! The latest part of a worker's standard output and error.
 use crate::child::guard::UntilEnd;
 use std::collections::VecDeque;
 use std::io::PipeReader;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Number of bytes that are kept.
 const KEPT: usize = 16 << 10;
 
-/// The newest part of a stream of text, and how much there was before.
+/// The latest part of a stream of text, and the amount that came before.
 #[derive(Default)]
 pub struct Log {
     state: Mutex<State>,
@@ -45,7 +45,7 @@ impl Log {
                     Err(error) if again(&error) => continue,
                     Ok(false) | Err(_) => break,
                 }
-                // Under the lock, so that a count finds each byte either here or in the pipe.
+                // Under the lock, so that a count finds each byte either in the log or in the pipe.
                 let mut state = copy.state();
                 match from.read_there(&mut buffer) {
                     Ok(len @ 1..) => state.push(buffer.get(..len).unwrap_or_default()),
@@ -59,12 +59,12 @@ impl Log {
         Ok(log)
     }
 
-    /// Text that comes from elsewhere.
+    /// Adds text from another source.
     pub fn add(&self, text: &str) {
         self.state().push(text.as_bytes());
     }
 
-    /// No more text comes.
+    /// Ends the log: no more text comes.
     pub fn close(&self) {
         self.state().closed = true;
         self.wake.notify_all();

@@ -1,5 +1,5 @@
-//! The processes of the job that a worker has lost at once: one is the cause that a verdict names first, and a machine that goes takes all of
-//! its processes.
+//! The processes of the job that a worker has lost at once: one is the cause that a verdict names first, and if a machine goes down, all
+//! of its processes are lost.
 use super::worker::Worker;
 use crate::cluster::names_in_words;
 

@@ -1,4 +1,4 @@
-//! The GPUs and the library that cases run on, as they were found before anything runs.
+//! The GPUs and the library that cases run on, as found before anything runs.
 use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::backend::version_text;
 use crate::library::LibraryInfo;
@@ -29,11 +29,11 @@ pub enum RanksPerGpu {
 }
 
 impl RanksPerGpu {
-    /// `auto`, or a number.
+    /// Parses `auto`, or a number.
     ///
     /// # Errors
     ///
-    /// Another word, or 0.
+    /// The text is another word, or 0.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.parse::<usize>() {
             _ if text == "auto" => Ok(Self::Auto),
@@ -63,7 +63,7 @@ impl fmt::Display for RanksPerGpu {
     }
 }
 
-/// The first version that can put several ranks on one GPU when asked to.
+/// The first version that can put several ranks on one GPU on request.
 const SHARES: i32 = 23000;
 
 impl Machine {
@@ -92,7 +92,7 @@ impl Machine {
         all
     }
 
-    /// Library, driver and devices in a line.
+    /// Library, driver and devices in one line.
     pub fn describe(&self) -> String {
         let version = version_text(self.probed.version) + if self.probed.slimmed { ", slimmed" } else { "" };
         let mut kinds: Vec<(usize, &DeviceInfo)> = Vec::new();
@@ -131,7 +131,7 @@ fn cuda_version(code: i32) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// Devices of these compute capabilities.
+    /// A machine with devices of these compute capabilities.
     pub fn machine(version: i32, computes: &[(u32, u32)]) -> Machine {
         let device = |(i, compute): (usize, &(u32, u32))| DeviceInfo {
             name: "GPU".into(),

@@ -17,7 +17,7 @@ pub fn free() -> Option<u64> {
         .min()
 }
 
-/// Address space that a thread which runs cases takes at least, with the allocator's reserve for it, its worker's memory and
+/// The least address space that a thread running cases takes, with the allocator's reserve for it, its worker's memory and
 /// the threads that look after the worker.
 const THREAD: u64 = 256 << 20;
 
@@ -44,7 +44,7 @@ fn available(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least bytes that any control group in `/proc/self/cgroup`, or any group above it, leaves.
+/// The smallest remainder of any control group in `/proc/self/cgroup`, or any group above it, in bytes.
 fn left(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let number = |path: PathBuf| read(&path)?.trim().parse::<u64>().ok();
     let mut least: Option<u64> = None;
@@ -58,7 +58,7 @@ fn left(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Op
             }
             _ => continue,
         };
-        // Inside a container the path may name a folder that only the host has; the root's own limit holds then.
+        // Inside a container the path may name a folder that only the host has; then the root's own limit applies.
         for folder in Path::new(path.trim_start_matches('/')).ancestors() {
             let folder = root.join(folder);
             if let (Some(limit), Some(usage)) = (number(folder.join(limit)), number(folder.join(usage))) {
@@ -81,7 +81,7 @@ pub struct Turns {
     back: Condvar,
 }
 
-/// Memory taken by a case; given back when this is dropped.
+/// Memory taken by a case, released when this is dropped.
 #[derive(Debug)]
 pub struct Turn<'a> {
     turns: &'a Turns,
@@ -89,7 +89,7 @@ pub struct Turn<'a> {
 }
 
 impl Turns {
-    /// Shares `limit` bytes, or the free memory of this machine if that is less.
+    /// Distributes `limit` bytes, or the free memory of this machine if that is less.
     pub fn new(limit: u64) -> Self {
         Self::of(free().map_or(limit, |free| free.min(limit)))
     }
@@ -98,12 +98,12 @@ impl Turns {
         Self { total, free: Mutex::new(total), back: Condvar::new() }
     }
 
-    /// Bytes that all cases together may take.
+    /// Bytes that all cases together may use.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Bytes that no case has taken.
+    /// Bytes not taken by any case.
     pub fn left(&self) -> u64 {
         *self.free()
     }

@@ -31,11 +31,11 @@ pub use pool::PoolLimits;
 pub use serve::{Served, serve};
 pub use worker::ranks_of_part;
 
-/// Seconds of a time limit, as they are written in options and variables.
+/// Parses the seconds of a time limit, as written in options and variables.
 ///
 /// # Errors
 ///
-/// Anything but a finite number above 0.
+/// The text is anything but a finite number above 0.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
@@ -102,7 +102,7 @@ impl Backend {
         matches!(self, Self::Nccl { driver: Driver::Software, .. })
     }
 
-    /// The file of its library, if it has one.
+    /// The path of its library, if it has one.
     fn library(&self) -> Option<&Path> {
         match self {
             Self::Soft => None,
@@ -113,12 +113,12 @@ impl Backend {
     /// Variables that tell a worker what it runs on.
     pub(crate) fn env(&self) -> Vec<(String, String)> {
         let Self::Nccl { library, driver } = self else { return Vec::new() };
-        // A rank's device is its number, unless the rank is on another machine of a job.
+        // A rank's device has the rank's number, unless the rank is on another machine of a job.
         let mut env = vec![
             (crate::child::LIBRARY.to_owned(), library.to_string_lossy().into_owned()),
             (crate::child::DEVICE_OFFSET.to_owned(), "0".to_owned()),
         ];
-        // NCCL itself opens libraries by their names alone.
+        // NCCL itself opens libraries by name only.
         env.extend(driver.folder().map(gpus::loader_path).or_else(crate::library::loader_path));
         if *driver == Driver::Software {
             env.push((crate::child::SOFTWARE_GPUS.to_owned(), "1".to_owned()));
@@ -132,7 +132,7 @@ impl Backend {
 }
 
 impl Driver {
-    /// The folder in which a loader is to look for it first.
+    /// The folder that a loader is to search first.
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Self::Folder(folder) => Some(folder),
@@ -140,7 +140,7 @@ impl Driver {
         }
     }
 
-    /// Its report of the devices. A driver of the machine is asked in another process, started by `workers`.
+    /// The driver's report of the devices. A driver of the machine is queried in another process, started by `workers`.
     ///
     /// # Errors
     ///
@@ -153,10 +153,10 @@ impl Driver {
     }
 }
 
-/// The runner cannot do its work.
+/// The reason the runner cannot do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This process is a worker, and a worker starts no workers.
+    /// This process is a worker, and workers do not start workers.
     #[error("this process is a worker itself: `main` must begin with `collspec::enter_if_asked()`")]
     InsideWorker,
     /// This program does not become a worker when it is started again.
@@ -186,25 +186,25 @@ pub enum Error {
     /// Another process of the job is lost.
     #[error(transparent)]
     Lost(#[from] crate::cluster::Lost),
-    /// Pipes, threads or memory.
+    /// Pipes, threads or memory are unavailable.
     #[error("cannot create pipes, threads or shared memory for a worker")]
     Resources(#[source] std::io::Error),
     /// The library has changed since the run began.
     #[error("the library is NCCL {is} now; it was {was} when the run began")]
     Changed {
-        /// The version at first.
+        /// The earlier version.
         was: String,
         /// The version that a worker found.
         is: String,
     },
-    /// A process has loaded another file than the one that was asked for.
+    /// A process has loaded a file other than the requested one.
     #[error(
         "the process was to load {}, but {}; a program or a variable such as LD_PRELOAD loads another library",
         .asked.display(),
         if .mapped.is_empty() { "has not mapped it".to_owned() } else { format!("has mapped {}", .mapped.join(", ")) }
     )]
     OtherLibrary {
-        /// The library that was asked for.
+        /// The library that was requested.
         asked: PathBuf,
         /// The libraries that are mapped.
         mapped: Vec<String>,
@@ -232,30 +232,30 @@ pub enum Error {
     /// The runs of a case are too large to be judged all at once.
     #[error("{runs} runs of this case are more than {} MiB of observations", .most >> 20)]
     TooMuchSeen {
-        /// Runs that the file asks for.
+        /// Number of runs that the file asks for.
         runs: u32,
-        /// Bytes that are kept.
+        /// Limit on the bytes that are kept.
         most: u64,
     },
-    /// A job and its arena do not fit.
+    /// A job and its arena do not match.
     #[error(transparent)]
     Outside(#[from] crate::job::arena::Outside),
-    /// The memory of a rank and its place in a job are not of one case.
+    /// The memory of a rank and its place in a job do not belong to the same case.
     #[error("the initial image of allocation {alloc}, of rank {rank}, has {bytes} bytes, and its place {place}")]
     ImageLength {
         /// The allocation's number.
         alloc: usize,
         /// The rank that owns it.
         rank: u32,
-        /// Bytes of the image.
+        /// Size of the image in bytes.
         bytes: u64,
-        /// Bytes of the place.
+        /// Size of the place in bytes.
         place: u64,
     },
     /// The results that a worker left cannot be read.
     #[error("cannot read the results of the case")]
     Read(#[from] crate::job::arena::ReadError),
-    /// A case is larger than what this process can have.
+    /// A case needs more memory than this process can allocate.
     #[error("not enough memory: this case needs {} MiB", .bytes.div_ceil(1 << 20))]
     Memory {
         /// Approximate number of bytes that it needs.
@@ -263,7 +263,7 @@ pub enum Error {
     },
 }
 
-/// The job of a plan, and the way back from its calls to the plan's.
+/// The job of a plan, and the map from its calls back to the plan's.
 pub fn job(plan: &Plan, forecast: &Forecast, place: MemoryPlace) -> (Job, layout::CallMap) {
     layout::job(plan, place, &forecast.checkpoints)
 }

@@ -1,4 +1,4 @@
-//! A part of a worker: a process here, or one that a member of the job has started.
+//! A part of a worker: a process started by this one, or by a member of the job.
 use super::Error;
 use super::gpus::LOADER_PATH;
 use super::log::Log;
@@ -11,11 +11,11 @@ use crate::job::Request;
 use crate::job::arena::Arena;
 use crate::job::wire::WireError;
 
-/// A part of a worker; ended, with all that it started, when dropped.
+/// A part of a worker; when dropped, it is ended with everything that it started.
 pub enum Part {
     /// A process that this one has started.
     Here(Box<WorkerProcess>),
-    /// One that another process of the job has started.
+    /// A process that another process of the job has started.
     There(Box<RemotePart>),
 }
 
@@ -28,7 +28,7 @@ pub enum Begun {
 }
 
 impl Begun {
-    /// Waits until it is reached.
+    /// Waits until the part is connected.
     ///
     /// # Errors
     ///
@@ -42,11 +42,11 @@ impl Begun {
 }
 
 impl Part {
-    /// Begins to start a part at this place, with these variables.
+    /// Begins to start a part at this site, with these variables.
     ///
     /// # Errors
     ///
-    /// The process cannot be started, the member is lost, or the operating system has no descriptors or threads.
+    /// The process cannot be started, the member is lost, or the operating system has no free descriptors or threads.
     pub fn begin(site: &Site, program: &Program, env: &[(String, String)], arena: &Arena) -> Result<Begun, Error> {
         Ok(match site {
             Site::Here => Begun::Here(Box::new(WorkerProcess::start(program, env, arena)?)),
@@ -66,7 +66,7 @@ impl Part {
         }
     }
 
-    /// The next message that has come; does not wait.
+    /// The next message that has arrived; does not wait.
     pub fn take_message(&mut self) -> Option<Incoming> {
         match self {
             Self::Here(process) => process.inbox.take_message(),
@@ -111,7 +111,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// The process is dead, or no longer reached.
+    /// The process is dead, or can no longer be reached.
     pub fn send(&mut self, request: &Request) -> Result<(), WireError> {
         match self {
             Self::Here(process) => process.send(request),
@@ -119,7 +119,7 @@ impl Part {
         }
     }
 
-    /// Puts a request down that goes with the next one.
+    /// Queues a request that is sent with the next one.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Part {
         }
     }
 
-    /// Kills it with all that it started; does not wait for its end.
+    /// Kills the process with everything that it started; does not wait for its end.
     pub fn kill(&mut self) {
         match self {
             Self::Here(process) => process.kill(),
@@ -155,7 +155,7 @@ impl Part {
         }
     }
 
-    /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
+    /// Kills the process with everything that it started, and describes how it ended (or what killed it, if it was dead before).
     pub fn end(&mut self) -> String {
         match self {
             Self::Here(process) => process.end(),

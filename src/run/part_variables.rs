@@ -1,5 +1,5 @@
-//! The variables of a part, for a process that starts it at the leading process's wish. Whoever leads can have it load the NCCL libraries that
-//! this process was started with, and nothing else.
+//! The variables of a part, for a process that starts it on request of the leading process. The leader can have it load the NCCL
+//! libraries that this process was started with, and nothing else.
 use super::Backend;
 use super::gpus::LOADER_PATH;
 use crate::child::{DEVICE_OFFSET, LIBRARY, SOFTWARE_GPUS};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The variables that the command line of a process allows its parts.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
-    /// The backends that they may use.
+    /// The backends that parts may use.
     pub backends: Vec<Backend>,
     /// Variables that scenario files may set.
     pub env: AllowEnv,
@@ -26,14 +26,14 @@ impl Allowed {
         let mut all = Vec::with_capacity(wanted.len() + 1);
         let on_software_gpus = wanted.iter().any(|(name, _)| name == SOFTWARE_GPUS);
         for (name, value) in wanted {
-            // One library may be there on GPUs and on software GPUs; a part runs it as this process does.
+            // A library may be available on GPUs and on software GPUs; a part runs it the way this process does.
             let fits = |backend: &&Backend| {
                 backend.library() == Some(Path::new(value)) && backend.has_software_gpus() == on_software_gpus
             };
             let backend = self.backends.iter().find(fits);
             let taken = match name.as_str() {
                 LIBRARY => backend.is_some(),
-                // Refused with its library, if that does not run on them.
+                // Refused together with its library, if that does not run on them.
                 SOFTWARE_GPUS => wanted.iter().any(|(name, _)| name == LIBRARY),
                 DEVICE_OFFSET => value.parse::<u32>().is_ok(),
                 name => is_harmless(name, value, &self.env),
@@ -44,7 +44,7 @@ impl Allowed {
                 ));
             }
             all.push((name.clone(), value.clone()));
-            // The folders in which the loader looks are those of this process.
+            // The folders that the loader searches are those of this process.
             let own = backend.filter(|_| name == LIBRARY).map(|backend| backend.env()).unwrap_or_default();
             all.extend(own.into_iter().filter(|(name, _)| name == LOADER_PATH));
         }

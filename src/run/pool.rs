@@ -25,9 +25,9 @@ pub struct WorkerKey {
 
 /// A set of communicators that a worker keeps.
 pub struct KeptSet {
-    /// Its name between parent and worker.
+    /// Its id between parent and worker.
     pub id: SetId,
-    /// A fingerprint of what made it.
+    /// A fingerprint of the prelude that created it.
     pub print: u64,
     /// The last case that used it.
     pub user: String,
@@ -39,13 +39,13 @@ pub struct Pooled {
     pub worker: Worker,
     /// The key with which the worker was started.
     pub key: WorkerKey,
-    /// Communicators that it keeps, all of them. Newest last.
+    /// All communicators that it keeps, the newest last.
     pub kept: VecDeque<KeptSet>,
     /// True if its last case had a wrong result: the next case gets fresh communicators.
     pub distrusted: bool,
-    /// Cases that it has run.
+    /// Number of cases that it has run.
     pub cases: u64,
-    /// The last of them.
+    /// The last case that it ran.
     pub last: Option<String>,
 }
 
@@ -54,10 +54,10 @@ pub struct Pooled {
 pub struct PoolLimits {
     /// Number of idle workers.
     pub workers: usize,
-    /// Processes of all of them.
+    /// Number of processes of all idle workers.
     pub processes: usize,
-    /// Bytes of all their arenas, which are never given back while a worker lives. The next large case on such a worker needs no new
-    /// memory, which costs more than all that the case does with it.
+    /// Bytes of all their arenas, which are never freed while a worker lives. The next large case on such a worker does not need new
+    /// memory, which would cost more than everything the case does with it.
     pub bytes: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `program`; keeps no more idle workers than the limits allow.
+    /// A pool that starts `program` and keeps at most as many idle workers as the limits allow.
     pub fn new(program: Program, limits: PoolLimits) -> Self {
         Self { program, limits, cluster: None, idle: Mutex::default() }
     }
@@ -154,7 +154,7 @@ impl Pool {
         !idle.is_empty()
     }
 
-    /// Bytes that a worker's arena may have, so that it is kept.
+    /// The largest arena with which a worker is kept, in bytes.
     pub fn largest_arena(&self) -> u64 {
         self.limits.bytes
     }
@@ -203,7 +203,7 @@ fn arenas(idle: &VecDeque<Pooled>) -> u64 {
     idle.iter().map(|pooled| pooled.worker.arena.mapping().size()).sum()
 }
 
-/// Takes the worker with the largest arena out; of several the one that has been idle longest.
+/// Removes the worker with the largest arena; of several the one that has been idle longest.
 fn without_largest(idle: &mut VecDeque<Pooled>) -> Option<Pooled> {
     let largest = idle.iter().enumerate().rev().max_by_key(|(_, pooled)| pooled.worker.arena.mapping().size());
     let at = largest.map(|(at, _)| at)?;

@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// Another file is mapped in place of the library, or another NCCL library besides it.
+/// Another file is mapped in place of the library, or another NCCL library in addition to it.
 pub fn check(backend: &Backend, mapped: Option<&[MappedLibrary]>) -> Result<(), Error> {
     let (Backend::Nccl { library, .. }, Some(mapped)) = (backend, mapped) else { return Ok(()) };
     let paths = || mapped.iter().map(|library| library.path.clone()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Brings the initial memory of ranks to other processes of the job, and their step words back.
+//! Sends the initial memory of ranks to other processes of the job, and fetches their step words.
 //!
 //! Bytes that this process can describe are not sent: guards are patterns of a key, and data that a part has received once is copied there.
 use super::Error;
@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// Bytes that are sent and hashed at a time.
+/// Number of bytes that are sent and hashed at a time.
 pub(super) const BLOCK: u64 = 256 << 10;
-/// Fewer bytes are sent as they are: describing them takes as many.
+/// Fewer bytes are sent directly: a description would be as long.
 const FEW: usize = 64;
 
 /// The blocks of some bytes.
@@ -55,13 +55,13 @@ pub(super) fn add_to_hash(hash: &mut Xxh3, contents: &Contents) {
     }
 }
 
-/// Sends the initial images of ranks elsewhere, which stay without them here, and says there that no rank has begun.
+/// Sends the initial images of remote ranks, which are not stored in this process, and resets their step words.
 ///
-/// A part that is not reached is noticed by its end.
+/// If a part cannot be reached, its end shows that.
 ///
 /// # Errors
 ///
-/// An image is not as long as its place.
+/// An image does not have the length of its place.
 pub fn send_initial(worker: &mut Worker, images: &dyn Images, job: &Job, first_round: bool) -> Result<(), Error> {
     let places = places(worker, job.n);
     let allocs = by_place(&places, job.allocs.iter().map(|spec| spec.rank));

@@ -1,4 +1,4 @@
-//! A part of a worker whose process another process of the job has started. Each such part has its own connection, which carries
+//! A part of a worker whose process was started by another process of the job. Each such part has its own connection, which carries
 //! its messages and the bytes of its arena.
 use super::Error;
 use super::log::Log;
@@ -31,11 +31,11 @@ pub struct RemotePart {
     later: Vec<u8>,
     /// Bytes that were read and do not form a complete message yet.
     come: Vec<u8>,
-    /// Messages that came while an answer was waited for.
+    /// Messages that arrived while an answer was awaited.
     held: VecDeque<PartMessage>,
-    /// Its process has ended, and every message of it was taken.
+    /// True once its process has ended, and all of its messages were taken.
     ended: bool,
-    /// The connection has ended: nothing can be asked any more.
+    /// True once the connection has ended, so that no further questions can be asked.
     disconnected: bool,
     /// The way the part's process ended, once the part has reported it.
     how: Option<String>,
@@ -46,7 +46,7 @@ pub struct RemotePart {
 }
 
 impl RemotePart {
-    /// Has the part start a process with these variables, once it has connected.
+    /// Asks the part to start a process with these variables, once it has connected.
     ///
     /// # Errors
     ///
@@ -65,22 +65,22 @@ impl RemotePart {
             words: None,
             log: Arc::default(),
         };
-        // A connection that is broken already ends the part, which is noticed when it is listened to.
+        // A connection that is broken already ends the part, which is noticed when its messages are read.
         let _ = part.connection.send(&PartOrder::Start(env.to_vec()));
         Ok(part)
     }
 
-    /// `rank 3 on gpu-1`: which process of the job has started it.
+    /// The process of the job that has started it: `rank 3 on gpu-1`.
     pub fn place(&self) -> String {
         self.member.introduction().name()
     }
 
-    /// Its process, if that is lost.
+    /// The process that has started it, if that is lost.
     pub fn lost(&self) -> Option<Lost> {
         self.member.lost()
     }
 
-    /// The next message that has come; does not wait.
+    /// The next message that has arrived; does not wait.
     pub fn take_message(&mut self) -> Option<Incoming> {
         loop {
             if self.ended {
@@ -105,7 +105,7 @@ impl RemotePart {
                     self.how.get_or_insert(how);
                     return Some(self.over());
                 }
-                // The answer to a question that was given up.
+                // The answer to an abandoned question.
                 PartMessage::Hashes(_) | PartMessage::Bytes(_) => {}
             }
         }
@@ -165,7 +165,7 @@ impl RemotePart {
         self.order(&PartOrder::Request(Box::new(request.clone())))
     }
 
-    /// Puts a request down that goes with the next one.
+    /// Queues a request that is sent with the next one.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl RemotePart {
         self.connection.send_behind(&mut self.later, order)
     }
 
-    /// Puts an order down that goes with the next ones, once there are many bytes of them or with [`RemotePart::order`].
+    /// Queues an order that is sent with the next ones, once there are many bytes of them or with [`RemotePart::order`].
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl RemotePart {
         self.order(order)
     }
 
-    /// Sends an order and waits for the answer that `pick` takes, also if its process has ended; `None` if it is not reached or does
+    /// Sends an order and waits for the answer that `pick` takes, even if its process has ended; `None` if it cannot be reached or does
     /// not answer.
     pub fn ask<T>(&mut self, order: &PartOrder, pick: impl Fn(PartMessage) -> Result<T, PartMessage>) -> Option<T> {
         // A connection that is broken gives no answer.
@@ -203,7 +203,7 @@ impl RemotePart {
         self.answer(pick)
     }
 
-    /// Waits for the answer that `pick` takes to an order that was sent, as [`RemotePart::ask`] does.
+    /// Waits for the answer that `pick` takes, to an order that was sent, like [`RemotePart::ask`].
     pub fn answer<T>(&mut self, pick: impl Fn(PartMessage) -> Result<T, PartMessage>) -> Option<T> {
         if self.disconnected {
             return None;
@@ -222,7 +222,7 @@ impl RemotePart {
                 },
                 Ok(None) => {
                     patience.wait(|slice| self.is_readable(slice).then_some(()))?;
-                    // An answer that comes slowly still comes.
+                    // A slow answer still arrives.
                     patience = Patience::new(ANSWERING);
                     if self.read(Due::Bytes).is_some() {
                         return None;
@@ -236,10 +236,10 @@ impl RemotePart {
         }
     }
 
-    /// The step words of these ranks: those of now, or if it is not reached any more those that came with its end. `None` if it cannot tell.
+    /// The current step words of these ranks, or if it can no longer be reached those that came with its end. `None` if it has none.
     pub fn step_words(&mut self, first: u32, end: u32) -> Option<Vec<u64>> {
         let sent = self.words.take();
-        // Those that came with its end may be of the job before.
+        // Those that came with its end may belong to the previous job.
         let asked = self.ask(&PartOrder::Words { first, end }, |message| match message {
             PartMessage::Words(words) => Ok(words),
             other => Err(other),
@@ -253,7 +253,7 @@ impl RemotePart {
             if !self.is_readable(Duration::ZERO) {
                 break;
             }
-            // A part that waits for a case sends what its process writes, and its end.
+            // A part that waits for a case sends its process's output, and its end.
             let _ = self.read(Due::Bytes);
             let _ = self.take_message();
         }
@@ -270,7 +270,7 @@ impl RemotePart {
         let _ = self.order(&PartOrder::Kill);
     }
 
-    /// Kills its process and says how it ended.
+    /// Kills its process and describes how it ended.
     pub fn end(&mut self) -> String {
         if !self.ended {
             self.kill();

@@ -17,11 +17,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Number of bytes covered by one hash of many images.
 const DIGESTED: u64 = 256 << 20;
-/// Bytes of the blocks whose hashes are asked for at a time.
+/// Bytes of the blocks whose hashes are requested at a time.
 const HASHED: u64 = 64 << 20;
-/// Bytes that are asked for at a time, and with them the size of an answer.
+/// Bytes that are requested at a time, which limits the size of an answer.
 const SENT: u64 = 4 << 20;
-/// Places in one question.
+/// Number of places in one request.
 const MANY: usize = 4096;
 
 /// The results fetched from remote ranks.
@@ -29,20 +29,20 @@ const MANY: usize = 4096;
 pub struct Brought {
     /// Parts that can no longer be reached, so that their ranks' results are lost.
     pub lost: BTreeSet<usize>,
-    /// Allocations whose final images are as expected, which are not here.
+    /// Allocations whose final images are as expected and were not fetched.
     pub as_expected: BTreeSet<usize>,
 }
 
-/// A block that is to come here.
+/// A block that is to be fetched.
 #[derive(Clone, Copy)]
 struct Block {
     part: usize,
-    /// Its allocation, and its first byte in that one's image; `None` for a checkpoint.
+    /// Its allocation, and its first byte in the allocation's image; `None` for a checkpoint.
     of: Option<(usize, u64)>,
     place: Place,
 }
 
-/// Images of a part that one hash is about.
+/// Images of a part that are covered by one hash.
 #[derive(Default)]
 struct Digest {
     allocs: Vec<usize>,
@@ -54,7 +54,7 @@ struct Digest {
 ///
 /// # Errors
 ///
-/// The arena here cannot be read or written.
+/// The arena of this process cannot be read or written.
 pub fn bring_last(
     worker: &mut Worker,
     images: &dyn Images,
@@ -83,7 +83,7 @@ struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Compares all images that have one right contents with it; the blocks of the others.
+    /// Compares all images that have only one right contents with it, and returns the blocks of the others.
     fn compare_with_expected(&mut self, done: &dyn Fn(u32) -> bool) -> Result<Vec<Block>, Error> {
         let mut open = Vec::new();
         let mut asked: Vec<(usize, Vec<Digest>)> = Vec::new();
@@ -112,7 +112,7 @@ impl Results<'_> {
             }
             if let Some((_, remote)) = self.worker.arena_and_remote(*part) {
                 for digest in &digests {
-                    // A part that is not reached gives no answer.
+                    // A part that cannot be reached does not answer.
                     let _ = remote.order(&PartOrder::Digest(digest.places.clone()));
                 }
             }
@@ -142,7 +142,7 @@ impl Results<'_> {
         image_blocks(spec).map(block).collect()
     }
 
-    /// Puts the image here that the rank has, as its hash says.
+    /// Stores the image that the rank has according to its hash.
     fn put_expected(&mut self, alloc: usize) -> io::Result<()> {
         let (Some(spec), Some(right)) = (self.job.allocs.get(alloc), self.images.right(alloc)) else { return Ok(()) };
         for (from, len) in image_blocks(spec) {
@@ -161,7 +161,7 @@ impl Results<'_> {
             hashed.extend(blocks.iter().copied().zip(hashes));
             Ok(true)
         })?;
-        // Where a block with this hash and length lies or will lie.
+        // The place where a block with this hash and length is or will be stored.
         let mut known: HashMap<(u128, u64), u64> = HashMap::new();
         let (mut to_come, mut to_copy) = (Vec::new(), Vec::new());
         let mut contents = (usize::MAX, Vec::new());
@@ -180,7 +180,7 @@ impl Results<'_> {
             let (at, len) = block.place;
             let mut bytes = vec![0; len as usize];
             self.worker.arena.take(first, &mut bytes)?;
-            // Its first holder may be lost, or may have changed it since it was hashed.
+            // Its first holder may be lost, or may have changed it after it was hashed.
             if xxh3_128(&bytes) == hash { self.worker.arena.put(at, &bytes)? } else { changed.push(block) }
         }
         self.fetch(&changed)
@@ -242,7 +242,7 @@ impl Results<'_> {
                 if let Some((_, remote)) =
                     self.worker.arena_and_remote(*part).filter(|_| !self.brought.lost.contains(part))
                 {
-                    // A part that is not reached gives no answer.
+                    // A part that cannot be reached does not answer.
                     let _ = remote.order(&question(blocks.iter().map(|block| block.place).collect()));
                     asked.push((*part, blocks));
                 }

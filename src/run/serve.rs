@@ -17,17 +17,17 @@ const SILENCE: Duration = Duration::from_secs(180);
 pub enum Served {
     /// The run is over with this exit status.
     Finished(u8),
-    /// The leader has gone before its end.
+    /// The leader has gone before the run was over.
     Gone,
     /// The leader was silent for this long.
     Silent(Duration),
 }
 
-/// Serves the leader with what parts are `allowed` here.
+/// Serves the leader with the parts that are `allowed` in this process.
 ///
 /// # Errors
 ///
-/// The operating system has no threads.
+/// The operating system has no free threads.
 pub fn serve(joined: Joined, program: &Program, allowed: Allowed) -> Result<Served, Error> {
     serve_within(SILENCE, joined, program, allowed)
 }
@@ -83,7 +83,7 @@ mod tests {
         Equipment { libraries: Vec::new(), gpus: Vec::new() }
     }
 
-    /// A leader, and a member that serves it on another thread for as long as it hears of it within this time.
+    /// A leader, and a member that serves it on another thread as long as it hears from it within this time.
     fn job(silence: Duration) -> (Cluster, std::thread::JoinHandle<Served>) {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let listener = Listener::of(&launch(0, port, "s"), LIMIT).unwrap().unwrap();

@@ -22,7 +22,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 const WAIT: Duration = Duration::from_secs(3600);
 /// Bytes read at a time.
 const PIECE: usize = 256 << 10;
-/// The largest block that is read of the arena at a time.
+/// The largest block of the arena that is read at a time.
 const MOST: u64 = 1 << 26;
 
 /// A part while it is served.
@@ -32,9 +32,9 @@ struct Served<'a> {
     allowed: &'a Allowed,
     arena: Arena,
     process: Option<WorkerProcess>,
-    /// The NCCL library that it is to load, if it is to load one.
+    /// The NCCL library that it is to load, if any.
     library: Option<PathBuf>,
-    /// The process has ended, and the leader knows how.
+    /// True once the process has ended, and the leader knows how.
     told: bool,
     /// Its ranks in the last job.
     ranks: Range<u32>,
@@ -44,7 +44,7 @@ struct Served<'a> {
 
 /// The reason a part is no longer served.
 enum Over {
-    /// The leader has no more use for it, or is gone.
+    /// The leader does not need the part any more, or is gone.
     Left,
     Broken(WireError),
 }
@@ -56,7 +56,7 @@ impl From<WireError> for Over {
 }
 
 /// Serves a part until its connection ends; its process ends with it. `carried` are variables that its process gets where neither
-/// the leader nor this process sets them. It gets none that is not `allowed`.
+/// the leader nor this process sets them. Variables that are not `allowed` are left out.
 pub fn serve_part(connection: &Connection, program: &Program, allowed: &Allowed, carried: &[(String, String)]) {
     let arena = match Arena::create() {
         Ok(arena) => arena,
@@ -160,7 +160,7 @@ impl Served<'_> {
         }
     }
 
-    /// Says how the process has ended, and how far its ranks have come.
+    /// Reports how the process has ended, and the progress of its ranks.
     fn tell_end(&mut self) -> Result<(), Over> {
         let Some(process) = self.process.as_mut().filter(|_| !self.told) else { return Ok(()) };
         let how = process.end_closed();
@@ -201,7 +201,7 @@ impl Served<'_> {
                     _ => {}
                 }
                 if let Some(process) = &mut self.process {
-                    // A process that cannot hear it has ended, which is noticed.
+                    // A process that cannot receive it has ended, which is noticed.
                     let _ = process.send(&request);
                 }
             }

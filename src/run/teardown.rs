@@ -15,7 +15,7 @@ pub enum TeardownResult {
     Errors(Vec<(u32, String)>),
     /// The time limit passed; these ranks were destroying communicators.
     Late(Vec<u32>),
-    /// A part died; how.
+    /// A part died; the text says how.
     Dead(String),
 }
 

@@ -25,30 +25,30 @@ const BEGUN_AT_ONCE: usize = 32;
 /// Bytes quoted of the output of all parts.
 const QUOTED: usize = 16 << 10;
 
-/// A worker's library, as its first message names it.
+/// A worker's library, as named in its first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// NCCL's version code.
     pub version: i32,
     /// Path from which the library was loaded.
     pub library: String,
-    /// The files of NCCL libraries that it has mapped; `None` if it cannot tell.
+    /// The NCCL library files that it has mapped; `None` if this is unknown.
     pub mapped: Option<Vec<MappedLibrary>>,
 }
 
-/// Places in the parts' logs.
+/// Positions in the parts' logs.
 #[derive(Clone, Debug, Default)]
 pub struct Mark(Vec<u64>);
 
-/// A set of processes that share an arena and run the ranks of a case between them; killed, with all that they started,
-/// when dropped.
+/// A set of processes that share an arena and divide the ranks of a case among them; when dropped, they are killed with
+/// everything that they started.
 pub struct Worker {
     parts: Vec<Part>,
-    /// Parts that have closed their side.
+    /// Number of parts that have closed their side.
     ended: usize,
     /// For each part, true once it has ended as its program says.
     buried: Vec<bool>,
-    /// Memory shared with them.
+    /// The memory shared with the parts.
     pub arena: Arena,
     /// The parts' library.
     pub hello: Hello,
@@ -66,7 +66,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// A process cannot be started, does not report its library, or the operating system has no memory or descriptors for it.
+    /// A process cannot be started, does not report its library, or the operating system does not have enough memory or descriptors.
     pub fn start(program: &Program, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
         Self::start_at(program, env, &[])
     }
@@ -95,7 +95,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// All parts must say hello, and the same.
+    /// Checks that all parts say hello, and say the same.
     fn greet(&mut self) -> Result<Hello, String> {
         let mut patience = Patience::new(HELLO);
         let mut known: Option<Hello> = None;
@@ -174,7 +174,7 @@ impl Worker {
         }
     }
 
-    /// The arena here, and the part with this number if it is on another process of the job.
+    /// The arena of this process, and the part with this number if it is on another process of the job.
     pub(super) fn arena_and_remote(&mut self, part: usize) -> Option<(&Arena, &mut RemotePart)> {
         Some((&self.arena, self.parts.get_mut(part)?.remote()?))
     }
@@ -205,7 +205,7 @@ impl Worker {
         all
     }
 
-    /// Puts a request down that every part gets with its next one.
+    /// Queues a request that every part receives with its next one.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl Worker {
         Some((part, incoming))
     }
 
-    /// False once a part is dead, which is noticed without waiting.
+    /// False once a part is known to be dead; does not wait.
     pub fn alive(&mut self) -> bool {
         self.parts.iter_mut().all(Part::alive)
     }
@@ -256,7 +256,7 @@ impl Worker {
         self.buried.iter().filter(|buried| !**buried).count()
     }
 
-    /// Kills all parts with all that they started, and says how this one ended (what killed it first, if it was dead before).
+    /// Kills all parts with everything that they started, and describes how this one ended (or what killed it, if it was dead before).
     pub fn end(&mut self, blamed: usize) -> String {
         self.end_by(blamed, Part::end)
     }
@@ -290,7 +290,7 @@ impl Worker {
         self.settle();
     }
 
-    /// The present ends of the parts' logs.
+    /// The current ends of the parts' logs.
     pub fn mark(&self) -> Mark {
         Mark(self.parts.iter().map(|part| part.log().mark()).collect())
     }
@@ -311,12 +311,12 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // all at once, before each is waited for
+        // all at once, before waiting for each
         self.parts.iter_mut().for_each(Part::kill);
     }
 }
 
-/// The next message of a part, with the part's number, if one comes within `limit`. The end of all parts comes again and again.
+/// The next message of a part, with the part's number, if one comes within `limit`. Once all parts have ended, it returns an end each time.
 fn next(parts: &mut [Part], limit: Duration) -> Option<(usize, Incoming)> {
     let deadline = Instant::now() + limit;
     loop {
@@ -346,7 +346,7 @@ fn next(parts: &mut [Part], limit: Duration) -> Option<(usize, Incoming)> {
     }
 }
 
-/// The last bytes of a text, from a character's start on.
+/// The last bytes of a text, beginning at the start of a character.
 pub(crate) fn tail(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {

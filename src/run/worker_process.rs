@@ -31,13 +31,13 @@ pub enum Incoming {
     Reply(Reply),
     /// Bytes that are not a message.
     Garbled(String),
-    /// It has closed its side: it is dead, or as good as that.
+    /// It has closed its side: it is dead, or about to be.
     End,
     /// No message within the time limit.
     Silence,
 }
 
-/// A process; killed, with all that it started, when dropped.
+/// A process; when dropped, it is killed with everything that it started.
 pub struct WorkerProcess {
     guard: ChildGuard,
     /// The stream for requests, until it is closed.
@@ -69,7 +69,7 @@ impl Inbox {
         Self { pipe, come: Vec::new(), piece: vec![0; PIECE].into(), ended: false }
     }
 
-    /// The next message that has come; does not wait.
+    /// The next message that has arrived; does not wait.
     pub fn take_message(&mut self) -> Option<Incoming> {
         if self.ended {
             return None;
@@ -118,7 +118,7 @@ impl WorkerProcess {
     ///
     /// # Errors
     ///
-    /// The process cannot be started, or the operating system has no descriptors or threads for it.
+    /// The process cannot be started, or the operating system has no free descriptors or threads for it.
     pub fn start(program: &Program, env: &[(String, String)], arena: &Arena) -> Result<Self, Error> {
         let (reply_reader, reply_writer) = std::io::pipe().map_err(Error::Resources)?;
         let (log_reader, log_writer) = std::io::pipe().map_err(Error::Resources)?;
@@ -158,7 +158,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Puts a request down that goes with the next one.
+    /// Queues a request that is sent with the next one.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl WorkerProcess {
         wire::put(&mut self.later, request)
     }
 
-    /// False once it is dead, which is noticed without waiting.
+    /// False once it is known to be dead; does not wait.
     pub fn alive(&self) -> bool {
         self.guard.is_running()
     }
@@ -177,13 +177,13 @@ impl WorkerProcess {
         self.requests = None;
     }
 
-    /// Kills it with all that it started; does not wait for its end.
+    /// Kills it with everything that it started; does not wait for its end.
     pub fn kill(&mut self) {
         self.requests = None;
         self.guard.kill();
     }
 
-    /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
+    /// Kills it with everything that it started, and describes how it ended (or what killed it, if it was dead before).
     pub fn end(&mut self) -> String {
         self.kill();
         self.guard.end().map_or_else(|error| format!("an unknown status ({error})"), exit_text)

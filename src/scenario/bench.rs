@@ -10,11 +10,11 @@ use crate::num::DType;
 use crate::ops::{self, Kind};
 use crate::suggest::nearest;
 
-/// Most values of a list.
+/// Limit on the values of a list.
 const MAX_VALUES: usize = 1000;
 /// Largest size in bytes, and the largest step between sizes.
 const MAX_BYTES: i128 = 1 << 40;
-/// The reductions, by their names in the table.
+/// The reductions, by their names in the `[bench]` table.
 const REDUCTIONS: &[&str] = &["sum", "prod", "min", "max", "avg", "premul_sum"];
 
 /// Reads the table of a point.
@@ -67,7 +67,7 @@ fn timed_operations() -> Vec<&'static str> {
     ops::TABLE.iter().filter(|op| timed(&op.kind)).map(|op| op.name).collect()
 }
 
-/// A value, or the values of a list.
+/// A single value, or the values of a list.
 fn values<'v>(reader: &mut PointReader<'_>, key: &str, value: &'v TomlValue) -> &'v [TomlValue] {
     let list = match &value.kind {
         TomlKind::Array(list) => list.as_slice(),

@@ -78,7 +78,7 @@ pub(crate) fn read_inputs(
     out
 }
 
-/// The first key of a buffer's table where names of buffers are expected.
+/// The first key that belongs in a buffer's table, in a table where names of buffers are expected.
 fn first_value_key(table: &TomlTable) -> Option<&TomlEntry> {
     table.entries.iter().find(|e| {
         keys::find(KeyPlace::Buffer, &e.key).is_some()
@@ -341,7 +341,7 @@ fn read_fill_table(
         let key = match (r.usage, r.name) {
             (ContentUse::Input, "in") => "inputs = ".to_owned(),
             (ContentUse::Input, name) => format!("inputs.{name} = "),
-            // The short form has this name too.
+            // The short form uses this name too.
             (ContentUse::Expect, "out") => String::new(),
             (ContentUse::Expect, name) => format!("expect.{name} = "),
         };
@@ -363,7 +363,7 @@ fn read_fill_table(
     };
     let written = table.get("count");
     let Some(values) = values else {
-        // The count is read for its diagnostics.
+        // The count is read only for its diagnostics.
         written.and_then(|e| {
             reader.number_by_rank("count", &e.value, AllowedNames::PER_RANK, NumberKind::Natural, RankScope::World)
         });
@@ -395,7 +395,7 @@ fn read_fill_table(
         reader.report(d.help(format!("the row has {} elements", row.len())));
     }
     let text = matches!(values, FillValues::Template(_) | FillValues::Texts(_));
-    // A key that was not understood may have meant the count.
+    // A key that was not understood may have been meant as the count.
     let understood = table.entries.iter().all(|e| keys::find(KeyPlace::Buffer, &e.key).is_some())
         && !reader.mended.advice.contains_key(foreign_words::SIZES_AS_AXIS);
     let unsaid = entry.is_none() && !given && !text && !r.counted && understood;

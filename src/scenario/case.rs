@@ -1,4 +1,4 @@
-//! A case: one point of a file's matrix, everything checked that can be checked without unrolling the program. Defaults
+//! A case: one point of a file's matrix, with all checks done that do not require unrolling the program. Defaults
 //! (keys marked * in the language) have been pushed down to where they are used; numbers that may differ by rank are
 //! still [`NumberByRank`]s, which `plan` evaluates.
 mod buffers;
@@ -36,11 +36,11 @@ pub struct Spanned<T> {
 pub struct Case {
     /// Path under the root without `.toml`, then `[axis=value,...,variant=name]`; unique in a suite.
     pub name: String,
-    /// Axes with numbers, which expressions may name.
+    /// Axes with numbers, which expressions may use.
     pub axes: Vec<(String, crate::expr::Value)>,
     /// The form and the case that this one is derived from; `None` for a case of the file.
     pub form: Option<FormOrigin>,
-    /// Points of a file that differ only in numbers that expressions name share it. It is copied when it is changed.
+    /// Shared by points of a file that differ only in numbers used in expressions. It is copied when it is changed.
     pub(in crate::scenario) content: Arc<CaseContent>,
 }
 
@@ -58,7 +58,7 @@ impl DerefMut for Case {
     }
 }
 
-/// All of a case but its name, its numbers and its form. Its fields are those of the case too.
+/// Everything in a case except its name, its numbers and its form. Its fields are accessible as fields of the case.
 #[derive(Clone, Debug)]
 pub struct CaseContent {
     /// The file it came from.
@@ -67,25 +67,25 @@ pub struct CaseContent {
     pub span: Span,
     /// The file's `description`.
     pub description: Option<String>,
-    /// Tags for filters.
+    /// Tags, which filters select by.
     pub tags: Vec<String>,
     /// Number of ranks.
     pub world_size: Spanned<usize>,
     /// Buffers that exist before the first step.
     pub inputs: Vec<BufferDef>,
-    /// Communicators made before the first step, in file order; `world` is not listed.
+    /// Communicators created before the first step, in file order; `world` is not listed.
     pub comms: Vec<CommDef>,
     /// The program; the short form is one step with buffers `in` and `out`.
     pub steps: Vec<Step>,
     /// The program that runs first, on separate communicators; without it, the results of `steps` must have the same bits.
     pub before: Vec<Step>,
-    /// Communicators made before its first step, as `comms`.
+    /// Communicators created before the first step of `before`, in the same form.
     pub comms_before: Vec<CommDef>,
     /// Expected contents at the end.
     pub expect: Vec<Expectation>,
     /// Expressions that must hold.
     pub asserts: Vec<Spanned<Expr>>,
-    /// Admissible outcomes; `None` is "must be ok, and must be foreseeable".
+    /// Admissible outcomes; `None` means that it must be ok, and predictably so.
     pub outcome: Option<Spanned<Vec<ExpectedOutcome>>>,
     /// Text that the error or refusal must contain.
     pub reason: Option<Spanned<String>>,
@@ -99,17 +99,17 @@ pub struct CaseContent {
     pub offsets: Vec<(String, NumberByRank)>,
     /// `register` of the file, for outputs that `inputs` does not declare.
     pub register: Option<RegisterByRank>,
-    /// Runs on the same communicators; at least 1.
+    /// Number of runs on the same communicators; at least 1.
     pub repeat: u32,
-    /// Seconds; `None` is the runner's default.
+    /// Time limit in seconds; `None` for the runner's default.
     pub timeout: Option<Spanned<f64>>,
     /// The threads and processes that drive the ranks.
     pub placement: Placement,
-    /// Requirements; a case without them is skipped.
+    /// Requirements; if they are not met, the case is skipped.
     pub requires: Requires,
     /// The file's `snapshot` key, if written.
     pub snapshot: Option<bool>,
-    /// True if the file has a matrix or variants (such cases have no snapshot unless asked).
+    /// True if the file has a matrix or variants (such cases have no snapshot unless requested).
     pub swept: bool,
     /// The forms in which the file also wants the case to run.
     pub forms: Vec<Spanned<&'static Form>>,
@@ -172,11 +172,11 @@ pub struct OuterWorld {
 /// An admissible outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedOutcome {
-    /// All ranks finish, all lanes pass.
+    /// All ranks finish, and all lanes pass.
     Ok,
-    /// Some call fails; `None` is any error.
+    /// Some call fails; `None` means any error.
     Error(Option<nccl_sys::ncclResult_t>),
-    /// Not finished when the time is up, or proved stuck.
+    /// The case is not finished when the time is up, or is proved stuck.
     Hang,
     /// A process crashes.
     Crash,
@@ -187,12 +187,12 @@ pub enum ExpectedOutcome {
 /// The threads and processes that drive the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Placement {
-    /// One process, a thread per rank.
+    /// One process with a thread per rank.
     #[default]
     Threads,
     /// A process per rank.
     Processes,
-    /// One thread; every step is one group over all ranks.
+    /// One thread for all ranks; every step is one group over all of them.
     OneThread,
 }
 
@@ -200,7 +200,7 @@ impl Placement {
     /// Every placement.
     pub const ALL: [Self; 3] = [Self::Threads, Self::Processes, Self::OneThread];
 
-    /// Largest number of processes of a case.
+    /// Limit on the processes of a case.
     pub const MAX_PROCESSES: usize = 16;
 
     /// The name in scenarios and on the command line.
@@ -212,11 +212,11 @@ impl Placement {
         }
     }
 
-    /// The placement with this name.
+    /// Parses the name of a placement.
     ///
     /// # Errors
     ///
-    /// A text that lists the names.
+    /// The name is unknown; the text lists the names.
     pub fn parse(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|placement| placement.name() == text);
         found.ok_or_else(|| format!("the placements are {}", Self::ALL.map(Self::name).join(", ")))

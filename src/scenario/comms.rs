@@ -1,4 +1,4 @@
-//! Communicators: reads `comms.NAME`, the steps that make communicators, their names in other keys, and `config`.
+//! Communicators: reads `comms.NAME`, the steps that create communicators, their names in other keys, and `config`.
 use super::case::{CommCreation, CommDef, ConfigValue, Spanned};
 use super::defaults::Defaults;
 use super::diagnostic::Diagnostic;
@@ -102,7 +102,7 @@ fn split(
     Some(CommCreation::Split { comm, color: color?, key })
 }
 
-/// Reads the communicator that a step makes.
+/// Reads the communicator that a step creates.
 pub(crate) fn new_communicator(
     reader: &mut PointReader<'_>,
     t: &TomlTable,
@@ -138,7 +138,7 @@ pub(crate) fn new_communicator(
             _ => split(reader, t, span, &name.value, Some(parent), AllowedNames::STEP)?,
         }
     };
-    // Inner values replace outer ones field by field; the file's values are the case's and not repeated here.
+    // Inner values replace outer ones field by field; the file's values belong to the case and are not repeated here.
     let mut all = ConfigFields::new();
     let outer = defaults.all_values("config").into_iter().skip(usize::from(defaults.at_top("config")));
     for e in outer.chain(t.get("config")) {
@@ -151,7 +151,7 @@ pub(crate) fn new_communicator(
     Some(CommDef { name, creation: how, config: all, ids: number_of_ids(reader, t) })
 }
 
-/// Reads `ids`, which belongs to communicators made by ids.
+/// Reads `ids`, which applies to communicators created with ids.
 fn number_of_ids(reader: &mut PointReader<'_>, t: &TomlTable) -> Option<Spanned<i128>> {
     let entry = t.get("ids")?;
     if t.get("groups").is_none() {
@@ -162,7 +162,7 @@ fn number_of_ids(reader: &mut PointReader<'_>, t: &TomlTable) -> Option<Spanned<
     Some(Spanned { span: entry.value.span, value })
 }
 
-/// Reads the name of a communicator that the program makes.
+/// Reads the name of a communicator that the program creates.
 pub(crate) fn communicator_name(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<String>> {
     let name = reader.text("comm", val)?;
     if name.value == "world" {

@@ -1,4 +1,4 @@
-//! Defaults: keys of the file, of groups and of loops that apply to all steps inside which have the key (rule 1 of the
+//! Defaults: keys of the file, of groups and of loops that apply to all inner steps that have the key (rule 1 of the
 //! language).
 use super::diagnostic::Span;
 use super::reader::PointReader;
@@ -13,14 +13,14 @@ impl<'t> Defaults<'t> {
         Self(vec![file])
     }
 
-    /// These defaults and those of a group or loop.
+    /// These defaults with those of a group or loop added.
     pub fn with(&self, table: &'t TomlTable) -> Self {
         let mut layers = self.0.clone();
         layers.push(table);
         Self(layers)
     }
 
-    /// The value of a key that a step or buffer itself has, else the innermost default, which counts as used then.
+    /// The value of a key that a step or buffer has itself, else the innermost default, which then counts as used.
     pub fn own_or_find(
         &self,
         reader: &mut PointReader<'_>,
@@ -30,7 +30,7 @@ impl<'t> Defaults<'t> {
         self.own_or_find_any(reader, own, &[key])
     }
 
-    /// The same for the default in the innermost table that has one of the keys.
+    /// The same, with the default from the innermost table that has one of the keys.
     pub fn own_or_find_any(
         &self,
         reader: &mut PointReader<'_>,
@@ -65,7 +65,7 @@ impl<'t> Defaults<'t> {
         self.0.first().is_some_and(|t| t.get(key).is_some())
     }
 
-    /// Counts a default as used.
+    /// Marks a default as used.
     pub fn mark_used(reader: &mut PointReader<'_>, span: Span) {
         reader.used.defaults.insert(span);
     }

@@ -1,4 +1,4 @@
-//! Diagnostics: errors in a file with their place and the cure.
+//! Diagnostics: errors in a file with their place and the suggested fix.
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct SourceFile {
     pub text: Arc<str>,
 }
 
-/// An error in a file, or a reason why a case cannot be run.
+/// An error in a file, or a reason why a case cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The error, in lower case and without a full stop.
@@ -29,7 +29,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// Text at the caret; may be empty.
     pub label: String,
-    /// Other places with a label each.
+    /// Other relevant places, with a label each.
     pub related: Vec<(Span, String)>,
     /// The suggested fix.
     pub help: Option<String>,
@@ -40,7 +40,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// A diagnostic at a place.
+    /// Creates a diagnostic at a place.
     pub fn new(span: Span, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -52,21 +52,21 @@ impl Diagnostic {
             warns: false,
         }
     }
-    /// A warning at a place.
+    /// Creates a warning at a place.
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { warns: true, ..Self::new(span, message) }
     }
-    /// The diagnostic with a text at the caret.
+    /// Adds a text at the caret.
     pub fn label(mut self, text: impl Into<String>) -> Self {
         self.label = text.into();
         self
     }
-    /// The diagnostic with another place.
+    /// Adds another place.
     pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
         self.related.push((span, text.into()));
         self
     }
-    /// The diagnostic with a cure.
+    /// Adds a suggested fix.
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help = Some(text.into());
         self

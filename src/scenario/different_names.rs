@@ -1,4 +1,4 @@
-//! Names that differ for scenario files of several paths of a command line.
+//! Makes the names of scenario files from several paths of a command line distinct.
 use super::discover::{DiscoverError, ScenarioFile, is_valid_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -12,12 +12,12 @@ pub(super) struct FoundFiles {
     pub(super) files: Vec<ScenarioFile>,
 }
 
-/// The files of all paths by name. A file that several paths name in the same way is taken once. Paths whose files have names
-/// in common get the last of their folders before every name, and one more until they differ.
+/// The files of all paths by name. A file that several paths name in the same way is taken once. If files of different paths have
+/// the same names, the last folder of each path is put before its names, and further folders until they differ.
 ///
 /// # Errors
 ///
-/// Two files whose names are equal with all their folders.
+/// Two files have equal names even with all their folders.
 pub(super) fn with_different_names(arguments: Vec<FoundFiles>) -> Result<Vec<ScenarioFile>, DiscoverError> {
     let arguments = without_repetitions(arguments);
     let folders: Vec<Vec<String>> = arguments.iter().map(folders).collect();
@@ -70,7 +70,7 @@ pub(super) fn with_different_names(arguments: Vec<FoundFiles>) -> Result<Vec<Sce
     }
 }
 
-/// Leaves out the files that an earlier path has under the same name.
+/// Removes the files that an earlier path has under the same name.
 fn without_repetitions(arguments: Vec<FoundFiles>) -> Vec<FoundFiles> {
     let mut seen: BTreeSet<(String, PathBuf)> = BTreeSet::new();
     let fresh = |file: &ScenarioFile, seen: &mut BTreeSet<(String, PathBuf)>| {
@@ -90,7 +90,7 @@ fn without_repetitions(arguments: Vec<FoundFiles>) -> Vec<FoundFiles> {
 /// They end at one that cannot be part of a name.
 fn folders(argument: &FoundFiles) -> Vec<String> {
     let whole = std::path::absolute(&argument.path).unwrap_or_else(|_| argument.path.clone());
-    // `..` and links in the path are resolved, so that the folders are those in which the file lies.
+    // `..` and links in the path are resolved, so that the folders are those that contain the file.
     let folder = if argument.is_folder { Some(whole.as_path()) } else { whole.parent() };
     let Some(folder) = folder.and_then(|folder| folder.canonicalize().ok()) else { return Vec::new() };
     let mut parts: Vec<String> = folder

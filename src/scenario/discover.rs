@@ -10,24 +10,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Deepest folder below a root.
+/// Limit on the depth of folders below a root.
 const MAX_DEPTH: usize = 64;
 
-/// A scenario file and its name, with which its cases' names start.
+/// A scenario file, with the name that its cases' names start with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScenarioFile {
     /// The path under its root without `.toml`, with `/` between folders; for a file given on its own, its stem. If another file
     /// has the same name, the name is extended by folders at the front.
     pub name: String,
-    /// The path that messages name.
+    /// The path shown in messages.
     pub path: PathBuf,
     /// The file that is opened: `path`, or the target of a link.
     pub target: PathBuf,
-    /// False if the path cannot be a case's name. `name` has it with escapes then.
+    /// False if the path cannot be a case's name, in which case `name` contains it with escapes.
     pub is_named: bool,
 }
 
-/// Scenario files, and entries that look like one but are passed over.
+/// Scenario files, and similar entries that were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
     /// The files, sorted by name.
@@ -36,7 +36,7 @@ pub struct Discovered {
     pub passed_over: Vec<PassedOver>,
 }
 
-/// An entry of a folder that was not followed.
+/// An entry of a folder that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is passed over: {why}", printable_path(path))]
 pub struct PassedOver {
@@ -46,12 +46,12 @@ pub struct PassedOver {
     pub why: PassedOverReason,
 }
 
-/// The reason why an entry of a folder is passed over.
+/// The reason an entry of a folder was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PassedOverReason {
     /// A link to a folder; such links can form circles, or lead to one file in many ways.
     Folder,
-    /// A link to a file outside the folders that were named, or in a hidden one.
+    /// A link to a file outside the folders named, or in a hidden one.
     Outside,
     /// A device, a pipe or a socket; reading it could block or never end.
     NoRegularFile,
@@ -93,7 +93,7 @@ pub enum DiscoverError {
     DuplicateName { name: String, first: PathBuf, second: PathBuf },
 }
 
-/// A path on one line: its name may hold line breaks.
+/// A path on one line: its name may contain line breaks.
 fn printable_path(path: &Path) -> String {
     printable(&path.display().to_string()).into_owned()
 }
@@ -143,16 +143,16 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     Ok(Discovered { scenarios: with_different_names(arguments)?, passed_over })
 }
 
-/// The files that [`search`] finds, without the entries that it passes over.
+/// The files that [`search`] finds, without the skipped entries.
 ///
 /// # Errors
 ///
-/// As [`search`].
+/// Same as [`search`].
 pub fn discover(paths: &[PathBuf]) -> Result<Vec<ScenarioFile>, DiscoverError> {
     search(paths).map(|found| found.scenarios)
 }
 
-/// The file of the case with this name, if `root` has it. The whole folder is searched only if the file is a link.
+/// The file of the case with this name, if `root` contains it. The whole folder is searched only if the file is a link.
 pub fn find_exact(root: &Path, name: &str) -> Option<ScenarioFile> {
     let name = file_part(name);
     let meta = fs::metadata(root).ok()?;
@@ -190,7 +190,7 @@ fn single_file(path: &Path) -> Result<ScenarioFile, DiscoverError> {
     Ok(ScenarioFile { name, path: path.to_owned(), target, is_named })
 }
 
-/// The beginning of a name, from the folders of a file.
+/// The beginning of a name, from the folders that contain a file.
 #[derive(Clone, Debug)]
 struct NamePrefix {
     text: String,
@@ -232,7 +232,7 @@ struct FolderSearch<'a> {
     /// Every folder of the list, with links resolved.
     roots: &'a [PathBuf],
     found: Vec<ScenarioFile>,
-    /// Path under which a file was taken, by device and inode.
+    /// The path under which each file was taken, by device and inode.
     taken: HashMap<(u64, u64), PathBuf>,
     /// Links with names of scenarios; they are followed after all regular files have been taken.
     links: Vec<(NamePrefix, PathBuf)>,

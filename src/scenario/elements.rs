@@ -1,4 +1,4 @@
-//! Reads elements: numbers, and texts for values that TOML has no numbers for. Checks that they fit their dtype.
+//! Reads elements: numbers, and texts for values that TOML cannot write as numbers. Checks that they fit their dtype.
 use super::case::{Element, ElementValue};
 use super::diagnostic::Diagnostic;
 use super::reader::PointReader;
@@ -6,7 +6,7 @@ use super::tree::{TomlKind, TomlValue};
 use crate::num::{DType, has_infinity, int_range, max_finite, neighbours, overflow_edge};
 
 impl PointReader<'_> {
-    /// The elements of a row, nesting removed.
+    /// The elements of a row, with nesting removed.
     pub fn elements(&mut self, entries: &[TomlValue], dtype: Option<DType>) -> Option<Vec<Element>> {
         let before = self.diagnostics.len();
         let mut out = Vec::with_capacity(entries.len());
@@ -23,7 +23,7 @@ impl PointReader<'_> {
         }
     }
 
-    /// One element; `None` as dtype skips the check.
+    /// One element; with `None` as dtype the check is skipped.
     pub fn element(&mut self, val: &TomlValue, dtype: Option<DType>) -> Option<Element> {
         let value = match &val.kind {
             TomlKind::Int(v) => ElementValue::Int(*v),
@@ -76,7 +76,7 @@ pub(crate) fn is_element(s: &str) -> bool {
     parse_element_text(s).is_some()
 }
 
-/// `"0x..."` is bits, digits are a whole number.
+/// Parses an element's text: `"0x..."` is bits, digits are a whole number.
 fn parse_element_text(s: &str) -> Option<ElementValue> {
     if let Some(hex) = s.strip_prefix("0x") {
         let good = (1..=16).contains(&hex.len()) && hex.bytes().all(|b| b.is_ascii_hexdigit());
@@ -87,11 +87,11 @@ fn parse_element_text(s: &str) -> Option<ElementValue> {
     good.then(|| s.parse().ok().map(ElementValue::Int))?
 }
 
-/// The value in this type.
+/// The value converted to this type.
 ///
 /// # Errors
 ///
-/// Why the type cannot hold the value.
+/// The reason the type cannot hold the value.
 pub fn fit_dtype(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
     let name = dtype.name();
     match value {
@@ -135,7 +135,7 @@ pub fn fit_dtype(value: ElementValue, dtype: DType) -> Result<ElementValue, Stri
     }
 }
 
-/// The greatest number of a floating-point type, in as few digits as give it back in f32, or in f64.
+/// The greatest number of a floating-point type, in the fewest digits that identify it in f32, or in f64.
 fn greatest_value_text(dtype: DType) -> String {
     let value = max_finite(dtype).unwrap_or(0.0);
     match dtype {

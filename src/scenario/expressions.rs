@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The expressions of a file by their texts. Most points of a matrix have the same ones, so each text is parsed once.
+/// The parsed expressions of a file, by text. Most points of a matrix have the same ones, so each text is parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedExpressions(RefCell<HashMap<String, Rc<Parsed>>>);
 
@@ -27,7 +27,7 @@ impl ParsedExpressions {
 }
 
 impl PointReader<'_> {
-    /// An expression; the value must be text.
+    /// Reads an expression; the value must be text.
     pub fn expression(&mut self, val: &TomlValue, names: AllowedNames) -> Option<Spanned<Expr>> {
         let TomlKind::Str(text) = &val.kind else {
             let d = Diagnostic::new(val.span, "expected an expression in quotes");
@@ -37,7 +37,7 @@ impl PointReader<'_> {
         self.expression_in_text(val.span, text, 0, text, names)
     }
 
-    /// An expression that is the part of the text `whole` from byte `offset` on.
+    /// Reads an expression that is the part of the text `whole` from byte `offset` on.
     pub fn expression_in_text(
         &mut self,
         span: Span,
@@ -112,7 +112,7 @@ impl PointReader<'_> {
         }
     }
 
-    /// The diagnostic for a name that exists and cannot be used here.
+    /// The diagnostic for a name that exists but cannot be used here.
     fn misused_name(&self, u: &NameUse, place: Span, names: AllowedNames) -> Option<Diagnostic> {
         let name = u.name.as_str();
         if self.known.buffers.contains_key(name) && !names.buffers {
@@ -166,7 +166,7 @@ impl PointReader<'_> {
         false
     }
 
-    /// A buffer or part of one, in a text value.
+    /// Reads a reference to a buffer or part of one from a text value.
     pub fn buffer_ref(
         &mut self,
         name: &str,

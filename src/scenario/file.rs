@@ -1,4 +1,4 @@
-//! Reads one point of a file: the tree with the point's values, as a case.
+//! Reads one point of a file as a case, from the tree with the point's values.
 use super::bench;
 use super::buffers;
 use super::case::*;
@@ -42,7 +42,7 @@ pub(crate) struct ReadPoint {
     pub used: UsedNames,
 }
 
-/// Reads one point; `top` is the tree with the point's values, whose wrong words are mended.
+/// Reads one point; `top` is the tree with the point's values, in which wrong words are replaced.
 pub(crate) fn read_point(file: &Arc<SourceFile>, top: &mut TomlTable, point: MatrixPoint<'_>) -> ReadPoint {
     let mut reader = PointReader {
         file,
@@ -248,7 +248,7 @@ fn uses_communicator(steps: &[Step]) -> bool {
     })
 }
 
-/// The types of buffers that are known without a plan.
+/// The types of buffers that are known before planning.
 fn known_dtypes(inputs: &[BufferDef], steps: &[Step]) -> BTreeMap<String, DType> {
     let mut types: BTreeMap<String, DType> = inputs.iter().map(|b| (b.name.value.clone(), b.dtype)).collect();
     add_output_dtypes(steps, &mut types);
@@ -268,7 +268,7 @@ fn add_output_dtypes(steps: &[Step], types: &mut BTreeMap<String, DType>) {
                     crate::expr::ExprNode::Name(b) | crate::expr::ExprNode::Index(b, _) => names.push(b.clone()),
                     _ => {}
                 });
-                // The first buffer's type is not known yet, so the output's is not known either.
+                // The first buffer's type is not known yet, so the output's is unknown too.
                 Some(DType::F32)
                     .filter(|_| s.count.is_some() && !names.iter().any(|n| types.contains_key(n)))
                     .or_else(|| names.iter().find_map(|n| types.get(n)).copied())

@@ -1,4 +1,4 @@
-//! Reads the keys of the file other than buffers, communicators and steps.
+//! Reads the file's keys other than buffers, communicators and steps.
 use super::case::*;
 use super::diagnostic::Diagnostic;
 use super::file::MAX_RANKS;
@@ -111,7 +111,7 @@ pub(crate) fn asserts(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<Span
         .collect()
 }
 
-/// Checks that an expression with `i` names a buffer without an index, whose elements `i` counts.
+/// Checks that an expression with `i` names a buffer without an index, so that `i` counts its elements.
 fn element_is_clear(reader: &mut PointReader<'_>, expr: &Spanned<Expr>) -> bool {
     let bare = expr.value.bare_names();
     if !bare.contains(&"i") || bare.iter().any(|name| reader.known.buffers.contains_key(*name)) {

@@ -10,7 +10,7 @@ use table::FOREIGN_WORDS;
 /// A word that does not belong to the language, with advice on what to write.
 #[derive(Debug)]
 pub(super) struct ForeignWord {
-    /// Its spellings, as [`simplified`] gives them.
+    /// Its spellings, in the form returned by [`simplified`].
     words: &'static [&'static str],
     /// The kind of place in which it occurs.
     place: WordPlace,
@@ -37,7 +37,7 @@ enum WordPlace {
     Name,
 }
 
-/// The word in lower case, without what other programs put around their words, and without signs between its parts.
+/// The word in lower case, without the prefixes and suffixes of other programs, and without separators.
 pub(super) fn simplified(word: &str) -> String {
     let mut rest = word.trim();
     while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
@@ -103,22 +103,22 @@ pub(super) fn key(
     free.or_else(|| sorted.last().copied())
 }
 
-/// The entry of an operation.
+/// The entry for an operation.
 pub(super) fn operation(word: &str) -> Option<&'static ForeignWord> {
     value(word, |place| matches!(place, WordPlace::Op))
 }
 
-/// The entry of a reduction.
+/// The entry for a reduction.
 pub(super) fn reduction_word(word: &str) -> Option<&'static ForeignWord> {
     value(word, |place| matches!(place, WordPlace::Reduction))
 }
 
-/// The entry of a type.
+/// The entry for an element type.
 pub(super) fn dtype_word(word: &str) -> Option<&'static ForeignWord> {
     value(word, |place| matches!(place, WordPlace::Dtype))
 }
 
-/// The name in expressions that a foreign one means.
+/// The name in expressions that corresponds to a foreign one.
 pub(super) fn name_in_expression(word: &str) -> Option<&'static str> {
     value(word, |place| matches!(place, WordPlace::Name)).map(|entry| entry.ours)
 }
@@ -128,7 +128,7 @@ fn value(word: &str, place: impl Fn(WordPlace) -> bool) -> Option<&'static Forei
     FOREIGN_WORDS.iter().find(|entry| place(entry.place) && entry.is(&simple))
 }
 
-/// The word of the language that differs from a foreign one only in what [`simplified`] removes.
+/// The word of the language that differs from a foreign one only by what [`simplified`] removes.
 pub(super) fn same_but_for_its_form<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let simple = simplified(word);
     known.into_iter().find(|ours| !simple.is_empty() && ours.chars().filter(|c| *c != '_').eq(simple.chars()))

@@ -1,4 +1,4 @@
-//! `before`: the steps that run first in the processes of a case, made into a separate case.
+//! `before`: the steps that run first in the processes of a case, turned into a separate case.
 use super::case::{Case, CaseContent, CommCreation, CommDef, Step, StepComm};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ impl Case {
     }
 }
 
-/// Those communicators that the steps name, with those that they are split out of.
+/// The communicators named by the steps, with those that they are split from.
 pub(crate) fn used_by(steps: &[Step], comms: &[CommDef]) -> Vec<CommDef> {
     let mut names = HashSet::new();
     add_names(steps, &mut names);
-    // A parent stands above its children, so it is seen after them here.
+    // A parent comes before its children, so in reverse order it is visited after them.
     for comm in comms.iter().rev() {
         if let CommCreation::Split { comm: parent, .. } = &comm.creation
             && names.contains(&comm.name.value)

@@ -1,7 +1,7 @@
-//! The table of the language's keys: the places in which each key is allowed, and the text of messages about it.
+//! The table of the language's keys: the places where each key is allowed, and the text of messages about it.
 use crate::ops::{COMMON_KEYS, Op};
 
-/// A place in the file that has keys.
+/// A kind of table in the file, with its own keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum KeyPlace {
@@ -31,9 +31,9 @@ pub enum ValueType {
     Texts,
     /// A list of texts.
     TextList,
-    /// A whole number.
+    /// A whole number only.
     Int,
-    /// A number.
+    /// Any number.
     Number,
     /// A boolean, `true` or `false`.
     Bool,
@@ -91,7 +91,7 @@ impl ValueType {
 pub struct Key {
     /// The key as written in a file.
     pub name: &'static str,
-    /// The places in which it is allowed.
+    /// The places where it is allowed.
     pub places: &'static [KeyPlace],
     /// True if it is also allowed at the top of the file and on a `group` or `loop`, as a default.
     pub is_default: bool,
@@ -231,12 +231,12 @@ pub fn is_known(name: &str) -> bool {
     KEYS.iter().any(|k| k.name == name)
 }
 
-/// The keys that may be defaults.
+/// The keys that can be defaults.
 pub fn default_keys() -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(|k| k.is_default).map(|k| k.name)
 }
 
-/// True if a step of this operation may have the key.
+/// True if a step of this operation can have the key.
 pub fn is_step_key(op: &Op, name: &str) -> bool {
     COMMON_KEYS.contains(&name) || op.keys.contains(&name)
 }

@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Default limit of a file's size in bytes.
+/// Default limit on a file's size in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
-/// Number of diagnostics that are shown for one file.
+/// Number of diagnostics shown for one file.
 const MAX_DIAGNOSTICS: usize = 50;
 
 /// A file that is not a valid scenario, with its diagnostics.
@@ -30,7 +30,7 @@ const MAX_DIAGNOSTICS: usize = 50;
 pub struct Rejected {
     /// The parts of the file that could be read.
     pub file: Arc<SourceFile>,
-    /// Its diagnostics, by place.
+    /// The diagnostics, by place.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -59,11 +59,11 @@ pub fn load_found(found: &ScenarioFile, allow_env: &AllowEnv, max_bytes: u64) ->
     parse_with(&file, &found.name, allow_env)
 }
 
-/// A file's text.
+/// Reads a file's text.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, has more than `max_bytes`, or is not UTF-8.
+/// The file cannot be read, has more than `max_bytes`, or is not UTF-8.
 #[cfg(any(test, feature = "internals"))]
 pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
     let target = path.canonicalize().map_err(|e| unreadable(path, &e))?;
@@ -204,7 +204,7 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
     all.finish().map_err(reject)
 }
 
-/// The largest number of forms of any case.
+/// The largest number of forms of a case.
 fn max_forms(top: &TomlTable, variants: &[Variant<'_>], axes: &Matrix) -> usize {
     let tables = variants.iter().filter_map(|v| v.keys).chain([top]);
     let written = tables.filter_map(|t| t.get("forms")).map(|e| &e.value);
@@ -231,10 +231,10 @@ struct FileCases<'a> {
     allow_env: &'a AllowEnv,
     expressions: &'a ParsedExpressions,
     axes: &'a Matrix,
-    /// Contents of cases, by what decides them.
+    /// Contents of cases, by their keys.
     contents: FxHashMap<ContentKey, Arc<CaseContent>>,
     cases: Vec<Case>,
-    /// Diagnostics by place and message, each with the number of points that have it.
+    /// Diagnostics by place and message, each with the number of points affected.
     diagnostics: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
     points: usize,
     /// Every definition: its kind, its name, its place.
@@ -274,8 +274,8 @@ impl FileCases<'_> {
         self.add_point(found, extra, &case_name("", &point), &tree);
     }
 
-    /// `None` if every axis sets a key, so that no two points have the same content. An axis that is only a name in expressions
-    /// gives each point a number, and changes nothing else of it.
+    /// The key of a point's content; `None` if every axis sets a key, so that all points have different contents. An axis that is only a
+    /// name in expressions gives each point a number, and does not change it otherwise.
     fn content_key(&self, values: &[&tree::TomlValue], now: &[AxisValue], variant: &Variant<'_>) -> Option<ContentKey> {
         let place = |value: &tree::TomlValue| std::ptr::from_ref(value).addr();
         let keys = variant.keys.map_or(0, |keys| std::ptr::from_ref(keys).addr());
@@ -335,7 +335,7 @@ impl FileCases<'_> {
     }
 }
 
-/// The diagnostic for too many cases, where forms count as cases.
+/// The diagnostic for too many cases, counting forms as cases.
 fn too_many_forms(cases: &[Case]) -> Option<Diagnostic> {
     let all: usize = cases.iter().map(|case| 1 + case.forms.len()).sum();
     let last = cases.iter().find_map(|case| case.forms.last())?;
@@ -384,7 +384,7 @@ fn unused_definitions(
 mod tests {
     use super::*;
 
-    /// The cases of a file with these axes, without its text.
+    /// The cases of a file with these axes, without the file's text.
     fn cases(axes: &str) -> Vec<Case> {
         let text = format!(
             "world_size = 2\nop = \"reduce\"\ninputs = {{ each = \"k * h + i\", count = 3 }}\nassert = [\"k < 9\"]\n\

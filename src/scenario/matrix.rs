@@ -9,14 +9,14 @@ use crate::suggest::nearest;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Largest number of cases of one file.
+/// Limit on the cases of one file.
 pub const MAX_CASES: usize = 20_000;
-/// Largest number of axes of one file.
+/// Limit on the axes of one file.
 const MAX_AXES: usize = 64;
 /// Limit on the total number of values of all cases of a file; they are kept until the last case has run.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Limit of the conditions of `exclude` times the combinations.
+/// Limit on the conditions of `exclude` times the combinations.
 const MAX_COMPARISONS: usize = 100_000_000;
 
 /// One axis of the matrix.
@@ -33,9 +33,9 @@ pub(crate) struct Axis {
 #[derive(Debug, Default)]
 pub(crate) struct Matrix {
     pub axes: Vec<Axis>,
-    /// Tables of `exclude`: each excludes points for which all its axes have one of the numbered values.
+    /// Tables of `exclude`: each excludes the points where all its axes have one of the numbered values.
     exclude: Vec<Vec<(usize, Vec<usize>)>>,
-    /// Names of axes with diagnostics, which are left out.
+    /// Names of axes with errors, which are left out.
     faulty: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Variant<'t> {
 }
 
 impl Matrix {
-    /// Reads `[matrix]`; `short` if some case has the short form.
+    /// Reads `[matrix]`; `short` is true if some case has the short form.
     pub fn read(reader: &mut PointReader<'_>, entry: Option<&TomlEntry>, short: bool) -> Self {
         let mut out = Self::default();
         let Some(entry) = entry else { return out };
@@ -263,7 +263,7 @@ impl Matrix {
             }
             exclude.push(conditions);
         }
-        // The same table twice excludes nothing more.
+        // A repeated table does not exclude anything more.
         exclude.sort_unstable();
         exclude.dedup();
         let conditions: usize = exclude.iter().map(Vec::len).sum();
@@ -324,7 +324,7 @@ impl Matrix {
         self.axes.iter().zip(numbers).map(|(a, number)| a.values.get(number)).collect()
     }
 
-    /// A point for reading the rest of a file whose matrix has diagnostics: valid axes have their first value, the others a
+    /// A point for reading the rest of a file whose matrix has errors: valid axes have their first value, the others a
     /// number. `None` if the rest of the file depends on the invalid axes.
     pub fn first_sound_point(&self) -> Option<(Vec<&TomlValue>, Vec<AxisValue>)> {
         let vital = ["steps", "inputs", "op", "comms", "world_size"];
@@ -358,7 +358,7 @@ fn no_list(name: &str, value: &TomlValue) -> Diagnostic {
     d.label(format!("this is {}", value.kind_name()))
 }
 
-/// The values of a table that says where they begin and end, as a list, the middle ones left out where they are many; `None` for
+/// The values of a table that gives a range, as a list, with the middle ones left out if there are many; `None` for
 /// other tables.
 fn values_of_range(table: &TomlTable) -> Option<String> {
     let whole =
@@ -431,7 +431,7 @@ pub(crate) fn variants<'t>(reader: &mut PointReader<'_>, entry: Option<&'t TomlE
     out
 }
 
-/// The file with a variant's keys in place of the file's.
+/// The file with its keys replaced by a variant's.
 pub(crate) fn with_variant(top: &TomlTable, variant: &Variant<'_>) -> TomlTable {
     let mut out = top.clone();
     for e in variant.keys.iter().flat_map(|t| &t.entries) {
@@ -440,7 +440,7 @@ pub(crate) fn with_variant(top: &TomlTable, variant: &Variant<'_>) -> TomlTable 
     out
 }
 
-/// Sets the key that an axis names.
+/// Sets the key that an axis refers to.
 pub(crate) fn overlay(reader: &mut PointReader<'_>, top: &mut TomlTable, axis: &Axis, value: &TomlValue) {
     let path: Vec<&str> = axis.name.split('.').collect();
     set(reader, top, &path, axis, value);

@@ -1,11 +1,11 @@
-//! Reads who leaves a communicator and who joins it: `without` and `abort` of shrink, `with` of grow.
+//! Reads the ranks that leave or join a communicator: `without` and `abort` of shrink, `with` of grow.
 use super::case::{CommCreation, Ranks, Spanned};
 use super::diagnostic::{Diagnostic, Span};
 use super::keys::ValueType;
 use super::reader::{AllowedNames, PointReader};
 use super::tree::{TomlKind, TomlTable, TomlValue};
 
-/// Reads the keys of a `shrink`; `span` is that of the step.
+/// Reads the keys of a `shrink`; `span` is the step's place.
 pub(crate) fn shrink(
     reader: &mut PointReader<'_>,
     t: &TomlTable,
@@ -28,7 +28,7 @@ pub(crate) fn shrink(
     Some(CommCreation::Shrink { comm, without: Spanned { span, value: without }, abort })
 }
 
-/// Reads the keys of a `grow`; `span` is that of the step.
+/// Reads the keys of a `grow`; `span` is the step's place.
 pub(crate) fn grow(
     reader: &mut PointReader<'_>,
     t: &TomlTable,
@@ -56,7 +56,7 @@ pub(crate) fn grow(
     Some(CommCreation::Grow { comm, with: Spanned { span, value: with } })
 }
 
-/// A list of ranks of a communicator, whose size is not known yet.
+/// A list of ranks of a communicator whose size is not known yet.
 fn numbers(reader: &mut PointReader<'_>, key: &str, val: &TomlValue) -> Option<Vec<Spanned<i128>>> {
     let TomlKind::Array(entries) = &val.kind else {
         reader.report_wrong_type(key, ValueType::RanksOfComm, val);

@@ -1,5 +1,5 @@
-//! Replaces wrong words of a file by those that are meant, each with a diagnostic. What depends on a wrong word is then read
-//! as it was meant, so that one mistake gives one diagnostic. A file with a diagnostic has no cases: a wrong guess runs nothing.
+//! Replaces wrong words of a file by the intended ones, each with a diagnostic. Everything that depends on a wrong word is then
+//! read as intended, so that one mistake gives one diagnostic. A file with a diagnostic has no cases, so a wrong guess never runs.
 use super::diagnostic::{Diagnostic, Span};
 use super::foreign_words::{self, ForeignWord};
 use super::keys::{self, KeyPlace};
@@ -55,7 +55,7 @@ impl fmt::Display for TableKind {
     }
 }
 
-/// The keys of a file and of a step with an operation. They are listed once, since every point of every matrix asks for them.
+/// The keys of a file and of a step with an operation. They are listed once, since every point of every matrix needs them.
 #[derive(Clone, Copy, Default)]
 struct AllowedKeys {
     file: &'static [&'static str],
@@ -63,7 +63,7 @@ struct AllowedKeys {
 }
 
 impl AllowedKeys {
-    /// Those of an operation's short form and of its step; without an operation, of a file alone.
+    /// The keys of an operation's short form and of its step; without an operation, of a file alone.
     fn of(op: Option<&'static Op>) -> Self {
         type ByOperation = Vec<(Option<&'static str>, [Vec<&'static str>; 2])>;
         static KEYS: LazyLock<ByOperation> = LazyLock::new(|| {
@@ -93,7 +93,7 @@ fn nests(op: &Op) -> bool {
     matches!(op.kind, ops::Kind::Group | ops::Kind::Loop)
 }
 
-/// Mends the tree of one point.
+/// Corrects the tree of one point.
 pub(crate) fn mend(reader: &mut PointReader<'_>, top: &mut TomlTable) {
     let mut table = Cow::Borrowed(&*top);
     let op = mend_operation(reader, &mut table, &TableKind::file(None));
@@ -113,7 +113,7 @@ pub(crate) fn mend(reader: &mut PointReader<'_>, top: &mut TomlTable) {
 /// Number of keys of a table whose meaning is guessed: each costs a pass over the table, or the whole text.
 const MOST_KEYS: usize = 64;
 
-/// Mends the keys that make many cases of a file, and the names of axes.
+/// Corrects the keys that make many cases from a file, and the names of axes.
 pub(crate) fn mend_case_keys(reader: &mut PointReader<'_>, top: &mut TomlTable) {
     let kind = TableKind::file(operation_of(top));
     for at in 0..top.entries.len().min(MOST_KEYS) {
@@ -179,7 +179,7 @@ fn uses(text: &str, name: &str) -> usize {
 
 type Mended = Option<TomlValue>;
 
-/// Replaces the value of a key, if it has something to mend.
+/// Replaces the value of a key, if it needs a correction.
 fn mend_value(
     reader: &mut PointReader<'_>,
     table: &mut Cow<'_, TomlTable>,
@@ -287,7 +287,7 @@ fn mended_expectations(reader: &mut PointReader<'_>, value: &TomlValue) -> Mende
     mended_values(reader, value, mended_expectation)
 }
 
-/// Mends every value of a table.
+/// Corrects every value of a table.
 fn mended_values(
     reader: &mut PointReader<'_>,
     value: &TomlValue,
@@ -306,7 +306,7 @@ fn mended_values(
     changed(table, value.span)
 }
 
-/// The operation of a step or of the short form; its key and its word are mended.
+/// The operation of a step or of the short form, with its key and its word corrected.
 fn mend_operation(
     reader: &mut PointReader<'_>,
     table: &mut Cow<'_, TomlTable>,
@@ -379,7 +379,7 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
             at += 1;
             continue;
         };
-        // Keys with one cure are one mistake, such as `atol` and `rtol`.
+        // Keys with the same fix are one mistake, such as `atol` and `rtol`.
         let told = advice.and_then(|advice| reader.mended.advice.get(advice)).copied();
         match told.and_then(|at| reader.diagnostics.get_mut(at)) {
             Some(first) if first.related.len() < 16 => first.related.push((e.key_span, "here too".into())),
@@ -404,7 +404,7 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
     }
 }
 
-/// A step with a key that was not understood is marked, so that no missing key is reported: the unknown key may be that key.
+/// Marks a step with a key that was not understood, so that missing keys are not reported: the unknown key may be one of them.
 fn mark_incomplete(reader: &mut PointReader<'_>, table: &TomlTable) {
     if let Some(op) = table.get("op") {
         reader.mended.incomplete_steps.insert(op.value.span);
@@ -422,7 +422,7 @@ struct MeantEntry {
     advice: Option<&'static str>,
 }
 
-/// `None` if nothing like the key is known.
+/// The intended entry; `None` if no known key is similar.
 fn meant_entry(reader: &PointReader<'_>, e: &TomlEntry, table: &TomlTable, kind: &TableKind) -> Option<MeantEntry> {
     let taken = |key: &str| table.get(key).is_some();
     let free = |key: &str| kind.allowed.contains(&key) && !taken(key);
@@ -448,7 +448,7 @@ fn meant_entry(reader: &PointReader<'_>, e: &TomlEntry, table: &TomlTable, kind:
         if word.help.is_empty() && mend_values::is_shortened(&shown) {
             help = format!("write `{ours}` in place of `{}`", e.key);
         }
-        // The short form has one output.
+        // The short form has only one output.
         if kind.place == KeyPlace::File && kind.op.is_some() {
             help = help.replace("BUFFER", "out");
         }
@@ -458,7 +458,7 @@ fn meant_entry(reader: &PointReader<'_>, e: &TomlEntry, table: &TomlTable, kind:
     if keys::is_known(&e.key) {
         return None;
     }
-    // A table may have very many keys: few words are looked up in it.
+    // A table may have very many keys, so each is compared with few words.
     let allowed = || kind.allowed.iter().copied();
     let near = foreign_words::same_but_for_its_form(&e.key, allowed()).or_else(|| nearest(&e.key, allowed()))?;
     let near = if taken(near) { nearest(&e.key, allowed().filter(|key| free(key))).unwrap_or(near) } else { near };
@@ -468,7 +468,7 @@ fn meant_entry(reader: &PointReader<'_>, e: &TomlEntry, table: &TomlTable, kind:
 fn foreign_key(key: &str, kind: &TableKind, taken: impl Fn(&str) -> bool + Copy) -> Option<&'static ForeignWord> {
     let place = if kind.place == KeyPlace::Row { KeyPlace::Buffer } else { kind.place };
     let op = kind.op.map(|op| op.name);
-    // The short form has its step's keys too, and a file has defaults for steps.
+    // The short form also has its step's keys, and a file has defaults for steps.
     let of_step = || {
         let found = foreign_words::key(KeyPlace::Step, op, key, taken)?;
         (place == KeyPlace::File && (found.ours.is_empty() || kind.allowed.contains(&found.ours))).then_some(found)

@@ -7,7 +7,7 @@ use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The key and value that are meant by a value under a key of another program, and the value as text.
+/// The intended key and value for a value under a key of another program, and the value as text.
 pub(super) fn fit(
     reader: &PointReader<'_>,
     ours: &'static str,
@@ -46,7 +46,7 @@ pub(super) fn is_shortened(shown: &str) -> bool {
     matches!(shown, "{ ... }" | "[...]")
 }
 
-/// Lists of ranks; a list of ranks becomes the only one.
+/// The value as lists of ranks; a single list becomes the only one.
 fn as_groups(reader: &PointReader<'_>, value: &TomlValue) -> (TomlValue, String) {
     let shown = reader.shown(value);
     if !is_flat(value) {
@@ -60,7 +60,7 @@ fn is_flat(value: &TomlValue) -> bool {
     matches!(&value.kind, TomlKind::Array(list) if !list.is_empty() && list.iter().all(|v| matches!(v.kind, TomlKind::Int(_))))
 }
 
-/// Mends values of the file's keys.
+/// Corrects values of the file's keys.
 pub(super) fn of_file(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, short: bool) {
     of_step(reader, table);
     let number_of_ranks =
@@ -93,7 +93,7 @@ pub(super) fn of_file(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTabl
     }
 }
 
-/// Mends the communicator of a step, or of the file's default.
+/// Corrects the communicator of a step, or of the file's default.
 pub(super) fn of_step(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>) {
     for at in 0..table.entries.len() {
         let e = &table.entries[at];
@@ -119,7 +119,7 @@ pub(super) fn of_step(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTabl
     }
 }
 
-/// The table that is meant by a list of ranks as a communicator in `comms`.
+/// The table that a list of ranks as a communicator in `comms` is meant to be.
 pub(super) fn communicator(reader: &mut PointReader<'_>, e: &TomlEntry) -> Option<TomlValue> {
     let nested = matches!(&e.value.kind, TomlKind::Array(list) if !list.is_empty() && list.iter().all(is_flat));
     if !nested && !is_flat(&e.value) {
@@ -135,7 +135,7 @@ pub(super) fn communicator(reader: &mut PointReader<'_>, e: &TomlEntry) -> Optio
     Some(TomlValue { span: e.value.span, kind })
 }
 
-/// Takes the name away from the only buffer that the short form reads or writes.
+/// Removes the name from the only buffer that the short form reads or writes.
 fn without_name(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, key: &str, buffer: &str) {
     let Some(at) = table.entries.iter().position(|e| &*e.key == key) else { return };
     let TomlKind::Table(names) = &table.entries[at].value.kind else { return };

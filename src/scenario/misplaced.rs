@@ -1,12 +1,12 @@
-//! Moves keys of the file that slipped under a header back to the top, with one diagnostic for each header. The rest of the
-//! file is then read as it was meant.
+//! Moves keys of the file that are misplaced under a header back to the top, with one diagnostic for each header. The rest of the
+//! file is then read as intended.
 use super::diagnostic::Diagnostic;
 use super::keys::{self, KeyPlace};
 use super::reader::PointReader;
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use std::sync::Arc;
 
-/// Keys of the file that are never meant as the name of a buffer, an axis or a communicator.
+/// Keys of the file that are never intended as the name of a buffer, an axis or a communicator.
 const CLEAR: &[&str] =
     &["op", "steps", "inputs", "expect", "comms", "matrix", "variants", "assert", "world_size", "outcome", "requires"];
 
@@ -37,7 +37,7 @@ pub(crate) fn move_to_top(reader: &mut PointReader<'_>, top: &mut TomlTable) {
     }
 }
 
-/// The table without the keys that do not belong to it, which go to `moved`; `None` if all of them do.
+/// The table without misplaced keys, which are added to `moved`; `None` if it has none.
 fn without_misplaced(
     reader: &mut PointReader<'_>,
     place: &str,
@@ -51,7 +51,7 @@ fn without_misplaced(
     }
     let mut kept = TomlTable::default();
     for (at, e) in table.entries.iter().enumerate() {
-        // What follows a misplaced key of the file was meant for the top, too.
+        // Keys after a misplaced key of the file were intended for the top, too.
         let follows = at > first && CLEAR.contains(&&*e.key) && reader.misplaced_key(e, value.span).is_some();
         if follows || (at >= first && diagnostic(reader, place, e, value).is_some()) {
             moved.push(e.clone());

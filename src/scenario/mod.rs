@@ -1,7 +1,7 @@
-//! Scenario files become cases, or diagnostics.
+//! Turns scenario files into cases, or diagnostics.
 //!
-//! A file becomes a tree of TOML values with their spans. Each point of the matrix is laid over that tree and read as if it
-//! had been written there. Diagnostics are collected, so that a file shows all of them at once.
+//! A file becomes a tree of TOML values with their spans. Each point of the matrix is applied to that tree and read as if it
+//! had been written that way. Diagnostics are collected, so that a file shows all of them at once.
 mod bench;
 mod buffers;
 pub mod case;

@@ -2,7 +2,7 @@
 use crate::expr::{BUILTIN_NAMES, Func};
 use crate::fnv::fnv64;
 
-/// Longest value that is part of a name as a whole, in bytes.
+/// Longest value that is part of a name without being cut, in bytes.
 const MAX_PART: usize = 240;
 
 /// A case's name from its file's name and its point.
@@ -14,7 +14,7 @@ pub fn case_name(stem: &str, point: &[(String, String)]) -> String {
     format!("{stem}[{}]", parts.join(","))
 }
 
-/// A value as part of a name. A long value is cut and gets a hash, so that names stay distinct.
+/// A value as part of a name. A long value is cut and followed by a hash, so that names stay distinct.
 fn name_part(text: &str) -> String {
     if text.len() <= MAX_PART {
         return escape(text);
@@ -36,7 +36,7 @@ pub fn with_form(name: &str, form: &str) -> String {
     }
 }
 
-/// Bytes outside `[A-Za-z0-9._^+-]` as %XX, so that a name passes shells, filters and file systems.
+/// Writes bytes outside `[A-Za-z0-9._^+-]` as %XX, so that a name passes shells, filters and file systems.
 pub fn escape(text: &str) -> String {
     escape_bytes(text.as_bytes())
 }

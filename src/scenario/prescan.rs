@@ -78,14 +78,14 @@ fn visit(steps: &TomlValue, f: &mut impl FnMut(&TomlTable)) {
     }
 }
 
-/// Number of steps, nested ones included.
+/// Number of steps, including nested ones.
 pub(crate) fn count_steps(steps: &TomlValue) -> usize {
     let mut count = 0;
     visit(steps, &mut |_| count += 1);
     count
 }
 
-/// Every default that is written: default keys of the file, of groups and of loops.
+/// Every written default: default keys of the file, of groups and of loops.
 pub(crate) fn defaults(top: &TomlTable) -> Vec<(String, Span)> {
     let starred = |t: &TomlTable| -> Vec<(String, Span)> {
         let entries = t.entries.iter().filter(|e| super::keys::default_keys().any(|s| s == &*e.key));

@@ -32,7 +32,7 @@ impl AxisValue {
     }
 }
 
-/// The axes that are numbers, for the case of a point.
+/// The axes with numbers, for the case of a point.
 pub(crate) fn numbers(axes: &[AxisValue]) -> Vec<(String, Value)> {
     let mut numbers: Vec<_> = axes.iter().filter_map(|a| Some((a.name.clone(), a.number?))).collect();
     numbers.shrink_to_fit();
@@ -46,7 +46,7 @@ pub(crate) struct DefinedNames {
     pub step_names: BTreeMap<String, Span>,
     pub streams: BTreeSet<String>,
     pub comms: BTreeMap<String, Span>,
-    /// Communicators that steps make.
+    /// Communicators that steps create.
     pub new: BTreeSet<String>,
 }
 
@@ -54,9 +54,9 @@ pub(crate) struct DefinedNames {
 #[derive(Debug, Default)]
 pub(crate) struct UsedNames {
     pub axes: HashSet<String>,
-    /// Key spans of the defaults that apply to some step or buffer.
+    /// Key spans of the defaults used by some step or buffer.
     pub defaults: HashSet<Span>,
-    /// Key spans of the defaults that something has its own value for, with that value's.
+    /// Key spans of the defaults that are overridden, with the span of the overriding value.
     pub replaced_defaults: HashMap<Span, Span>,
     pub buffers: HashSet<String>,
     pub step_names: HashSet<String>,
@@ -73,20 +73,20 @@ impl UsedNames {
         self.comms.extend(other.comms);
     }
 
-    /// Takes down that a value is used in place of a default, if it is the first one.
+    /// Records that a value overrides a default, if it is the first one.
     pub fn replace_default(&mut self, default: Span, by: Span) {
         self.replaced_defaults.entry(default).or_insert(by);
     }
 }
 
-/// The mistakes that were reported, so that what follows from one is not reported too.
+/// The mistakes that were reported, so that their consequences are not reported too.
 #[derive(Debug, Default)]
 pub(crate) struct Mended {
     /// Places of values of `op` that are not operations.
     pub unknown_operations: HashSet<Span>,
-    /// The same of steps with a key that is not understood.
+    /// Places of steps with a key that is not understood.
     pub incomplete_steps: HashSet<Span>,
-    /// Names of buffers, communicators, streams and steps that nothing defines. Each is reported where it is used first.
+    /// Undefined names of buffers, communicators, streams and steps. Each is reported where it is first used.
     pub unknown_names: HashSet<String>,
     /// The help for keys that do not resemble any key of the language, and the number of the diagnostic that gives it.
     pub advice: HashMap<&'static str, usize>,
@@ -131,14 +131,14 @@ pub(crate) enum NumberKind {
     Bool,
 }
 
-/// The ranks for which a list has entries.
+/// The ranks that a list has entries for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RankScope {
     World,
     Communicator,
 }
 
-/// Number of diagnostics that are collected for one point.
+/// Limit on the diagnostics collected for one point.
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// The state of reading one point of a file.
@@ -164,7 +164,7 @@ impl PointReader<'_> {
         }
     }
 
-    /// True if no further diagnostic is collected.
+    /// True if further diagnostics are discarded.
     pub fn is_full(&self) -> bool {
         self.diagnostics.len() >= MAX_DIAGNOSTICS
     }
@@ -255,7 +255,7 @@ impl PointReader<'_> {
         val
     }
 
-    /// A value as the file has it, for a message; in short if it is long.
+    /// A value as written in the file, for a message; shortened if it is long.
     pub fn shown(&self, val: &TomlValue) -> String {
         let written = self.file.text.get(val.span.start..val.span.end).unwrap_or("");
         let whole = match val.kind {
@@ -297,7 +297,7 @@ impl PointReader<'_> {
         None
     }
 
-    /// A whole number in a range.
+    /// Reads a whole number in a range.
     pub fn int(&mut self, name: &str, val: &TomlValue, range: std::ops::RangeInclusive<i128>) -> Option<i128> {
         match val.kind {
             TomlKind::Int(v) if range.contains(&v) => return Some(v),
@@ -319,7 +319,7 @@ impl PointReader<'_> {
         None
     }
 
-    /// Text or a list of texts.
+    /// Reads a text or a list of texts.
     pub fn texts(&mut self, name: &str, val: &TomlValue) -> Option<Vec<Spanned<String>>> {
         match &val.kind {
             TomlKind::Str(s) => Some(vec![Spanned { span: val.span, value: s.to_string() }]),
@@ -331,7 +331,7 @@ impl PointReader<'_> {
         }
     }
 
-    /// A number or a list of numbers by rank (rule 2 of the language).
+    /// Reads a number or a list of numbers by rank (rule 2 of the language).
     pub fn number_by_rank(
         &mut self,
         name: &str,
@@ -408,7 +408,7 @@ impl PointReader<'_> {
         Some(NumberByRank { span: val.span, kind })
     }
 
-    /// The ranks that run a step or have a buffer.
+    /// Reads the ranks that run a step or have a buffer.
     pub fn ranks(&mut self, val: &TomlValue) -> Option<Ranks> {
         match &val.kind {
             TomlKind::Str(_) => Some(Ranks::Expr(self.expression(val, AllowedNames::PER_RANK)?)),
@@ -466,7 +466,7 @@ impl PointReader<'_> {
         }
     }
 
-    /// Lists of world ranks, no rank twice.
+    /// Reads lists of world ranks in which no rank occurs twice.
     pub fn groups(&mut self, val: &TomlValue) -> Option<Spanned<Vec<Vec<Spanned<i128>>>>> {
         let TomlKind::Array(lists) = &val.kind else {
             self.report_wrong_type("groups", ValueType::Groups, val);

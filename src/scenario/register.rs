@@ -1,11 +1,11 @@
-//! Reads `register`: how memory is registered with communicators.
+//! Reads `register`: the way memory is registered with communicators.
 use super::case::{RegisterByRank, RegisterKind, Spanned};
 use super::diagnostic::Diagnostic;
 use super::reader::PointReader;
 use super::tree::{TomlKind, TomlValue};
 use crate::suggest::nearest;
 
-/// A word for all ranks, or a list with one word per rank of the world.
+/// Reads a word for all ranks, or a list with one word per rank of the world.
 pub(crate) fn register_by_rank(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<RegisterByRank> {
     let words = reader.texts("register", val)?;
     let mut kinds = Vec::with_capacity(words.len());
@@ -24,7 +24,7 @@ pub(crate) fn register_by_rank(reader: &mut PointReader<'_>, val: &TomlValue) ->
     Some(RegisterByRank { span: val.span, kinds })
 }
 
-/// The word of a step.
+/// Reads the word in a step.
 pub(crate) fn register_word(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<RegisterKind>> {
     let word = reader.text("register", val)?;
     let kind = register_kind(reader, &word)?;

@@ -1,16 +1,16 @@
-//! Diagnostics as text, drawn by annotate-snippets.
+//! Renders diagnostics as text with annotate-snippets.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
 use crate::printable::{printable, push_escaped};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-/// Longest line that is shown whole, in bytes.
+/// Longest line that is shown completely, in bytes.
 const MAX_LINE: usize = 160;
-/// Bytes that a longer line shows on each side of the span.
+/// Number of bytes shown on each side of the span in a longer line.
 const CONTEXT_BYTES: usize = 60;
 /// Longest message, label or help.
 const MAX_TEXT: usize = 600;
 
-/// All diagnostics of a file, each with its line, a caret and the cure.
+/// All diagnostics of a file, each with its line, a caret and the suggested fix.
 pub fn render(file: &SourceFile, diagnostics: &[Diagnostic], color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let texts: Vec<String> = diagnostics.iter().map(|d| render_diagnostic(file, d, &renderer)).collect();
@@ -73,7 +73,7 @@ fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer
     let end = lines().map(|l| l.end).max().unwrap_or(text.len());
     let number = lines().map(|l| l.number(text)).min().unwrap_or(1);
     let source = displayed(&text[start..end]);
-    // The position in the shown text of a position in the file's text.
+    // The position in the shown text for a position in the file's text.
     let at = |place: usize| displayed(&text[start..place]).len();
     let mut snippet = Snippet::source(source.as_str()).line_start(number).path(path);
     snippet = snippet.annotation(AnnotationKind::Primary.span(at(main.from)..at(main.to)).label(label));
@@ -86,7 +86,7 @@ fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer
     with_column(rendered, path, main.number(text), seen, column)
 }
 
-/// Replaces the column of the displayed line by that of the file's line, if they differ.
+/// Replaces the column of the displayed line by the column in the file, if they differ.
 fn with_column(rendered: String, path: &str, line: usize, seen: usize, column: usize) -> String {
     let place = |column: usize| format!("{path}:{line}:{column}");
     if seen == column { rendered } else { rendered.replacen(&place(seen), &place(column), 1) }

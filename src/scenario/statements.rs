@@ -1,5 +1,5 @@
-//! Selects the syntax errors to show. After a missing bracket the parser continues inside the list and takes the following
-//! lines for its elements, which gives many errors for one mistake.
+//! Selects the syntax errors to show. After a missing bracket the parser continues inside the list and reads the following
+//! lines as its elements, which gives many errors for one mistake.
 use std::ops::Range;
 
 /// Start, end and message of a syntax error.
@@ -9,7 +9,7 @@ type SyntaxError<'a> = (usize, usize, &'a str);
 /// first of every line of other statements. `errors` and the result are in the order of the text.
 pub(crate) fn first_errors<'a>(text: &str, diagnostics: Vec<SyntaxError<'a>>) -> Vec<SyntaxError<'a>> {
     let mut statements = Statements { text, at: 0 }.peekable();
-    // Errors up to this place are consequences of the last one that is kept.
+    // Errors up to this place are consequences of the last one kept.
     let mut explained = None;
     let mut kept = Vec::new();
     for diagnostic in diagnostics {
@@ -96,7 +96,7 @@ fn outside_texts(bytes: &[u8], start: usize) -> impl Iterator<Item = (usize, u8)
     })
 }
 
-/// The innermost bracket that is open at `at`, with its place.
+/// The innermost open bracket at `at`, with its place.
 pub(crate) fn open_bracket(text: &str, at: usize) -> Option<(char, usize)> {
     let statement =
         Statements { text, at: 0 }.find(|statement| at < statement.range.end || statement.range.end == text.len())?;

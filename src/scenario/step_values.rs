@@ -79,7 +79,7 @@ pub(crate) fn reduction(
     Some(Spanned { span: val.span, value: v })
 }
 
-/// The result code with this name; `Some(None)` for "any".
+/// Looks up a result code by name; `Some(None)` for "any".
 pub(crate) fn result_code(word: &str) -> Option<Option<ncclResult_t>> {
     if word == "any" {
         return Some(None);
@@ -93,7 +93,7 @@ pub(crate) fn result_code(word: &str) -> Option<Option<ncclResult_t>> {
         .map(Some)
 }
 
-/// An algorithm by name, or `{ prefer = NAME }`. Whether the call can have it is known only with its count.
+/// Reads an algorithm's name, or `{ prefer = NAME }`. Whether the call can have it is known only with its count.
 pub(crate) fn algorithm(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<StepAlgorithm>> {
     let (text, force) = match &val.kind {
         TomlKind::Table(table) => {

@@ -56,7 +56,7 @@ pub(crate) fn read_steps(
     out
 }
 
-/// Reads one step. `None` if its operation is not known. Invalid keys are left out of the step, which is never used then,
+/// Reads one step. `None` if its operation is unknown. Invalid keys are left out of the step, which is never used then,
 /// because a file with diagnostics has no cases.
 pub(crate) fn read_step(
     reader: &mut PointReader<'_>,
@@ -163,7 +163,7 @@ impl<'t> StepReader<'t, '_> {
         (!self.short || !keys::default_keys().any(|s| s == key)).then_some(entry)
     }
 
-    /// The entry of a key on the step, else the innermost default; `None` if the operation does not have the key.
+    /// The entry of a key on the step, else the innermost default; `None` if the operation lacks the key.
     fn entry_or_default(&self, reader: &mut PointReader<'_>, key: &str) -> Option<&'t TomlEntry> {
         if !keys::is_step_key(self.op, key) {
             return None;
@@ -229,7 +229,7 @@ impl<'t> StepReader<'t, '_> {
             output,
             in_place,
         };
-        // In the short form `count` and `dtype` at the top are the input's.
+        // In the short form `count` and `dtype` at the top belong to the input.
         if let Some(e) = self.own_entry("dtype") {
             step.dtype = buffers::read_dtype(reader, &e.value).map(|v| Spanned { span: e.value.span, value: v });
         }
@@ -264,7 +264,7 @@ impl<'t> StepReader<'t, '_> {
         step.steps = read_steps(reader, &e.value, &self.defaults.with(self.table), around);
     }
 
-    /// Takes count and dtype of a map that reads no buffer from the defaults.
+    /// Takes count and dtype of a map that does not read a buffer from the defaults.
     fn map_from_defaults(
         &self,
         reader: &mut PointReader<'_>,
@@ -317,7 +317,7 @@ impl<'t> StepReader<'t, '_> {
                     let d = Diagnostic::new(e.value.span, format!("`{}` is an axis of the matrix already", r.name));
                     reader.report(d);
                 }
-                // Writing an input is a use of it.
+                // Writing an input counts as a use of it.
                 reader.used.buffers.insert(r.name.clone());
                 return Some(r);
             }
@@ -425,7 +425,7 @@ impl<'t> StepReader<'t, '_> {
         }
     }
 
-    /// The graph that the step is captured into, or that a `launch` or a `release` is for.
+    /// The graph that the step is captured into, or that a `launch` or a `release` refers to.
     fn graph(&self, reader: &mut PointReader<'_>) -> Option<Spanned<String>> {
         let name = self.entry_or_default(reader, "graph").and_then(|e| reader.text("graph", &e.value))?;
         if let Some((message, help)) = bad_name(&name.value) {

@@ -26,7 +26,7 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
         let line = text.get(..span.start).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
         return match line.contains('\'') {
             true => say("this text does not end on its line".into()).help("close it with `'`"),
-            // The parser says the same of a key in a table that has no value.
+            // The parser gives the same message for a key without a value in a table.
             false => say("expected `=` and a value before this".into()),
         };
     }
@@ -36,7 +36,7 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
         }
     }
     if let Some(diagnostic) = VALUE_ERRORS.iter().find(|start| message.starts_with(**start)).and_then(|_| {
-        // What follows the value is reported where it begins.
+        // Text after the value is reported where it begins.
         let at = if message.starts_with(MORE_BEHIND) { span.start.saturating_sub(1) } else { span.start };
         syntax_numbers::diagnostic(text, at)
     }) {
@@ -97,7 +97,7 @@ const VALUE_ERRORS: [&str; 7] = [
 ];
 const MORE_BEHIND: &str = "unexpected key or value";
 
-/// The levels that the TOML parser reads.
+/// Limit on the nesting levels that the TOML parser reads.
 const MOST_NESTED: usize = 80;
 
 /// The first key or header of a table that has more parts than the parser reads.
@@ -116,7 +116,7 @@ pub(crate) fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// A name as keys and words of the language are.
+/// True if the text has the form of keys and words of the language.
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
@@ -127,7 +127,7 @@ fn key_before(text: &str, at: usize) -> Option<&str> {
     line.trim().strip_suffix('=').map(str::trim).filter(|key| is_word(key))
 }
 
-/// The first lines of a file in YAML as TOML has them.
+/// The first lines of a YAML file, converted to TOML.
 fn from_yaml(text: &str) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -196,7 +196,7 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
             let mark = if value.contains(" //") { "//" } else { "/*" };
             say(format!("`{mark}` does not begin a comment")).help("a comment begins with `#`")
         }
-        // Part of a value whose other part is in quotes, or what needs more than quotes.
+        // Part of a value whose other part is in quotes, or a value that needs more than quotes.
         value
             if value.contains(['\\', '`', '"'])
                 || text.get(span.end..).unwrap_or_default().trim_start().starts_with(['"', '\'']) =>
@@ -208,7 +208,7 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, text: &str, span: Span, here: &s
     }
 }
 
-/// The line `key: value` at `at` as TOML has it.
+/// The line `key: value` at `at` converted to TOML.
 fn with_colon(text: &str, at: usize) -> Option<String> {
     let start = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
     let line = text.get(start..line_end(text.as_bytes(), at))?;

@@ -1,14 +1,14 @@
-//! Messages for values as other languages write them: `True`, `None`, ranges of numbers, and `.5` or `1.`.
+//! Messages for values in the notation of other languages: `True`, `None`, ranges of numbers, and `.5` or `1.`.
 use super::diagnostic::{Diagnostic, Span};
 use super::names::shorten;
 
-/// Bytes of a number that a message repeats.
+/// Number of bytes of a number that a message repeats.
 const SHOWN_NUMBER: usize = 40;
 
-/// Values of a range that a message lists.
+/// Number of values of a range that a message lists.
 const SHOWN_VALUES: usize = 12;
 
-/// The diagnostic for the value at `at`, if it is one that another language would take.
+/// The diagnostic for the value at `at`, if another language would accept it.
 pub(super) fn diagnostic(text: &str, at: usize) -> Option<Diagnostic> {
     let span = value_at(text, at);
     let value = text.get(span.start..span.end)?;
@@ -57,14 +57,14 @@ fn value_at(text: &str, at: usize) -> Span {
     Span { start, end: start + rest.find(ends).unwrap_or(rest.len()) }
 }
 
-/// The values of `1..4`, `1..=4` or `1...4`, separated by commas and with both ends, since a list has no doubt about them.
+/// The values of `1..4`, `1..=4` or `1...4`, separated by commas and with both ends, since a list is unambiguous about them.
 pub(super) fn range_as_list(value: &str) -> Option<String> {
     let (from, to) = value.split_once("..")?;
     let (from, to) = (from.parse::<i64>().ok()?, to.trim_start_matches(['.', '=']).parse::<i64>().ok()?);
     (from <= to).then(|| listed((from..=to).map(i128::from), to.into()))
 }
 
-/// The values separated by commas, the middle ones left out where they are many.
+/// The values separated by commas, with the middle ones left out if there are many.
 pub(super) fn listed(values: impl Iterator<Item = i128>, last: i128) -> String {
     let mut shown: Vec<_> = values.take(SHOWN_VALUES + 1).map(|value| value.to_string()).collect();
     if shown.len() > SHOWN_VALUES {

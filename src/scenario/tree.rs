@@ -46,7 +46,7 @@ pub(crate) struct TomlEntry {
 }
 
 impl TomlTable {
-    /// Number of values in it, without the table itself.
+    /// Number of values in the table, without the table itself.
     pub fn size(&self) -> usize {
         self.entries.iter().map(|e| e.value.size() + e.key.len() / TEXT_BYTES_PER_VALUE).sum()
     }
@@ -55,7 +55,7 @@ impl TomlTable {
         self.entries.iter().find(|e| &*e.key == key)
     }
 
-    /// Sets a key, and replaces an old value.
+    /// Sets a key, replacing an old value.
     pub fn set(&mut self, entry: TomlEntry) {
         match self.entries.iter_mut().find(|e| e.key == entry.key) {
             Some(old) => *old = entry,
@@ -65,7 +65,7 @@ impl TomlTable {
 }
 
 impl TomlValue {
-    /// The kind of value in messages.
+    /// The kind of value for messages.
     pub fn kind_name(&self) -> &'static str {
         match &self.kind {
             TomlKind::Str(_) => "text",
@@ -86,7 +86,7 @@ impl TomlValue {
         }
     }
 
-    /// The value as in a file, shortened.
+    /// The value as written in a file, shortened.
     pub fn written(&self) -> String {
         super::names::shorten(&self.to_toml(), 24)
     }
@@ -107,7 +107,7 @@ impl TomlValue {
         }
     }
 
-    /// Number of values in it, itself included; long texts count as several.
+    /// Number of values in it, including itself; long texts count as several.
     pub fn size(&self) -> usize {
         match &self.kind {
             TomlKind::Array(a) => 1 + a.iter().map(TomlValue::size).sum::<usize>(),
@@ -118,7 +118,7 @@ impl TomlValue {
     }
 }
 
-/// The tree of a file.
+/// Parses a file into a tree.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Sizes as other programs have them, in bytes or with a unit, as numbers of elements.
+//! Converts sizes in the notation of other programs, in bytes or with a unit, to numbers of elements.
 use super::tree::{TomlEntry, TomlKind};
 
 /// Suggests a number of elements for a size such as `4MB` or `64k`. Sizes in bytes count f32 elements, the default type.
@@ -21,7 +21,7 @@ pub(super) fn elements(text: &str) -> Option<String> {
     Some(format!("write `count = {number}`"))
 }
 
-/// Bytes with a unit, as nccl-tests and this language write them: `8`, `32K`, `128M`, `128MiB`. Every unit is a power of 1024.
+/// Parses bytes with a unit, as nccl-tests and this language write them: `8`, `32K`, `128M`, `128MiB`. Every unit is a power of 1024.
 pub fn bytes(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text.get(..digits)?.parse().ok()?;

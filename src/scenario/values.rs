@@ -6,7 +6,7 @@ use super::reader::{AllowedNames, PointReader};
 use super::tree::{TomlKind, TomlValue};
 use crate::num::{DType, empty_range};
 
-/// Largest number of parts of a text, which are evaluated for every rank.
+/// Limit on the parts of a text, which are evaluated for every rank.
 const MAX_PARTS: usize = 2000;
 
 pub(crate) fn read_each(reader: &mut PointReader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
@@ -46,7 +46,7 @@ pub(crate) fn read_random(reader: &mut PointReader<'_>, val: &TomlValue, dtype: 
             return None;
         }
     }
-    // Where the type is not known yet the plan checks this.
+    // If the type is not known yet, the plan checks this.
     let (from, to) = (low.as_ref().map(|l| &l.0.value), high.as_ref().map(|h| &h.0.value));
     if let Some(why) = dtype.and_then(|t| empty_range(t, from, to)) {
         let span = high.as_ref().or(low.as_ref()).map_or(val.span, |bound| bound.1);

@@ -1,7 +1,7 @@
 //! The NCCL_* variables that a file may set.
 //!
 //! Some of NCCL's variables load a library, write a file or open a connection, so a file that sets them could run code. A
-//! file may set those in [`TABLE`], which choose how NCCL works and nothing else; `--allow-env` allows others.
+//! file may set those in [`TABLE`], which only choose how NCCL works; `--allow-env` allows others.
 use super::diagnostic::{Diagnostic, Span};
 use crate::printable::{is_printable, printable};
 use crate::suggest::nearest;
@@ -16,7 +16,7 @@ const MAX_NAME: usize = 128;
 pub enum AllowedValues {
     /// Any text: NCCL reads it as a number or as names that it knows, never as the name of a file.
     Any,
-    /// One of these, in upper or lower case: NCCL would take another text for the name of a library, or not know it.
+    /// One of these, in upper or lower case: NCCL would treat another text as the name of a library, or not know it.
     OneOf(&'static [&'static str]),
 }
 

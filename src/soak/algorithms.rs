@@ -1,4 +1,4 @@
-//! Algorithms that collectives ask for.
+//! Algorithms that collectives request.
 use super::rng::Rng;
 
 /// Algorithms that only all_reduce has.

@@ -8,7 +8,7 @@ pub(super) fn before(world: &mut World) -> Vec<String> {
     let mut lines = Vec::new();
     for _ in 0..world.rng.between(1, 3) {
         let block = steps::step(world);
-        // What may fail is refused there.
+        // Blocks with steps that may fail are refused.
         if !block.iter().any(|step| step.contains("error = ")) {
             lines.extend(block);
         }

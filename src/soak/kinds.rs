@@ -2,7 +2,7 @@
 use crate::scenario::{Case, CommDef, ConfigValue, Spanned, Step, StepError};
 use std::collections::BTreeSet;
 
-/// The kinds of steps of a case, and what else it has that is worth counting.
+/// The kinds of steps of a case, and its other features that are worth counting.
 pub(super) fn kinds(case: &Case) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
     of_steps(&case.steps, &mut found);

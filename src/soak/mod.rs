@@ -66,14 +66,14 @@ pub struct Failed {
     pub reason: String,
     /// The text of its file.
     pub text: String,
-    /// The program made smaller, if that worked; else why not.
+    /// The program made smaller, or the reason that this failed.
     pub reduced: Result<Box<Reduced>, String>,
 }
 
 /// The result of a soak.
 #[derive(Debug)]
 pub struct Report {
-    /// Programs that were made.
+    /// Number of generated programs.
     pub programs: u64,
     /// Those that a file must not hold.
     pub refused: u64,

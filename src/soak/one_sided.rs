@@ -42,7 +42,7 @@ struct Exchange {
     comm: Communicator,
     /// Keys of all its operations.
     keys: String,
-    /// Keys of its first operation: the stream, and what that waits for.
+    /// Keys of its first operation: the stream, and the operations that it waits for.
     begin: String,
     /// Keys of all others: the stream.
     on: String,

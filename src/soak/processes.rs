@@ -49,7 +49,7 @@ impl Course {
         self.samples.len()
     }
 
-    /// The most that was held in the second quarter, and in the last one; `None` of too few samples.
+    /// The largest use in the second quarter, and in the last one; `None` if there are too few samples.
     pub fn halves(&self) -> Option<(Held, Held)> {
         let all = self.samples.len();
         if all < FEWEST {

@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) struct Buffer {
     pub name: String,
     pub dtype: &'static str,
-    /// Elements by world rank; `None` where the rank does not have the buffer.
+    /// Elements by world rank; `None` if the rank does not have the buffer.
     pub counts: Vec<Option<usize>>,
 }
 
@@ -114,7 +114,7 @@ impl World {
 /// A program as text.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The seed that it was made from.
+    /// The seed that the program was generated from.
     pub seed: u64,
     /// The lines above the steps.
     pub head: Vec<String>,

@@ -20,7 +20,7 @@ const COLLECTIVES: &[&str] = &[
 ];
 const REDUCTIONS: &[&str] = &["sum", "sum", "prod", "min", "max", "avg"];
 
-/// Lines of one more step or pair of steps; none if no buffer fits.
+/// Lines of one more step or pair of steps; empty if no buffer fits.
 pub(super) fn step(world: &mut World) -> Vec<String> {
     let lines = match world.rng.below(31) {
         0..=8 => return collective(world, true).into_iter().collect(),
@@ -172,7 +172,7 @@ fn collective(world: &mut World, alone: bool) -> Option<String> {
     Some(format!("{{ op = \"{op}\", in = \"{name}\", out = \"{target}\"{keys} }}"))
 }
 
-/// Elements that each world rank gets.
+/// Number of elements that each world rank receives.
 fn outputs(op: &str, comm: &Communicator, counts: &[Option<usize>], root: usize, ranks: usize) -> Vec<Option<usize>> {
     let mut out = vec![None; ranks];
     for group in &comm.groups {
@@ -366,7 +366,7 @@ fn all_to_all_v(world: &mut World) -> Vec<String> {
     vec![format!("{{ op = \"all_to_all_v\", counts = {matrix:?}, in = \"{}\", out = \"{name}\"{keys} }}", input.name)]
 }
 
-/// Collectives and messages in one group call. None may read what another writes, so most inputs are older buffers.
+/// Collectives and messages in one group call. None may read memory that another writes, so most inputs are older buffers.
 fn group(world: &mut World) -> Vec<String> {
     let older = world.buffers.clone();
     let mut steps = Vec::new();

@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(of_median(&[], 0.95, 7), None);
     }
 
-    /// The interval is to have the true median about as often as it says.
+    /// The interval should contain the true median about as often as it claims.
     #[test]
     fn the_interval_covers_the_true_median() {
         let mut random = Random::new(11);

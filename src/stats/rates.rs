@@ -1,4 +1,4 @@
-//! Rates of what comes and goes: intervals, and whether two rates differ.
+//! Rates of intermittent events: intervals, and whether two rates differ.
 use crate::printable::thousands;
 use serde::{Deserialize, Serialize};
 use std::fmt;

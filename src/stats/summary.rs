@@ -82,7 +82,7 @@ pub fn geometric_mean(numbers: &[f64]) -> Option<f64> {
     Some((numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp())
 }
 
-/// Samples below which nothing is said of their shape: of few samples some gap is always the largest.
+/// Below this number of samples, their shape is not judged: of few samples some gap is always the largest.
 const SHAPE_SAMPLES: usize = 5;
 
 /// Gaps below this fraction of the median are ignored: with few samples, chance alone makes some gap the largest.

@@ -1,5 +1,5 @@
 //! Prepares small cases in a row before they run: code that works on one case after the other stays in the caches, while the calls
-//! that a run makes throw it out.
+//! of a run would evict it.
 use super::parallel::Executor;
 use super::runner::{Prepared, Runner, is_small};
 use crate::judge::Verdict;
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Cases that are prepared in a row.
+/// Number of cases that are prepared in a row.
 const IN_A_ROW: usize = 16;
 /// The next row is prepared when only this many prepared cases are left, so that no thread has to wait for them.
 const LEFT: usize = 4;

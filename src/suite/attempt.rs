@@ -1,4 +1,4 @@
-//! One run of a case on a worker, and what becomes of the worker and its communicators afterwards.
+//! One run of a case on a worker, and the fate of the worker and its communicators afterwards.
 use super::Runner;
 use super::observer::Observer;
 use super::runner::Ready;
@@ -46,7 +46,7 @@ pub(super) struct Attempt<R> {
 }
 
 impl Runner {
-    /// Runs a prepared case once, in a fresh worker or in one of the pool, and decides what becomes of the worker.
+    /// Runs a prepared case once, in a fresh worker or in one of the pool, and decides the fate of the worker.
     pub(super) fn attempt<O: Observer>(
         &self,
         ready: &Ready,
@@ -146,7 +146,7 @@ impl Runner {
         }
     }
 
-    /// Decides what happens to the worker and its communicators after a case.
+    /// Decides the fate of the worker and its communicators after a case.
     fn after_case(
         &self,
         mut pooled: Pooled,
@@ -158,7 +158,7 @@ impl Runner {
         let (print, clean, large) = job;
         match ended {
             Some(Ended::Done) if !large || pooled.worker.living() < pooled.worker.parts() => {}
-            // no answer can be expected of the ranks; the library may be in any state
+            // the ranks cannot be expected to answer; the library may be in any state
             Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
@@ -182,7 +182,7 @@ impl Runner {
             }
         }
         if keep && destroy.is_empty() && self.chosen.backend == Backend::Soft {
-            // nothing is destroyed, so there is nothing to wait for, and the next job brings it along; a GPU's memory must be free
+            // nothing is destroyed, so there is nothing to wait for, and the next job includes the request; a GPU's memory must be free
             // before the next case runs
             let finish = Finish { keep: Some(id), destroy, answer: false };
             if pooled.worker.send_later(&Request::Finish(finish)).is_ok() {
@@ -221,7 +221,7 @@ pub(super) fn quoted(log: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("the worker wrote:\n{cut}{text}"))
 }
 
-/// True if communicators may be shared with other cases: the program makes and destroys none, and no failure is expected.
+/// True if communicators may be shared with other cases: the program neither creates nor destroys any, and no failure is expected.
 fn clean_case(plan: &Plan) -> bool {
     !plan.comm_steps && plain_case(plan)
 }

@@ -1,4 +1,4 @@
-//! The backend that was asked for, and the one that is used.
+//! The backend that was requested, and the one that is used.
 use crate::backend::cuda::DriverState;
 use crate::backend::{software_gpus, standin, version_text};
 use crate::child::Workers;
@@ -18,7 +18,7 @@ pub enum BackendChoice {
     /// NCCL if it can be used, else the software library.
     #[default]
     Auto,
-    /// NCCL's interface in software.
+    /// The software implementation of NCCL's interface.
     Soft,
     /// A real NCCL library on GPUs.
     Nccl,
@@ -78,7 +78,7 @@ impl Requirement {
     }
 }
 
-/// A backend that is required is not the one that would run.
+/// The required backend is not the one that would run.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BackendMissing {
     /// No NCCL library or no suitable device was found.
@@ -98,7 +98,7 @@ impl BackendMissing {
     }
 }
 
-/// The backend that a run asks for.
+/// The backend that a run requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendRequest {
     /// The backend as named in the options.
@@ -111,7 +111,7 @@ pub struct BackendRequest {
     pub driver: DriverRequest,
 }
 
-/// The end of a message that `collspec doctor` explains.
+/// The end of a message about which `collspec doctor` says more.
 pub const DOCTOR: &str = "; `collspec doctor` says more";
 
 /// The backend that will run.
@@ -153,7 +153,7 @@ impl BackendRequest {
                 None => Ok(ChosenBackend::default()),
             },
             _ if wanted => self.nccl(workers).map_err(BackendMissing::Nccl),
-            // no driver is loaded where the kernel has no device: it could only say so
+            // if the kernel has no device, no driver is loaded: it could only report that
             _ if self.driver == DriverRequest::Auto && !gpus::are_likely() => Ok(ChosenBackend::default()),
             _ => Ok(self
                 .nccl(workers)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const VARIABLES: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
 
-/// The collectives of a case that have a choice of algorithms or ask for one.
+/// The collectives of a case that have a choice of algorithms or request one.
 fn collectives(case: &Case) -> Vec<(&'static Collective, &Step)> {
     fn go<'a>(steps: &'a [Step], found: &mut Vec<(&'static Collective, &'a Step)>) {
         for step in steps {

@@ -21,11 +21,11 @@ pub enum CheckResult {
     Undefined(String),
     /// The case is refused, as its file expects.
     Refused,
-    /// It can be planned, but this machine lacks the memory to work out the expected results.
+    /// The case can be planned, but this machine lacks the memory to compute the expected results.
     TooLarge(String),
 }
 
-/// Plans the case and works out its expected results.
+/// Plans the case and computes its expected results.
 ///
 /// # Errors
 ///

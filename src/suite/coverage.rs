@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// In files of at most this many variants, each variant is a factor.
 const FEW: usize = 10;
 
-/// Keeps as few cases as a simple search finds that together have every factor of all of them. Cases of few ranks are preferred.
+/// Keeps a small set of cases, found by a simple search, that together have every factor of all of them. Cases of few ranks are
+/// preferred.
 pub fn keep_covering(cases: &mut Vec<Arc<Case>>) {
     let mut variants: HashMap<&str, HashSet<&str>> = HashMap::new();
     for case in cases.iter() {
@@ -64,7 +65,7 @@ fn covering(factors: &[Vec<usize>], order: &[usize], number: usize) -> HashSet<u
 
 const VARIANT: &str = "variant=";
 
-/// `axis=value` of each axis.
+/// The case's point as texts `axis=value`.
 fn point(case: &Case) -> impl Iterator<Item = &str> {
     let point = &case.name[file_part(&case.name).len()..];
     point.trim_start_matches('[').trim_end_matches(']').split(',').filter(|part| !part.is_empty())

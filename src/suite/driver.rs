@@ -13,7 +13,7 @@ const SOFTWARE: &str = "software";
 /// A driver as named on the command line and in COLLSPEC_DRIVER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DriverRequest {
-    /// The machine's if the machine has GPUs, else software GPUs.
+    /// The machine's driver if the machine has GPUs, else software GPUs.
     #[default]
     Auto,
     /// The machine's own driver.

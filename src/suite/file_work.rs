@@ -37,7 +37,7 @@ impl<'a> FileWork<'a> {
         self.0.get(case.file.path.as_str()).map_or(0, |file| file.work.load(Ordering::Relaxed))
     }
 
-    /// The files that are more work than this: the first case, and the number of cases.
+    /// The files with more work than this: the first case, and the number of cases.
     pub fn over(&self, limit: u64) -> Vec<(Arc<Case>, usize)> {
         let over = self.0.values().filter(|file| file.work.load(Ordering::Relaxed) > limit);
         over.map(|file| (file.first.clone(), file.cases)).collect()

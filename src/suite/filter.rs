@@ -41,7 +41,7 @@ impl FilterTerm {
         !matches!(self, Self::HasNot(_))
     }
 
-    /// True if the text of the term is found in the case.
+    /// True if the case contains the text of the term.
     fn finds(&self, case: &Case) -> bool {
         match self {
             Self::Named(name) => case.name == *name,

@@ -14,7 +14,7 @@ pub fn case(name: &str) -> Arc<Case> {
     Arc::new(case)
 }
 
-/// A verdict with nothing but its status.
+/// A verdict that contains only its status.
 pub fn verdict(name: &str, status: Status) -> Verdict {
     Verdict {
         case: name.to_owned(),

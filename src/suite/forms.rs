@@ -82,7 +82,7 @@ fn make(case: &Arc<Case>, list: &[&'static Form], limits: &Limits) -> Made {
                 let new = Arc::new(new);
                 match refuses(&new) {
                     None => made.cases.push(new),
-                    // An error of the case itself is reported for the case, not for its forms.
+                    // An error of the case itself is reported for the case, not for each of its forms.
                     Some(_) if !*sound.get_or_insert_with(|| refuses(case).is_none()) => {}
                     Some(first) => {
                         let why = first.map_or_else(|| "it cannot be planned".to_owned(), |first| first.message);

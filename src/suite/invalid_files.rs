@@ -110,7 +110,7 @@ impl InvalidCaseLimit {
     }
 }
 
-/// Adds the diagnostics of a case to those of its file. A diagnostic that several points of a matrix have is added once.
+/// Adds the diagnostics of a case to those of its file. A diagnostic shared by several points of a matrix is added once.
 pub fn add(invalid_files: &mut Vec<InvalidFile>, case: &Case, diagnostics: Vec<Diagnostic>) {
     let at = match invalid_files.iter().position(|invalid| invalid.file.path == case.file.path) {
         Some(at) => at,

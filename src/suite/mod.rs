@@ -70,7 +70,7 @@ pub struct CaseSet {
     pub warnings: Vec<InvalidFile>,
     /// Limits on the work and memory of a case.
     pub limits: Limits,
-    /// Entries that look like a file of the suite but were not taken.
+    /// Entries that look like a file of the suite but were skipped.
     pub passed_over: Vec<PassedOver>,
 }
 
@@ -135,7 +135,7 @@ pub enum Error {
     Report(#[from] io::Error),
 }
 
-/// `1 file`, `2 files`.
+/// A number of files as text: `1 file`, `2 files`.
 pub fn files_in_words(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }

@@ -58,7 +58,7 @@ pub struct RunOptions {
     pub workers: Workers,
 }
 
-/// An option that cannot be set.
+/// The reason an option cannot be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionError {

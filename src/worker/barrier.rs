@@ -69,7 +69,7 @@ impl Barrier {
             // Read under the lock: a change from now on makes the number another one, and the kernel does not let the thread sleep.
             let changes = self.changes.load(Ordering::Relaxed);
             drop(state);
-            // Whatever ends the sleep, the thread looks again.
+            // Whatever ended the sleep, the thread checks again.
             let _ = futex::wait(&self.changes, futex::Flags::PRIVATE, changes, None);
         }
     }

@@ -35,7 +35,7 @@ impl Deaths {
         true
     }
 
-    /// Lets those who wait look whether they are to stop.
+    /// Lets waiting threads check whether they should stop.
     pub fn wake(&self) {
         let _told = self.lock();
         self.changed.notify_all();

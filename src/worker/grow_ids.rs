@@ -1,4 +1,4 @@
-//! Unique ids that live communicators give for ranks that join them: one rank gets each, and the ranks that join wait for it.
+//! Unique ids that live communicators give for ranks that join them: one rank obtains each, and the ranks that join wait for it.
 use crate::backend::CallError;
 use crate::job::Id;
 use nccl_sys::{ncclResult_t, ncclUniqueId};
@@ -31,7 +31,7 @@ impl GrowIds {
         true
     }
 
-    /// Makes an id known that another part got.
+    /// Publishes an id that another part obtained.
     pub fn take(&self, number: u32, id: Id) {
         self.give(number, given_id("ncclCommGetUniqueId", id));
     }
@@ -48,7 +48,7 @@ impl GrowIds {
         }
     }
 
-    /// Lets those who wait look whether they are to stop.
+    /// Lets waiting threads check whether they should stop.
     pub fn wake(&self) {
         let _given = self.lock();
         self.changed.notify_all();

@@ -126,7 +126,7 @@ fn loads_at_once(backend: &Backend, run: &Run) -> bool {
         && job.arena <= LOADED_AT_ONCE
 }
 
-/// Communicators by rank and index, and the job that they were made for.
+/// Communicators by rank and index, and the job that they were created for.
 struct Kept {
     job: Arc<Job>,
     comms: Vec<Vec<CommSlot>>,
@@ -191,7 +191,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The communicators that the job names, if an equal prelude made them.
+    /// The communicators that the job names, if an equal prelude created them.
     fn take_kept(&mut self, job: &Job) -> Option<Vec<Vec<CommSlot>>> {
         let set = job.reuse?;
         let old = &self.kept.get(&set)?.job;

@@ -119,7 +119,7 @@ pub struct Rank<'a> {
     unsettled: bool,
     /// Communicators whose operations the program ended: their asynchronous errors are not checked.
     interrupted: BTreeSet<u32>,
-    /// The unique id that this rank got for ranks that join at its next `grow`.
+    /// The unique id that this rank obtained for ranks that join at its next `grow`.
     coordinates: Option<ncclUniqueId>,
     /// Communicators that have lost a rank: their operations and their asynchronous errors may fail.
     bereaved: BTreeSet<u32>,
@@ -322,7 +322,7 @@ impl<'a> Rank<'a> {
                 if self.run.stopped() { Err(Halt::Stopped) } else { Ok(()) }
             }
             CallKind::Exit { status, death: None } => super::deaths::end_process(*status),
-            // The rank's thread ends the process, once the results are saved and the others have come so far.
+            // The rank's thread ends the process, once the results are saved and the others have reached this point.
             CallKind::Exit { death: Some(_), .. } => Ok(()),
             CallKind::AwaitDeath { death, ranks } => self.outlive(*death, ranks),
             CallKind::AwaitError { comm } => self.await_error(*comm),
@@ -412,7 +412,7 @@ impl<'a> Rank<'a> {
         Ok(stream.map(inputs, out, out_len, Box::new(compute), staging)?)
     }
 
-    /// Does what waited for the end of the outermost group.
+    /// Does the work that waited for the end of the outermost group.
     fn group_ended(&mut self) -> Result<(), Halt> {
         self.end_ops()?;
         self.ask_made()?;
@@ -554,7 +554,7 @@ impl<'a> Rank<'a> {
     fn forget(&mut self, index: u32) -> Result<(), Halt> {
         let slot = self.state.comms.get_mut(index as usize).ok_or_else(|| garbled("communicator"))?;
         let ended = std::mem::take(slot).get();
-        // The operators made for a communicator end with it.
+        // The operators created for a communicator end with it.
         self.ops.retain(|(_, comm, _)| *comm != ended);
         self.forget_registrations(index);
         Ok(())

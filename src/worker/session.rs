@@ -43,7 +43,7 @@ pub struct RankState {
 }
 
 impl RankState {
-    /// Gives back what loading has made.
+    /// Frees everything that loading has created.
     pub fn unload(&mut self) {
         *self = Self { comms: std::mem::take(&mut self.comms), ..Self::default() };
     }
@@ -261,7 +261,7 @@ impl Run {
             return;
         }
         let opening_ids = job.world.map_or(0, |world| world.opening_ids);
-        // communicators of the prelude live on; those of the programs are made in every run
+        // communicators of the prelude live on; those of the programs are created in every run
         if opening_ids == job.ids && (!self.first || self.session.reused) {
             return;
         }
@@ -292,7 +292,7 @@ impl Run {
         self.deaths.wait(death, || self.stopped())
     }
 
-    /// The ids that another part made.
+    /// Takes the ids that another part created.
     pub fn take_ids(&self, ids: Vec<Id>) {
         for (cell, id) in self.ids.iter().zip(ids) {
             let _ = cell.set(given_id("ncclGetUniqueId", id));
@@ -352,7 +352,7 @@ impl Run {
         f(&mut self.reports()[rank].answers);
     }
 
-    /// The times of a rank's iterations, and what their kernels did.
+    /// Records the times of a rank's iterations, and the work of their kernels.
     pub fn record_times(&self, rank: usize, times: Vec<f64>, work: Option<Work>) {
         let report = &mut self.reports()[rank];
         (report.times, report.work) = (times, work);

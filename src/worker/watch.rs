@@ -1,5 +1,5 @@
-//! The proof that a run hangs: every thread waits, nothing executes, and a second look finds that nothing moved between.
-//! Looks are taken when a thread starts to wait or to end and when the device falls idle; never after a fixed time.
+//! The proof that a run hangs: every thread waits, nothing executes, and a second check finds that nothing moved in between.
+//! The check is made when a thread starts to wait or to end and when the device falls idle; never after a fixed time.
 use super::session::Run;
 use crate::backend::Backend;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ struct State {
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
 
-/// Starts watching, if the backend can say what moves. Once per process.
+/// Starts watching, if the backend can tell whether anything moves. Once per process.
 pub fn start(backend: &'static Backend) -> std::io::Result<()> {
     if backend.activity().is_none()
         || WATCH.set(Watch { backend, state: Mutex::default(), wake: Condvar::new() }).is_err()
@@ -30,7 +30,7 @@ pub fn start(backend: &'static Backend) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The run to watch, or none.
+/// Sets the run to watch, or `None`.
 pub fn set(run: Option<Arc<Run>>) {
     if let Some(watch) = WATCH.get() {
         watch.state.lock().unwrap_or_else(PoisonError::into_inner).run = run;
@@ -41,7 +41,7 @@ extern "C" fn hook() {
     consider();
 }
 
-/// Something just started to wait or to be idle: if that looks like a standstill, the watch thread looks closer.
+/// Something just started to wait or to be idle: if that looks like a standstill, the watch thread checks closer.
 pub fn consider() {
     let Some(watch) = WATCH.get() else { return };
     let mut state = watch.state.lock().unwrap_or_else(PoisonError::into_inner);

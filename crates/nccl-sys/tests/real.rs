@@ -103,7 +103,7 @@ fn unique_ids(table: &Nccl) {
 
 fn without_a_device(table: &Nccl, version: i32) {
     let mut comms: [ncclComm_t; 2] = [ptr::null_mut(); 2];
-    // SAFETY: room for two communicators, as is said; null asks for the first devices.
+    // SAFETY: room for two communicators, matching the count; null asks for the first devices.
     let code = unsafe { table.ncclCommInitAll.unwrap()(comms.as_mut_ptr(), 2, ptr::null()) };
     assert_eq!(code, ncclResult_t::UnhandledCudaError);
     assert!(comms.iter().all(|comm| comm.is_null()));

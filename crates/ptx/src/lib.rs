@@ -11,8 +11,8 @@
 //! | [`run`] | a program on a device | launches of its kernels |
 //! | [`num`] | | arithmetic, bit for bit as the ISA defines it |
 //!
-//! Text comes from strangers: any bytes give a [`Error`] with its unit, line and column, and never more memory than a small
-//! multiple of the text. Nothing in a function's body is read before the function is asked for.
+//! Text is not trusted: any bytes give a [`Error`] with its unit, line and column, and never more memory than a small
+//! multiple of the text. Nothing in a function's body is read before the function is needed.
 #![deny(unsafe_code)]
 
 pub mod code;

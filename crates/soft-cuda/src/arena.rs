@@ -24,7 +24,7 @@ const MANY: usize = 64 << 10;
 pub struct Place {
     /// The descriptor of the device's file in this process.
     pub descriptor: i32,
-    /// The file's number, by which who opens it knows that it is the right one.
+    /// The file's number, by which the process that opens it checks that it is the right one.
     pub inode: u64,
     /// Offset of the allocation in the file.
     pub offset: u64,
@@ -46,7 +46,7 @@ struct Device {
 /// A part of a file that is mapped.
 struct Segment {
     map: MmapRaw,
-    /// `None`: another process's memory.
+    /// `None` for another process's memory.
     device: Option<usize>,
     offset: u64,
 }
@@ -79,7 +79,7 @@ impl Device {
         Ok(Self { file, inode, size: 0, used: 0, free: BTreeMap::new() })
     }
 
-    /// Makes the file longer by a segment, which is free.
+    /// Extends the file by a segment, which is free.
     fn grow(&mut self, device: usize, bytes: usize) -> io::Result<(usize, Segment)> {
         let offset = self.size;
         self.file.set_len(offset + bytes as u64)?;
@@ -132,7 +132,7 @@ impl Arenas {
         let Some(own) = device.and_then(|device| self.devices.get_mut(&device)) else { return };
         own.used -= bytes;
         let (mut start, mut end) = (address, address + bytes);
-        // Ranges of one segment become one; what lies beyond it is not next to it in the file.
+        // Adjacent ranges of one segment are merged; memory outside the segment is not adjacent in the file.
         if let Some((before, len)) = own.free.range(first..start).next_back().map(|(at, len)| (*at, *len))
             && before + len == start
         {
@@ -172,7 +172,7 @@ fn zero(arenas: &Arenas, address: usize, bytes: usize) -> bool {
 /// Device memory, all zeros, of at least one byte; it is registered with [`memory`].
 ///
 /// # Errors
-/// The machine has no such amount of memory to map.
+/// The machine does not have this amount of memory to map.
 pub fn alloc(device: usize, len: usize) -> Result<*mut u8, OutOfMemory> {
     let fail = OutOfMemory { len, align: PAGE };
     let bytes = len.max(1).checked_next_multiple_of(PAGE).ok_or(fail)?;
@@ -182,7 +182,7 @@ pub fn alloc(device: usize, len: usize) -> Result<*mut u8, OutOfMemory> {
     Ok(pointer)
 }
 
-/// Gives back what [`alloc`] or [`map`] gave. Another address is left alone.
+/// Frees memory from [`alloc`] or [`map`]. Other addresses are left alone.
 ///
 /// # Safety
 /// Nothing in this process uses the memory afterwards, work enqueued on a stream included.

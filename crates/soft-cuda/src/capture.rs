@@ -216,7 +216,7 @@ impl Capture {
         self.state().over
     }
 
-    /// A stream joins; the answer is its number in the capture, or `None` if the capture is over.
+    /// Adds a stream; returns its number in the capture, or `None` if the capture is over.
     fn join(&self, stream: &Stream) -> Option<usize> {
         let mut state = self.state();
         if state.over {
@@ -269,8 +269,8 @@ impl Stream {
     /// Ends the capture that began on this stream and returns a graph of the work put on its streams.
     ///
     /// # Errors
-    /// No capture began on this stream, another thread began it, a stream of it was not joined, or a call between has made it
-    /// invalid. Where one had begun here it is over in any case but that of another thread.
+    /// No capture began on this stream, another thread began it, a stream of it was not joined, or a call in between has made it
+    /// invalid. A capture that began on this stream is over in any case except that of another thread.
     pub fn end_capture(&self) -> Result<Graph, CaptureError> {
         let Some(part) = self.part().clone() else { return Err(CaptureError::Unmatched) };
         if part.stream != 0 {
@@ -298,7 +298,7 @@ impl Stream {
             };
             let kept = std::mem::take(&mut state.kept);
             drop(state);
-            // Without a graph nothing keeps it, and who made it may ask for this capture.
+            // Without a graph nothing keeps these values, and their owner may ask for this capture when they are dropped.
             drop(kept);
             (streams, graph)
         };
@@ -313,7 +313,7 @@ impl Stream {
         self.part().as_ref().map_or(CaptureStatus::None, |part| part.capture.status())
     }
 
-    /// Makes the stream's capture invalid, if it is capturing: something was called that cannot be captured.
+    /// Makes the stream's capture invalid, if it is capturing, after a call that cannot be captured.
     pub fn invalidate_capture(&self) {
         if let Some(part) = &*self.part() {
             part.capture.invalidate(CaptureError::Unsupported);

@@ -5,7 +5,7 @@ thread_local! {
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Makes this the calling thread's current device.
+/// Sets the calling thread's current device.
 pub fn set_current(device: usize) {
     CURRENT.set(Some(device));
 }

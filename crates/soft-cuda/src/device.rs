@@ -92,7 +92,7 @@ impl DeviceState {
     }
 }
 
-/// An executor waits for a ready stream, or comes back at once because it had hosts to wake first.
+/// An executor waits for a ready stream, or returns at once because it had hosts to wake first.
 pub(crate) fn wait_for_work(mut state: Locked) -> Locked {
     if !state.settled.is_empty() {
         drop(state);
@@ -134,7 +134,7 @@ impl DeviceState {
 /// The condition that a host waits for. Both methods are called under the device's lock.
 pub(crate) trait Condition {
     fn met(&self) -> bool;
-    /// The waiter is to be given to [`DeviceState::meet`] as soon as `met` would say true.
+    /// The waiter must be passed to [`DeviceState::meet`] as soon as `met` would say true.
     fn register(&self, waiter: Arc<Waiter>);
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> boo
             continue;
         }
         if block(state, condition, stop.is_some()) {
-            // It has made nothing ready since it found nothing to do.
+            // This thread has made nothing ready since it found nothing to do.
             return true;
         }
         state = lock();
@@ -204,7 +204,7 @@ fn block(mut state: Locked, condition: &dyn Condition, interruptible: bool) -> b
     // The hook may have ended the wait of others.
     drive::wake_hosts();
     loop {
-        // Who settles the waiter stores first and unparks then, so that the thread sees the store or does not stay parked.
+        // The thread that settles the waiter stores first and then unparks, so that this thread sees the store or does not stay parked.
         match waiter.state.load(Ordering::Acquire) {
             BLOCKED => std::thread::park(),
             settled => return settled == MET,
@@ -212,7 +212,7 @@ fn block(mut state: Locked, condition: &dyn Condition, interruptible: bool) -> b
     }
 }
 
-/// Makes every host thread inside `synchronize_unless` ask its `stop` again.
+/// Makes every host thread inside `synchronize_unless` call its `stop` again.
 pub fn wake_hosts() {
     let mut state = lock();
     state.wakes += 1;

@@ -1,10 +1,10 @@
 //! Host threads that wait do the device's work themselves: a change to another thread would cost more than a small item does.
 //!
-//! Whoever makes work ready answers for it: a thread that [`is_driving`] does it before it blocks, or hands it over; any other
-//! thread wakes one of those that do nothing else.
+//! The thread that makes work ready is responsible for it: a thread that [`is_driving`] does it before it blocks, or hands it over; any
+//! other thread wakes one of the threads that do nothing else.
 //!
-//! It wakes hosts whose wait it has ended when its own has ended too, or before it blocks or does anything long: so both run on
-//! one after the other, and neither interrupts the other on the same core.
+//! A driving thread wakes hosts whose wait it has ended when its own has ended too, or before it blocks or does anything long: so both
+//! continue one after the other, and neither interrupts the other on the same core.
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 use std::thread::Thread;
@@ -28,7 +28,7 @@ static HELPER: OnceLock<Helper> = OnceLock::new();
 
 thread_local! {
     static DRIVING: Cell<bool> = const { Cell::new(false) };
-    /// Hosts that wait no longer and that this thread has to wake.
+    /// Hosts that no longer wait and that this thread has to wake.
     static ASLEEP: RefCell<Vec<Thread>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -113,7 +113,7 @@ impl Event {
         self.marker().is_none_or(|m| m.met())
     }
     /// Time between the moments at which this event's last record and that of a later event were reached. `None` if one of them was
-    /// not, or is not of a timed event.
+    /// not reached, or belongs to an event without timing.
     pub fn time_to(&self, later: &Event) -> Option<Duration> {
         let reached = |event: &Event| event.marker()?.state().reached;
         Some(reached(later)?.saturating_duration_since(reached(self)?))

@@ -27,8 +27,8 @@ pub fn set_lazy(lazy: bool) {
     LAZY.store(lazy, Ordering::Relaxed);
 }
 
-/// Sets if the calling thread promises to wait for the device soon after it has put work on a stream, or to call
-/// [`begin_held`] before it waits for anything else: then its streams begin no sooner.
+/// Sets whether the calling thread promises to wait for the device soon after it has put work on a stream, or to call
+/// [`begin_held`] before it waits for anything else: then its streams do not begin before that.
 pub fn set_patient(patient: bool) {
     PATIENT.set(patient);
     if !patient {

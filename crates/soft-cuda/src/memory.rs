@@ -31,7 +31,7 @@ enum Memory {
     Adopted,
 }
 
-/// Bytes from which on memory is mapped separately, so that it can have huge pages and none is taken before it is touched.
+/// Size from which on memory is mapped separately, so that it can have huge pages and none is allocated before it is touched.
 const MANY: usize = 4 << 20;
 /// The alignment of every mapping.
 const PAGE: usize = 4096;
@@ -90,12 +90,12 @@ fn mapping(len: usize) -> Option<MmapRaw> {
     Some(map.into())
 }
 
-/// Makes memory that lies elsewhere device memory, until [`free`] is called with its address; no part of it is device memory yet.
+/// Makes existing memory device memory, until [`free`] is called with its address; no part of it is device memory yet.
 pub fn adopt(ptr: *mut u8, len: usize) {
     insert(ptr as usize, Allocation { len, memory: Memory::Adopted });
 }
 
-/// Gives back what [`alloc`] gave, or ends what [`adopt`] began. An address that is not a live allocation's is left alone.
+/// Frees memory from [`alloc`], or ends an [`adopt`]. An address that is not a live allocation's is left alone.
 ///
 /// # Safety
 /// Nothing uses the memory afterwards, work enqueued on a stream included.

@@ -82,7 +82,7 @@ impl CapturePoint {
 }
 
 impl Stream {
-    /// All that the stream has in its capture so far; `None` if it does not capture.
+    /// Everything that the stream has in its capture so far; `None` if it does not capture.
     pub fn capture_point(&self) -> Option<CapturePoint> {
         self.part().clone().map(CapturePoint)
     }

@@ -1,4 +1,4 @@
-//! Threads for host functions that may block: as many as are inside one at a time, kept for the next.
+//! Threads for host functions that may block: one for each function that runs at a time, kept for the next one.
 use crate::device::{call_hook, lock};
 use crate::drive;
 use crate::stream::Done;

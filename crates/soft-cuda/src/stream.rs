@@ -133,7 +133,7 @@ impl Stream {
         self.0.id
     }
 
-    /// The device that was the calling thread's when the stream was made; device 0 if the thread had set none.
+    /// The device that was the calling thread's when the stream was created; device 0 if the thread had set none.
     pub fn device(&self) -> usize {
         self.0.device
     }
@@ -289,7 +289,7 @@ impl Stream {
         queue.finished == queue.enqueued
     }
 
-    /// The host waits until everything enqueued so far is finished. Captured work never begins: who waits asks
+    /// The host waits until everything enqueued so far is finished. Captured work never begins: callers check
     /// [`Stream::capture_status`] first.
     pub fn synchronize(&self) {
         host_wait(&self.so_far(), None);
@@ -348,7 +348,7 @@ impl Stream {
     }
 
     /// Passes records and satisfied waits, which need no executor, and takes the item after them. `None`: the queue is
-    /// empty and the stream not engaged any more, or it is parked at a marker.
+    /// empty and the stream is no longer engaged, or it is parked at a marker.
     pub(crate) fn take(&self, state: &mut DeviceState) -> Option<Item> {
         loop {
             let item = {

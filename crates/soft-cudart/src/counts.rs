@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Counts {
     /// Kernels that were launched.
     pub launches: u64,
-    /// Blocks of all of them.
+    /// Blocks of all these kernels.
     pub blocks: u64,
     /// The work done by these blocks.
     pub work: Work,

@@ -1,4 +1,4 @@
-//! ELF files: bytes that are read when they are asked for, and the tables in front of them.
+//! ELF files: their bytes, read on demand, and the tables that describe them.
 use object::LittleEndian;
 use object::elf::{FileHeader64, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};

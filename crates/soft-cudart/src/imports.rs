@@ -1,5 +1,5 @@
-//! Functions of C that a library on software GPUs gets in another way: its threads are many more than the cores of a machine without GPUs, so
-//! they must not spin; kernels are slower than a GPU's, so memory must not go under them; and NVML is this crate's.
+//! Replacements for C functions that a library on software GPUs imports. Its threads far outnumber the cores of a machine without
+//! GPUs, so they must not spin; kernels are slower than a GPU's, so memory must not be freed under them; and NVML is this crate's.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments, and a library's imports are changed
 
 use crate::{api, nvml};
@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The functions that a library gets, by the names of those that it imports. Each takes and answers what C's function of its name does.
+/// The replacements, by the names of the imported functions. Each has the parameters and result of the C function of that name.
 pub fn functions() -> [(&'static str, *const ()); 11] {
     [
         ("fallocate", extend_without_pages as *const ()),
@@ -26,7 +26,7 @@ pub fn functions() -> [(&'static str, *const ()); 11] {
     ]
 }
 
-/// Memory that is to be unmapped, and the numbers of the calls that it comes from.
+/// Memory that will be unmapped, with the number of the call that asked for it.
 #[derive(Debug, Default)]
 struct Leaving {
     next: u64,
@@ -82,7 +82,7 @@ fn unmap_later(address: *mut c_void, len: size_t, later: impl FnOnce(Box<dyn FnO
     later(Box::new(move || {
         let mut leaving = leaving();
         for range in leaving.take(number) {
-            // SAFETY: the library has given the memory up, and nothing else has come there since.
+            // SAFETY: the library has given the memory up, and nothing else has been mapped there since.
             unsafe { libc::munmap(range.start as *mut c_void, range.len()) };
         }
     }));
@@ -113,8 +113,8 @@ const LARGE: size_t = 1 << 20;
 /// With fewer free bytes in the file system, a file gets its pages at once: if a page cannot be allocated later, SIGBUS kills the process.
 const LEAST_FREE: u64 = 8 << 20;
 
-/// `fallocate`: NCCL allocates tens of megabytes of `/dev/shm` for each rank of a communicator and uses little of it, so a file is extended
-/// without allocating its pages.
+/// `fallocate`: NCCL allocates tens of megabytes of `/dev/shm` for each rank of a communicator and uses little of it, so the file is
+/// extended without allocating its pages.
 unsafe extern "C" fn extend_without_pages(file: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
     // SAFETY: plain numbers, and this function's own record.
     unsafe {
@@ -150,8 +150,8 @@ unsafe extern "C" fn fill_without_pages(address: *mut c_void, value: c_int, len:
     let start = (address as usize).next_multiple_of(page);
     let end = (address as usize).saturating_add(len) / page * page;
     let way = if api::are_pinned(address as usize, len) { libc::MADV_DONTNEED } else { libc::MADV_REMOVE };
-    // SAFETY: whole pages that are to be zeros: pinned ones, which are private and in no file, or those of shared files, because it fails for all
-    // others. C's function leaves the error number alone.
+    // SAFETY: whole pages that become zeros: pinned ones, which are private and in no file, or those of shared files, because
+    // MADV_REMOVE fails for all others. C's function does not set the error number.
     let refused = unsafe {
         let error = *libc::__errno_location();
         let refused = libc::madvise(start as *mut c_void, end.saturating_sub(start), way) != 0;
@@ -180,7 +180,7 @@ fn page_size() -> usize {
 const SPINS: u32 = 32;
 /// The longest such sleep, in milliseconds. Data on the socket ends it earlier.
 const MOST_SLEEP: c_int = 1;
-/// The longest wait in milliseconds that is cut, and to how many.
+/// Waits of at most this many milliseconds are shortened to [`LONGEST_STEP`].
 const MOST_CUT: c_int = 500;
 const LONGEST_STEP: c_int = 20;
 
@@ -210,7 +210,7 @@ fn has_nothing() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN))
 }
 
-/// `recv`: while NCCL's ranks meet, each asks its sockets as fast as it can.
+/// `recv`: while NCCL's ranks connect, each polls its sockets as fast as it can.
 unsafe extern "C" fn recv_without_spinning(socket: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: as the caller says.
     let got = unsafe { libc::recv(socket, buffer, len, flags) };
@@ -226,8 +226,8 @@ unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockad
     got
 }
 
-/// `poll`: NCCL's service threads wait half a second at a time, look whether they are to end, and wait again; whoever destroys a communicator
-/// waits for that. So a wait of at most half a second may end early, with nothing; longer ones last as long as C says.
+/// `poll`: NCCL's service threads wait half a second at a time, check whether they should end, and wait again; a thread that destroys
+/// a communicator waits for that. So a wait of at most half a second may end early, with nothing; longer ones last as long as asked.
 unsafe extern "C" fn poll_in_steps(wanted: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     let timeout = if timeout <= MOST_CUT { timeout.min(LONGEST_STEP) } else { timeout };
     // SAFETY: as the caller says.

@@ -6,7 +6,7 @@
 //! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
 //! | [`api`] | the runtime's functions, over soft-cuda |
 //! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
-//! | `imports`, `nvml` | what such a library gets in place of some functions of C and of NVML |
+//! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
 #![deny(unsafe_code)]
 
 pub mod api;

@@ -47,7 +47,7 @@ pub enum Schedule {
 
 static SCHEDULE: OnceLock<Schedule> = OnceLock::new();
 
-/// Decides how kernels take turns, before the first library is loaded. Without it they have as many threads as there are cores.
+/// Sets how kernels take turns; must come before the first library is loaded. The default is one thread per core.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub struct Library {
     programs: Arc<Programs>,
 }
 
-/// Makes a loaded library run on software GPUs. `not_supported` receives calls for which the runtime has no answer, and is told if it
+/// Makes a loaded library run on software GPUs. `not_supported` receives calls for which the runtime has no answer, and learns if it
 /// is the first call of that function.
 ///
 /// # Errors
@@ -136,7 +136,7 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
         let entry = ptx.entry();
         (entry.section, entry.fat_binary, entry.name.clone(), text)
     });
-    // SAFETY: as the caller says; the functions are the runtime's, and always there.
+    // SAFETY: as the caller says; the functions are the runtime's, and exist as long as the process.
     let attached = Arc::new(unsafe { attach(path, answers)? });
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
     let (of, known) = (attached.clone(), programs.clone());
@@ -206,7 +206,7 @@ impl Programs {
 
 /// The number that a GPU's compiler would have needed is unknown; NCCL does not base decisions on it.
 const REGISTERS: u32 = 96;
-/// Most threads of a block whose kernel says nothing.
+/// Limit on the threads of a block if its kernel does not declare one.
 const MOST_THREADS: u32 = 1024;
 
 impl Kernels for Programs {

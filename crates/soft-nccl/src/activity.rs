@@ -1,4 +1,4 @@
-//! Proof of a standstill: whether anything moves, and which ranks wait for which.
+//! Proof of a standstill: whether anything moves, and which ranks wait for which others.
 use crate::engine::lock;
 use nccl_sys::collspecCensus_t;
 
@@ -41,7 +41,7 @@ pub fn set_idle_hook(hook: Option<extern "C" fn()>) {
     crate::device::set_idle_hook(hook);
 }
 
-/// A line for every task and every host thread that waits, saying for whom.
+/// A line for every task and host thread that waits, naming the ranks it waits for.
 pub fn who_waits() -> String {
     lock().who_waits()
 }

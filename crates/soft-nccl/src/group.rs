@@ -12,13 +12,13 @@ use std::cell::RefCell;
 
 mod nonblocking;
 
-/// A communicator to be made, and where its handle goes.
+/// A communicator that will be created, and the place for its handle.
 struct Making {
     arrival: Arrival,
     place: *mut ncclComm_t,
 }
 
-/// A window to be made, and where its handle goes.
+/// A window that will be created, and the place for its handle.
 struct WindowMaking {
     request: WindowRequest,
     place: *mut ncclWindow_t,
@@ -67,7 +67,7 @@ pub(crate) fn end() -> Outcome<()> {
     }
 }
 
-/// `ncclGroupEnd`. Hooks may make the end of an inner group do more than it should; see [`InnerGroupEnd`].
+/// `ncclGroupEnd`. Hooks may give the end of an inner group additional effects; see [`InnerGroupEnd`].
 pub(crate) fn close() -> Outcome<()> {
     let inner = with(|group| (group.depth > 1).then_some(!group.operations.is_empty()))?;
     match inner.map_or(InnerGroupEnd::Waits, |has_operations| hooks().inner_group_end(has_operations)) {
@@ -112,7 +112,7 @@ pub(crate) fn add(request: Request) -> Outcome<()> {
     with(|group| group.operations.push(request))
 }
 
-/// Adds a communicator to be made; its handle is written to `place` when it is.
+/// Adds a communicator that the group creates; its handle is written to `place` when it exists.
 ///
 /// # Safety
 /// `place` is writable until the thread's outermost group has ended.
@@ -120,7 +120,7 @@ pub(crate) unsafe fn make(arrival: Arrival, place: *mut ncclComm_t) -> Outcome<(
     with(|group| group.makings.push(Making { arrival, place }))
 }
 
-/// Adds a window to be made; its handle is written to `place` when it is.
+/// Adds a window that the group creates; its handle is written to `place` when it exists.
 ///
 /// # Safety
 /// `place` is writable until the thread's outermost group has ended.
@@ -161,7 +161,7 @@ impl Group {
     }
 }
 
-/// Enqueues operations, or makes nodes of them where their streams are being captured.
+/// Enqueues operations, or turns them into nodes if their streams are being captured.
 fn go(prepared: ByComm) -> Outcome<()> {
     match destination(&prepared)? {
         Destination::Graph(graph) => capture(graph, prepared),

@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// The algorithms that serve it, the default first; none for what goes straight from rank to rank.
+    /// The algorithms that serve it, the default first; empty for operations whose data goes straight from rank to rank.
     pub(crate) fn algorithms(self) -> &'static [Algorithm] {
         match self {
             Self::AllReduce => &[Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree],

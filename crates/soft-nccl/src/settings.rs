@@ -64,7 +64,7 @@ pub struct Settings {
     pub min_channels: Option<usize>,
     /// NCCL_MAX_NCHANNELS: limit on the channels that a communicator has by default; the lower bound takes precedence.
     pub max_channels: Option<usize>,
-    /// NCCL_MIN_CTAS, which goes before a communicator's configuration and is a lower bound for its channels.
+    /// NCCL_MIN_CTAS, which takes precedence over a communicator's configuration and is a lower bound for its channels.
     pub min_ctas: Option<usize>,
     /// NCCL_MAX_CTAS, likewise an upper bound.
     pub max_ctas: Option<usize>,
@@ -73,7 +73,7 @@ pub struct Settings {
     pub ranks_per_node: Option<usize>,
     /// NCCL_HOSTID, as a number: where ranks are on machines, those of this process are on this one.
     pub host: Option<u64>,
-    /// NCCL_COMM_BLOCKING, which goes before a communicator's configuration: whether calls wait until they are done.
+    /// NCCL_COMM_BLOCKING, which takes precedence over a communicator's configuration: whether calls wait until they are done.
     pub blocking: Option<bool>,
     /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
     pub check_pointers: bool,
@@ -95,7 +95,7 @@ pub struct Settings {
     pub connect_attempts: u32,
     /// NCCL_SOCKET_RETRY_SLEEP_MSEC: by how much NCCL's pauses between them grow.
     pub connect_pause: Duration,
-    /// COLLSPEC_SOFT_FAULT: be wrong in this way, the same in all processes of a communicator. An error in it makes every communicator
+    /// COLLSPEC_SOFT_FAULT: the fault to have, the same in all processes of a communicator. An error in it makes every communicator
     /// fail.
     pub injection: Option<String>,
     /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT, _NETWORK or _RANKS_PER_NODE, if there is one; every communicator then fails.
@@ -246,7 +246,7 @@ impl Settings {
         self.connect_pause * (self.connect_attempts * (self.connect_attempts + 1) / 2)
     }
 
-    /// The bounds on the thread blocks of a communicator with this configuration: the environment goes before it.
+    /// The bounds on the thread blocks of a communicator with this configuration: the environment takes precedence over it.
     fn ctas(&self, config: Ctas) -> (usize, usize) {
         let max = self.max_ctas.or(config.max).unwrap_or(MAX_CHANNELS).min(MAX_CHANNELS);
         (self.min_ctas.or(config.min).unwrap_or(1).min(max), max)
@@ -260,8 +260,8 @@ impl Settings {
         Channels { number: distinct.max(self.min_channels.unwrap_or(1)).max(min_ctas), distinct }
     }
 
-    /// The channels of an operation at most, without machines. More channels do not make software faster, so a lower bound is the
-    /// number, and an upper bound alone matters only if it leaves no second channel to a double tree.
+    /// Upper bound on the channels of an operation, without machines. More channels do not make software faster, so a lower bound is
+    /// the number, and an upper bound alone matters only if it leaves no second channel to a double tree.
     pub(crate) fn channels_without_machines(&self, config: Ctas) -> Option<usize> {
         let (min_ctas, max_ctas) = self.ctas(config);
         let min_ctas = Some(min_ctas).filter(|n| *n > 1);
@@ -331,7 +331,7 @@ const OWN_CHANNELS: usize = 2;
 const MOST_ATTEMPTS: u64 = 1000;
 const LONGEST_PAUSE: u64 = 60_000;
 
-/// Most channels that NCCL makes.
+/// The largest number of channels that NCCL creates.
 const MAX_CHANNELS: usize = 64;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();

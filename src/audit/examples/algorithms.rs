@@ -1,4 +1,4 @@
-//! Faults of the algorithm that a call asks for.
+//! Faults of the algorithm that a call requests.
 use super::Example;
 
 /// The faults, each with a scenario that it fails.

@@ -1,4 +1,4 @@
-//! Faults of communicators that lose or gain ranks, are revoked, suspended, or made without waiting.
+//! Faults of communicators that lose or gain ranks, are revoked, suspended, or created without waiting.
 use super::Example;
 
 /// The faults, each with a scenario that it fails.

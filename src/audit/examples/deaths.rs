@@ -1,4 +1,4 @@
-//! Faults of what becomes of communicators whose ranks' processes have ended.
+//! Faults in the handling of communicators whose ranks' processes have ended.
 use super::Example;
 
 /// The faults, each with a scenario that it fails.

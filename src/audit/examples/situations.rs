@@ -10,7 +10,7 @@ pub fn of_member(id: &str) -> Option<String> {
         "reduce" | "broadcast" | "scatter" => format!("op = \"{operation}\", root = 1"),
         _ => format!("op = \"{operation}\""),
     };
-    // What shows an output of four MiB is another input for each operation.
+    // The number of elements for an output of four MiB depends on the operation.
     let elements = match id.split_once('-')?.1 {
         "all_gather" | "gather" => 524_288,
         "reduce_scatter" | "scatter" => 2_097_152,

@@ -1,4 +1,4 @@
-//! Faults of what surrounds an operation: its size, the calls before it, other readers of its input, communicators, groups,
+//! Faults of an operation's surroundings: its size, the calls before it, other readers of its input, communicators, groups,
 //! the null stream, arguments.
 use super::Example;
 

@@ -38,7 +38,7 @@ pub fn write_never_met(to: &mut dyn Write, report: &AuditReport, styles: &Styles
     }
 }
 
-/// Writes scenarios that would catch what was missed, the first few of them.
+/// Writes scenarios that would catch the missed faults, the first few of them.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ struct Widths {
     first: usize,
 }
 
-/// Writes the table and a summary, with `scenarios` also what each file catches.
+/// Writes the table and a summary; with `scenarios` also the faults that each file catches.
 ///
 /// # Errors
 ///

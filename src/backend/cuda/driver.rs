@@ -1,7 +1,7 @@
 //! The CUDA driver's functions, all looked up once in the library that cudarc opens.
 //!
-//! cudarc looks each function up at its first call and panics where one is absent, and its result type knows only the codes
-//! of one CUDA release. Here all functions are looked up before the first call, and a code is a number.
+//! cudarc looks each function up at its first call and panics if one is absent, and its result type knows only the codes
+//! of one CUDA release. This module looks up all functions before the first call, and a code is a number.
 #![allow(unsafe_code)] // looks functions up and calls them
 
 use cudarc::driver::sys::{

@@ -66,7 +66,7 @@ impl CudaGraph {
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        // SAFETY: made by this type and used no more; the driver finishes a launch that is under way.
+        // SAFETY: created by this type and no longer used; the driver finishes a launch that is under way.
         self.cuda.with_context(self.context, |driver| _ = unsafe { driver.graph_exec_destroy(self.raw) });
     }
 }

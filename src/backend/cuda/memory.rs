@@ -150,7 +150,7 @@ impl std::fmt::Debug for PinnedStaging {
     }
 }
 
-// SAFETY: the block is the driver's memory and belongs to this value; who may touch it when is ordered by streams.
+// SAFETY: the block is the driver's memory and belongs to this value; streams order the accesses to it.
 unsafe impl Send for PinnedStaging {}
 
 impl PinnedStaging {
@@ -190,7 +190,7 @@ impl PinnedStaging {
         Ok(from)
     }
 
-    /// Takes further pieces from this byte on. Returns from where they would have come.
+    /// Takes further pieces from this byte on. Returns the byte at which they would have started.
     pub fn go_to(&mut self, from: u64) -> u64 {
         std::mem::replace(&mut self.used, from)
     }

@@ -1,6 +1,6 @@
 //! CUDA devices through cudarc's raw driver layer: primary contexts, non-blocking streams, device memory.
 //!
-//! Everything goes through streams and pinned memory; nothing here allocates, frees or makes a call that waits for a whole device
+//! Everything goes through streams and pinned memory; nothing in this module allocates, frees or makes a call that waits for a whole device
 //! between the moment when a job is loaded and the moment when it is drained, because such calls may wait for a device on
 //! which a collective still spins.
 #![allow(unsafe_code)] // calls the driver

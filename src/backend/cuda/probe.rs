@@ -95,7 +95,7 @@ pub(super) fn device_count(driver: &Driver) -> Result<usize, CudaError> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Asks for everything. Loads the driver into this process.
+/// Collects the whole report. Loads the driver into this process.
 pub fn probe() -> DriverReport {
     let driver = match start_driver() {
         Ok(driver) => driver,

@@ -62,8 +62,8 @@ impl CudaStream {
         Ok(Self(Arc::new(OwnedStream { cuda, context, raw })))
     }
 
-    /// The null stream of the calling thread's device. It does not wait for the streams made here, which are non-blocking,
-    /// nor they for it. While a program runs, only the kinds of calls made on those streams are made on it.
+    /// The null stream of the calling thread's device. It does not wait for the streams created by this type, which are non-blocking,
+    /// nor do they wait for it. While a program runs, only the kinds of calls made on those streams are made on it.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ fn compute(inputs: &[(PinnedPiece, usize)], out: PinnedPiece, out_len: usize, f:
 
 /// The function that the driver calls.
 unsafe extern "C" fn run(data: *mut c_void) {
-    // SAFETY: `host_fn` made it, and the driver calls this once.
+    // SAFETY: `host_fn` created it, and the driver calls this once.
     let f = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
     // A panic must not pass through the driver; its hook has reported it.
     let _ = catch_unwind(AssertUnwindSafe(f));
@@ -310,7 +310,7 @@ impl CudaEvent {
         }
     }
 
-    /// Seconds from this event to a later one. Both have times, and their streams have come past them.
+    /// Seconds from this event to a later one. Both have times, and their streams have passed them.
     ///
     /// # Errors
     ///
@@ -325,7 +325,7 @@ impl CudaEvent {
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
-        // SAFETY: made by this type and used no more; the driver frees it once it has been reached.
+        // SAFETY: created by this type and no longer used; the driver frees it once it has been reached.
         self.cuda.with_context(self.context, |driver| _ = unsafe { driver.event_destroy(self.raw) });
     }
 }

@@ -39,7 +39,7 @@ impl Library {
         self.check("ncclCommShrink", comm, code)
     }
 
-    /// Joins a new communicator that is made by several ids.
+    /// Joins a new communicator that is created by several ids.
     ///
     /// # Errors
     ///

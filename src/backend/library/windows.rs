@@ -45,7 +45,7 @@ impl Library {
         self.check("ncclCommRegister", comm, code)
     }
 
-    /// Ends what [`Library::register`] has done.
+    /// Undoes [`Library::register`].
     ///
     /// # Errors
     ///

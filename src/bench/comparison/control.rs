@@ -6,13 +6,13 @@ use crate::stats::{median, median_absolute_deviation};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Sizes that are noisy in about the same way.
+/// A group of sizes with about the same noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Up to 1 MiB: latency.
+    /// Up to 1 MiB, limited by latency.
     Small,
-    /// Up to 64 MiB.
+    /// Up to 64 MiB, between the two others.
     Medium,
     /// Large sizes, limited by bandwidth.
     Large,
@@ -33,7 +33,7 @@ impl Tier {
         }
     }
 
-    /// The largest threshold: a control that asks for more is too noisy to judge by.
+    /// The largest threshold: a control that requires more is too noisy.
     pub fn ceiling(self) -> f64 {
         match self {
             Self::Small => 0.15,
@@ -62,9 +62,9 @@ const DEVIATIONS: f64 = 3.0;
 pub(super) enum Threshold {
     /// The threshold as a fraction of the base's time.
     Is(f64),
-    /// The control asks for this share, which is more than the ceiling.
+    /// The control requires this fraction, which is more than the ceiling.
     TooNoisy(f64),
-    /// The control has no row of the tier.
+    /// The control does not have a row in the tier.
     Missing,
 }
 
@@ -73,11 +73,11 @@ pub(super) enum Threshold {
 pub struct TierThreshold {
     /// The tier that was controlled.
     pub tier: Tier,
-    /// The share by which the library may differ from itself, as measured.
+    /// The fraction by which the library may differ from itself, as measured.
     pub measured: f64,
     /// True if the threshold exceeds the tier's ceiling, so that its sizes cannot be judged.
     pub too_noisy: bool,
-    /// Rows of the control that it follows from.
+    /// Number of rows of the control that it is based on.
     pub rows: usize,
 }
 
@@ -108,7 +108,7 @@ impl Control {
         control
     }
 
-    /// The first row that would be called slower or faster, were the control a comparison.
+    /// The first row that would count as slower or faster, if the control were a comparison.
     fn first_change(&self, ratios: &HashMap<&Row, Interval>) -> Option<Row> {
         let beyond = |row: &Row| {
             let threshold = self.threshold(row.bytes)?;

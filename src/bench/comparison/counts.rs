@@ -1,4 +1,4 @@
-//! Does a candidate do more work than its base? Both are counted on software GPUs, so that a difference needs no statistics.
+//! Decides if a candidate does more work than its base. Both are counted on software GPUs, so a difference needs no statistics.
 use crate::bench::row::Row;
 use crate::bench::sample::RowSample;
 use crate::job::Work;
@@ -6,7 +6,7 @@ use crate::printable::thousands;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The share of the base's number from which a difference is reported.
+/// The fraction of the base's number from which a difference is reported.
 pub const REPORTED: f64 = 0.05;
 
 /// A row that was counted on both sides.

@@ -10,11 +10,11 @@ use crate::stats::Random;
 struct Noise {
     /// Standard deviation of the logarithm of a measurement.
     measurement: f64,
-    /// The same of a process group, which all its rows share.
+    /// Standard deviation of the logarithm of a process group's factor, which all its rows share.
     group: f64,
     /// Slowdown of the machine from the beginning of the job to its end.
     drift: f64,
-    /// The share of measurements that take up to twice as long.
+    /// The fraction of measurements that take up to twice as long.
     disturbed: f64,
 }
 

@@ -1,4 +1,4 @@
-//! A logarithmic axis, its marks, and their texts.
+//! A logarithmic axis with its tick marks and their texts.
 
 /// Maps values to positions along a line.
 pub(super) struct Axis {
@@ -10,7 +10,7 @@ pub(super) struct Axis {
     to: f64,
 }
 
-/// Marks up to which an axis stays readable.
+/// Number of tick marks up to which an axis is readable.
 const MOST_TICKS: usize = 9;
 
 impl Axis {
@@ -24,12 +24,12 @@ impl Axis {
         Self { low, high, base, from, to }
     }
 
-    /// The place of a positive value.
+    /// The position of a positive value.
     pub(super) fn place(&self, value: f64) -> f64 {
         self.from + (value.log(self.base) - self.low) / (self.high - self.low) * (self.to - self.from)
     }
 
-    /// The values of the marks: powers of the base, of many every second one, every third one, and so on.
+    /// The values of the tick marks: powers of the base; if there are many, every second one, every third one, and so on.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let (low, high) = (self.low as i32, self.high as i32);
         let every = (high - low + 1).unsigned_abs() as usize;

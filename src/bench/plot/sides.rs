@@ -1,4 +1,4 @@
-//! Pictures of what two libraries took for the same rows: a picture for each operation, a colour for each curve, and a dashed line for
+//! Pictures of two libraries' times for the same rows: a picture for each operation, a colour for each curve, and a dashed line for
 //! the candidate.
 use super::{COLOURS, Curve, TIMES, picture};
 use crate::bench::comparison::{RowComparison, Side};
@@ -6,7 +6,7 @@ use crate::bench::operation::Operation;
 use crate::bench::row::Row;
 use std::collections::BTreeMap;
 
-/// A picture for each operation, each with the number of curves that it had no room for.
+/// A picture for each operation, each with the number of curves without room.
 pub fn plot_sides(rows: &[RowComparison]) -> Vec<(String, usize)> {
     let mut by_operation: BTreeMap<Operation, BTreeMap<Row, Vec<&RowComparison>>> = BTreeMap::new();
     for row in rows {

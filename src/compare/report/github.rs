@@ -48,7 +48,7 @@ pub fn write_github(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()>
     append_summary(&context.github, |room| summary(context, room))
 }
 
-/// The comparison in Markdown, cut to what room there is.
+/// The comparison in Markdown, cut to the available room.
 fn summary(context: &Context<'_>, room: usize) -> io::Result<String> {
     let mut text = Vec::new();
     write_human(&mut text, context.comparison, context.verdict, Styles::plain(), false)?;

@@ -1,4 +1,4 @@
-//! A comparison as an HTML page: the answer, what changed in the library, and a section for every case that changed.
+//! A comparison as an HTML page: the answer, the changes in the library, and a section for every case that changed.
 use super::Context;
 use super::human::{cases, side};
 use super::speed::speed_verdict;
@@ -18,7 +18,7 @@ use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Bytes of all sections. Changes after that have only their line.
+/// Limit on the bytes of all sections. Further changes have only their line.
 const MAX_SECTIONS: usize = 2 << 20;
 /// Number of slower or faster rows in the table of timing results.
 const MAX_TIMED: usize = 200;

@@ -9,10 +9,10 @@ use anstyle::Style;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Cases named for each change that is worse, and of other changes for each way in which they changed.
+/// Number of cases named for each change that is worse, and for other changes for each way in which cases changed.
 const NAMED_WORSE: usize = 10;
 const NAMED_OTHERS: usize = 3;
-/// Ways in which cases changed that are shown for each change.
+/// Number of ways in which cases changed that are shown for each change.
 const WAYS: usize = 10;
 
 /// Writes the comparison. With `every_row`, all cases are named.

@@ -6,7 +6,7 @@ use crate::printable::thousands;
 use crate::report::Styles;
 use std::io::{self, Write};
 
-/// Rows that are shown of each change.
+/// Number of rows shown for each change.
 const SHOWN: usize = 20;
 
 /// Writes the timing results.
@@ -56,7 +56,7 @@ pub fn write_speed(to: &mut dyn Write, speed: &Speed, styles: Styles) -> io::Res
     Ok(())
 }
 
-/// The verdict in words.
+/// The verdict as text.
 pub(super) fn speed_verdict(verdict: &SpeedVerdict) -> String {
     match verdict {
         SpeedVerdict::Slower => "slower".to_owned(),
@@ -77,7 +77,7 @@ fn write_row(to: &mut dyn Write, row: &RowComparison, title: &str) -> io::Result
     writeln!(to, "    candidate {}", samples(&row.candidate))
 }
 
-/// All samples in ascending order, and how much they vary.
+/// All samples in ascending order, and their variation.
 fn samples(side: &Side) -> String {
     let samples: Vec<String> = side.sorted.iter().map(|seconds| format!("{:.2}", seconds * 1e6)).collect();
     let variation = side.summary.map_or(String::new(), |summary| {

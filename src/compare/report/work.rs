@@ -6,7 +6,7 @@ use crate::printable::{one_line, thousands};
 use crate::report::Styles;
 use std::io::{self, Write};
 
-/// Differences, and rows that fail, that are shown.
+/// Number of differences, and of rows that fail, that are shown.
 const SHOWN: usize = 40;
 
 /// Writes the counted work.

@@ -11,7 +11,7 @@ use crate::oracle::{Budget, ColumnReduction, ReduceKind};
 use crate::plan::{CollectiveEvent, Event};
 use std::borrow::Cow;
 
-/// A reduction's wrong elements, and which rank's contribution explains them.
+/// A reduction's wrong elements, and the rank whose contribution explains them.
 pub(crate) struct FoundReduction {
     event: usize,
     first: usize,
@@ -47,7 +47,7 @@ impl Held<'_> {
         self.site.wrong.iter().any(|index| Some(self.value(index)) != first)
     }
 
-    /// True if one of them holds more than bits that are all alike, which a library may also have written.
+    /// True if one of them holds more than identical bits, which a library may also have written.
     fn has_telling_value(&self) -> bool {
         let all_ones = u64::MAX >> (64 - 8 * self.dtype.size());
         self.site.wrong.samples().iter().any(|index| ![0, all_ones].contains(&self.value(*index)))
@@ -56,7 +56,7 @@ impl Held<'_> {
 
 /// The kind of earlier contents that the wrong elements hold.
 enum Before {
-    /// Only these words are to be said.
+    /// Only these words are said.
     Words(&'static str),
     /// Nothing was written, or the written values happen to be the same: the words for either.
     Stale(&'static str, &'static str),
@@ -182,7 +182,7 @@ fn block_of_rank(held: &Held<'_>, collective: &CollectiveEvent, interpreter: &In
     if collective.op().rule != Rule::ReducedBlock {
         return None;
     }
-    // All of the result, unless its inputs are known only after the run or it is too large to be kept.
+    // The whole result, unless its inputs are known only after the run or it is too large to be kept.
     let reduced = interpreter.known_results.get(&site.event)?;
     let blocks: Vec<usize> = collective
         .recvs()
@@ -234,7 +234,7 @@ fn block_order(site: &WrongWrite<'_>, block: usize) -> Option<String> {
     Some(format!("block {at} holds the data of rank {from} of the communicator"))
 }
 
-/// The pattern of a reduction in which a rank's input is missing or counts twice, if that is true of one rank alone.
+/// The pattern of a reduction in which a rank's input is missing or counts twice, if this holds for exactly one rank.
 fn missing_or_double_rank(
     whole: &ColumnReduction,
     inputs: &[&[u8]],

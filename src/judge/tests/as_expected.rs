@@ -1,4 +1,4 @@
-//! Images that are found right where they are read, and are not kept, give the verdicts of images that are.
+//! Images that are found right where they are read, and are not kept, give the same verdicts as images that are kept.
 use super::test_case::{TestCase, planned_case};
 use crate::job::Observation;
 use crate::judge::{Status, Verdict};

@@ -21,7 +21,7 @@ fn advice(finding: &Finding) -> &str {
 
 const ROUNDED: &str = "world_size = 3\nop = \"all_reduce\"\n";
 
-/// The `assert` of the advice, in place of the line `expect`.
+/// The text with the `assert` of the advice in place of the line `expect`.
 fn with_the_advice(text: &str, finding: &Finding) -> String {
     let line = advice(finding).lines().last().unwrap_or_default().trim();
     let expect = text.lines().find(|line| line.starts_with("expect")).expect("an expectation");
@@ -462,7 +462,7 @@ fn a_proven_hang_is_placed_at_the_first_collective_that_has_not_ended() {
         (verdict.findings[0].ranks(), verdict.findings[0].step.clone().unwrap_or_default())
     };
     assert_eq!(place(false), (vec![0], "step 2 (all_gather)".to_owned()));
-    // On communicators of an earlier case the numbers say nothing.
+    // On communicators of an earlier case the numbers are meaningless.
     assert_eq!(place(true), (vec![0, 1], "step 3 (broadcast)".to_owned()));
 }
 

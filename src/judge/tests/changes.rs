@@ -1,4 +1,4 @@
-//! Memory that a call must only read and has changed: whose fault it is, also where a later step overwrites it.
+//! Memory that a call must only read and has changed: tests the blame, even if a later step overwrites it.
 use super::test_case::{TestCase, planned_case};
 use crate::job::Observation;
 use crate::judge::{Finding, Lane, Status, Verdict};
@@ -46,7 +46,7 @@ fn a_changed_input_is_seen_although_a_later_step_overwrites_it() {
     assert!(only(&missing).text.contains("no data came back for `x`"), "{missing:#?}");
 }
 
-/// Also where the input is too large for a copy, and in every round of a loop.
+/// Applies even if the input is too large for a copy, and in every round of a loop.
 #[test]
 fn a_changed_input_beyond_the_room_for_copies_is_seen_by_its_digest() {
     let planned = planned_case(
@@ -91,7 +91,7 @@ fn a_changed_result_that_is_overwritten_is_no_mistake_of_the_step_that_wrote_it(
     assert_eq!(only(&verdict).step.as_deref(), Some("step 1 (all_gather)"));
 }
 
-/// A rounded result is copied after its step, so it is known who has changed it.
+/// A rounded result is copied after its step, so the step that has changed it is known.
 #[test]
 fn a_result_that_was_right_after_its_step_was_changed_by_a_reader() {
     let planned = planned_case(

@@ -121,7 +121,7 @@ fn a_pattern_is_said_only_of_ranks_on_which_it_was_found() {
             "ranks 0 to 2: `x[0]` after step 1 (all_reduce) is 0, expected 8; all 2 elements wrong"
         );
     }
-    // Of many ranks, too, and where it is true of all.
+    // The same with many ranks, and where it holds for all.
     let many = planned_case(
         "world_size = 40\ninputs.x = { each = \"i\", count = 3 }\nsteps = [{ op = \"map\", expr = \"x + 1\", out = \"y\" }, { op = \"all_reduce\", in = \"x\", out = \"y\" }]\n",
     );
@@ -176,7 +176,7 @@ fn a_mistake_that_is_made_again_is_not_stale_data() {
     };
     let wrong = [3.5, 7.0, 10.5, 14.0];
     assert_eq!(patterns(&wrong, &wrong), [None, Some("they equal the values from before this step".to_owned())]);
-    // A cause that explains both is said of both.
+    // A cause that explains both is reported for both.
     let own = planned_case(
         "world_size = 2\ninputs.x = { each = \"rank + i + 1\", count = 4 }\nsteps = [\n\
          { op = \"broadcast\", in = \"x\", out = \"y\", root = 0 },\n{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n]\n",
@@ -248,7 +248,7 @@ fn endings() {
     let verdict = ending(ADD, &hang);
     assert_eq!(verdict.outcome, Some(Outcome::Hang));
     assert!(verdict.findings[0].text.contains("rank 0 waits for rank 1"), "{:?}", verdict.findings);
-    // A run to the end where an error must come.
+    // A run that finishes although an error is expected.
     let verdict = ending(&format!("outcome = \"error\"\n{ADD}"), &|_| {});
     assert_eq!(verdict.status, Status::Fail);
     assert!(
@@ -403,7 +403,7 @@ fn outputs_for_machines() {
         json("world_size = 2\nop = \"reduce\"\nroot = 1\ninputs = [[1], [0.25]]\n"),
         r#"[["out",[null,[1.25]]]]"#
     );
-    // As exactly as a double can say it: 0.1 in bf16 is more than a tenth.
+    // The exact value of the bits as a double: 0.1 in bf16 is more than a tenth.
     let exact = "world_size = 1\nop = \"all_reduce\"\ninputs = { each = 0.1, count = 1, dtype = \"bf16\" }\n";
     assert_eq!(json(exact), r#"[["out",[[0.10009765625]]]]"#);
     let special = "world_size = 2\nop = \"broadcast\"\ninputs = [[nan, inf, -0.0], []]\n";

@@ -4,7 +4,7 @@ use crate::judge::Status;
 use crate::oracle::Forecast;
 use std::time::Instant;
 
-/// The best of several, in microseconds.
+/// The best of several times, in microseconds.
 fn best(times: u32, mut what: impl FnMut()) -> f64 {
     (0..times).fold(f64::INFINITY, |best, _| {
         let start = Instant::now();

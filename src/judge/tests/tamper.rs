@@ -74,7 +74,7 @@ fn flip(planned: &TestCase, seen: &mut [Observation], alloc: usize, byte: usize,
     names_it(planned, &verdict, alloc, byte)
 }
 
-/// Operations by how their inputs are as long as every rank count needs.
+/// Operations grouped by the length of their inputs, which every number of ranks allows.
 fn scenario() -> impl Strategy<Value = String> {
     let ops = prop_oneof![
         Just("all_reduce"),
@@ -158,7 +158,7 @@ fn every_case_of_the_corpus_notices() {
             let large = planned.plan.allocs.iter().map(|a| a.image()).sum::<u64>() > 1 << 20;
             let (from, some) = (flips % 3, if large { 1 } else { 4 });
             for (alloc, spec) in planned.plan.allocs.iter().enumerate().skip(from).take(some) {
-                // A place in every payload and in every guard, another one each time.
+                // A place in every payload and in every guard, a different one each time.
                 let mut places = vec![
                     (flips * 31) % spec.start() as usize,
                     (spec.image() - GUARD) as usize + flips % GUARD as usize,
@@ -235,7 +235,7 @@ fn inexact_results_that_are_used_again_are_observed() {
     assert_eq!(planned.forecast.checkpoints.len(), 3, "after `y` is written, on each rank");
     let right = planned.perfect();
     assert_eq!(planned.judge(std::slice::from_ref(&right)).status, Status::Pass);
-    // 0 and 1 are both right; what follows must fit the one that came.
+    // 0 and 1 are both right; later results must fit the observed one.
     let canonical = f32::from_le_bytes(right.checkpoints[0][..4].try_into().expect("four bytes"));
     let other: f32 = if canonical == 0.0 { 1.0 } else { 0.0 };
     let mut seen = right.clone();
@@ -250,7 +250,7 @@ fn inexact_results_that_are_used_again_are_observed() {
     let mut mixed = seen.clone();
     mixed.checkpoints = right.checkpoints.clone();
     assert_eq!(planned.judge(&[mixed]).status, Status::Fail);
-    // No order gives 3.
+    // No order of additions gives 3.
     let mut wrong = seen;
     wrong.checkpoints.fill(3f32.to_le_bytes().to_vec());
     for rank in 0..3 {

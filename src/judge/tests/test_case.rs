@@ -1,4 +1,4 @@
-//! Planned cases with the observation that a run without any error leaves.
+//! Planned cases with the observation of a run without errors.
 use crate::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
@@ -126,7 +126,7 @@ impl TestCase {
         judge(&self.plan, &self.forecast, seen)
     }
 
-    /// The element of a buffer in an image, to be changed.
+    /// The element of a buffer in an image, for changing it.
     pub fn element<'a>(&self, seen: &'a mut Observation, name: &str, rank: usize, index: usize) -> &'a mut [u8] {
         let buffer = self.plan.buffers.iter().find(|b| b.name == name).expect("a buffer");
         let place = buffer.places[rank].expect("a place");

@@ -1,4 +1,4 @@
-//! Contents that an abort leaves undefined: they are not judged, and a check of nothing else does not pass.
+//! Contents that an abort leaves undefined: they are not judged, and a check that covers nothing else does not pass.
 use super::test_case::{TestCase, cases, planned_case, try_planned_case};
 use crate::judge::Status;
 
@@ -116,7 +116,7 @@ fn an_operation_that_begins_before_its_abort_may_not_be_over() {
     }
 }
 
-/// The rank that is left alone may wait without end, whichever rank aborts and although the ranks meet before the abort.
+/// The rank that is left alone may wait without end, whichever rank aborts and even though the ranks meet before the abort.
 #[test]
 fn a_rank_that_waits_for_what_another_may_abort_is_refused() {
     for (aborting, waiting) in [(0, 1), (1, 0)] {

@@ -1,4 +1,4 @@
-//! Two order maps of the same result: whether the order changed, or only the rounding or the scale.
+//! Compares two order maps of the same result: the order changed, or only the rounding or the scale, or nothing.
 use super::map::{Explanation, OrderMap, OrderRun};
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderChange {
-    /// Both say the same.
+    /// Both maps are equal.
     Same,
-    /// Nothing contradicts that they are the same, but some elements have several explanations.
+    /// The maps do not contradict each other, but some elements have several explanations.
     Compatible,
     /// The same order, or orders of which one is unknown, with another rounding or scale.
     OtherRounding,
-    /// Another order for some elements.
+    /// The order differs for some elements.
     OtherOrder,
-    /// One of the two has no map, or they are of results of different lengths.
+    /// One of the two has no map, or the results have different lengths.
     NotExplained,
 }
 
 impl OrderChange {
-    /// The change in words.
+    /// A description of the change.
     pub fn words(self) -> &'static str {
         match self {
             Self::Same => "same order",
@@ -88,7 +88,7 @@ fn first_difference(base: &OrderMap, candidate: &OrderMap) -> Option<u64> {
     }
 }
 
-/// Goes through a map's elements by ranges in which the same runs may explain them.
+/// Walks over a map's elements by ranges that the same runs may explain.
 struct Cursor<'a> {
     map: &'a OrderMap,
     run: usize,

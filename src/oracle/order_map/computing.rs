@@ -7,7 +7,7 @@ use crate::oracle::families::Rounding;
 use crate::oracle::reduction_models::{Fusion, InputScaling, Leaf, ReductionModel, ReductionModels};
 use crate::oracle::row_models::{RowStep, RowTrial};
 
-/// A way of computing.
+/// A way of computing a reduction.
 #[derive(Clone, Debug)]
 pub(super) struct Computing {
     /// Index among the ways to compute the reduction.
@@ -24,7 +24,7 @@ pub(super) struct Computing {
 }
 
 impl Computing {
-    /// The ways of a reduction, those that libraries use most first.
+    /// The ways of computing a reduction, those that libraries use most first.
     pub fn all(prepared: &PreparedReduction) -> Vec<Self> {
         let ReductionModels { usual, wider, rare } = &prepared.models;
         let mut all: Vec<Self> = Vec::new();
@@ -49,7 +49,7 @@ impl Computing {
         all
     }
 
-    /// NCCL's LL128 kernels fuse the product of some of the elements that a thread loads, and round that of the others.
+    /// A way that fuses only some products: NCCL's LL128 kernels fuse those of some elements that a thread loads, and round the others.
     fn in_part_fused(usual: &[ReductionModel], number: usize) -> Option<Self> {
         let of = |fuse: Fusion| {
             let scaled = |model: &&ReductionModel| model.input == InputScaling::Product && model.fuse == fuse;

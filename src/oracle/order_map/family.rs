@@ -6,13 +6,13 @@ use super::trial::{Columns, Spent, Trial};
 use crate::oracle::answer::ColumnReduction;
 use std::collections::HashMap;
 
-/// Ranks for which every ring and every tree is known here.
+/// Number of ranks up to which all rings and all trees are enumerated.
 const MOST_RANKS: u32 = 8;
-/// Ranks up to which every tree of additions is tried; of more, every chain and those with a name.
+/// Number of ranks up to which every tree of additions is tried; beyond, every chain and the trees with a name.
 const ALL_TREES_RANKS: u32 = 7;
-/// Additions that the question may take.
+/// Number of additions that the decision may take.
 const ADDITIONS: u64 = 400_000_000;
-/// Elements, evenly spread, on which pairs of trees are tried first: a bit for each.
+/// Number of elements, evenly spread, on which pairs of trees are tried first: a bit for each.
 const SAMPLES: usize = 64;
 
 /// A group of algorithms with similar orders.
@@ -32,7 +32,7 @@ pub(crate) fn may_explain(family: Family, reduction: &ColumnReduction, columns: 
     let mut trial = Trial::new(columns, &prepared.scalars, ADDITIONS);
     Computing::all(&prepared).iter().any(|computing| {
         let explained = match family {
-            // No partial sums are rounded by themselves on the way around.
+            // A ring does not round partial sums separately on the way around.
             Family::Ring if computing.grouped => Ok(false),
             Family::Ring => a_ring_explains(&mut trial, computing, ranks),
             Family::Tree => two_orders_explain(&mut trial, computing, &tree_orders(computing, ranks)),

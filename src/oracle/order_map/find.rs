@@ -1,4 +1,4 @@
-//! Finds the order map of a result: one order for all, else a ring, else runs of the orders that reach farthest.
+//! Finds the order map of a result: one order for all elements, else a ring, else runs of the orders that reach farthest.
 //!
 //! Every way to explain a result is tried within a budget of additions, so that the same bits always have the same map.
 use super::computing::{Computing, prepare};
@@ -12,19 +12,19 @@ use crate::oracle::answer::{ColumnReduction, ReduceKind};
 use crate::oracle::float::Float;
 use std::rc::Rc;
 
-/// Additions that the maps of a case may take beyond those in proportion to their elements.
+/// Number of additions that the maps of a case may take beyond those in proportion to their elements.
 const CASE_ADDITIONS: u64 = 16_000_000;
 /// The part of these additions that one result may use.
 const RESULT_ADDITIONS: u64 = 4_000_000;
 /// Additions for each telling element and rank.
 const ADDITIONS_PER_ELEMENT: u64 = 8;
-/// Most runs of a map whose orders follow no pattern.
+/// Limit on the runs of a map whose orders do not follow a pattern.
 const MOST_RUNS: usize = 4096;
 
-/// Telling elements from which on two halves are known to be those of a double tree.
+/// Number of telling elements from which two halves are considered those of a double tree.
 const TELLING_OF_DOUBLE_TREE: usize = 12;
 
-/// The additions that the order maps of a case may still take.
+/// The number of additions that the order maps of a case may still take.
 #[derive(Debug)]
 pub(crate) struct MapBudget(u64);
 
@@ -131,7 +131,7 @@ impl Finder<'_, '_> {
         Ok(self.runs(&all)?.map_or_else(Found::Nothing, Found::Runs))
     }
 
-    /// The double binary tree whose trees explain a half each.
+    /// The double binary tree whose trees each explain one half.
     fn double_tree(&mut self) -> Result<Option<Vec<FoundRun>>, Spent> {
         let columns = self.trial.columns;
         let (middle, end) = (columns.index(columns.len().div_ceil(2)), columns.telling.len());
@@ -203,7 +203,7 @@ impl Finder<'_, '_> {
             let Some((reached, candidate)) = best else {
                 return Ok(Err(NoMap::Unexplained(self.trial.columns.element(from))));
             };
-            // A run of a few elements is explained by some order by chance.
+            // Some order explains a run of a few elements by chance.
             if reached < end && reached - from < ELEMENTS_PER_RUN || runs.len() >= MOST_RUNS {
                 return Ok(Err(NoMap::TooManyRuns));
             }

@@ -1,14 +1,14 @@
 //! The order map of a result: runs of elements, each with the order, rounding and scale that explain it.
 use serde::{Deserialize, Serialize};
 
-/// The order map of one result of a case, and where the result lies.
+/// The order map of one result of a case, with the place of the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultOrder {
     /// Label of the step, for instance `step 2 (all_reduce)`.
     pub step: String,
     /// The buffer that received the result.
     pub buffer: String,
-    /// World ranks that hold it, ascending: each all of it, or of a reduce_scatter each its block.
+    /// World ranks that have it, ascending: each the whole result, or for a reduce_scatter each its block.
     pub ranks: Vec<usize>,
     /// The map of the result.
     pub map: OrderMap,
@@ -17,13 +17,13 @@ pub struct ResultOrder {
 /// The order of ranks in which each element was summed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderMap {
-    /// The map as people call it, for instance `ring 0,1,2,3 (chunks of 32,768)`.
+    /// The common name of the map, for instance `ring 0,1,2,3 (chunks of 32,768)`.
     pub name: String,
     /// The kind of map.
     pub pattern: Pattern,
     /// Number of elements of the result.
     pub elements: u64,
-    /// Elements that the map had to explain, because rounding matters to them.
+    /// Number of elements that the map had to explain, because rounding matters to them.
     pub telling: u64,
     /// The explanations that `runs` refer to.
     pub explanations: Vec<Explanation>,
@@ -47,7 +47,7 @@ pub enum Pattern {
     Ring,
     /// One tree for the first part, its counterpart for the rest.
     DoubleTree,
-    /// Runs without a pattern that has a name.
+    /// Runs without a known pattern.
     Runs,
     /// No map explains the result.
     NotExplained,
@@ -62,9 +62,9 @@ pub struct OrderRun {
     pub start: u64,
     /// Number of elements in the run.
     pub elements: u64,
-    /// The least element at which the run may begin: from there on its explanation holds.
+    /// The lowest element at which the run may begin: from there on its explanation holds.
     pub earliest_start: u64,
-    /// The greatest element at which the run may begin: up to there the explanation of the run before holds.
+    /// The highest element at which the run may begin: up to there the explanation of the previous run holds.
     pub latest_start: u64,
     /// Index of its explanation.
     pub explanation: u32,
@@ -73,12 +73,12 @@ pub struct OrderRun {
     pub others: Vec<u32>,
 }
 
-/// An order, and how it was computed.
+/// An order, and the way it was computed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Explanation {
     /// The order's name: `chain 3,2,1,0`.
     pub order: String,
-    /// Equal for equal orders: the additions, with operands in a fixed order because addition commutes.
+    /// A text that is equal for equal orders: the additions, with operands in a fixed order because addition commutes.
     pub additions: String,
     /// Rounding and scale, for instance `each step`, or `once in f32, scaled after in f32`.
     pub computing: String,

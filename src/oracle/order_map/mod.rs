@@ -1,4 +1,4 @@
-//! Order maps: which order of ranks summed which run of a result's elements, by name.
+//! Order maps: the order of ranks that summed each run of a result's elements, by name.
 //!
 //! | file | purpose |
 //! |---|---|
@@ -7,11 +7,11 @@
 //! | `computing` | roundings, types of partial results, and scales |
 //! | `trial` | tries an order on elements, within a budget |
 //! | `ring` | finds rings |
-//! | `family` | whether any ring or tree explains a result |
+//! | `family` | decides if any ring or tree explains a result |
 //! | `find` | finds the map of a result |
-//! | `write` | the map with its name, and how exactly it is known |
-//! | `map` | the map, as verdicts, reports and records hold it |
-//! | `compare` | two maps of the same result: what changed |
+//! | `write` | builds the map with its name and the precision of its boundaries |
+//! | `map` | the map as stored in verdicts, reports and records |
+//! | `compare` | the change between two maps of the same result |
 mod compare;
 mod computing;
 mod family;

@@ -35,7 +35,7 @@ pub(super) fn named_orders(ranks: u32, fused: bool) -> Vec<Order> {
     all
 }
 
-/// Both trees of a double binary tree, in each way that is known.
+/// Both trees of a double binary tree, in each known variant.
 pub(super) fn double_trees(ranks: u32) -> Vec<[Order; 2]> {
     let named = |number: usize, parent_children: &dyn Fn(u32) -> Vec<u32>, root: u32, turn: &dyn Fn(u32) -> u32| {
         let mut steps = Vec::new();
@@ -126,7 +126,7 @@ fn pairs(ranks: u32, farthest_first: bool) -> Option<Order> {
     Some(Order::Tree { steps, name: format!("pairs, {which} first") })
 }
 
-/// The sizes of equal groups that are tried.
+/// The sizes of equal groups to try.
 fn group_sizes(ranks: u32) -> Vec<u32> {
     let mut sizes: Vec<u32> = [2, 4, 8, ranks / 2, ranks / 4].into_iter().collect();
     sizes.retain(|size| *size > 1 && *size < ranks && ranks.is_multiple_of(*size));
@@ -142,7 +142,7 @@ fn spread_trees(ranks: u32, size: u32) -> Vec<Order> {
     let children = |place: u32| {
         let (group, inside) = (place / size, place % size);
         let of_group = nccl_children(group, groups);
-        // The root's only child counts as a second one.
+        // The root's only child counts as its second one.
         let of_second_rank = usize::from(group > 0);
         let (at_second, at_first) = of_group.split_at(of_second_rank.min(of_group.len()));
         let below = match inside {

@@ -4,7 +4,7 @@ use super::shapes::Order;
 use super::trial::{Spent, Trial};
 use std::cmp::Reverse;
 
-/// A run: first element, and number of the ring's rotation.
+/// A run: its first element, and the number of the ring's rotation.
 pub(super) type RotationRun = (u64, usize);
 
 /// A ring that explains every telling element.
@@ -17,11 +17,11 @@ pub(super) struct FoundRing {
     pub runs: Vec<RotationRun>,
     /// Rotation of the first run.
     pub first: usize,
-    /// Runs whose length does not follow from the run before.
+    /// Number of runs whose length does not follow from the previous run.
     pub uneven: usize,
 }
 
-/// Chunk sizes of a ring that are tried at most where the first boundary is not known exactly.
+/// Limit on the chunk sizes of a ring that are tried if the first boundary is not known exactly.
 const MOST_SIZES: usize = 64;
 /// Up to this many elements, every size of a first chunk is tried.
 const SMALL_CHUNK: u64 = 64;
@@ -44,7 +44,7 @@ struct Ring {
     rotations: Vec<Order>,
 }
 
-/// The rotations of a ring, by the rank at which they end.
+/// The rotations of a ring, indexed by the rank at which they end.
 fn ring_of(ranks: &[u32]) -> Ring {
     let n = ranks.len();
     let zero = ranks.iter().position(|rank| *rank == 0).unwrap_or(0);
@@ -97,7 +97,7 @@ pub(super) fn find_ring(
             }
         }
     }
-    // Nothing is even throughout: channels of different sizes, and last passes with smaller chunks.
+    // Nothing is even throughout: there are channels of different sizes, and last passes with smaller chunks.
     beginnings.sort_by_key(|beginning| Reverse(beginning.reach));
     let mut best: Option<FoundRing> = None;
     for beginning in beginnings.into_iter().take(MOST_BEGINNINGS) {
@@ -195,8 +195,8 @@ impl Walk<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Sizes of the first chunk with how far they reach, if that is at least into the third chunk; none after the first that
-    /// reaches the end.
+    /// Sizes of the first chunk with the element they reach, if that is at least in the third chunk; no further sizes after the first
+    /// that reaches the end.
     fn beginnings(mut self) -> Result<Vec<(u64, u64)>, Spent> {
         let columns = self.trial.columns;
         let (total, n) = (columns.len(), self.ring.rotations.len() as u64);
@@ -227,8 +227,8 @@ impl Walk<'_, '_, '_> {
         Ok(found)
     }
 
-    /// The runs, and how many of them are uneven, if the ring explains every element. Gives up once as many as `fewer_than` are uneven, or
-    /// once uneven runs explain too few elements to be worth their number.
+    /// The runs, with the number of uneven ones, if the ring explains every element. Gives up once as many as `fewer_than` are uneven, or
+    /// once uneven runs explain too few elements to justify their number.
     fn walk(&mut self, chunk: u64, fewer_than: usize) -> Result<Option<(Vec<RotationRun>, usize)>, Spent> {
         let columns = self.trial.columns;
         let (total, n) = (columns.len(), self.ring.rotations.len());
@@ -262,8 +262,8 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    /// The way on that reaches farthest: the run that failed is shorter than expected, the run before is longer, or a new part
-    /// begins here.
+    /// The continuation that reaches farthest: the run that failed is shorter than expected, the previous run is longer, or a new
+    /// part begins here.
     fn turn(
         &mut self,
         before: Option<RotationRun>,
@@ -320,13 +320,13 @@ impl Walk<'_, '_, '_> {
     }
 }
 
-/// The numbers of a range with both ends, if they are few: then any of them may be a boundary.
+/// The numbers of a range including both ends, if they are few: then any of them may be a boundary.
 fn few(from: u64, to: u64) -> impl Iterator<Item = u64> {
     let are_few = to.saturating_sub(from) <= SMALL_CHUNK;
     (from..=to).filter(move |_| are_few).take(SMALL_CHUNK as usize + 1)
 }
 
-/// Some of the numbers of a range with both ends, those that are multiples of the greatest powers of two.
+/// Some of the numbers of a range including both ends: multiples of the greatest powers of two.
 fn roundest(from: u64, to: u64) -> impl Iterator<Item = u64> {
     let mut step = 1u64;
     while to.saturating_sub(from) / step >= MOST_SIZES as u64 / 2 {

@@ -1,4 +1,4 @@
-//! Orders of summation: which partial results are added to which, step by step.
+//! Orders of summation, as steps that add partial results.
 use crate::fnv::fnv64;
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ pub(super) enum Step {
     Input(u32),
     /// Adds a rank's own input to the top.
     AddInput(u32),
-    /// Adds the two topmost.
+    /// Adds the two topmost partial results.
     Add,
     /// Rounds the top to the type, where groups are summed in a wider one.
     Narrow,
@@ -20,7 +20,7 @@ pub(super) enum Step {
 /// An order of summation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The ranks by number from `start` on, upwards or downwards, around to its neighbour.
+    /// The ranks by number from `start` on, upwards or downwards, wrapping around.
     Rotation { ranks: u32, start: u32, down: bool },
     /// These ranks, one after the other.
     Chain(Vec<u32>),
@@ -73,7 +73,7 @@ impl Order {
         all
     }
 
-    /// The ranks of a tree that adds one after the other, where addition commutes; `None` for chains and other trees.
+    /// The ranks of a tree that adds one after the other, if addition commutes; `None` for chains and other trees.
     pub fn as_chain(&self) -> Option<Vec<u32>> {
         let Self::Tree { steps, .. } = self else { return None };
         let mut stack: Vec<Vec<u32>> = Vec::new();
@@ -106,7 +106,7 @@ impl Order {
         }
     }
 
-    /// The name for people.
+    /// The name in reports.
     pub fn name(&self) -> String {
         match self {
             Self::Tree { name, .. } => name.clone(),
@@ -178,7 +178,7 @@ impl Order {
     }
 }
 
-/// Ranks in messages: `3,2,1,0`; of many, those that follow each other by number as `0-15`.
+/// Ranks in messages: `3,2,1,0`; if there are many, consecutive numbers as `0-15`.
 pub(super) fn rank_list(ranks: &[u32]) -> String {
     let mut text = String::new();
     let mut at = 0;

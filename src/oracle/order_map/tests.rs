@@ -73,7 +73,7 @@ fn orders(map: &OrderMap) -> Vec<&str> {
     map.runs.iter().map(|run| map.explanation(run.explanation).unwrap().order.as_str()).collect()
 }
 
-/// The value of additions as an explanation spells them, in a plain model.
+/// The value of additions as an explanation writes them, in a plain model.
 fn value_of(additions: &str, leaf: &dyn Fn(usize) -> f64, join: &dyn Fn(f64, f64) -> f64) -> f64 {
     fn parse(
         text: &mut std::iter::Peekable<std::str::Chars>,
@@ -112,7 +112,7 @@ fn assert_replays(map: &OrderMap, inputs: &Inputs, result: &[f32]) {
         for index in std::iter::once(&run.explanation).chain(&run.others) {
             let explanation = map.explanation(*index).unwrap();
             for i in run.earliest_start as usize..latest_end as usize {
-                // Other explanations are of the run alone.
+                // Other explanations are for this run alone.
                 if *index != run.explanation && !(run.start..run.start + run.elements).contains(&(i as u64)) {
                     continue;
                 }
@@ -365,7 +365,7 @@ fn scales_are_named() {
     }
     for (a, map) in maps.iter().enumerate() {
         for (b, other) in maps.iter().enumerate() {
-            // The order of a fused chain says more: which of its first two ranks comes first.
+            // The order of a fused chain also shows which of its first two ranks comes first.
             let fused = a == 1 || b == 1;
             match compare(map, other) {
                 OrderChange::Same => assert_eq!(a, b),
@@ -431,7 +431,7 @@ fn changes_are_told_by_name() {
     assert_eq!(describe_change(&one, &down), "ring 0,1,2,3 (chunks of 1,024) -> chain 3,2,1,0");
     assert_eq!(compare(&one, &wide), OrderChange::OtherRounding);
     assert_eq!(describe_change(&down, &wide), "chain 3,2,1,0 -> any order, f64 accumulator");
-    // Other data, the same algorithm: boundaries are known differently well.
+    // Other data, the same algorithm: the precision of the boundaries differs.
     let inputs = random_inputs(4, 4096, 3);
     let again = map_of(ReduceKind::Sum, &inputs, &ring_sums(&inputs, &[0, 1, 2, 3], &[4096], 4096));
     assert_eq!(compare(&one, &again), OrderChange::Same);

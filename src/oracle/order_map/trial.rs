@@ -17,7 +17,7 @@ const MOST_BETWEEN: usize = 4;
 /// Number of elements that are tried before the budget is checked again.
 const MOST_AT_ONCE: usize = 1 << 20;
 
-/// The inputs and the observed result of a reduction, and the elements to which rounding matters.
+/// The inputs and the observed result of a reduction, and the elements for which rounding matters.
 #[derive(Clone)]
 pub(crate) struct Columns<'a> {
     pub dtype: DType,
@@ -25,7 +25,7 @@ pub(crate) struct Columns<'a> {
     pub inputs: &'a [&'a [u8]],
     /// Bytes of the result.
     pub result: &'a [u8],
-    /// Elements with several right values, ascending; the others tell nothing.
+    /// Elements with several right values, ascending; the others do not depend on the order.
     pub telling: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Columns<'a> {
         self.telling.get(index).map_or(self.len(), |element| u64::from(*element))
     }
 
-    /// The number of the first telling element from this one on.
+    /// The index of the first telling element from this one on.
     pub fn index(&self, element: u64) -> usize {
         if self.telling.len() as u64 == self.len() {
             return element.min(self.len()) as usize;
@@ -72,7 +72,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The budget is used up.
+/// The error that the budget is used up.
 #[derive(Debug)]
 pub(super) struct Spent;
 
@@ -80,7 +80,7 @@ pub(super) struct Spent;
 pub(super) struct Trial<'a> {
     pub columns: &'a Columns<'a>,
     scalars: &'a [f64],
-    /// Additions that may still be made.
+    /// Number of additions that may still be made.
     pub additions: u64,
     /// The last telling elements that were tried alone, each at the position of its number modulo [`HELD`].
     held: [Option<usize>; HELD],
@@ -92,7 +92,7 @@ pub(super) struct Trial<'a> {
     rows: RowMemory,
 }
 
-/// Elements whose values are held, because every order is tried on the same ones first.
+/// Number of elements whose values are kept, because every order is tried on the same ones first.
 const HELD: usize = FEW;
 
 impl<'a> Trial<'a> {
@@ -109,7 +109,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Additions that a trial on one element takes.
+    /// Number of additions that a trial on one element takes.
     fn cost(&self) -> u64 {
         self.columns.inputs.len() as u64 + 1
     }
@@ -234,7 +234,7 @@ impl<'a> Trial<'a> {
         Ok(least)
     }
 
-    /// The telling elements of these whose result may depend on the order, of many the first.
+    /// Of these telling elements, those whose result may depend on the order; if there are many, the first ones.
     ///
     /// # Errors
     ///
@@ -291,7 +291,7 @@ fn failed_in_rows(
             let hits = explained(RowElements::Listed(&rest[..near]));
             hits[..near].iter().position(|hit| !hit)
         } else {
-            // The elements between them are computed, too: that is cheaper than to gather these.
+            // The elements between them are computed, too: that is cheaper than gathering these.
             let hits = explained(RowElements::From(*first as usize, reach));
             match hits[..reach].iter().all(|hit| *hit) {
                 true => None,

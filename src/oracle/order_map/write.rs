@@ -11,11 +11,11 @@ use crate::printable::thousands;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Most runs that a map lists.
+/// Limit on the runs that a map lists.
 const MOST_LISTED: usize = 4096;
 /// Other explanations are searched for only in maps with at most this many runs.
 const RUNS_WITH_OTHERS: usize = 16;
-/// Other explanations of a run that are kept.
+/// Limit on the other explanations of a run that are kept.
 const MOST_OTHERS: usize = 8;
 /// With at most this many ranks every chain is tried as another explanation; beyond, only if all orders with a name explain.
 const MOST_RANKS_WITH_OTHER_CHAINS: u32 = 6;
@@ -25,7 +25,7 @@ const MOST_DEPENDENT: usize = 4096;
 /// The reason there is no map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoMap {
-    /// No order that is tried explains this element.
+    /// No order that was tried explains this element.
     Unexplained(u64),
     /// The order changes too often.
     TooManyRuns,
@@ -33,7 +33,7 @@ pub(super) enum NoMap {
     Budget,
 }
 
-/// A map that is being written.
+/// A map under construction.
 pub(super) struct Written {
     explanations: Vec<Explanation>,
     runs: Vec<(u64, u32)>,
@@ -177,7 +177,7 @@ fn write_runs(
             let from = trial.columns.index(run.start);
             let to = trial.columns.index(run.start.saturating_add(run.elements));
             let Some(found) = found.get(at) else { continue };
-            // Without a budget for it, what else may explain the run stays unknown.
+            // If the budget does not allow for it, the other explanations of the run stay unknown.
             let Ok(others) = others(trial, computings, ranks, &found.candidate, from..to) else { break };
             match others {
                 Others::Every if found_one(&written) => any = true,
@@ -227,7 +227,7 @@ fn found_one(written: &Written) -> bool {
     written.runs.len() == 1
 }
 
-/// The names of several runs without a pattern: all of few, of many their number.
+/// The names of several runs without a pattern: all of them if there are few, otherwise their number.
 fn runs_name(names: &[String], words: &str) -> String {
     let mut different: Vec<&str> = Vec::new();
     for name in names {
@@ -242,7 +242,7 @@ fn runs_name(names: &[String], words: &str) -> String {
     format!("{} runs: {shown}{words}", thousands(names.len() as u64))
 }
 
-/// True for one tree and then its counterpart.
+/// True for a tree followed by its counterpart.
 pub(super) fn is_double_tree(ranks: u32, found: &[FoundRun], computings: &[Computing]) -> bool {
     let [first, second] = found else { return false };
     let fused = computings.get(first.candidate.computing).is_some_and(Computing::is_fused);
@@ -268,7 +268,7 @@ fn halve_at_the_middle(trial: &mut Trial<'_>, computings: &[Computing], found: &
 }
 
 enum Others {
-    /// All orders that are tried.
+    /// All orders that were tried.
     Every,
     Some(Vec<Order>),
 }
@@ -337,7 +337,7 @@ impl FoundOthers {
     }
 }
 
-/// The first runs with their lengths, and how exactly their boundaries are known.
+/// The first runs with their lengths, and the precision of their boundaries.
 fn bounded_runs<'c>(
     trial: &mut Trial<'_>,
     runs: &[(u64, u32)],

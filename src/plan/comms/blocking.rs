@@ -6,7 +6,7 @@ use crate::scenario::{Case, ConfigValue, Diagnostic, EnvValue};
 /// The settings that decide if a communicator's calls wait until they are done.
 #[derive(Debug)]
 pub(super) struct Blocking {
-    /// NCCL_COMM_BLOCKING, which goes before every configuration.
+    /// NCCL_COMM_BLOCKING, which takes precedence over every configuration.
     variable: Option<EnvValue>,
     /// For each communicator: true if it is created non-blocking.
     nonblocking: Vec<bool>,
@@ -22,7 +22,7 @@ impl Blocking {
         Self { variable: variable.map(|variable| variable.value.clone()), nonblocking: Vec::new() }
     }
 
-    /// Adds the next communicator. One that is made without a configuration is as its parent.
+    /// Adds the next communicator. Without a configuration it is like its parent.
     pub(super) fn add(&mut self, config: Option<&Vec<(String, ConfigValue)>>, parent: Option<CommId>) {
         let nonblocking = match (config, parent) {
             (Some(config), _) => is_nonblocking(config),
@@ -67,7 +67,7 @@ impl Comms {
     ///
     /// # Errors
     ///
-    /// One of them is blocking and the other is not, and the calls of one group must be alike.
+    /// One of them is blocking and the other is not, but the calls of one group must be alike.
     pub(super) fn check_one_thread_grow(
         &self,
         by: &ChangedBy<'_>,

@@ -1,4 +1,4 @@
-//! Communicators with fewer or more ranks than the one that they are made from: shrink and grow.
+//! Communicators with fewer or more ranks than the one from which they are created: shrink and grow.
 use super::super::eval::{Names, among, evaluate, no_value, ranks};
 use super::{CommId, Comms, Named};
 use crate::expr::Mode;
@@ -6,7 +6,7 @@ use crate::job::CallKind;
 use crate::scenario::{Case, CommCreation, CommDef, Diagnostic, Placement, Ranks, Span, Spanned};
 use std::collections::BTreeSet;
 
-/// The step that makes a communicator of another one.
+/// The step that creates a communicator from another one.
 pub struct ChangedBy<'a> {
     pub case: &'a Case,
     pub def: &'a CommDef,
@@ -17,19 +17,19 @@ pub struct ChangedBy<'a> {
     pub runs: Vec<bool>,
     /// True if the step itself names the communicators.
     pub named: bool,
-    /// World ranks whose call is to fail.
+    /// World ranks whose call is expected to fail.
     pub fails: Vec<bool>,
 }
 
-/// Calls, each with its world rank.
+/// Calls that create communicators, each with its world rank.
 pub type Calls = Vec<(usize, CallKind)>;
 
 impl Comms {
-    /// Defines the communicator that a shrink or grow makes; gives the calls that make it.
+    /// Defines the communicator that a shrink or grow creates; returns the calls that create it.
     ///
     /// # Errors
     ///
-    /// Ranks that the communicator lacks or has already, no rank that leaves or remains, and calls of ranks that must not make
+    /// Ranks that the communicator lacks or already has, no rank that leaves or remains, or calls of ranks that must not create
     /// one.
     pub fn change(&mut self, by: &ChangedBy<'_>) -> Result<Calls, Diagnostic> {
         match &by.def.creation {
@@ -168,7 +168,7 @@ impl Comms {
     }
 }
 
-/// The ranks of a communicator that a shrink leaves out, in rising order.
+/// The ranks of a communicator that a shrink leaves out, in ascending order.
 fn left_out(by: &ChangedBy<'_>, without: &Spanned<Ranks>, members: &[usize]) -> Result<Vec<usize>, Diagnostic> {
     let n = members.len();
     let mut out = Vec::new();

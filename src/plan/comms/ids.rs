@@ -1,8 +1,8 @@
-//! The number of unique ids by which a communicator is made (`ncclCommInitRankScalable`).
+//! The number of unique ids with which a communicator is created (`ncclCommInitRankScalable`).
 use super::super::eval::ranks;
 use crate::scenario::{Diagnostic, Span};
 
-/// A number of ids as a file gives it.
+/// A number of ids as given in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScalableIds {
     pub count: i128,
@@ -19,7 +19,7 @@ pub fn id_of(rank: usize, n: usize, ids: usize) -> usize {
     if rank < larger { rank / (share + 1) } else { more + (rank - larger) / share.max(1) }
 }
 
-/// More ids than any communicator has ranks.
+/// Upper bound on the number of ids: more than any communicator has ranks.
 const MOST: i128 = 1024;
 
 impl ScalableIds {

@@ -17,7 +17,7 @@ pub struct Standing {
     unfinished: Option<Span>,
     /// A call on it has failed, and because it is non-blocking it keeps the error.
     failed: Option<Span>,
-    /// The rank has not made the communicator, or that call is the one that makes it.
+    /// True if the rank has not created the communicator, or the call is the one that creates it.
     unmade: bool,
 }
 
@@ -28,7 +28,7 @@ pub enum Use {
     Fine,
     /// NCCL documents that it returns an error.
     Fails { why: &'static str, code: &'static str, since: Option<Span> },
-    /// NCCL leaves open what happens.
+    /// NCCL leaves the behaviour undefined.
     Undefined { why: &'static str, since: Option<Span>, help: &'static str },
 }
 
@@ -103,7 +103,7 @@ impl Standing {
 }
 
 impl Comms {
-    /// Notes that a rank does not wait for the end of a call on a communicator, or of the call that makes it.
+    /// Records that a rank does not wait for the end of a call on a communicator, or of the call that creates it.
     pub fn leave_in_progress(&mut self, name: &str, rank: usize, at: Span, makes: bool) {
         if let Some(named) = self.named.get_mut(name) {
             named.standing[rank].unfinished = Some(at);
@@ -111,7 +111,7 @@ impl Comms {
         }
     }
 
-    /// Notes that a call on a non-blocking communicator has failed. One that was revoked looks at no operation that closely.
+    /// Records that a call on a non-blocking communicator has failed. A revoked one does not check operations that thoroughly.
     pub fn keep_failure(&mut self, name: &str, rank: usize, op: Option<CommOp>, at: Span) {
         if let Some(named) = self.named.get_mut(name) {
             let standing = &mut named.standing[rank];
@@ -121,7 +121,7 @@ impl Comms {
         }
     }
 
-    /// Notes that a rank does not make a communicator that others make.
+    /// Records that a rank does not create a communicator that others create.
     pub fn leave_unmade(&mut self, name: &str, rank: usize) {
         if let Some(named) = self.named.get_mut(name) {
             named.standing[rank].unmade = true;

@@ -1,4 +1,4 @@
-//! The ranks that wait, and whom they wait for, in words.
+//! Describes the ranks that wait, and whom they wait for.
 use super::super::simulate::MAY_BE_ABORTED;
 use super::super::types::Waiting;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ fn some_ranks(ranks: &[usize]) -> String {
     }
 }
 
-/// The ranks that wait for each other in a cycle, if some do; else the first few that wait.
+/// The ranks that wait for each other in a cycle, if there is one; otherwise the first few that wait.
 pub fn cycle(waiting: Vec<Waiting>) -> Vec<Waiting> {
     let by_rank: HashMap<usize, &Waiting> = waiting.iter().map(|w| (w.rank, w)).collect();
     for start in &waiting {

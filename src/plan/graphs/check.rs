@@ -74,7 +74,7 @@ struct Walk<'a> {
     open: BTreeMap<u32, usize>,
     /// Captures whose graphs exist.
     live: BTreeSet<usize>,
-    /// Communicators that cannot be used, where that began, and in which way.
+    /// Communicators that cannot be used any more, with the place and kind of the cause.
     ended: BTreeMap<u32, (Span, &'static str)>,
 }
 
@@ -207,7 +207,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Work that runs cannot go to a stream whose work is captured.
+    /// Refuses work that runs on a stream whose work is captured.
     fn uncaptured(&self, stream: u32, span: Span) -> Result<(), Diagnostic> {
         let Some(at) = self.open.get(&stream) else { return Ok(()) };
         let text = format!(
@@ -219,7 +219,7 @@ impl Walk<'_> {
             .help("move the step before or after the captured ones, or give it another stream"))
     }
 
-    /// An item that is not captured.
+    /// Checks an item that is not captured.
     fn eager(&mut self, item: &Item) -> Result<(), Diagnostic> {
         let first = self.open.values().next().copied();
         match &item.kind {
@@ -285,7 +285,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Communicators are made and ended.
+    /// Checks an item that creates or ends a communicator.
     fn comm_step(&mut self, item: &Item, kind: &CallKind, open: Option<usize>) -> Result<(), Diagnostic> {
         if let Some(at) = open {
             let text = format!(

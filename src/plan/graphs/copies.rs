@@ -1,4 +1,4 @@
-//! Results that no copy can be taken of, because the launch that makes them overwrites them.
+//! Results that cannot be copied, because the launch that makes them overwrites them.
 use super::super::types::{AllocId, Plan};
 use crate::job::CallKind;
 use std::collections::{BTreeMap, HashMap, HashSet};

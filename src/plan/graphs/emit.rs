@@ -1,4 +1,4 @@
-//! Writes the items with captures and launches.
+//! Writes the items together with captures and launches.
 use super::super::cost;
 use super::super::item::{Item, ItemKind, Open, Phase, Program, RegistrationPoint};
 use super::super::limits::Limits;
@@ -188,7 +188,7 @@ impl Emit<'_> {
     }
 }
 
-/// The same on other streams.
+/// The same item on other streams.
 fn on_streams(kind: &ItemKind, streams: &HashMap<u32, u32>) -> ItemKind {
     let to = |stream: u32| streams.get(&stream).copied().unwrap_or(stream);
     let mut kind = kind.clone();

@@ -10,7 +10,7 @@ use crate::scenario::{Diagnostic, dedupe};
 ///
 /// # Errors
 ///
-/// The launches, and where the registrations have ended.
+/// The diagnostics name the launches, and the places where the registrations have ended.
 pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
     for (rank, program) in lowered.programs.iter().enumerate() {
@@ -27,7 +27,7 @@ pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     if diagnostics.is_empty() { Ok(()) } else { Err(dedupe(diagnostics)) }
 }
 
-/// The registrations that a captured call uses, each with a buffer for which it does.
+/// The registrations that a captured call uses, each with a buffer in it.
 fn used(lowered: &LoweredProgram, at: Index) -> Vec<(&Registration, BufId)> {
     let Some(op) = lowered.op(at) else { return Vec::new() };
     let (Some(comm), captured) = (op.comm(), lowered.given_at(at)) else { return Vec::new() };

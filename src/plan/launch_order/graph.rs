@@ -1,4 +1,4 @@
-//! A graph of what must come before what, and its shortest cycles.
+//! A directed graph of required orders, and its shortest cycles.
 use std::collections::VecDeque;
 
 pub type Vertex = usize;
@@ -19,7 +19,7 @@ impl Graph {
         self.next[from].push(to);
     }
 
-    /// A cycle, as short as there is one through some vertex of it; in time linear in the graph's size.
+    /// A cycle that is as short as possible for some vertex on it; in time linear in the graph's size.
     pub fn cycle(&self) -> Option<Vec<Vertex>> {
         let left = self.after_cycles();
         let mut before = vec![None; self.next.len()];
@@ -35,7 +35,7 @@ impl Graph {
         self.shortest(at)
     }
 
-    /// The vertices to which a way leads from a cycle, or that are on one.
+    /// The vertices that can be reached from a cycle, or are on one.
     fn after_cycles(&self) -> Vec<bool> {
         let mut open = vec![0usize; self.next.len()];
         self.next.iter().flatten().for_each(|to| open[*to] += 1);
@@ -51,7 +51,7 @@ impl Graph {
         open.into_iter().map(|count| count > 0).collect()
     }
 
-    /// The shortest way from a vertex back to it.
+    /// The shortest path from a vertex back to it.
     fn shortest(&self, start: Vertex) -> Option<Vec<Vertex>> {
         let mut from = vec![None; self.next.len()];
         let mut queue = VecDeque::from([start]);

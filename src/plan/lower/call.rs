@@ -9,7 +9,7 @@ use crate::ops::OneSided;
 /// The pointers that a call passes.
 #[derive(Debug)]
 pub struct Pointers {
-    /// One for each memory that calls of this kind read.
+    /// A pointer for each memory that calls of this kind read.
     pub reads: Vec<Ptr>,
     pub write: Ptr,
     /// The place of a premul_sum's factor in device memory, if it is there.
@@ -99,7 +99,7 @@ fn reduction(reduction: Option<&Reduction<u64>>, dtype: DType, device: Option<Pt
     }
 }
 
-/// A factor as it lies in memory.
+/// The bytes of a factor in memory.
 pub fn factor_bytes(dtype: DType, bits: u64) -> Vec<u8> {
     let mut bytes = vec![0; dtype.size()];
     num::put_element(dtype, &mut bytes, 0, bits);

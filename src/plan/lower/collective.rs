@@ -1,4 +1,4 @@
-//! One rank's part of a collective: its memory, NCCL's count, the factor's bits, and what may overlap.
+//! One rank's part of a collective: its memory, NCCL's count, the factor's bits, and the permitted overlap.
 use super::super::eval::ranks;
 use super::super::item::{BufferSlice, Factor, FactorNumber, Item, Open};
 use super::super::outside::outside;
@@ -155,8 +155,8 @@ impl Lowering {
     }
 }
 
-/// Refuses a call that must fail because no library can give it the algorithm that it asks for. A call without elements does not
-/// look at the selection.
+/// Refuses a call that must fail because no library can provide the algorithm that it requests. A call without elements does not
+/// check the selection.
 fn algorithm_of(c: &RankCollective<Open>) -> Result<(), Diagnostic> {
     let Some(algorithm) = c.algorithm.as_ref().filter(|algorithm| algorithm.choice.force) else { return Ok(()) };
     let Err(unmet) = algorithm.choice.admitted(c.op.call) else { return Ok(()) };
@@ -183,7 +183,7 @@ fn nccl_count(c: &RankCollective<Open>, send: Option<Region>, recv: Option<Regio
     }
 }
 
-/// A factor in the type: a written number as elements are, a computed one wrapped or rounded.
+/// The bits of a factor in the type: a written number is converted like an element, a computed one wrapped or rounded.
 fn factor_bits(factor: &Factor, dtype: DType) -> Result<u64, String> {
     match factor.number {
         FactorNumber::Written(value) => fit_dtype(value, dtype).map(|value| num::element_bits(dtype, &value)),

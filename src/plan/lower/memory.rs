@@ -1,4 +1,4 @@
-//! The memory of a rank's operations: which part of a buffer is meant, and the pointers that calls pass.
+//! The memory of a rank's operations: the parts of buffers, and the pointers that calls pass.
 use super::super::eval::elements;
 use super::super::item::BufferSlice;
 use super::super::place::has;
@@ -51,7 +51,7 @@ impl Lowering {
         Ok(Region { buf: slice.buf, rank, start: slice.start, len: end - slice.start })
     }
 
-    /// The part of a buffer that an item writes: a slice that leaves its end open is as long as what comes.
+    /// The part of a buffer that an item writes: a slice that leaves its end open is as long as the data.
     pub(super) fn output(&self, at: (usize, usize), slice: &BufferSlice) -> Result<Region, Diagnostic> {
         let mut region = self.region(slice, at.0, false)?;
         if let (None, Some(len)) = (slice.end, self.lowered.placed.sizes.lens.get(&at)) {
@@ -86,8 +86,8 @@ impl Lowering {
         Ptr::At { alloc, byte: 0 }
     }
 
-    /// Device memory for a premul_sum's factor: the place that NCCL reads, which gets its value in stream order, and the
-    /// place it is copied from.
+    /// Device memory for a premul_sum's factor: the place that NCCL reads, which receives its value in stream order, and the
+    /// place from which it is copied.
     pub(super) fn factor(&mut self, rank: usize, dtype: DType, bits: u64) -> Ptr {
         let bytes = factor_bytes(dtype, bits);
         let n = self.lowered.unrolled.n;

@@ -1,4 +1,4 @@
-//! One rank's one-sided operation: its memory here and on the peer, and the window that both are in.
+//! One rank's one-sided operation: its memory on this rank and on the peer, and the window that contains both.
 use super::super::eval::{elements, ranks};
 use super::super::item::{Item, ItemKind, Open};
 use super::super::rank_op::{Placed, RankOneSided, RankOp, Size};
@@ -18,9 +18,9 @@ use std::sync::Arc;
 pub(super) struct OneSidedComms {
     /// Communicators with one-sided operations.
     used: BTreeSet<CommId>,
-    /// The configuration with which each is made.
+    /// The configuration with which each is created.
     configs: HashMap<CommId, u32>,
-    /// Ranks that have made the first signal of a communicator.
+    /// Ranks that have sent the first signal of a communicator.
     begun: HashSet<(usize, CommId)>,
 }
 
@@ -59,7 +59,7 @@ impl Lowering {
         self.one_sided.configs = configs;
     }
 
-    /// Makes the first signal of each communicator that has one-sided operations, once the rank has a window of it.
+    /// Adds the first signal of each communicator with one-sided operations, once the rank has a window of it.
     pub(super) fn first_signals(&mut self, rank: usize, step: StepId) {
         for comm in self.one_sided.used.clone() {
             if self.lowered.registrations.has_had_window(rank, comm) && self.one_sided.begun.insert((rank, comm)) {
@@ -191,7 +191,7 @@ impl Lowering {
         &self.lowered.placed.buffers[buf].name
     }
 
-    /// The window of both ranks that holds a region of the peer, and the byte at which the region begins in it.
+    /// The window of both ranks that contains a region of the peer, and the byte at which the region begins in it.
     fn common_window(&self, rank: usize, world: usize, comm: CommId, region: &Region) -> Option<(u32, u64)> {
         let (alloc, bytes) = image_bytes(&self.lowered, region)?;
         let now = |rank: usize| (rank, self.lowered.programs[rank].len());

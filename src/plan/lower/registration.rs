@@ -9,7 +9,7 @@ use crate::scenario::{Diagnostic, RegisterKind};
 use nccl_sys::NCCL_WIN_REQUIRED_ALIGNMENT;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Most registrations that the keys of a file may ask for.
+/// Limit on the registrations that the keys of a file may request.
 const MOST: usize = 200_000;
 
 const ALIGNMENT: u64 = NCCL_WIN_REQUIRED_ALIGNMENT as u64;
@@ -38,11 +38,11 @@ impl Broken {
     }
 }
 
-/// The buffers that the key `register` asks to register, by communicator.
+/// The buffers that the key `register` registers, by communicator.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     buffers: BTreeMap<CommId, Vec<BufId>>,
-    /// Communicators that steps make.
+    /// Communicators that steps create.
     made: HashSet<CommId>,
 }
 
@@ -51,7 +51,7 @@ impl Lowering {
     ///
     /// # Errors
     ///
-    /// A window that not every rank of its communicator can have.
+    /// A window is impossible on some rank of its communicator.
     pub(super) fn find_wanted(&mut self, items: &[Vec<Item>]) -> Result<(), Diagnostic> {
         let keys = &self.lowered.unrolled.case;
         if !keys.registers_buffers() {
@@ -178,7 +178,7 @@ impl Lowering {
             RegistrationPoint::Signals => self.first_signals(rank, step),
             RegistrationPoint::Ending(comm) => self.deregister_all(rank, step, &[comm]),
             RegistrationPoint::Aborted(comm) => {
-                // The call before this place is the one that has ended the communicator.
+                // The call before this point is the one that has ended the communicator.
                 let abort = self.lowered.programs[rank].len().saturating_sub(1);
                 for id in self.live_ids(rank, comm) {
                     self.lowered.registrations.end(rank, id, abort);
@@ -237,7 +237,7 @@ impl Lowering {
         self.lowered.registrations.add(rank, it);
     }
 
-    /// Ends the registrations that are left, when all work that may use the memory is over.
+    /// Ends the remaining registrations, when all work that may use the memory is over.
     fn deregister_all(&mut self, rank: usize, step: StepId, comms: &[CommId]) {
         let live: Vec<(CommId, u32)> =
             comms.iter().flat_map(|comm| self.live_ids(rank, *comm).into_iter().map(|id| (*comm, id))).collect();

@@ -1,6 +1,6 @@
 //! The latest use of every byte of an allocation by one stream, as ranges between the ends of all its uses.
 
-/// Numbers of uses by range of bytes. Uses are recorded in growing order, so the latest one is the largest number.
+/// Numbers of uses by range of bytes. Uses are recorded in ascending order, so the latest one has the largest number.
 #[derive(Debug, Default)]
 pub(super) struct Latest {
     /// Ends of all ranges that will be recorded, sorted; range `i` lies between end `i` and the next.
@@ -58,7 +58,7 @@ impl Latest {
 
     /// The latest use of any byte of the range, 0 if there was none.
     pub(super) fn of(&self, start: u64, end: u64) -> u32 {
-        // A range that is met in part counts: every use that covers it covers all of it.
+        // A range that is only partly covered counts too: every use that covers a range covers all of it.
         let from = self.ends.partition_point(|e| *e <= start).saturating_sub(1);
         let to = self.ends.partition_point(|e| *e < end).min(self.ends.len().saturating_sub(1));
         if from >= to {

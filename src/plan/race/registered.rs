@@ -24,7 +24,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Nothing is used yet.
+    /// The state of a rank before its first call.
     pub(super) fn of(lowered: &LoweredProgram, rank: usize) -> Self {
         let known: FxHashSet<(AllocId, CommId)> =
             lowered.registrations.of_rank(rank).iter().map(|r| (r.alloc, r.comm)).collect();

@@ -1,5 +1,5 @@
-//! The calls between which registrations of one rank with one communicator hold, so that those which hold at a call are found
-//! without a walk over all that have ended.
+//! The lifetimes of one rank's registrations with one communicator, stored so that those which hold at a call are found without
+//! walking over all that have ended.
 
 /// Registrations in the order in which they begin.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Lifetimes {
         self.latest_ends.len() / 2
     }
 
-    /// Adds a registration that has not ended, and gives its index. None that begins later was added before it.
+    /// Adds a registration that has not ended, and returns its index. It must not begin before any of those added earlier.
     pub(super) fn begin(&mut self, call: usize) -> usize {
         let index = self.starts.len();
         self.starts.push(call);
@@ -47,7 +47,7 @@ impl Lifetimes {
         self.latest_ends[node] = self.latest_ends[2 * node].max(self.latest_ends[2 * node + 1]);
     }
 
-    /// Says at which call a registration ends.
+    /// Sets the call at which a registration ends.
     pub(super) fn set_end(&mut self, index: usize, call: usize) {
         let mut node = self.leaves() + index;
         self.latest_ends[node] = call;

@@ -1,5 +1,5 @@
-//! Aborts end the calls of a communicator that are not over. Which those are depends on time, so a simulation that shows one order
-//! is not enough: a call may be cut short unless it is over before the abort in every order. The program is played again with the
+//! Aborts end the calls of a communicator that are not over. Which calls those are depends on timing, so a simulation with one order
+//! is not enough: a call may be cut short unless it is over before the abort in every order. The program is simulated again with the
 //! calls that may be cut short: each of them is over when its own rank aborts the communicator, and not before.
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// The reason a rank is stuck that waits for a call which another rank may cut short.
 pub const MAY_BE_ABORTED: &str = "which may abort the communicator before the call is over";
 
-/// A program is played again until no more calls are found that may be cut short, but not more often than this.
+/// Limit on the number of simulations: the program is simulated until no further calls are found that may be cut short.
 const MOST_PLAYS: usize = 8;
 
 /// The effects of aborts in a simulation.
@@ -46,7 +46,7 @@ impl Aborts {
     }
 }
 
-/// Plays the program; `buffered` sends do not wait.
+/// Simulates the program; with `buffered`, sends do not wait.
 pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
     let mut cut = FxHashMap::default();
     for _ in 0..MOST_PLAYS {
@@ -71,8 +71,8 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
     Played { mismatches, ..Played::default() }
 }
 
-/// Plays a program that is known to finish, with hosts that wait as NCCL's do: when pairs of ranks connect, and when communicators
-/// end, and if `collectives` is set in the first collective of each. `None` where nothing is known of that.
+/// Simulates a program that is known to finish, with hosts that wait as NCCL's do: when pairs of ranks connect, when communicators
+/// end, and if `collectives` is set in the first collective of each. `None` if such waits are unknown.
 pub fn play_hosts(lowered: &LoweredProgram, collectives: bool) -> Option<Played> {
     let mut simulation = Simulation::new(lowered, false, Aborts::default());
     simulation.host_waits = Some(HostWaits::of(lowered, collectives)?);
@@ -93,7 +93,7 @@ impl Simulation<'_> {
                     continue;
                 }
                 if lowered.programs[rank][index].left_in_progress {
-                    // It may have done its work until now.
+                    // It may have taken effect until now.
                     self.undefine(at);
                     continue;
                 }
@@ -131,7 +131,7 @@ impl Simulation<'_> {
         self.aborts.ended.contains(&at)
     }
 
-    /// A call's partners have done their part: it is over, unless a rank has died that may have left it unfinished, or an abort may
+    /// A call's partners have done their part: it is over, unless a dead rank may have left it unfinished, or an abort may
     /// come first.
     pub(super) fn over(&mut self, at: Index, node: usize) {
         if self.causes.is_some() {
@@ -145,7 +145,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A one-sided operation is over. One that an abort may cut short is refused, so none keeps its stream.
+    /// A one-sided operation is over. One that an abort may cut short is refused, so its stream is never kept.
     pub(super) fn over_one_sided(&mut self, at: Index, node: usize) {
         if self.causes.is_some() {
             self.aborts.over.insert(at);
@@ -153,7 +153,7 @@ impl Simulation<'_> {
         self.happened(node);
     }
 
-    /// An aborted call no longer takes part in what its partners wait for.
+    /// Removes an aborted call from what its partners wait for.
     fn withdraw(&mut self, at: Index) {
         let number = self.number_of(at);
         match self.lowered.op(at) {
@@ -175,13 +175,13 @@ impl Simulation<'_> {
         }
     }
 
-    /// The calls that may be cut short, and by whom: those that are not over before an abort of their communicator in every order.
+    /// The calls that may be cut short, with the aborting ranks: those not over before an abort of their communicator in every order.
     fn find_cut(&mut self) -> FxHashMap<Index, usize> {
         let mut cut = FxHashMap::default();
         let Some(causes) = self.causes.take() else { return cut };
         let mut past = Past::new(&causes);
         let mut aborts = std::mem::take(&mut self.aborts.met);
-        // Aborts whose hosts knew the same share one search.
+        // Aborts whose hosts had the same knowledge share one search.
         aborts.sort_by_key(|abort| abort.host);
         for same in aborts.chunk_by(|a, b| a.host == b.host) {
             let since = same.iter().map(|abort| self.oldest_call(&causes, abort)).min().unwrap_or(0);
@@ -210,7 +210,7 @@ impl Simulation<'_> {
         times.min().unwrap_or(0)
     }
 
-    /// Adds the calls that these aborts may cut short. Their hosts knew the same, and `past` is what came before that.
+    /// Adds the calls that these aborts may cut short. Their hosts had the same knowledge, and `past` is what came before that.
     fn find_cut_by(&mut self, aborts: &[Abort], causes: &Causes, past: &Past, cut: &mut FxHashMap<Index, usize>) {
         for abort in aborts {
             for (at, node) in &abort.calls {

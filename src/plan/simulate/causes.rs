@@ -1,4 +1,4 @@
-//! Works out which operations are over before an abort in every run. The simulation shows one possible order only: an operation
+//! Determines which operations are over before an abort in every run. The simulation shows only one possible order: an operation
 //! that it finishes before the abort may still be running when a real run aborts.
 //!
 //! The graph has a vertex for the start and the end of each node, and a vertex each time a host learns that something is over. A
@@ -39,7 +39,7 @@ pub(super) struct Past {
 }
 
 impl Causes {
-    /// `None` if the program aborts nothing.
+    /// `None` if the program does not abort anything.
     pub fn of(lowered: &LoweredProgram) -> Option<Self> {
         let aborts = |kind: &CallKind| {
             matches!(kind, CallKind::Abort { .. } | CallKind::Revoke { .. } | CallKind::Shrink { abort: true, .. })
@@ -65,7 +65,7 @@ impl Causes {
         (self.before.len() - 1) as Vertex
     }
 
-    /// The simulation reaches the vertex now.
+    /// Records that the simulation reaches the vertex now.
     fn comes(&mut self, vertex: Vertex) {
         self.now += 1;
         self.time[vertex as usize] = self.now;
@@ -107,7 +107,7 @@ impl Past {
             self.visits += 1 + before.len();
             for other in before {
                 let seen = &mut self.seen[*other as usize];
-                // The simulation is one possible run, so older vertices lead to still older ones only.
+                // The simulation is one possible run, so older vertices lead only to even older ones.
                 if *seen != self.search && causes.time[*other as usize] >= since {
                     *seen = self.search;
                     open.push(*other);
@@ -129,7 +129,7 @@ impl Simulation<'_> {
         let Some(causes) = &mut self.causes else { return };
         let last = |(stream, count): (u32, usize)| {
             let stream = &self.ranks[rank].streams[stream as usize];
-            // The host knows already that earlier ones are over.
+            // The host already knows that earlier ones are over.
             let last = count.checked_sub(1).filter(|last| *last >= stream.waited)?;
             stream.nodes.get(last).copied()
         };
@@ -196,13 +196,13 @@ impl Simulation<'_> {
 
     pub(super) fn causes_hosts_met(&mut self, rank: usize, meeting: (u32, usize)) {
         let Some(causes) = &mut self.causes else { return };
-        // After a meeting all its hosts know the same.
+        // After a meeting all its hosts have the same knowledge.
         if let Some(met) = causes.met.get(&meeting) {
             causes.host[rank] = *met;
         }
     }
 
-    /// The ranks that get data of a collective wait for the starts of those that give some, unless an abort may end their call
+    /// The ranks that receive data of a collective wait for the starts of those that send some, unless an abort may end their call
     /// before that.
     pub(super) fn causes_collective(&mut self, arrived: &[Index], nodes: &[usize]) {
         let Some(causes) = &mut self.causes else { return };
@@ -222,7 +222,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A receive, or a wait for signals, has got what other nodes have sent.
+    /// A receive, or a wait for signals, has received what other nodes have sent.
     pub(super) fn causes_message(&mut self, from: impl IntoIterator<Item = usize>, at: Index, node: usize) {
         let Some(causes) = &mut self.causes else { return };
         if self.aborts.may_be_cut(at) {

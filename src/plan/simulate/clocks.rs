@@ -94,7 +94,7 @@ pub fn check_size(lowered: &LoweredProgram) -> Result<(), Diagnostic> {
 }
 
 impl Clocks {
-    /// `None` if the program has no one-sided operation.
+    /// `None` if the program does not have one-sided operations.
     pub fn of(lowered: &LoweredProgram) -> Option<Self> {
         lowered.ops.iter().flatten().flatten().find(|op| matches!(op, RankOp::OneSided(_)))?;
         let (n, streams) = (lowered.unrolled.n, lowered.unrolled.streams as usize);
@@ -130,7 +130,7 @@ impl Clocks {
         by.host[lane] >= number
     }
 
-    /// A node's end follows the starts of others.
+    /// Makes a node's end follow the starts of others.
     pub fn follows(&mut self, node: usize, others: impl IntoIterator<Item = usize>) {
         for other in others {
             let start = std::mem::take(&mut self.start[other]);
@@ -220,7 +220,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The ranks that get data of a collective wait for the starts of those that give some.
+    /// The ranks that receive data of a collective wait for the starts of those that send some.
     pub(super) fn clocks_collective(&mut self, arrived: &[Index], nodes: &[usize]) {
         let Some(clocks) = &mut self.clocks else { return };
         let lowered = self.lowered;

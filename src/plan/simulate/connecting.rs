@@ -30,7 +30,7 @@ struct Pair {
     to: u32,
 }
 
-/// The connections of one communicator's pairs that a rank makes in a call. It goes through its distances twice: first the ranks
+/// The connections of one communicator's pairs that a rank opens in a call. It goes through its distances twice: first the ranks
 /// exchange their addresses, then they confirm that they are done. At each distance it sends before it waits for the other side.
 struct Rounds {
     comm: u32,
@@ -69,7 +69,7 @@ pub(super) struct HostWaits {
     ending: FxHashMap<CommId, BTreeSet<usize>>,
     /// For each rank: the communicators that its open group ends.
     in_group: FxHashMap<usize, Vec<CommId>>,
-    /// Communicators that a rank has finalized, so that it ends them alone.
+    /// Communicators that a rank has finalized, so that it ends them without the others.
     finalized: FxHashSet<(usize, CommId)>,
 }
 
@@ -101,8 +101,8 @@ impl HostWaits {
 }
 
 impl Simulation<'_> {
-    /// Issues calls once their ranks are connected; false as long as the host waits for that. Calls that are captured connect, and
-    /// launches issue them.
+    /// Issues calls once their ranks are connected; false as long as the host waits for that. Captured calls connect, and launches issue
+    /// them.
     pub(super) fn connect_and_issue(&mut self, rank: usize, calls: Vec<usize>) -> bool {
         let step = self.lowered.programs[rank][self.ranks[rank].cursor].step;
         let (pairs, collectives) = self.unconnected(rank, &calls);
@@ -120,7 +120,7 @@ impl Simulation<'_> {
         self.host_waits.as_ref().is_some_and(|waits| waits.connecting.contains_key(&rank))
     }
 
-    /// The connections that calls need and that the rank has not made: those of pairs, and communicators' first collectives.
+    /// The connections that calls need and that the rank has not made yet: those of pairs, and communicators' first collectives.
     fn unconnected(&mut self, rank: usize, calls: &[usize]) -> (Vec<Rounds>, Vec<CommId>) {
         let lowered = self.lowered;
         // One thread ends the groups of all ranks in one call, so they connect together.
@@ -261,7 +261,7 @@ impl Simulation<'_> {
         met
     }
 
-    /// The program of a rank has ended, and with it all its communicators.
+    /// The program of a rank has ended, and all its communicators with it.
     pub(super) fn ends_all(&mut self, rank: usize) {
         if self.host_waits.is_some() && self.ranks[rank].cursor >= self.lowered.programs[rank].len() {
             (0..self.ranks.len()).filter(|other| *other != rank).for_each(|other| self.wake(other));
@@ -322,14 +322,14 @@ impl Pair {
         Self { sends: !self.sends, ..self }
     }
 
-    /// The bit of what this side says the first time, or that it is done.
+    /// The bit for this side's first message, or for its confirmation.
     fn bit(self, done: bool) -> u8 {
         1 << (2 * u8::from(done) + u8::from(self.sends))
     }
 }
 
 impl Rounds {
-    /// The pairs of the distance at which it is; none once all are connected.
+    /// The pairs of the current distance; empty once all are connected.
     fn now(&self) -> &[Pair] {
         let left = &self.pairs[self.at..];
         left.chunk_by(|one, other| one.distance == other.distance).next().unwrap_or_default()
@@ -343,7 +343,7 @@ impl Rounds {
     }
 }
 
-/// The routes that a rank's side of a collective takes, and whether it sends there; `None` if NCCL does not make it of messages.
+/// The routes of a rank's side of a collective, each with true if it sends on it; `None` if NCCL does not build it from messages.
 fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)>> {
     let (comm, own, root) = (op.comm, op.rank, op.root());
     let others = (0..n).filter(|other| *other != own);
@@ -359,7 +359,7 @@ fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)>> {
     })
 }
 
-/// The world rank that is to answer.
+/// The world rank that has to answer.
 fn other_side(lowered: &LoweredProgram, comm: u32, pair: Pair) -> usize {
     let rank = if pair.sends { pair.to } else { pair.from };
     lowered.unrolled.comms.list[comm as usize].members[rank as usize]

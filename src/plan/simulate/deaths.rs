@@ -18,7 +18,7 @@ pub struct Toll {
     dead: BTreeSet<usize>,
     /// For each rank: the operations that may be unfinished on their streams, although all ranks had called them.
     held: FxHashMap<usize, Vec<Held>>,
-    /// Ranks, and communicators whose operations they have ended.
+    /// Ranks, with communicators whose operations they have ended.
     released: BTreeSet<(usize, CommId)>,
 }
 
@@ -59,7 +59,7 @@ impl Simulation<'_> {
         all
     }
 
-    /// The operations of a rank that the dead may have left unfinished hold its streams.
+    /// Keeps a rank's streams held by operations that the dead may have left unfinished.
     fn hold_lost(&mut self, rank: usize) {
         let mut held = Vec::new();
         for node in self.nodes.iter().filter(|node| node.rank == rank && node.done) {
@@ -78,7 +78,7 @@ impl Simulation<'_> {
         self.lowered.op(at).and_then(RankOp::comm)
     }
 
-    /// The dead of a call's communicator.
+    /// The dead ranks of a call's communicator.
     fn dead_of(&self, at: Index) -> Vec<usize> {
         let members = self.comm_of(at).and_then(|comm| self.lowered.unrolled.comms.list.get(comm));
         let members = members.map(|comm| comm.members.as_slice()).unwrap_or_default();

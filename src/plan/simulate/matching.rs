@@ -1,4 +1,4 @@
-//! The rules by which ranks' operations match: which calls of a collective are equal, and which sends fit their receives.
+//! The rules by which ranks' operations match: which calls of a collective are equal, and which sends match their receives.
 use super::super::graphs::check::check_both_captured;
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Checks the messages of one thread that drives all ranks: it does a step at a time.
+/// Checks the messages of one thread that drives all ranks: it executes one step at a time.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>>
     Ok(())
 }
 
-/// The first message of a rank to itself that has no partner in its group: NCCL answers `invalid_usage` to the call, or to the end
+/// The first message of a rank to itself without a partner in its group: NCCL returns `invalid_usage` from the call, or from the end
 /// of the group.
 pub fn lone_message_to_oneself(lowered: &LoweredProgram) -> Option<Diagnostic> {
     let mut lone: FxHashMap<(usize, u32, Route), Vec<Index>> = FxHashMap::default();
@@ -84,7 +84,7 @@ pub fn lone_message_to_oneself(lowered: &LoweredProgram) -> Option<Diagnostic> {
 ///
 /// # Errors
 ///
-/// The way in which the ranks' calls differ.
+/// A description of how the ranks' calls differ.
 pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<CollectiveEvent, Diagnostic> {
     let rank_call = |at: &Index| match lowered.op(*at) {
         // The results of a lost call are unknown.
@@ -153,7 +153,7 @@ fn algorithm_choice(call: &RankCollective<Placed>) -> Option<Option<&AlgorithmCh
     choice.map(|choice| Some(choice).filter(|choice| !choice.is_automatic()))
 }
 
-/// A call in words: all that must be the same on all ranks.
+/// Describes a call: everything that must be the same on all ranks.
 fn describe(c: &RankCollective<Placed>) -> String {
     let red = match &c.reduction {
         None => String::new(),

@@ -12,10 +12,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Pairs of a put and a use of the same buffer that are compared at most.
+/// Limit on the pairs of a put and a use of the same buffer that are compared.
 const MOST_PAIRS: usize = 20_000_000;
 
-/// Operations that happen in the order of their calls.
+/// The key of operations that happen in the order of their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Lane {
     comm: CommId,
@@ -39,7 +39,7 @@ struct Sent {
     number: usize,
 }
 
-/// Data that were put.
+/// Data that was put.
 struct Put {
     node: usize,
     lane: Lane,
@@ -57,7 +57,7 @@ struct Put {
 
 #[derive(Default)]
 struct LaneState {
-    /// Operations that have happened.
+    /// Number of operations that have happened.
     over: usize,
     waiting: BTreeMap<usize, (Index, usize)>,
     last: Option<(Index, usize)>,
@@ -74,7 +74,7 @@ struct LaneState {
 pub(super) struct OneSidedState {
     lanes: FxHashMap<Lane, LaneState>,
     sent: BTreeMap<Counter, Vec<Sent>>,
-    /// Signals that waits were called for.
+    /// Number of signals that were requested by waits.
     awaited: FxHashMap<Counter, usize>,
     /// For each stream of the waiting rank: the number of signals that had arrived when its latest wait ended.
     seen: FxHashMap<(Counter, u32), usize>,
@@ -98,8 +98,8 @@ fn awaited(op: &RankOneSided<Placed>) -> impl Iterator<Item = (Counter, usize)> 
     })
 }
 
-/// Checks the signals of one thread that drives all ranks: it makes the calls of a step at a time, and waits on the host where
-/// a step says so.
+/// Checks the signals of one thread that drives all ranks: it makes the calls of one step at a time, and waits on the host where
+/// a step requires it.
 ///
 /// # Errors
 ///
@@ -208,7 +208,7 @@ impl Simulation<'_> {
         self.over_one_sided(at, node);
     }
 
-    /// Lets the waits of a rank happen for which enough signals have come.
+    /// Completes the waits of a rank for which enough signals have arrived.
     fn look_for_signals(&mut self, comm: CommId, rank: usize) {
         let waits = self.one_sided.waits.remove(&(comm, rank)).unwrap_or_default();
         let mut left = Vec::new();
@@ -271,7 +271,7 @@ impl Simulation<'_> {
         self.over_one_sided(at, node);
     }
 
-    /// The ranks that a one-sided operation waits for, and why.
+    /// The ranks that a one-sided operation waits for, and the reason.
     pub(super) fn signals_missing(&self, at: Index, op: &RankOneSided<Placed>) -> Option<(Vec<usize>, String)> {
         let world = |rank: usize| {
             let members = &self.lowered.unrolled.comms.list[op.comm].members;
@@ -388,7 +388,7 @@ fn unordered(lowered: &LoweredProgram, at: Index, other: Index) -> Diagnostic {
         .help("add `after = [\"...\"]` to the later step, or use another `context`")
 }
 
-/// Uses of memory that are in no order with a put to it; and the messages of puts that may be written over, by a later put of
+/// Uses of memory that are unordered with a put to it; and the messages of puts that may be overwritten, by a later put of
 /// their order, before they are seen.
 fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> (Vec<Diagnostic>, FxHashSet<usize>) {
     let (mut found, mut hidden) = (Vec::new(), FxHashSet::default());

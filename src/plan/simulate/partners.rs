@@ -51,7 +51,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The number that a call got when its host issued it.
+    /// The number assigned to a call when its host issued it.
     pub(super) fn number_of(&self, at: Index) -> usize {
         self.numbers.get(&at).copied().unwrap_or(0)
     }

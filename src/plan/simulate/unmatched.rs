@@ -1,4 +1,4 @@
-//! The calls that have found no partner when nothing can move any more.
+//! Reports the calls without a partner when nothing can move any more.
 use super::super::comms::id_of;
 use super::super::lower::Index;
 use super::super::rank_op::{RankOp, Route};
@@ -10,7 +10,7 @@ use crate::scenario::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// The roots of a communicator's unique ids that have not heard of all of their ranks: some of them, if there are many.
+/// The roots of a communicator's unique ids that have not heard from all of their ranks; only some of them, if there are many.
 fn roots_that_wait(members: &[usize], absent: &[usize], ids: usize) -> String {
     const TOLD: usize = 4;
     let mut by_id: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -28,7 +28,7 @@ fn roots_that_wait(members: &[usize], absent: &[usize], ids: usize) -> String {
 }
 
 impl Simulation<'_> {
-    /// Reports sends that no rank ever receives: buffered or not, that is a mistake.
+    /// Reports sends that no rank ever receives: buffered or not, that is an error.
     pub(super) fn report_unreceived(&mut self) {
         let lowered = self.lowered;
         let calls = |rank: usize| lowered.ops[rank].iter().enumerate().map(move |(i, op)| ((rank, i), op));
@@ -45,7 +45,7 @@ impl Simulation<'_> {
         }
         let aborted = self.out.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
         let mut routes: Vec<_> = balance.into_iter().collect();
-        // The first step in the program of the lowest rank is the one that is shown.
+        // The first step in the program of the lowest rank is shown.
         routes.sort_unstable_by_key(|(route, (_, at))| (*at, route.to));
         for (route, (left, at)) in routes {
             if left > 0 && !aborted {
@@ -106,7 +106,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The world ranks that a call which has arrived but not happened waits for, and why.
+    /// The world ranks that a call which has arrived but not happened waits for, and the reason.
     fn partners_missing(&self, at: Index) -> Option<(Vec<usize>, String)> {
         if let Some(waits) = self.waits_for_abort(at) {
             return Some(waits);

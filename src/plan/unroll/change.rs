@@ -80,7 +80,7 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    /// Refuses a call that makes a communicator of one that this rank has ended.
+    /// Refuses a call that creates a communicator from one that this rank has ended.
     pub(super) fn check_parent_lives(&mut self, step: &Step, world: usize, at: Option<Span>) -> Result<(), Diagnostic> {
         let (Some(at), StepComm::Comm(name)) = (at, &step.comm) else { return Ok(()) };
         match self.program.comms.ended(&name.value, world) {

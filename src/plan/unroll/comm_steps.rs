@@ -1,4 +1,4 @@
-//! Steps that make, change and end communicators.
+//! Steps that create, change and end communicators.
 use super::{Member, StepPosition, Unroll};
 use crate::job::CallKind;
 use crate::ops::CommOp;

@@ -17,7 +17,7 @@ pub(super) struct Ended {
     deaths: u32,
     /// World ranks, with communicators whose error they have seen.
     noticed: BTreeSet<(usize, CommId)>,
-    /// False if it is known that no step uses the communicator of the world, so that it is not made.
+    /// False if it is known that no step uses the communicator of the world, so that it is not created.
     world_is_made: bool,
     /// True if a rank waits for an error of the world.
     world_is_awaited: bool,
@@ -45,11 +45,11 @@ impl<'a> Unroll<'a> {
             && !self.case.outcome.as_ref().is_some_and(|list| list.value.iter().any(crash))
     }
 
-    /// A step `exit` that the other ranks outlive.
+    /// Handles a step `exit` that the other ranks outlive.
     ///
     /// # Errors
     ///
-    /// No rank is left, or the case is to run again.
+    /// No rank is left, or the case has to run again.
     pub(super) fn deaths(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
         if members.is_empty() {
             return Ok(());
@@ -85,7 +85,7 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    /// The end of the first rank of a communicator whose process has ended.
+    /// The first rank of a communicator whose process has ended, and the place of its end.
     fn loss(&self, comm: CommId) -> Option<(usize, Span)> {
         let members = &self.program.comms.list.get(comm)?.members;
         members.iter().find_map(|world| Some((*world, self.ended.at(*world)?)))
@@ -117,7 +117,7 @@ impl<'a> Unroll<'a> {
         Err(Diagnostic::new(step.span, text).related(end, "ended here").help(help))
     }
 
-    /// Refuses a call on a communicator that has lost a rank, unless it is known what becomes of it.
+    /// Refuses a call on a communicator that has lost a rank, unless the result of such a call is known.
     pub(super) fn check_loss(&self, step: &Step, id: StepId, member: &Member<'a>) -> Result<(), Diagnostic> {
         let Some((lost, end)) = self.loss(member.comm) else { return Ok(()) };
         let world = member.world;
@@ -158,7 +158,7 @@ impl<'a> Unroll<'a> {
         }
     }
 
-    /// The calls of a `wait` that is to return an error, one for each communicator that must report it.
+    /// The calls of a `wait` that is expected to return an error, one for each communicator that must report it.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    /// True if ranks wait for an error of the world, and it is not made because no step uses it.
+    /// True if ranks wait for an error of the world, and it is not created because no step uses it.
     pub(super) fn awaits_a_world_that_is_not_made(&self) -> bool {
         self.ended.world_is_awaited && !self.program.comms.world_used
     }

@@ -16,7 +16,7 @@ pub(super) struct OpenGroup {
     changed: HashMap<String, Span>,
     /// For each rank: true if its communicators so far are non-blocking, and the first step that uses one.
     nonblocking: HashMap<usize, (bool, Span)>,
-    /// True if the group is to fail.
+    /// True if the group should fail.
     fails: bool,
     /// The calls of ranks on non-blocking communicators.
     calls: Vec<NonblockingCall>,
@@ -93,7 +93,7 @@ impl<'a> Unroll<'a> {
         true
     }
 
-    /// Ends the outermost group. Where it fails on a rank, all its non-blocking communicators keep the error.
+    /// Ends the outermost group. If it fails on a rank, all its non-blocking communicators keep the error.
     pub(super) fn close_group(&mut self, id: StepId) {
         let Some(group) = self.group.take() else { return };
         for call in &group.calls {
@@ -173,7 +173,7 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    /// Refuses blocking and non-blocking communicators in one group that makes or ends them, unless it is to fail. NCCL takes
+    /// Refuses blocking and non-blocking communicators in one group that creates or ends them, unless it should fail. NCCL accepts
     /// operations on both.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ impl<'a> Unroll<'a> {
         Err(Diagnostic::new(planned.error_span.unwrap_or(step.span), text).help(help))
     }
 
-    /// Notes the calls that are to answer that they are in progress and that nothing waits for.
+    /// Notes the calls that should answer that they are in progress and that nothing waits for.
     ///
     /// # Errors
     ///

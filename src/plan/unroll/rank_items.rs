@@ -226,7 +226,7 @@ impl<'a> Unroll<'a> {
         })
     }
 
-    /// A peer's rank; outside the communicator it is refused unless the call is to fail.
+    /// A peer's rank; outside the communicator it is refused unless the call should fail.
     pub(super) fn peer(
         &mut self,
         step: &Step,

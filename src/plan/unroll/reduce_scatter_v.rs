@@ -14,7 +14,7 @@ impl<'a> Unroll<'a> {
     ///
     /// # Errors
     ///
-    /// Counts that are not those of the communicator, and what each of the reduces refuses.
+    /// Counts that are not those of the communicator, and anything that each of the reduces refuses.
     pub(super) fn reduce_scatter_v(
         &mut self,
         step: &'a Step,

@@ -23,7 +23,7 @@ impl<'a> Unroll<'a> {
         own.or(self.case.register.as_ref()).map_or(self.case.span, |register| register.span)
     }
 
-    /// The step of the plan in front of a step of the file that ends a communicator, for what must be deregistered first.
+    /// The step of the plan in front of a step of the file that ends a communicator, for memory that must be deregistered first.
     pub(super) fn registration_step(&mut self, step: &Step) -> StepId {
         let ends = matches!(step.op.kind, Kind::Comm(CommOp::Finalize | CommOp::Destroy));
         if ends && self.registers { self.begin_registration("the deregistration before this step") } else { 0 }

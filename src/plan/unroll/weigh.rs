@@ -52,7 +52,7 @@ fn of_num(num: &NumberByRank, axes: usize) -> u64 {
     match &num.kind {
         NumberByRankKind::Int(_) | NumberByRankKind::Float(_) => 1,
         NumberByRankKind::Expr(expr) => cost::operations(expr, axes),
-        // A rank looks at its own entry alone.
+        // A rank uses its own entry only.
         NumberByRankKind::List(list) => list.iter().map(|entry| of_num(entry, axes)).max().unwrap_or(0),
     }
 }

@@ -172,7 +172,7 @@ impl<W: Write> Reporter for HtmlReporter<W> {
     }
 }
 
-/// The operation at which the case failed; if that is not known, all that it has.
+/// The operation at which the case failed; if that is not known, all its operations.
 pub fn failed_operation(case: &Case, verdict: &Verdict) -> String {
     let step = verdict.findings.iter().find_map(|finding| finding.step.as_deref());
     let operation = step.and_then(|step| step.rsplit_once('(')).map(|(_, name)| name.trim_end_matches(')').to_owned());

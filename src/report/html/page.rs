@@ -41,7 +41,7 @@ impl Tone {
     }
 }
 
-/// The word by which a case is counted and filtered, and how it is to be seen.
+/// The word by which a case is counted and filtered, and its appearance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// The impression that it should give.
@@ -61,7 +61,7 @@ pub struct Page {
     pub subtitle: String,
     /// Tables of facts, each with a heading: of a run one, of a comparison one for each side.
     pub facts: Vec<(String, Vec<(String, String)>)>,
-    /// The headings of the columns with the results of each side; none if the mark says it all.
+    /// The headings of the columns with the results of each side; empty if the mark suffices.
     pub sides: Vec<String>,
     /// The heading above the cases that have a section.
     pub sections: &'static str,

@@ -7,11 +7,11 @@ use crate::scenario::diagnostic::Span;
 /// A named buffer, or part of it.
 #[derive(Clone, Debug)]
 pub struct BufferRef {
-    /// Place of the whole text.
+    /// The place of the whole text in the file.
     pub span: Span,
     /// The buffer's name in the file.
     pub name: String,
-    /// `[from:to]`; either may be missing.
+    /// The bounds `[from:to]`; either may be missing.
     pub slice: Option<(Option<Expr>, Option<Expr>)>,
 }
 
@@ -20,7 +20,7 @@ pub struct BufferRef {
 pub struct BufferDef {
     /// Name and its span (the short form's `in` has the span of `inputs`).
     pub name: Spanned<String>,
-    /// Element type; the default is f32, for text u8.
+    /// Element type; the default is f32, or u8 for text.
     pub dtype: DType,
     /// The initial contents.
     pub content: BufferContent,
@@ -40,11 +40,11 @@ pub enum RegisterKind {
     None,
     /// Each rank registers it separately, with `ncclCommRegister`.
     Local,
-    /// By all ranks together as a symmetric window, with `ncclCommWindowRegister`.
+    /// All ranks register it together as a symmetric window, with `ncclCommWindowRegister`.
     Window,
 }
 
-/// `register` of a buffer.
+/// The key `register` of a buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegisterByRank {
     /// The place of `register` in the file.
@@ -63,7 +63,7 @@ pub enum BufferContent {
 }
 
 impl BufferContent {
-    /// The table of a rank: the one for all ranks, or that of the rank's row.
+    /// The table of a rank: the one for all ranks, or the one in the rank's row.
     pub fn table(&self, rank: usize) -> Option<&FillTable> {
         match self {
             Self::All(fill) => Some(fill),
@@ -74,7 +74,7 @@ impl BufferContent {
         }
     }
 
-    /// A rank's row, if it is written element by element.
+    /// The elements of a rank's row, if it is written element by element.
     pub fn elements(&self, rank: usize) -> Option<&[Element]> {
         match self {
             Self::All(_) => None,
@@ -98,7 +98,7 @@ pub struct Row {
 /// The notation of a row.
 #[derive(Clone, Debug)]
 pub enum RowKind {
-    /// Element by element (nesting removed).
+    /// Single elements (nesting removed).
     Elements(Vec<Element>),
     /// The row is a table.
     Table(FillTable),
@@ -134,9 +134,9 @@ pub enum FillValues {
     Random {
         /// Seed of the random values.
         seed: u64,
-        /// Least value; integer types: default the type's.
+        /// Lowest value; the default for integer types is the type's lowest.
         low: Option<Element>,
-        /// Greatest (integers) or first excluded (floats) value.
+        /// Highest value (integers), or first excluded value (floats).
         high: Option<Element>,
     },
     /// One text for all ranks: literal parts and expressions in turn.

@@ -28,7 +28,7 @@ pub enum NumberByRankKind {
 /// The world ranks that run a step or have a buffer.
 #[derive(Clone, Debug)]
 pub enum Ranks {
-    /// All ranks that can.
+    /// Every rank that is able to.
     All,
     /// The ranks in this list.
     List(Vec<Spanned<i128>>),

@@ -1,14 +1,14 @@
-//! Communicators: those that are made before the first step, and those of a step.
+//! Communicators: those created before the first step, and those of a step.
 use super::{ConfigValue, NumberByRank, Ranks, Spanned};
 
-/// A communicator made before the first step, or by `init` and `split`.
+/// A communicator created before the first step, or by `init` and `split`.
 #[derive(Clone, Debug)]
 pub struct CommDef {
     /// The communicator's name in the file.
     pub name: Spanned<String>,
     /// The way it is created.
     pub creation: CommCreation,
-    /// Its configuration, which precedes the case's.
+    /// Its configuration, which takes precedence over the case's.
     pub config: Vec<(Spanned<String>, Spanned<ConfigValue>)>,
     /// The number of unique ids to create it with; `None` for a single one passed to all ranks.
     pub ids: Option<Spanned<i128>>,
@@ -23,7 +23,7 @@ pub enum CommCreation {
     Split {
         /// The communicator that is split.
         comm: Spanned<String>,
-        /// Colour; -1 for no new communicator.
+        /// The colour; -1 for no new communicator.
         color: NumberByRank,
         /// Sort key of the new ranks; the default is the old rank.
         key: Option<NumberByRank>,
@@ -32,7 +32,7 @@ pub enum CommCreation {
     Shrink {
         /// The communicator that is shrunk.
         comm: Spanned<String>,
-        /// The ranks that are left out, which make no call.
+        /// The ranks that are left out, which do not make the call.
         without: Spanned<Ranks>,
         /// True if the parent's operations are aborted first.
         abort: bool,
@@ -46,7 +46,7 @@ pub enum CommCreation {
     },
 }
 
-/// The communicators in which a step runs.
+/// The communicators that a step runs in.
 #[derive(Clone, Debug)]
 pub enum StepComm {
     /// A named communicator (`world` by default).

@@ -8,9 +8,9 @@ pub struct Requires {
     pub nccl: Vec<(String, (u32, u32, u32))>,
     /// True if the case needs NVIDIA's library, or one that behaves like it beyond NCCL's documentation.
     pub nvidia: bool,
-    /// Least number of GPUs.
+    /// Minimum number of GPUs.
     pub gpus: Option<u32>,
-    /// Least number of machines.
+    /// Minimum number of machines.
     pub nodes: Option<u32>,
     /// The lowest compute capability.
     pub compute: Option<(u32, u32)>,
@@ -25,15 +25,15 @@ pub struct Requires {
 pub struct EnvVar {
     /// The variable's name, `NCCL_...`.
     pub name: Spanned<String>,
-    /// One text for all, or one per world rank.
+    /// One value for all ranks, or one per world rank.
     pub value: EnvValue,
 }
 
 /// The value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvValue {
-    /// The same for all.
+    /// The same value for all ranks.
     All(String),
-    /// One per world rank.
+    /// One value per world rank.
     PerRank(Vec<String>),
 }

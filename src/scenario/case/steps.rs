@@ -25,7 +25,7 @@ pub enum StepReduction {
 pub struct Step {
     /// The place of the step's `op` (or of the step).
     pub span: Span,
-    /// Its entry in the operation table.
+    /// The operation's entry in the table.
     pub op: &'static Op,
     /// Its name in `assert`.
     pub name: Option<Spanned<String>>,
@@ -55,52 +55,52 @@ pub struct Step {
     pub graph: Option<Spanned<String>>,
     /// Number of rounds; the default is 1.
     pub times: Option<Box<NumberByRank>>,
-    /// The algorithm that the call asks for.
+    /// The algorithm that the call requests.
     pub algorithm: Option<Box<Spanned<StepAlgorithm>>>,
     /// Codes that the call must return, by rank of the communicator.
     pub error: Option<Box<Spanned<StepError>>>,
-    /// send, recv and send_recv: the peer, of send_recv in both directions.
+    /// The peer of a send, recv or send_recv; for send_recv in both directions.
     pub peer: Option<Box<NumberByRank>>,
     /// The receiver of a send_recv.
     pub to: Option<Box<NumberByRank>>,
     /// The sender of a send_recv.
     pub from: Option<Box<NumberByRank>>,
-    /// recv and map: number of elements.
+    /// The number of elements of a recv or map.
     pub count: Option<Box<NumberByRank>>,
-    /// all_to_all_v: the number of elements that each rank sends to each rank.
+    /// The number of elements that each rank sends to each rank in an all_to_all_v.
     pub counts: Option<Box<Spanned<AllToAllCounts>>>,
     /// The expression of a map.
     pub expr: Option<Spanned<Expr>>,
-    /// map: the dtype of `out`.
+    /// The dtype of `out` of a map.
     pub dtype: Option<Spanned<DType>>,
-    /// sleep: the duration in seconds.
+    /// The duration of a sleep in seconds.
     pub seconds: Option<Box<NumberByRank>>,
-    /// exit: how the process ends; the default is the exit status 0.
+    /// The way the process ends at an exit; the default is the exit status 0.
     pub status: Option<ExitStatus>,
-    /// wait: the stream; `None` for all streams.
+    /// The stream of a wait; `None` for all streams.
     pub wait_stream: Option<Spanned<String>>,
-    /// put, signal and wait_signal: the signal.
+    /// The signal of a put, signal or wait_signal.
     pub signal: StepSignal,
     /// The kind of registration that a `register` step makes.
     pub register: Option<Spanned<RegisterKind>>,
-    /// init and split: the new communicator.
+    /// The new communicator of an init or split.
     pub new: Option<Box<CommDef>>,
-    /// group and loop: the inner steps.
+    /// The inner steps of a group or loop.
     pub steps: Vec<Step>,
 }
 
 /// The signal of a one-sided step.
 #[derive(Clone, Debug, Default)]
 pub struct StepSignal {
-    /// `context`; the default is 0.
+    /// The value of `context`; the default is 0.
     pub context: Option<Box<NumberByRank>>,
-    /// `signal_index`; the default is 0.
+    /// The value of `signal_index`; the default is 0.
     pub index: Option<Box<NumberByRank>>,
-    /// wait_signal: how many signals, of `peer` or of each rank; the default is 1.
+    /// The number of signals that a wait_signal awaits from `peer` or from each rank; the default is 1.
     pub signals: Option<Box<NumberByRank>>,
 }
 
-/// `algorithm` of a step.
+/// The key `algorithm` of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepAlgorithm {
     /// The algorithm that is requested.
@@ -151,16 +151,16 @@ impl Step {
     }
 }
 
-/// `error` of a step.
+/// The key `error` of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepError {
-    /// The same on every rank; `None` is any error.
+    /// The same code on every rank; `None` means any error.
     All(Option<nccl_sys::ncclResult_t>),
     /// Codes by rank of the communicator; `Some(Success)` is "ok".
     PerRank(Vec<Option<nccl_sys::ncclResult_t>>),
 }
 
-/// `counts` of all_to_all_v and reduce_scatter_v.
+/// The key `counts` of all_to_all_v and reduce_scatter_v.
 #[derive(Clone, Debug)]
 pub enum AllToAllCounts {
     /// Lengths by sender (row) and receiver (column).

@@ -5,15 +5,15 @@ use crate::scenario::keys::KeyPlace;
 const fn word(words: &'static [&'static str], place: WordPlace, ours: &'static str, help: &'static str) -> ForeignWord {
     ForeignWord { words, place, ours, help }
 }
-/// A key of the file.
+/// A foreign word for a key of the file.
 const fn file(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Key(KeyPlace::File), ours, help)
 }
-/// A key of a step.
+/// A foreign word for a key of a step.
 const fn step(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Key(KeyPlace::Step), ours, help)
 }
-/// A key of steps with one of some operations.
+/// A foreign word for a key of steps with one of some operations.
 const fn of(
     ops: &'static [&'static str],
     words: &'static [&'static str],
@@ -22,11 +22,11 @@ const fn of(
 ) -> ForeignWord {
     word(words, WordPlace::KeyOf(ops), ours, help)
 }
-/// A key of a buffer or row.
+/// A foreign word for a key of a buffer or row.
 const fn buffer(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Key(KeyPlace::Buffer), ours, help)
 }
-/// A key of a communicator.
+/// A foreign word for a key of a communicator.
 const fn comm(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Key(KeyPlace::Comm), ours, help)
 }
@@ -42,12 +42,12 @@ const fn reduction(words: &'static [&'static str], ours: &'static str, help: &'s
 const fn dtype(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Dtype, ours, help)
 }
-/// A name in expressions.
+/// A foreign word for a name in expressions.
 const fn name(words: &'static [&'static str], ours: &'static str) -> ForeignWord {
     word(words, WordPlace::Name, ours, "")
 }
 
-/// Operations whose NCCL call takes a count and a type. A scenario takes both from the buffer.
+/// Operations whose NCCL call has a count and a type. A scenario takes both from the buffer.
 const CALLS: &[&str] = &[
     "all_reduce",
     "reduce",
@@ -79,7 +79,7 @@ const WORLD_EXISTS: &str =
     "leave it out: the communicator `world` exists; others are `comms.NAME = { groups = [[0, 1], [2, 3]] }`";
 const PIECES_OF_A_BUFFER: &str = "one buffer holds all pieces, one after the other: write its name as `in` or `out`";
 
-/// Every foreign word. Where a word has several entries in a place, the first whose key is not there yet is meant.
+/// Every foreign word. If a word has several entries for a place, the first whose key is not used yet applies.
 pub(super) static FOREIGN_WORDS: &[ForeignWord] = &[
     // Keys of the file.
     file(

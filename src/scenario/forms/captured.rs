@@ -1,9 +1,9 @@
-//! The form `captured`.
+//! The form `captured`, which runs steps from graphs.
 use super::super::case::{Case, Placement, Spanned, Step};
 use super::visit;
 use crate::ops::{self, Composite, Kind};
 
-/// The beginning of the graphs' names.
+/// The prefix of the graphs' names.
 const GRAPH: &str = "graph";
 
 /// True for steps that a graph can run, and groups of them. A step that fails as expected would not become part of its graph.
@@ -39,7 +39,7 @@ pub(super) fn apply(case: &mut Case) {
     let mut number = 0;
     let steps = std::mem::take(&mut case.steps);
     case.steps = wrapped(steps, &mut number);
-    // Figures are those of calls that run when they are made.
+    // The figures count calls that run when they are made.
     visit::drop_figures(case, &["seconds", "rounds", "sent", "received", "inner"]);
 }
 
@@ -59,7 +59,7 @@ fn wrapped(steps: Vec<Step>, number: &mut usize) -> Vec<Step> {
     out
 }
 
-/// Adds a step that is captured, the launch of its graph, and the graph's release; all of them `times` often.
+/// Adds a captured step, the launch of its graph, and the graph's release, each with the step's `times`.
 fn in_a_graph(mut step: Step, number: usize, out: &mut Vec<Step>) {
     let (span, times) = (step.span, step.times.take());
     let (comm, ranks, stream) = (step.comm.clone(), step.ranks.clone(), step.stream.clone());

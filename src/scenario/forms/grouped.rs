@@ -1,10 +1,10 @@
-//! The form `grouped`.
+//! The form `grouped`, which puts neighbouring steps into groups.
 use super::super::case::{Case, NumberByRankKind, Ranks, Step, StepComm};
 use super::visit;
 use crate::ops::{self, CommOp, Composite, Kind, Op};
 use std::collections::{HashMap, HashSet};
 
-/// Largest number of steps that are put into one group.
+/// Limit on the steps that are put into one group.
 const MAX_STEPS: usize = 64;
 
 /// True for NCCL's own calls, unless one is expected to fail: it would make its whole group fail.
@@ -26,7 +26,7 @@ fn can_be_grouped(step: &Step) -> bool {
 }
 
 pub(super) fn inapplicable(case: &Case) -> Option<&'static str> {
-    // Steps inside a group of the file stay as they are.
+    // Steps inside a group of the file stay unchanged.
     fn any(steps: &[Step]) -> bool {
         steps.iter().any(|step| can_be_grouped(step) || matches!(step.op.kind, Kind::Loop) && any(&step.steps))
     }
@@ -107,7 +107,7 @@ impl SharedBuffers {
     }
 }
 
-/// Neighbouring steps for one group.
+/// Neighbouring steps that become one group.
 #[derive(Default)]
 struct StepRun {
     steps: Vec<Step>,
@@ -148,7 +148,7 @@ impl StepRun {
         self.steps.iter().any(|step| step.times.is_some())
     }
 
-    /// Makes the steps a group. `times` moves to the group, because a step's rounds may depend on each other.
+    /// Turns the steps into a group. `times` moves to the group, because a step's rounds may depend on each other.
     fn close(&mut self, group: &'static Op, out: &mut Vec<Step>) {
         let Self { mut steps, .. } = std::mem::take(self);
         let Some(first) = steps.first_mut() else { return };

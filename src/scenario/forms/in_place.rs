@@ -1,4 +1,4 @@
-//! The form `in_place`.
+//! The form `in_place`, which makes input and output share memory.
 use super::super::case::{BufferRef, Case, NumberByRank, NumberByRankKind, Step};
 use super::visit;
 use crate::ops::{Collective, InPlace, Kind, Who};
@@ -50,7 +50,7 @@ impl BufferUses {
     }
 }
 
-/// True if `out` holds the rank's input on ranks where the operation writes nothing.
+/// True if `out` contains the rank's input on ranks where the operation writes nothing.
 fn shows_input(op: &Collective) -> bool {
     op.in_place == InPlace::Same && op.writers == Who::Root
 }

@@ -1,5 +1,5 @@
 //! Forms: other ways to run a case that must give the same results. A form changes a case before it is planned; plan, runner
-//! and judge treat it as any case.
+//! and judge treat it like any other case.
 mod captured;
 mod grouped;
 mod in_place;
@@ -16,7 +16,7 @@ use std::fmt;
 
 /// A form: another way to run a case. The plan decides whether the changed case can run.
 pub struct Form {
-    /// Its name in `forms`, `--forms` and names of cases.
+    /// Its name in `forms`, in `--forms` and in names of cases.
     pub name: &'static str,
     /// One line for the manual.
     pub doc: &'static str,
@@ -118,22 +118,22 @@ pub static FORMS: &[Form] = &[
     },
 ];
 
-/// The form with this name.
+/// Looks up a form by name.
 pub fn by_name(name: &str) -> Option<&'static Form> {
     FORMS.iter().find(|form| form.name == name)
 }
 
-/// All names, in the table's order.
+/// The names of all forms, in the table's order.
 pub fn names() -> Vec<&'static str> {
     FORMS.iter().map(|form| form.name).collect()
 }
 
 impl Form {
-    /// The case in this form.
+    /// Returns the case in this form.
     ///
     /// # Errors
     ///
-    /// Why it cannot take the form, as a text after "because".
+    /// The reason it cannot take the form, as a text after "because".
     pub fn apply(&'static self, case: &Case) -> Result<Case, &'static str> {
         if case.form.is_some() {
             return Err("it is a form of another case");

@@ -9,7 +9,7 @@ use crate::ops::Kind;
 
 /// Number of idle ranks in the larger world.
 const IDLE_RANKS: usize = 2;
-/// Largest number of ranks of a world that is put into a larger one.
+/// Limit on the ranks of a world that is put into a larger one.
 const MAX_WORLD: usize = 1022;
 
 pub(super) fn no_buffer(case: &Case) -> Option<&'static str> {
@@ -28,7 +28,7 @@ pub(super) fn misalign(case: &mut Case) {
         offsets.filter_map(|(index, name)| Some((name, odd_offset(inputs + index, Span::default())?))).collect();
 }
 
-/// An odd number of elements, which is off a 16-byte boundary for types of every size.
+/// An odd number of elements, which breaks 16-byte alignment for types of every size.
 fn odd_offset(index: usize, span: Span) -> Option<NumberByRank> {
     let text = format!("2 * ((3 * rank + {}) % 8) + 1", index % 8);
     let expr = expr::parse(&text).ok()?.expr;

@@ -3,13 +3,13 @@ use super::super::case::{Case, EnvValue, EnvVar, Placement, Spanned};
 use super::visit;
 use crate::ops::{self, Collective, Composite, Kind, Op};
 
-/// The variable that says which algorithms may run.
+/// The variable that restricts the algorithms.
 const ALGORITHMS: &str = "NCCL_ALGO";
 /// The variable for eager sends of the software library, with the number of bytes that each pair of ranks may have in flight.
 const EAGER: (&str, &str) = ("COLLSPEC_SOFT_EAGER", "65536");
 /// An algorithm that only the software library has.
 pub(super) const SINGLE_TREE: &str = "SingleTree";
-/// The algorithm of operations that do not have the wanted one.
+/// The algorithm of operations that do not have the requested one.
 const RING: &str = "Ring";
 
 pub(super) fn has_placement(case: &Case) -> Option<&'static str> {
@@ -31,7 +31,7 @@ pub(super) fn processes(case: &mut Case) {
     case.placement = Placement::Processes;
 }
 
-/// The collectives of the case that have a choice of algorithms.
+/// The case's collectives that have a choice of algorithms.
 fn collectives_with_algorithms(case: &Case) -> Vec<&'static Collective> {
     let mut found: Vec<&'static Collective> = Vec::new();
     visit::all_steps(case, &mut |step| {

@@ -91,7 +91,7 @@ fn in_place_asks_what_the_file_still_needs() {
     assert!(form("in_place", &program(", times = 2 }]")).is_err());
     assert!(form("in_place", &program(", in_place = false }]")).is_err());
     assert!(form("in_place", "world_size = 2\nop = \"all_to_all\"\ninputs = [[1, 2], [3, 4]]").is_err());
-    // off the root the snapshot would show the input
+    // on ranks other than the root the snapshot would show the input
     let reduce = form("in_place", &SUM.replace("all_reduce", "reduce")).unwrap();
     assert_eq!(reduce.snapshot, Some(false));
     assert_eq!(form("in_place", SUM).unwrap().snapshot, None);
@@ -260,7 +260,7 @@ fn algorithm(name: &str, text: &str) -> Result<String, &'static str> {
 fn algorithms_are_asked_for_where_an_operation_has_them() {
     assert_eq!(algorithm("ring", SUM).as_deref(), Ok("Ring"));
     assert_eq!(algorithm("tree", SUM).as_deref(), Ok("Tree"));
-    // all_gather has rings alone
+    // all_gather has only rings
     assert_eq!(algorithm("tree", PROGRAM).as_deref(), Ok("Ring;allreduce:Tree"));
     let single = "Ring;allreduce:SingleTree;reduce:SingleTree;broadcast:SingleTree";
     assert_eq!(algorithm("single_tree", PROGRAM).as_deref(), Ok(single));
@@ -274,7 +274,7 @@ fn algorithms_are_asked_for_where_an_operation_has_them() {
     assert!(form("single_tree", &format!("{SUM}requires.backend = \"nccl\"\n")).is_err());
 }
 
-/// Every algorithm that a form asks for is known to the software library, which would refuse another one's name.
+/// The software library knows every algorithm that a form requests; it would refuse an unknown name.
 #[test]
 fn the_software_library_serves_what_the_forms_ask_for() {
     for op in crate::ops::TABLE {

@@ -1,4 +1,4 @@
-//! Visits the steps of a program, and the buffers that they name.
+//! Visits the steps of a program, and the buffers named in them.
 use super::super::case::{Case, Step};
 use crate::expr::ExprNode;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ pub(super) fn steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step, bool)) {
     go(&case.steps, false, f);
 }
 
-/// Calls `f` for every step of the case, those that run `before` it included.
+/// Calls `f` for every step of the case, including those of `before`.
 pub(super) fn all_steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step)) {
     fn go<'a>(list: &'a [Step], f: &mut impl FnMut(&'a Step)) {
         for step in list {
@@ -41,7 +41,7 @@ pub(super) fn any(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
     found
 }
 
-/// Calls `f` for the names that a step reads: `in`, and names of a map's expression.
+/// Calls `f` for the names that a step reads: `in`, and names in a map's expression.
 pub(super) fn reads<'a>(step: &'a Step, f: &mut impl FnMut(&'a str)) {
     step.input.iter().for_each(|input| f(&input.name));
     step.expr.iter().for_each(|expr| names(&expr.value.node, f));
@@ -77,7 +77,7 @@ pub(super) fn drop_figures(case: &mut Case, figures: &[&str]) {
     });
 }
 
-/// Names of the buffers that steps write and `inputs` does not have, in the order of the program.
+/// Names of the buffers that steps write and `inputs` lacks, in the order of the program.
 pub(super) fn outputs(case: &Case) -> Vec<String> {
     let mut seen: HashSet<&str> = case.inputs.iter().map(|def| def.name.value.as_str()).collect();
     let mut found = Vec::new();

@@ -16,7 +16,7 @@ impl Rank<'_> {
         }
     }
 
-    /// Waits until others have died. What their communicators report from then on ends nothing: the program knows.
+    /// Waits until others have died. Errors that their communicators report from then on end nothing: the program expects them.
     pub(super) fn outlive(&mut self, death: u32, ranks: &[u32]) -> Result<(), Halt> {
         if !self.run.await_death(death) {
             return Err(Halt::Stopped);

@@ -87,7 +87,7 @@ impl Rank<'_> {
             touched.retain(|comm| self.is_nonblocking(*comm));
         }
         for index in touched {
-            // A communicator that is made of another one may have no handle before the other one's call is over.
+            // A communicator derived from another one may have no handle before the other one's call is over.
             let comm = self.comm(index)?.get();
             if comm != CommHandle::NULL {
                 match self.await_calls(comm) {

@@ -37,7 +37,7 @@ impl Rank<'_> {
         self.ask_memory(index);
     }
 
-    /// Asks for the memory statistics of a communicator, if the library has them.
+    /// Queries the memory statistics of a communicator, if the library has them.
     pub(super) fn ask_memory(&self, index: u32) {
         let Some(comm) = self.state.comms.get(index as usize).map(CommSlot::get) else { return };
         let statistic = |stat| self.run.backend.library.memory_statistic(comm, stat);

@@ -24,7 +24,7 @@ impl Body {
         Self { operations: operations.collect(), registers: function.registers.clone() }
     }
 
-    /// The basic blocks: in each all operations are executed, or none.
+    /// The basic blocks: the operations of a block are executed all or not at all.
     pub fn blocks(&self) -> Vec<Range<usize>> {
         let count = self.operations.len();
         let mut begins = vec![false; count + 1];

@@ -54,7 +54,7 @@ fn is_contracted(ty: Type) -> bool {
     matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::F32 | Type::F64)
 }
 
-/// The product that a sum or difference can be fused with, and what both become.
+/// The product that a sum or difference can be fused with, and the fused operation.
 fn fusible(body: &Body, sum: &Operation, products: &FxHashMap<RegisterId, usize>) -> Option<(usize, Op)> {
     let Operation { guard: None, op: Op::Binary { op, ty, says_rounding: false, to, a, b } } = sum else {
         return None;

@@ -3,7 +3,7 @@ use super::body::Body;
 use super::op::Op;
 use std::ops::Range;
 
-/// A function's blocks, and for each those to which control can go from it, and those from which it can come.
+/// A function's blocks, and for each its successors and predecessors in the flow of control.
 pub struct Flow {
     pub blocks: Vec<Range<usize>>,
     pub after: Vec<Vec<usize>>,
@@ -25,7 +25,7 @@ impl Flow {
         Self { blocks, after, before, leaves }
     }
 
-    /// The blocks of the loop that goes back from `end` to `header`, if all of them are admitted and nothing enters it but at its header.
+    /// The blocks of the loop that goes back from `end` to `header`, if all of them are admitted and `header` is its only entry.
     pub fn natural_loop(&self, header: usize, end: usize, admits: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
         let (mut own, mut ahead) = (vec![header], vec![end]);
         let mut seen = vec![false; self.blocks.len()];

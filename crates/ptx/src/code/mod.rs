@@ -1,4 +1,4 @@
-//! Instructions with types: what each does, to which registers.
+//! Instructions with types: the effect of each, and the registers that it uses.
 mod body;
 mod contract;
 mod decode;

@@ -175,9 +175,9 @@ pub enum MemoryOrder {
     Weak,
     /// `volatile`, `relaxed` and `mmio`: it happens, once, and is not torn.
     Relaxed,
-    /// `acquire`: what comes later is seen later.
+    /// `acquire`: later accesses are seen later.
     Acquire,
-    /// `release`: what came before is seen before.
+    /// `release`: earlier accesses are seen earlier.
     Release,
     /// Both acquire and release, for atomics.
     AcquireRelease,

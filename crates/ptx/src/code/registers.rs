@@ -32,7 +32,7 @@ impl Operation {
 }
 
 impl Op {
-    /// Calls `f` with each result in its order; `None` for one that no instruction reads.
+    /// Calls `f` with each result in order; `None` for a result that no instruction reads.
     pub fn each_result(&self, f: &mut dyn FnMut(Option<RegisterId>)) {
         match self {
             Self::Unpack { to, .. } | Self::Load { to, .. } => to.iter().for_each(|to| f(*to)),

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// The slot of each register, and the size of the frame that holds them all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slots {
-    /// For each register, the offset of its slot in the frame, in bytes for one lane; `None` for one that no operation names.
+    /// For each register, the offset of its slot in the frame, in bytes for one lane; `None` for registers that no operation names.
     pub of_register: Vec<Option<u32>>,
     /// Bytes of the frame for one lane.
     pub bytes: u32,

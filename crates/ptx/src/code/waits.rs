@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(waiting(&other), (4..13).collect::<Vec<_>>(), "the first branch has nothing to do with it");
     }
 
-    /// NCCL looks once before it begins to count how often. Some ways end in a trap, or in an instruction that is not known here.
+    /// NCCL polls once before it begins to count polls. Some paths end in a trap, or in an unknown instruction.
     #[test]
     fn a_look_before_the_loop_decides_as_those_in_it() {
         let text = "ld.volatile.global.u32 %r1, [%d1];\nsetp.eq.s32 %p0, %r1, 0;\n@%p0 bra GO;\nmov.b32 %r4, 0;\n\

@@ -48,7 +48,7 @@ impl Program {
                 }
                 Symbol::Variable(id) => {
                     found.extend(all.get(&SharedMemory::Variable(id)));
-                    // One that cannot be read has no address, and ends what asks for it.
+                    // A variable that cannot be read has no address, and ends the function that uses it.
                     for value in self.variable(id).into_iter().flat_map(|variable| &variable.values) {
                         if let Value::Address(name, _) = value {
                             self.resolve(self.unit_of_variable(id), name).into_iter().for_each(&mut reach);
@@ -90,7 +90,7 @@ impl Program {
         let mut own: Vec<(&str, usize)> = parameters.map(|parameter| (parameter.name.as_str(), 0)).collect();
         let (mut depth, mut begins, mut declares) = (0usize, true, false);
         let mut lexer = Lexer::new(unit, body.start, body.end);
-        // What no token can be made of ends the function before it runs.
+        // Text that is not a token ends the function before it runs.
         while let Ok(token) = lexer.next_token() {
             let text = lexer.text(token);
             let next = unit.text().as_bytes().get(token.end);

@@ -86,7 +86,7 @@ impl<'a> Body<'a> {
     }
 
     fn label(&mut self, token: Token) -> Result<(), Error> {
-        // What follows the name of a prototype or of a list of targets is not an instruction.
+        // The name of a prototype or of a list of targets is not followed by an instruction.
         if matches!(self.tokens.text(self.tokens.peek()?), ".callprototype" | ".branchtargets" | ".calltargets") {
             return self.skip_statement(token);
         }

@@ -33,7 +33,7 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// Its opcode with all that is dotted to it.
+    /// Its opcode with all its dotted suffixes.
     pub fn opcode<'a>(&self, unit: &'a Unit) -> &'a str {
         unit.text().get(self.opcode.start as usize..self.opcode.end as usize).unwrap_or("")
     }
@@ -50,7 +50,7 @@ pub struct Parameter {
     pub offset: u64,
 }
 
-/// Limits that a kernel sets for its launches; `None` where it sets none.
+/// Limits that a kernel sets for its launches; `None` for those that it does not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchBounds {
     /// `.maxntid`: most threads of a block, in each dimension.

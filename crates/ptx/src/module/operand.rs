@@ -6,7 +6,7 @@ use super::function::RegisterId;
 pub enum Name {
     /// Memory that the function's body declares: its place in [`super::Function::memory`].
     Own(usize),
-    /// A parameter of the function, or what units define.
+    /// A parameter of the function, or a symbol that units define.
     Outer(String),
 }
 

@@ -1,4 +1,4 @@
-//! A part of a unit as tokens, for those who read declarations and bodies.
+//! A part of a unit as tokens, for the readers of declarations and bodies.
 use super::types::Type;
 use crate::error::Error;
 use crate::text::{Lexer, Token, TokenKind, Unit};

@@ -1,4 +1,4 @@
-//! Numbers of single and double precision (PTX ISA, 9.7.3). A NaN that arithmetic makes is the canonical one.
+//! Numbers of single and double precision (PTX ISA, 9.7.3). A NaN produced by arithmetic is the canonical one.
 
 /// The NaN that instructions on f32 give.
 const NAN_F32: u32 = 0x7fff_ffff;

@@ -136,7 +136,7 @@ pub struct Block {
     next: usize,
     /// Number of times a barrier has let a warp continue.
     releases: u64,
-    // The warps reach it, so it goes after them.
+    // The warps access it, so it is dropped after them.
     _shared: Buffer,
 }
 
@@ -145,7 +145,7 @@ pub struct Block {
 pub enum Turn {
     /// It has done something.
     Moved,
-    /// All that it did was to poll memory that has not changed, to meet others at barriers, or to wait.
+    /// It only polled memory that has not changed, met others at barriers, or waited.
     Idle,
     /// All threads have ended.
     Over,
@@ -251,7 +251,7 @@ impl Block {
             let before = warp.alive;
             let pause = warp.turn(budget, steps);
             moved |= warp.moved;
-            // What follows a barrier is a part of the same turn.
+            // The instructions after a barrier are part of the same turn.
             budget = warp.budget;
             if warp.alive != before {
                 for number in 0..BARRIERS {
@@ -286,7 +286,7 @@ impl Block {
         self.open(number);
     }
 
-    /// Opens a barrier if all threads have come that it is for.
+    /// Opens a barrier if all its threads have arrived.
     fn open(&mut self, number: usize) {
         let barrier = &mut self.barriers[number];
         if barrier.open {

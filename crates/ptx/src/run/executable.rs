@@ -1,4 +1,4 @@
-//! A program that is ready to run on any device: its functions are made ready when they are first entered.
+//! A program that is ready to run on any device: its functions are prepared when they are first entered.
 use super::fault::Fault;
 use super::handlers::{Plain, Vectors};
 use super::lower::lower;
@@ -55,7 +55,7 @@ pub struct SharedLayout {
 }
 
 impl Executable {
-    /// Makes a program ready to run. Vectors that the processor does not have are replaced by the best that it has.
+    /// Makes a program ready to run. Unavailable vector instructions are replaced by the best ones that the processor has.
     pub fn new(program: Arc<Program>, mut options: Options) -> Arc<Self> {
         if !Vectors::available().contains(&options.vectors) {
             options.vectors = Vectors::best();
@@ -79,7 +79,7 @@ impl Executable {
         self.options.vectors == Vectors::OneByOne
     }
 
-    /// A function, made ready if it was not.
+    /// A function, which is prepared if it was not yet.
     ///
     /// # Errors
     ///

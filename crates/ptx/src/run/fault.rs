@@ -38,7 +38,7 @@ pub enum Fault {
         /// A description of the failure.
         what: String,
     },
-    /// Every warp waits for what no warp can bring.
+    /// Every warp waits for something that no warp can provide.
     #[error("nothing moves: {}", .0.iter().map(|(spot, why)| format!("{spot} {why}")).collect::<Vec<_>>().join("; "))]
     Standstill(Vec<(Spot, String)>),
 }

@@ -109,7 +109,7 @@ impl Image {
         start
     }
 
-    /// Memory for a variable, which is to be filled if it is new.
+    /// Memory for a variable, which has to be filled if it is new.
     fn reserve(&self, placed: &mut Placed, id: VariableId, new: &mut Vec<VariableId>) -> Result<u64, Error> {
         let variable = self.executable.program().variable(id)?;
         if variable.space == Space::Shared {

@@ -108,7 +108,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Lets kernels reach this memory. What begins where memory is mapped already makes that longer.
+    /// Lets kernels access this memory. A region that begins at the start of a mapped one extends that.
     ///
     /// # Safety
     /// It is readable and writable until it is unmapped and all kernels running then have ended. Until then others access it only as
@@ -145,7 +145,7 @@ pub struct Reach {
 
 impl Reach {
     /// # Safety
-    /// What `own` names is readable and writable as long as this lives, in the way that [`Memory::map`] says.
+    /// The regions in `own` are readable and writable as long as this lives, in the way that [`Memory::map`] says.
     pub unsafe fn new(memory: Arc<Memory>, own: Vec<Region>) -> Self {
         Self { memory, known: Arc::default(), changes: u64::MAX, own, last: Region::new(0, 0), last_is_own: false }
     }
@@ -246,10 +246,10 @@ impl Reach {
 /// later accesses, and a write after all earlier ones.
 pub trait Word: Copy + Default {
     /// # Safety
-    /// The address was admitted for as many bytes.
+    /// The address was admitted for the size of the value.
     unsafe fn load(address: u64) -> Self;
     /// # Safety
-    /// The address was admitted for as many bytes.
+    /// The address was admitted for the size of the value.
     unsafe fn store(address: u64, value: Self);
 }
 
@@ -292,7 +292,7 @@ impl Word for u128 {
 /// Replaces 2, 4 or 8 bytes by the result of `f` on them, atomically; returns the old value.
 ///
 /// # Safety
-/// The address was admitted for as many bytes.
+/// The address was admitted for `bytes` bytes.
 pub unsafe fn update(address: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
     let order = Ordering::SeqCst;
     // SAFETY: as for a store.
@@ -310,7 +310,7 @@ pub unsafe fn update(address: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
     }
 }
 
-/// 16 bytes, aligned to as many.
+/// 16 bytes with an alignment of 16.
 #[derive(Debug)]
 #[repr(align(16))]
 struct Words([AtomicU64; 2]);

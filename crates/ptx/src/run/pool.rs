@@ -21,7 +21,7 @@ const LOOKS: u32 = 16;
 /// Number of polls of a block that stands still in one turn. NCCL's loops count their polls before they check for an abort, and that
 /// count must make progress although threads pause between turns.
 const LOOKS_IN_A_TURN: u32 = 64;
-/// The same for each warp where a seed chooses one warp for a turn: the odds that one had none are small.
+/// The same for each warp if a seed chooses one warp for a turn: it is unlikely that a warp had no turn.
 const SEEDED_LOOKS: u32 = 64;
 
 /// The callback for the end of a launch.
@@ -37,7 +37,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// A block was added, or all are to end.
+    /// A block was added, or all threads should end.
     changed: Condvar,
 }
 
@@ -249,7 +249,7 @@ impl Shared {
         }
         let Job { block, launch, .. } = job;
         let figures = block.figures();
-        // Its memory goes before the launch is over.
+        // Its memory is freed before the launch is over.
         drop(block);
         launch.block_ends(figures, fault);
     }

@@ -1,11 +1,11 @@
-//! A function that is ready to run: its instructions with the code that executes them, and what its frames hold.
+//! A function that is ready to run: its instructions with the code that executes them, and the contents of its frames.
 use super::handlers::Handler;
 use super::registers::Slot;
 use crate::code::{Op, Width};
 use crate::link::{FunctionId, SharedMemory, VariableId};
 use std::ops::Range;
 
-/// An instruction. What its fields mean is a matter of its handler; most have a target and three operands.
+/// An instruction. The meaning of its fields is up to its handler; most have a target and three operands.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Instruction {
@@ -53,7 +53,7 @@ pub enum Known {
     DynamicShared(i64),
 }
 
-/// A value that is in its slot when a frame is made.
+/// A value that is in its slot when a frame is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
     /// The slot that holds the constant.

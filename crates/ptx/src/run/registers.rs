@@ -20,7 +20,7 @@ pub type Slot = u32;
 /// A value of a register.
 ///
 /// # Safety
-/// Any bytes are such a value.
+/// Any bytes are a valid value.
 pub unsafe trait Value: Copy {}
 // SAFETY: numbers.
 unsafe impl Value for u8 {}

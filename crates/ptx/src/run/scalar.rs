@@ -11,7 +11,7 @@ use crate::num::{
 pub type Values = [u128; 4];
 
 /// The result of an operation on its operands' bits, in the order of its fields; all results but those of an unpacking are
-/// the first one. `None` for an operation that does more than compute.
+/// in the first field. `None` for an operation that does more than compute.
 pub fn compute(op: &Op, operands: &Values) -> Option<Values> {
     let [a, b, c, d] = operands.map(|bits| bits as u64);
     let one = match op {
@@ -296,7 +296,7 @@ fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
         Type::F32 => f32_bits(canonical_f32(whole as f32)),
         Type::F64 => canonical_f64(whole).to_bits(),
         _ if whole.is_nan() => extended(into, not_a_number(from, into)),
-        // What does not fit becomes the nearest number that does.
+        // Numbers out of range become the nearest number in range.
         Type::S8 => whole as i8 as u64,
         Type::S16 => whole as i16 as u64,
         Type::S32 => whole as i32 as u64,

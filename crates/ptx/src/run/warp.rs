@@ -115,7 +115,7 @@ pub struct Warp {
     /// Accesses of this warp that have changed memory.
     writes: u32,
     looks: [Look; 16],
-    /// The look that makes way for the next one.
+    /// Index of the look that is replaced next.
     oldest: usize,
     /// For each group of lanes, its last load of an unchanged value.
     polled: Vec<Polled>,
@@ -124,7 +124,7 @@ pub struct Warp {
     pub instructions: u64,
     /// The work done, except for the last instructions.
     pub work: Work,
-    /// Instructions that are to be added to that for each lane of a mask.
+    /// Instructions not yet added to `work`, with the mask of the lanes that executed them.
     uncounted: (u64, Mask),
     /// Bytes of a lane in all frames.
     pub bytes: u64,
@@ -247,7 +247,7 @@ impl Warp {
         self.work.instructions = self.work.instructions.wrapping_sub(u64::from(instructions));
     }
 
-    /// Chooses the lanes that go next, and gives their instruction; `None` if all wait.
+    /// Chooses the lanes that run next, and returns their instruction; `None` if all wait.
     fn choose(&mut self) -> Option<u32> {
         loop {
             for frame in (0..self.frames.len()).rev() {

@@ -1,10 +1,10 @@
 //! The work done by kernels, counted so that it does not depend on the order in which warps take turns.
 use std::ops::{Add, AddAssign, Sub};
 
-/// Work of kernels. What threads do while they wait for others is not in it: see [`crate::code::waits`].
+/// Work of kernels. Instructions of threads that wait for others are not counted: see [`crate::code::waits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Instructions of the text, each for every thread that was at it. What does nothing here, such as `prefetch`, is not counted.
+    /// Instructions of the text, each for every thread that was at it. Those without effect, such as `prefetch`, are not counted.
     pub instructions: u64,
     /// Bytes loaded from global memory.
     pub loaded: u64,

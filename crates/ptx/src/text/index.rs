@@ -14,7 +14,7 @@ pub enum Linkage {
     Extern,
     /// Visible in all units (`.visible`).
     Visible,
-    /// `.weak`: a visible definition of the same name goes before it.
+    /// `.weak`: a visible definition of the same name takes precedence.
     Weak,
     /// `.common`: like weak, and the largest one counts.
     Common,
@@ -58,7 +58,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Goes through a unit once.
+    /// Reads a unit once, from start to end.
     ///
     /// # Errors
     ///

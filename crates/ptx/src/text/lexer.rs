@@ -7,7 +7,7 @@ use crate::error::Error;
 pub enum TokenKind {
     /// `add`, `%r1`, `$L__BB0_2`: letters, digits, `_`, `$` and `%`, not beginning with a digit.
     Name,
-    /// `.s64`, `.shared::cta`: a point, then a name with what `::` joins to it.
+    /// `.s64`, `.shared::cta`: a dot, then a name with the parts that `::` joins to it.
     Dotted,
     /// A whole number in any base, as its bits.
     Whole(u64),

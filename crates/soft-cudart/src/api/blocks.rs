@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Pinned,
     /// From `cudaHostRegister`.
     Registered,
-    /// Device memory that soft-cuda gave to somebody else.
+    /// Device memory that soft-cuda allocated for another caller.
     Elsewhere,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn alloc_pinned(device: usize, len: usize) -> Result<usize, c_int> {
     Ok(start)
 }
 
-/// Makes host memory known.
+/// Registers a block of host memory.
 pub(super) fn register(device: usize, start: usize, len: usize) -> Result<(), c_int> {
     let end = start.checked_add(len).ok_or(errors::INVALID_VALUE)?;
     let mut blocks = locked();
@@ -143,7 +143,7 @@ pub(super) fn register(device: usize, start: usize, len: usize) -> Result<(), c_
     Ok(())
 }
 
-/// Makes another process's device memory known, which is mapped here.
+/// Records another process's device memory, which is mapped in this process.
 pub(super) fn opened(device: usize, start: usize, len: usize) {
     locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Opened, map: None });
 }

@@ -83,7 +83,7 @@ fn status_of(status: CaptureStatus) -> (c_int, u64) {
 }
 
 thread_local! {
-    /// The thread's mode of interaction with captures, which nothing here depends on.
+    /// The thread's mode of interaction with captures; it is stored, but has no effect.
     static MODE: Cell<c_int> = const { Cell::new(0) };
     /// The list of nodes that the last query of this thread gave.
     static FRONTIER: Cell<Handle> = const { Cell::new(std::ptr::null_mut()) };

@@ -14,10 +14,10 @@ const LAST_LIMIT: c_int = 9;
 /// `cudaDeviceP2PAttr`: rank, access, atomics, arrays, and those of 13.
 const PEER_ATTRIBUTES: std::ops::RangeInclusive<c_int> = 1..=8;
 
-/// The devices whose memory others may reach, because somebody asked for it: who, and whose.
+/// Pairs of devices of which the first was given access to the second's memory.
 static PEERS: Mutex<BTreeSet<(usize, usize)>> = Mutex::new(BTreeSet::new());
 
-/// The calling thread's device: 0 if it has chosen none, or one that is not there.
+/// The calling thread's device: 0 if it has chosen none, or one that does not exist.
 pub(super) fn current() -> usize {
     soft_cuda::current().filter(|device| *device < settings().devices).unwrap_or(0)
 }
@@ -33,7 +33,7 @@ fn bus_id(device: usize) -> String {
     format!("{domain:04X}:{bus:02X}:00.0")
 }
 
-/// The device at a PCI place: domain, bus, and what follows them.
+/// The device at a PCI address: domain, bus, and the remaining parts.
 fn by_bus_id(text: &str) -> Option<usize> {
     let mut parts = text.split([':', '.']);
     let mut number = || u32::from_str_radix(parts.next()?, 16).ok();
@@ -127,7 +127,7 @@ runtime! {
         let known = PEERS.lock().unwrap_or_else(PoisonError::into_inner).remove(&pair);
         if known { Ok(()) } else { Err(errors::PEER_ACCESS_NOT_ENABLED) }
     }
-    /// Every pair is alike, and none has arrays in common.
+    /// All pairs have the same attributes, and none share arrays.
     fn cudaDeviceGetP2PAttribute(place: Out<'_, c_int>, attribute: c_int, one: c_int, other: c_int) {
         if device(one)? == device(other)? {
             return Err(errors::INVALID_DEVICE);

@@ -51,7 +51,7 @@ thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(SUCCESS) };
 }
 
-/// A call of this thread ended so.
+/// Records the result of a call as the thread's last error, unless it is success.
 pub(super) fn note(code: c_int) {
     if code != SUCCESS {
         // A thread that ends has no last error any more.
@@ -71,7 +71,7 @@ pub struct Failure {
 }
 
 static FAILURES: Mutex<Vec<Failure>> = Mutex::new(Vec::new());
-/// A device whose every launch fails does not fill memory with texts.
+/// Limit on the stored failures, so that a device whose every launch fails does not fill memory with texts.
 const MOST_FAILURES: usize = 1000;
 
 fn locked() -> MutexGuard<'static, Vec<Failure>> {
@@ -91,7 +91,7 @@ pub fn failures() -> Vec<Failure> {
     locked().clone()
 }
 
-/// Makes all devices usable again after failures, which a real device is only in a new process.
+/// Makes all devices usable again after failures; a real device recovers only in a new process.
 pub fn forget_failures() {
     locked().clear();
 }

@@ -88,7 +88,7 @@ fn elapsed(milliseconds: Out<'_, f32>, start: Handle, end: Handle) -> Outcome {
     if !start.query() || !end.query() {
         return Err(errors::NOT_READY);
     }
-    // No time: one of them was never recorded.
+    // `None`: one of them was never recorded.
     let time = start.time_to(&end).ok_or(errors::INVALID_RESOURCE_HANDLE)?;
     put(milliseconds, time.as_secs_f32() * 1000.0)
 }

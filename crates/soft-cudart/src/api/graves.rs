@@ -1,8 +1,8 @@
-//! Work that runs, and what must not go before it has ended.
+//! Running work, and memory that must not be freed before that work has ended.
 //!
 //! A kernel of one rank may still write its last credit to a peer's memory when the peer has done all its work and frees that memory.
-//! On a GPU the time in between is too short to notice. So freed memory goes away only when all work launched by then has ended,
-//! and nobody waits for that, so that nothing can hang.
+//! On a GPU the time in between is too short to notice. So freed memory is released only when all work launched by then has ended,
+//! and no call waits for that, so that nothing can hang.
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,7 +56,7 @@ impl Drop for Running {
     }
 }
 
-/// Does something once all work that was launched by now has ended: at once if none runs. It must be quick and must not wait.
+/// Calls `burial` once all work launched so far has ended: immediately if none runs. It must be quick and must not wait.
 pub fn after_launched_work(burial: Box<dyn FnOnce() + Send>) {
     let due = {
         let mut yard = yard();

@@ -48,7 +48,7 @@ impl Meaning {
         handle
     }
 
-    /// `None`: it is not a handle of this runtime.
+    /// `None` if it is not a handle of this runtime.
     fn of(handle: MemoryHandle) -> Option<Self> {
         let mut words = handle.0.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
         let mut next = || words.next().unwrap_or(0);
@@ -88,7 +88,7 @@ runtime! {
         };
         put(place, meaning.handle())
     }
-    /// Not in the process whose memory it is.
+    /// Fails in the process that owns the memory.
     fn cudaIpcOpenMemHandle(place: Out<'_, Handle>, handle: MemoryHandle, flags: c_uint) {
         let place = place.ok_or(errors::INVALID_VALUE)?;
         let handle = Meaning::of(handle).filter(|_| flags & !LAZY_PEER_ACCESS == 0).ok_or(errors::INVALID_VALUE)?;

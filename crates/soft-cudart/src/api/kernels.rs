@@ -1,4 +1,4 @@
-//! Kernels are executed by somebody else.
+//! The interface to the code that executes kernels.
 use super::errors;
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -32,7 +32,7 @@ pub struct Configuration {
     pub dynamic_shared: usize,
 }
 
-/// Kernels, and what executes them.
+/// Kernels together with the code that executes them.
 pub trait Kernels: Send + Sync {
     /// The attributes of a kernel; `None` if the host has a function for it but the device does not have the kernel.
     fn attributes(&self, kernel: &str) -> Option<Attributes>;
@@ -58,7 +58,7 @@ pub trait Kernels: Send + Sync {
 /// Finds a kernel, or a variable, by the address by which the host's code names it.
 pub type Resolver = Box<dyn Fn(*const ()) -> Option<(Arc<dyn Kernels>, String)> + Send + Sync>;
 
-/// A kernel or a variable, with who knows it.
+/// A kernel or a variable, with its provider.
 #[derive(Clone)]
 pub(super) struct Found {
     pub kernels: Arc<dyn Kernels>,

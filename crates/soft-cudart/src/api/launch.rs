@@ -15,7 +15,7 @@ pub(super) const USUAL_SHARED: usize = 48 << 10;
 pub(super) const MULTIPROCESSOR_SHARED: usize = 228 << 10;
 pub(super) const MULTIPROCESSOR_THREADS: usize = 2048;
 pub(super) const MULTIPROCESSOR_BLOCKS: usize = 32;
-/// Length of `cudaFuncAttributes` of 11, with whose fields that of later versions begins.
+/// Length of `cudaFuncAttributes` of 11; later versions begin with the same fields.
 const ATTRIBUTES_OF_11: usize = 56;
 const ATTRIBUTES: usize = 144;
 
@@ -174,7 +174,7 @@ pub(super) fn launch(launch: Launch) -> Outcome {
         target.stream.record(&event);
     }
     let Found { kernels, name } = found;
-    // The kernel runs on the device of its stream; on somebody else's, on the current one.
+    // The kernel runs on the device of its stream or, if the runtime did not create the stream, on the current device.
     work::launch(&target, Kernel { kernels, name, device: target.device, configuration, parameters });
     Ok(())
 }

@@ -16,7 +16,7 @@ const NO_DEVICE: c_int = -2;
 const HOST_ALLOC_FLAGS: c_uint = 7;
 const HOST_REGISTER_FLAGS: c_uint = 15;
 
-/// `cudaPointerAttributes`, without what 13 reserves at its end.
+/// `cudaPointerAttributes`, without the reserved fields at the end of version 13's.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct PointerAttributes {
@@ -49,7 +49,7 @@ fn pointer(address: usize) -> Handle {
     if address == 0 { null_mut() } else { with_exposed_provenance_mut(address) }
 }
 
-/// Ends the block that begins here; null is nothing to end.
+/// Frees the block that begins at this address; null is accepted and does nothing.
 pub(super) fn free(address: Handle, kind: Kind) -> Outcome {
     if address.is_null() || blocks::end(address.addr(), &[kind]) { Ok(()) } else { Err(errors::INVALID_VALUE) }
 }
@@ -138,7 +138,7 @@ fn symbol_of(symbol: In<u8>) -> Result<(usize, usize), c_int> {
     Ok((number(variable.0)?, number(variable.1)?))
 }
 
-/// Writes what `cuPointerGetAttribute` is asked for.
+/// Writes one attribute for `cuPointerGetAttribute`.
 pub(super) fn pointer_attribute(place: Room, attribute: c_int, address: usize) -> Outcome {
     let found = blocks::find(address).ok_or(errors::INVALID_VALUE)?;
     let on_device = found.kind.on_device();
@@ -155,7 +155,7 @@ pub(super) fn pointer_attribute(place: Room, attribute: c_int, address: usize) -
         11 => place.write(&found.start.to_ne_bytes()),
         12 => place.write(&found.len.to_ne_bytes()),
         13 => place.write(&[1]),
-        // handles that it can be exported as, and reads by network cards: none
+        // types of handle that it can be exported as, and access by network cards: none
         14 => place.write(&0u64.to_ne_bytes()),
         15 => place.write(&[0]),
         _ => Err(errors::NOT_SUPPORTED),

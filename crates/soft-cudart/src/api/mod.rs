@@ -5,8 +5,8 @@
 //!   runtime by name; several may be in one process. The provider of a missing function's answer calls [`note_unsupported`].
 //! - Device pointers are host addresses. Memory that has not been written costs nothing, even if it was set to zero.
 //! - Kernels are provided by the caller: [`Kernels`], found by the address of their host function ([`add_kernels`]).
-//! - Streams never wait for the default stream: all of them behave as if made with `cudaStreamNonBlocking`.
-//! - Freed or unregistered memory stays until all work launched so far has ended, without anyone waiting for that ([`after_launched_work`]).
+//! - Streams never wait for the default stream: all of them behave as if created with `cudaStreamNonBlocking`.
+//! - Freed or unregistered memory stays until all work launched so far has ended; no call waits for it ([`after_launched_work`]).
 //! - A kernel that fails makes its device's later calls fail, until [`forget_failures`]; frees work nevertheless.
 //! - Captures are soft-cuda's. A node's handle represents everything that its stream had captured by then.
 #![allow(non_snake_case)] // the runtime's names
@@ -101,7 +101,7 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
     .collect()
 }
 
-/// Makes `cudaErrorNotSupported` the thread's last error: for who answers a function that is not here.
+/// Makes `cudaErrorNotSupported` the thread's last error, for code that answers in place of a function missing from this runtime.
 pub fn note_unsupported() {
     errors::note(errors::NOT_SUPPORTED);
 }

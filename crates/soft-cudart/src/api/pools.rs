@@ -1,4 +1,4 @@
-//! Memory pools: all of them take from the device's memory, and keep nothing back.
+//! Memory pools: all of them take from the device's memory, and cache nothing.
 use super::raw::In;
 use super::{Handle, Out, devices, errors, memory, put, runtime, streams};
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ runtime! {
         let gone = pools.as_mut().and_then(|pools| pools.live.remove(&pool.addr()));
         gone.map(|_| ()).ok_or(errors::INVALID_VALUE)
     }
-    /// Nothing depends on an attribute.
+    /// Attributes are accepted and have no effect.
     fn cudaMemPoolSetAttribute(pool: Handle, attribute: c_int, _value: Handle) {
         device_of(pool)?;
         if (1..=LAST_ATTRIBUTE).contains(&attribute) { Ok(()) } else { Err(errors::INVALID_VALUE) }

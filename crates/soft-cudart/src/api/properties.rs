@@ -1,4 +1,4 @@
-//! `cudaDeviceProp`, whose layout each runtime has changed, and the runtime's version.
+//! `cudaDeviceProp`, whose layout differs in each runtime, and the runtime's version.
 use super::launch::{MOST_SHARED, MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_SHARED, MULTIPROCESSOR_THREADS, USUAL_SHARED};
 use super::raw::Room;
 use super::settings::settings;

@@ -38,7 +38,7 @@ impl<T: Copy> In<T> {
         Bytes(self.0.cast_mut().cast())
     }
 
-    /// An address at which there are such values.
+    /// Wraps the address of one or more values.
     #[cfg(test)]
     pub fn of(value: *const T) -> Self {
         Self(value)
@@ -84,7 +84,7 @@ impl Text {
     }
 }
 
-/// Null, or the address of as many bytes as the function documents, which can be written during the call.
+/// Null, or the address of the number of bytes that the function documents, writable during the call.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(super) struct Room(*mut u8);
@@ -119,7 +119,7 @@ impl Room {
 #[derive(Clone, Copy)]
 pub(super) struct Bytes(*mut u8);
 
-// SAFETY: whoever enqueues a copy knows that it happens on another thread.
+// SAFETY: callers that enqueue a copy know that it happens on another thread.
 unsafe impl Send for Bytes {}
 // SAFETY: as above; launches of one graph do not overlap.
 unsafe impl Sync for Bytes {}
@@ -179,7 +179,7 @@ pub(super) struct HostFunction {
     pub argument: *mut c_void,
 }
 
-// SAFETY: whoever gives such a function knows that it runs on another thread.
+// SAFETY: callers that pass such a function know that it runs on another thread.
 unsafe impl Send for HostFunction {}
 // SAFETY: as above.
 unsafe impl Sync for HostFunction {}

@@ -22,7 +22,7 @@ pub(super) struct Target {
     pub device: usize,
 }
 
-/// A stream that the runtime made.
+/// A stream that the runtime created.
 struct Made {
     /// The runtime's hold on it.
     _stream: Stream,
@@ -34,7 +34,7 @@ struct Made {
 #[derive(Default)]
 struct Streams {
     made: BTreeMap<usize, Made>,
-    /// The device of each stream that had work, somebody else's too.
+    /// The device of each stream that had work, including streams that the runtime did not create.
     seen: BTreeMap<usize, usize>,
 }
 
@@ -101,7 +101,7 @@ fn create(place: Out<'_, Handle>, flags: c_uint, priority: c_int) -> Outcome {
     Ok(())
 }
 
-/// The target, unless it is capturing: what waits for a stream makes its capture invalid.
+/// Fails if the target is capturing: waiting for a stream makes its capture invalid.
 fn runs(target: &Target) -> Outcome {
     if target.stream.capture_status().is_capturing() {
         target.stream.invalidate_capture();
@@ -110,7 +110,7 @@ fn runs(target: &Target) -> Outcome {
     Ok(())
 }
 
-/// Waits for all that is on the stream.
+/// Waits for all work on the stream.
 pub(super) fn synchronize(target: &Target) -> Outcome {
     runs(target)?;
     target.stream.synchronize();

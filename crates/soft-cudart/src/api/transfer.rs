@@ -94,7 +94,7 @@ struct Batch {
     count: usize,
 }
 
-/// The first copy that fails, or `usize::MAX` for all of them, with the error.
+/// On failure, the index of the first copy that failed (`usize::MAX` for the whole batch) and the error.
 fn copy_batch(batch: &Batch, stream: Handle) -> Result<(), (usize, c_int)> {
     let all = |code| (usize::MAX, code);
     if matches!(stream.addr(), 0 | 1) || batch.count == 0 {

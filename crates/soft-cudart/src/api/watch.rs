@@ -23,7 +23,7 @@ type Watcher = Arc<dyn Fn(Change) + Send + Sync>;
 
 #[derive(Default)]
 struct Watch {
-    /// Bytes, and how often they are mapped: memory can be registered again before its last registration has gone.
+    /// Size in bytes and number of mappings by start: memory can be registered again before its last registration is gone.
     mapped: BTreeMap<usize, (usize, usize)>,
     watchers: Vec<Watcher>,
 }
@@ -40,8 +40,8 @@ impl Watch {
     }
 }
 
-/// Calls this for all memory that kernels may reach now, and for every change from now on: memory of the runtime, and of soft-cuda. It must
-/// call neither of them.
+/// Calls `watcher` for all memory that kernels can reach now, and for every later change: memory of the runtime, and of soft-cuda. It
+/// must call neither of them.
 pub fn watch_memory(watcher: Watcher) {
     soft_cuda::memory::watch(|address, len| match len {
         Some(bytes) => mapped(address, bytes),

@@ -26,7 +26,7 @@ pub(super) fn put(target: &Target, f: Arc<dyn Fn() + Send + Sync>) {
     }
 }
 
-/// A kernel with all that its launch needs.
+/// A kernel with everything that its launch needs.
 pub(super) struct Kernel {
     pub kernels: Arc<dyn Kernels>,
     pub name: Arc<str>,
@@ -36,7 +36,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Begins it, when its stream has got there. On a device where a kernel has failed nothing begins any more.
+    /// Begins the kernel when its stream has reached it. Nothing begins on a device where a kernel has failed.
     fn start(&self, running: Running, done: Done) {
         if errors::check(self.device).is_err() {
             drop(running);

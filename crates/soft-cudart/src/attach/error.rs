@@ -42,17 +42,17 @@ pub enum AttachError {
         /// The library imports functions of the runtime.
         imported: bool,
     },
-    /// A jump would write over what comes after the function.
+    /// A jump would overwrite the bytes that follow the function.
     #[error("{function} has room for {room} bytes, and a jump takes {needed}")]
     TooShort {
         /// The function's name.
         function: String,
-        /// Bytes up to what comes after it.
+        /// Bytes between the function's start and the next symbol.
         room: usize,
         /// Bytes of a jump.
         needed: usize,
     },
-    /// Two names of one function are to be answered by different functions.
+    /// Two names of one function have different replacements.
     #[error("{first} and {second} are one function in it, and two different ones are to answer for them")]
     TwoAnswers {
         /// One of the names.
@@ -76,7 +76,7 @@ pub enum AttachError {
         /// The error from the system.
         #[source]
         error: io::Error,
-        /// Everything is as it was.
+        /// True if all earlier changes were undone.
         undone: bool,
     },
     /// Memory for machine code could not be obtained.

@@ -29,7 +29,7 @@ pub(super) fn find(file: &Metadata) -> Option<Loaded> {
 
 fn all() -> Vec<Loaded> {
     let mut loaded: Vec<Loaded> = Vec::new();
-    // SAFETY: the function calls `add` with this pointer, one call after the other, and keeps nothing.
+    // SAFETY: `dl_iterate_phdr` calls `add` with this pointer, one call after the other, and does not keep it.
     unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut loaded).cast()) };
     loaded
 }
@@ -47,7 +47,7 @@ unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: usize, list: *mut
     }
     // SAFETY: the loader's name ends with a zero, and the library stays loaded during this call.
     let name = unsafe { CStr::from_ptr(info.dlpi_name) };
-    // SAFETY: the loader says how many headers there are.
+    // SAFETY: the loader gives the number of headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let segments = headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| Segment {
         address: header.p_vaddr,
@@ -79,7 +79,7 @@ pub(super) fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(mappings)
 }
 
-/// A line such as `7f0000000000-7f0000001000 r-xp 00000000 08:01 1234 /lib/libc.so.6`.
+/// Parses a line such as `7f0000000000-7f0000001000 r-xp 00000000 08:01 1234 /lib/libc.so.6`.
 fn mapping(line: &str) -> Option<Mapping> {
     let mut words = line.split(' ');
     let (start, end) = words.next()?.split_once('-')?;

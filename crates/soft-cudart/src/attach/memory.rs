@@ -1,4 +1,4 @@
-//! Memory of this process is changed: all of it, or nothing.
+//! Changes memory of this process: all of the changes are made, or none.
 #![allow(unsafe_code)] // memory that belongs to a library
 
 use super::error::AttachError;
@@ -24,7 +24,7 @@ struct Run {
     protection: c_int,
 }
 
-/// Changes that can be made: every page of them is a private mapping that can be read.
+/// Changes that are possible: every page of them is a private, readable mapping.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     changes: &'a [Change],
@@ -36,7 +36,7 @@ pub(super) struct Plan<'a> {
 type Protect<'a> = dyn Fn(usize, usize, c_int) -> io::Result<()> + 'a;
 
 impl<'a> Plan<'a> {
-    /// Looks at all pages of the changes.
+    /// Checks all pages of the changes.
     pub(super) fn new(changes: &'a [Change], mappings: &[Mapping]) -> Result<Self, AttachError> {
         let mut pages = Vec::new();
         for change in changes {
@@ -120,7 +120,7 @@ fn protect(start: usize, size: usize, protection: c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Writes the bytes, and gives those that stood there.
+/// Writes the bytes, and returns those that they replaced.
 ///
 /// # Safety
 ///
@@ -180,7 +180,7 @@ pub(super) fn executable(code: &[u8]) -> io::Result<usize> {
     // SAFETY: the memory is new and at least as large.
     unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), pages.cast(), code.len()) };
     if let Err(error) = protect(pages as usize, size, libc::PROT_READ | libc::PROT_EXEC) {
-        // SAFETY: nobody knows this memory yet.
+        // SAFETY: the address has not been passed on yet.
         unsafe { libc::munmap(pages, size) };
         return Err(error);
     }

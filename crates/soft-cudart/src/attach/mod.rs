@@ -43,7 +43,7 @@ pub struct Answers<'a> {
     pub not_supported: Report,
 }
 
-/// A library whose calls of the CUDA runtime come here.
+/// A library whose calls of the CUDA runtime are redirected to the given functions.
 #[derive(Debug)]
 pub struct Attached {
     kernels: Kernels,
@@ -52,7 +52,7 @@ pub struct Attached {
     programs: Vec<Vec<u64>>,
 }
 
-/// Replaces the CUDA runtime in a library that is loaded from this file. All of it or, with an error, nothing.
+/// Replaces the CUDA runtime in a library that is loaded from this file: completely or, with an error, not at all.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, Atta
         Some(Change { address: loaded.base.wrapping_add(*address as usize), bytes })
     };
     let changes: Vec<Change> = targets.iter().filter_map(jump).chain(library.slots.iter().filter_map(slot)).collect();
-    // SAFETY: the caller promises that nobody runs the code, and that the library stays.
+    // SAFETY: the caller promises that no thread runs the code, and that the library stays.
     unsafe { Plan::new(&changes, &mappings)?.make()? };
     let functions = library.functions.iter().filter(|function| !names::is_runtime(&function.name));
     let functions =
@@ -119,7 +119,7 @@ pub unsafe fn attach(path: &Path, answers: Answers<'_>) -> Result<Attached, Atta
     })
 }
 
-/// The names of the runtime's functions in a library's file, which say what version it is.
+/// The names of the runtime's functions in a library's file; they tell the runtime's version.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ unsafe fn check(
     let place = place.ok_or_else(|| AttachError::NotALibrary(format!("{} is not in its code", function.name)))?;
     let (mut file, mut memory) = ([0; JUMP], [0; JUMP]);
     source.read_at(place, &mut file).map_err(|error| AttachError::NotALibrary(error.to_string()))?;
-    // A function that is shorter than a jump ends with bytes that nobody runs.
+    // A function that is shorter than a jump is followed by bytes that are never executed.
     let own = function.size.min(JUMP as u64) as usize;
     if !stubs::is_padding(&file[own..]) {
         return Err(short(own));

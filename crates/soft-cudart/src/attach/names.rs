@@ -21,7 +21,7 @@ pub(super) fn static_prefix(name: &str) -> Option<String> {
     let digits = name[..at].len() - name[..at].trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let length: usize = name[at - digits..at].parse().ok()?;
     let id = name.get(at + SPACE.len()..at.checked_add(length)?)?;
-    // Other compilers' unnamed namespaces have a number there.
+    // Other compilers write a number there for unnamed namespaces.
     id.starts_with('_').then(|| format!("__nv_static_{}_{id}_", id.len()))
 }
 

@@ -45,7 +45,7 @@ pub(super) unsafe fn read(
         }
         let list = word(wrapper.wrapping_add(16))?;
         let mut program = Vec::new();
-        // No list is longer than there are wrappers.
+        // A list has at most one entry per wrapper.
         for unit in (0..wrappers.size / WRAPPER).take_while(|_| list != 0) {
             let address = word(list.wrapping_add(8 * unit))?;
             if address == 0 {

@@ -1,4 +1,4 @@
-//! Machine code: jumps to functions, and functions that answer for those that are not there.
+//! Machine code: jumps to functions, and functions that answer for missing ones.
 use super::memory;
 use std::ffi::CStr;
 use std::io;
@@ -12,7 +12,7 @@ const TEXT: &CStr = c"the CUDA runtime in software has no words for this";
 pub(super) const JUMP: usize = 13;
 /// The size of a stub in bytes.
 const STUB: usize = 16;
-/// The size of what all stubs share.
+/// The size of the code that all stubs share.
 const SHARED: usize = 2 * STUB;
 
 /// Receives calls of missing functions: the name, and `true` at the first call. A panic in it ends the process.
@@ -35,7 +35,7 @@ pub(super) fn is_padding(mut code: &[u8]) -> bool {
     while let Some((first, rest)) = code.split_first() {
         code = match first {
             0 | 0x90 | 0xcc => rest,
-            // Prefixes, which belong to what follows.
+            // Prefixes, which belong to the instruction that follows.
             0x66 | 0x2e => rest,
             // A long nop: how many bytes follow depends on the next one. The last one may be cut.
             0x0f if rest.first() == Some(&0x1f) => match rest.get(1) {
@@ -55,7 +55,7 @@ fn operands(operand: u8) -> usize {
     index + [0, 1, 4, 0][usize::from(operand >> 6)]
 }
 
-/// A function that is not there.
+/// A function that the runtime does not have.
 struct Missing {
     name: String,
     called: AtomicBool,
@@ -70,7 +70,7 @@ struct Context {
     report: Report,
 }
 
-/// Makes a function for every name, which says that it was called and answers `cudaErrorNotSupported`. Their addresses.
+/// Creates a function for every name, which reports its call and returns `cudaErrorNotSupported`. Returns their addresses.
 ///
 /// They stay as long as the process: a library calls some of them while the process ends.
 pub(super) fn make(names: &[&str], report: Report) -> io::Result<Vec<usize>> {
@@ -85,7 +85,7 @@ pub(super) fn make(names: &[&str], report: Report) -> io::Result<Vec<usize>> {
             "__cudaUnregisterFatBinary" | "__cudaRegisterFatBinary" => 0,
             _ => NOT_SUPPORTED,
         },
-        // Static destructors call it, when nobody is left to whom it would matter.
+        // Static destructors call it, too late for the report to matter.
         reported: *name != "__cudaUnregisterFatBinary",
     });
     let context: &'static Context = Box::leak(Box::new(Context { missing: missing.collect(), report }));
@@ -113,7 +113,7 @@ fn code(count: usize, context: u64, answer: u64) -> Vec<u8> {
     code
 }
 
-/// Answers for a function that is not there.
+/// Answers for a missing function.
 extern "C" fn answer(context: &'static Context, index: u32) -> u64 {
     let Some(missing) = context.missing.get(index as usize) else { return NOT_SUPPORTED };
     let first = !missing.called.swap(true, Ordering::Relaxed);

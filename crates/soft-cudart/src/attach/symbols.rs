@@ -23,7 +23,7 @@ pub(super) struct Function {
     pub(super) address: u64,
     /// Size according to the symbol.
     pub(super) size: u64,
-    /// Bytes up to what comes next: a symbol, or the section's end.
+    /// Bytes up to the next symbol or the section's end.
     pub(super) room: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Function {
 pub(super) struct Library {
     pub(super) segments: Vec<Segment>,
     pub(super) functions: Vec<Function>,
-    /// Names of functions that other libraries are to have.
+    /// Names of functions that other libraries have to provide.
     pub(super) undefined: Vec<String>,
     /// Slots for addresses of imported functions, from the load address.
     pub(super) slots: Vec<(String, u64)>,
@@ -79,7 +79,7 @@ fn table<'a>(elf: &Elf<'a>, index: SectionIndex) -> Result<(&'a [Sym64<LittleEnd
 
 fn name<'a>(symbol: &Sym64<LittleEndian>, names: &StringTable<'a>) -> Result<&'a str, AttachError> {
     let bytes = symbol.name(LittleEndian, *names).map_err(damaged)?;
-    // A name of other bytes is nobody's that is looked for.
+    // None of the names that are searched for contains other bytes.
     Ok(std::str::from_utf8(bytes).unwrap_or_default())
 }
 

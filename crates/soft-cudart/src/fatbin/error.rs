@@ -21,7 +21,7 @@ pub enum FatbinError {
     /// It is a library, but not one with device code.
     #[error("it carries no device code: it has neither a section {} nor {}", Section::Linked, Section::Whole)]
     NoDeviceCode,
-    /// A fat binary is not as it has to be.
+    /// A fat binary does not have the expected format.
     #[error("device code in {section} at {offset:#x}: {what}")]
     Damaged {
         /// The section with the error.

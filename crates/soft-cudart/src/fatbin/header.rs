@@ -94,9 +94,9 @@ pub struct Entry {
     pub version: (u16, u16),
     /// The architecture that it is for, 90 for sm_90 and sm_90a.
     pub architecture: u32,
-    /// The name that the compiler gave it; often none.
+    /// The name that the compiler gave it; often empty.
     pub name: String,
-    /// Options with which PTX is to be compiled; often none.
+    /// The options for compiling the PTX; often empty.
     pub options: String,
     /// All flags, as stored in the file.
     pub flags: u64,

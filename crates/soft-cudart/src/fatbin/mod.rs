@@ -94,7 +94,7 @@ impl FatBinaries {
         Ok(false)
     }
 
-    /// The PTX of every fat binary that has some: where there are several, that for the newest architecture.
+    /// The PTX of every fat binary that contains some; of several, the one for the newest architecture.
     pub fn ptx(&self) -> impl Iterator<Item = Ptx<'_>> {
         let same = |a: &Entry, b: &Entry| (a.section, a.fat_binary) == (b.section, b.fat_binary);
         let newest = |entries: &'_ [Entry]| -> Option<usize> {
@@ -113,7 +113,7 @@ impl FatBinaries {
         f: impl Fn(Ptx<'_>, Result<Vec<u8>, FatbinError>) -> T + Sync,
     ) -> Vec<T> {
         let mut units: Vec<(usize, Ptx<'_>)> = self.ptx().enumerate().collect();
-        // The largest come first, so that no thread begins with one when the others are about to end.
+        // The largest come first, so that no thread starts one of them when the others are nearly done.
         units.sort_by_key(|(_, unit)| std::cmp::Reverse(unit.entry.text_size));
         let next = AtomicUsize::new(0);
         let work = || {
@@ -147,7 +147,7 @@ impl<'a> Ptx<'a> {
     ///
     /// # Errors
     ///
-    /// It cannot be read, is longer than [`MAX_TEXT`], or is not what its header says.
+    /// It cannot be read, is longer than [`MAX_TEXT`], or does not match its header.
     pub fn text(&self) -> Result<Vec<u8>, FatbinError> {
         payload::read(self.source, self.entry)
     }

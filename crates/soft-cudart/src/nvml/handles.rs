@@ -1,4 +1,4 @@
-//! Handles of devices, and how long they are good.
+//! Handles of devices, and how long they are valid.
 use super::{INVALID_ARGUMENT, NOT_FOUND, UNINITIALIZED, nvml};
 use crate::api::{self, Settings};
 use std::ffi::{c_int, c_uint, c_void};
@@ -32,7 +32,7 @@ pub(super) fn device(handle: *mut c_void) -> Result<c_uint, c_int> {
     number.filter(|number| *number < count).ok_or(INVALID_ARGUMENT)
 }
 
-/// The device at a PCI place: domain, bus, and what follows them.
+/// The device at a PCI address: domain, bus, and the remaining parts.
 pub(super) fn by_bus_id(text: &str) -> Result<c_uint, c_int> {
     let known = ready()?;
     let mut parts = text.split([':', '.']);

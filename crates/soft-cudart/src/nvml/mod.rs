@@ -5,7 +5,7 @@
 //! - Features that a software GPU does not have (a fabric, counters of errors) are `NVML_ERROR_NOT_SUPPORTED`.
 //! - Functions that are not here do not exist: NCCL continues without them.
 //!
-//! NCCL opens `libnvidia-ml.so.1` by its name; [`crate::imports`] leads it here.
+//! NCCL opens `libnvidia-ml.so.1` by its name; [`crate::imports`] redirects that to this module.
 #![allow(non_snake_case)] // the library's names
 #![allow(unsafe_code)] // addresses that callers of a C interface give
 

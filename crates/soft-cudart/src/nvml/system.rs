@@ -25,7 +25,7 @@ nvml! {
         ready()?;
         put_text(place, len, "13.580.0")
     }
-    /// Environment, confidential computing and its tools: none.
+    /// Environment, confidential computing and its tools: all off.
     fn nvmlSystemGetConfComputeState(place: Out<'_, [c_uint; 3]>) {
         ready()?;
         put(place, [0; 3])

@@ -1,4 +1,4 @@
-//! The functions as NCCL calls them. Whether it is initialized is one state of the process, so all of it is one test.
+//! The functions as NCCL calls them. Initialization is a state of the whole process, so all of it is one test.
 use super::devices::*;
 use super::handles::*;
 use super::links::*;

@@ -28,7 +28,7 @@ impl Algorithm {
     }
 }
 
-/// Words of NCCL_ALGO; those that need a GPU's hardware are known and never serve anything here.
+/// Words of NCCL_ALGO; those that need a GPU's hardware are accepted and never serve anything.
 const WORDS: &[(&str, Option<Algorithm>)] = &[
     ("tree", Some(Algorithm::Tree)),
     ("ring", Some(Algorithm::Ring)),

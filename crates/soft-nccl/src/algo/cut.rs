@@ -34,7 +34,7 @@ impl Buffers {
     }
 }
 
-/// Threads of a channel: an operation uses as many channels as it has bytes for their threads.
+/// Threads of a channel, by protocol: an operation uses as many channels as it has bytes for their threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Threads {
     pub plain: usize,
@@ -73,7 +73,7 @@ fn grain(protocol: Protocol) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channels {
     pub number: usize,
-    /// Those before they are copied to make up the number: the first uses the first tree, the second the second.
+    /// Number of channels before copying makes up `number`: the first uses the first tree, the second the second.
     pub distinct: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Algorithms: what one rank does for an operation, as lanes of primitive steps. Nothing here touches memory, a
+//! Algorithms: the work of one rank for an operation, as lanes of primitive steps. Nothing in this module touches memory, a
 //! message or a number; the engine does.
 mod channels;
 mod choice;
@@ -69,13 +69,13 @@ pub(crate) struct Step {
     pub send: Option<Link>,
     /// Number of elements.
     pub count: usize,
-    /// The value does not build on what this lane did before.
+    /// The value does not depend on earlier steps of this lane.
     pub fresh: bool,
     /// The links of this step are not used again; a sender waits until everything was taken.
     pub close: bool,
 }
 
-/// A lane's steps, by number, so that no list of them is ever made.
+/// A lane's steps, by number, so that no list of them is ever built.
 pub(crate) trait Script: Send {
     /// The step with this number; `None` past the last.
     fn step(&self, cursor: u64) -> Option<Step>;

@@ -2,7 +2,7 @@
 //! successor.
 //!
 //! Collectives without a root cut the data in passes of n parts and send every part once around; each rank adds its own
-//! contribution to what came in. Rooted ones run along the chain that ends, or begins, at the root. Each channel does so with
+//! contribution to the incoming part. Rooted ones run along the chain that ends, or begins, at the root. Each channel does so with
 //! its share of the data.
 use super::channels::Share;
 use super::cut::grain_elements;

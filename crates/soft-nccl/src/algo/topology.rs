@@ -28,7 +28,7 @@ pub(super) fn double_binary(rank: usize, n: usize, tree: usize) -> Node {
 }
 
 /// The rank's node in a tree or its counterpart, which turns (odd n, by `turn` places) or mirrors (even n) the ranks. That swaps
-/// the parity of places, so who has children in one tree is a leaf of the other (but for NCCL's root, which has one child).
+/// the parity of places, so a node with children in one tree is a leaf of the other (except NCCL's root, which has one child).
 fn paired(rank: usize, n: usize, tree: usize, shape: fn(usize, usize) -> Node, turn: usize) -> Node {
     let mirror = |place: usize| n - 1 - place;
     let (place, back): (usize, Box<dyn Fn(usize) -> usize>) = match (tree, n.is_multiple_of(2)) {

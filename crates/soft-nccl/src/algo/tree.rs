@@ -1,5 +1,5 @@
 //! Trees: sums go up, results come down, chunk by chunk; a node computes ((own + child 0) + child 1), and
-//! so on.
+//! likewise for further children.
 //!
 //! Below the root, the direction up and the direction down are two lanes, so that chunks travel in both directions at once.
 use super::channels::Share;

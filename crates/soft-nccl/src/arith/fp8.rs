@@ -70,7 +70,7 @@ impl Format {
         self.tables.values[usize::from(code)]
     }
 
-    /// The nearest code, ties to the even one; what lies beyond the largest finite value becomes that value.
+    /// The nearest code, ties to the even one; values beyond the largest finite one are clamped to it.
     pub(super) fn encode(&self, value: f32) -> u8 {
         if value.is_nan() {
             return NAN;

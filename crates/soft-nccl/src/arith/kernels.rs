@@ -1,6 +1,6 @@
 //! The loops over elements. Elements are read byte-wise, so that no buffer needs an alignment.
 //!
-//! A macro for each kind of type makes the [`Kernels`] of a type of that kind.
+//! A macro for each kind of type defines the [`Kernels`] of a type of that kind.
 use super::{Combine, Scalar};
 
 /// The arithmetic of one element type.

@@ -45,7 +45,7 @@ pub(crate) unsafe fn free(base: usize) -> Outcome<()> {
     let unknown = || Failure::argument("this memory was not allocated by ncclMemAlloc, or is free already");
     let block = blocks().remove(&base).ok_or_else(unknown)?;
     if linked_in() {
-        // SAFETY: `allocate` made it, and the caller vouches for the rest.
+        // SAFETY: `allocate` returned it, and the caller vouches for the rest.
         unsafe { soft_cuda::memory::free(with_exposed_provenance_mut(block.given)) };
         return Ok(());
     }

@@ -35,7 +35,7 @@ pub(super) struct Driver {
     pub extension: Option<Extension>,
 }
 
-/// The stand-in driver's further functions.
+/// The additional functions of the stand-in driver.
 pub(super) struct Extension {
     open: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
     close: unsafe extern "C" fn(*mut c_void),
@@ -258,7 +258,7 @@ impl Opened {
         (id != 0).then_some(id)
     }
 
-    /// Makes a node of the stream's capture; false if the stream is not capturing.
+    /// Adds a node to the stream's capture; false if the stream is not capturing.
     pub fn capture_node(&self, starts: HeldNode) -> bool {
         unsafe extern "C" fn launched(data: *mut c_void, launch: u64, starts: *mut c_void) -> c_int {
             // SAFETY: `data` is the box below, which lives until `release` is called.

@@ -1,7 +1,7 @@
 //! The device that the library works on: soft-cuda linked in, or a driver that the process has loaded.
 //!
-//! Linked in is the rule. As a shared library, `use_loaded_driver` makes it reach streams through the driver: by the
-//! stand-in's extension where there is one, else by host functions that block until the operation is over. Memory is
+//! The default is the linked-in device. In a shared library, `use_loaded_driver` makes it reach streams through the driver: by the
+//! stand-in's extension if it has one, otherwise by host functions that block until the operation is over. Memory is
 //! host memory either way.
 #![allow(unsafe_code)] // streams of a loaded driver are pointers that it follows
 
@@ -91,8 +91,8 @@ impl Done {
     }
 }
 
-/// A node of a graph: called on the host for each launch, with the launch's number; answers what its stream starts, or `None`
-/// if it cannot be launched.
+/// A node of a graph: called on the host for each launch, with the launch's number; returns the work that its stream starts, or
+/// `None` if it cannot be launched.
 pub(crate) struct CapturedNode(Arc<dyn Fn(u64) -> Option<Vec<Start>> + Send + Sync>);
 
 impl CapturedNode {
@@ -108,7 +108,7 @@ impl Stream {
     /// The stream of a handle; null means the null stream of the device.
     ///
     /// # Safety
-    /// If the streams are those of a loaded driver, the handle is null or a stream of it, which lives until the work that is
+    /// If the streams are those of a loaded driver, the handle is null or one of its streams, which lives until the work that is
     /// launched on it has ended. (The linked-in device looks handles up.)
     pub(crate) unsafe fn lookup(raw: *mut c_void, device: c_int) -> Outcome<Self> {
         let unknown = || Failure::argument("no live stream has this handle");
@@ -143,7 +143,7 @@ impl Stream {
         }
     }
 
-    /// Makes a node of the stream's capture.
+    /// Adds a node to the stream's capture.
     pub(crate) fn capture_node(&self, node: CapturedNode) -> Outcome<()> {
         let CapturedNode(node) = node;
         let taken = match &self.kind {
@@ -166,7 +166,7 @@ impl Stream {
         if taken { Ok(()) } else { Err(Failure::usage("the stream's work cannot become part of a graph")) }
     }
 
-    /// Another stream of the same kind, where one can be made: for libraries that are wrong on purpose.
+    /// Another stream of the same kind, if one can be created: for libraries that are wrong on purpose.
     pub(crate) fn beside(&self) -> Option<soft_cuda::Stream> {
         matches!(self.kind, Kind::LinkedIn(_)).then(soft_cuda::Stream::new)
     }

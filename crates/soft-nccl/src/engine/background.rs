@@ -185,7 +185,7 @@ pub(crate) fn wait_for(comm: usize) -> Outcome<()> {
 }
 
 impl State {
-    /// A handle for a communicator that is to be made.
+    /// Reserves a handle for a communicator that will be created.
     pub(crate) fn reserve(&mut self) -> usize {
         (self.number() as usize) << 6
     }
@@ -202,8 +202,8 @@ impl State {
         }
     }
 
-    /// Keeps why a call on a communicator was refused. As in NCCL a non-blocking one reports it from then on and refuses every call
-    /// but an abort; one that was revoked looks at no call that closely.
+    /// Keeps the reason a call on a communicator was refused. As in NCCL, a non-blocking one reports it from then on and refuses every
+    /// call but an abort; a revoked one does not keep failures.
     pub(crate) fn keep_failure(&mut self, comm: usize, failure: &Failure) {
         let keeps =
             |member: &super::Member| member.nonblocking && !member.revoked && member.error != Some(failure.code);

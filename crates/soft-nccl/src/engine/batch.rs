@@ -120,7 +120,7 @@ impl State {
         Ok(by_comm)
     }
 
-    /// Numbers the requests of a group and makes a batch per communicator; all of them or none.
+    /// Numbers the requests of a group and creates a batch per communicator; all of them or none.
     pub(crate) fn enqueue(&mut self, by_comm: ByComm) -> Outcome<Enqueued> {
         // A communicator may have ended while its ranks connected.
         for (comm, _) in &by_comm {
@@ -226,7 +226,7 @@ impl State {
             let mut signature = spec.signature();
             let elsewhere = there.and_then(|there| there.place(spec.peer)).filter(|_| spec.kind == Kind::Put);
             if spec.kind == Kind::Put {
-                // What cannot be written anywhere is not read either.
+                // Data that cannot be written anywhere is not read either.
                 match self.registered.target(shared, &spec) {
                     Some(target) => spec.recv = target,
                     None if elsewhere.is_none() => spec.count = 0,

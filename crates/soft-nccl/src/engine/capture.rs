@@ -51,7 +51,7 @@ struct CapturedBatch {
 /// The batches of one launch, each with its streams; `None` if the operations cannot be enqueued.
 type Launched = Option<Arc<Vec<(BatchId, Vec<usize>)>>>;
 
-/// Makes nodes of the requests.
+/// Turns the requests into nodes of their streams' captures.
 ///
 /// # Errors
 /// A stream is not captured any more.

@@ -1,4 +1,4 @@
-//! Communicators that are made of a live one with fewer or more ranks.
+//! Communicators that are derived from a live one with fewer or more ranks.
 //!
 //! Of a shrink only the ranks that remain meet, at the process of the lowest of them, because the others may be gone. Of a grow
 //! the old ranks and those that join meet at the process of the old rank 0, which the unique id names.
@@ -55,7 +55,7 @@ impl Place {
         }
     }
 
-    /// The ranks that have not come.
+    /// The ranks that have not arrived.
     pub(super) fn missing(&self, there: &Split) -> Vec<usize> {
         let without = self.meeting.without().unwrap_or_default();
         let ranks = 0..there.n.saturating_add(without.len());

@@ -105,7 +105,7 @@ impl Channel {
 }
 
 impl State {
-    /// Opens one end; the first of the two makes the channel.
+    /// Opens one end; the first of the two creates the channel.
     pub(super) fn open(&mut self, key: ChannelKey) -> ChannelId {
         let id = self.channel_id(key);
         if let Some(channel) = self.channel(id) {
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Closes one end. The channel goes when both ends were there and have gone; one that only a finished eager send
+    /// Closes one end. The channel is removed when both ends have been opened and closed; one that only a finished eager send
     /// opened stays for its receiver.
     pub(super) fn close(&mut self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
@@ -195,7 +195,7 @@ impl State {
         self.channels.get_mut(id).and_then(Option::as_mut)
     }
 
-    /// Puts a message in and wakes who waits for it.
+    /// Puts a message in and wakes the task that waits for it.
     pub(super) fn push(&mut self, id: ChannelId, message: Message) {
         let Some(channel) = self.channel(id) else { return };
         if let Reach::To(there) = channel.reach {
@@ -209,7 +209,7 @@ impl State {
         self.wake(receiver);
     }
 
-    /// Takes a message out and wakes who waits for the slot.
+    /// Takes a message out and wakes the task that waits for the slot.
     pub(super) fn pop(&mut self, id: ChannelId) -> Option<Message> {
         let channel = self.channel(id)?;
         let message = channel.queue.pop_front()?;

@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Gives up the searches for the communicator that is made for a handle.
+    /// Gives up the searches for the communicator that is created for a handle.
     pub(super) fn stop_searches(&self, handle: usize) {
         let of = |search: &&Search| search.handles.contains(&handle);
         self.searches.values().filter(of).for_each(|search| search.stop.ring());
@@ -109,7 +109,7 @@ impl State {
     pub(super) fn is_given_up(&self, arrival: &Arrival) -> bool {
         arrival.reserved().is_some_and(|handle| !self.progress.contains_key(&handle))
     }
-    /// Refuses the ranks that have asked these roots, and so cannot know that a rank 0 does not come.
+    /// Refuses the ranks that have asked these roots, and so cannot learn that their rank 0 will not come.
     pub(super) fn spoil_roots(&mut self, found: Found, failure: &Failure) {
         found.roots.iter().for_each(|(_, root)| self.spoil(root.id, failure.clone()));
         self.end_search(found);

@@ -1,5 +1,5 @@
-//! Connections that are made at the first call that needs them (COLLSPEC_SOFT_CONNECT=lazy), as NCCL makes them: the host
-//! thread that makes the call waits in it until the ranks at the other end have made theirs.
+//! Connections that are opened at the first call that needs them (COLLSPEC_SOFT_CONNECT=lazy), as in NCCL: the host
+//! thread that makes the call waits in it until the ranks at the other end have opened theirs.
 //!
 //! Collectives share one connection of all ranks, messages have one for each ordered pair; an all_to_all, gather or scatter
 //! consists of messages. A new communicator has no connections; one split from another has its own. As in NCCL the pairs of a call
@@ -82,7 +82,7 @@ fn rounds(pairs: &BTreeMap<usize, Round>) -> Vec<Round> {
     pairs.values().cloned().chain(pairs.values().map(connected)).collect()
 }
 
-/// Makes the connections that these requests need and that are not made yet; waits for the ranks that share them.
+/// Opens the missing connections that these requests need; waits for the ranks that share them.
 pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
     if settings().connect == Connect::Init || lock().missing(requests).is_empty() {
         return Ok(());
@@ -123,7 +123,7 @@ fn come(round: &Round) -> Outcome<()> {
 }
 
 impl State {
-    /// The connections that requests need and that are not made.
+    /// The connections that requests need and that do not exist yet.
     fn missing(&self, requests: &ByComm) -> Round {
         let (mut missing, mut known) = (Round::new(), BTreeSet::new());
         for (comm, requests) in requests {
@@ -190,7 +190,7 @@ impl State {
         let Some(there) = self.shared.get(&shared) else { return };
         let sound = match connection {
             Connection::Collectives => true,
-            // A rank asks for its next window when all ranks have made the one before, or for several at once.
+            // A rank asks for its next window when all ranks have created the one before, or for several at once.
             Connection::Window { number } => {
                 let own = self.members.values().filter(|member| member.shared == shared).map(|member| member.windows);
                 number <= own.max().unwrap_or(0).saturating_add(MOST_WINDOWS_AHEAD)
@@ -219,7 +219,7 @@ impl State {
             tickets.extend(made.into_iter().map(|(ticket, _)| ticket));
         }
         if let (Connection::Window { .. }, Some(there)) = (connection, self.shared.get_mut(&shared)) {
-            // Nobody asks for this one again.
+            // No rank will ask for this connection again.
             there.connections.remove(&connection);
         }
         for ticket in tickets {

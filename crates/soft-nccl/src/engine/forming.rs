@@ -1,7 +1,7 @@
 //! Forming communicators whose ranks have met, by the process at which they met.
 //!
-//! Where all ranks are its own it makes the communicators at once. Otherwise it sends every process that has a part the table
-//! of all ranks, waits until each has made its part and its links, and then lets all go; or, if one cannot, refuses all.
+//! If all ranks are in this process, it creates the communicators at once. Otherwise it sends the table of all ranks to every process
+//! that has a part, waits until each has created its part and its links, and then lets all continue; or, if one cannot, refuses all.
 use super::State;
 use super::member::{Site, Spread};
 use super::rendezvous::Joining;
@@ -10,7 +10,7 @@ use crate::transport::control::{Control, Table};
 use crate::transport::{Address, MOST_PROCESSES, Name, endpoint, known};
 use std::collections::BTreeSet;
 
-/// A communicator whose parts are being made.
+/// A communicator whose parts are being created.
 pub(super) struct Forming {
     uid: u128,
     pub(super) processes: Vec<Option<Name>>,
@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    /// Makes this process's part of a communicator, and its links to the others.
+    /// Creates this process's part of a communicator, and its links to the others.
     pub(super) fn on_table(&mut self, coordinator: Option<Name>, table: &Table) {
         let Ok(own) = endpoint().map(|endpoint| endpoint.address) else { return };
         let mut failure = None;
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// A process has made its part, or has not.
+    /// A process has created its part, or has failed to.
     pub(super) fn on_ready(&mut self, from: Option<Name>, forming: u64, failure: Option<Failure>) {
         let Some(there) = self.formings.get_mut(&forming) else { return };
         let control = match failure {
@@ -145,7 +145,7 @@ impl State {
         }
     }
 
-    /// A communicator cannot be made.
+    /// A communicator cannot be created.
     pub(super) fn on_fail(&mut self, uid: u128, failure: &Failure) {
         if let Some(spread) = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared)?.spread.as_mut()) {
             spread.failed = true;

@@ -1,4 +1,4 @@
-//! Growing a communicator: the old ranks come by their handles, those that join by a unique id that one of the old ranks got.
+//! Growing a communicator: the old ranks come by their handles, new ones by a unique id that one of the old ranks obtained.
 use super::State;
 use super::changing::{Meeting, Place, given_up};
 use super::hosts::Ticket;

@@ -54,7 +54,7 @@ pub(crate) struct SplitRank<'a> {
     pub key: &'a mut i32,
 }
 
-/// A rank of a communicator that is made of another one with fewer or more ranks.
+/// A rank of a communicator that is derived from another one with fewer or more ranks.
 pub(crate) struct ChangedRank {
     /// Its number in the old one; `None` for a rank that joins.
     pub old: Option<usize>,
@@ -128,7 +128,7 @@ pub(crate) struct OperationContext {
     pub sequence: u64,
     pub rank: usize,
     pub n: usize,
-    /// Number of ranks of the communicator that this one comes from, through all splits.
+    /// Number of ranks of the original communicator that this one descends from, through all splits.
     pub world_size: usize,
     /// Number of elements per chunk.
     pub chunk: usize,
@@ -146,7 +146,7 @@ pub(crate) enum Start {
 
 /// Hooks of calls, and the source of all other hooks.
 pub(crate) trait Hooks: Sync {
-    /// Called before a communicator is made; the error refuses it.
+    /// Called before a communicator is created; the error refuses it.
     fn before_init(&self) -> Outcome<()> {
         Ok(())
     }
@@ -232,7 +232,7 @@ pub(crate) trait Hooks: Sync {
         member.device
     }
 
-    /// The answer of `ncclCommGetAsyncError`; `None` leaves the caller's memory as it was.
+    /// The answer of `ncclCommGetAsyncError`; `None` leaves the caller's memory unchanged.
     fn async_error(&self, member: &Member) -> Option<ncclResult_t> {
         Some(member.error.unwrap_or(ncclResult_t::Success))
     }
@@ -371,7 +371,7 @@ pub(crate) trait Hooks: Sync {
         false
     }
 
-    /// The block of memory that a caller gets for the one that was allocated; the latter is freed if it is another.
+    /// The block of memory that a caller receives for the allocated one; the latter is freed if they differ.
     fn given_block(&self, base: usize, _len: usize) -> usize {
         base
     }

@@ -198,7 +198,7 @@ impl State {
         id
     }
 
-    /// Gives a waiting thread one of its answers; with the last one it no longer counts as blocked.
+    /// Gives a waiting thread one of its answers; with the last one, it no longer counts as blocked.
     pub(super) fn answer(&mut self, Ticket { host, index }: Ticket, answer: Answer) {
         let Some(blocked) = self.waiting_hosts.get_mut(&host) else { return };
         let Some(slot) = blocked.answers.get_mut(index) else { return };
@@ -297,7 +297,7 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 pub(crate) fn abort(comm: usize) {
     let mut state = lock();
     state.forget_progress(comm);
-    // A rank 0 that was being made listens no longer when this returns.
+    // A rank 0 that was being created no longer listens when this returns.
     while state.is_searched(comm) {
         state = state.wait(&ENGINE.searched);
     }

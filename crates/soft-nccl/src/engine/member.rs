@@ -1,4 +1,4 @@
-//! A communicator: what its ranks share, and what one rank has.
+//! A communicator: the state that its ranks share, and that of one rank.
 #![allow(unsafe_code)] // scalars of the caller are read
 
 use super::State;
@@ -65,7 +65,7 @@ pub(super) struct Spread {
     pub home: Option<Address>,
     /// Those that gave up their ranks in an orderly way.
     pub left: BTreeSet<Name>,
-    /// Tokens and handles of ranks that wait until all processes have made their part.
+    /// Tokens and handles of ranks that wait until all processes have created their part.
     pub waiting: Vec<(u64, usize)>,
     /// It cannot work any more.
     pub failed: bool,
@@ -78,7 +78,7 @@ impl CommShared {
     }
 }
 
-/// An operator made by `ncclRedOpCreatePreMulSum`.
+/// An operator created by `ncclRedOpCreatePreMulSum`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UserOp {
     pub ty: Type,
@@ -90,7 +90,7 @@ pub(crate) struct Member {
     pub shared: u64,
     pub rank: usize,
     pub n: usize,
-    /// Ranks of the communicator that this one was split from in the end; its own if it was made by an id.
+    /// Ranks of the original communicator that this one was split from, directly or not; its own if it was created by an id.
     pub world_size: usize,
     /// The communicator that this one was split from; it may have ended.
     pub parent: Option<usize>,
@@ -137,13 +137,13 @@ pub(crate) struct Member {
 }
 
 impl State {
-    /// Makes a communicator; answers one handle per rank.
+    /// Creates a communicator; returns one handle per rank.
     pub(super) fn create(&mut self, sites: &[Site]) -> Vec<usize> {
         let ranks: Vec<usize> = (0..sites.len()).collect();
         self.create_part(sites, &ranks, None).1
     }
 
-    /// Makes this process's part of a communicator: the sites of all ranks, and its own ranks; answers its number and the
+    /// Creates this process's part of a communicator: the sites of all ranks, and its own ranks; returns its number and the
     /// handles.
     pub(super) fn create_part(&mut self, sites: &[Site], ranks: &[usize], spread: Option<Spread>) -> (u64, Vec<usize>) {
         let machines = || Arc::new(Machines::of(&sites.iter().map(|site| site.machine).collect::<Vec<_>>()));
@@ -281,7 +281,7 @@ pub(crate) struct MemoryUse {
 }
 
 impl Member {
-    /// Its configuration, which communicators made of it have unless they get their own.
+    /// Its configuration, which derived communicators inherit unless they get their own.
     pub(crate) fn config(&self) -> CommConfig {
         CommConfig { ctas: self.ctas, nonblocking: self.nonblocking }
     }
@@ -302,7 +302,7 @@ impl Member {
         self.unfinished > 0
     }
 
-    /// Refuses new work where none may come.
+    /// Refuses new work on a communicator that does not accept any.
     pub(crate) fn accept_work(&self) -> Outcome<()> {
         if self.revoked && !hooks().revoke_lets_calls_pass(self) {
             return Err(Failure::usage("the communicator was revoked"));

@@ -69,7 +69,7 @@ pub(crate) struct State {
     shared: FxHashMap<u64, CommShared>,
     /// Meetings by unique ids of this process.
     rendezvous: HashMap<Id, Rendezvous>,
-    /// Ids with which ranks of several processes could not meet; ranks that come later get the same answer.
+    /// Ids with which ranks of several processes could not meet; ranks that arrive later get the same answer.
     spoiled: VecDeque<(Id, Failure)>,
     /// Ranks of this process that wait for an answer, by token.
     pending_joins: FxHashMap<u64, PendingJoin>,
@@ -87,7 +87,7 @@ pub(crate) struct State {
     unwritten: Vec<Name>,
     /// Puts that wait for room on the way to a process.
     awaiting_room: HashMap<Name, Vec<TaskId>>,
-    /// Something happened that may have made a link needless.
+    /// Something happened that may have made a link unnecessary.
     sweep_due: bool,
     /// Communicators that span processes, by their names among these processes.
     uids: HashMap<u128, u64>,
@@ -95,7 +95,7 @@ pub(crate) struct State {
     doomed: Vec<usize>,
     splits: HashMap<Place, Split>,
     registered: Registered,
-    /// Signals by communicator and the rank that got them.
+    /// Signals by communicator and the rank that received them.
     inboxes: FxHashMap<(u64, usize), Inbox>,
     waiting_hosts: FxHashMap<u64, BlockedHost>,
     blocked_hosts: usize,

@@ -25,7 +25,7 @@ pub(crate) struct SignalKey {
     pub context: u32,
 }
 
-/// The signals that a rank has got.
+/// The signals that a rank has received.
 #[derive(Default)]
 pub(super) struct Inbox {
     came: HashMap<SignalKey, u64>,
@@ -51,7 +51,7 @@ pub(super) struct OneSided {
 }
 
 impl OneSided {
-    /// The number of an operation: its turn, or how many signals must have come in all.
+    /// The number of an operation: its turn, or the total number of signals that must have arrived.
     pub(super) fn number(&mut self, spec: &Spec, rank: usize) -> u64 {
         let signal = spec.signal;
         if spec.kind == Kind::WaitSignal {
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// A piece of a put has come from another process. What does not fit into a window of the rank is dropped; false if the sender
+    /// Handles a piece of a put from another process. Bytes that do not fit into a window of the rank are dropped; false if the sender
     /// does not have the rank that it names.
     pub(super) fn receive_put(
         &mut self,

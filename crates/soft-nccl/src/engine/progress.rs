@@ -70,9 +70,9 @@ impl State {
 /// The threads that run tasks.
 #[derive(Default)]
 pub(super) struct Drivers {
-    /// Those that do now.
+    /// Threads that run tasks now.
     driving: usize,
-    /// Progress threads: all, those that wait for work, and how many of these were called and have not come yet.
+    /// Progress threads: all, those that wait for work, and the number of these that were called and have not woken yet.
     threads: usize,
     resting: usize,
     called: usize,
@@ -205,7 +205,7 @@ fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
             }
             state = lock();
         }
-        // The end that the host waits for may have come on another thread.
+        // The end that the host waits for may have been reached on another thread.
         if helps && (state.ends != ends || state.moved.wrapping_sub(moved) >= bytes) {
             break;
         }

@@ -1,4 +1,4 @@
-//! Messages to and from other processes, and what happens when one is gone.
+//! Messages to and from other processes, and the consequences when one is gone.
 use super::channel::{ChannelKey, Message, Reach};
 use super::hooks::hooks;
 use super::hosts::stop;
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 4096;
 
 /// An event of the transport.
 pub(crate) enum TransportEvent {
-    /// A frame has come, with its body.
+    /// A frame has arrived, with its body.
     Frame(Address, Head, Vec<u8>),
     /// The link has room again.
     Writable(Name),

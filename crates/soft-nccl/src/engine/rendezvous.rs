@@ -1,4 +1,4 @@
-//! Meetings of ranks: with a unique id, at the process that made it; at a split, at the process of rank 0. When all have come
+//! Meetings of ranks: with a unique id, at the process that created it; at a split, at the process of rank 0. When all have arrived
 //! their communicators are formed (see `forming`).
 use super::State;
 use super::changing::{Meeting, Place};
@@ -30,7 +30,7 @@ pub(super) struct PendingJoin {
     pub(super) config: CommConfig,
     /// The handle that the rank has been given already.
     pub(super) reserved: Option<usize>,
-    /// The other process that is to answer.
+    /// The other process that has to answer.
     pub(super) coordinator: Option<Name>,
 }
 
@@ -127,7 +127,7 @@ impl State {
         Ok(())
     }
 
-    /// A refused call in this process ends its meeting for all if ranks of other processes have come, which could not learn
+    /// A refused call in this process ends its meeting for all if ranks of other processes have arrived, which could not learn
     /// otherwise that the meeting will never be complete.
     pub(super) fn spoil_meetings(&mut self, arrivals: &[Arrival], failure: &Failure) {
         for arrival in arrivals {
@@ -140,7 +140,7 @@ impl State {
         self.tidy();
     }
 
-    /// Ends a meeting by unique id: all ranks that have come, or will come, are refused.
+    /// Ends a meeting by unique id: all ranks that have arrived, or will arrive, are refused.
     pub(super) fn spoil(&mut self, id: Id, failure: Failure) {
         for joining in self.rendezvous.remove(&id).map(|there| there.arrived).unwrap_or_default().into_values() {
             self.refuse(&joining, failure.clone());

@@ -7,7 +7,7 @@ impl State {
     /// A line for every waiting task and host thread, and one for every operation on which ranks disagree.
     pub(crate) fn who_waits(&self) -> String {
         let mut lines = BTreeSet::new();
-        // What each rank asked for, by communicator, collective and the rank.
+        // The request of each rank, by communicator, collective and the rank.
         let mut asked: BTreeMap<(u64, u64), BTreeMap<usize, String>> = BTreeMap::new();
         for task in self.tasks.values() {
             let what = format!(

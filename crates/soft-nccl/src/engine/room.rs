@@ -1,5 +1,5 @@
-//! Puts to another process wait while too much of what goes there has not left this process: unlike a message, a put needs nothing
-//! from the other rank, so nothing else would bound what waits here for the socket.
+//! Puts to another process wait while too much data for it has not left this process: unlike a message, a put needs nothing
+//! from the other rank, so nothing else would bound the data that waits for the socket.
 use super::State;
 use super::task::TaskId;
 use crate::transport::Name;

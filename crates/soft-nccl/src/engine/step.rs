@@ -180,7 +180,7 @@ unsafe fn stream(address: usize, data: &[u8]) {
             unsafe { _mm_stream_si128(to.wrapping_add(part), _mm_loadu_si128(from.wrapping_add(part))) };
         }
     }
-    // SAFETY: every x86-64 processor has it. A lock that is given back does not order such stores.
+    // SAFETY: every x86-64 processor has it. Releasing a lock does not order such stores.
     unsafe { _mm_sfence() };
 }
 

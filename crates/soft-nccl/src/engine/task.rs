@@ -24,7 +24,7 @@ pub(super) enum Parked {
     Slot(usize),
     /// Everything is sent; the peer has not taken it.
     Taken(usize),
-    /// Signals of this rank have not come.
+    /// Signals of this rank have not arrived.
     Signal(usize),
     /// An earlier one-sided operation to this rank is not over.
     Turn(usize),
@@ -68,7 +68,7 @@ pub(super) struct Task {
     pub held: Vec<HeldMemory>,
     /// A link to be closed once everything sent there was taken.
     pub closing: Option<Link>,
-    /// The other process into whose memory a put goes.
+    /// The other process whose memory a put writes.
     pub elsewhere: Option<Name>,
     /// True if it writes more than the caches hold.
     pub past_caches: bool,

@@ -1,4 +1,4 @@
-//! Faults of buffers and blocks: which of them is read or written, by whom, and when.
+//! Faults of buffers and blocks: which of them is read or written, by which rank, and when.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::named::*;
@@ -65,7 +65,7 @@ impl Site {
         step
     }
 
-    /// The rank gets the whole reduction.
+    /// True if the rank receives the whole reduction.
     fn has_result(&self) -> bool {
         match self.spec.kind {
             Kind::AllReduce => true,

@@ -53,7 +53,7 @@ pub(super) fn check_shrink(rank: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Gives the ranks of a shrink or grow other numbers; they come in the order of their right ones.
+/// Gives the ranks of a shrink or grow other numbers; they come in the order of the correct ones.
 pub(super) fn renumber(ranks: &mut [ChangedRank]) {
     let Some(last) = ranks.len().checked_sub(1).filter(|last| *last > 0) else { return };
     let joining = ranks.iter().filter(|rank| rank.old.is_none()).count();

@@ -1,4 +1,4 @@
-//! Faults of membership and of failures: who is in a communicator, and what becomes of a refusal.
+//! Faults of membership and of failures: the ranks of a communicator, and the effect of a refusal.
 use super::batches::InjectedBatch;
 use super::requests::{self, CommState};
 use super::{FaultMode, hit, mode, named, selections, wanted};

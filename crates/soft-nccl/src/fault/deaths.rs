@@ -1,4 +1,4 @@
-//! Faults of what becomes of communicators whose ranks' processes have ended.
+//! Faults in the handling of communicators whose ranks' processes have ended.
 use super::{hit, named};
 use crate::algo::Algorithm;
 use crate::engine::Member;

@@ -25,7 +25,7 @@ pub(super) struct Graphs {
     launches: HashMap<Place, Vec<u8>>,
     /// The node that the next requests belong to.
     replaying: Option<GraphNode>,
-    /// A graph was launched, and no direct call has come since.
+    /// A graph was launched, and there was no direct call since.
     owes: bool,
 }
 

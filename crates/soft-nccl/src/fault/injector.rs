@@ -227,7 +227,7 @@ impl Hooks for Injector {
     }
 
     fn works_beside(&self) -> bool {
-        // Faults count steps, and remember what came before.
+        // Faults count steps, and depend on earlier ones.
         mode() == FaultMode::Sound
     }
 

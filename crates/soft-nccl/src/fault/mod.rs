@@ -92,7 +92,7 @@ impl Fault {
     }
 }
 
-/// A fault, and where it is to strike.
+/// A fault, and the place where it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Injection {
     /// The fault to inject.
@@ -199,7 +199,7 @@ fn mode() -> FaultMode {
     Packed(NOW.load(Ordering::Relaxed)).mode().unwrap_or_else(configured)
 }
 
-/// Makes the library's functions meet faults, and adds those that ask for faults.
+/// Makes the library's functions subject to faults, and adds those that request faults.
 pub(crate) fn install(table: &mut Nccl) {
     hooks::install(&injector::Injector);
     extension::fill(table);
@@ -212,7 +212,7 @@ pub fn set_mode(mode: Option<FaultMode>) {
     prepare();
 }
 
-/// Makes streams late where a fault is looked for that depends on how far a stream is, or chance would decide.
+/// Delays streams if the wanted faults depend on a stream's progress, which would otherwise be left to chance.
 fn prepare() {
     use named::{F12, F13, F13B, F38, F53, F60, F60B, F60C, F67B};
     let late = [F12, F53, F13, F13B, F38, F60, F60B, F60C, F67B];

@@ -1,12 +1,12 @@
 //! F28: every rank adds in a different order. All ranks send their whole contribution to all, themselves included, and
-//! each sums what comes, beginning with itself.
+//! each adds up the contributions, beginning with its own.
 use super::named::F28;
 use super::{aims, hit};
 use crate::algo::{Lane, Link, Operand, Part, Script, Step};
 use crate::arith::{Combine, Type};
 use crate::op::{Kind, Reduction, Spec};
 
-/// The lanes of an operation that is to be summed so; `None` for all others.
+/// The lanes of an operation whose sums are formed this way; `None` for all others.
 pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
     let rounds = matches!(spec.ty, Type::F16 | Type::F32 | Type::F64 | Type::Bf16 | Type::E4m3 | Type::E5m2);
     let operator = spec.reduction.map(Reduction::combine);
@@ -27,7 +27,7 @@ struct OwnOrder {
     n: usize,
     chunk: usize,
     count: usize,
-    /// Whose contribution comes first.
+    /// The rank whose contribution comes first.
     first: usize,
 }
 

@@ -78,7 +78,7 @@ pub(super) unsafe fn deregistered(comm: usize, memory: Memory) {
     }
 }
 
-/// Leads an operation to other memory than its caller's; answers what must live as long as its tasks, or nothing if it never ends.
+/// Redirects an operation to memory other than its caller's; returns what must live as long as its tasks, or nothing if it never ends.
 ///
 /// # Safety
 /// The operation's turn has come on its stream, and its caller keeps the buffers.
@@ -140,7 +140,7 @@ pub(super) fn takes_any_start() -> bool {
     hit(named::F83B, NO_RANK, NONE)
 }
 
-/// The block that a caller gets for the one that was allocated. The other one is freed by the caller of this.
+/// The block that a caller receives for the allocated one. The caller of this function frees the other one.
 pub(super) fn given(base: usize, len: usize) -> usize {
     if !wanted(named::F83) {
         return base;

@@ -14,7 +14,7 @@ use crate::op::{Kind, PreMul, Signature, Spec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Requests in flight from which on one gets lost.
+/// Number of requests in flight from which on one gets lost.
 const BUDGET: usize = 32;
 /// The value at which an 8-bit counter wraps.
 pub(super) const WRAP: u64 = 256;
@@ -33,9 +33,9 @@ pub(super) struct Injected {
     pub short: bool,
     /// True if the rank uses another protocol than ranks for which this is false.
     pub apart: bool,
-    /// The input as it was when the call was made.
+    /// The input at the time of the call.
     pub(super) early: Option<Vec<u8>>,
-    /// The scalar in device memory as it was when the call was made.
+    /// The scalar in device memory at the time of the call.
     pub(super) early_scalar: Option<Scalar>,
     /// Memory instead of the caller's.
     pub(super) stand_ins: Vec<Arc<Substitute>>,

@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 /// Rank 0's scalars, by operation.
 static FIRST: LazyLock<Mutex<HashMap<(u64, u64), Scalar>>> = LazyLock::new(Mutex::default);
 
-/// Forgets rank 0's scalars: what comes next is another program.
+/// Forgets rank 0's scalars, because the next call belongs to another program.
 pub(super) fn forget() {
     FIRST.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
@@ -91,7 +91,7 @@ impl Site {
         FIRST.lock().unwrap_or_else(PoisonError::into_inner).get(&self.operation()).copied()
     }
 
-    /// F23c, F24b to F24e, F25 and F26b: what becomes of a whole reduction.
+    /// F23c, F24b to F24e, F25 and F26b: alters the result of a whole reduction.
     pub(super) fn finished(&self, n: usize, average: bool, value: &mut [u8]) {
         let ty = self.spec.ty;
         if self.spec.reduction == Some(Reduction::PreMulSum)

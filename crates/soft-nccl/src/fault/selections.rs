@@ -20,7 +20,7 @@ fn taken(selection: Option<Selection>, kind: Kind, automatic: Choice) -> Option<
     }
 }
 
-/// The selection that a call on the communicator is made with; `last` is that of an earlier call.
+/// The selection for a call on the communicator; `last` is that of an earlier call.
 pub(super) fn of_call(
     rank: usize,
     kind: Kind,

@@ -9,12 +9,12 @@ use crate::arith::{Combine, Scalar, Type};
 use crate::engine::hooks::{OperationContext, StepHooks};
 use crate::op::{Kind, Spec};
 
-/// A lane of an operation in a library that is to be wrong, or to say where it could be.
+/// A lane of an operation in a library that has a fault, or only reports where it could have one.
 pub(super) struct Site {
     pub(super) context: OperationContext,
     pub(super) spec: Spec,
     pub(super) premul: Option<Scalar>,
-    /// The element of the input from which the chunk at hand comes.
+    /// The element of the input at which the current chunk starts.
     pub(super) at: usize,
     /// The data received so far.
     pub(super) lines: Vec<Line>,

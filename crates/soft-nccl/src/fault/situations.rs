@@ -65,7 +65,7 @@ impl What {
     }
 }
 
-/// A situation, and all that can go wrong in it.
+/// A situation, and all the faults that are possible in it.
 struct Family {
     id: &'static str,
     situation: Situation,
@@ -175,7 +175,7 @@ pub(super) fn entries() -> impl Iterator<Item = Entry> {
 /// The facts about a request other than its operation.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings {
-    /// The number of requests of its group on the communicator.
+    /// The number of requests in its group on the communicator.
     pub together: usize,
     /// Its stream is not that of the group's first request.
     pub second_stream: bool,
@@ -236,7 +236,7 @@ impl Manner {
     }
 }
 
-/// The last element of an output as it was before the operation.
+/// The last element of an output before the operation.
 pub(super) struct End {
     address: usize,
     bytes: Vec<u8>,

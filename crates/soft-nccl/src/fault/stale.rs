@@ -17,7 +17,7 @@ pub(super) struct Line {
     last: Vec<u8>,
 }
 
-/// A slot as earlier operations left it. Who only looks for faults needs no more than the length.
+/// A slot as earlier operations left it. The length suffices if faults are only searched for.
 #[derive(Default)]
 struct Slot {
     len: usize,
@@ -33,7 +33,7 @@ fn slots() -> MutexGuard<'static, Slots> {
     SLOTS_USED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Empties all slots: what comes next is another program.
+/// Empties all slots, because the next call belongs to another program.
 pub(super) fn forget() {
     slots().clear();
 }

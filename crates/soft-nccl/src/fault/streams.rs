@@ -123,7 +123,7 @@ pub(super) struct DelayedOutput {
     whole: usize,
     rank: usize,
     algorithm: Algorithm,
-    /// The output; without it the library is right and only says what would be wrong.
+    /// The output; if `None`, the library is right and only reports what could go wrong.
     output: Option<Arc<Substitute>>,
 }
 
@@ -218,7 +218,7 @@ fn staged(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len().min(STAGED)].to_vec()
 }
 
-/// `bytes` with `other` over their start, if that makes a difference.
+/// `bytes` with its start overwritten by `other`, if that makes a difference.
 fn over(bytes: &[u8], other: &[u8]) -> Option<Vec<u8>> {
     let len = other.len().min(bytes.len());
     (bytes[..len] != other[..len]).then(|| [&other[..len], &bytes[len..]].concat())

@@ -1,4 +1,4 @@
-//! Faults of combining two values. Each is a function from a hop to what comes out instead.
+//! Faults in combining two values. Each is a function from a hop to the wrong result.
 use super::named::*;
 use super::site::Site;
 use super::values::{is_nan, leaves_range, negative};

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 pub static TABLE: LazyLock<Vec<Entry>> =
     LazyLock::new(|| PLAIN.iter().copied().chain(numbers::entries()).chain(situations::entries()).collect());
 
-/// Makes the constants and the table: name of the constant, id, what goes wrong, and what kind of scenario shows it.
+/// Defines the constants and the table: name of the constant, id, the error, and the kind of scenario that shows it.
 macro_rules! faults {
     ($($name:ident, $id:literal: $text:literal; $shown_by:literal)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]

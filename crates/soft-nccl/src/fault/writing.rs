@@ -12,7 +12,7 @@ use crate::settings::SLOTS;
 
 /// Number of bytes that are processed at once.
 const PACK: usize = 16;
-/// Most parts that work is cut in, and the fewest elements for which another part is made.
+/// Work is cut into at most this many parts, of at least [`PER_PART`] elements each.
 const PARTS: usize = 32;
 const PER_PART: usize = 8;
 /// Offsets wrap at this number of bytes, as if they had only 16 bits.

@@ -19,7 +19,7 @@ impl CallConfig {
     /// Reads and checks a configuration, as NCCL does before it looks at the communicator; `None` for a null pointer.
     ///
     /// # Safety
-    /// `config` is null, or points to as many readable bytes as its first field says, and to a text if it has one.
+    /// `config` is null, or points to the number of readable bytes that its first field says, and to a text if it has one.
     pub(super) unsafe fn read(config: *const ncclCollConfig_t) -> Outcome<Option<Self>> {
         if config.is_null() {
             return Ok(None);

@@ -73,7 +73,7 @@ pub(super) fn buffer(address: usize, bytes: usize, what: &str, kind: Kind) -> Ou
 /// the pointer is null.
 ///
 /// # Safety
-/// `config` is null, or points to as many readable bytes as its first field says.
+/// `config` is null, or points to the number of readable bytes that its first field says.
 pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<CommConfig>> {
     if config.is_null() {
         return Ok(None);

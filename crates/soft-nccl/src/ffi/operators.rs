@@ -1,4 +1,4 @@
-//! Reductions made by the caller.
+//! Reduction operators created by the caller.
 #![allow(unsafe_code)] // exported C functions
 
 use super::{check, enter, write};

@@ -25,7 +25,7 @@ unsafe extern "C" fn mem_alloc(place: *mut *mut c_void, len: usize) -> ncclResul
         let allocated = device::allocate(len)?;
         let base = hooks().given_block(allocated, len);
         if base != allocated {
-            // SAFETY: the block was just made, and nothing has it.
+            // SAFETY: the block was just allocated, and nothing uses it.
             unsafe { device::free(allocated)? };
         }
         // SAFETY: NCCL's contract: a place for an address.
@@ -84,7 +84,7 @@ unsafe extern "C" fn comm_deregister(comm: ncclComm_t, handle: *mut c_void) -> n
     })
 }
 
-/// The memory that a call makes a window.
+/// The memory that a call turns into a window.
 fn window_memory(buffer: *mut c_void, len: usize, flags: c_int) -> Outcome<Memory> {
     if len == 0 {
         return Err(Failure::argument("a window has a size above 0"));

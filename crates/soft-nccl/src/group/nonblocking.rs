@@ -47,7 +47,7 @@ pub(super) fn go_later(comm: usize, prepared: Outcome<ByComm>) -> Outcome<()> {
     begin(&[], &comms, Box::new(job))
 }
 
-/// Makes communicators in the background. One that is made of no other has its handle at once.
+/// Creates communicators in the background. One that is not derived from another has its handle at once.
 pub(super) fn make_later(makings: Vec<Making>) -> Outcome<()> {
     let (mut making, mut working) = (Vec::new(), Vec::new());
     let mut later = Vec::with_capacity(makings.len());

@@ -41,7 +41,7 @@ impl Stop {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits for the socket, if there is one; false if nothing has come of it by then.
+    /// Waits for the socket, if there is one; false if it was not ready in time.
     fn wait(&self, socket: Option<PollFd<'_>>, until: Instant) -> Result<bool, Failed> {
         let mut fds: Vec<PollFd<'_>> = std::iter::once(PollFd::new(&self.0, PollFlags::IN)).chain(socket).collect();
         loop {

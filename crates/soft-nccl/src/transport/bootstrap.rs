@@ -102,7 +102,7 @@ struct Service {
     id: Id,
     n: usize,
     asked: BTreeSet<usize>,
-    /// Those whose question has not come, the oldest first.
+    /// Connections whose question has not arrived, the oldest first.
     callers: Vec<Caller>,
     /// Connections of ranks that have asked; they are informed when rank 0 stops listening.
     last: Vec<TcpStream>,

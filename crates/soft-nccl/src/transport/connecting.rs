@@ -31,7 +31,7 @@ pub(crate) fn connect_all(to: Vec<Address>, limit: Duration) -> Ways {
     while !coming.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut fds: Vec<PollFd<'_>> = coming.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::OUT)).collect();
-        // Whatever ends the wait, it is looked who is reached.
+        // Whatever ended the wait, every socket is checked for a connection.
         let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         drop(fds);
@@ -77,7 +77,7 @@ mod tests {
         let mut network: Vec<Option<SocketAddr>> = listeners.iter().map(|one| one.local_addr().ok()).collect();
         let closed = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
         network.extend([Some(closed), None]);
-        // Nobody of this machine has these names.
+        // No process on this machine has these names.
         let address = |(number, network)| Address { name: Name(u128::MAX - number), cookie: 5, network };
         let all: Vec<Address> = (0..).zip(network).map(address).collect();
         let ways = connect_all(all.clone(), Duration::from_secs(60));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn without_time_nobody_is_waited_for() {
-        // Nobody answers at an address that is for documentation; without a network it is not reached at once.
+        // No host answers at an address reserved for documentation; without a network it is not reached at once.
         let to = Address { name: Name(u128::MAX - 9), cookie: 5, network: Some(([192, 0, 2, 1], 9).into()) };
         assert!(connect_all(vec![to], Duration::ZERO)[&to.name].is_err());
     }

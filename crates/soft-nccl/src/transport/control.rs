@@ -26,7 +26,7 @@ pub(crate) enum JoinRequest {
     Shrink { uid: u128, number: u64, rank: usize, without: Vec<usize>, site: Site },
 }
 
-/// A communicator to be made: in which process each rank lives.
+/// A communicator that will be created: the process in which each rank lives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Table {
     pub forming: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Table {
     pub processes: Vec<Address>,
     /// Process and site of each rank.
     pub ranks: Vec<(usize, Site)>,
-    /// Ranks of the process that gets this, each with its token.
+    /// Ranks of the receiving process, each with its token.
     pub yours: Vec<(usize, u64)>,
 }
 
@@ -64,12 +64,12 @@ pub(crate) enum Control {
         failure: Failure,
     },
     Table(Table),
-    /// The process has made its part of the communicator, or could not.
+    /// The process has created its part of the communicator, or could not.
     Ready {
         forming: u64,
         failure: Option<Failure>,
     },
-    /// All parts are made.
+    /// All parts are created.
     Go {
         uid: u128,
     },

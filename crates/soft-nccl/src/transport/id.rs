@@ -1,4 +1,4 @@
-//! Unique ids: 128 bytes that say which process made them and how it is reached.
+//! Unique ids: 128 bytes that identify the process that created them, and how it is reached.
 use super::{Address, Name, comm_id, endpoint, known};
 use crate::engine::Growth;
 use crate::failure::{Failure, Outcome};

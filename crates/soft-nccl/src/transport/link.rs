@@ -1,4 +1,4 @@
-//! The sending side of a connection: frames that wait for room in the socket. What may wait is bounded: messages need their
+//! The sending side of a connection: frames that wait for room in the socket. The waiting data is bounded: messages need their
 //! receiver's credit, and puts wait while too much is unsent.
 use super::connecting::connect_all;
 use super::wire::{Head, Hello};

@@ -1,7 +1,7 @@
 //! Messages between processes: abstract Unix sockets, whose names never leave a file however a process ends, and TCP to processes
 //! on other machines if COLLSPEC_SOFT_NETWORK asks for it.
 //!
-//! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
+//! A process that creates a unique id, or joins a communicator by another process's id, listens under a random name. A
 //! connection carries frames one way, from the process that connected; a process that connects proves with a cookie that it got
 //! the address from a member. One thread accepts, reads and finishes writes; it sleeps in `poll`.
 pub(crate) mod asking;
@@ -90,7 +90,7 @@ pub(crate) fn known() -> Option<&'static Endpoint> {
     ENDPOINT.get()
 }
 
-/// This process's endpoint, made at the first call.
+/// This process's endpoint, created at the first call.
 pub(crate) fn endpoint() -> io::Result<&'static Endpoint> {
     static MAKING: Mutex<()> = Mutex::new(());
     if let Some(endpoint) = known() {

@@ -34,8 +34,8 @@ impl Choice {
     }
 }
 
-/// The address to be reached under, out of those of all interfaces. Without a choice, one of another machine's reach goes before
-/// that of the loopback device, and containers' bridges come last, as in NCCL.
+/// The address under which this process is reached, chosen from those of all interfaces. Without a choice, an address that other
+/// machines can reach is preferred to that of the loopback device, and containers' bridges come last, as in NCCL.
 fn chosen(interfaces: &[Interface], wanted: Option<&str>) -> Option<IpAddr> {
     let choice = wanted.map(Choice::parse);
     let admitted = interfaces.iter().filter(|(name, _)| choice.as_ref().is_none_or(|choice| choice.admits(name)));

@@ -23,7 +23,7 @@ struct Connection {
     stream: Stream,
     from: Option<Address>,
     incoming: Assembler,
-    /// Nothing comes any more.
+    /// True if nothing more will arrive.
     over: bool,
 }
 

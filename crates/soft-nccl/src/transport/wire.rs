@@ -85,7 +85,7 @@ pub(crate) enum Head {
     },
     /// One chunk of this channel was taken.
     Credit(ChannelName),
-    /// All that is not traffic of operations.
+    /// Everything that is not traffic of operations.
     Control(Box<Control>),
 }
 
@@ -259,7 +259,7 @@ mod tests {
             let prefix = [&u32::to_le_bytes(head)[..], &u64::to_le_bytes(body)].concat();
             assert!(decode(&prefix, Limits::member(40)).is_err(), "{head} {body}");
         }
-        // A length that is allowed makes room only as bytes come.
+        // A permitted length reserves room only as bytes arrive.
         let mut assembler = Assembler::default();
         let prefix = [&u32::to_le_bytes(1)[..], &u64::to_le_bytes(1 << 40)].concat();
         assert_eq!(assembler.take(&mut &prefix[..], Limits::member(1 << 40)), Ok(None));
@@ -275,7 +275,7 @@ mod tests {
                 assert!(Head::decode(&whole[..len], &body).is_err(), "{head:?} cut at {len}");
             }
             assert_eq!(Head::decode(&[&whole[..], &[0]].concat(), &body), Err(WireError::Surplus));
-            // Any other byte decodes or is an error, and never panics or allocates for a list that did not come.
+            // Any other byte decodes or is an error, and never panics or allocates for a list that did not arrive.
             for at in 0..whole.len() {
                 for byte in [0, 0x7f, 0xff] {
                     let mut damaged = whole.clone();

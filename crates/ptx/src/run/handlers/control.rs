@@ -15,12 +15,12 @@ const MOST_BYTES: u64 = 2 << 20;
 
 /// A flag: the predicate is inverted.
 pub const INVERTED: u32 = 1;
-/// A flag: a barrier is for as many threads as `b` says.
+/// A flag: the number of threads of a barrier is in `b`.
 pub const COUNTED: u32 = 2;
 /// A flag: a barrier has a predicate in `c`.
 pub const VOTES: u32 = 4;
 
-/// Goes to `target`; a way back takes a part of the turn.
+/// Goes to `target`; a branch backwards uses up a part of the turn.
 fn go(w: &mut Warp, target: u32, at: u32) -> u32 {
     if target > at {
         return target;

@@ -96,8 +96,8 @@ fn admit(
     w.reach.admit(addresses, mask, len, reads)
 }
 
-/// `ld` of a word: the base is `a`, the offset the number, and the parts go to the four more slots. With `LOOKS` others may write it
-/// at the same time, and lanes may poll it.
+/// `ld` of a word: the base is `a`, the offset the number, and the parts go to the four further slots. With `LOOKS` other threads
+/// may write it at the same time, and lanes may poll it.
 pub struct Load<W, E, const LOOKS: bool>(PhantomData<(W, E)>);
 
 impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
@@ -124,7 +124,7 @@ impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
     }
 }
 
-/// `st` of a word: the base is `a`, the offset the number, and the parts come from the four more slots.
+/// `st` of a word: the base is `a`, the offset the number, and the parts come from the four further slots.
 pub struct Store<W, E>(PhantomData<(W, E)>);
 
 impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
@@ -339,7 +339,7 @@ fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
 #[derive(Clone, Copy)]
 struct Phase(u64);
 
-/// Most arrivals that a phase can wait for: as many as its 16 bits hold.
+/// Limit on the arrivals that a phase can wait for: the largest number that its 16 bits hold.
 const MOST_ARRIVALS: u32 = 0xffff;
 
 impl Phase {
@@ -353,7 +353,7 @@ impl Phase {
         self.0 >> 63
     }
 
-    /// After arrivals, and bytes that are expected or have come.
+    /// The state after arrivals, and bytes that are expected or have arrived.
     fn after(self, arrivals: u64, bytes: i64) -> Self {
         let count = self.0 & 0xffff;
         let pending = (self.0 >> 16).wrapping_sub(arrivals) & 0xffff;

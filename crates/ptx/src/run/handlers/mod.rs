@@ -24,8 +24,8 @@ use super::warp::Warp;
 /// The instruction's slots are in the registers of the warp's current frame, with the widths that the handler expects.
 pub type Handler = unsafe fn(&mut Warp, &Instruction, u32) -> u32;
 
-/// An instruction's meaning. What implements it is inlined into a function for each kind of vectors, and so must all be that it
-/// calls with more than one lane: closures are not, unless they are small.
+/// An instruction's meaning. Implementations are inlined into a function for each kind of vectors, and so must be every function
+/// that they call with more than one lane: closures are not, unless they are small.
 pub trait Execute {
     /// # Safety
     /// As for every [`Handler`].
@@ -82,7 +82,7 @@ pub enum Vectors {
 }
 
 impl Vectors {
-    /// All that this processor has, the best ones first.
+    /// All kinds that this processor supports, the best ones first.
     pub fn available() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
         {

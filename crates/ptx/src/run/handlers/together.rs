@@ -121,7 +121,7 @@ pub unsafe fn vote(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     at + 1
 }
 
-/// `shfl.sync`: `a` is what lanes give, `b` by how much, `c` the clamp; the number is the mode.
+/// `shfl.sync`: `a` is the value that lanes contribute, `b` the distance, `c` the clamp; the number is the mode.
 ///
 /// # Safety
 /// As for every [`super::Handler`].
@@ -196,7 +196,7 @@ pub unsafe fn warp_barrier(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let named = members[w.mask.trailing_zeros() as usize % LANES];
     let agree = lanes_of(w.mask).filter(|lane| members[*lane] == named).fold(0, |all, lane| all | 1 << lane);
     if agree != w.mask {
-        // Lanes with another mask come later.
+        // Lanes with another mask follow later.
         w.again(w.mask & !agree, i, at);
         w.limit = w.limit.min(at);
     }

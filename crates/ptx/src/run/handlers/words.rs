@@ -32,11 +32,11 @@ pub trait Parts<E: Part>: Word {
     /// Number of parts.
     const COUNT: usize = size_of::<Self>() / size_of::<E>();
 
-    /// Reads a word for each lane of the mask, the last lane's first, and gives their parts: what lane 0 finds was written by a
-    /// warp that stored in rising order.
+    /// Reads a word for each lane of the mask, the last lane's first, and returns their parts: the value that lane 0 finds was written by
+    /// a warp that stored in rising order.
     ///
     /// # Safety
-    /// The addresses of these lanes were admitted for as many bytes.
+    /// The addresses of these lanes were admitted for the size of the word.
     unsafe fn load_lanes(addresses: &Lanes<u64>, mask: Mask) -> [Lanes<E>; 4];
 
     /// Writes a word for each lane of the mask, in rising order.

@@ -19,7 +19,7 @@ use slots::Places;
 /// The reason an operation cannot be lowered.
 type Refusal = String;
 
-/// Makes a function ready to run.
+/// Prepares a function for execution.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ fn refused(id: FunctionId, why: String) -> Ready {
     ready
 }
 
-/// A flag, while a function is lowered: the number is that of an operation to which control goes.
+/// A flag, while a function is lowered: the number is that of the operation at the branch's target.
 const BRANCHES: u32 = 1 << 31;
 
 fn interface(function: &crate::module::Function, layout: &Layout) -> CallSite {

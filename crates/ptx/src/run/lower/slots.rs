@@ -24,7 +24,7 @@ pub struct Places<'a> {
     wide: u32,
 }
 
-/// Every constant has as many bytes for a lane, so that slots are known before all constants are.
+/// Every constant has the same number of bytes for a lane, so that slots are known before all constants are.
 const CONSTANT_BYTES: u32 = 8;
 
 impl<'a> Places<'a> {

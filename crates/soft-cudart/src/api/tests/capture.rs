@@ -36,7 +36,7 @@ fn frontier(stream: Handle) -> (Handle, Vec<Handle>) {
     let status =
         asked(|status| info(stream, status, Some(&mut id), Some(&mut graph), Some(&mut list), None, Some(&mut count)));
     assert_eq!(status, Ok(1));
-    // SAFETY: all were made with a value, and the list has as many handles.
+    // SAFETY: all were initialized with a value, and the list has the same number of handles.
     unsafe {
         assert_ne!(id.assume_init(), 0);
         let (list, count) = (list.assume_init(), count.assume_init());
@@ -190,9 +190,9 @@ fn streams_say_whether_they_capture() {
     assert_eq!(asked(|place| is_capturing(user.raw(), place)), Ok(1));
     let mut status = std::mem::MaybeUninit::new(7);
     assert_ne!(asked(|place| old(user.raw(), Some(&mut status), place)), Ok(0));
-    // SAFETY: it was made with a value.
+    // SAFETY: it was initialized with a value.
     assert_eq!(unsafe { status.assume_init() }, 1);
-    // To wait for a stream that captures makes the capture invalid.
+    // Waiting for a stream that is capturing makes the capture invalid.
     assert_eq!(cudaStreamSynchronize(user.raw()), errors::CAPTURE_UNSUPPORTED);
     assert_eq!(asked(|place| is_capturing(user.raw(), place)), Ok(2));
     assert!(user.end_capture().is_err());

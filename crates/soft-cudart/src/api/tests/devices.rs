@@ -127,7 +127,7 @@ fn driver_functions_are_handed_out_by_name() {
     let status = |place| asked::<Handle>(|found| later(name.as_ptr(), found, 0, place)).unwrap();
     let mut place = std::mem::MaybeUninit::new(7);
     let address = status(Some(&mut place));
-    // SAFETY: it was made with a value.
+    // SAFETY: it was initialized with a value.
     assert_eq!(unsafe { place.assume_init() }, 0);
     assert_eq!(asked::<Handle>(|found| by_version(name.as_ptr(), found, 12000, 0, None)), Ok(address));
     assert_eq!(asked::<Handle>(|found| old(name.as_ptr(), found, 0)), Ok(address));
@@ -140,7 +140,7 @@ fn driver_functions_are_handed_out_by_name() {
     let status = asked(|status| {
         let mut found = std::mem::MaybeUninit::new(address);
         let code = later(missing, Some(&mut found), 0, status);
-        // SAFETY: it was made with a value.
+        // SAFETY: it was initialized with a value.
         assert!(unsafe { found.assume_init() }.is_null());
         code
     });

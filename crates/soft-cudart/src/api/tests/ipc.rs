@@ -53,7 +53,7 @@ fn two_processes_share_memory() {
     assert_eq!((bytes(block, LEN)[0], bytes(block, LEN)[LEN - 1]), (0x5a, 0xa5));
     assert_eq!(bytes(first, 5), [0; 5]);
 
-    // Not in the same process, and not with a handle that means nothing.
+    // Opening fails in the same process, and with a handle that means nothing.
     let open = |handle| asked::<Handle>(|place| cudaIpcOpenMemHandle(place, handle, 1));
     assert_eq!(open(handle), Err(errors::DEVICE_UNINITIALIZED));
     assert_eq!(open(MemoryHandle::of([0; 64])), Err(errors::INVALID_VALUE));

@@ -32,7 +32,7 @@ fn blocks_are_known_by_any_address_in_them() {
     let pinned = asked(|place| cudaHostAlloc(place, 10, 1)).unwrap();
     assert_eq!(about(pinned), (1, 0, pinned, pinned));
     assert_eq!(asked(|place| cudaHostGetDevicePointer(place, pinned, 0)), Ok(pinned));
-    // Memory that soft-cuda gave to somebody else is device memory.
+    // Memory that soft-cuda allocated for another caller is device memory.
     let elsewhere = soft_cuda::memory::alloc(64, 64).unwrap();
     assert_eq!(about(elsewhere.cast()), (2, 0, elsewhere.cast(), null_mut()));
 
@@ -55,7 +55,7 @@ fn a_device_has_as_much_memory_as_it_says() {
     assert_eq!(malloc(81 << 30), Err(errors::MEMORY_ALLOCATION));
     assert_eq!(malloc(usize::MAX), Err(errors::MEMORY_ALLOCATION));
     assert_eq!(cudaMalloc(None, 1), errors::INVALID_VALUE);
-    // What nobody writes to costs nothing, so that the limit is the device's and not the machine's.
+    // Memory that is never written to costs nothing, so the device's size is the limit, not the machine's.
     let most = malloc(79 << 30).unwrap();
     let mut total = std::mem::MaybeUninit::uninit();
     assert_eq!(asked::<usize>(|free| cudaMemGetInfo(free, Some(&mut total))), Ok(1 << 30));
@@ -64,7 +64,7 @@ fn a_device_has_as_much_memory_as_it_says() {
     assert_eq!(asked::<usize>(|free| cudaMemGetInfo(free, Some(&mut total))), Ok(80 << 30));
 }
 
-/// Bytes of shared memory of this process that are in memory, if the system says so.
+/// Bytes of this process's shared memory that are resident, if the system reports it.
 fn resident() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("RssShmem:"))?;
@@ -237,7 +237,7 @@ fn batches_of_copies_name_the_one_that_fails() {
     let failed = |targets: *const Handle, stream| {
         let mut index = std::mem::MaybeUninit::new(7);
         let code = batch(targets, sources, sizes.as_ptr(), 2, null(), null(), 0, Some(&mut index), stream);
-        // SAFETY: it was made with a value.
+        // SAFETY: it was initialized with a value.
         (code, unsafe { index.assume_init() })
     };
     assert_eq!(failed(targets, stream), (0, 7));

@@ -18,7 +18,7 @@ pub(crate) trait StepHooks: Send {
         address
     }
 
-    /// A message has come in.
+    /// A message has arrived.
     fn message(&mut self, _step: &Step, _data: &mut [u8]) {}
 
     /// The factor of the rank's own contribution.

@@ -18,7 +18,7 @@ pub(crate) enum At {
     PreMul,
     /// The scalar of a premul_sum.
     Scalar,
-    /// A copy that an operation makes; send and receive count as one operation.
+    /// A copy made by an operation; send and receive count as one operation.
     Copy(Kind),
     /// A reduction on one rank, which is a copy.
     OneRank,
@@ -73,7 +73,7 @@ const COPIES: &[At] = &[
     At::OneRank,
 ];
 
-/// Makes families: id, rule, types, operations, what goes wrong, and what kind of scenario shows it.
+/// Defines families: id, rule, types, operations, the error, and the kind of scenario that shows it.
 macro_rules! families {
     ($($id:literal, $rule:expr, $types:expr, $at:expr => $text:literal; $shown_by:literal)*) => {
         pub(super) const FAMILIES: &[Family] = &[

@@ -98,7 +98,7 @@ static BY_MOMENT: LazyLock<HashMap<Moment, Vec<Member>>> = LazyLock::new(|| {
 });
 
 impl Site {
-    /// Changes elements as the first wanted member does that changes any element and strikes. `change` gets the rule and the
+    /// Changes elements like the first wanted member that changes any element and strikes. `change` gets the rule and the
     /// number of an element.
     fn follow(&self, moment: Moment, value: &mut [u8], change: impl Fn(Rule, usize) -> Option<u64>) {
         let size = self.size();

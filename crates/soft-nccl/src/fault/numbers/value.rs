@@ -252,7 +252,7 @@ impl Value {
 /// Adds two values that are not zero; the first has the larger exponent (or the same).
 fn add((s, m, e): (bool, u128, i32), (t, k, f): (bool, u128, i32)) -> Value {
     let apart = (e - f).unsigned_abs();
-    // Mantissas have at most 53 bits, so 64 places more are kept, and what lies below those only as "more".
+    // Mantissas have at most 53 bits, so 64 more places are kept; bits below those matter only as "more".
     let (m, k, exponent, more) = match apart {
         0..=64 => (m << apart, k, f, false),
         _ => {
