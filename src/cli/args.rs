@@ -232,7 +232,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub quick: QuickArg,
 
-    /// Cases that run at the same time [default: the number of cores, and one more that mostly waits; on nccl 1].
+    /// Cases that run at the same time [default: the number of cores, on nccl 1; and, except on GPUs, one more that mostly waits].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 

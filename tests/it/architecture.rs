@@ -218,7 +218,7 @@ fn the_command_is_built_from_few_packages() {
     for absent in ["insta", "libtest-mimic", "similar", "bstr", "zerocopy", "proptest"] {
         assert!(!versions.contains_key(absent), "{absent} is built with the command: {text}");
     }
-    // maud's macros are written with an older syn than the others'.
+    // maud's macros are written with an older syn than the others', so that syn is built twice.
     let twice: Vec<_> = versions.iter().filter(|(name, versions)| versions.len() > 1 && **name != "syn").collect();
     assert!(twice.is_empty(), "{twice:?}");
 }

@@ -73,7 +73,7 @@ fn extensions_are_found_where_they_are() {
 fn what_is_no_library_of_nccls_is_refused() {
     let Some(folder) = Folder::new() else { return };
     let text = folder.file("libnccl.so.2", "this is a text\n");
-    assert!(matches!(Nccl::load(&text), Err(LoadError::Refused { words, .. }) if words.contains("no ELF file")));
+    assert!(matches!(Nccl::load(&text), Err(LoadError::Refused { words, .. }) if words.contains("not an ELF file")));
     assert!(matches!(Nccl::load(&folder.path("none.so")), Err(LoadError::NotFound { .. })));
     assert!(matches!(Nccl::load(&folder.path(".")), Err(LoadError::Refused { .. })));
     let stranger = folder.library("stranger.so", "int hello(void) { return 1; }");

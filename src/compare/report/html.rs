@@ -188,7 +188,8 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, Markup)
     }
     if let Some(work) = &comparison.work {
         let failed = work.failed.iter().map(|failed| format!("fails on the candidate alone: {failed}"));
-        let lines = work.changes().map(str::to_owned).chain(failed).take(MAX_TIMED);
+        let accepted = work.accepted.iter().map(|reason| format!("rows that fail are accepted: {reason}"));
+        let lines = work.changes().map(str::to_owned).chain(accepted).chain(failed).take(MAX_TIMED);
         let text = html! { p { (COUNTS_NOTE) } @for change in lines { p { (one_line(&change)) } } };
         extra.push((format!("Work: {}", work_verdict(work)), text));
     }

@@ -132,8 +132,15 @@ impl Report<'_> {
     fn accepted(&mut self) -> io::Result<()> {
         let rows = self.comparison.rows.iter().filter(|row| row.accepted.is_some()).count();
         let library = self.comparison.library.iter().filter(|change| change.accepted.is_some()).count();
-        if rows + library > 0 {
-            writeln!(self.to, "\nAccepted by --allow: {}", thousands((rows + library) as u64))?;
+        let Comparison { starts, speed, work, .. } = self.comparison;
+        let of_parts = [
+            starts.as_ref().and_then(|starts| starts.accepted.as_ref()),
+            speed.as_ref().and_then(|speed| speed.accepted.as_ref()),
+            work.as_ref().and_then(|work| work.accepted.as_ref()),
+        ];
+        let accepted = rows + library + of_parts.iter().flatten().count();
+        if accepted > 0 {
+            writeln!(self.to, "\nAccepted by --allow: {}", thousands(accepted as u64))?;
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ fn fails(address: &str, rank: usize, code: ncclResult_t, text: &str) -> Part {
 fn an_unusable_address_is_told() {
     fails("node1", 0, ncclResult_t::InvalidArgument, "NCCL_COMM_ID=node1: it is not one of").done();
     fails("0.0.0.0:1234", 0, ncclResult_t::InvalidArgument, "stands for all addresses of a machine").done();
-    fails("192.0.2.1:29500", 0, ncclResult_t::SystemError, "no address of this machine").done();
+    fails("192.0.2.1:29500", 0, ncclResult_t::SystemError, "not an address of this machine").done();
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     fails(&address, 0, ncclResult_t::SystemError, "the port is taken").done();
