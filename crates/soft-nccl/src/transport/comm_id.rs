@@ -56,10 +56,10 @@ mod tests {
     fn what_is_no_usable_address_is_refused_with_the_reason() {
         let why = |text: &str| parse(text).unwrap_err();
         for text in ["", "node1", ":29500", "node1:", "node1:x", "node1:70000", "[::1:29500", "[]:1"] {
-            assert!(why(text).contains("none of"), "{text}: {}", why(text));
+            assert!(why(text).contains("not one of"), "{text}: {}", why(text));
         }
         assert!(why("::1:29500").contains("brackets"));
-        assert!(why("10.0.0.1:0").contains("no port"));
+        assert!(why("10.0.0.1:0").contains("not a port"));
         assert!(why("0.0.0.0:80").contains("all addresses of a machine"));
         assert!(why("[fe80::1]:80").contains("one link"));
         assert!(why("224.0.0.1:80").contains("group"));
