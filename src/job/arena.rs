@@ -5,8 +5,6 @@
 
 mod writer;
 
-pub use writer::Writer;
-
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::Advice;
@@ -27,7 +25,7 @@ pub struct Mapping(MmapRaw);
 pub struct Arena {
     fd: OwnedFd,
     mapping: Arc<Mapping>,
-    /// Held by the [`Writer`] that has the descriptor.
+    /// Held by the [`Writer`](writer::Writer) that has the descriptor.
     descriptor: Mutex<()>,
 }
 

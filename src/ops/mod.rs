@@ -11,7 +11,7 @@ pub use algorithm::{AUTOMATIC, AlgorithmChoice, AlgorithmVariables, UnmetSelecti
 pub use collective::{Bandwidth, Collective, Extent, InPlace, NcclCall, Rule, Who};
 pub use config::ConfigValue;
 pub use exit_status::ExitStatus;
-pub use table::{ALL_REDUCE, BROADCAST, GROUP, LAUNCH, LOOP, REDUCE, RELEASE, SEND, TABLE, find};
+pub use table::{ALL_REDUCE, BROADCAST, GROUP, LAUNCH, LOOP, REDUCE, RELEASE, TABLE, find};
 
 /// An operation of the scenario language.
 #[derive(Debug)]

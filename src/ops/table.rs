@@ -53,7 +53,7 @@ pub const REDUCE: Collective = Collective {
 };
 
 /// `send`, which the plan makes of other steps too.
-pub const SEND: Op =
+const SEND: Op =
     op("send", Kind::Send, &["in", "peer", "comm", "groups", "stream", "after", "graph", "error", "null_pointers"]);
 
 /// `group`, which the form `grouped` puts around steps.

@@ -1,5 +1,5 @@
-//! Finds programs that cannot finish: simulates once with sends that wait for their receives, and if that gets stuck again with
-//! sends that never wait. The events come in the order of the simulation that got further.
+//! Finds programs that cannot finish: simulates once with sends that wait for their receives, and if that gets stuck, once
+//! more with sends that never wait. The events come in the order of the simulation that got further.
 use super::item::lenient;
 use super::lower::LoweredProgram;
 use super::registration;

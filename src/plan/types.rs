@@ -263,11 +263,6 @@ impl CollectiveEvent {
         self.first.op.size.dtype
     }
 
-    /// The root's rank in the communicator; 0 if the collective does not have one.
-    pub fn root(&self) -> usize {
-        self.first.op.root()
-    }
-
     /// The region that each rank of the communicator reads.
     pub fn sends(&self) -> impl ExactSizeIterator<Item = Option<Region>> {
         self.calls.iter().map(|call| call.op.send)

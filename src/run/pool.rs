@@ -139,7 +139,7 @@ impl Pool {
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
         let places = self.cluster.as_ref().map(|cluster| cluster.sites()).unwrap_or_default();
         let sites: Vec<Site> = key.sites.iter().filter_map(|site| places.get(*site).cloned()).collect();
-        let start = || Worker::start_at(&self.program, &key.env, &sites);
+        let start = || Worker::start(&self.program, &key.env, &sites);
         let worker = match start() {
             Err(Error::Resources(_) | Error::Spawn { .. }) if self.give_up_idle() => start()?,
             started => started?,

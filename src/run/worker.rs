@@ -62,21 +62,14 @@ pub fn ranks_of_part(part: usize, parts: usize, n: u32) -> Range<u32> {
 }
 
 impl Worker {
-    /// Starts `program` as a worker on this machine: a part for each of these environments.
+    /// Starts `program` as a worker: a part for each of these environments, at one of these sites. Without sites this process starts
+    /// all parts.
     ///
     /// # Errors
     ///
-    /// A process cannot be started, does not report its library, or the operating system does not have enough memory or descriptors.
-    pub fn start(program: &Program, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
-        Self::start_at(program, env, &[])
-    }
-
-    /// Like [`Worker::start`], with each part at one of these sites; without sites all parts are started by this process.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Worker::start`]; also if a process of the job is lost.
-    pub fn start_at(program: &Program, env: &[Vec<(String, String)>], sites: &[Site]) -> Result<Self, Error> {
+    /// A process cannot be started, does not report its library, or is lost, or the operating system does not have enough memory or
+    /// descriptors.
+    pub fn start(program: &Program, env: &[Vec<(String, String)>], sites: &[Site]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
         let sites = sites.iter().chain(std::iter::repeat(&Site::Here));
         let (mut begun, mut parts) = (VecDeque::new(), Vec::new());

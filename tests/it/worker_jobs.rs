@@ -15,7 +15,7 @@ use std::time::Duration;
 const GUARD: u64 = 4096;
 
 fn worker() -> Worker {
-    Worker::start(&Program::at(Path::new(env!("CARGO_BIN_EXE_collspec"))), &[Vec::new()]).unwrap()
+    Worker::start(&Program::at(Path::new(env!("CARGO_BIN_EXE_collspec"))), &[Vec::new()], &[]).unwrap()
 }
 
 fn call(step: u32, kind: CallKind) -> Call {

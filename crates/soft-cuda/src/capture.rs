@@ -182,7 +182,7 @@ impl Capture {
         state.nodes.push(Recorded { stream, node: Node::Wait(record) });
     }
 
-    /// Adds a node on a side of its own, for which the origin need not wait. `None` if the capture is over.
+    /// Adds a node on a new stream of the capture. The origin stream does not have to wait for it. `None` if the capture is over.
     pub fn add_beside(&self, node: Node) -> Option<usize> {
         let side = self.join(&Stream::new())?;
         let mut state = self.state();

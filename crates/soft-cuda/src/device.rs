@@ -109,8 +109,8 @@ const BLOCKED: u8 = 0;
 const MET: u8 = 1;
 const WOKEN: u8 = 2;
 
-/// A host thread that waits. Its state changes only under the device's lock, but the thread reads it without the lock: whoever sees
-/// the change also sees what came before it.
+/// A host thread that waits. Its state changes only under the device's lock, but the thread reads it without the lock: a thread
+/// that sees the change also sees everything written before it.
 pub(crate) struct Waiter {
     state: AtomicU8,
     thread: Thread,

@@ -347,8 +347,8 @@ impl Stream {
         });
     }
 
-    /// Passes records and satisfied waits, which need no executor, and takes the item after them. `None`: the queue is
-    /// empty and the stream is no longer engaged, or it is parked at a marker.
+    /// Passes records and satisfied waits, which need no executor, and takes the item after them. `None` if the queue
+    /// is empty, in which case an executor no longer owns the stream, or if the stream waits at a marker.
     pub(crate) fn take(&self, state: &mut DeviceState) -> Option<Item> {
         loop {
             let item = {

@@ -129,11 +129,11 @@ fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section
     let failed = failures.into_iter().filter_map(|(name, failures)| {
         let (case, verdict) = failures.get(&row.case)?;
         let text = findings(case, verdict, &context.again(case, name));
+        if text.0.len() > *room / 4 {
+            return None;
+        }
         let contents = verdict.buffers.as_ref().map(buffers).filter(|contents| contents.0.len() <= *room / 8);
-        let fits = text.0.len() <= *room / 4;
-        fits.then(
-            || html! { h3 { "A failed run of the " (name) } (text) @if let Some(contents) = contents { (contents) } },
-        )
+        Some(html! { h3 { "A failed run of the " (name) } (text) @if let Some(contents) = contents { (contents) } })
     });
     let body = html! {
         p { (lines(&row.detail)) }
@@ -222,18 +222,19 @@ fn library_section(changes: &[LibraryChange]) -> Markup {
 
 /// The timing results: a picture for each operation, and a table of the rows that differ.
 fn speed_section(speed: &Speed) -> Markup {
-    let differing: Vec<_> = speed.timed.rows.iter().filter(|row| timed_class(&row.change).is_some()).collect();
+    let differing = speed.timed.rows.iter().filter_map(|row| Some((row, timed_class(&row.change)?)));
+    let mut differing = differing.take(MAX_TIMED).peekable();
     let median = |side: &Side| side.summary.map_or(String::new(), |summary| format!("{:.2}", summary.median * 1e6));
     html! {
-        @if !differing.is_empty() {
+        @if let Some(reason) = &speed.accepted { p { "accepted: " (one_line(reason)) } }
+        @if differing.peek().is_some() {
             .wide {
                 table {
                     tr {
                         th {} th { "row" } th { "base (us)" } th { "candidate (us)" }
                         th { "candidate's time divided by the base's" }
                     }
-                    @for row in differing.iter().take(MAX_TIMED) {
-                        @let (class, word) = timed_class(&row.change).unwrap_or_default();
+                    @for (row, (class, word)) in differing {
                         tr {
                             td class=(class) { (word) }
                             td { (one_line(&row.row.to_string())) }

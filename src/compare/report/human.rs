@@ -133,12 +133,12 @@ impl Report<'_> {
         let rows = self.comparison.rows.iter().filter(|row| row.accepted.is_some()).count();
         let library = self.comparison.library.iter().filter(|change| change.accepted.is_some()).count();
         let Comparison { starts, speed, work, .. } = self.comparison;
-        let of_parts = [
-            starts.as_ref().and_then(|starts| starts.accepted.as_ref()),
-            speed.as_ref().and_then(|speed| speed.accepted.as_ref()),
-            work.as_ref().and_then(|work| work.accepted.as_ref()),
+        let parts = [
+            starts.as_ref().is_some_and(|starts| starts.accepted.is_some()),
+            speed.as_ref().is_some_and(|speed| speed.accepted.is_some()),
+            work.as_ref().is_some_and(|work| work.accepted.is_some()),
         ];
-        let accepted = rows + library + of_parts.iter().flatten().count();
+        let accepted = rows + library + parts.into_iter().filter(|is_accepted| *is_accepted).count();
         if accepted > 0 {
             writeln!(self.to, "\nAccepted by --allow: {}", thousands(accepted as u64))?;
         }

@@ -24,6 +24,9 @@ pub fn write_speed(to: &mut dyn Write, speed: &Speed, styles: Styles) -> io::Res
     };
     let words = speed_verdict(&speed.timed.verdict);
     writeln!(to, "\n{style}Speed: {}{style:#}", one_line(&words))?;
+    if let Some(reason) = &speed.accepted {
+        writeln!(to, "  accepted: {}", one_line(reason))?;
+    }
     for (change, title) in [(Change::Slower, "slower"), (Change::Faster, "faster")] {
         let rows: Vec<&RowComparison> = speed.timed.rows.iter().filter(|row| row.change == change).collect();
         for row in rows.iter().take(SHOWN) {

@@ -24,7 +24,7 @@ pub fn write_work(to: &mut dyn Write, work: &Counts, styles: Styles) -> io::Resu
     if let Some(more) = work.changes().count().checked_sub(SHOWN).filter(|more| *more > 0) {
         writeln!(to, "  and {} more differences", thousands(more as u64))?;
     }
-    if let Some(reason) = work.accepted.as_ref().filter(|_| !work.failed.is_empty()) {
+    if let Some(reason) = &work.accepted {
         writeln!(to, "  rows that fail are accepted: {}", one_line(reason))?;
     }
     for failed in work.failed.iter().take(SHOWN) {

@@ -37,7 +37,7 @@ fn case(id: &str) -> Arc<Case> {
 /// Which faults a run of the case reached.
 fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
     let env = vec![vec![("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string())]];
-    let mut worker = Worker::start(&Program::at(Path::new(PROGRAM)), &env).unwrap();
+    let mut worker = Worker::start(&Program::at(Path::new(PROGRAM)), &env, &[]).unwrap();
     let plan = plan::plan(case, &Limits::default()).unwrap();
     let forecast = Forecast::new(&plan, 0).unwrap();
     let (job, map) = job(&plan, &forecast, MemoryPlace::Arena);

@@ -27,8 +27,8 @@ pub fn funnel_shift_right(low: u32, high: u32, by: u32, wrap: bool) -> u32 {
     ((u64::from(high) << 32 | u64::from(low)) >> by) as u32
 }
 
-/// `bfind`: the position of the highest set bit, or for signed values of the highest bit that differs from the sign; all ones if
-/// there is no such bit. With `shift_amount`, the distance of the left shift that brings that bit to the top.
+/// `bfind`: the position of the highest set bit; for signed values, of the highest bit that differs from the sign bit. The result is all
+/// ones if no bit is found. With `shift_amount`, it is the number of places to shift left so that this bit becomes the highest one.
 pub fn high_bit(value: u64, bits: u32, signed: bool, shift_amount: bool) -> u32 {
     let value = if signed && extend(value, bits) < 0 { low(!value, bits) } else { low(value, bits) };
     match (value, shift_amount) {

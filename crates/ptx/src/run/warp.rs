@@ -1,8 +1,8 @@
 //! A warp: 32 lanes, which may be at different instructions.
 //!
-//! Lanes at the same instruction of the same call run together. Among several such groups, the one in the innermost call, and there
-//! the one with the lowest position in the text, goes first, so that groups meet again. Lanes that poll in vain, or whose turn was
-//! long, let all others go before them.
+//! Lanes at the same instruction of the same call run together. If lanes are at different instructions, the
+//! group in the innermost call runs first, and in one call the group that is earliest in the text, so that groups meet again. A group
+//! that polls memory without a change, or that has had a long turn, waits until all other groups have run.
 #![allow(unsafe_code)] // the instructions at hand are reached by address while their function is there
 
 use super::block::{Arrival, Common};

@@ -149,7 +149,7 @@ pub(super) fn opened(device: usize, start: usize, len: usize) {
 }
 
 /// Ends the block of one of these kinds that begins at this address: it is unknown from now on, and freed when all work launched so far
-/// has ended. False if there is no such block.
+/// has ended. Returns false if none of these kinds has a block at this address.
 pub(super) fn end(start: usize, kinds: &[Kind]) -> bool {
     let Some(block) = locked().as_mut().and_then(|blocks| blocks.take(start, kinds)) else { return false };
     graves::after_launched_work(Box::new(move || {

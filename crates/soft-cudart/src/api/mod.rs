@@ -66,8 +66,8 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// The runtime that is linked into a library, from the names of its functions. Only names that occur only in the runtime are checked:
-    /// NCCL has functions of its own with names that older runtimes lack (`cudaStreamGetCaptureInfo_v2`).
+    /// The runtime that is linked into a library, from the names of its functions. Only names that NCCL does not define itself are
+    /// checked: it defines some functions of newer runtimes for older ones (`cudaStreamGetCaptureInfo_v2`).
     pub fn of(has: impl Fn(&str) -> bool) -> Self {
         if has("cudaGetDeviceProperties_v2") {
             Self::V12

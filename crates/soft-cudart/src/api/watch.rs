@@ -12,7 +12,7 @@ pub enum Change {
         /// Number of bytes.
         bytes: usize,
     },
-    /// The region that begins at this address is no longer accessible; it exists until the call returns.
+    /// The region that begins at this address must not be accessed any more. It is unmapped after the call returns.
     Unmapped {
         /// Address of the first byte.
         address: usize,

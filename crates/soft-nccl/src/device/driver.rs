@@ -72,7 +72,7 @@ fn library() -> Outcome<*mut c_void> {
             }
         }
     }
-    Err(refused("there is not a CUDA driver: libcuda.so.1 cannot be loaded"))
+    Err(refused("there is no CUDA driver: libcuda.so.1 cannot be loaded"))
 }
 
 /// Looks up a function.

@@ -10,7 +10,7 @@ impl Lowering<'_> {
         if self.one_by_one || self.fast::<I>(op)?.is_none() { self.general(op) } else { Ok(()) }
     }
 
-    /// Lowers an operation that has a handler for its type; `None` if there is no such handler.
+    /// Lowers the operation to the handler for its type; `None` if its type does not have a handler.
     fn fast<I: Isa>(&mut self, op: &Op) -> Result<Option<()>, Refusal> {
         match op {
             Op::Unary { op, ty, to, a } => {
