@@ -1,7 +1,7 @@
 //! Why expressions have a second evaluator, which works on blocks: the time of one element at a time over the time of blocks.
 //!
 //! Run it with `cargo bench --bench expressions`. The ratios are of one run on one machine.
-use collspec::internals::expr::{BLOCK, BlockEvaluator, BlockValues, EvalError, Mode, Scope, Value, parse};
+use collspec_core::expr::{BLOCK, BlockEvaluator, BlockValues, EvalError, Mode, Scope, Value, parse};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

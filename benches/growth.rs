@@ -5,9 +5,9 @@
 //! are of one run on one machine.
 mod measure;
 
-use collspec::internals::judge::Status;
-use collspec::internals::scenario::{Case, SourceFile, parse};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_core::judge::Status;
+use collspec_core::scenario::{Case, SourceFile, parse};
+use collspec_suite::suite::{RunOptions, Runner};
 use measure::{
     KIB, MIB, available_memory, head, median, peak_during, processor_seconds, row, size, three_digits, time,
 };

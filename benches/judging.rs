@@ -5,10 +5,10 @@
 //! made by hand, and lies in this process. The figures are of one run on one machine.
 mod measure;
 
-use collspec::internals::judge::{CaseJudge, Status, Verdict};
-use collspec::internals::num::{DType, decode_f64, encode_f64, get_element, put_element};
-use collspec::internals::oracle::Forecast;
-use collspec::internals::plan::Plan;
+use collspec_core::judge::{CaseJudge, Status, Verdict};
+use collspec_core::num::{DType, decode_f64, encode_f64, get_element, put_element};
+use collspec_core::oracle::Forecast;
+use collspec_core::plan::Plan;
 use measure::observed::{observation, places, planned};
 use measure::{head, machine, row, shortest, three_digits};
 use std::time::Duration;

@@ -4,11 +4,11 @@
 //! Run it with `cargo bench --bench many_ranks`; docs/scale.md says what follows. The figures are of one run on one machine.
 mod measure;
 
-use collspec::internals::job::{Share, wire};
-use collspec::internals::oracle::Forecast;
-use collspec::internals::plan::{Limits, plan};
-use collspec::internals::run::{MemoryPlace, job};
-use collspec::internals::scenario::{Case, SourceFile, parse};
+use collspec_core::oracle::Forecast;
+use collspec_core::plan::{Limits, plan};
+use collspec_core::scenario::{Case, SourceFile, parse};
+use collspec_run::job::{Share, wire};
+use collspec_run::run::{MemoryPlace, job};
 use measure::{MIB, head, peak_during, row, time};
 use std::sync::Arc;
 use std::time::Instant;

@@ -5,9 +5,9 @@
 //! says more than the time on the clock where other programs run as well.
 mod measure;
 
-use collspec::internals::judge::Status;
-use collspec::internals::scenario::{Case, SourceFile, parse};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_core::judge::Status;
+use collspec_core::scenario::{Case, SourceFile, parse};
+use collspec_suite::suite::{RunOptions, Runner};
 use measure::{MIB, available_memory, copy_seconds, peak_during, processor_seconds};
 use std::sync::Arc;
 use std::time::Instant;

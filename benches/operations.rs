@@ -5,8 +5,8 @@
 //! beside each row; what fits the caches can be below it. Times and ratios are of one run on one machine.
 mod measure;
 
-use collspec::internals::bench::{Operation, Plan, Reduction, Request, Row, RowSample, Sampler};
-use collspec::internals::suite::{ChosenBackend, RunOptions};
+use collspec_cli::bench::{Operation, Plan, Reduction, Request, Row, RowSample, Sampler};
+use collspec_suite::suite::{ChosenBackend, RunOptions};
 use measure::{KIB, MIB, available_memory, median, size, three_digits, time, triad_rate};
 use std::ops::ControlFlow;
 

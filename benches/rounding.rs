@@ -4,11 +4,11 @@
 //! ratios are of one run on one machine.
 mod measure;
 
-use collspec::internals::job::Observation;
-use collspec::internals::judge::{CaseJudge, Details, Status, Verdict};
-use collspec::internals::num::{DType, decode_f64, encode_f64, get_element, put_element};
-use collspec::internals::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
-use collspec::internals::plan::Plan;
+use collspec_core::judge::{CaseJudge, Details, Status, Verdict};
+use collspec_core::num::{DType, decode_f64, encode_f64, get_element, put_element};
+use collspec_core::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
+use collspec_core::plan::Plan;
+use collspec_run::job::Observation;
 use measure::observed::{observation, places, planned};
 use measure::{shortest, shortest_on};
 use std::hint::black_box;

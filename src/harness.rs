@@ -21,11 +21,11 @@ mod settings;
 mod snapshot;
 mod trials;
 
-use crate::judge::Details;
-use crate::printable::{printable, printable_lines};
-use crate::suite::Runner;
-use crate::suite::options::cores;
-use crate::suite::{CaseSet, Filter, Reading, RunOptions, with_causes};
+use collspec_core::judge::Details;
+use collspec_core::printable::{printable, printable_lines};
+use collspec_suite::suite::Runner;
+use collspec_suite::suite::options::cores;
+use collspec_suite::suite::{CaseSet, Filter, Reading, RunOptions, with_causes};
 use libtest_mimic::Arguments;
 use settings::HarnessSettings;
 use std::num::NonZeroUsize;
@@ -112,8 +112,8 @@ pub fn main(site: Site) -> ExitCode {
 fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     let failed = |error: &dyn std::error::Error| (FAILED, with_causes(error));
     let settings = HarnessSettings::read(|name| std::env::var(name)).map_err(|words| (FAILED, words))?;
-    if crate::child::is_worker() {
-        return Err(failed(&crate::suite::Error::InsideWorker));
+    if collspec_run::child::is_worker() {
+        return Err(failed(&collspec_suite::suite::Error::InsideWorker));
     }
     let mut suite = open(&site.root(), &args, &settings.options.reading).map_err(|error| failed(&error))?;
     if suite.cases.is_empty() && suite.invalid_files.is_empty() && !names_one(&args) {
@@ -126,10 +126,10 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if let Some(shard) = settings.shard.filter(|_| !args.exact) {
         shard.keep(&mut suite.cases);
     }
-    for line in crate::suite::variables::warnings(None) {
+    for line in collspec_suite::suite::variables::warnings(None) {
         eprintln!("collspec: {line}");
     }
-    for line in crate::suite::passed_over(&suite.passed_over) {
+    for line in collspec_suite::suite::passed_over(&suite.passed_over) {
         eprintln!("collspec: {line}");
     }
 
@@ -139,7 +139,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
         Ok(chosen) => {
             if !args.list {
-                eprintln!("{}", printable(&chosen.banner(&crate::report::InheritedVariables::here())));
+                eprintln!("{}", printable(&chosen.banner(&collspec_suite::report::InheritedVariables::here())));
             }
             if chosen.machine.is_some() {
                 // Cases on GPUs run one after the other.
@@ -165,7 +165,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
 }
 
 /// Opens all scenarios, or the file of the selected one: nextest starts a process for each case.
-fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<CaseSet, crate::suite::Error> {
+fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<CaseSet, collspec_suite::suite::Error> {
     match &args.filter {
         Some(name) if args.exact => CaseSet::open_exact(root, name, reading),
         _ => CaseSet::open_with(&[root], reading),

@@ -1,11 +1,11 @@
 //! The interface for other programs: a suite of scenarios that is opened, run and reported case by case.
-use crate::child::Workers;
-use crate::judge::Verdict;
-use crate::plan::SetBy;
-use crate::report::{CaseReport, Event, Reporter, Tally};
-use crate::scenario::Case;
-use crate::suite::options::{cores, usual_memory};
-use crate::suite::{self, BackendMissing, CaseSet, Filter, OptionError, RunOptions};
+use collspec_core::judge::Verdict;
+use collspec_core::plan::SetBy;
+use collspec_core::scenario::Case;
+use collspec_run::child::Workers;
+use collspec_suite::report::{CaseReport, Event, Reporter, Tally};
+use collspec_suite::suite::options::{cores, usual_memory};
+use collspec_suite::suite::{self, BackendMissing, CaseSet, Filter, OptionError, RunOptions};
 use std::io;
 use std::path::Path;
 use thiserror::Error;

@@ -5,11 +5,11 @@
 #[path = "it/support/processes.rs"]
 mod processes;
 
-use collspec::internals::backend::{Backend, Device, Library};
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Outcome, Status, Verdict};
-use collspec::internals::scenario::{AllowEnv, Case, SourceFile, parse_with};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_core::judge::{Outcome, Status, Verdict};
+use collspec_core::scenario::{AllowEnv, Case, SourceFile, parse_with};
+use collspec_run::backend::{Backend, Device, Library};
+use collspec_run::child::Workers;
+use collspec_suite::suite::{RunOptions, Runner};
 use libtest_mimic::{Arguments, Trial};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use processes::{Process, wait_until_readable};
@@ -262,7 +262,7 @@ const PARENT: &str = "FAULTY_LIBRARY_PARENT";
 const ANNOUNCE: &str = "FAULTY_LIBRARY_ANNOUNCE";
 
 fn main() {
-    collspec::internals::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
+    collspec_run::enter::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
     if std::env::var_os(PARENT).is_some() {
         let runner = Runner::soft(RunOptions {
             jobs: NonZeroUsize::new(1),

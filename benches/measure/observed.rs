@@ -1,7 +1,7 @@
 //! Plans of cases, and what runs of them leave, made by hand.
-use collspec::internals::job::{Answers, Ended, Observation, RankEnd, RankReport};
-use collspec::internals::plan::{Limits, Place, Plan, plan};
-use collspec::internals::scenario::{SourceFile, parse};
+use collspec_core::plan::{Limits, Place, Plan, plan};
+use collspec_core::scenario::{SourceFile, parse};
+use collspec_run::job::{Answers, Ended, Observation, RankEnd, RankReport};
 use std::ops::Range;
 use std::sync::Arc;
 

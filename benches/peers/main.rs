@@ -10,8 +10,8 @@
 mod measure;
 mod programs;
 
-use collspec::internals::bench::{Operation, Plan, Reduction, Request, Row, RowSample, Sampler};
-use collspec::internals::suite::{ChosenBackend, RunOptions};
+use collspec_cli::bench::{Operation, Plan, Reduction, Request, Row, RowSample, Sampler};
+use collspec_suite::suite::{ChosenBackend, RunOptions};
 use measure::{KIB, MIB, available_memory, median, size, three_digits, time, triad_rate};
 use programs::{Gloo, OpenMpi, Peer};
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! The programs that time other libraries: built from the sources in this folder, and run for one sample.
 use super::Work;
 use super::measure::median;
-use collspec::internals::bench::{Operation, OverRanks};
+use collspec_cli::bench::{Operation, OverRanks};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;

@@ -1,8 +1,8 @@
 //! The COLLSPEC_* variables of a test program.
-use crate::plan::SetBy;
-use crate::suite::options::{NAMED, NamedOption, usual_memory};
-use crate::suite::variables::{FILTER, SHARD};
-use crate::suite::{Filter, OptionError, RunOptions, Shard};
+use collspec_core::plan::SetBy;
+use collspec_suite::suite::options::{NAMED, NamedOption, usual_memory};
+use collspec_suite::suite::variables::{FILTER, SHARD};
+use collspec_suite::suite::{Filter, OptionError, RunOptions, Shard};
 use std::env::VarError;
 
 /// The values of the variables; they mean the same as the command's options.
@@ -59,10 +59,10 @@ impl HarnessSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Limits;
-    use crate::run::RanksPerGpu;
-    use crate::scenario::Placement;
-    use crate::suite::{BackendChoice, Forms, Requirement};
+    use collspec_core::plan::Limits;
+    use collspec_core::scenario::Placement;
+    use collspec_run::run::RanksPerGpu;
+    use collspec_suite::suite::{BackendChoice, Forms, Requirement};
     use soft_nccl::Connect;
 
     fn with(name: &'static str, value: &'static str) -> Result<RunOptions, String> {

@@ -1,6 +1,6 @@
 //! Snapshots of cases: one file each, kept and compared by insta.
-use crate::fnv::fnv32;
-use crate::scenario::Case;
+use collspec_core::fnv::fnv32;
+use collspec_core::scenario::Case;
 use insta::Snapshot;
 use insta::comparator::{Comparator, DefaultComparator};
 use similar::TextDiff;
@@ -184,13 +184,13 @@ fn catch_expected_panic(assert: impl FnOnce()) -> Result<(), String> {
     EXPECTED.set(true);
     let result = catch_unwind(AssertUnwindSafe(assert));
     EXPECTED.set(false);
-    result.map_err(|panic| crate::suite::parallel::panic_text(&*panic))
+    result.map_err(|panic| collspec_suite::suite::parallel::panic_text(&*panic))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::fixture;
+    use collspec_suite::suite::fixture;
 
     fn name(case: &str) -> String {
         let (folder, name) = file_name(case);

@@ -2,12 +2,12 @@
 use super::Site;
 use super::settings;
 use super::snapshot::Snapshots;
-use crate::judge::{Outcome, Status};
-use crate::printable::{one_line, printable, printable_lines};
-use crate::report::{FormOutcomes, InheritedVariables, RerunCommand, failure};
-use crate::scenario::Case;
-use crate::suite::Runner;
-use crate::suite::{CaseSet, InvalidFile, invalid_files, parallel};
+use collspec_core::judge::{Outcome, Status};
+use collspec_core::printable::{one_line, printable, printable_lines};
+use collspec_core::scenario::Case;
+use collspec_suite::report::{FormOutcomes, InheritedVariables, RerunCommand, failure};
+use collspec_suite::suite::Runner;
+use collspec_suite::suite::{CaseSet, InvalidFile, invalid_files, parallel};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

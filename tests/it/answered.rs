@@ -1,13 +1,13 @@
 //! Every text that is given as a scenario file gets an answer: a refusal that names its place, or a run of its cases.
 
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Lane, Status, Verdict};
-use collspec::internals::plan::Limits;
-use collspec::internals::printable::is_printable;
-use collspec::internals::run::memory::Turns;
-use collspec::internals::scenario::{self, Case, Diagnostic, Placement, SourceFile, Span};
-use collspec::internals::suite::check_case::{CheckResult, check_case};
-use collspec::internals::suite::{Reading, RunOptions, Runner};
+use collspec_core::judge::{Lane, Status, Verdict};
+use collspec_core::plan::Limits;
+use collspec_core::printable::is_printable;
+use collspec_core::scenario::{self, Case, Diagnostic, Placement, SourceFile, Span};
+use collspec_run::child::Workers;
+use collspec_run::run::memory::Turns;
+use collspec_suite::suite::check_case::{CheckResult, check_case};
+use collspec_suite::suite::{Reading, RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock};
 

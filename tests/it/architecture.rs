@@ -1,15 +1,7 @@
-//! What docs/architecture.md says of the code is true: the rooms of `src` import only what its table allows, no arrow of the
-//! table runs back up, and `unsafe` stands only where it says.
-use std::collections::BTreeMap;
+//! What docs/architecture.md says of the code is true: `unsafe` stands only where it says, and few packages are built.
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The rooms that each room may import, in the table's order: from the ground up.
-fn allowed() -> Vec<(String, Vec<String>)> {
-    let name = |name: &String| name.trim_start_matches("src/").to_owned();
-    let row = |cells: Vec<Vec<String>>| (name(&cells[0][0]), cells[2].clone());
-    table("| room | what it does | imports |").into_iter().map(row).collect()
-}
 
 /// The names in backquotes in every cell of the table with this head, by row.
 fn table(head: &str) -> Vec<Vec<Vec<String>>> {
@@ -44,94 +36,6 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
-}
-
-/// The rooms that a text names behind `crate::`, with the line.
-fn imports(text: &str) -> Vec<(usize, String)> {
-    let word = |text: &str| -> String { text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices("crate::") {
-        // In a macro it names the crate's interface.
-        if text[..at].ends_with('$') {
-            continue;
-        }
-        let line = text[..at].matches('\n').count() + 1;
-        let rest = &text[at + "crate::".len()..];
-        match rest.strip_prefix('{') {
-            None => found.push((line, word(rest))),
-            Some(group) => {
-                let mut depth = 0;
-                let parts = group.split(|c: char| {
-                    depth += i32::from(c == '{') - i32::from(c == '}');
-                    c == ',' && depth == 0
-                });
-                let end = group.find(';').unwrap_or(group.len());
-                let first = |part: &str| (part.as_ptr() as usize - group.as_ptr() as usize, word(part.trim_start()));
-                found.extend(parts.map(first).filter(|(from, _)| *from < end).map(|(_, name)| (line, name)));
-            }
-        }
-    }
-    found
-}
-
-#[test]
-fn rooms_import_only_what_the_table_allows() {
-    let allowed = allowed();
-    let by_room: BTreeMap<&str, &Vec<String>> = allowed.iter().map(|(room, to)| (room.as_str(), to)).collect();
-    let mut files = Vec::new();
-    sources(&root().join("src"), &mut files);
-    let mut wrong = Vec::new();
-    let mut used: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for file in &files {
-        let relative = file.strip_prefix(root().join("src")).unwrap();
-        let room = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-        // The program uses the interface alone, and lib.rs names every room.
-        if ["main", "lib"].contains(&room) {
-            continue;
-        }
-        let Some((room, to)) = by_room.get_key_value(room) else {
-            wrong.push(format!("{}: the room `{room}` is not in the table", file.display()));
-            continue;
-        };
-        for (line, name) in imports(&code(&fs::read_to_string(file).unwrap())) {
-            let Some((target, _)) = by_room.get_key_value(name.as_str()) else {
-                wrong.push(format!("src/{}:{line}: `crate::{name}` is no room of the table", relative.display()));
-                continue;
-            };
-            if target != room && !to.contains(&name) {
-                wrong.push(format!("src/{}:{line}: `{room}` imports `{name}`", relative.display()));
-            }
-            *used.entry((room, target)).or_default() += 1;
-        }
-    }
-    assert!(wrong.is_empty(), "not allowed by the table in docs/architecture.md:\n{}", wrong.join("\n"));
-    for (room, to) in &allowed {
-        for target in to {
-            let is_used = used.contains_key(&(room.as_str(), target.as_str()));
-            assert!(is_used, "the table lets `{room}` import `{target}`, and it does not");
-        }
-    }
-}
-
-#[test]
-fn every_room_imports_only_rooms_above_it_in_the_table() {
-    let allowed = allowed();
-    assert!(allowed.len() > 10, "{allowed:?}");
-    for (place, (room, to)) in allowed.iter().enumerate() {
-        for target in to {
-            let lower = allowed[..place].iter().any(|(name, _)| name == target);
-            assert!(lower, "`{room}` imports `{target}`, which does not stand above it in the table");
-        }
-    }
-}
-
-#[test]
-fn imports_are_found_in_every_spelling() {
-    let text =
-        "use crate::num::DType;\nuse crate::{child, run::{self, Pool}, worker};\nlet x = crate::plan::plan(a, b);\n";
-    let found: Vec<String> = imports(text).into_iter().map(|(line, name)| format!("{line} {name}")).collect();
-    assert_eq!(found, ["1 num", "2 child", "2 run", "2 worker", "3 plan"]);
-    assert_eq!(code("a // crate::b\n#[cfg(test)]\nmod tests {\n    use crate::c;\n}\n").trim(), "a");
 }
 
 /// True if code says `unsafe` to the compiler.
@@ -196,29 +100,40 @@ fn the_software_library_and_its_device_deny_unsafe_code_where_no_file_allows_it(
     }
 }
 
+/// The packages and their versions that a build of this package needs with these features.
+fn packages(features: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut tree = std::process::Command::new(env!("CARGO"));
+    tree.args(["tree", "--frozen", "--package", "collspec", "--edges", "normal,build", "--prefix", "none"]);
+    let output = tree.args(features).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let mut words = line.split(' ').map(str::to_owned);
+        versions.entry(words.next().unwrap()).or_default().insert(words.next().unwrap_or_default());
+    }
+    assert!(versions.contains_key("serde"), "{versions:?}");
+    versions
+}
+
 /// A new machine builds the command first: what only tests need is not among its packages, no package is there in two
 /// versions, and Cargo.lock keeps out those that docs/architecture.md names.
 #[test]
 fn the_command_is_built_from_few_packages() {
-    let mut tree = std::process::Command::new(env!("CARGO"));
-    tree.args(["tree", "--frozen", "--package", "collspec", "--edges", "normal,build", "--prefix", "none"]);
-    let output = tree.current_dir(root()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let (name, version) = (words.next().unwrap(), words.next().unwrap_or_default());
-        let known = versions.entry(name).or_default();
-        if !known.contains(&version) {
-            known.push(version);
-        }
-    }
-    assert!(versions.contains_key("serde"), "{text}");
+    let versions = packages(&[]);
     for absent in ["insta", "libtest-mimic", "similar", "bstr", "zerocopy", "proptest"] {
-        assert!(!versions.contains_key(absent), "{absent} is built with the command: {text}");
+        assert!(!versions.contains_key(absent), "{absent} is built with the command: {versions:?}");
     }
     // maud's macros are written with an older syn than the others', so that syn is built twice.
-    let twice: Vec<_> = versions.iter().filter(|(name, versions)| versions.len() > 1 && **name != "syn").collect();
+    let twice: Vec<_> = versions.iter().filter(|(name, versions)| versions.len() > 1 && *name != "syn").collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn the_harness_is_built_without_the_command() {
+    let versions = packages(&["--no-default-features", "--features", "harness"]);
+    for absent in
+        ["anyhow", "chrono", "clap", "collspec-cli", "indicatif", "maud", "quick-junit", "standin-cuda", "zip"]
+    {
+        assert!(!versions.contains_key(absent), "{absent} is built with the harness: {versions:?}");
+    }
 }

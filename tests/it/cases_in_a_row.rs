@@ -1,8 +1,8 @@
 //! Cases that a run prepares in a row get the verdicts that they get alone, also around one that ends its worker.
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Outcome, Status, Verdict};
-use collspec::internals::report::{Event, Reporter};
-use collspec::internals::suite::{CaseSet, ChosenBackend, RunOptions, Runner};
+use collspec_core::judge::{Outcome, Status, Verdict};
+use collspec_run::child::Workers;
+use collspec_suite::report::{Event, Reporter};
+use collspec_suite::suite::{CaseSet, ChosenBackend, RunOptions, Runner};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;

@@ -1,13 +1,13 @@
 //! One number of an `expect` changed: the case fails, and the finding names the rank and the element.
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Lane, Status};
-use collspec::internals::num::{DType, element_bits};
-use collspec::internals::plan::{Limits, plan};
-use collspec::internals::scenario::{
+use collspec_core::judge::{Lane, Status};
+use collspec_core::num::{DType, element_bits};
+use collspec_core::plan::{Limits, plan};
+use collspec_core::scenario::{
     BufferContent, Case, Element, ElementValue, ExpectedOutcome, FillValues, MAX_BYTES, RowKind, discover, fit_dtype,
     load,
 };
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_run::child::Workers;
+use collspec_suite::suite::{RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;

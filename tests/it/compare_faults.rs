@@ -1,12 +1,12 @@
 //! Each deliberate fault of the software library as the candidate: what it breaks is worse, and nothing else has changed.
 use crate::support::Home;
 use collspec::Workers;
-use collspec::internals::audit::{FaultOrFlaw, examples::scenario_for};
-use collspec::internals::compare::{Change, Meaning, Observer, Repetition, Side, SideRequest, compare};
-use collspec::internals::judge::Details;
-use collspec::internals::record::{Header, RecordingWriter};
-use collspec::internals::report::Event;
-use collspec::internals::suite::{BackendChoice, BackendRequest, CaseSet, RunOptions};
+use collspec_cli::audit::{FaultOrFlaw, examples::scenario_for};
+use collspec_cli::compare::{Change, Meaning, Observer, Repetition, Side, SideRequest, compare};
+use collspec_cli::record::{Header, RecordingWriter};
+use collspec_core::judge::Details;
+use collspec_suite::report::Event;
+use collspec_suite::suite::{BackendChoice, BackendRequest, CaseSet, RunOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;

@@ -1,12 +1,12 @@
 //! Forms from file to report: which are made, that all give the same results, and what is reported if they do not.
 
 use crate::support::Home;
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Status, Verdict};
-use collspec::internals::plan::{self, Limits};
-use collspec::internals::scenario::{Case, forms};
-use collspec::internals::suite::{CaseSet, Forms, Reading, parallel};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_core::judge::{Status, Verdict};
+use collspec_core::plan::{self, Limits};
+use collspec_core::scenario::{Case, forms};
+use collspec_run::child::Workers;
+use collspec_suite::suite::{CaseSet, Forms, Reading, parallel};
+use collspec_suite::suite::{RunOptions, Runner};
 use serde_json::Value;
 use std::num::NonZeroUsize;
 use std::sync::Arc;

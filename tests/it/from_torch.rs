@@ -1,5 +1,5 @@
 //! docs/from-torch.md: its patterns are the files of scenarios/from_torch, and its table has steps of the language.
-use collspec::internals::scenario::{self, SourceFile};
+use collspec_core::scenario::{self, SourceFile};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Numbers of good scenarios replaced by hostile ones: each file is refused at a place, or its cases run.
 use crate::answered::{Answer, answer};
-use collspec::internals::scenario::discover;
+use collspec_core::scenario::discover;
 use std::path::PathBuf;
 
 const HOSTILE: [&str; 8] = ["-1", "0", "1", "3", "1000", "1000000000000", "9223372036854775807", "0.5"];

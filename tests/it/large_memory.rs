@@ -1,9 +1,9 @@
 //! Large buffers are judged where the library left them, and a library's faults give the same verdicts as on copies.
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Status, Verdict, judge};
-use collspec::internals::run::PoolLimits;
-use collspec::internals::scenario::{Case, SourceFile, parse};
-use collspec::internals::suite::{Experiment, Prepared, RunOptions, Runner};
+use collspec_core::judge::{Status, Verdict, judge};
+use collspec_core::scenario::{Case, SourceFile, parse};
+use collspec_run::child::Workers;
+use collspec_run::run::PoolLimits;
+use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner};
 use soft_nccl::fault::{Fault, FaultMode, Injection};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! tests bound memory by the kernel (`ulimit -v` of a child) and work by counting, without a clock.
 
 use crate::support::Home;
-use collspec::internals::oracle::Forecast;
-use collspec::internals::plan::{self, Limits, Plan};
-use collspec::internals::scenario::{self, Case, Diagnostic, SourceFile};
+use collspec_core::oracle::Forecast;
+use collspec_core::plan::{self, Limits, Plan};
+use collspec_core::scenario::{self, Case, Diagnostic, SourceFile};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 

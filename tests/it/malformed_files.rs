@@ -1,10 +1,10 @@
 //! Files that are no scenarios, each with the message that people see. `COLLSPEC_BLESS=1` writes the messages anew.
 use crate::answered::assert_places;
-use collspec::internals::oracle::Forecast;
-use collspec::internals::plan::{self, Limits};
-use collspec::internals::run::memory::Turns;
-use collspec::internals::scenario::{self, Case, ExpectedOutcome, SourceFile};
-use collspec::internals::suite::check_case::check_case;
+use collspec_core::oracle::Forecast;
+use collspec_core::plan::{self, Limits};
+use collspec_core::scenario::{self, Case, ExpectedOutcome, SourceFile};
+use collspec_run::run::memory::Turns;
+use collspec_suite::suite::check_case::check_case;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use crate::answered::{answer, assert_places};
 use crate::support::fragments::FRAGMENTS;
-use collspec::internals::expr;
-use collspec::internals::scenario;
+use collspec_core::expr;
+use collspec_core::scenario;
 use proptest::prelude::*;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! docs/nccl-coverage.md: NCCL's functions, and the scenarios that call them, made from the corpus. COLLSPEC_BLESS=1 writes it.
-use collspec::internals::plan::{Limits, plan};
-use collspec::internals::scenario::{AllowEnv, discover, load_found};
-use collspec::internals::suite::functions_of;
+use collspec_core::plan::{Limits, plan};
+use collspec_core::scenario::{AllowEnv, discover, load_found};
+use collspec_suite::suite::functions_of;
 use nccl_sys::Nccl;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

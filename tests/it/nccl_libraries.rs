@@ -126,14 +126,14 @@ fn a_library_that_never_opens_is_given_up() {
         &format!("int pause(void);\nvoid __attribute__((constructor)) f(void) {{ for (;;) pause(); }}\n{GOOD}"),
     );
     let workers = collspec::Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    let error = collspec::internals::library::probe_within(Duration::from_secs(1), &stuck, &workers).unwrap_err();
+    let error = collspec_run::library::probe_within(Duration::from_secs(1), &stuck, &workers).unwrap_err();
     assert_eq!(error.to_string(), "opening it takes more than 1 s");
 }
 
 #[test]
 fn a_library_is_chosen_by_path_or_version() {
     use collspec::Workers;
-    use collspec::internals::library::{ChooseError, ProbeError, choose, probe};
+    use collspec_run::library::{ChooseError, ProbeError, choose, probe};
     let Some(machine) = Machine::new() else { return };
     let good = machine.library("good", GOOD);
     let workers = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());

@@ -1,8 +1,8 @@
 //! One-sided operations in the plan: sizes that no test machine has, and what the order between ranks follows from.
 use crate::support::Home;
-use collspec::internals::job::CallKind;
-use collspec::internals::plan::{Limits, plan};
-use collspec::internals::scenario::{SourceFile, parse};
+use collspec_core::plan::{Limits, plan};
+use collspec_core::scenario::{SourceFile, parse};
+use collspec_run::job::CallKind;
 use std::sync::Arc;
 
 const BUFFERS: &str = "world_size = 3\ninputs.x = { each = \"rank + i\", count = 8, register = \"window\" }\ninputs.w = { each = 0, count = 8, register = \"window\" }\n";

@@ -1,9 +1,9 @@
 //! Every documented scenario with a thread per rank and with a process per rank: equal endings, equal outputs.
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Status, Verdict};
-use collspec::internals::scenario::Placement;
-use collspec::internals::suite::{CaseSet, parallel};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_core::judge::{Status, Verdict};
+use collspec_core::scenario::Placement;
+use collspec_run::child::Workers;
+use collspec_suite::suite::{CaseSet, parallel};
+use collspec_suite::suite::{RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Plans: calls, places, order, foresight and refusals.
-use collspec::internals::job::{CallKind, Ptr};
-use collspec::internals::plan::{Event, Foresight, Limits, Plan, plan};
-use collspec::internals::scenario::{Diagnostic, SourceFile, parse};
+use collspec_core::plan::{Event, Foresight, Limits, Plan, plan};
+use collspec_core::scenario::{Diagnostic, SourceFile, parse};
+use collspec_run::job::{CallKind, Ptr};
 use std::sync::Arc;
 
 fn planned(text: &str) -> Result<Plan, Vec<Diagnostic>> {
@@ -32,10 +32,7 @@ fn reduce_scatter_deals_out_blocks() {
     assert_eq!(collective.count(), 1);
     assert_eq!(collective.sends().map(|send| send.map(|r| r.len)).collect::<Vec<_>>(), [Some(2), Some(2)]);
     assert_eq!(collective.recvs().map(|recv| recv.map(|w| w.region.len)).collect::<Vec<_>>(), [Some(1), Some(1)]);
-    assert!(matches!(
-        p.prelude[0][..],
-        [collspec::internals::job::Call { kind: CallKind::Init { comm: 0, n: 2, .. }, .. }]
-    ));
+    assert!(matches!(p.prelude[0][..], [collspec_run::job::Call { kind: CallKind::Init { comm: 0, n: 2, .. }, .. }]));
 }
 
 #[test]
@@ -224,7 +221,7 @@ fn an_if_inside_of_an_index_counts_in_whole_numbers() {
         let text = format!(
             "world_size = 2\nop = \"all_reduce\"\ninputs = {{ each = \"i\", count = 2 }}\nassert = [\"out[{index}] == 2\"]\n"
         );
-        collspec::internals::oracle::Forecast::new(&good(&text), 0).err().map(|faults| faults[0].message.clone())
+        collspec_core::oracle::Forecast::new(&good(&text), 0).err().map(|faults| faults[0].message.clone())
     };
     assert_eq!(faults("if(3 / 2 == 1, 1, out[9])"), None, "the branch with `out[9]` is not taken");
     assert!(faults("if(3 / 2 == 2, 1, out[9])").is_some_and(|words| words.contains("`out[9]` is outside")));

@@ -1,10 +1,10 @@
 //! Random programs whose steps share memory. The plan must refuse exactly those in which two uses of the same bytes have no
 //! order, which an independent model of streams decides; accepted programs must give the same result in any order of tasks.
-use collspec::internals::child::Workers;
-use collspec::internals::judge::Status;
-use collspec::internals::plan::{Limits, plan};
-use collspec::internals::scenario::{Case, SourceFile, forms, parse};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_core::judge::Status;
+use collspec_core::plan::{Limits, plan};
+use collspec_core::scenario::{Case, SourceFile, forms, parse};
+use collspec_run::child::Workers;
+use collspec_suite::suite::{RunOptions, Runner};
 use std::fmt::Write;
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 
 use crate::step_words::are_in_program;
 use crate::support::processes::wait_until;
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Outcome, Status, Verdict};
-use collspec::internals::scenario::{Case, Placement, SourceFile, parse};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_core::judge::{Outcome, Status, Verdict};
+use collspec_core::scenario::{Case, Placement, SourceFile, parse};
+use collspec_run::child::Workers;
+use collspec_suite::suite::{RunOptions, Runner};
 use rustix::process::{Pid, Signal, kill_process};
 use std::num::NonZeroUsize;
 use std::sync::Arc;

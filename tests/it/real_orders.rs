@@ -1,8 +1,8 @@
 //! Orders of summation of real libraries on software GPUs: the order map of a result names the rings and trees that the library
 //! itself logs. `COLLSPEC_TEST_NCCL_LIBRARIES` is a folder with a library in each of its folders, as `collspec nccl fetch` leaves them.
 use crate::support::{Home, Run};
-use collspec::internals::oracle::order_map::{OrderMap, OrderRun, Pattern};
-use collspec::internals::record;
+use collspec_cli::record;
+use collspec_core::oracle::order_map::{OrderMap, OrderRun, Pattern};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

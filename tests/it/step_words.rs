@@ -1,7 +1,7 @@
 //! Where the ranks of a case are: the words that a worker writes for its parent in the memory that both share.
 
 use crate::support::processes::{Process, children, wait_until};
-use collspec::internals::job::arena::{Arena, Step};
+use collspec_run::job::arena::{Arena, Step};
 use std::fs::{self, File};
 use std::process::Child;
 use std::sync::atomic::Ordering;

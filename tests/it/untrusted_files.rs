@@ -1,13 +1,13 @@
 //! Untrusted files, folders, variables and libraries: limits on what they can make this program do and print.
 
 use crate::support::{Home, Run, SUM, WRONG};
-use collspec::internals::judge::{Finding, Lane, Status, Subject, skipped};
-use collspec::internals::printable::is_printable;
-use collspec::internals::report::Event;
-use collspec::internals::report::{
+use collspec_core::judge::{Finding, Lane, Status, Subject, skipped};
+use collspec_core::printable::is_printable;
+use collspec_core::scenario::{SourceFile, Span, parse};
+use collspec_suite::report::Event;
+use collspec_suite::report::{
     HumanReporter, InheritedVariables, JsonLinesReporter, Reporter, RerunCommand, RunFacts, Styles,
 };
-use collspec::internals::scenario::{SourceFile, Span, parse};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -189,7 +189,7 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
     let text = String::from_utf8(bytes).unwrap();
     assert_clean(&text, false);
     assert!(text.len() < 100_000, "{} bytes", text.len());
-    let message = collspec::internals::report::failure::failure_message(&case, &failed, "again");
+    let message = collspec_suite::report::failure::failure_message(&case, &failed, "again");
     assert_clean(&message, false);
 }
 
@@ -281,8 +281,7 @@ fn links_are_followed_to_files_of_the_folder_once() {
     assert!(!run.err.contains("1234") && !run.out.contains("1234"), "{run}");
     // A case that is selected by its exact name obeys the same rules.
     for (name, code) in [("linked", 0), ("deep/b", 0), ("zwice", 2), ("outside", 2), ("folder/b", 2)] {
-        let suite =
-            collspec::internals::suite::CaseSet::open_exact(&home.path("s"), name, &Default::default()).unwrap();
+        let suite = collspec_suite::suite::CaseSet::open_exact(&home.path("s"), name, &Default::default()).unwrap();
         assert_eq!(suite.cases.len(), usize::from(code == 0), "{name}");
     }
     // A link that is named on the command line is followed.

@@ -1,6 +1,6 @@
 //! Files that are scenarios: every one is read into cases.
-use collspec::internals::scenario;
-use collspec::internals::scenario::*;
+use collspec_core::scenario;
+use collspec_core::scenario::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
 //! Hand-made jobs on a worker process: what a worker does with calls, without files, plans or verdicts.
-use collspec::internals::child::program::Program;
-use collspec::internals::expr::{Expr, Value, parse};
-use collspec::internals::job::{AllocSpec, Call, CallKind, Job, MapRead, Ptr, RankEnd, Red, SetId, Timed};
-use collspec::internals::job::{Ended, Observation};
-use collspec::internals::num::DType;
-use collspec::internals::ops::NcclCall;
-use collspec::internals::run::execute::{Again, Executed, Task, execute};
-use collspec::internals::run::layout::CallMap;
-use collspec::internals::run::teardown::{TeardownResult, tear_down};
-use collspec::internals::run::worker::Worker;
+use collspec_core::expr::{Expr, Value, parse};
+use collspec_core::num::DType;
+use collspec_core::ops::NcclCall;
+use collspec_run::child::program::Program;
+use collspec_run::job::{AllocSpec, Call, CallKind, Job, MapRead, Ptr, RankEnd, Red, SetId, Timed};
+use collspec_run::job::{Ended, Observation};
+use collspec_run::run::execute::{Again, Executed, Task, execute};
+use collspec_run::run::layout::CallMap;
+use collspec_run::run::teardown::{TeardownResult, tear_down};
+use collspec_run::run::worker::Worker;
 use std::path::Path;
 use std::time::Duration;
 
@@ -389,8 +389,7 @@ fn a_map_without_a_value_fails_its_rank_with_words() {
     let mut w = worker();
     let seen = run(&mut w, job(2, 3, |rank| vec![double(rank, if rank == 0 { "x[i + 1]" } else { "x" })]));
     assert_eq!(seen.ended, Ended::Errored);
-    let RankEnd::Error { call: Some(0), code: collspec::internals::job::NOT_NCCL, text, .. } = &seen.ranks[0].end
-    else {
+    let RankEnd::Error { call: Some(0), code: collspec_run::job::NOT_NCCL, text, .. } = &seen.ranks[0].end else {
         panic!("{:?}", seen.ranks)
     };
     assert!(text.contains("x[i + 1]") && text.contains("element 2"), "{text}");

@@ -1,6 +1,6 @@
 //! Faults on demand of the algorithm that a call asks for.
 use super::ending::{Seen, Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, example, fails, runner, silent};
-use collspec::internals::judge::Outcome;
+use collspec_core::judge::Outcome;
 
 const SHOWN: &[Shown] = &[
     silent("F85"),

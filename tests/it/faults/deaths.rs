@@ -1,6 +1,6 @@
 //! Faults on demand of communicators that lose a rank because its process ends.
 use super::ending::{Seen, Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, runner, silent};
-use collspec::internals::judge::Status;
+use collspec_core::judge::Status;
 
 const SHOWN: &[Shown] = &[silent("F90"), silent("F91"), silent("F92"), fails("F93"), silent("F94")];
 

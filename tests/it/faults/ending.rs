@@ -1,12 +1,12 @@
 //! Shows that a fault of the software library makes a small scenario end as it should, that the scenario passes without it,
 //! and that the library itself says that the fault would change it.
-use collspec::internals::audit::FaultOrFlaw;
-use collspec::internals::audit::examples::scenario_for;
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Outcome, Status, Verdict, judge};
-use collspec::internals::scenario::{SourceFile, parse};
-use collspec::internals::suite::{Experiment, Prepared, RunOptions, Runner};
-use soft_nccl::fault::{Fault, FaultMode, Reached};
+use collspec_cli::audit::FaultOrFlaw;
+use collspec_cli::audit::examples::scenario_for;
+use collspec_core::judge::{Outcome, Status, Verdict, judge};
+use collspec_core::scenario::{SourceFile, parse};
+use collspec_run::child::Workers;
+use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner};
+use soft_nccl::fault::{Fault, FaultMode};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub fn runner() -> Runner {
 /// The verdict of a run with this wish (an empty wish means no fault), and the faults that struck or would have.
 pub struct Seen {
     pub verdict: Verdict,
-    pub reached: Vec<Reached>,
+    pub reached: Vec<Vec<u64>>,
 }
 
 impl Seen {

@@ -2,7 +2,7 @@
 //! numbers must catch.
 use super::ending::example;
 use super::shown::assert_all_are_shown;
-use collspec::internals::audit::examples::numbers::EXAMPLES;
+use collspec_cli::audit::examples::numbers::EXAMPLES;
 use serde_json::Value;
 use soft_nccl::fault::{Entry, Fault, TABLE};
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 use super::ending::{
     Seen, Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, example, fails, hangs, runner, silent,
 };
-use collspec::internals::judge::{Status, Verdict};
+use collspec_core::judge::{Status, Verdict};
 
 const SHOWN: &[Shown] = &[
     silent("F12"),

@@ -1,17 +1,17 @@
 //! Shows that a fault of the software library does what its entry says.
 use super::ending::example;
-use collspec::internals::audit::examples::Example;
-use collspec::internals::child::Workers;
-use collspec::internals::child::program::Program;
-use collspec::internals::judge::Status;
-use collspec::internals::oracle::Forecast;
-use collspec::internals::plan::{self, Limits};
-use collspec::internals::run::execute::{Again, Task, execute};
-use collspec::internals::run::images::ForecastImages;
-use collspec::internals::run::worker::Worker;
-use collspec::internals::run::{MemoryPlace, job};
-use collspec::internals::scenario::{Case, SourceFile, parse};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_cli::audit::examples::Example;
+use collspec_core::judge::Status;
+use collspec_core::oracle::Forecast;
+use collspec_core::plan::{self, Limits};
+use collspec_core::scenario::{Case, SourceFile, parse};
+use collspec_run::child::Workers;
+use collspec_run::child::program::Program;
+use collspec_run::run::execute::{Again, Task, execute};
+use collspec_run::run::images::ForecastImages;
+use collspec_run::run::worker::Worker;
+use collspec_run::run::{MemoryPlace, job};
+use collspec_suite::suite::{RunOptions, Runner};
 use soft_nccl::Algorithm;
 use soft_nccl::fault::{Fault, FaultMode, Injection};
 use std::num::NonZeroUsize;
@@ -50,7 +50,7 @@ fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
         true
     })
     .unwrap();
-    let bits = seen[0].reached.unwrap();
+    let bits = seen[0].reached.as_ref().unwrap();
     Fault::all().filter(|fault| bits[fault.number() / 64] >> (fault.number() % 64) & 1 == 1).collect()
 }
 

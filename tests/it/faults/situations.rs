@@ -1,6 +1,6 @@
 //! Faults of one operation in one situation: each is caught by the scenario that the audit's advice gives.
 use super::ending::{Seen, example, runner};
-use collspec::internals::judge::Status;
+use collspec_core::judge::Status;
 use soft_nccl::fault::{Entry, Fault};
 
 #[test]

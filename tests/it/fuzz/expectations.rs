@@ -1,8 +1,8 @@
 //! A program's results, written into its file as `expect`, pass; with one element changed they fail.
 use super::programs::{open, runner, verdicts};
 use super::{amount, first_seed};
-use collspec::internals::judge::{Lane, OutputRows, Status, Verdict};
-use collspec::internals::soak::{Program, Rng};
+use collspec_cli::soak::{Program, Rng};
+use collspec_core::judge::{Lane, OutputRows, Status, Verdict};
 use serde_json::Value;
 
 /// An element as TOML has it.

@@ -4,11 +4,11 @@ use super::mutate::mutate;
 use super::{amount, first_seed};
 use crate::answered::{assert_places, blames_a_sound_library};
 use crate::support::Home;
-use collspec::internals::child::Workers;
-use collspec::internals::plan::Limits;
-use collspec::internals::soak::{Program, Rng};
-use collspec::internals::suite::{CaseSet, Reading, parallel};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_cli::soak::{Program, Rng};
+use collspec_core::plan::Limits;
+use collspec_run::child::Workers;
+use collspec_suite::suite::{CaseSet, Reading, parallel};
+use collspec_suite::suite::{RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn texts() -> Vec<String> {
     let folders = ["tests/valid", "tests/invalid", "scenarios/language", "scenarios/negative", "scenarios/documented"];
     let files = folders.iter().flat_map(|folder| {
         // One folder at a time, because files of two folders may have the same name.
-        collspec::internals::scenario::discover(&[root.join(folder)]).expect("the folders are there")
+        collspec_core::scenario::discover(&[root.join(folder)]).expect("the folders are there")
     });
     let texts: Vec<String> = files.filter_map(|file| std::fs::read_to_string(&file.path).ok()).collect();
     assert!(texts.len() > 100);

@@ -1,6 +1,6 @@
 //! Malformed files: texts with pieces cut out, put in, repeated and replaced.
 use crate::support::fragments::FRAGMENTS;
-use collspec::internals::soak::Rng;
+use collspec_cli::soak::Rng;
 
 /// Numbers in place of other numbers.
 const NUMBERS: &[&str] = &[

@@ -1,12 +1,12 @@
 //! Programs, run and judged.
 use super::{amount, first_seed};
 use crate::support::Home;
-use collspec::internals::child::Workers;
-use collspec::internals::judge::{Outcome, Status, Verdict};
-use collspec::internals::scenario::Case;
-use collspec::internals::soak::Program;
-use collspec::internals::suite::{CaseSet, Forms, parallel};
-use collspec::internals::suite::{RunOptions, Runner};
+use collspec_cli::soak::Program;
+use collspec_core::judge::{Outcome, Status, Verdict};
+use collspec_core::scenario::Case;
+use collspec_run::child::Workers;
+use collspec_suite::suite::{CaseSet, Forms, parallel};
+use collspec_suite::suite::{RunOptions, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,0 +1,540 @@
+//! The command-line arguments; the comments on them are the help text.
+use super::backend_args::BackendArgs;
+use super::bench_args::BenchArgs;
+use super::report_args::ReportArgs;
+use super::settings_args::SettingsArgs;
+use crate::audit::{AtLeast, Selection as Faults, UnknownId};
+use crate::fetch::is_version;
+use crate::formats::ReportFormat;
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec_core::judge::{Details, ShowBuffers};
+use collspec_core::plan::Limits;
+use collspec_core::scenario::AllowEnv;
+use collspec_run::child::Workers;
+use collspec_run::launch::ChosenLauncher;
+use collspec_run::library::CudaRelease;
+use collspec_run::run::seconds;
+use collspec_suite::suite::options::usual_memory;
+use collspec_suite::suite::{CaseSet, Filter, Forms, Reading, RunOptions, Shard};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Collective-communication tests written as TOML files, judged rank by rank.
+///
+/// `collspec PATH...` is short for `collspec run PATH...`.
+///
+/// Exit codes: 0 all passed; 1 some failed; 2 the files or the command line are wrong; 3 a required backend is missing;
+/// 4 (compare) no verdict.
+#[derive(Debug, Parser)]
+#[command(name = "collspec", version, max_term_width = 120)]
+#[command(override_usage = "collspec PATH...\n       collspec COMMAND ...")]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(RunArgs),
+    Check(CheckArgs),
+    Compare(Box<super::compare_args::CompareArgs>),
+    Audit(AuditArgs),
+    Bench(Box<BenchArgs>),
+    Minimize(Box<super::minimize_args::MinimizeArgs>),
+    Soak(Box<super::soak_args::SoakArgs>),
+    /// List this machine's NCCL libraries, or fetch another.
+    #[command(subcommand)]
+    Nccl(NcclCommand),
+    Doctor(DoctorArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NcclCommand {
+    /// List the NCCL libraries of this machine: version, file, where it was found, and what it lacks.
+    ///
+    /// Looks into LD_LIBRARY_PATH, the loader's cache, Python's packages (python3's and VIRTUAL_ENV's), CONDA_PREFIX, the
+    /// system's CUDA folders, and what was fetched. Each library is opened in a separate process.
+    List,
+    Fetch(NcclFetchArgs),
+}
+
+/// Fetch an NCCL library from its Python wheel and print the file's path.
+///
+/// The wheel comes through pip, or uv where there is no pip, with the registry and proxy that they are set up for. The
+/// library is extracted, if its hash is right, into $XDG_CACHE_HOME/collspec/nccl (or ~/.cache/collspec/nccl); no code of
+/// the wheel runs. A library that was fetched before is not fetched again.
+#[derive(Debug, ClapArgs)]
+pub struct NcclFetchArgs {
+    /// The version, for example 2.30.7.
+    #[arg(value_name = "VERSION", value_parser = version)]
+    pub version: String,
+
+    /// The CUDA release that it was built for: 11, 12 or 13.
+    #[arg(long, value_name = "N", default_value = "12")]
+    pub cuda: CudaRelease,
+
+    /// Cut out the machine code for GPUs, four fifths of the file: what is left runs on software GPUs alone. It stands beside the
+    /// whole library of that version, which is preferred where both are there.
+    #[arg(long)]
+    pub slim: bool,
+}
+
+/// The folder of scenarios if no path is given.
+pub const DEFAULT_FOLDER: &str = "scenarios";
+
+/// Headings of the help, by what the options concern.
+const CASES: &str = "Which cases";
+pub(super) const BACKEND: &str = "What runs them";
+pub(super) const MANNER: &str = "How they run";
+pub(super) const MACHINES: &str = "Several processes or machines";
+pub(super) const SOFTWARE: &str = "The software library";
+pub(super) const LIMITS: &str = "Limits";
+pub(super) const REPORT: &str = "Report";
+const FAULTS: &str = "Which faults and checkers";
+const REQUIRED: &str = "What must be caught";
+
+/// The cases to run.
+#[derive(Debug, ClapArgs)]
+pub struct SelectionArgs {
+    /// Scenario files, or folders that hold them.
+    ///
+    /// The name of a case is its file's path below the given folder, without `.toml`; for a file that is given by itself, the
+    /// file's name alone. Where files of several paths would have one name, folders stand before it that tell them apart.
+    /// Points of a matrix have `[axis=value,...]` after the name. [default: scenarios]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Only cases whose name contains TEXT, or which have TEXT as a tag; with `not TEXT`, only the others. May be given several
+    /// times.
+    ///
+    /// A case is taken if any TEXT selects it and no `not TEXT` leaves it out. Cases with the tag `long` are taken only if
+    /// a TEXT selects them.
+    #[arg(long, short = 'k', value_name = "TEXT", help_heading = CASES)]
+    pub filter: Vec<String>,
+
+    /// The filter is the whole name of one case, and `not` is then part of the name.
+    #[arg(long, requires = "filter", help_heading = CASES)]
+    pub exact: bool,
+
+    /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
+    /// none, or a list of in_place, misaligned, grouped, captured, sub, one_thread, processes, ring, tree, single_tree, eager.
+    ///
+    /// The name of a case in a form has `form=NAME` last in its brackets.
+    #[arg(long, value_name = "LIST", value_parser = Forms::parse, help_heading = CASES)]
+    pub forms: Option<Forms>,
+
+    /// Let files set this NCCL_* variable too. May be given several times.
+    ///
+    /// Some of NCCL's variables load libraries, write files or connect to other hosts. Files can set only those that choose
+    /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
+    pub allow_env: Vec<String>,
+
+    #[command(flatten)]
+    pub bounds: LimitArgs,
+}
+
+/// The quick selection.
+#[derive(Debug, ClapArgs)]
+pub struct QuickArg {
+    /// Only a selection of the cases in which everything that they are told apart by occurs at least once: every file, axis value and
+    /// form, and every operation with each type and reduction, number of ranks, placement, count, NCCL variable and way to pass its
+    /// buffers.
+    ///
+    /// It is the default where a real library runs on software GPUs and neither a PATH nor a selection is given.
+    #[arg(long, help_heading = CASES)]
+    pub quick: bool,
+}
+
+/// Limits on what a file and a case may cost. The cost is computed before a case begins.
+#[derive(Debug, ClapArgs)]
+pub struct LimitArgs {
+    /// Memory that a case may take in all copies, and that cases which run at the same time may take together, for example
+    /// 512MiB [default: what this machine has free].
+    ///
+    /// It is that of worker, shared memory and judge. A case that needs more is refused; one that needs more than this
+    /// machine has free is skipped. Without the option no case of up to 16GiB is refused.
+    #[arg(long, visible_alias = "memory", value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
+    pub max_memory: Option<u64>,
+
+    /// Operations that filling, working out and judging a case may take: one per element and operator of every expression, and
+    /// equivalents for other work; a thousand million take about ten seconds [default: 4000000000].
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
+    pub max_work: Option<u64>,
+
+    /// The same operations of all selected cases of a file together [default: 20000000000].
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
+    pub max_file_work: Option<u64>,
+
+    /// Largest scenario file [default: 1MiB].
+    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
+    pub max_file: Option<u64>,
+}
+
+impl LimitArgs {
+    /// The limits given, with defaults for the others.
+    pub fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            memory: self.max_memory.unwrap_or_else(usual_memory),
+            work: self.max_work.unwrap_or(usual.work),
+            file_work: self.max_file_work.unwrap_or(usual.file_work),
+            file: self.max_file.unwrap_or(usual.file),
+            ..usual
+        }
+    }
+}
+
+impl SelectionArgs {
+    /// The files and folders in which cases are looked for.
+    pub fn searched(&self) -> Vec<PathBuf> {
+        if self.paths.is_empty() { vec![PathBuf::from(DEFAULT_FOLDER)] } else { self.paths.clone() }
+    }
+
+    /// True if no option selects cases.
+    pub fn is_default(&self) -> bool {
+        self.paths.is_empty() && self.filter.is_empty() && self.forms.is_none()
+    }
+
+    pub fn filter(&self) -> Filter {
+        if self.exact { Filter::named(&self.filter) } else { Filter::parse(&self.filter) }
+    }
+
+    /// The options for reading files.
+    pub fn reading(&self) -> Reading {
+        Reading {
+            forms: self.forms.clone().unwrap_or_default(),
+            allow_env: AllowEnv::from_names(&self.allow_env),
+            limits: self.bounds.limits(),
+        }
+    }
+
+    /// The files' cases in the wanted forms.
+    ///
+    /// # Errors
+    ///
+    /// A path cannot be read or is not a scenario file.
+    pub fn open(&self) -> Result<CaseSet, collspec_suite::suite::Error> {
+        CaseSet::open_with(&self.searched(), &self.reading())
+    }
+}
+
+/// Run scenarios and judge every rank's results.
+///
+/// If any file has an error, or a selected case cannot be run as it is written, all diagnostics are shown and nothing runs.
+#[derive(Debug, ClapArgs)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+
+    #[command(flatten)]
+    pub backend: BackendArgs,
+
+    #[command(flatten)]
+    pub quick: QuickArg,
+
+    /// Cases that run at the same time [default: the number of cores, on nccl 1; and, except on GPUs, one more that mostly waits].
+    #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Start no other case after one has failed.
+    #[arg(long, help_heading = MANNER)]
+    pub fail_fast: bool,
+
+    /// Run the cases of the other files if files have errors. The exit code is 2 then, too.
+    #[arg(long, help_heading = MANNER)]
+    pub keep_going: bool,
+
+    /// Only cases that failed when they last ran from this working folder.
+    ///
+    /// Their names are kept in $XDG_CACHE_HOME/collspec/failed (or ~/.cache/collspec/failed), in a file for each working folder.
+    #[arg(long, help_heading = CASES)]
+    pub failed: bool,
+
+    /// Only the I-th of N shares of the cases. The shares are about equal, and each case is in exactly one of them.
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse, help_heading = CASES)]
+    pub shard: Option<Shard>,
+
+    /// Print the names of the cases that would run, one on each line, and run nothing.
+    #[arg(long, conflicts_with_all = ["output", "verbose", "durations"], help_heading = CASES)]
+    pub list: bool,
+
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+
+    #[command(flatten)]
+    pub report: ReportArgs,
+
+    /// Write what the run gave to this file too: verdicts, hashes of the results of every rank, how they were summed, and on
+    /// what they ran. `collspec compare` takes the file in place of a library.
+    #[arg(long, value_name = "FILE", conflicts_with = "list", help_heading = REPORT)]
+    pub record: Option<PathBuf>,
+
+    /// With --record: leave out what the library costs a process (seconds of its first calls, memory, and what it changes and
+    /// leaves behind in the process), which is measured in five processes before the cases run.
+    #[arg(long, requires = "record", help_heading = REPORT)]
+    pub no_footprint: bool,
+
+    /// Name every case, not only those that fail, and say of each pass what was checked (human format).
+    #[arg(long, short, help_heading = REPORT)]
+    pub verbose: bool,
+
+    /// Show of every case what each rank's buffers held before and after, long ones abbreviated (human format).
+    #[arg(long, help_heading = REPORT)]
+    pub show: bool,
+
+    /// Name the N cases that took longest, with their times (human format; the other format has the times of all).
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, help_heading = REPORT)]
+    pub durations: usize,
+}
+
+impl RunArgs {
+    /// The options given, with defaults for everything else.
+    pub fn options(&self) -> RunOptions {
+        self.settings.apply(RunOptions {
+            backend: self.backend.request(),
+            jobs: self.jobs,
+            ranks_per_process: self.launch.ranks_per_process,
+            fail_fast: self.fail_fast,
+            reading: self.selection.reading(),
+            show_buffers: self.show_buffers(),
+            keep_results: self.record.is_some(),
+            details: self.details(),
+            workers: Workers::CurrentExe,
+            ..RunOptions::default()
+        })
+    }
+}
+
+impl RunArgs {
+    /// The details that the reports show.
+    fn details(&self) -> Details {
+        if self.report.has(ReportFormat::Jsonl) || self.record.is_some() {
+            Details::OrderMaps
+        } else if self.verbose || self.show {
+            Details::Fingerprint
+        } else {
+            Details::None
+        }
+    }
+
+    /// Whose buffers are shown: of all cases if that was asked for, else of the failures that get a page.
+    fn show_buffers(&self) -> ShowBuffers {
+        match (self.show, self.report.has(ReportFormat::Html)) {
+            (true, _) => ShowBuffers::Always,
+            (false, true) => ShowBuffers::OfFailures,
+            (false, false) => ShowBuffers::Never,
+        }
+    }
+}
+
+/// Runs that a launcher such as mpirun, srun or torchrun starts as several processes.
+#[derive(Debug, ClapArgs)]
+pub struct LaunchArgs {
+    /// What has started this process together with others: openmpi, slurm, torchrun, hydra, pals, or variables for COLLSPEC_RANK
+    /// and COLLSPEC_SIZE; none if it is alone. The default, auto, looks at the environment.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
+    pub launcher: ChosenLauncher,
+
+    /// Time in seconds in which all processes that the launcher has started must have come [default: 120].
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MACHINES)]
+    pub meeting_timeout: Option<f64>,
+
+    /// Ranks of a case in each process that the launcher has started [default: 1].
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = MACHINES)]
+    pub ranks_per_process: Option<NonZeroUsize>,
+}
+
+/// Commands that run in one process.
+#[derive(Debug, ClapArgs)]
+pub struct AloneArgs {
+    /// What has started this process together with others, as for `collspec run`. This command runs in one process and refuses to be
+    /// one of several; none says that it is alone.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
+    pub launcher: ChosenLauncher,
+}
+
+/// Where the backend nccl comes from.
+#[derive(Debug, ClapArgs)]
+pub struct LibraryArgs {
+    /// The NCCL library: a file, or a version such as 2.30.7 among those that `collspec nccl list` shows. Means
+    /// `--backend nccl` where that is auto.
+    #[arg(long, value_name = "PATH|VERSION", help_heading = BACKEND)]
+    pub nccl: Option<String>,
+
+    /// What drives the devices under the library: `cuda` is the machine's driver, and `software` means software GPUs, on which
+    /// the library runs its own kernels without a GPU. Without the option, a library that is named or asked for runs on software
+    /// GPUs where the machine has no others. A folder is that of another libcuda.so.1 (and libcuda.so). `stand-in` is the driver
+    /// that was built with this program, for a library that brings no kernels (with --nccl, `stand-in` is such a library).
+    #[arg(long, value_name = "NAME|DIR", help_heading = BACKEND)]
+    pub driver: Option<String>,
+}
+
+/// Report what this machine can run: driver, GPUs, NCCL libraries, what each lacks, what is skipped, and what to do.
+#[derive(Debug, ClapArgs)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub place: LibraryArgs,
+}
+
+/// Read, check and analyse scenarios; run nothing.
+///
+/// Shows every error of every file, for each file whether its programs can block, and the numbers of all in one line.
+#[derive(Debug, ClapArgs)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+
+    /// Format of the report: text, or JSON objects, one per line: diagnostics, and a summary.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Human, help_heading = REPORT)]
+    pub format: CheckFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// A line per file, the errors with their lines, and a summary.
+    Human,
+    /// JSON objects, one per line.
+    Jsonl,
+}
+
+/// Measure which deliberate bugs of the library and flaws of the judge the scenarios catch.
+///
+/// Every case first runs without a fault and must pass. Then each runs with every fault of the software library that
+/// affects it, and what it caught is judged again by judges that check less. Exit code 1 if a fault or flaw goes unnoticed.
+#[derive(Debug, ClapArgs)]
+pub struct AuditArgs {
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+
+    #[command(flatten)]
+    pub alone: AloneArgs,
+
+    /// Only these, separated by commas: F01 and so on are the library's, J01 to J10 the judge's; some are followed by a letter.
+    #[arg(long, value_name = "FAULTS", value_parser = faults, help_heading = FAULTS)]
+    pub fault: Option<Faults>,
+
+    /// Print these faults and flaws with what is wrong in each, and run nothing.
+    #[arg(long, help_heading = FAULTS)]
+    pub list_faults: bool,
+
+    /// Run every case with every fault that affects it. Without this, no more cases of a file run with a fault that two of its
+    /// cases have caught, so counts of cases are lower bounds.
+    #[arg(long, conflicts_with = "quick", help_heading = FAULTS)]
+    pub every_case: bool,
+
+    /// Run no more cases with a fault after 20 cases of any files have caught it.
+    #[arg(long, help_heading = FAULTS)]
+    pub quick: bool,
+
+    /// Report for every scenario file what it catches, what it alone catches, and whether it is redundant.
+    #[arg(long, help_heading = REPORT)]
+    pub scenarios: bool,
+
+    /// Exit code 1 only if something is missed that the audit recorded in FILE has not missed.
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
+    pub baseline: Option<PathBuf>,
+
+    /// Record in FILE what is caught and missed, for --baseline. What this audit does not look for stays as FILE has it. The
+    /// exit code is then 0, even if faults are missed, unless --baseline or --at-least is given too.
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
+    pub write_baseline: Option<PathBuf>,
+
+    /// Exit code 1 only if fewer than N faults of the library are caught: a number, or a percentage such as 90% of those that
+    /// are looked for.
+    #[arg(long, value_name = "N", help_heading = REQUIRED)]
+    pub at_least: Option<AtLeast>,
+
+    /// Runs at the same time [default: one more than the number of cores].
+    #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Time limit of a run without a fault, in seconds, for cases that name none.
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
+    pub timeout: Option<f64>,
+
+    /// Format of the report: text, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
+    #[arg(long, value_enum, default_value_t = AuditFormat::Human, help_heading = REPORT)]
+    pub format: AuditFormat,
+
+    /// Write the report to this file instead of the standard output; not over a scenario file of the run.
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
+    pub output: Option<PathBuf>,
+}
+
+impl AuditArgs {
+    /// True if the exit code depends on more than whether everything was caught.
+    pub fn has_requirements(&self) -> bool {
+        self.baseline.is_some() || self.write_baseline.is_some() || self.at_least.is_some()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuditFormat {
+    /// A table of what was noticed, and what would notice the rest.
+    Human,
+    /// JSON objects, one per line.
+    Jsonl,
+}
+
+/// A number of things of which there must be one.
+pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a number of at least 1".to_owned())
+}
+
+fn faults(text: &str) -> Result<Faults, UnknownId> {
+    text.parse()
+}
+
+fn version(text: &str) -> Result<String, String> {
+    if is_version(text) { Ok(text.to_owned()) } else { Err("expected a version like 2.30.7".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_hold_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_readme_names_every_option_of_run() {
+        let readme = include_str!("../../../../README.md");
+        let command = Args::command();
+        let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
+        for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
+            assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+        }
+    }
+
+    #[test]
+    fn the_manual_of_bench_names_the_options_that_only_it_has() {
+        let manual = include_str!("../../../../docs/bench.md");
+        for option in ["-w", "-n", "-c", "-a", "-b", "-e", "-f", "-g", "-d", "--algo", "--proto", "-J", "--plot"] {
+            assert!(manual.contains(option), "{option} is not in docs/bench.md");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_form() {
+        let mut run = Args::command();
+        let help = run.find_subcommand_mut("run").unwrap().render_long_help().to_string();
+        for form in collspec_core::scenario::forms::names() {
+            assert!(help.contains(form), "{form}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_a_positive_number() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for bad in ["0", "-1", "inf", "nan", "soon", ""] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

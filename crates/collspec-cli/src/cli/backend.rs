@@ -1,0 +1,71 @@
+//! The backend of a command, or the message that it is missing.
+use super::exit::Exit;
+use super::terminal;
+use collspec_core::printable::printable_lines;
+use collspec_run::cluster::Equipment;
+use collspec_run::run::Allowed;
+use collspec_suite::suite::{BackendMissing, ChosenBackend, RunOptions};
+use std::cell::OnceCell;
+use std::io::{self, Write};
+
+/// The backend that the options select; it is searched for once.
+pub struct Resolved<'a> {
+    options: &'a RunOptions,
+    found: OnceCell<Result<ChosenBackend, BackendMissing>>,
+}
+
+impl<'a> Resolved<'a> {
+    /// Nothing is looked for yet.
+    pub fn of(options: &'a RunOptions) -> Self {
+        Self { options, found: OnceCell::new() }
+    }
+
+    fn found(&self) -> &Result<ChosenBackend, BackendMissing> {
+        self.found.get_or_init(|| self.options.backend.resolve(&self.options.workers))
+    }
+
+    /// The equipment on which this process can run cases, for the other processes of its job.
+    pub fn equipment(&self) -> Equipment {
+        match self.found() {
+            Ok(chosen) => chosen.equipment(),
+            Err(missing) => Equipment { libraries: vec![Err(missing.to_string())], gpus: Vec::new() },
+        }
+    }
+
+    /// The backends and variables that the leading process may have this one use.
+    pub fn allowed(&self) -> Allowed {
+        let backends = self.found().iter().map(|chosen| chosen.backend.clone()).collect();
+        Allowed { backends, env: self.options.reading.allow_env.clone() }
+    }
+
+    /// The backend. If it is missing, the standard error says why, and the command ends with the exit code.
+    ///
+    /// # Errors
+    ///
+    /// Writing fails.
+    pub fn backend(&self) -> io::Result<Result<ChosenBackend, Exit>> {
+        match self.found() {
+            Ok(chosen) => Ok(Ok(chosen.clone())),
+            Err(missing) => missing_backend(missing).map(Err),
+        }
+    }
+}
+
+/// The backend that the options select. If it is missing, the reason is written to stderr, and the command ends with the exit code.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn resolve(options: &RunOptions) -> io::Result<Result<ChosenBackend, Exit>> {
+    Resolved::of(options).backend()
+}
+
+/// Says why the backend is missing.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn missing_backend(missing: &BackendMissing) -> io::Result<Exit> {
+    writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
+    Ok(Exit::BACKEND_MISSING)
+}

@@ -1,0 +1,112 @@
+//! The command line: its arguments, and the actions they request.
+mod args;
+mod audit;
+mod audit_requirements;
+mod backend;
+mod backend_args;
+mod bench;
+mod bench_args;
+mod check;
+mod check_report;
+mod compare;
+mod compare_args;
+mod doctor;
+mod download_bar;
+mod exit;
+mod failed_cases;
+mod foreign_arguments;
+mod implied_run;
+mod launched;
+mod minimize;
+mod minimize_args;
+mod nccl;
+mod output;
+mod places;
+mod progress;
+mod progress_line;
+mod report_args;
+mod reports;
+mod run;
+mod settings_args;
+mod soak;
+mod soak_args;
+mod terminal;
+
+use crate::footprint;
+use clap::{CommandFactory, Parser};
+use collspec_core::printable::{is_printable, printable_lines};
+use collspec_suite::suite::with_causes;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The command `collspec`: reads the arguments of this process and carries them out; returns the exit code that `--help` lists.
+pub fn command() -> ExitCode {
+    footprint::enter_if_asked();
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if words.len() < 2 {
+        return without_arguments();
+    }
+    if implied_run::is_meant(&words[1]) {
+        words.insert(1, "run".into());
+    }
+    let args = match args::Args::try_parse_from(words) {
+        Ok(args) => args,
+        Err(error) => return refused(&error),
+    };
+    let done = match &args.command {
+        args::Command::Run(options) => run::run(options),
+        args::Command::Check(options) => check::check(options),
+        args::Command::Compare(options) => compare::compare_libraries(options),
+        args::Command::Audit(options) => {
+            launched::in_one_process(options.alone.launcher, "audit", || audit::audit(options))
+        }
+        args::Command::Minimize(options) => {
+            launched::in_one_process(options.alone.launcher, "minimize", || minimize::reduce(options))
+        }
+        args::Command::Soak(options) => {
+            launched::in_one_process(options.alone.launcher, "soak", || soak::soak_library(options))
+        }
+        args::Command::Bench(options) => bench::bench(options),
+        args::Command::Nccl(options) => nccl::nccl(options),
+        args::Command::Doctor(options) => doctor::doctor(options),
+    };
+    match done {
+        Ok(code) => code.into(),
+        Err(error) => {
+            let exit = exit::Exit::of_error(&error);
+            if exit != exit::Exit::CLOSED_PIPE {
+                let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
+            }
+            exit.into()
+        }
+    }
+}
+
+/// The command alone: its short help, and a hint about what this folder has to run.
+fn without_arguments() -> ExitCode {
+    let help = args::Args::command().render_help();
+    let mut to = terminal::err();
+    let _ = write!(to, "{}", help.ansi());
+    let _ = writeln!(to, "\ncollspec: {}", places::what_is_here("collspec run"));
+    exit::Exit::WRONG_INPUT.into()
+}
+
+/// The argument parser's message, which quotes the arguments as they were typed.
+fn refused(error: &clap::Error) -> ExitCode {
+    if let Some(message) = foreign_arguments::message(error) {
+        let _ = writeln!(terminal::err(), "{message}");
+        return exit::Exit::WRONG_INPUT.into();
+    }
+    let rendered = error.render();
+    let hostile = std::env::args_os().any(|arg| !arg.to_string_lossy().chars().all(is_printable));
+    let written = match (error.use_stderr(), hostile) {
+        (true, true) => write!(terminal::err(), "{}", printable_lines(&rendered.to_string())),
+        (true, false) => write!(terminal::err(), "{}", rendered.ansi()),
+        (false, _) => write!(terminal::out(), "{}", rendered.ansi()),
+    };
+    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return exit::Exit::CLOSED_PIPE.into();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}

@@ -1,0 +1,157 @@
+//! `collspec nccl`.
+use super::args::{NcclCommand, NcclFetchArgs};
+use super::download_bar::DownloadBar;
+use super::exit::Exit;
+use super::terminal;
+use crate::fetch::{FetchError, Kept, elf, fetch};
+use collspec_core::printable::{one_line, printable};
+use collspec_run::child::Workers;
+use collspec_run::library::{FoundLibrary, LibraryCache, LibraryInfo, Wanted, find_libraries};
+use std::io::Write;
+
+pub fn nccl(args: &NcclCommand) -> anyhow::Result<Exit> {
+    match args {
+        NcclCommand::List => list(),
+        NcclCommand::Fetch(args) => get(args),
+    }
+}
+
+fn list() -> anyhow::Result<Exit> {
+    let found = find_libraries(&Workers::CurrentExe);
+    let mut out = terminal::out();
+    if found.is_empty() {
+        writeln!(
+            out,
+            "no NCCL library was found: not in LD_LIBRARY_PATH, the loader's cache, Python's packages, conda,"
+        )?;
+        writeln!(out, "the system's CUDA folders, or among those fetched; `collspec nccl fetch 2.30.7` gets one")?;
+    }
+    for library in &found {
+        write!(out, "{}", library_entry(library))?;
+    }
+    out.flush()?;
+    Ok(Exit::ALL_PASSED)
+}
+
+fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
+    let cache = LibraryCache::of_user()?;
+    let NcclFetchArgs { version, cuda, slim } = args;
+    let wanted = Wanted { version: version.clone(), cuda: *cuda, slim: *slim };
+    if !cache.library_path(&wanted).is_file() {
+        writeln!(terminal::err(), "collspec: fetching NCCL {version} for {cuda}, some 300 MB")?;
+    }
+    let bar = DownloadBar::new();
+    let fetched = fetch(&wanted, &cache, &|progress| bar.show(progress));
+    bar.end();
+    let fetched = match fetched {
+        Err(FetchError::Interrupted) => {
+            writeln!(terminal::err(), "collspec: interrupted; the cache is as it was")?;
+            return Ok(Exit::INTERRUPTED);
+        }
+        fetched => fetched?,
+    };
+    let mut out = terminal::out();
+    writeln!(out, "{}", printable(&fetched.path.display().to_string()))?;
+    out.flush()?;
+    let mut err = terminal::err();
+    match fetched.hash {
+        Some(hash) => writeln!(err, "collspec: sha256 {hash}, as the wheel lists it")?,
+        None => writeln!(err, "collspec: the library was fetched before")?,
+    }
+    if let Some(Kept { bytes, of }) = fetched.kept {
+        writeln!(
+            err,
+            "collspec: slimmed: {} of {} MB kept; it runs on software GPUs and on no others",
+            bytes / 1_000_000,
+            of / 1_000_000
+        )?;
+    }
+    // Its file is read and not opened as a library, so its code does not run.
+    let exports = elf::read(&fetched.path)?.exports;
+    writeln!(err, "collspec: NCCL {}; {}", args.version, lacking_text(&LibraryInfo::of_exports(exports)))?;
+    Ok(Exit::ALL_PASSED)
+}
+
+/// A library in two lines: version and file, then the place in which it was found and the functions that it lacks.
+fn library_entry(library: &FoundLibrary) -> String {
+    let path = library.path.display().to_string();
+    let path = printable(&path);
+    match &library.probed {
+        Ok(probed) => {
+            let slimmed = if probed.slimmed { "slimmed, so it runs on software GPUs alone; " } else { "" };
+            format!(
+                "{:<8} {path}\n         {}; {slimmed}{}\n",
+                probed.version_text(),
+                library.source,
+                lacking_text(probed)
+            )
+        }
+        Err(error) => format!("unusable {path}\n         {}; {}\n", library.source, one_line(&error.to_string())),
+    }
+}
+
+/// The functions that a library lacks, by release.
+pub fn lacking_text(probed: &LibraryInfo) -> String {
+    let mut lacks = probed.missing_functions();
+    if lacks.is_empty() {
+        return "it has every function that collspec knows".to_owned();
+    }
+    lacks.sort_by_key(|(_, since)| nccl_release(since));
+    let releases = lacks.chunk_by(|a, b| a.1 == b.1).map(|of| {
+        let shown = if of.len() > 4 { 3 } else { of.len() };
+        let mut names: Vec<_> = of.iter().take(shown).map(|(name, _)| (*name).to_owned()).collect();
+        if of.len() > shown {
+            names.push(format!("{} more", of.len() - shown));
+        }
+        format!("{} {}", of.first().map_or("", |(_, since)| *since), names.join(", "))
+    });
+    let releases = releases.collect::<Vec<_>>().join("; ");
+    let functions = if lacks.len() == 1 { "function" } else { "functions" };
+    format!("it lacks {} {functions}, by release: {releases}", lacks.len())
+}
+
+/// Releases in their order: 2.9 before 2.18.
+fn nccl_release(since: &str) -> Vec<u32> {
+    since.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collspec_run::library::{LibrarySource, ProbeError};
+
+    const MAKER: nccl_sys::Maker = nccl_sys::Maker::Nvidia;
+
+    #[test]
+    fn a_library_in_two_lines() {
+        let names = |releases: &[&str]| {
+            let all = LibraryInfo { version: 0, maker: MAKER, symbols: Vec::new(), slimmed: false }.missing_functions();
+            all.into_iter().filter(|(_, since)| !releases.contains(since)).map(|(name, _)| name.to_owned()).collect()
+        };
+        let library = |probed| FoundLibrary { path: "/a/libnccl.so.2".into(), source: LibrarySource::Python, probed };
+        let all = library(Ok(LibraryInfo { version: 23203, maker: MAKER, symbols: names(&[]), slimmed: false }));
+        assert_eq!(
+            library_entry(&all),
+            "2.32.3   /a/libnccl.so.2\n         Python's packages; it has every function that collspec knows\n"
+        );
+        let old = library(Ok(LibraryInfo {
+            version: 22605,
+            maker: MAKER,
+            symbols: names(&["2.7", "2.28", "2.29"]),
+            slimmed: true,
+        }));
+        assert!(
+            library_entry(&old).ends_with(
+                "it lacks 15 functions, by release: 2.7 ncclSend, ncclRecv; 2.28 ncclAlltoAll, ncclGather, ncclScatter; \
+                 2.29 ncclCommGetUniqueId, ncclCommGrow, ncclWinGetUserPtr, 7 more\n"
+            ),
+            "{}",
+            library_entry(&old)
+        );
+        assert!(
+            library_entry(&old).contains("Python's packages; slimmed, so it runs on software GPUs alone; it lacks")
+        );
+        let bad = library(Err(ProbeError::Unusable("it is a text".into())));
+        assert_eq!(library_entry(&bad), "unusable /a/libnccl.so.2\n         Python's packages; it is a text\n");
+    }
+}

@@ -1,0 +1,112 @@
+//! The settings of a run that several commands take; the comments here are their help text.
+use super::args::{BACKEND, MANNER, SOFTWARE};
+use clap::Args as ClapArgs;
+use collspec_core::scenario::Placement;
+use collspec_run::run::{RanksPerGpu, seconds};
+use collspec_suite::suite::RunOptions;
+use soft_nccl::Connect;
+use soft_nccl::fault::{FaultMode as Fault, NoFault};
+use std::num::NonZeroUsize;
+
+/// How cases run.
+#[derive(Debug, ClapArgs)]
+pub struct SettingsArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    #[command(flatten)]
+    pub software: SoftwareArgs,
+
+    /// Placement of the ranks for files that name none: threads, processes or one_thread. Cases that cannot run in this
+    /// placement run in the default one.
+    #[arg(long, value_name = "NAME", value_parser = Placement::parse, help_heading = MANNER)]
+    pub placement: Option<Placement>,
+}
+
+/// What holds for every library.
+#[derive(Debug, ClapArgs)]
+pub struct CommonArgs {
+    /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto for as many as
+    /// the case needs. Such ranks get a process each. Without it such cases are skipped.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
+    pub ranks_per_gpu: RanksPerGpu,
+
+    /// Time limit in seconds for cases that name none.
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
+    pub timeout: Option<f64>,
+
+    /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
+    /// destroying communicators [default: 60].
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
+    pub opening_timeout: Option<f64>,
+}
+
+/// What only the software library has.
+#[derive(Debug, ClapArgs)]
+pub struct SoftwareArgs {
+    /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
+    #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
+    pub seed: Option<u64>,
+
+    /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
+    #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
+    pub eager: Option<u64>,
+
+    /// When ranks of the software library connect: `init` (the default), as they make a communicator, or `lazy`, in the
+    /// first call that needs it, on the host, which waits there for the other ranks' first call, as NCCL's does.
+    #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
+    pub connect: Option<Connect>,
+
+    /// Put the software library's ranks on machines of N (soft backend). Rings, trees, channels and chunks are then those that
+    /// NCCL has on such machines, so that results that round have its bits.
+    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
+    pub ranks_per_node: Option<NonZeroUsize>,
+
+    /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit
+    /// --list-faults` lists them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
+    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
+    pub fault: Option<Fault>,
+}
+
+impl SettingsArgs {
+    /// The options, with what was typed.
+    pub fn apply(&self, options: RunOptions) -> RunOptions {
+        let options = self.software.apply(self.common.apply(options));
+        RunOptions { placement: self.placement, ..options }
+    }
+}
+
+impl CommonArgs {
+    /// The options, with what was typed.
+    pub fn apply(&self, options: RunOptions) -> RunOptions {
+        RunOptions {
+            ranks_per_gpu: self.ranks_per_gpu,
+            timeout: self.timeout,
+            opening_timeout: self.opening_timeout,
+            ..options
+        }
+    }
+}
+
+impl SoftwareArgs {
+    /// The options, with what was typed.
+    pub fn apply(&self, options: RunOptions) -> RunOptions {
+        RunOptions {
+            seed: self.seed,
+            eager: self.eager,
+            connect: self.connect,
+            ranks_per_node: self.ranks_per_node,
+            fault: self.fault.unwrap_or_default(),
+            ..options
+        }
+    }
+}
+
+/// Parses a whole number.
+fn whole_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
+}
+
+fn fault(text: &str) -> Result<Fault, NoFault> {
+    text.parse()
+}

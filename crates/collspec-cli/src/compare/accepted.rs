@@ -1,0 +1,299 @@
+//! A file of accepted changes: the change, the cases, and the reason it is accepted.
+use super::change::{Change, Meaning};
+use super::comparison::Comparison;
+use collspec_core::files;
+use collspec_core::printable::is_printable;
+use collspec_core::scenario::{SourceFile, Span};
+use collspec_suite::report::source_place::path_line_column;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use thiserror::Error;
+use toml::Spanned;
+
+/// The word that an entry's `library` has for failing starts; below, the word for slower rows of `--bench`.
+const STARTS: &str = "starts";
+const SPEED: &str = "speed";
+/// The word for rows of `--bench` that fail where work is counted.
+const WORK: &str = "work";
+/// Bytes of the largest file that is read.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Limit on entries whose cases are a pattern: each of these is compared with every case.
+const MAX_PATTERNS: usize = 1000;
+/// Number of wrong entries that are shown.
+const MAX_SHOWN: usize = 20;
+
+/// The reason a file of accepted changes cannot be used.
+#[derive(Debug, Error)]
+pub enum AcceptedError {
+    /// The file cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Path of the file.
+        path: String,
+        /// The error from the system.
+        source: io::Error,
+    },
+    /// Entries are wrong, or match no change.
+    #[error("{}", .0.join("\n"))]
+    Entries(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    accept: Vec<Spanned<Entry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    /// A case's name; `*` matches any text.
+    case: Option<String>,
+    /// The subject of a change of the library, as a report names it.
+    library: Option<String>,
+    /// The word for the kind of change.
+    change: Option<String>,
+    reason: String,
+}
+
+/// The changes that a file accepts.
+pub struct Accepted {
+    file: SourceFile,
+    entries: Vec<Spanned<Entry>>,
+}
+
+impl Accepted {
+    /// Reads a file of accepted changes.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or is not TOML, or an entry is wrong or lacks a reason.
+    pub fn read(path: &Path) -> Result<Self, AcceptedError> {
+        let name = path.display().to_string();
+        let read = |source| AcceptedError::Read { path: name.clone(), source };
+        let text = files::read_text(path, MAX_FILE).map_err(|refused| read(refused.into()))?;
+        Self::parse(&name, text)
+    }
+
+    fn parse(path: &str, text: String) -> Result<Self, AcceptedError> {
+        let source = SourceFile { path: path.into(), text: text.into() };
+        let place = |range: Range<usize>| path_line_column(&source, Span { start: range.start, end: range.end });
+        let file: File = toml::from_str(&source.text).map_err(|error| {
+            let at = place(error.span().unwrap_or_default());
+            AcceptedError::Entries(vec![format!("{at}: {}", error.message())])
+        })?;
+        let (mut faults, mut patterns) = (Vec::new(), 0);
+        for entry in &file.accept {
+            patterns += usize::from(entry.get_ref().case.as_ref().is_some_and(|case| case.contains('*')));
+            let many = || format!("more than {MAX_PATTERNS} entries have * in `case`");
+            let why = fault(entry.get_ref()).or_else(|| (patterns == MAX_PATTERNS + 1).then(many));
+            faults.extend(why.map(|why| (entry.span(), why)));
+        }
+        if faults.is_empty() {
+            Ok(Self { entries: file.accept, file: source })
+        } else {
+            Err(at_places(&source, &faults))
+        }
+    }
+
+    /// Marks the changes that are accepted.
+    ///
+    /// # Errors
+    ///
+    /// An entry does not match any change.
+    pub fn apply(&self, comparison: &mut Comparison) -> Result<(), AcceptedError> {
+        let mut stale = Vec::new();
+        let rows = comparison.rows.iter().enumerate();
+        let by_name: HashMap<String, usize> = rows.map(|(at, row)| (row.case.clone(), at)).collect();
+        for entry in &self.entries {
+            let (span, entry) = (entry.span(), entry.get_ref());
+            let mut used = false;
+            if let (Some(pattern), Some(change)) = (&entry.case, entry.change.as_deref().and_then(Change::from_word)) {
+                let rows = match by_name.get(pattern).filter(|_| !pattern.contains('*')) {
+                    Some(at) => comparison.rows.get_mut(*at..=*at),
+                    None => comparison.rows.get_mut(..).filter(|_| pattern.contains('*')),
+                };
+                for row in rows.into_iter().flatten() {
+                    if row.change == change && matches(pattern, &row.case) {
+                        row.accepted.get_or_insert_with(|| entry.reason.clone());
+                        used = true;
+                    }
+                }
+            }
+            if let Some(subject) = &entry.library {
+                for change in comparison.library.iter_mut().filter(|change| matches(subject, &change.subject)) {
+                    change.accepted.get_or_insert_with(|| entry.reason.clone());
+                    used = true;
+                }
+                let starts = comparison.starts.as_mut().filter(|_| matches(subject, STARTS));
+                if let Some(starts) = starts.filter(|starts| can_be_accepted(starts.change().meaning())) {
+                    starts.accepted = Some(entry.reason.clone());
+                    used = true;
+                }
+                let speed = comparison.speed.as_mut().filter(|_| matches(subject, SPEED));
+                if let Some(speed) = speed.filter(|speed| speed.worse() > 0) {
+                    speed.accepted = Some(entry.reason.clone());
+                    used = true;
+                }
+                let work = comparison.work.as_mut().filter(|_| matches(subject, WORK));
+                if let Some(work) = work.filter(|work| !work.failed.is_empty()) {
+                    work.accepted = Some(entry.reason.clone());
+                    used = true;
+                }
+            }
+            if !used {
+                stale.push((span, "no change matches this entry; take it out".to_owned()));
+            }
+        }
+        if stale.is_empty() { Ok(()) } else { Err(at_places(&self.file, &stale)) }
+    }
+}
+
+/// The mistakes in entries with their places; if there are many, the first ones.
+fn at_places(file: &SourceFile, faults: &[(Range<usize>, String)]) -> AcceptedError {
+    let place = |range: &Range<usize>| path_line_column(file, Span { start: range.start, end: range.end });
+    let mut lines: Vec<String> =
+        faults.iter().take(MAX_SHOWN).map(|(range, why)| format!("{}: {why}", place(range))).collect();
+    if let Some(more) = faults.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more"));
+    }
+    AcceptedError::Entries(lines)
+}
+
+/// The mistake in an entry, if there is one.
+fn fault(entry: &Entry) -> Option<String> {
+    match (&entry.case, &entry.library, &entry.change) {
+        (None, None, _) => return Some("say which `case` or what of the `library` is accepted".to_owned()),
+        (Some(_), Some(_), _) => return Some("an entry is either of a `case` or of the `library`".to_owned()),
+        (Some(_), None, None) => return Some("say which `change` of the case is accepted".to_owned()),
+        (None, Some(_), Some(_)) => return Some("`change` is for cases only".to_owned()),
+        (Some(_), None, Some(word)) => {
+            let acceptable: Vec<Change> = Change::all().filter(|change| can_be_accepted(change.meaning())).collect();
+            if !acceptable.iter().any(|change| change.word() == *word) {
+                let words: Vec<String> = acceptable.iter().map(|change| change.word()).collect();
+                let near = collspec_core::suggest::nearest(word, words.iter().map(String::as_str));
+                let hint = near
+                    .map_or_else(|| format!("one of {}", words.join(", ")), |near| format!("did you mean `{near}`?"));
+                return Some(format!("there is no change `{}` to accept: {hint}", word.escape_debug()));
+            }
+        }
+        (None, Some(_), None) => {}
+    }
+    entry.reason.trim().is_empty().then(|| "write into `reason` why this is accepted".to_owned())
+}
+
+fn can_be_accepted(meaning: Meaning) -> bool {
+    matches!(meaning, Meaning::Worse | Meaning::Undecided | Meaning::Changed)
+}
+
+/// True if the name matches the pattern, in which `*` matches any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// A text as a TOML string in which every character is visible.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if is_printable(c) => out.push(c),
+            c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+        }
+    }
+    out + "\""
+}
+
+/// The text of a file that would accept every change of the comparison not accepted yet, once each has its reason.
+pub fn to_accept(comparison: &Comparison) -> String {
+    let mut text =
+        "# Accepted changes for `collspec compare --allow`. Write a reason into each entry, or take it out.\n\
+                    # In `case`, * stands for any text.\n"
+            .to_owned();
+    let mut of_library = |subject: &str, what: &str| {
+        let what = collspec_core::printable::one_line(what);
+        let _ = write!(text, "\n[[accept]]\n# {what}\nlibrary = {}\nreason = \"\"\n", quoted(subject));
+    };
+    if let Some(starts) = comparison.starts.as_ref().filter(|starts| starts.accepted.is_none())
+        && can_be_accepted(starts.change().meaning())
+    {
+        of_library(STARTS, &format!("{}: {}", starts.change(), starts.words()));
+    }
+    if let Some(speed) = comparison.speed.as_ref().filter(|speed| speed.accepted.is_none() && speed.worse() > 0) {
+        of_library(SPEED, &format!("{} rows are slower, or fail", speed.worse()));
+    }
+    if let Some(work) = comparison.work.as_ref().filter(|work| work.accepted.is_none() && !work.failed.is_empty()) {
+        of_library(WORK, &format!("{} rows fail", work.failed.len()));
+    }
+    for change in
+        comparison.library.iter().filter(|change| change.accepted.is_none() && can_be_accepted(change.meaning))
+    {
+        let _ = write!(
+            text,
+            "\n[[accept]]\n# {}\nlibrary = {}\nreason = \"\"\n",
+            collspec_core::printable::one_line(&change.text),
+            quoted(&change.subject)
+        );
+    }
+    for row in comparison.rows.iter().filter(|row| row.accepted.is_none() && can_be_accepted(row.change.meaning())) {
+        let _ = write!(
+            text,
+            "\n[[accept]]\n# {}\ncase = {}\nchange = {}\nreason = \"\"\n",
+            collspec_core::printable::one_line(&format!("{}: {}", row.change, row.detail)),
+            quoted(&row.case),
+            quoted(&row.change.word())
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::comparison::GateVerdict;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_quoted_reads_back_and_holds_nothing_raw() {
+        for text in ["a/b[n=2]", "\"\\u\"", "a\u{202e}b\n\u{1b}[31m\u{e0041}", "ä 漢 ''"] {
+            let quoted = quoted(text);
+            assert!(quoted.chars().all(is_printable), "{quoted}");
+            let read: toml::Table = toml::from_str(&format!("text = {quoted}")).unwrap();
+            assert_eq!(read["text"].as_str(), Some(text));
+        }
+    }
+
+    #[test]
+    fn rows_that_fail_where_work_is_counted_can_be_accepted() {
+        let library = json!({ "backend": "nccl", "version": "2.30.7" });
+        let side = json!({
+            "name": "2.30.7", "recorded": false, "corpus_runs": 1,
+            "header": { "collspec_recording": 1, "collspec": "0.1.0", "library": library },
+        });
+        let work = json!({ "rows": [], "failed": ["all_reduce f32: it hangs"], "not_counted": 0 });
+        let comparison = json!({ "base": side, "candidate": side, "library": [], "rows": [], "work": work });
+        let mut comparison: Comparison = serde_json::from_value(comparison).unwrap();
+        assert_eq!(comparison.verdict(0, false), GateVerdict::Worse { changes: 1 });
+
+        let accepted = to_accept(&comparison).replace("reason = \"\"", "reason = \"a known bug\"");
+        Accepted::parse("accepted.toml", accepted.clone()).unwrap().apply(&mut comparison).unwrap();
+        assert!(!matches!(comparison.verdict(0, false), GateVerdict::Worse { .. }));
+        // Accepted again, it still matches; without failing rows it does not.
+        Accepted::parse("accepted.toml", accepted.clone()).unwrap().apply(&mut comparison).unwrap();
+        comparison.work = None;
+        Accepted::parse("accepted.toml", accepted).unwrap().apply(&mut comparison).unwrap_err();
+    }
+}

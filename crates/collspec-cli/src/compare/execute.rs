@@ -1,0 +1,150 @@
+//! Runs the corpus on both sides in turn, and makes the comparison.
+use super::change::Change;
+use super::classify::classify;
+use super::comparison::{Comparison, FirstFailures, Row};
+use super::library_changes::library_changes;
+use super::repeats::Repeats;
+use super::runs::Runs;
+use super::seen::Seen;
+use super::side::Side;
+use crate::record::RecordedCase;
+use collspec_core::judge::Status;
+use collspec_core::stats::median;
+use collspec_suite::report::Event;
+use collspec_suite::suite::{CaseSet, Error};
+use std::time::{Duration, Instant};
+
+/// Numbers of repetitions, and their time limit.
+#[derive(Clone, Debug)]
+pub struct Repetition {
+    /// Number of runs of the corpus on each side, in new processes each.
+    pub runs: usize,
+    /// Number of further runs on each side of a case that fails in some runs and passes in others, or differs from run to run; each
+    /// in new processes.
+    pub repeats: usize,
+    /// Number of starts of each library with one case each, to find failures that occur in some starts only.
+    pub starts: usize,
+    /// Time limit for repeats and starts together.
+    pub time: Duration,
+}
+
+/// Receives progress messages, and can stop the comparison.
+pub trait Observer {
+    /// A part of the comparison begins, for instance a run of the corpus.
+    fn part(&mut self, words: &str);
+
+    /// An event of that part.
+    fn event(&mut self, event: &Event);
+
+    /// True if nothing further is to be run.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Compares two sides, each with the name under which it was requested, over these cases, which two recordings do not need.
+///
+/// # Errors
+///
+/// The cases cannot be run.
+pub fn compare(
+    base: (&str, &Side),
+    candidate: (&str, &Side),
+    cases: &CaseSet,
+    repetition: &Repetition,
+    observer: &mut dyn Observer,
+) -> Result<(Comparison, FirstFailures), Error> {
+    let mut sides = Sides { base: Runs::new(base), candidate: Runs::new(candidate) };
+    let runs = repetition.runs.max(1);
+    for round in 0..runs {
+        let words = |side: &str| format!("{side}, run {} of {runs}", round + 1);
+        sides.in_turn(round, |side, name| side.run_corpus(cases, &words(name), observer))?;
+    }
+    let corpus = sides.names(cases);
+    let mut repeats = Repeats { cases, repetition, deadline: Instant::now() + repetition.time, observer };
+    repeats.confirm(&mut sides)?;
+    repeats.repeat_unsteady(&mut sides)?;
+    let starts = repeats.try_starts(&mut sides)?;
+    let interrupted = repeats.observer.is_interrupted();
+    let rows = corpus.iter().map(|name| sides.row(name)).collect();
+    let Sides { base, candidate } = sides;
+    let changes = library_changes(&base.side.header(), &candidate.side.header());
+    let mut comparison = Comparison::new(base.summary(), candidate.summary(), rows, starts, changes);
+    comparison.interrupted = interrupted;
+    Ok((comparison, FirstFailures { base: base.failures, candidate: candidate.failures }))
+}
+
+/// The runs of both sides.
+pub(super) struct Sides<'a> {
+    pub(super) base: Runs<'a>,
+    pub(super) candidate: Runs<'a>,
+}
+
+impl Sides<'_> {
+    /// Does the same with both sides, in the order A B B A by number, so that drift over time affects both equally.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `each`.
+    pub(super) fn in_turn<E>(
+        &mut self,
+        number: usize,
+        mut each: impl FnMut(&mut Runs<'_>, &'static str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if number.is_multiple_of(2) {
+            each(&mut self.base, "base")?;
+            each(&mut self.candidate, "candidate")
+        } else {
+            each(&mut self.candidate, "candidate")?;
+            each(&mut self.base, "base")
+        }
+    }
+
+    /// The names of all cases, in order.
+    fn names(&self, cases: &CaseSet) -> Vec<String> {
+        let (ours, theirs) = (&self.base, &self.candidate);
+        let selected = cases.cases.iter().map(|case| case.name.clone());
+        let recorded_only = !(ours.side.is_live() || theirs.side.is_live());
+        let mut names: Vec<String> = if recorded_only {
+            ours.by_case.keys().chain(theirs.by_case.keys()).cloned().collect()
+        } else {
+            selected.collect()
+        };
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// A case with its changes so far.
+    pub(super) fn row(&self, name: &str) -> Row {
+        let (base, candidate) = (self.base.of(name), self.candidate.of(name));
+        let (change, detail) = match (base.is_empty(), candidate.is_empty()) {
+            (true, false) => (Change::NotComparable, self.base.lacks("base")),
+            (false, true) => (Change::NotComparable, self.candidate.lacks("candidate")),
+            (true, true) => (Change::NotComparable, "not run".to_owned()),
+            (false, false) => {
+                let classified = classify(&base, &candidate);
+                (classified.change, classified.detail)
+            }
+        };
+        let seconds = |runs: &[&RecordedCase]| {
+            let seconds: Vec<f64> =
+                runs.iter().filter(|run| run.status == Status::Pass).map(|run| run.seconds).collect();
+            median(&seconds)
+        };
+        let any = base.iter().chain(&candidate).next();
+        Row {
+            case: name.to_owned(),
+            file: any.map(|run| run.file.clone()).unwrap_or_default(),
+            operations: any.map(|run| run.operations.clone()).unwrap_or_default(),
+            types: any.map(|run| run.types.clone()).unwrap_or_default(),
+            change,
+            detail,
+            base_seconds: seconds(&base),
+            candidate_seconds: seconds(&candidate),
+            base: Seen::of(&base),
+            candidate: Seen::of(&candidate),
+            accepted: None,
+        }
+    }
+}

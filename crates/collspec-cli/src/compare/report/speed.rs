@@ -1,0 +1,91 @@
+//! The speed of both libraries as text: rows that differ with all their samples, then counts.
+use crate::bench::comparison::{Change, RowComparison, Side, SpeedVerdict};
+use crate::compare::speed::Speed;
+use collspec_core::printable::one_line;
+use collspec_core::printable::thousands;
+use collspec_suite::report::Styles;
+use std::io::{self, Write};
+
+/// Number of rows shown for each change.
+const SHOWN: usize = 20;
+
+/// Writes the timing results.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn write_speed(to: &mut dyn Write, speed: &Speed, styles: Styles) -> io::Result<()> {
+    let Styles { fail, pass, skip, strong, .. } = styles;
+    let style = match &speed.timed.verdict {
+        SpeedVerdict::Slower | SpeedVerdict::Mixed => fail,
+        SpeedVerdict::Faster => pass,
+        SpeedVerdict::Same => strong,
+        SpeedVerdict::NoVerdict(_) => skip,
+    };
+    let words = speed_verdict(&speed.timed.verdict);
+    writeln!(to, "\n{style}Speed: {}{style:#}", one_line(&words))?;
+    if let Some(reason) = &speed.accepted {
+        writeln!(to, "  accepted: {}", one_line(reason))?;
+    }
+    for (change, title) in [(Change::Slower, "slower"), (Change::Faster, "faster")] {
+        let rows: Vec<&RowComparison> = speed.timed.rows.iter().filter(|row| row.change == change).collect();
+        for row in rows.iter().take(SHOWN) {
+            write_row(to, row, title)?;
+        }
+        if let Some(more) = rows.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            writeln!(to, "  and {} more rows that are {title}", thousands(more as u64))?;
+        }
+    }
+    for failed in speed.failed.iter().take(SHOWN) {
+        writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
+    }
+    let count = |of: fn(&Change) -> bool| thousands(speed.timed.count(of) as u64);
+    writeln!(
+        to,
+        "  {} rows: {} slower, {} faster, {} ~, {} inconclusive",
+        thousands(speed.timed.rows.len() as u64),
+        count(|change| *change == Change::Slower),
+        count(|change| *change == Change::Faster),
+        count(|change| *change == Change::Same),
+        count(|change| matches!(change, Change::Inconclusive(_)))
+    )?;
+    for threshold in &speed.timed.thresholds {
+        let noise = threshold.measured * 100.0;
+        writeln!(to, "  the control differs from itself by {noise:.1} % at {}", threshold.tier.describe())?;
+    }
+    if let Some(ratio) = speed.mean_ratio() {
+        writeln!(to, "  geometric mean of the candidate's times divided by the base's: {ratio:.3}")?;
+    }
+    Ok(())
+}
+
+/// The verdict as text.
+pub(super) fn speed_verdict(verdict: &SpeedVerdict) -> String {
+    match verdict {
+        SpeedVerdict::Slower => "slower".to_owned(),
+        SpeedVerdict::Mixed => "slower in some rows, faster in others".to_owned(),
+        SpeedVerdict::Faster => "faster".to_owned(),
+        SpeedVerdict::Same => "no difference".to_owned(),
+        SpeedVerdict::NoVerdict(why) => format!("no verdict: {why}"),
+    }
+}
+
+fn write_row(to: &mut dyn Write, row: &RowComparison, title: &str) -> io::Result<()> {
+    let ratio = row.ratio.map_or(String::new(), |ratio| {
+        format!(": {:.3} times the time ({:.3} to {:.3})", ratio.estimate, ratio.low, ratio.high)
+    });
+    let threshold = row.threshold.map_or(String::new(), |share| format!(", threshold {:.1} %", share * 100.0));
+    writeln!(to, "  {title}: {}{ratio}{threshold}", row.row)?;
+    writeln!(to, "    base      {}", samples(&row.base))?;
+    writeln!(to, "    candidate {}", samples(&row.candidate))
+}
+
+/// All samples in ascending order, and their variation.
+fn samples(side: &Side) -> String {
+    let samples: Vec<String> = side.sorted.iter().map(|seconds| format!("{:.2}", seconds * 1e6)).collect();
+    let variation = side.summary.map_or(String::new(), |summary| {
+        let bimodal = if summary.bimodal { ", bimodal" } else { "" };
+        format!(" (coefficient of variation {:.1} %{bimodal})", summary.variation() * 100.0)
+    });
+    format!("{} us{variation}", samples.join(" "))
+}

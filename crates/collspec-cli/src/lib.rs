@@ -1,0 +1,17 @@
+//! The command `collspec`, and what only it does.
+//!
+//! It is not an interface: anything may change at any time. The published interface is the crate `collspec`.
+#![deny(unsafe_code)]
+
+pub mod audit;
+pub mod bench;
+mod cli;
+pub mod compare;
+mod fetch;
+mod footprint;
+mod formats;
+mod minimize;
+pub mod record;
+pub mod soak;
+
+pub use cli::command;

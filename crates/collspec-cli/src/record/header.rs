@@ -1,0 +1,65 @@
+//! The header of a run that begins now.
+use super::{FORMAT, Header, LibraryIdentity, RecordedDevice};
+use collspec_suite::report::InheritedVariables;
+use collspec_suite::suite::{ChosenBackend, RunOptions};
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+impl Header {
+    /// The header of a run that begins now, on this backend with these options.
+    pub fn new(chosen: &ChosenBackend, options: &RunOptions) -> Self {
+        let mut environment = BTreeMap::from_iter(InheritedVariables::here().pairs().iter().cloned());
+        environment.extend(options.variables.iter().cloned());
+        let machine = chosen.machine.as_deref();
+        let device = |device: &collspec_run::backend::cuda::DeviceInfo| RecordedDevice {
+            name: device.name.clone(),
+            compute: format!("{}.{}", device.compute.0, device.compute.1),
+        };
+        Self {
+            collspec_recording: FORMAT,
+            collspec: env!("CARGO_PKG_VERSION").to_owned(),
+            library: LibraryIdentity::new(chosen),
+            driver: machine.and_then(|machine| machine.gpus.version),
+            devices: machine.map(|machine| machine.gpus.devices.iter().map(device).collect()).unwrap_or_default(),
+            environment,
+            options: options.to_repeat(),
+            seed: options.seed.unwrap_or(0),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            footprint: None,
+        }
+    }
+}
+
+impl Header {
+    /// True if the library ran on software GPUs.
+    pub fn has_software_gpus(&self) -> bool {
+        self.devices.iter().any(|device| device.name == collspec_run::backend::software_gpus::NAME)
+    }
+}
+
+impl LibraryIdentity {
+    /// The facts about the library that are known before anything runs.
+    pub fn new(chosen: &ChosenBackend) -> Self {
+        let backend = chosen.backend.name().to_owned();
+        let Some(machine) = chosen.machine.as_deref() else {
+            let functions = nccl_sys::Nccl::SYMBOLS.iter().map(|(name, _)| *name);
+            let table = collspec_run::backend::Library::new(soft_nccl::table());
+            let has = table.symbols();
+            let functions = functions.filter(|name| has.contains(name)).map(str::to_owned).collect();
+            let version = collspec_run::backend::version_text(soft_nccl::VERSION);
+            return Self { backend, version, functions, ..Self::default() };
+        };
+        // A library that was loaded can be read; if it went away since, nothing is known of the file.
+        let facts = crate::fetch::elf::read(&machine.library).unwrap_or_default();
+        let of_nccl = |name: &String| name.starts_with("nccl") || name.starts_with("pnccl");
+        Self {
+            backend,
+            version: machine.probed.version_text(),
+            path: Some(machine.library.display().to_string()),
+            build_id: facts.build_id,
+            functions: machine.probed.symbols.clone(),
+            exports: facts.exports.into_iter().filter(of_nccl).collect(),
+            unoptimised: facts.unoptimised,
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The judge on right observations, and on observations that were tampered with.
+mod as_expected;
+mod blame;
+mod changes;
+mod corpus;
+mod deaths;
+mod flaws;
+mod messages;
+mod speed;
+mod tamper;
+mod undefined;
+mod windows;

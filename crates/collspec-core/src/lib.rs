@@ -1,0 +1,21 @@
+//! The judging half of collspec: scenario files become cases, plans and required results, and observations become verdicts.
+//!
+//! Nothing here starts a process, reads a clock or calls NCCL. It is not an interface: anything may change at any time. The
+//! published interface is the crate `collspec`.
+#![forbid(unsafe_code)]
+
+pub mod cores;
+pub mod expr;
+pub mod files;
+pub mod fnv;
+pub mod image;
+pub mod job;
+pub mod judge;
+pub mod num;
+pub mod ops;
+pub mod oracle;
+pub mod plan;
+pub mod printable;
+pub mod scenario;
+pub mod stats;
+pub mod suggest;

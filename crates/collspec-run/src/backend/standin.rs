@@ -1,0 +1,200 @@
+//! The stand-in libraries: files next to the program, presented under the vendors' names in a folder.
+//!
+//! The folder is put at the front of a worker's loader path only: a program that finds `libcuda.so.1` in it does not have a GPU. It
+//! contains only links. Both names of the driver lead to one file, so that the second name opens the library that is loaded
+//! under the first.
+use collspec_core::fnv::fnv64;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The stand-in driver's file name as cargo builds it.
+const DRIVER: &str = "libcollspec_standin_cuda.so";
+/// The stand-in library's file name as cargo builds it.
+const LIBRARY: &str = "libcollspec_standin_nccl.so";
+/// The vendors' names and the stand-ins for them. `libcuda.so` is included because some loaders try it first, and must not find
+/// the machine's driver then.
+const NAMES: [(&str, &str); 3] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER), ("libnccl.so.2", LIBRARY)];
+/// The name of the folder next to the libraries.
+const FOLDER: &str = "collspec-standin";
+/// The variable with the folder of the stand-in libraries.
+pub const STANDIN_VARIABLE: &str = "COLLSPEC_STANDIN";
+
+/// The reason the stand-ins cannot be presented.
+#[derive(Debug, thiserror::Error)]
+pub enum StandinError {
+    /// This program's path is unknown.
+    #[error("cannot tell where this program is: {0}")]
+    Program(#[source] io::Error),
+    /// A library is missing.
+    #[error("the stand-in library {name} is in none of these folders: {}; {STANDIN_VARIABLE} can name another", folders(.places))]
+    Absent {
+        /// Name of the missing file.
+        name: &'static str,
+        /// The folders in which it was looked for.
+        places: Vec<PathBuf>,
+    },
+    /// The folder cannot be created.
+    #[error("cannot present the stand-in libraries in {}: {source}", .folder.display())]
+    Folder {
+        /// The folder that was tried last.
+        folder: PathBuf,
+        /// The error from the system.
+        source: io::Error,
+    },
+    /// The folder exists and belongs to another user.
+    #[error("{} belongs to another user", .0.display())]
+    Foreign(PathBuf),
+}
+
+fn folders(places: &[PathBuf]) -> String {
+    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The folder with the stand-ins as `libcuda.so.1`, `libcuda.so` and `libnccl.so.2`. It is created if it is missing; several
+/// processes may do so at the same time.
+///
+/// # Errors
+///
+/// A stand-in is missing, or the folder cannot be created.
+pub fn folder() -> Result<PathBuf, StandinError> {
+    let places = places()?;
+    let sources = (find(DRIVER, &places)?, find(LIBRARY, &places)?);
+    let present = |folder: &Path| present(folder, &sources.0, &sources.1);
+    let beside = sources.1.with_file_name(FOLDER);
+    match present(&beside) {
+        Ok(()) => return Ok(beside),
+        // an installed program's folder may be read-only
+        Err(StandinError::Folder { .. }) => {}
+        Err(other) => return Err(other),
+    }
+    // a user's own folder: one that others can write to could hold any library
+    let own = std::env::temp_dir().join(format!("{FOLDER}-{}", rustix::process::getuid().as_raw()));
+    // one for every program, so that two installations do not fight over one name
+    let mark = fnv64(sources.0.as_os_str().as_encoded_bytes()) ^ fnv64(sources.1.as_os_str().as_encoded_bytes());
+    let there = own.join(format!("{mark:016x}"));
+    make_private(&own)?;
+    present(&there)?;
+    Ok(there)
+}
+
+/// The path of the stand-in NCCL under the vendor's name.
+///
+/// # Errors
+///
+/// As [`folder`].
+pub fn library() -> Result<PathBuf, StandinError> {
+    Ok(folder()?.join("libnccl.so.2"))
+}
+
+/// The folders in which the libraries may be: that of the variable, else those of cargo and of an installation.
+fn places() -> Result<Vec<PathBuf>, StandinError> {
+    if let Some(place) = std::env::var_os(STANDIN_VARIABLE).filter(|place| !place.is_empty()) {
+        return Ok(vec![place.into()]);
+    }
+    let program = std::env::current_exe().map_err(StandinError::Program)?;
+    let mut places = Vec::new();
+    if let Some(folder) = program.parent() {
+        // a program, a test (which lies in `deps` itself), an example, an installation
+        places.extend([folder.join("deps"), folder.to_owned(), folder.join("../deps"), folder.join("../lib/collspec")]);
+    }
+    Ok(places)
+}
+
+fn find(name: &'static str, places: &[PathBuf]) -> Result<PathBuf, StandinError> {
+    let found = places.iter().find_map(|place| std::fs::canonicalize(place.join(name)).ok());
+    found.ok_or_else(|| StandinError::Absent { name, places: places.to_vec() })
+}
+
+/// Makes a folder to which only its owner may write.
+fn make_private(folder: &Path) -> Result<(), StandinError> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    let failed = |source| StandinError::Folder { folder: folder.to_owned(), source };
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    let what = std::fs::symlink_metadata(folder).map_err(failed)?;
+    let own = what.is_dir() && what.uid() == rustix::process::getuid().as_raw() && what.mode() & 0o022 == 0;
+    if own { Ok(()) } else { Err(StandinError::Foreign(folder.to_owned())) }
+}
+
+fn present(folder: &Path, driver: &Path, library: &Path) -> Result<(), StandinError> {
+    let failed = |source| StandinError::Folder { folder: folder.to_owned(), source };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    for (name, source) in NAMES {
+        link(&folder.join(name), if source == DRIVER { driver } else { library }).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Makes `link` lead to `target` in one step.
+fn link(link: &Path, target: &Path) -> io::Result<()> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    if std::fs::read_link(link).is_ok_and(|now| now == target) {
+        return Ok(());
+    }
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let fresh = link.with_extension(format!("new.{}.{number}", std::process::id()));
+    // a leftover of a killed process with the same number
+    let _ = std::fs::remove_file(&fresh);
+    std::os::unix::fs::symlink(target, &fresh)?;
+    std::fs::rename(&fresh, link).inspect_err(|_| {
+        let _ = std::fs::remove_file(&fresh);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_where_they_should_whatever_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("presented");
+        let (old, driver, library) = (Path::new("/old"), Path::new("/driver"), Path::new("/library"));
+        present(&path, old, old).unwrap();
+        present(&path, driver, library).unwrap();
+        present(&path, driver, library).unwrap();
+        for (name, target) in [("libcuda.so", driver), ("libcuda.so.1", driver), ("libnccl.so.2", library)] {
+            assert_eq!(std::fs::read_link(path.join(name)).unwrap(), target);
+        }
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 3, "nothing else is left there");
+    }
+
+    #[test]
+    fn many_may_present_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        present(folder.path(), Path::new("/driver"), Path::new("/library")).unwrap();
+                        for (name, _) in NAMES {
+                            std::fs::read_link(folder.path().join(name)).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_missing_library_is_an_error_that_says_where_it_was_sought() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = find(DRIVER, &[folder.path().to_owned()]).unwrap_err().to_string();
+        assert!(error.contains(DRIVER) && error.contains(&folder.path().display().to_string()), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own");
+        make_private(&path).unwrap();
+        make_private(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(make_private(&path), Err(StandinError::Foreign(_))));
+    }
+}

@@ -1,0 +1,47 @@
+//! Counts of passed, failed and skipped cases.
+use collspec_core::judge::{Outcome, Status, Verdict};
+use collspec_core::oracle::NotLookedAt;
+use std::collections::BTreeMap;
+
+/// Counts of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of cases that passed.
+    pub pass: usize,
+    /// Failed cases, refused ones included.
+    pub fail: usize,
+    /// Refused cases: those that cannot be run as they are written.
+    pub refused: usize,
+    /// Number of skipped cases by reason.
+    pub skips: BTreeMap<String, usize>,
+    /// Results that could not be checked, by reason, with the number of cases.
+    pub not_looked_at: BTreeMap<String, (NotLookedAt, usize)>,
+}
+
+impl Tally {
+    /// Counts a verdict.
+    pub fn add(&mut self, verdict: &Verdict) {
+        if let Some(more) = &verdict.not_looked_at {
+            let first = || (NotLookedAt { why: more.why.clone(), ..NotLookedAt::default() }, 0);
+            let (all, cases) = self.not_looked_at.entry(more.why.clone()).or_insert_with(first);
+            *cases += 1;
+            (all.results, all.bytes) = (all.results + more.results, all.bytes.saturating_add(more.bytes));
+        }
+        match verdict.status {
+            Status::Pass => self.pass += 1,
+            Status::Fail => {
+                self.fail += 1;
+                self.refused += usize::from(verdict.outcome == Some(Outcome::Refused));
+            }
+            Status::Skip => {
+                let reason = verdict.reason.clone().unwrap_or_else(|| "no reason given".to_owned());
+                *self.skips.entry(reason).or_default() += 1;
+            }
+        }
+    }
+
+    /// Number of cases that were skipped.
+    pub fn skip(&self) -> usize {
+        self.skips.values().sum()
+    }
+}

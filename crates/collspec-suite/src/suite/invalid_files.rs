@@ -1,0 +1,172 @@
+//! Files that cannot be used, and cases that cannot run as written.
+use collspec_core::judge::{self, Status};
+use collspec_core::oracle::Forecast;
+use collspec_core::plan::{self, Limits, Plan};
+use collspec_core::scenario::{self, Case, Diagnostic, ExpectedOutcome, SourceFile};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Seed of the poison, for forecasts that are only checked for existing: the seed makes no difference to that.
+pub(super) const SEED: u64 = 0;
+
+/// Number of diagnostics shown for one file.
+const SHOWN: usize = 50;
+/// Once a file has this many invalid cases, its other cases are not checked: points of a matrix mostly have the same
+/// diagnostic.
+const MAX_INVALID_CASES: usize = 64;
+
+/// A file with diagnostics, or with a case that cannot run as written.
+#[derive(Clone, Debug)]
+pub struct InvalidFile {
+    /// The name that the file's cases share, without a point.
+    pub name: String,
+    /// The source, for quoting the lines that diagnostics refer to.
+    pub file: Arc<SourceFile>,
+    /// What is wrong with the file or its cases.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl InvalidFile {
+    /// All diagnostics as text, each with its line and the suggested fix.
+    pub fn render(&self, coloured: bool) -> String {
+        scenario::render(&self.file, &self.diagnostics, coloured)
+    }
+}
+
+/// Plans a case; `None` if it is refused as the file expects.
+///
+/// # Errors
+///
+/// The diagnostics of a refusal that the file does not expect.
+pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Option<Plan>, Vec<Diagnostic>> {
+    match plan::plan(case, limits) {
+        Ok(plan) => Ok(Some(plan)),
+        Err(diagnostics) => unless_expected(case, diagnostics).map(|()| None),
+    }
+}
+
+/// `Ok` if the file expects this refusal; otherwise its diagnostics, with what the file expects.
+pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
+    let verdict = judge::judge_refusal(case, &diagnostics);
+    if verdict.status == Status::Pass {
+        return Ok(());
+    }
+    // A refusal for a reason other than the file's is reported as a further diagnostic.
+    if expects_refusal(case)
+        && let Some(finding) = verdict.findings.into_iter().next()
+    {
+        diagnostics.push(Diagnostic {
+            help: finding.advice,
+            ..Diagnostic::new(finding.span.unwrap_or(case.span), finding.text)
+        });
+    }
+    Err(diagnostics)
+}
+
+/// True if the file says `outcome = "refused"`, alone or with other outcomes.
+fn expects_refusal(case: &Case) -> bool {
+    case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Refused))
+}
+
+/// The diagnostics of a case that is refused although the file does not expect it, as text.
+pub fn refusal(case: &Arc<Case>, limits: &Limits) -> Option<String> {
+    if expects_refusal(case) {
+        return None;
+    }
+    let diagnostics = match plan::plan(case, limits) {
+        Err(diagnostics) => diagnostics,
+        Ok(plan) => Forecast::new(&plan, SEED).err()?,
+    };
+    Some(scenario::render(&case.file, &diagnostics, false))
+}
+
+/// Number of invalid cases of each file so far.
+#[derive(Debug, Default)]
+pub struct InvalidCaseLimit(Mutex<HashMap<String, usize>>);
+
+impl InvalidCaseLimit {
+    /// Calls `check` for the case; for a file with too many invalid cases it returns no diagnostics and does not call `check`.
+    ///
+    /// # Errors
+    ///
+    /// The diagnostics of an invalid case; empty from the case on that reaches the limit of its file.
+    pub fn check<T>(
+        &self,
+        case: &Arc<Case>,
+        check: impl FnOnce(&Arc<Case>) -> Result<T, Vec<Diagnostic>>,
+    ) -> Result<T, Vec<Diagnostic>> {
+        if self.counts().get(&case.file.path).is_some_and(|count| *count >= MAX_INVALID_CASES) {
+            return Err(Vec::new());
+        }
+        check(case).map_err(|mut diagnostics| {
+            *self.counts().entry(case.file.path.clone()).or_default() += 1;
+            diagnostics.truncate(SHOWN);
+            diagnostics
+        })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds the diagnostics of a case to those of its file. A diagnostic shared by several points of a matrix is added once.
+pub fn add(invalid_files: &mut Vec<InvalidFile>, case: &Case, diagnostics: Vec<Diagnostic>) {
+    let at = match invalid_files.iter().position(|invalid| invalid.file.path == case.file.path) {
+        Some(at) => at,
+        None => {
+            let name = case.name.split('[').next().unwrap_or(&case.name).to_owned();
+            invalid_files.push(InvalidFile { name, file: case.file.clone(), diagnostics: Vec::new() });
+            invalid_files.len() - 1
+        }
+    };
+    let known = &mut invalid_files[at].diagnostics;
+    for mut diagnostic in diagnostics {
+        if known.len() >= SHOWN {
+            return;
+        }
+        if known.iter().any(|other| other.span == diagnostic.span && other.message == diagnostic.message) {
+            continue;
+        }
+        if (case.swept || case.form.is_some()) && diagnostic.case.is_none() {
+            diagnostic.case = Some(case.name.clone());
+        }
+        known.push(diagnostic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture;
+    use collspec_core::scenario::Span;
+
+    #[test]
+    fn checking_stops_after_too_many_invalid_cases_of_a_file() {
+        let limit = InvalidCaseLimit::default();
+        let mut calls = 0;
+        for index in 0..1000 {
+            let case = fixture::case(&format!("a/b[n={index}]"));
+            let found: Result<(), _> = limit.check(&case, |_| {
+                calls += 1;
+                Err(vec![Diagnostic::new(Span { start: 0, end: 1 }, "no"); 1000])
+            });
+            assert_eq!(found.unwrap_err().len(), if index < MAX_INVALID_CASES { SHOWN } else { 0 });
+        }
+        assert_eq!(calls, MAX_INVALID_CASES);
+        assert_eq!(limit.check(&fixture::case("c"), |_| Ok(5)).ok(), Some(5));
+    }
+
+    #[test]
+    fn the_same_diagnostic_of_two_points_is_added_once() {
+        let mut invalid_files = Vec::new();
+        let diagnostic = |message: &str| vec![Diagnostic::new(Span { start: 0, end: 1 }, message)];
+        add(&mut invalid_files, &fixture::case("a/b[n=1]"), diagnostic("root 4 is not below 2"));
+        add(&mut invalid_files, &fixture::case("a/b[n=2]"), diagnostic("root 4 is not below 2"));
+        add(&mut invalid_files, &fixture::case("a/b[n=3]"), diagnostic("root 4 is not below 3"));
+        add(&mut invalid_files, &fixture::case("c"), diagnostic("root 4 is not below 2"));
+        let counts: Vec<_> =
+            invalid_files.iter().map(|invalid| (invalid.name.as_str(), invalid.diagnostics.len())).collect();
+        assert_eq!(counts, [("a/b", 2), ("c", 1)]);
+    }
+}

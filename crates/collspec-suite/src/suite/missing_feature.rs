@@ -1,0 +1,198 @@
+//! Features that a plan needs and the library or devices lack. This is known before the case runs, so the case is skipped.
+use super::rank_devices::RankDevices;
+use collspec_core::ops::NcclCall;
+use collspec_core::plan::Plan;
+use collspec_core::scenario::Placement;
+use collspec_run::backend::version_text;
+use collspec_run::job::{CallKind, Red};
+use collspec_run::library::LibraryInfo;
+use collspec_run::run::Machine;
+use nccl_sys::{ConfigField, Nccl, release};
+use std::collections::BTreeSet;
+
+/// Lowest compute capability on which NCCL can reduce 8-bit floats.
+const REDUCES_FP8: (u32, u32) = (9, 0);
+
+const GROUP: [&str; 2] = ["ncclGroupStart", "ncclGroupEnd"];
+/// The calls that, in a group, replace a collective that the library does not have.
+const PAIRS: [&str; 4] = ["ncclSend", "ncclRecv", "ncclCommCount", "ncclCommUserRank"];
+
+/// The calls that create and destroy the operator of a `premul_sum`.
+const OPERATORS: [&str; 2] = ["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"];
+
+/// The first missing feature.
+pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
+    let has = |name: &str| machine.probed.symbols.iter().any(|symbol| symbol == name);
+    // one thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
+    let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
+    let always = grouped.iter().chain(&["ncclCommDestroy"]).copied().find(|name| !has(name));
+    let of_calls = |plan: &Plan| {
+        let calls = plan.prelude.iter().chain(&plan.programs).flatten();
+        calls.map(|call| call.kind.inner()).find_map(|kind| {
+            let missing = needs(kind, &has).into_iter().find(|name| !has(name));
+            let missing = missing.map(|name| function(name, machine));
+            missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, devices))
+        })
+    };
+    always
+        .map(|name| function(name, machine))
+        .or_else(|| plan.history.as_deref().and_then(of_calls))
+        .or_else(|| of_calls(plan))
+}
+
+fn function(missing: &str, machine: &Machine) -> String {
+    let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == missing).map_or("?", |(_, since)| since);
+    let version = machine.probed.version;
+    if release(since).is_some_and(|code| version < code) {
+        return needed(missing, since, machine);
+    }
+    format!("needs {missing} (since NCCL {since}); this library, NCCL {}, does not have it", version_text(version))
+}
+
+fn needed(what: &str, since: &str, machine: &Machine) -> String {
+    format!("needs {what} (since NCCL {since}); this is {}", version_text(machine.probed.version))
+}
+
+/// A configuration field that the plan sets and this version of the library ignores.
+fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
+    let (CallKind::Init { config, .. }
+    | CallKind::Split { config, .. }
+    | CallKind::Shrink { config, .. }
+    | CallKind::Grow { config, .. }) = kind
+    else {
+        return None;
+    };
+    let set = plan.configs.get((*config)? as usize)?;
+    let mut set = set.iter().filter_map(|(name, _)| ConfigField::find(name));
+    let field = set.find(|field| release(field.since).is_some_and(|code| machine.probed.version < code))?;
+    Some(needed(&format!("the configuration's {}", field.name), field.since, machine))
+}
+
+macro_rules! functions_by_kind {
+    ($($kind:pat => [$($name:literal),*],)*) => {
+        /// The functions used by a call that is not a collective.
+        fn of_kind(kind: &CallKind) -> &'static [&'static str] {
+            match kind {
+                $($kind => &[$($name),*],)*
+                _ => &[],
+            }
+        }
+
+        /// Every function that some kind of call uses.
+        const OF_KINDS: &[&str] = &[$($($name),*),*];
+    };
+}
+
+functions_by_kind! {
+    CallKind::Send { .. } => ["ncclSend"],
+    CallKind::Recv { .. } => ["ncclRecv"],
+    CallKind::GroupStart => ["ncclGroupStart"],
+    CallKind::GroupEnd => ["ncclGroupEnd"],
+    CallKind::Init { ids: Some(_), .. } => ["ncclGetUniqueId", "ncclCommInitRankScalable"],
+    CallKind::Init { config: None, .. } => ["ncclGetUniqueId", "ncclCommInitRank"],
+    CallKind::Init { config: Some(_), .. } => ["ncclGetUniqueId", "ncclCommInitRankConfig"],
+    CallKind::Split { .. } => ["ncclCommSplit"],
+    CallKind::Shrink { .. } => ["ncclCommShrink"],
+    CallKind::GrowId { .. } => ["ncclCommGetUniqueId"],
+    CallKind::Grow { .. } => ["ncclCommGrow"],
+    CallKind::Revoke { .. } => ["ncclCommRevoke"],
+    CallKind::Suspend { .. } => ["ncclCommSuspend"],
+    CallKind::Resume { .. } => ["ncclCommResume"],
+    CallKind::Finalize { .. } => ["ncclCommFinalize"],
+    CallKind::Destroy { .. } => ["ncclCommDestroy"],
+    CallKind::Abort { .. } => ["ncclCommAbort"],
+    CallKind::Put { .. } => ["ncclPutSignal"],
+    CallKind::Signal { .. } => ["ncclSignal"],
+    CallKind::WaitSignal { .. } => ["ncclWaitSignal"],
+    CallKind::Register { window: false, .. } => ["ncclCommRegister", "ncclCommDeregister"],
+    CallKind::Register { window: true, .. } => ["ncclMemAlloc", "ncclMemFree", "ncclCommWindowRegister", "ncclCommWindowDeregister"],
+}
+
+/// The functions that some case cannot run without, each once.
+fn functions_of_cases() -> impl Iterator<Item = &'static str> {
+    let collectives = NcclCall::ALL.iter().filter(|call| !call.is_pairwise()).map(|call| call.symbol());
+    let configured = NcclCall::ALL.iter().map(|call| call.symbol_with_config());
+    let names = collectives.chain(OPERATORS).chain(OF_KINDS.iter().copied()).chain(configured);
+    names.collect::<BTreeSet<_>>().into_iter()
+}
+
+/// The cases that need functions missing from a library.
+pub fn skipped_for_functions(library: &LibraryInfo) -> Vec<String> {
+    let has = |name: &str| library.symbols.iter().any(|symbol| symbol == name);
+    let mut words = Vec::new();
+    let lacking: Vec<&str> = functions_of_cases().filter(|name| !has(name)).collect();
+    if !lacking.is_empty() {
+        let them = if lacking.len() > 1 { "them" } else { "it" };
+        words.push(format!("cases that use {}: this library does not have {them}", lacking.join(", ")));
+    }
+    for call in NcclCall::ALL.iter().filter(|call| call.is_pairwise() && !has(call.symbol())) {
+        words.push(if has("ncclSend") && has("ncclRecv") {
+            format!("nothing, although {} is missing: sends and receives in a group replace it", call.symbol())
+        } else {
+            format!("cases that use {}: this library has neither it nor sends and receives", call.symbol())
+        });
+    }
+    words
+}
+
+/// NCCL's functions that a call uses on a library that has all of them.
+pub fn functions_of(kind: &CallKind) -> Vec<&'static str> {
+    needs(kind, &|_| true)
+}
+
+/// Functions that a call uses.
+fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
+    // a library without these calls can run them as groups of sends and receives
+    let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
+    match kind {
+        CallKind::Collective { call, red, algorithm, .. } => {
+            let mut names = if algorithm.is_some() {
+                vec![call.symbol_with_config()]
+            } else if call.is_pairwise() {
+                or_pairs(call.symbol())
+            } else {
+                vec![call.symbol()]
+            };
+            if matches!(red, Red::PreMulSum { .. }) {
+                names.extend(OPERATORS);
+            }
+            names
+        }
+        other => of_kind(other).to_vec(),
+    }
+}
+
+fn dtype(kind: &CallKind, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
+    let (dtype, reduces) = match kind {
+        CallKind::Collective { dtype, red, .. } => (*dtype, *red != Red::None),
+        CallKind::Send { dtype, .. } | CallKind::Recv { dtype, .. } => (*dtype, false),
+        _ => return None,
+    };
+    let (name, since) = (dtype.name(), dtype.since());
+    if release(since).is_some_and(|code| machine.probed.version < code) {
+        return Some(needed(name, since, machine));
+    }
+    let least = devices.least_compute()?;
+    let small = dtype.is_float() && dtype.size() == 1;
+    (small && reduces && least < REDUCES_FP8).then(|| {
+        let ((a, b), (c, d)) = (REDUCES_FP8, least);
+        format!("reductions of {name} need GPUs of compute capability {a}.{b}; the least here is {c}.{d}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_that_cases_need_and_the_library_lacks_is_told() {
+        let symbols: Vec<String> = nccl_sys::Nccl::SYMBOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut library = LibraryInfo { version: 23203, maker: nccl_sys::Maker::Nvidia, symbols, slimmed: false };
+        assert_eq!(skipped_for_functions(&library), [""; 0]);
+        let lacking = ["ncclCommShrink", "ncclCommGrow", "ncclCommWindowRegister", "ncclPutSignal", "ncclGather"];
+        library.symbols.retain(|name| !lacking.contains(&name.as_str()));
+        let said = skipped_for_functions(&library).join("\n");
+        lacking.iter().for_each(|name| assert!(said.contains(name), "{name} is not in: {said}"));
+        assert!(said.contains("sends and receives in a group replace it"), "{said}");
+    }
+}

@@ -1,0 +1,383 @@
+//! Options for reading files and running cases: those of `collspec run` and the variables COLLSPEC_*.
+//!
+//! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `crates/collspec-cli/src/cli/args.rs`.
+use super::{BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
+use collspec_core::judge::{Details, ShowBuffers};
+use collspec_core::plan::Limits;
+use collspec_core::scenario::{AllowEnv, Placement};
+use collspec_run::child::Workers;
+use collspec_run::run::memory::free;
+use collspec_run::run::{RanksPerGpu, seconds};
+use soft_nccl::Connect;
+use soft_nccl::fault::FaultMode;
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
+use thiserror::Error;
+
+/// Options for reading files and running cases.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunOptions {
+    /// The backend requested.
+    pub backend: BackendRequest,
+    /// Limit on the ranks that share a GPU.
+    pub ranks_per_gpu: RanksPerGpu,
+    /// Number of cases that run at the same time; the runner keeps about as many idle workers.
+    pub jobs: Option<NonZeroUsize>,
+    /// Ranks of a case in each process that a launcher has started; 1 if unset.
+    pub ranks_per_process: Option<NonZeroUsize>,
+    /// True if no further case starts after a failure.
+    pub fail_fast: bool,
+    /// Seconds per case instead of the default; a case's own `timeout` takes precedence.
+    pub timeout: Option<f64>,
+    /// Seconds for creating communicators and loading, and for destroying communicators after a case, instead of the default.
+    pub opening_timeout: Option<f64>,
+    /// Seed for the order of the software library's tasks.
+    pub seed: Option<u64>,
+    /// Number of bytes that the software library's sends may leave unreceived.
+    pub eager: Option<u64>,
+    /// When the software library's ranks connect.
+    pub connect: Option<Connect>,
+    /// Ranks per simulated machine of the software library's world, which shapes rings, trees, channels and chunks as in NCCL.
+    pub ranks_per_node: Option<NonZeroUsize>,
+    /// The fault that the software library is given.
+    pub fault: FaultMode,
+    /// Placement for files that do not set one, if the case allows it.
+    pub placement: Option<Placement>,
+    /// Forms, variables that files may set, and limits.
+    pub reading: Reading,
+    /// The cases whose verdicts include buffer contents.
+    pub show_buffers: ShowBuffers,
+    /// True if verdicts include the last run's results.
+    pub keep_results: bool,
+    /// Parts of verdicts that only some reports show.
+    pub details: Details,
+    /// Variables of the workers' environment; variables that files set override them.
+    pub variables: Vec<(String, String)>,
+    /// The program that is started as a worker.
+    pub workers: Workers,
+}
+
+/// The reason an option cannot be set.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// No option has this name.
+    #[error("there is no option `{0}`")]
+    Unknown(String),
+    /// The value is not valid for the option.
+    #[error("`{name}` = `{value}`: {reason}")]
+    Value {
+        /// The option's name.
+        name: String,
+        /// The value as given.
+        value: String,
+        /// The reason it is not valid.
+        reason: String,
+    },
+}
+
+/// An option that can be set by name.
+pub struct NamedOption {
+    /// The name in `--NAME`; the variable is COLLSPEC_NAME in upper case, with `_` for `-`.
+    pub name: &'static str,
+    /// False if the option exists only on the command line.
+    pub has_variable: bool,
+    set: fn(&mut RunOptions, &str) -> Result<(), String>,
+    /// The non-default values, for a command that runs a case again; `None` if the option does not affect results.
+    values: Option<fn(&RunOptions) -> Vec<String>>,
+}
+
+const fn option(
+    name: &'static str,
+    set: fn(&mut RunOptions, &str) -> Result<(), String>,
+    values: fn(&RunOptions) -> Vec<String>,
+) -> NamedOption {
+    NamedOption { name, has_variable: true, set, values: Some(values) }
+}
+
+/// Every option, in the order in which a repeating command lists them.
+pub const NAMED: &[NamedOption] = &[
+    option(
+        "backend",
+        |options, text| BackendChoice::parse(text).map(|value| options.backend.backend = value),
+        |options| {
+            let backend = options.backend.backend;
+            if backend == BackendChoice::Auto { Vec::new() } else { vec![backend.name().to_owned()] }
+        },
+    ),
+    NamedOption {
+        name: "require",
+        has_variable: true,
+        set: |options, text| Requirement::parse(text).map(|value| options.backend.require = Some(value)),
+        values: None,
+    },
+    option(
+        "nccl",
+        |options, text| {
+            options.backend.nccl = Some(text.to_owned());
+            Ok(())
+        },
+        |options| options.backend.nccl.iter().cloned().collect(),
+    ),
+    option(
+        "driver",
+        |options, text| {
+            options.backend.driver = DriverRequest::parse(text);
+            Ok(())
+        },
+        |options| unless(&options.backend.driver, &DriverRequest::Auto),
+    ),
+    option(
+        "ranks-per-gpu",
+        |options, text| RanksPerGpu::parse(text).map(|value| options.ranks_per_gpu = value),
+        |options| unless(&options.ranks_per_gpu, &RanksPerGpu::One),
+    ),
+    NamedOption {
+        name: "ranks-per-process",
+        has_variable: false,
+        set: |options, text| {
+            options.ranks_per_process = Some(positive(text)?);
+            Ok(())
+        },
+        values: Some(|options| shown(&options.ranks_per_process)),
+    },
+    option(
+        "timeout",
+        |options, text| seconds(text).map(|value| options.timeout = Some(value)),
+        |options| shown(&options.timeout),
+    ),
+    option(
+        "opening-timeout",
+        |options, text| seconds(text).map(|value| options.opening_timeout = Some(value)),
+        |options| shown(&options.opening_timeout),
+    ),
+    option(
+        "seed",
+        |options, text| number(text).map(|value| options.seed = Some(value)),
+        |options| shown(&options.seed),
+    ),
+    option(
+        "eager",
+        |options, text| number(text).map(|value| options.eager = Some(value)),
+        |options| shown(&options.eager),
+    ),
+    option(
+        "connect",
+        |options, text| text.parse().map(|value| options.connect = Some(value)),
+        |options| options.connect.iter().map(|when| when.name().to_owned()).collect(),
+    ),
+    option(
+        "ranks-per-node",
+        |options, text| positive(text).map(|value| options.ranks_per_node = Some(value)),
+        |options| shown(&options.ranks_per_node),
+    ),
+    NamedOption {
+        name: "fault",
+        has_variable: false,
+        set: |options, text| {
+            options.fault = text.parse().map_err(|error: soft_nccl::fault::NoFault| error.to_string())?;
+            Ok(())
+        },
+        values: Some(|options| unless(&options.fault, &FaultMode::default())),
+    },
+    option(
+        "max-memory",
+        |options, text| Limits::bytes(text).map(|value| options.reading.limits.memory = value),
+        |options| {
+            let memory = options.reading.limits.memory;
+            if memory == Limits::default().memory { Vec::new() } else { unless(&memory, &usual_memory()) }
+        },
+    ),
+    option(
+        "max-work",
+        |options, text| Limits::operations(text).map(|value| options.reading.limits.work = value),
+        |options| unless(&options.reading.limits.work, &Limits::default().work),
+    ),
+    option(
+        "max-file-work",
+        |options, text| Limits::operations(text).map(|value| options.reading.limits.file_work = value),
+        |options| unless(&options.reading.limits.file_work, &Limits::default().file_work),
+    ),
+    option(
+        "max-file",
+        |options, text| Limits::bytes(text).map(|value| options.reading.limits.file = value),
+        |options| unless(&options.reading.limits.file, &Limits::default().file),
+    ),
+    option(
+        "placement",
+        |options, text| Placement::parse(text).map(|value| options.placement = Some(value)),
+        |options| options.placement.iter().map(|placement| placement.name().to_owned()).collect(),
+    ),
+    option(
+        "allow-env",
+        |options, text| AllowEnv::parse(text).map(|value| options.reading.allow_env = value),
+        |options| options.reading.allow_env.names().to_vec(),
+    ),
+    NamedOption {
+        name: "forms",
+        has_variable: true,
+        set: |options, text| Forms::parse(text).map(|value| options.reading.forms = value),
+        values: None, // A command that runs a case again names the case's own form.
+    },
+    NamedOption {
+        name: "jobs",
+        has_variable: false,
+        set: |options, text| {
+            options.jobs = Some(positive(text)?);
+            Ok(())
+        },
+        values: None,
+    },
+    NamedOption {
+        name: "fail-fast",
+        has_variable: false,
+        set: |options, text| {
+            options.fail_fast = text.parse().map_err(|_| "expected true or false".to_owned())?;
+            Ok(())
+        },
+        values: None,
+    },
+];
+
+/// The limit on memory if none is set: the machine's free memory when first asked, but at least that of
+/// [`Limits::default`], so that a case which is merely too large for this machine is skipped and not refused.
+pub fn usual_memory() -> u64 {
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    *MEMORY.get_or_init(|| free().unwrap_or(0).max(Limits::default().memory))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a whole number, 0 or greater".to_owned())
+}
+
+fn positive(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number, 1 or greater".to_owned())
+}
+
+fn shown<T: ToString>(value: &Option<T>) -> Vec<String> {
+    value.iter().map(T::to_string).collect()
+}
+
+fn unless<T: ToString + PartialEq>(value: &T, default: &T) -> Vec<String> {
+    if value == default { Vec::new() } else { vec![value.to_string()] }
+}
+
+impl NamedOption {
+    /// True if the option affects results, so that a command that runs a case again must repeat it.
+    pub fn bears_on_results(&self) -> bool {
+        self.values.is_some()
+    }
+
+    /// The environment variable with the same meaning, for a test harness.
+    pub fn variable(&self) -> String {
+        format!("COLLSPEC_{}", self.name.replace('-', "_").to_uppercase())
+    }
+}
+
+impl RunOptions {
+    /// Sets an option as on the command line.
+    ///
+    /// # Errors
+    ///
+    /// The name is not in [`NAMED`], or the value is not valid for the option.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let option = NAMED.iter().find(|option| option.name == name);
+        let option = option.ok_or_else(|| OptionError::Unknown(name.to_owned()))?;
+        let error = |reason| OptionError::Value { name: name.to_owned(), value: value.to_owned(), reason };
+        (option.set)(self, value).map_err(error)
+    }
+
+    /// The options that affect results, as words of a command line.
+    pub fn to_repeat(&self) -> Vec<String> {
+        let words = |option: &NamedOption| {
+            let name = format!("--{}", option.name);
+            let values = option.values.map(|values| values(self)).unwrap_or_default();
+            values.into_iter().flat_map(move |value| [name.clone(), value])
+        };
+        NAMED.iter().flat_map(words).collect()
+    }
+
+    /// Number of cases to run at the same time: as requested, else one per core; on GPUs one, because cases take turns on them.
+    pub fn jobs_on(&self, chosen: &ChosenBackend) -> usize {
+        let default = || if chosen.machine.is_some() { 1 } else { cores() };
+        self.jobs.map_or_else(default, NonZeroUsize::get)
+    }
+
+    /// True if waiting cases may run in addition to the jobs: not on GPUs, where cases take turns, and not if a number was requested.
+    pub(super) fn may_run_more_at_a_time(&self, chosen: &ChosenBackend) -> bool {
+        let take_turns = chosen.machine.is_some() && !chosen.counts_work();
+        self.jobs.is_none() && !take_turns && chosen.cluster.is_none()
+    }
+}
+
+/// Number of cores that this process may use.
+pub fn cores() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_run_at_a_time_only_where_no_number_was_asked_for() {
+        let mut options = RunOptions::default();
+        let chosen = ChosenBackend::default();
+        assert!(options.may_run_more_at_a_time(&chosen));
+        options.jobs = NonZeroUsize::new(2);
+        assert!(!options.may_run_more_at_a_time(&chosen));
+    }
+
+    #[test]
+    fn what_is_set_is_repeated() {
+        let mut options = RunOptions::default();
+        assert_eq!(options.to_repeat(), Vec::<String>::new());
+        for (name, value) in [
+            ("backend", "nccl"),
+            ("nccl", "2.30.7"),
+            ("driver", "/d"),
+            ("ranks-per-gpu", "auto"),
+            ("ranks-per-process", "2"),
+            ("timeout", "2.5"),
+            ("opening-timeout", "9"),
+            ("seed", "7"),
+            ("eager", "4096"),
+            ("connect", "lazy"),
+            ("ranks-per-node", "8"),
+            ("fault", "F01"),
+            ("max-memory", "1024"),
+            ("max-work", "5000"),
+            ("max-file-work", "6000"),
+            ("max-file", "700"),
+            ("placement", "processes"),
+            ("allow-env", "NCCL_A"),
+        ] {
+            options.set(name, value).unwrap();
+            let repeated = options.to_repeat();
+            let mut pairs = repeated.chunks(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+            assert!(pairs.any(|pair| pair == (&format!("--{name}"), value)), "{name} {value}: {repeated:?}");
+        }
+        for (name, value) in [("require", "nccl"), ("forms", "tree"), ("jobs", "3"), ("fail-fast", "true")] {
+            let before = (options.clone(), options.to_repeat());
+            options.set(name, value).unwrap();
+            assert!(options != before.0 && options.to_repeat() == before.1, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_an_error() {
+        let mut options = RunOptions::default();
+        assert_eq!(options.set("sead", "1"), Err(OptionError::Unknown("sead".into())));
+        for option in NAMED.iter().filter(|option| !["nccl", "driver"].contains(&option.name)) {
+            assert!(matches!(options.set(option.name, "-"), Err(OptionError::Value { .. })), "{}", option.name);
+        }
+        assert_eq!(options, RunOptions::default());
+    }
+
+    #[test]
+    fn variables_are_named_after_options() {
+        let names: Vec<String> = NAMED.iter().map(NamedOption::variable).collect();
+        assert!(names.contains(&"COLLSPEC_MAX_FILE_WORK".to_owned()), "{names:?}");
+    }
+}
