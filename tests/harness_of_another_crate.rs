@@ -33,9 +33,19 @@ debug = false
 # The repository's own packages are built again, because they are no members here; quickly, then.
 [profile.dev.package.collspec]
 opt-level = 0
-[profile.dev.package.soft-nccl]
+[profile.dev.package.collspec-core]
+opt-level = 0
+[profile.dev.package.collspec-run]
+opt-level = 0
+[profile.dev.package.collspec-suite]
 opt-level = 0
 [profile.dev.package.soft-cuda]
+opt-level = 0
+[profile.dev.package.soft-cudart]
+opt-level = 0
+[profile.dev.package.soft-nccl]
+opt-level = 0
+[profile.dev.package.ptx]
 opt-level = 0
 "#;
 

@@ -131,9 +131,7 @@ fn the_command_is_built_from_few_packages() {
 #[test]
 fn the_harness_is_built_without_the_command() {
     let versions = packages(&["--no-default-features", "--features", "harness"]);
-    for absent in
-        ["anyhow", "chrono", "clap", "collspec-cli", "indicatif", "maud", "quick-junit", "standin-cuda", "zip"]
-    {
+    for absent in ["anyhow", "chrono", "collspec-cli", "indicatif", "maud", "quick-junit", "standin-cuda", "zip"] {
         assert!(!versions.contains_key(absent), "{absent} is built with the harness: {versions:?}");
     }
 }

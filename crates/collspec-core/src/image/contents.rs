@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Contents of at most this many bytes are stored as plain bytes.
 const FLAT: usize = 64 << 10;
 
-/// A sequence of bytes. More than [`FLAT`] of them are stored as pieces, which are shared with other contents or computed on demand.
+/// A sequence of bytes. More than `FLAT` of them are stored as pieces, which are shared with other contents or computed on demand.
 #[derive(Clone, Debug)]
 pub enum Contents {
     /// Plain bytes.

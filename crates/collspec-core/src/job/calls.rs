@@ -11,7 +11,7 @@ pub enum Ptr {
     Null,
     /// Byte `byte` of allocation `alloc`'s payload.
     At {
-        /// Index into [`Job::allocs`](super::Job::allocs).
+        /// Index into `Job::allocs`.
         alloc: u32,
         /// Byte in the payload.
         byte: u64,
@@ -31,7 +31,7 @@ pub struct Call {
     pub kind: CallKind,
 }
 
-/// The kind of a call. `comm` indexes [`Job::comms`](super::Job::comms), `stream` counts the rank's streams.
+/// The kind of a call. `comm` indexes `Job::comms`, `stream` counts the rank's streams.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum CallKind {
@@ -76,7 +76,7 @@ pub enum CallKind {
         dtype: DType,
         stream: u32,
     },
-    /// Checkpoint `index` (see [`Job::checkpoints`](super::Job::checkpoints)) is a copy of `from`, in stream order; with `digest` its
+    /// Checkpoint `index` (see `Job::checkpoints`) is a copy of `from`, in stream order; with `digest` its
     /// [`digest`](super::digest).
     Checkpoint {
         from: Ptr,

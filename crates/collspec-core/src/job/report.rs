@@ -13,7 +13,7 @@ pub struct RankReport {
     pub figures: Vec<Figure>,
     /// The answers of NCCL's query functions.
     pub answers: Answers,
-    /// Seconds of each timed iteration (see [`Timed`](super::Timed)); empty if the job is not timed.
+    /// Seconds of each timed iteration (see `Timed`); empty if the job is not timed.
     pub times: Vec<f64>,
     /// The total work of the kernels of the timed iterations, if it is counted.
     pub work: Option<Work>,

@@ -3,7 +3,7 @@
 //! | lane | when | how |
 //! |---|---|---|
 //! | exact | no order or rounding matters | [`ColumnReduction::exact`], [`ColumnReduction::exact_buffer`] |
-//! | admissible | up to [`SEARCH_RANKS`] ranks, or inputs that matter | cheap chains, then dynamic programming over subsets of ranks |
+//! | admissible | up to `SEARCH_RANKS` ranks, or inputs that matter | cheap chains, then dynamic programming over subsets of ranks |
 //! | bounded | beyond, with a proof that nothing overflows | exact result and a derived error bound |
 //!
 //! The rules are from NCCL's sources; each is cited where it is used. The oracle shares no reduction or rounding code with

@@ -101,7 +101,7 @@ pub struct Buffer {
     pub span: Span,
     /// Its memory by world rank.
     pub places: Vec<Option<Place>>,
-    /// Index into [`Case::inputs`], if it exists before the first step.
+    /// Index into `Case::inputs`, if it exists before the first step.
     pub input: Option<usize>,
 }
 
@@ -234,7 +234,7 @@ pub enum Event {
 /// A collective that every rank of a communicator has called.
 #[derive(Clone, Debug)]
 pub struct CollectiveEvent {
-    /// The call that came first; the others are equal in everything that [`Self::op`] to [`Self::root`] return.
+    /// The call that came first; the others are equal in everything that [`Self::op`] to `Self::root` return.
     pub first: RankCall<Arc<RankCollective<Placed>>>,
     /// The ranks' calls, in the order of the communicator.
     pub calls: Vec<RankCall<Arc<RankCollective<Placed>>>>,

@@ -16,7 +16,7 @@ pub struct Summary {
     pub mean: f64,
     /// The standard deviation of the distribution that they are taken from (with the divisor n - 1); 0 for a single sample.
     pub deviation: f64,
-    /// The largest gap between neighbours exceeds the spread on both sides of it (see [`is_bimodal`]).
+    /// The largest gap between neighbours exceeds the spread on both sides of it (see `is_bimodal`).
     pub bimodal: bool,
 }
 

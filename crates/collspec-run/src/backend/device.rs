@@ -9,7 +9,7 @@ use crate::job::arena::{self, Mapping, Span};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// An address on the device: from [`Memory`], or null.
+/// An address on the device: from `Memory`, or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub(super) u64);
 

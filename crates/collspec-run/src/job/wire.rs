@@ -31,7 +31,7 @@ pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), WireEr
 ///
 /// # Errors
 ///
-/// Same as [`send`].
+/// Same as `send`.
 pub fn send_behind<T: Serialize>(to: &mut impl Write, earlier: &mut Vec<u8>, message: &T) -> Result<(), WireError> {
     put(earlier, message)?;
     let bytes = std::mem::take(earlier);

@@ -14,6 +14,7 @@ use std::fmt;
 /// The report on a case: an object of `collspec run --format jsonl`.
 ///
 /// ```
+/// # mod collspec { pub use collspec_core::judge::{Lane, Status}; pub use collspec_suite::report::CaseReport; }
 /// let line = r#"{"case":"documented/reduce_scatter","file":"scenarios/documented/reduce_scatter.toml","line":1,"status":"pass","backend":"soft","outcome":"ok","reason":null,
 ///     "seconds":0.001,"wall_seconds":0.004,"lanes":[{"lane":"exact","pass":true,"looked_at":2,"note":null}],
 ///     "outputs":{"out":[[4.0],[6.0]]}}"#;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A line of `collspec run --format jsonl`: a case, an invalid file, the warnings of a file, or the summary, which is the last line.
 ///
 /// ```
+/// # mod collspec { pub use collspec_suite::report::ReportLine; }
 /// use collspec::ReportLine;
 /// let line = r#"{"summary":{"pass":3,"fail":1,"skip":0,"invalid_files":0,"not_run":0,"seconds":1.5,"backend":"soft","library":"2.30.7"}}"#;
 /// let ReportLine::Summary(summary) = serde_json::from_str(line)? else { panic!("the summary") };
