@@ -181,7 +181,7 @@ const SHARED: &str = "world_size = 4\ninputs.x = { each = \"rank + i\", count = 
 fn steps_that_share_memory_are_not_grouped() {
     let suite = suite(SHARED, "grouped");
     let groups = suite.cases.iter().find(|case| case.form.is_some()).unwrap();
-    assert_eq!(groups.steps.iter().map(|step| step.steps.len()).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(groups.steps.iter().map(|step| step.inner().len()).collect::<Vec<_>>(), [1, 2]);
     for verdict in verdicts(&suite) {
         assert_eq!(verdict.status, Status::Pass, "{:?}", verdict.findings);
     }

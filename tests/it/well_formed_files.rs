@@ -40,7 +40,7 @@ fn the_short_form_is_one_step_over_in_and_out() {
     assert!(all.len() == 1 && case.name == "short_form");
     assert_eq!(case.inputs[0].name.value, "in");
     assert_eq!(case.steps.len(), 1);
-    assert_eq!(case.steps[0].input.as_ref().map(|b| b.name.as_str()), Some("in"));
+    assert_eq!(case.steps[0].input().map(|b| b.name.as_str()), Some("in"));
     assert_eq!(case.expect[0].target.name, "out");
     assert!(matches!(&case.inputs[0].content, BufferContent::Rows(rows) if rows.len() == 2));
 }
@@ -93,11 +93,13 @@ fn the_nearest_default_wins() -> Result<(), String> {
     )?;
     let case = &all[0];
     assert_eq!(case.inputs.iter().map(|b| b.dtype.name()).collect::<Vec<_>>(), ["i32", "f64"]);
-    let reduce = |s: &Step| match s.reduce.as_ref().map(|r| r.value.clone()) {
-        Some(StepReduction::Builtin(op)) => op.name().unwrap_or("?"),
+    let reduce = |s: &Step| match &s.kind {
+        StepKind::Collective(CollectiveStep { reduce: Some(StepReduction::Builtin(op)), .. }) => {
+            op.name().unwrap_or("?")
+        }
         _ => "none",
     };
-    let inner = &case.steps[1].steps;
+    let inner = case.steps[1].inner();
     assert_eq!([reduce(&case.steps[0]), reduce(&inner[0]), reduce(&inner[1])], ["max", "prod", "min"]);
     assert!(matches!(&inner[0].comm, StepComm::Groups(g) if g.value.len() == 2));
     assert!(matches!(&inner[1].comm, StepComm::Comm(c) if c.value == "world"));

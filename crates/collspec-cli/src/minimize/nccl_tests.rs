@@ -1,6 +1,6 @@
 //! The nccl-tests command that is nearest to a case.
 use collspec_core::plan::{self, Limits};
-use collspec_core::scenario::{Case, EnvValue, Step};
+use collspec_core::scenario::{Case, EnvValue, all_steps};
 use collspec_suite::report::shell;
 use std::sync::Arc;
 
@@ -35,9 +35,13 @@ const TYPES: [(&str, &str); 12] = [
 
 /// The command for the case's last operation that nccl-tests has; `None` if it has none of them. Its buffer contents differ.
 pub fn nearest_command(case: &Arc<Case>) -> Option<String> {
-    let (step, program) = last(&case.steps)?;
+    let known = all_steps(&case.steps).filter_map(|step| {
+        let (_, program) = PROGRAMS.iter().find(|(name, _)| *name == step.op.name)?;
+        Some((step, program))
+    });
+    let (step, program) = known.last()?;
     let plan = plan::plan(case, &Limits::default()).ok()?;
-    let name = step.output.as_ref().or(step.input.as_ref()).map(|buffer| buffer.name.as_str());
+    let name = step.output().or(step.input()).map(|buffer| buffer.name.as_str());
     let output = plan.buffers.iter().find(|buffer| Some(buffer.name.as_str()) == name).or(plan.buffers.last())?;
     let count = output.places.iter().flatten().map(|place| place.count).max()?;
     // The size is that of the larger of a call's two buffers.
@@ -52,11 +56,4 @@ pub fn nearest_command(case: &Arc<Case>) -> Option<String> {
     }
     words.push(format!("{program} -b {bytes} -e {bytes} -g {} -d {dtype} -c 1 -w 0 -n 1", plan.n));
     Some(words.join(" "))
-}
-
-fn last(steps: &[Step]) -> Option<(&Step, &'static str)> {
-    steps.iter().rev().find_map(|step| {
-        let program = PROGRAMS.iter().find(|(name, _)| *name == step.op.name).map(|(_, program)| (step, *program));
-        program.or_else(|| last(&step.steps))
-    })
 }

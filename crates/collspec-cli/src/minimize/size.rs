@@ -1,6 +1,6 @@
 //! The size of a case.
 use collspec_core::plan::Plan;
-use collspec_core::scenario::{Case, Step};
+use collspec_core::scenario::{Case, all_steps};
 use std::fmt;
 
 /// The size of a case.
@@ -18,17 +18,14 @@ impl Size {
     /// The size of a planned case.
     pub(super) fn of(plan: &Plan, case: &Case) -> Self {
         let counts = plan.buffers.iter().flat_map(|buffer| buffer.places.iter().flatten()).map(|place| place.count);
-        Self { ranks: plan.n, elements: counts.max().unwrap_or(0), steps: steps(&case.steps) }
+        let steps = all_steps(&case.steps).filter(|step| step.inner().is_empty());
+        Self { ranks: plan.n, elements: counts.max().unwrap_or(0), steps: steps.count() }
     }
 
     /// Ranks, elements and steps, with their names.
     pub(super) fn dimensions(self) -> [(u64, &'static str); 3] {
         [(self.ranks as u64, "rank"), (self.elements, "element"), (self.steps as u64, "step")]
     }
-}
-
-fn steps(list: &[Step]) -> usize {
-    list.iter().map(|step| if step.steps.is_empty() { 1 } else { steps(&step.steps) }).sum()
 }
 
 impl fmt::Display for Size {

@@ -1,12 +1,19 @@
 //! Counts the features of the programs that ran, to show what a soak has tested.
-use collspec_core::scenario::{Case, CommDef, ConfigValue, Spanned, Step, StepError};
+use collspec_core::scenario::{Case, CommDef, ConfigValue, Spanned, StepError, StepKind, all_steps};
 use std::collections::BTreeSet;
 
 /// The kinds of steps of a case, and its other features that are worth counting.
 pub(super) fn kinds(case: &Case) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
-    of_steps(&case.steps, &mut found);
-    of_steps(&case.before, &mut found);
+    for step in all_steps(&case.steps).chain(all_steps(&case.before)) {
+        found.insert(step.op.name);
+        let marks = [
+            (step.algorithm().is_some(), "algorithms of calls"),
+            (matches!(&step.kind, StepKind::NewComm(new) if makes_non_blocking(new)), "non-blocking communicators"),
+            (step.error.as_deref().is_some_and(is_left_in_progress), "calls left in progress"),
+        ];
+        found.extend(marks.into_iter().filter(|(has, _)| *has).map(|(_, mark)| mark));
+    }
     if !case.before.is_empty() {
         found.insert("history");
     }
@@ -23,19 +30,6 @@ fn is_non_blocking(config: &[(Spanned<String>, Spanned<ConfigValue>)]) -> bool {
 
 fn makes_non_blocking(comm: &CommDef) -> bool {
     is_non_blocking(&comm.config)
-}
-
-fn of_steps(steps: &[Step], found: &mut BTreeSet<&'static str>) {
-    for step in steps {
-        found.insert(step.op.name);
-        let marks = [
-            (step.algorithm.is_some(), "algorithms of calls"),
-            (step.new.as_deref().is_some_and(makes_non_blocking), "non-blocking communicators"),
-            (step.error.as_deref().is_some_and(is_left_in_progress), "calls left in progress"),
-        ];
-        found.extend(marks.into_iter().filter(|(has, _)| *has).map(|(_, mark)| mark));
-        of_steps(&step.steps, found);
-    }
 }
 
 fn is_left_in_progress(error: &Spanned<StepError>) -> bool {

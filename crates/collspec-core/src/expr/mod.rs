@@ -66,7 +66,7 @@ pub enum ExprNode {
 
 impl ExprNode {
     /// Calls `f` for every node, parents first.
-    pub fn visit(&self, f: &mut impl FnMut(&Self)) {
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Self)) {
         f(self);
         match self {
             Self::Index(_, a) | Self::Neg(a) => a.visit(f),
@@ -81,6 +81,17 @@ impl ExprNode {
 }
 
 impl Expr {
+    /// The names of values and buffers, in order of appearance.
+    pub fn names(&self) -> Vec<&str> {
+        let mut out = Vec::new();
+        self.node.visit(&mut |node| {
+            if let ExprNode::Name(name) | ExprNode::Index(name, _) = node {
+                out.push(name.as_str());
+            }
+        });
+        out
+    }
+
     /// The names of the values that indices are computed from: `y` in `x[y[0]]` and in `x[y]`.
     pub fn names_in_indices(&self) -> Vec<&str> {
         fn go<'a>(node: &'a ExprNode, inside: bool, out: &mut Vec<&'a str>) {

@@ -64,6 +64,24 @@ pub enum Kind {
     Graph(GraphOp),
 }
 
+impl Kind {
+    /// True for collectives, point-to-point operations, and those that are made of these.
+    pub const fn transfers(&self) -> bool {
+        matches!(self, Self::Collective(_) | Self::Composite(_) | Self::Send | Self::Recv | Self::SendRecv)
+    }
+
+    /// The collective of NCCL that implements the operation, alone or called once for each rank.
+    pub const fn collective(&self) -> Option<&Collective> {
+        match self {
+            Self::Collective(collective) => Some(collective),
+            Self::Composite(Composite::Barrier) => Some(&ALL_REDUCE),
+            Self::Composite(Composite::AllGatherV) => Some(&BROADCAST),
+            Self::Composite(Composite::ReduceScatterV) => Some(&REDUCE),
+            _ => None,
+        }
+    }
+}
+
 /// Operations that are groups of NCCL's own calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]

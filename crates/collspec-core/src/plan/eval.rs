@@ -203,29 +203,14 @@ pub fn elements(n: u64) -> String {
 /// The names an expression uses that are not the language's own, in order of appearance: buffers, axes, steps.
 pub fn named(expr: &Expr) -> Vec<String> {
     const OWN: [&str; 7] = ["rank", "n", "world_rank", "world_size", "i", "t", "peer"];
-    fn walk(node: &ExprNode, out: &mut Vec<String>) {
-        let name = match node {
-            ExprNode::Int(_) | ExprNode::Float(_) => None,
-            ExprNode::Name(name) | ExprNode::Index(name, _) | ExprNode::Field(name, _) => Some(name),
-            ExprNode::Neg(_) | ExprNode::Binary(..) | ExprNode::Call(..) => None,
-        };
-        if let Some(name) = name
+    let mut out = Vec::new();
+    expr.node.visit(&mut |node| {
+        if let ExprNode::Name(name) | ExprNode::Index(name, _) | ExprNode::Field(name, _) = node
             && !OWN.contains(&name.as_str())
             && !out.contains(name)
         {
             out.push(name.clone());
         }
-        match node {
-            ExprNode::Index(_, inner) | ExprNode::Neg(inner) => walk(inner, out),
-            ExprNode::Binary(_, a, b) => {
-                walk(a, out);
-                walk(b, out);
-            }
-            ExprNode::Call(_, list) => list.iter().for_each(|n| walk(n, out)),
-            ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Name(_) | ExprNode::Field(..) => {}
-        }
-    }
-    let mut out = Vec::new();
-    walk(&expr.node, &mut out);
+    });
     out
 }

@@ -4,10 +4,10 @@ use super::eval::{Names, elements, evaluate_whole};
 use super::expr_fill::Fraction;
 use super::inputs::{content_count, fits, have_values};
 use super::types::{Buffer, Plan};
-use crate::ops::{Kind, Who};
+use crate::ops::Who;
 use crate::scenario::{
     BufferContent, CaseContent, Diagnostic, Expectation, ExpectedOutcome, FillTable, FillValues, NumberByRankKind,
-    RowKind, Span, Step, StepComm, dedupe,
+    RowKind, Span, Step, StepComm, StepKind, dedupe,
 };
 
 /// The errors in `expect` and `assert`.
@@ -128,17 +128,17 @@ pub fn check_elements(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
 /// An empty row for a rank on which a collective does not touch its output.
 fn off_the_root(plan: &Plan, e: &Expectation, rank: usize) -> Option<Diagnostic> {
     let BufferContent::Rows(rows) = &e.content else { return None };
-    let writes = |step: &&Step| step.output.as_ref().is_some_and(|out| out.name == e.target.name);
+    let writes = |step: &&Step| step.output().is_some_and(|out| out.name == e.target.name);
     let mut writers = plan.case.steps.iter().filter(writes);
     let (step, None) = (writers.next()?, writers.next()) else { return None };
-    let Kind::Collective(op) = &step.op.kind else { return None };
-    let root = match step.root.as_ref().map(|root| &root.kind) {
+    let StepKind::Collective(collective) = &step.kind else { return None };
+    let root = match collective.root.as_ref().map(|root| &root.kind) {
         None => 0,
         Some(NumberByRankKind::Int(root)) => usize::try_from(*root).ok()?,
         Some(_) => return None,
     };
     let in_world = matches!(&step.comm, StepComm::Comm(name) if name.value == "world");
-    if op.writers == Who::All || rank == root || !in_world {
+    if collective.op.writers == Who::All || rank == root || !in_world {
         return None;
     }
     let text = |span: Span| plan.case.file.text.get(span.start..span.end).unwrap_or_default();

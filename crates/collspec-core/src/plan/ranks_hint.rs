@@ -1,22 +1,19 @@
 //! A likely cause where sends and receives do not meet: a step that every rank runs.
-use crate::ops::Kind;
-use crate::scenario::{Case, NumberByRankKind, Ranks, Span, Step, StepComm};
+use crate::scenario::{Case, NumberByRankKind, Ranks, Span, Step, StepComm, StepKind, all_steps};
 
 /// Suggests `ranks` for a step without it that names one peer for all ranks.
 pub fn who_runs(case: &Case, span: Span) -> Option<String> {
     let step = find(&case.steps, span)?;
-    let everybody = matches!(step.ranks, Ranks::All) && matches!(step.comm, StepComm::Comm(_));
-    let peer = match step.peer.as_ref().map(|p| &p.kind) {
-        Some(NumberByRankKind::Int(peer)) if everybody => *peer,
+    let (peer, role, partner) = match &step.kind {
+        StepKind::Send { peer, .. } => (peer, "sends", "recv"),
+        StepKind::Recv { peer, .. } => (peer, "receives", "send"),
         _ => return None,
     };
-    let other = i32::from(peer == 0);
-    let (role, partner) = match step.op.kind {
-        Kind::Send => ("sends", "recv"),
-        Kind::Recv => ("receives", "send"),
-        _ => return None,
+    let (Ranks::All, StepComm::Comm(comm), NumberByRankKind::Int(peer)) = (&step.ranks, &step.comm, &peer.kind) else {
+        return None;
     };
-    if !matches!(&step.comm, StepComm::Comm(name) if name.value == "world") {
+    let other = i32::from(*peer == 0);
+    if comm.value != "world" {
         let text = "every rank of the communicator runs this step: to say which one does, write `ranks = [...]` on it, in world ranks";
         return Some(text.into());
     }
@@ -28,5 +25,5 @@ pub fn who_runs(case: &Case, span: Span) -> Option<String> {
 
 /// The step at this place.
 pub fn find(steps: &[Step], span: Span) -> Option<&Step> {
-    steps.iter().find_map(|s| if s.span == span { Some(s) } else { find(&s.steps, span) })
+    all_steps(steps).find(|step| step.span == span)
 }

@@ -7,8 +7,8 @@ use super::limits::Limits;
 use super::types::{BufId, CommId, PlanStep, StepId};
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{CommOp, Composite, Host, Kind, RegistrationOp};
-use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
+use crate::ops::{CommOp, Composite, Kind};
+use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError, StepKind, all_steps};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,8 +56,6 @@ struct Unroll<'a> {
     signals: bool,
     /// Ranks whose processes have ended.
     ended: deaths::Ended,
-    /// Expressions of maps, by their step.
-    exprs: HashMap<*const Step, Arc<Expr>>,
 }
 
 /// A loop that is being unrolled.
@@ -117,6 +115,8 @@ fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Resul
         units: Vec::new(),
     };
     let stream_ids = HashMap::from([("main".to_owned(), 0)]);
+    let has = |is: fn(&StepKind) -> bool| all_steps(&case.steps).any(|step| is(&step.kind));
+    let registers = has(|kind| matches!(kind, StepKind::Register { .. } | StepKind::Deregister { .. }));
     let mut unroll = Unroll {
         case,
         program,
@@ -129,12 +129,11 @@ fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Resul
         loops: Vec::new(),
         work: 0,
         bytes: 0,
-        registers: registration::registers(case.registers_buffers(), &case.steps),
+        registers: registers || case.registers_buffers(),
         phase: Phase::Eager,
         group: None,
-        signals: registration::signals(&case.steps),
+        signals: has(|kind| matches!(kind, StepKind::OneSided(_))),
         ended: deaths::Ended::new(n, world_is_made),
-        exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
         unroll.name(&def.name.value, def.name.span, Some(index), Some(def.dtype));
@@ -375,8 +374,8 @@ impl<'a> Unroll<'a> {
         let before = self.registration_step(step);
         let id = self.begin(step, position);
         self.phase = match &step.graph {
-            Some(graph) if !matches!(step.op.kind, Kind::Graph(_)) => Phase::Captured(self.graph(&graph.value)),
-            _ => Phase::Eager,
+            Some(graph) => Phase::Captured(self.graph(&graph.value)),
+            None => Phase::Eager,
         };
         self.errors(step, id, &members)?;
         self.check_left_in_progress(step, id)?;
@@ -388,16 +387,7 @@ impl<'a> Unroll<'a> {
             return Err(Diagnostic::new(step.span, text).help("streams can be used again"));
         }
         if let Some(tag) = tag {
-            let speaks = !matches!(
-                step.op.kind,
-                Kind::Map
-                    | Kind::Host(_)
-                    | Kind::Loop
-                    | Kind::Group
-                    | Kind::Comm(_)
-                    | Kind::Registration(_)
-                    | Kind::Graph(_)
-            );
+            let speaks = step.op.kind.transfers() || matches!(step.kind, StepKind::OneSided(_));
             for member in &members {
                 let comm = speaks.then_some(member.comm as u32);
                 self.push(member.world, id, step.span, false, ItemKind::Call(CallKind::Begin { tag, comm }));
@@ -415,33 +405,33 @@ impl<'a> Unroll<'a> {
                 );
             }
         }
-        match &step.op.kind {
-            Kind::Loop => self.steps(&step.steps, &position.path, position.t)?,
-            Kind::Group => self.group(step, id, position, &members)?,
-            Kind::Comm(op) => self.comm_step(step, *op, (before, id), position, &members)?,
-            Kind::Graph(op) => self.graph_step(step, *op, id, &members, stream)?,
-            Kind::Host(Host::Exit) if self.outlives_exits() => self.deaths(step, id, &members)?,
+        match &step.kind {
+            StepKind::Loop(steps) => self.steps(steps, &position.path, position.t)?,
+            StepKind::Group(steps) => self.group(step, steps, id, position, &members)?,
+            StepKind::NewComm(new) => self.new_comm(step, new, id, position)?,
+            StepKind::Comm(op) => self.comm_call(step, *op, (before, id), &members)?,
+            StepKind::Exit { status } if self.outlives_exits() => self.deaths(step, *status, id, &members)?,
             _ => {
                 self.count(members.len(), step.span)?;
                 for member in &members {
                     self.rank_items(step, id, member, stream)?;
                 }
-                if matches!(step.op.kind, Kind::Registration(RegistrationOp::Register)) {
+                if matches!(step.kind, StepKind::Register { .. }) {
                     self.first_signals();
                 }
             }
         }
-        if matches!(step.op.kind, Kind::Loop | Kind::Group) {
+        if matches!(step.kind, StepKind::Loop(_) | StepKind::Group(_)) {
             self.phase = Phase::Eager;
         }
         self.check_blocking_in_group(step, &members)?;
         self.note_in_progress(step, id, &members)?;
         self.note_failures(step, id, &members);
         if let Some(tag) = tag {
-            let host = matches!(
-                step.op.kind,
-                Kind::Host(_) | Kind::Comm(_) | Kind::Registration(_) | Kind::Loop | Kind::Group
-            ) || matches!(step.op.kind, Kind::Composite(Composite::Barrier));
+            let host = match &step.op.kind {
+                Kind::Host(_) | Kind::Comm(_) | Kind::Registration(_) | Kind::Loop | Kind::Group => true,
+                kind => matches!(kind, Kind::Composite(Composite::Barrier)),
+            };
             for member in &members {
                 let stream = (!host).then_some(stream);
                 self.push(member.world, id, step.span, false, ItemKind::Call(CallKind::End { tag, stream }));

@@ -8,7 +8,7 @@ use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlTable, TomlValue};
 use super::variables;
-use crate::ops::{self, CommOp, Op};
+use crate::ops::CommOp;
 use crate::suggest::nearest;
 use nccl_sys::{ConfigAccess, ConfigField, ncclConfig_t};
 
@@ -106,16 +106,13 @@ fn split(
 pub(crate) fn new_communicator(
     reader: &mut PointReader<'_>,
     t: &TomlTable,
-    op: &Op,
+    word: &str,
+    kind: CommOp,
     defaults: &Defaults<'_>,
 ) -> Option<CommDef> {
-    let ops::Kind::Comm(kind) = op.kind else { return None };
-    if !kind.makes_communicator() {
-        return None;
-    }
     let span = t.get("op").map_or_else(Default::default, |e| e.value.span);
     let Some(name) = t.get("new") else {
-        let d = Diagnostic::new(span, format!("`{}` needs `new`", op.name));
+        let d = Diagnostic::new(span, format!("`{word}` needs `new`"));
         reader.report(d.help("`new = \"NAME\"` is the new communicator's name"));
         return None;
     };

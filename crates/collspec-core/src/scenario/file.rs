@@ -90,7 +90,7 @@ impl CaseReader<'_, '_, '_> {
         let comms = top.get("comms").map(|e| comms::before_first_step(reader, &e.value)).unwrap_or_default();
         let dtypes = known_dtypes(&inputs, &steps);
         let expect = match top.get("expect") {
-            Some(e) if short && !steps.is_empty() && !steps.iter().any(|s| s.output.is_some()) => {
+            Some(e) if short && !steps.is_empty() && !steps.iter().any(|s| s.output().is_some()) => {
                 reader
                     .report(Diagnostic::new(e.key_span, "`expect` is about `out`, which this operation does not have"));
                 Vec::new()
@@ -241,42 +241,28 @@ fn read_program(reader: &mut PointReader<'_>, top: &TomlTable, short: bool) -> V
 /// True if some step uses a communicator.
 fn uses_communicator(steps: &[Step]) -> bool {
     use ops::Kind as K;
-    steps.iter().any(|s| match s.op.kind {
-        K::Group | K::Loop => uses_communicator(&s.steps),
-        K::Map | K::Host(_) => false,
-        _ => true,
-    })
+    all_steps(steps).any(|step| !matches!(step.op.kind, K::Group | K::Loop | K::Map | K::Host(_)))
 }
 
 /// The types of buffers that are known before planning.
 fn known_dtypes(inputs: &[BufferDef], steps: &[Step]) -> BTreeMap<String, DType> {
     let mut types: BTreeMap<String, DType> = inputs.iter().map(|b| (b.name.value.clone(), b.dtype)).collect();
-    add_output_dtypes(steps, &mut types);
-    types
-}
-
-fn add_output_dtypes(steps: &[Step], types: &mut BTreeMap<String, DType>) {
-    for s in steps {
-        add_output_dtypes(&s.steps, types);
-        let Some(out) = &s.output else { continue };
-        let found = match (&s.dtype, &s.input, &s.expr) {
-            (Some(t), _, _) => Some(t.value),
-            (_, Some(i), _) => types.get(&i.name).copied(),
-            (_, _, Some(e)) if matches!(s.op.kind, ops::Kind::Map) => {
-                let mut names = Vec::new();
-                e.value.node.visit(&mut |n| match n {
-                    crate::expr::ExprNode::Name(b) | crate::expr::ExprNode::Index(b, _) => names.push(b.clone()),
-                    _ => {}
-                });
+    for step in all_steps(steps) {
+        let Some(out) = step.output() else { continue };
+        let found = match &step.kind {
+            StepKind::Recv { size, .. } => size.dtype,
+            StepKind::Map { expr, size, .. } => size.dtype.or_else(|| {
+                let names = expr.names();
                 // The first buffer's type is not known yet, so the output's is unknown too.
                 Some(DType::F32)
-                    .filter(|_| s.count.is_some() && !names.iter().any(|n| types.contains_key(n)))
-                    .or_else(|| names.iter().find_map(|n| types.get(n)).copied())
-            }
-            _ => None,
+                    .filter(|_| size.count.is_some() && !names.iter().any(|n| types.contains_key(*n)))
+                    .or_else(|| names.iter().find_map(|n| types.get(*n)).copied())
+            }),
+            _ => step.input().and_then(|input| types.get(&input.name).copied()),
         };
         if let Some(t) = found {
             types.entry(out.name.clone()).or_insert(t);
         }
     }
+    types
 }

@@ -174,17 +174,14 @@ pub(crate) fn reason(
     let e = top.get("reason")?;
     let text = reader.text("reason", &e.value)?;
     let speaks = |o: &ExpectedOutcome| matches!(o, ExpectedOutcome::Error(_) | ExpectedOutcome::Refused);
-    let possible =
-        outcome.is_some_and(|o| o.value.iter().any(speaks)) || any_error(steps) || !reader.diagnostics.is_empty();
+    let possible = outcome.is_some_and(|o| o.value.iter().any(speaks))
+        || all_steps(steps).any(|step| step.error.is_some())
+        || !reader.diagnostics.is_empty();
     if !possible {
         let d = Diagnostic::new(e.key_span, "nothing here can have this reason");
         reader.report(d.help("`reason` is text of an error or a refusal: say which with `outcome`"));
     }
     Some(text)
-}
-
-fn any_error(steps: &[Step]) -> bool {
-    steps.iter().any(|s| s.error.is_some() || any_error(&s.steps))
 }
 
 pub(crate) fn env(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<EnvVar> {

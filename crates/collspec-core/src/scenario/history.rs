@@ -1,5 +1,5 @@
 //! `before`: the steps that run first in the processes of a case, turned into a separate case.
-use super::case::{Case, CaseContent, CommCreation, CommDef, Step, StepComm};
+use super::case::{Case, CaseContent, CommDef, Step, StepComm, all_steps};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -27,27 +27,17 @@ impl Case {
 
 /// The communicators named by the steps, with those that they are split from.
 pub(crate) fn used_by(steps: &[Step], comms: &[CommDef]) -> Vec<CommDef> {
-    let mut names = HashSet::new();
-    add_names(steps, &mut names);
+    let mut names: HashSet<&str> = all_steps(steps)
+        .filter_map(|step| match &step.comm {
+            StepComm::Comm(name) => Some(name.value.as_str()),
+            StepComm::Groups(_) => None,
+        })
+        .collect();
     // A parent comes before its children, so in reverse order it is visited after them.
     for comm in comms.iter().rev() {
-        if let CommCreation::Split { comm: parent, .. } = &comm.creation
-            && names.contains(&comm.name.value)
-        {
-            names.insert(parent.value.clone());
+        if names.contains(comm.name.value.as_str()) {
+            names.extend(comm.creation.parent());
         }
     }
-    comms.iter().filter(|comm| names.contains(&comm.name.value)).cloned().collect()
-}
-
-fn add_names(steps: &[Step], names: &mut HashSet<String>) {
-    for step in steps {
-        if let StepComm::Comm(name) = &step.comm {
-            names.insert(name.value.clone());
-        }
-        if let Some(CommCreation::Split { comm, .. }) = step.new.as_ref().map(|new| &new.creation) {
-            names.insert(comm.value.clone());
-        }
-        add_names(&step.steps, names);
-    }
+    comms.iter().filter(|comm| names.contains(comm.name.value.as_str())).cloned().collect()
 }

@@ -25,7 +25,7 @@ pub(crate) fn register_by_rank(reader: &mut PointReader<'_>, val: &TomlValue) ->
 }
 
 /// Reads the word in a step.
-pub(crate) fn register_word(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<RegisterKind>> {
+pub(crate) fn register_word(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<RegisterKind> {
     let word = reader.text("register", val)?;
     let kind = register_kind(reader, &word)?;
     if kind == RegisterKind::None {
@@ -33,7 +33,7 @@ pub(crate) fn register_word(reader: &mut PointReader<'_>, val: &TomlValue) -> Op
         reader.report(d.help("write \"local\" or \"window\""));
         return None;
     }
-    Some(Spanned { span: word.span, value: kind })
+    Some(kind)
 }
 
 fn register_kind(reader: &mut PointReader<'_>, word: &Spanned<String>) -> Option<RegisterKind> {

@@ -5,7 +5,7 @@ use super::foreign_words;
 use super::keys::{self, KeyPlace};
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlValue};
-use crate::ops::{AUTOMATIC, AlgorithmChoice, Composite, Kind, Op};
+use crate::ops::{AUTOMATIC, AlgorithmChoice};
 use crate::suggest::nearest;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 
@@ -25,12 +25,8 @@ pub(crate) fn is_device_scalar(reader: &mut PointReader<'_>, val: &TomlValue) ->
     }
 }
 
-pub(crate) fn reduction(
-    reader: &mut PointReader<'_>,
-    val: &TomlValue,
-    device: Option<bool>,
-) -> Option<Spanned<StepReduction>> {
-    let v = match &val.kind {
+pub(crate) fn reduction(reader: &mut PointReader<'_>, val: &TomlValue, device: Option<bool>) -> Option<StepReduction> {
+    Some(match &val.kind {
         TomlKind::Str(s) => {
             let known = ncclRedOp_t::KNOWN;
             let found = known.iter().find(|k| k.name() == Some(s));
@@ -75,8 +71,7 @@ pub(crate) fn reduction(
             reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
             return None;
         }
-    };
-    Some(Spanned { span: val.span, value: v })
+    })
 }
 
 /// Looks up a result code by name; `Some(None)` for "any".
@@ -94,7 +89,7 @@ pub(crate) fn result_code(word: &str) -> Option<Option<ncclResult_t>> {
 }
 
 /// Reads an algorithm's name, or `{ prefer = NAME }`. Whether the call can have it is known only with its count.
-pub(crate) fn algorithm(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<StepAlgorithm>> {
+pub(crate) fn algorithm(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<StepAlgorithm> {
     let (text, force) = match &val.kind {
         TomlKind::Table(table) => {
             let allowed: Vec<_> = keys::keys_in(KeyPlace::Algorithm).collect();
@@ -125,8 +120,7 @@ pub(crate) fn algorithm(reader: &mut PointReader<'_>, val: &TomlValue) -> Option
         return None;
     }
     let selection = if text.value == AUTOMATIC { String::new() } else { text.value };
-    let value = StepAlgorithm { choice: AlgorithmChoice { selection, force }, by_variables: false, span: val.span };
-    Some(Spanned { span: val.span, value })
+    Some(StepAlgorithm { choice: AlgorithmChoice { selection, force }, by_variables: false, span: val.span })
 }
 
 pub(crate) fn step_error(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<StepError>> {
@@ -156,32 +150,42 @@ pub(crate) fn step_error(reader: &mut PointReader<'_>, val: &TomlValue) -> Optio
     Some(Spanned { span: val.span, value: v })
 }
 
-pub(crate) fn counts(reader: &mut PointReader<'_>, op: &Op, val: &TomlValue) -> Option<Spanned<AllToAllCounts>> {
-    let by_rank = matches!(op.kind, Kind::Composite(Composite::ReduceScatterV));
-    let rows = match &val.kind {
-        TomlKind::Str(_) => {
-            let e = reader.expression(val, AllowedNames::COUNTS)?;
-            return Some(Spanned { span: val.span, value: AllToAllCounts::Expr(e.value) });
-        }
-        TomlKind::Array(entries) if by_rank => {
-            let read: Vec<_> = entries.iter().map(|v| reader.int("counts", v, 0..=i64::MAX.into())).collect();
-            let value = AllToAllCounts::ByRank(read.into_iter().collect::<Option<_>>()?);
-            return Some(Spanned { span: val.span, value });
-        }
-        TomlKind::Array(rows) => rows,
-        _ if by_rank => {
-            let message = "`counts` must be a list (entry j is what rank j receives), or an expression in `peer`";
-            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
-            return None;
-        }
+pub(crate) fn counts_by_rank(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<CountsByRank> {
+    counts(reader, val, whole_numbers, "a list (entry j is what rank j receives), or an expression in `peer`")
+}
+
+pub(crate) fn counts_by_pair(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<CountsByPair> {
+    let right = "a list of lists (row r, column j is what r sends to j), or an expression in `rank` and `peer`";
+    counts(reader, val, square, right)
+}
+
+fn counts<T>(
+    reader: &mut PointReader<'_>,
+    val: &TomlValue,
+    listed: fn(&mut PointReader<'_>, &[TomlValue]) -> Option<T>,
+    right: &str,
+) -> Option<Spanned<StepCounts<T>>> {
+    let value = match &val.kind {
+        TomlKind::Str(_) => StepCounts::Expr(reader.expression(val, AllowedNames::COUNTS)?.value),
+        TomlKind::Array(entries) => StepCounts::Listed(listed(reader, entries)?),
         _ => {
-            let message = "`counts` must be a list of lists (row r, column j is what r sends to j), or an expression in `rank` and `peer`";
-            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
+            let d = Diagnostic::new(val.span, format!("`counts` must be {right}"));
+            reader.report(d.label(format!("this is {}", val.kind_name())));
             return None;
         }
     };
+    Some(Spanned { span: val.span, value })
+}
+
+fn whole_numbers(reader: &mut PointReader<'_>, entries: &[TomlValue]) -> Option<Vec<i128>> {
+    // All entries are read, so that every mistake is reported.
+    let read: Vec<_> = entries.iter().map(|v| reader.int("counts", v, 0..=i64::MAX.into())).collect();
+    read.into_iter().collect()
+}
+
+fn square(reader: &mut PointReader<'_>, rows: &[TomlValue]) -> Option<Vec<Vec<i128>>> {
     let mut matrix = Vec::new();
-    for row in rows.iter() {
+    for row in rows {
         let TomlKind::Array(entries) = &row.kind else {
             reader.report(
                 Diagnostic::new(row.span, "a row of `counts` must be a list")
@@ -190,8 +194,7 @@ pub(crate) fn counts(reader: &mut PointReader<'_>, op: &Op, val: &TomlValue) -> 
             );
             return None;
         };
-        let read: Vec<_> = entries.iter().map(|v| reader.int("counts", v, 0..=i64::MAX.into())).collect();
-        let read: Option<Vec<_>> = read.into_iter().collect();
+        let read = whole_numbers(reader, entries);
         if entries.len() != rows.len() {
             let message =
                 format!("`counts` must have as many columns as rows: {} here, and {} rows", entries.len(), rows.len());
@@ -200,5 +203,5 @@ pub(crate) fn counts(reader: &mut PointReader<'_>, op: &Op, val: &TomlValue) -> 
         }
         matrix.push(read?);
     }
-    Some(Spanned { span: val.span, value: AllToAllCounts::Matrix(matrix) })
+    Some(matrix)
 }

@@ -9,11 +9,11 @@ use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::register::register_word;
-use super::step_values::{algorithm, counts, is_device_scalar, reduction, step_error};
+use super::step_values::{algorithm, counts_by_pair, counts_by_rank, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
-use crate::expr::{Expr, ExprNode};
-use crate::ops::{self, CommOp, Composite, Host, OneSided, Op, RegistrationOp};
+use crate::ops::{self, Collective, CommOp, Composite, ExitStatus, GraphOp, Host, OneSided, Op, RegistrationOp};
 use crate::suggest::nearest;
+use std::sync::Arc;
 
 /// The place of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub(crate) fn read_steps(
     out
 }
 
-/// Reads one step. `None` if its operation is unknown. Invalid keys are left out of the step, which is never used then,
-/// because a file with diagnostics has no cases.
+/// Reads one step. `None` if its operation is unknown, or if a key that it needs is missing or invalid. Other invalid keys are left out of
+/// the step, which is never used then, because a file with diagnostics has no cases.
 pub(crate) fn read_step(
     reader: &mut PointReader<'_>,
     table: &TomlTable,
@@ -83,7 +83,7 @@ pub(crate) fn read_step(
         only_nccl_calls(reader, op, text.span);
     }
     let step_reader = StepReader { table, defaults, op, short: around == StepContext::Short, span: text.span };
-    Some(step_reader.read(reader, nests))
+    step_reader.read(reader, nests)
 }
 
 fn check_keys(
@@ -171,167 +171,291 @@ impl<'t> StepReader<'t, '_> {
         self.defaults.own_or_find(reader, self.own_entry(key), key)
     }
 
-    fn num(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<Box<NumberByRank>> {
+    fn num(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<NumberByRank> {
         step_number(reader, key, self.own_entry(key)?, want)
     }
 
-    fn read(self, reader: &mut PointReader<'_>, nests: bool) -> Step {
-        let input = self.buffer(reader, "in", false);
-        let output = self.buffer(reader, "out", true);
-        let in_place = self.entry_or_default(reader, "in_place");
-        let in_place = in_place.and_then(|e| step_number(reader, "in_place", e, NumberKind::Bool));
-        let place = self.communicator(reader);
-        let root = self.entry_or_default(reader, "root");
-        let mut step = Step {
-            span: self.span,
-            op: self.op,
-            name: self.name(reader),
-            reduce: self.reduce(reader),
-            root: root.and_then(|e| step_number(reader, "root", e, NumberKind::Whole)),
-            comm: place,
-            ranks: Ranks::All,
-            own_ranks: !nests && self.table.get("ranks").is_some(),
-            null_pointers: self
-                .entry_or_default(reader, "null_pointers")
-                .and_then(|e| reader.bool("null_pointers", &e.value))
-                .unwrap_or(false),
-            stream: "main".to_owned(),
-            after: self.after(reader),
-            graph: self.graph(reader),
-            times: self.num(reader, "times", NumberKind::Natural),
-            algorithm: self
-                .entry_or_default(reader, "algorithm")
-                .and_then(|e| algorithm(reader, &e.value))
-                .map(Box::new),
-            error: self.own_entry("error").and_then(|e| step_error(reader, &e.value)).map(Box::new),
-            peer: self.num(reader, "peer", NumberKind::Whole),
-            to: self.num(reader, "to", NumberKind::Whole),
-            from: self.num(reader, "from", NumberKind::Whole),
-            count: self.num(reader, "count", NumberKind::Natural),
-            counts: self.own_entry("counts").and_then(|e| counts(reader, self.op, &e.value)).map(Box::new),
-            expr: self.own_entry("expr").and_then(|e| reader.expression(&e.value, AllowedNames::MAP)),
-            dtype: None,
-            seconds: self.num(reader, "seconds", NumberKind::Real),
-            status: self.own_entry("status").and_then(|e| exit_status(reader, &e.value)),
-            wait_stream: None,
-            signal: StepSignal {
-                context: self.num(reader, "context", NumberKind::Whole),
-                index: self.num(reader, "signal_index", NumberKind::Whole),
-                signals: self.own_entry("signals").and_then(|e| {
-                    let (names, scope) = (AllowedNames::COUNTS, RankScope::Communicator);
-                    reader.number_by_rank("signals", &e.value, names, NumberKind::Whole, scope).map(Box::new)
-                }),
-            },
-            register: self.own_entry("register").and_then(|e| register_word(reader, &e.value)),
-            new: comms::new_communicator(reader, self.table, self.op, self.defaults).map(Box::new),
-            steps: Vec::new(),
-            input,
-            output,
-            in_place,
+    fn num_or_default(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<NumberByRank> {
+        let entry = self.entry_or_default(reader, key)?;
+        step_number(reader, key, entry, want)
+    }
+
+    /// The entry of a key that the operation needs, which is reported if it is missing.
+    fn needed(&self, reader: &mut PointReader<'_>, key: &str) -> Option<&'t TomlEntry> {
+        let entry = self.own_entry(key);
+        if entry.is_none() && !self.is_incomplete(reader) {
+            let doc = keys::find(KeyPlace::Step, key).map_or("", |k| k.doc);
+            let d = Diagnostic::new(self.span, format!("`{}` needs `{key}`", self.op.name));
+            reader.report(d.help(format!("`{key}`: {doc}")));
+        }
+        entry
+    }
+
+    /// True if the step has a key that is not understood, which may be one that seems to be missing.
+    fn is_incomplete(&self, reader: &PointReader<'_>) -> bool {
+        reader.mended.incomplete_steps.contains(&self.span)
+    }
+
+    fn needed_num(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<NumberByRank> {
+        let entry = self.needed(reader, key)?;
+        step_number(reader, key, entry, want)
+    }
+
+    fn needed_buffer(&self, reader: &mut PointReader<'_>, key: &'static str) -> Option<BufferRef> {
+        let buffer = self.buffer(reader, key);
+        if buffer.is_none() {
+            self.needed(reader, key);
+        }
+        buffer
+    }
+
+    fn read(self, reader: &mut PointReader<'_>, nests: bool) -> Option<Step> {
+        let comm = self.communicator(reader);
+        let name = checked_name(reader, "name", self.own_entry("name"));
+        let null_pointers = self.entry_or_default(reader, "null_pointers");
+        let null_pointers = null_pointers.and_then(|e| reader.bool("null_pointers", &e.value)).unwrap_or(false);
+        let after = self.after(reader);
+        let times = self.num(reader, "times", NumberKind::Natural).map(Box::new);
+        let error = self.own_entry("error").and_then(|e| step_error(reader, &e.value)).map(Box::new);
+        let kind = self.kind(reader, error.is_some());
+        // A wait and the steps on graphs have these keys for their own purposes.
+        let mut common = |key, own: bool| {
+            let entry = if own { None } else { self.entry_or_default(reader, key) };
+            checked_name(reader, key, entry)
         };
-        // In the short form `count` and `dtype` at the top belong to the input.
-        if let Some(e) = self.own_entry("dtype") {
-            step.dtype = buffers::read_dtype(reader, &e.value).map(|v| Spanned { span: e.value.span, value: v });
-        }
-        if let (ops::Kind::Map, Some(expr)) = (&self.op.kind, &step.expr)
-            && !names_buffer(reader, &expr.value)
-        {
-            self.map_from_defaults(reader, &mut step.count, &mut step.dtype);
-        }
+        let stream = common("stream", matches!(self.op.kind, ops::Kind::Host(Host::Wait)));
+        let graph = common("graph", matches!(self.op.kind, ops::Kind::Graph(_)));
         // An empty group has no steps that could inherit `ranks`.
         let empty = nests
             && self
                 .own_entry("steps")
                 .is_some_and(|e| matches!(&e.value.kind, TomlKind::Array(list) if list.is_empty()));
+        let mut ranks = Ranks::All;
         if (!nests || empty)
             && let Some(e) = self.entry_or_default(reader, "ranks")
         {
             reader.used.defaults.insert(e.key_span);
-            step.ranks = reader.ranks(&e.value).unwrap_or(Ranks::All);
+            ranks = reader.ranks(&e.value).unwrap_or(Ranks::All);
         }
-        self.read_streams(reader, &mut step);
-        self.check_after(reader, &step);
-        self.check_required_keys(reader, &step);
-        if nests {
-            self.read_inner_steps(reader, &mut step);
-        }
-        step
+        let stream = stream.map_or_else(|| "main".to_owned(), |name| name.value);
+        check_after(reader, &after, &stream);
+        Some(Step {
+            span: self.span,
+            op: self.op,
+            kind: kind?,
+            name,
+            comm,
+            ranks,
+            own_ranks: !nests && self.table.get("ranks").is_some(),
+            stream,
+            after,
+            graph,
+            times,
+            error,
+            null_pointers,
+        })
     }
 
-    fn read_inner_steps(&self, reader: &mut PointReader<'_>, step: &mut Step) {
-        let Some(e) = self.own_entry("steps") else { return };
-        let around = if matches!(self.op.kind, ops::Kind::Group) { StepContext::Group } else { StepContext::Program };
-        step.steps = read_steps(reader, &e.value, &self.defaults.with(self.table), around);
+    /// Reads the keys of the operation. It reads all of them before it gives up because of one, so that every mistake is reported.
+    /// `fails` is true if the step has the key `error`.
+    fn kind(&self, reader: &mut PointReader<'_>, fails: bool) -> Option<StepKind> {
+        use ops::Kind as K;
+        Some(match &self.op.kind {
+            K::Collective(op) => StepKind::Collective(self.collective(reader, op)?),
+            K::Composite(Composite::AllGatherV) => {
+                let (input, output) = self.buffers(reader);
+                StepKind::AllGatherV { input: input?, output: output? }
+            }
+            K::Composite(Composite::AllToAllV) => {
+                let (input, output) = self.buffers(reader);
+                let counts = self.needed(reader, "counts").and_then(|e| counts_by_pair(reader, &e.value));
+                StepKind::AllToAllV { input: input?, output: output?, counts: counts? }
+            }
+            K::Composite(Composite::ReduceScatterV) => {
+                let (input, output) = self.buffers(reader);
+                let reduce = self.reduce(reader);
+                let counts = self.needed(reader, "counts").and_then(|e| counts_by_rank(reader, &e.value));
+                StepKind::ReduceScatterV { input: input?, output: output?, counts: counts?, reduce }
+            }
+            K::Composite(Composite::Barrier) => StepKind::Barrier,
+            K::Send => {
+                let (input, peer) = (self.needed_buffer(reader, "in"), self.peer(reader));
+                StepKind::Send { input: input?, peer: peer? }
+            }
+            K::Recv => {
+                let (output, peer) = (self.needed_buffer(reader, "out"), self.peer(reader));
+                let size = self.size(reader);
+                StepKind::Recv { output: output?, peer: peer?, size }
+            }
+            K::SendRecv => {
+                let (input, output) = self.buffers(reader);
+                let (to, from) = self.peers(reader)?;
+                StepKind::SendRecv { input: input?, output: output?, to, from }
+            }
+            K::Map => {
+                let output = self.needed_buffer(reader, "out");
+                let expr = self.needed(reader, "expr").and_then(|e| reader.expression(&e.value, AllowedNames::MAP));
+                let mut size = self.size(reader);
+                let expr = expr?.value;
+                if !expr.names().iter().any(|name| reader.known.buffers.contains_key(*name)) {
+                    self.map_from_defaults(reader, &mut size);
+                }
+                StepKind::Map { output: output?, expr: Arc::new(expr), size }
+            }
+            K::Group => StepKind::Group(self.inner_steps(reader, StepContext::Group)?),
+            K::Loop => StepKind::Loop(self.inner_steps(reader, StepContext::Program)?),
+            K::Host(Host::Wait) => StepKind::Wait { stream: self.awaited_stream(reader, fails) },
+            K::Host(Host::Sleep) => StepKind::Sleep { seconds: self.needed_num(reader, "seconds", NumberKind::Real)? },
+            K::Host(Host::Exit) => {
+                let status = self.own_entry("status").and_then(|e| exit_status(reader, &e.value));
+                StepKind::Exit { status: status.unwrap_or(ExitStatus::Code(0)) }
+            }
+            K::Comm(op) if op.makes_communicator() => {
+                StepKind::NewComm(comms::new_communicator(reader, self.table, self.op.name, *op, self.defaults)?)
+            }
+            K::Comm(op) => StepKind::Comm(*op),
+            K::OneSided(op) => StepKind::OneSided(self.one_sided(reader, *op)?),
+            K::Registration(RegistrationOp::Register) => {
+                let memory = self.needed_buffer(reader, "in");
+                let how = self.needed(reader, "register").and_then(|e| register_word(reader, &e.value));
+                StepKind::Register { memory: memory?, how: how? }
+            }
+            K::Registration(RegistrationOp::Deregister) => {
+                StepKind::Deregister { memory: self.needed_buffer(reader, "in")? }
+            }
+            K::Graph(op) => {
+                let entry = self.entry_or_default(reader, "graph").or_else(|| self.needed(reader, "graph"));
+                let graph = checked_name(reader, "graph", entry)?.value;
+                match op {
+                    GraphOp::Launch => StepKind::Launch { graph },
+                    GraphOp::Release => StepKind::Release { graph },
+                }
+            }
+        })
+    }
+
+    fn collective(&self, reader: &mut PointReader<'_>, op: &'static Collective) -> Option<CollectiveStep> {
+        let input = self.needed_buffer(reader, "in");
+        let output = self.buffer(reader, "out");
+        let in_place = self.num_or_default(reader, "in_place", NumberKind::Bool);
+        if output.is_none() && in_place.is_none() {
+            self.needed(reader, "out");
+        }
+        let root = self.num_or_default(reader, "root", NumberKind::Whole);
+        let reduce = self.reduce(reader);
+        let algorithm = self.entry_or_default(reader, "algorithm").and_then(|e| algorithm(reader, &e.value));
+        Some(CollectiveStep { op, input: input?, output, in_place, root, reduce, algorithm })
+    }
+
+    fn one_sided(&self, reader: &mut PointReader<'_>, op: OneSided) -> Option<OneSidedStep> {
+        let context = self.num(reader, "context", NumberKind::Whole);
+        let signal_index = self.num(reader, "signal_index", NumberKind::Whole);
+        let call = match op {
+            OneSided::Put => {
+                let ((input, output), peer) = (self.buffers(reader), self.peer(reader));
+                OneSidedCall::Put { input: input?, output: output?, peer: peer? }
+            }
+            OneSided::Signal => OneSidedCall::Signal { peer: self.peer(reader)? },
+            OneSided::WaitSignal => {
+                let peer = self.num(reader, "peer", NumberKind::Whole);
+                let signals = self.own_entry("signals").and_then(|e| {
+                    let (names, scope) = (AllowedNames::COUNTS, RankScope::Communicator);
+                    reader.number_by_rank("signals", &e.value, names, NumberKind::Whole, scope)
+                });
+                OneSidedCall::WaitSignal { peer, signals }
+            }
+        };
+        Some(OneSidedStep { context, signal_index, call })
+    }
+
+    /// The buffers of an operation that needs both.
+    fn buffers(&self, reader: &mut PointReader<'_>) -> (Option<BufferRef>, Option<BufferRef>) {
+        (self.needed_buffer(reader, "in"), self.needed_buffer(reader, "out"))
+    }
+
+    /// The peer of an operation that needs one.
+    fn peer(&self, reader: &mut PointReader<'_>) -> Option<NumberByRank> {
+        self.needed_num(reader, "peer", NumberKind::Whole)
+    }
+
+    /// The receiver and the sender of a send_recv.
+    fn peers(&self, reader: &mut PointReader<'_>) -> Option<(NumberByRank, NumberByRank)> {
+        let [peer, to, from] = ["peer", "to", "from"].map(|key| self.num(reader, key, NumberKind::Whole));
+        let [has_peer, has_to, has_from] = ["peer", "to", "from"].map(|key| self.own_entry(key));
+        match (has_peer, has_to, has_from) {
+            (Some(_), None, None) => peer.map(|peer| (peer.clone(), peer)),
+            (None, Some(_), Some(_)) => to.zip(from),
+            _ if self.is_incomplete(reader) => None,
+            (None, ..) => {
+                reader.report(Diagnostic::new(self.span, "`send_recv` needs `peer`, or `to` and `from`"));
+                None
+            }
+            (Some(_), Some(other), _) | (Some(_), None, Some(other)) => {
+                let text = "`peer` is both ways: it cannot be used with `to` or `from`";
+                reader.report(Diagnostic::new(other.key_span, text));
+                None
+            }
+        }
+    }
+
+    fn inner_steps(&self, reader: &mut PointReader<'_>, around: StepContext) -> Option<Vec<Step>> {
+        let entry = self.needed(reader, "steps")?;
+        Some(read_steps(reader, &entry.value, &self.defaults.with(self.table), around))
+    }
+
+    /// In the short form `count` and `dtype` at the top belong to the input.
+    fn size(&self, reader: &mut PointReader<'_>) -> StepSize {
+        let count = self.num(reader, "count", NumberKind::Natural);
+        StepSize { count, dtype: self.own_entry("dtype").and_then(|e| buffers::read_dtype(reader, &e.value)) }
     }
 
     /// Takes count and dtype of a map that does not read a buffer from the defaults.
-    fn map_from_defaults(
-        &self,
-        reader: &mut PointReader<'_>,
-        count: &mut Option<Box<NumberByRank>>,
-        dtype: &mut Option<Spanned<crate::num::DType>>,
-    ) {
-        if count.is_none() {
+    fn map_from_defaults(&self, reader: &mut PointReader<'_>, size: &mut StepSize) {
+        if size.count.is_none() {
             let e = self.defaults.own_or_find(reader, None, "count");
-            *count = e.and_then(|e| step_number(reader, "count", e, NumberKind::Natural));
+            size.count = e.and_then(|e| step_number(reader, "count", e, NumberKind::Natural));
             if e.is_none() {
                 let d = Diagnostic::new(self.span, "this map reads no buffer and has no `count`");
                 reader.report(d.help("write `count = ...`, the elements of `out`"));
             }
         }
-        if dtype.is_none() {
+        if size.dtype.is_none() {
             let e = self.defaults.own_or_find(reader, None, "dtype");
-            *dtype =
-                e.and_then(|e| buffers::read_dtype(reader, &e.value).map(|v| Spanned { span: e.value.span, value: v }));
+            size.dtype = e.and_then(|e| buffers::read_dtype(reader, &e.value));
         }
     }
 
-    fn buffer(&self, reader: &mut PointReader<'_>, key: &'static str, writes: bool) -> Option<BufferRef> {
+    fn buffer(&self, reader: &mut PointReader<'_>, key: &'static str) -> Option<BufferRef> {
         if self.short {
-            let has = self.op.keys.contains(&key);
-            if has {
-                reader.used.buffers.insert(key.to_owned());
-                if !writes && self.table.get("inputs").is_none() {
-                    let d = Diagnostic::new(
-                        self.span,
-                        format!("`{}` reads a buffer, and there are no `inputs`", self.op.name),
-                    );
-                    reader.report(d.help(
-                        "write `inputs = [[...], [...]]`, one row per rank, or `inputs = { each = ..., count = ... }`",
-                    ));
-                }
+            if !self.op.keys.contains(&key) {
+                return None;
             }
-            return has.then(|| BufferRef { span: self.span, name: key.to_owned(), slice: None });
+            reader.used.buffers.insert(key.to_owned());
+            if key == "in" && self.table.get("inputs").is_none() {
+                let text = format!("`{}` reads a buffer, and there are no `inputs`", self.op.name);
+                reader.report(Diagnostic::new(self.span, text).help(
+                    "write `inputs = [[...], [...]]`, one row per rank, or `inputs = { each = ..., count = ... }`",
+                ));
+            }
+            return Some(BufferRef { span: self.span, name: key.to_owned(), slice: None });
         }
         let e = self.own_entry(key)?;
         // A put writes another rank's buffer, which is declared where that rank has it.
-        if writes && !matches!(self.op.kind, ops::Kind::OneSided(_)) {
-            if let (TomlKind::Str(s), Some(r)) =
-                (&e.value.kind, reader.buffer_ref(key, &e.value, AllowedNames::STEP, true))
-            {
-                if let Some((message, help)) = bad_name(&r.name) {
-                    let place = reader.span_in_text(e.value.span, s, 0, r.name.len());
-                    reader.report(Diagnostic::new(place, message).help(help));
-                }
-                if reader.axes.iter().any(|a| a.name == r.name && a.is_number()) {
-                    let d = Diagnostic::new(e.value.span, format!("`{}` is an axis of the matrix already", r.name));
-                    reader.report(d);
-                }
-                // Writing an input counts as a use of it.
-                reader.used.buffers.insert(r.name.clone());
-                return Some(r);
+        let writes = key == "out" && !matches!(self.op.kind, ops::Kind::OneSided(_));
+        let r = reader.buffer_ref(key, &e.value, AllowedNames::STEP, writes)?;
+        if let (true, TomlKind::Str(s)) = (writes, &e.value.kind) {
+            if let Some((message, help)) = bad_name(&r.name) {
+                let place = reader.span_in_text(e.value.span, s, 0, r.name.len());
+                reader.report(Diagnostic::new(place, message).help(help));
             }
-            return None;
+            if reader.axes.iter().any(|a| a.name == r.name && a.is_number()) {
+                let d = Diagnostic::new(e.value.span, format!("`{}` is an axis of the matrix already", r.name));
+                reader.report(d);
+            }
+            // Writing an input counts as a use of it.
+            reader.used.buffers.insert(r.name.clone());
         }
-        reader.buffer_ref(key, &e.value, AllowedNames::STEP, false)
-    }
-
-    fn name(&self, reader: &mut PointReader<'_>) -> Option<Spanned<String>> {
-        let name = self.own_entry("name").and_then(|e| reader.text("name", &e.value))?;
-        if let Some((message, help)) = bad_name(&name.value) {
-            reader.report(Diagnostic::new(name.span, message).help(help));
-        }
-        Some(name)
+        Some(r)
     }
 
     /// The communicators: `comm` or `groups`, the innermost of them.
@@ -362,7 +486,7 @@ impl<'t> StepReader<'t, '_> {
         }
     }
 
-    fn reduce(&self, reader: &mut PointReader<'_>) -> Option<Spanned<StepReduction>> {
+    fn reduce(&self, reader: &mut PointReader<'_>) -> Option<StepReduction> {
         let entry = self.entry_or_default(reader, "reduce");
         let factor = match entry.map(|e| &e.value.kind) {
             Some(TomlKind::Table(t)) => Some(t),
@@ -395,108 +519,42 @@ impl<'t> StepReader<'t, '_> {
         names
     }
 
-    fn read_streams(&self, reader: &mut PointReader<'_>, step: &mut Step) {
-        let Some(name) = self.entry_or_default(reader, "stream").and_then(|e| reader.text("stream", &e.value)) else {
-            return;
-        };
-        if let Some((message, help)) = bad_name(&name.value) {
-            reader.report(Diagnostic::new(name.span, message).help(help));
+    /// The stream that a `wait` is for.
+    fn awaited_stream(&self, reader: &mut PointReader<'_>, fails: bool) -> Option<String> {
+        let entry = self.entry_or_default(reader, "stream");
+        let name = checked_name(reader, "stream", entry)?;
+        check_stream(reader, &name);
+        if fails && self.own_entry("stream").is_some() {
+            let text = "a `wait` with `error` waits for a communicator's error, not for a stream";
+            reader.report(Diagnostic::new(name.span, text).help("leave out `stream`"));
         }
-        if matches!(self.op.kind, ops::Kind::Host(Host::Wait)) {
-            check_stream(reader, &name);
-            if step.error.is_some() && self.own_entry("stream").is_some() {
-                let text = "a `wait` with `error` waits for a communicator's error, not for a stream";
-                reader.report(Diagnostic::new(name.span, text).help("leave out `stream`"));
-            }
-            step.wait_stream = Some(name);
-        } else {
-            step.stream = name.value;
-        }
+        Some(name.value)
     }
+}
 
-    /// Reports a step that waits for its own stream.
-    fn check_after(&self, reader: &mut PointReader<'_>, step: &Step) {
-        if let Some(own) = step.after.iter().find(|name| name.value == step.stream) {
-            let text = format!(
-                "this step runs on `{}` itself, so it comes after that stream's work anyway",
-                own.value.escape_debug()
-            );
-            reader.report(Diagnostic::new(own.span, text).help("`after` names other streams"));
-        }
+/// The value of a key that names a step, a stream or a graph.
+fn checked_name(reader: &mut PointReader<'_>, key: &str, entry: Option<&TomlEntry>) -> Option<Spanned<String>> {
+    let name = entry.and_then(|e| reader.text(key, &e.value))?;
+    if let Some((message, help)) = bad_name(&name.value) {
+        reader.report(Diagnostic::new(name.span, message).help(help));
     }
+    Some(name)
+}
 
-    /// The graph that the step is captured into, or that a `launch` or a `release` refers to.
-    fn graph(&self, reader: &mut PointReader<'_>) -> Option<Spanned<String>> {
-        let name = self.entry_or_default(reader, "graph").and_then(|e| reader.text("graph", &e.value))?;
-        if let Some((message, help)) = bad_name(&name.value) {
-            reader.report(Diagnostic::new(name.span, message).help(help));
-        }
-        Some(name)
-    }
-
-    fn check_required_keys(&self, reader: &mut PointReader<'_>, step: &Step) {
-        if reader.mended.incomplete_steps.contains(&self.span) {
-            return;
-        }
-        use ops::Kind as K;
-        let has = |key: &str| self.table.get(key).is_some();
-        let mut wanted: Vec<&str> = match self.op.kind {
-            K::Send | K::Recv | K::OneSided(OneSided::Put | OneSided::Signal) => vec!["peer"],
-            K::Composite(Composite::AllToAllV | Composite::ReduceScatterV) => vec!["counts"],
-            K::Map => vec!["expr"],
-            K::Host(Host::Sleep) => vec!["seconds"],
-            K::Registration(RegistrationOp::Register) => vec!["register"],
-            K::Group | K::Loop => vec!["steps"],
-            K::Graph(_) if step.graph.is_none() => vec!["graph"],
-            _ => vec![],
-        };
-        if !self.short {
-            let in_out = ["in", "out"].into_iter().filter(|k| self.op.keys.contains(k));
-            wanted.extend(in_out.filter(|k| *k == "in" || step.in_place.is_none()));
-        }
-        for key in wanted {
-            if !has(key) {
-                let doc = keys::find(KeyPlace::Step, key).map_or("", |k| k.doc);
-                reader.report(
-                    Diagnostic::new(self.span, format!("`{}` needs `{key}`", self.op.name))
-                        .help(format!("`{key}`: {doc}")),
-                );
-            }
-        }
-        if matches!(self.op.kind, K::SendRecv) {
-            match (has("peer"), has("to"), has("from")) {
-                (true, false, false) | (false, true, true) => {}
-                (false, ..) => {
-                    reader.report(Diagnostic::new(self.span, "`send_recv` needs `peer`, or `to` and `from`"))
-                }
-                (true, ..) => {
-                    let place = ["to", "from"].iter().find_map(|k| self.table.get(k)).map_or(self.span, |e| e.key_span);
-                    reader.report(Diagnostic::new(place, "`peer` is both ways: it cannot be used with `to` or `from`"));
-                }
-            }
-        }
+/// Reports a step that waits for its own stream.
+fn check_after(reader: &mut PointReader<'_>, after: &[Spanned<String>], stream: &str) {
+    if let Some(own) = after.iter().find(|name| name.value == stream) {
+        let text = format!(
+            "this step runs on `{}` itself, so it comes after that stream's work anyway",
+            own.value.escape_debug()
+        );
+        reader.report(Diagnostic::new(own.span, text).help("`after` names other streams"));
     }
 }
 
 /// A number of a step that may differ by rank of its communicator.
-fn step_number(
-    reader: &mut PointReader<'_>,
-    key: &str,
-    entry: &TomlEntry,
-    want: NumberKind,
-) -> Option<Box<NumberByRank>> {
-    let number = reader.number_by_rank(key, &entry.value, AllowedNames::STEP, want, RankScope::Communicator);
-    number.map(Box::new)
-}
-
-fn names_buffer(reader: &PointReader<'_>, e: &Expr) -> bool {
-    let mut found = false;
-    e.node.visit(&mut |n| {
-        if let ExprNode::Name(name) | ExprNode::Index(name, _) = n {
-            found |= reader.known.buffers.contains_key(name);
-        }
-    });
-    found
+fn step_number(reader: &mut PointReader<'_>, key: &str, entry: &TomlEntry, want: NumberKind) -> Option<NumberByRank> {
+    reader.number_by_rank(key, &entry.value, AllowedNames::STEP, want, RankScope::Communicator)
 }
 
 fn check_stream(reader: &mut PointReader<'_>, name: &Spanned<String>) {

@@ -1,8 +1,10 @@
 //! Passes the algorithms that steps ask for to the library: through each call's configuration, or, if the library lacks those
 //! functions and all steps ask for the same, through NCCL_ALGO and NCCL_PROTO. Otherwise the case is skipped.
 use super::Runner;
-use collspec_core::ops::{self, AlgorithmVariables, Collective, Composite, Kind, NcclCall};
-use collspec_core::scenario::{Case, EnvValue, EnvVar, Spanned, Step, StepAlgorithm};
+use collspec_core::ops::{AlgorithmVariables, Collective, NcclCall};
+use collspec_core::scenario::{
+    Case, CollectiveStep, EnvValue, EnvVar, Spanned, Step, StepAlgorithm, StepKind, all_steps,
+};
 use collspec_run::backend::version_text;
 use collspec_run::run::Machine;
 use nccl_sys::{Maker, Nccl};
@@ -12,27 +14,15 @@ const VARIABLES: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
 
 /// The collectives of a case that have a choice of algorithms or request one.
 fn collectives(case: &Case) -> Vec<(&'static Collective, &Step)> {
-    fn go<'a>(steps: &'a [Step], found: &mut Vec<(&'static Collective, &'a Step)>) {
-        for step in steps {
-            match &step.op.kind {
-                Kind::Collective(collective) => found.push((collective, step)),
-                Kind::Composite(Composite::Barrier) => found.push((&ops::ALL_REDUCE, step)),
-                Kind::Composite(Composite::AllGatherV) => found.push((&ops::BROADCAST, step)),
-                Kind::Composite(Composite::ReduceScatterV) => found.push((&ops::REDUCE, step)),
-                _ => {}
-            }
-            go(&step.steps, found);
-        }
-    }
-    let mut found = Vec::new();
-    go(&case.steps, &mut found);
-    found.retain(|(collective, step)| !collective.algorithms.is_empty() || step.algorithm.is_some());
-    found
+    all_steps(&case.steps)
+        .filter_map(|step| Some((step.op.kind.collective()?, step)))
+        .filter(|(collective, step)| !collective.algorithms.is_empty() || step.algorithm().is_some())
+        .collect()
 }
 
 /// The algorithm that a step asks for; `None` if it leaves the choice to the library.
 fn asked(step: &Step) -> Option<&StepAlgorithm> {
-    step.algorithm.as_ref().map(|algorithm| &algorithm.value).filter(|algorithm| !algorithm.choice.is_automatic())
+    step.algorithm().filter(|algorithm| !algorithm.choice.is_automatic())
 }
 
 impl Runner {
@@ -43,7 +33,7 @@ impl Runner {
     /// The reason to skip the case.
     pub(super) fn with_algorithms(&self, case: &Arc<Case>) -> Result<Arc<Case>, String> {
         let steps = collectives(case);
-        if steps.iter().all(|(_, step)| step.algorithm.is_none()) {
+        if steps.iter().all(|(_, step)| step.algorithm().is_none()) {
             return Ok(case.clone());
         }
         if let Some(name) = self.forced_from_outside(case).filter(|_| steps.iter().any(|(_, s)| asked(s).is_some())) {
@@ -57,7 +47,7 @@ impl Runner {
         }
         let Some(machine) = self.machine() else { return Ok(case.clone()) };
         let lacks = |call: NcclCall| !machine.probed.symbols.iter().any(|symbol| symbol == call.symbol_with_config());
-        let configured = |step: &Step| step.algorithm.is_some();
+        let configured = |step: &Step| step.algorithm().is_some();
         match steps.iter().find(|(op, step)| configured(step) && lacks(op.call)) {
             None => Ok(case.clone()),
             Some((op, _)) => by_variables(case, &steps).map_err(|why| lacking(op.call, why, machine)),
@@ -128,10 +118,10 @@ fn by_variables(case: &Case, steps: &[(&'static Collective, &Step)]) -> Result<A
 
 fn mark(steps: &mut [Step]) {
     for step in steps {
-        if let Some(algorithm) = &mut step.algorithm {
-            algorithm.value.by_variables = true;
+        match &mut step.kind {
+            StepKind::Collective(CollectiveStep { algorithm: Some(algorithm), .. }) => algorithm.by_variables = true,
+            _ => mark(step.inner_mut()),
         }
-        mark(&mut step.steps);
     }
 }
 
@@ -146,7 +136,7 @@ mod tests {
         let file = Arc::new(SourceFile { path: "a.toml".into(), text: text.into() });
         let case = &scenario::parse(&file, "a").unwrap()[0];
         let made = by_variables(case, &collectives(case))?;
-        assert!(made.steps.iter().filter_map(|step| step.algorithm.as_ref()).all(|asked| asked.value.by_variables));
+        assert!(made.steps.iter().filter_map(Step::algorithm).all(|asked| asked.by_variables));
         let text = |value: &EnvValue| match value {
             EnvValue::All(text) => text.clone(),
             EnvValue::PerRank(texts) => texts.join("|"),

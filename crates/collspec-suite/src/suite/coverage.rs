@@ -1,6 +1,5 @@
 //! Selects cases so that each factor (axis value, operation, type and so on) that distinguishes cases occurs at least once.
-use collspec_core::ops::Kind;
-use collspec_core::scenario::{Case, EnvValue, NumberByRankKind, Step, StepReduction, file_part};
+use collspec_core::scenario::{Case, EnvValue, NumberByRankKind, Step, StepKind, StepReduction, all_steps, file_part};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -76,33 +75,34 @@ fn factors(case: &Case, many: bool) -> Vec<String> {
     let file = file_part(&case.name);
     let mut found = vec![file.to_owned()];
     // Many variants of a single operation are points of a sweep, whose values are among the operation's factors.
-    let is_one_call = matches!(&*case.steps, [step] if is_operation(step)) && case.outcome.is_none();
+    let is_one_call = matches!(&*case.steps, [step] if step.op.kind.transfers()) && case.outcome.is_none();
     let is_swept = |part: &str| many && is_one_call && part.starts_with(VARIANT);
     found.extend(point(case).filter(|part| !is_swept(part)).map(|part| format!("{file} {part}")));
     if let Some(form) = &case.form {
         found.extend(case.steps.iter().map(|step| format!("{} as {}", step.op.name, form.form.name)));
     }
-    case.steps.iter().for_each(|step| add_factors_of_step(case, step, &mut found));
+    all_steps(&case.steps).for_each(|step| add_factors_of_step(case, step, &mut found));
     // A case skipped because the machine or library lacks something must not represent cases that run everywhere.
     let needs = &case.requires;
     let needs = format!("{:?} {:?} {}", needs.backend, needs.nccl, needs.nvidia);
     found.into_iter().map(|factor| format!("{needs} {factor}")).collect()
 }
 
-fn is_operation(step: &Step) -> bool {
-    matches!(step.op.kind, Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::SendRecv)
-}
-
 fn add_factors_of_step(case: &Case, step: &Step, found: &mut Vec<String>) {
-    step.steps.iter().for_each(|inner| add_factors_of_step(case, inner, found));
     let op = step.op.name;
-    if !is_operation(step) {
+    if !step.op.kind.transfers() {
         found.push(op.to_owned());
         return;
     }
-    let input = step.input.as_ref().and_then(|input| case.inputs.iter().find(|def| def.name.value == input.name));
-    let dtype = step.dtype.as_ref().map(|dtype| dtype.value).or(input.map(|def| def.dtype));
-    let reduction = step.reduce.as_ref().map(|reduce| match &reduce.value {
+    let input = step.input().and_then(|input| case.inputs.iter().find(|def| def.name.value == input.name));
+    let (size, reduce, in_place) = match &step.kind {
+        StepKind::Collective(collective) => (None, collective.reduce.as_ref(), collective.in_place.is_some()),
+        StepKind::ReduceScatterV { reduce, .. } => (None, reduce.as_ref(), false),
+        StepKind::Recv { size, .. } => (Some(size), None, false),
+        _ => (None, None, false),
+    };
+    let dtype = size.and_then(|size| size.dtype).or(input.map(|def| def.dtype));
+    let reduction = reduce.map(|reduce| match reduce {
         StepReduction::Builtin(builtin) => format!("{builtin:?}"),
         StepReduction::PreMulSum { device, .. } => format!("premul_sum, scalar in device memory: {device}"),
     });
@@ -112,7 +112,9 @@ fn add_factors_of_step(case: &Case, step: &Step, found: &mut Vec<String>) {
     found.push(format!("{op} on {} ranks", case.total_ranks()));
     found.push(format!("{op} {:?}", case.placement));
     let count = input.and_then(|def| def.content.table(0)).and_then(|table| table.count.as_ref());
-    if let Some(NumberByRankKind::Int(count)) = step.count.as_deref().or(count).map(|count| &count.kind) {
+    if let Some(NumberByRankKind::Int(count)) =
+        size.and_then(|size| size.count.as_ref()).or(count).map(|count| &count.kind)
+    {
         found.push(format!("{op} of {count} elements"));
     }
     for variable in &case.env {
@@ -121,11 +123,11 @@ fn add_factors_of_step(case: &Case, step: &Step, found: &mut Vec<String>) {
         }
     }
     found.extend(case.config.iter().map(|(key, value)| format!("{op} with {}={:?}", key.value, value.value)));
-    if let Some(algorithm) = &step.algorithm {
-        found.push(format!("{op} by {:?}", algorithm.value));
+    if let Some(algorithm) = step.algorithm() {
+        found.push(format!("{op} by {algorithm:?}"));
     }
     for (is_so, words) in [
-        (step.in_place.is_some(), "in place"),
+        (in_place, "in place"),
         (step.null_pointers, "with null pointers"),
         (step.graph.is_some(), "in a graph"),
         (case.offset.is_some() || input.is_some_and(|def| def.offset.is_some()), "off its boundary"),

@@ -1,7 +1,6 @@
 //! Small cases that spend most of their time waiting, so that others can use their core meanwhile.
-use collspec_core::ops::{Host, Kind};
 use collspec_core::plan::{self, Limits};
-use collspec_core::scenario::{Case, ExpectedOutcome, Placement, Step};
+use collspec_core::scenario::{Case, ExpectedOutcome, Placement, Step, StepKind, all_steps};
 use std::sync::Arc;
 
 /// Limit on the operations of a case that mostly waits: less than a tenth of a second.
@@ -23,15 +22,11 @@ pub(super) fn in_front(cases: &[Arc<Case>], limits: &Limits, proves_hangs: bool)
 /// case that computes would slow down the others.
 fn mostly_waits(case: &Arc<Case>, limits: &Limits, proves_hangs: bool) -> bool {
     let may_hang = case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang));
-    let waits = any_pauses(&case.before) || any_pauses(&case.steps);
+    let pauses = |step: &Step| matches!(step.kind, StepKind::Sleep { .. } | StepKind::Exit { .. });
+    let waits = all_steps(&case.before).chain(all_steps(&case.steps)).any(pauses);
     let is_proved = proves_hangs && case.placement != Placement::Processes;
     (waits || may_hang && !is_proved)
         && plan::plan(case, limits).is_ok_and(|plan| plan.cost.memory <= MOST_MEMORY && plan.cost.work <= MOST_WORK)
-}
-
-fn any_pauses(steps: &[Step]) -> bool {
-    let pauses = |step: &Step| matches!(step.op.kind, Kind::Host(Host::Sleep | Host::Exit));
-    steps.iter().any(|step| pauses(step) || any_pauses(&step.steps))
 }
 
 #[cfg(test)]

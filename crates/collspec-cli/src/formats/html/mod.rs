@@ -7,7 +7,7 @@ pub mod section;
 use collspec_core::judge::{Status, Verdict};
 use collspec_core::ops::Kind;
 use collspec_core::printable::thousands;
-use collspec_core::scenario::{self, Case, Diagnostic, SourceFile, Step};
+use collspec_core::scenario::{self, Case, Diagnostic, SourceFile};
 use collspec_suite::report::Event;
 use collspec_suite::report::{Reporter, RerunCommand, RunFacts, Tally};
 use maud::html;
@@ -181,19 +181,14 @@ pub fn failed_operation(case: &Case, verdict: &Verdict) -> String {
 
 /// The words of the operations that move data, each once; if there are none, those of the others.
 pub fn operations(case: &Case) -> Vec<&'static str> {
-    fn collect(steps: &[Step], moving: &mut BTreeSet<&'static str>, others: &mut BTreeSet<&'static str>) {
-        for step in steps {
-            match step.op.kind {
-                Kind::Group | Kind::Loop => collect(&step.steps, moving, others),
-                Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::SendRecv => {
-                    moving.insert(step.op.name);
-                }
-                _ => _ = others.insert(step.op.name),
-            }
+    let (mut moving, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for step in scenario::all_steps(&case.steps) {
+        match &step.op.kind {
+            Kind::Group | Kind::Loop => {}
+            kind if kind.transfers() => _ = moving.insert(step.op.name),
+            _ => _ = others.insert(step.op.name),
         }
     }
-    let (mut moving, mut others) = Default::default();
-    collect(&case.steps, &mut moving, &mut others);
     if moving.is_empty() { others } else { moving }.into_iter().collect()
 }
 

@@ -6,7 +6,7 @@ use super::super::types::StepId;
 use super::{Member, StepPosition, Unroll};
 use crate::job::CallKind;
 use crate::ops::CommOp;
-use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
+use crate::scenario::{CommCreation, CommDef, Diagnostic, Span, Step, StepComm};
 
 impl<'a> Unroll<'a> {
     /// Refuses a call on a communicator whose state no longer allows it, unless the step says that it fails and NCCL documents
@@ -46,13 +46,11 @@ impl<'a> Unroll<'a> {
     /// See [`super::super::comms::Comms::change`].
     pub(super) fn changed_comm(
         &mut self,
-        step: &'a Step,
+        step: &Step,
+        def: &CommDef,
         id: StepId,
         position: &StepPosition,
     ) -> Result<(), Diagnostic> {
-        let Some(def) = &step.new else {
-            return Err(Diagnostic::new(step.span, format!("`{}` needs `new`, the communicator's name", step.op.name)));
-        };
         let n = self.program.n;
         let runs = (0..n).map(|world| among(&step.ranks, self.case, world)).collect::<Result<Vec<_>, _>>()?;
         let fails = (0..n).map(|world| self.fails(id, world)).collect();

@@ -5,43 +5,46 @@ use crate::ops::CommOp;
 use crate::plan::eval::among;
 use crate::plan::item::{ItemKind, RegistrationPoint};
 use crate::plan::types::StepId;
-use crate::scenario::{Diagnostic, Step, StepComm};
+use crate::scenario::{CommCreation, CommDef, Diagnostic, Step, StepComm};
 
 impl<'a> Unroll<'a> {
-    pub(super) fn comm_step(
+    /// A step that makes a communicator.
+    pub(super) fn new_comm(
         &mut self,
-        step: &'a Step,
+        step: &Step,
+        def: &CommDef,
+        id: StepId,
+        position: &StepPosition,
+    ) -> Result<(), Diagnostic> {
+        self.program.comm_steps = true;
+        if let CommCreation::Shrink { .. } | CommCreation::Grow { .. } = def.creation {
+            return self.changed_comm(step, def, id, position);
+        }
+        let calls = self.program.comms.define(self.case, def, position.t, step.error.is_some())?;
+        self.count(calls.len(), step.span)?;
+        for (world, kind) in calls {
+            let fails = self.fails(id, world);
+            if among(&step.ranks, self.case, world)? {
+                self.check_joins(step, world)?;
+                self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
+                self.push(world, id, step.span, fails, ItemKind::Call(kind));
+            } else {
+                self.program.comms.leave_unmade(&def.name.value, world);
+            }
+        }
+        self.registration_point_of_new(&def.name.value);
+        Ok(())
+    }
+
+    /// A step that changes or ends its communicator.
+    pub(super) fn comm_call(
+        &mut self,
+        step: &Step,
         op: CommOp,
         (before, id): (StepId, StepId),
-        position: &StepPosition,
         members: &[Member<'a>],
     ) -> Result<(), Diagnostic> {
         self.program.comm_steps = true;
-        if let CommOp::Shrink | CommOp::Grow = op {
-            return self.changed_comm(step, id, position);
-        }
-        if let CommOp::Init | CommOp::Split = op {
-            let Some(def) = &step.new else {
-                return Err(Diagnostic::new(
-                    step.span,
-                    format!("`{}` needs `new`, the communicator's name", step.op.name),
-                ));
-            };
-            let calls = self.program.comms.define(self.case, def, position.t, step.error.is_some())?;
-            self.count(calls.len(), step.span)?;
-            for (world, kind) in calls {
-                let fails = self.fails(id, world);
-                if among(&step.ranks, self.case, world)? {
-                    self.check_joins(step, world)?;
-                    self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
-                    self.push(world, id, step.span, fails, ItemKind::Call(kind));
-                } else {
-                    self.program.comms.leave_unmade(&def.name.value, world);
-                }
-            }
-            self.registration_point_of_new(&def.name.value);
-            return Ok(());
-        }
         self.count(members.len(), step.span)?;
         for member in members.iter().filter(|_| matches!(op, CommOp::Finalize | CommOp::Destroy)) {
             self.point(member.world, before, RegistrationPoint::Ending(member.comm));

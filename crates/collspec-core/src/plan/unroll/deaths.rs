@@ -50,7 +50,13 @@ impl<'a> Unroll<'a> {
     /// # Errors
     ///
     /// No rank is left, or the case has to run again.
-    pub(super) fn deaths(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
+    pub(super) fn deaths(
+        &mut self,
+        step: &Step,
+        status: ExitStatus,
+        id: StepId,
+        members: &[Member<'a>],
+    ) -> Result<(), Diagnostic> {
         if members.is_empty() {
             return Ok(());
         }
@@ -69,7 +75,6 @@ impl<'a> Unroll<'a> {
         self.count(n, step.span)?;
         let death = self.ended.deaths;
         self.ended.deaths += 1;
-        let status = step.status.unwrap_or(ExitStatus::Code(0));
         for world in &dying {
             let call = CallKind::Exit { status, death: Some(death) };
             self.push(*world, id, step.span, false, ItemKind::Call(call));

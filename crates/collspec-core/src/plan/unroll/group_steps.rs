@@ -1,7 +1,6 @@
-//! Steps of groups and of graphs: they surround the items of other steps, or start them.
+//! Steps of groups, which surround the items of other steps, and the numbers of graphs.
 use super::{Member, StepPosition, Unroll};
 use crate::job::CallKind;
-use crate::ops::GraphOp;
 use crate::plan::item::{Item, ItemKind, Phase};
 use crate::plan::order;
 use crate::plan::types::StepId;
@@ -10,7 +9,8 @@ use crate::scenario::{Diagnostic, Step};
 impl<'a> Unroll<'a> {
     pub(super) fn group(
         &mut self,
-        step: &'a Step,
+        step: &Step,
+        steps: &'a [Step],
         id: StepId,
         position: &StepPosition,
         members: &[Member<'a>],
@@ -18,7 +18,7 @@ impl<'a> Unroll<'a> {
         let starts: Vec<usize> = self.program.items.iter().map(Vec::len).collect();
         let mark = self.program.order.len();
         let outermost = self.open_group(step);
-        self.steps(&step.steps, &position.path, position.t)?;
+        self.steps(steps, &position.path, position.t)?;
         if outermost {
             self.close_group(id);
         }
@@ -32,7 +32,7 @@ impl<'a> Unroll<'a> {
                 )
             };
             // An empty group is called by every rank that the step is for, any other group by the ranks that have a call in it.
-            let opens = step.steps.is_empty() && members.iter().any(|member| member.world == world);
+            let opens = steps.is_empty() && members.iter().any(|member| member.world == world);
             if !opens && !self.program.items[world][from..].iter().any(calls) {
                 continue;
             }
@@ -68,28 +68,5 @@ impl<'a> Unroll<'a> {
             graphs.push(name.to_owned());
             graphs.len() - 1
         }) as u32
-    }
-
-    pub(super) fn graph_step(
-        &mut self,
-        step: &Step,
-        op: GraphOp,
-        id: StepId,
-        members: &[Member<'a>],
-        stream: u32,
-    ) -> Result<(), Diagnostic> {
-        let Some(name) = &step.graph else {
-            return Err(Diagnostic::new(step.span, format!("`{}` needs `graph`", step.op.name)));
-        };
-        let graph = self.graph(&name.value);
-        self.count(members.len(), step.span)?;
-        for member in members {
-            let kind = match op {
-                GraphOp::Launch => CallKind::Launch { graph, stream },
-                GraphOp::Release => CallKind::Release { graph },
-            };
-            self.push(member.world, id, step.span, false, ItemKind::Call(kind));
-        }
-        Ok(())
     }
 }

@@ -4,7 +4,7 @@
 use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
-use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
+use crate::scenario::{Diagnostic, Span, Step, StepComm, StepKind};
 use std::collections::HashMap;
 
 /// The outermost group that is open.
@@ -59,20 +59,11 @@ impl Holds {
 
 /// The communicators that a step makes, ends, or makes another one of.
 fn changed(step: &Step) -> Vec<&str> {
-    let Kind::Comm(op) = step.op.kind else { return Vec::new() };
-    let new = step.new.as_ref().map(|new| new.name.value.as_str());
-    let of = match (step.new.as_ref().map(|new| &new.creation), &step.comm) {
-        (
-            Some(
-                CommCreation::Split { comm, .. } | CommCreation::Shrink { comm, .. } | CommCreation::Grow { comm, .. },
-            ),
-            _,
-        ) => Some(comm.value.as_str()),
-        (Some(CommCreation::Groups(_)), _) => None,
-        (None, StepComm::Comm(name)) if op != CommOp::Init => Some(name.value.as_str()),
-        _ => None,
-    };
-    new.into_iter().chain(of).collect()
+    match (&step.kind, &step.comm) {
+        (StepKind::NewComm(new), _) => [new.name.value.as_str()].into_iter().chain(new.creation.parent()).collect(),
+        (StepKind::Comm(_), StepComm::Comm(name)) => vec![&name.value],
+        _ => Vec::new(),
+    }
 }
 
 impl<'a> Unroll<'a> {
@@ -183,13 +174,12 @@ impl<'a> Unroll<'a> {
         if matches!(Holds::of(&step.op.kind), None | Some(Holds::Operations)) || self.program.lenient() {
             return Ok(());
         }
-        let comms: Vec<(usize, usize)> = match (&step.op.kind, &step.new) {
+        let comms: Vec<(usize, usize)> = match &step.kind {
             // Calls on a parent count as the parent's.
-            (Kind::Comm(CommOp::Init), Some(new)) => {
+            StepKind::NewComm(new) if new.creation.parent().is_none() => {
                 let made = self.program.comms.of_name(&new.name.value);
                 made.into_iter().enumerate().filter_map(|(world, of)| Some((world, of?.0))).collect()
             }
-            (Kind::Comm(CommOp::Init), None) => Vec::new(),
             _ => members.iter().map(|member| (member.world, member.comm)).collect(),
         };
         for (world, comm) in comms {

@@ -3,7 +3,7 @@ use super::super::item::Phase;
 use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
-use crate::scenario::{Diagnostic, Placement, Step, StepComm};
+use crate::scenario::{Diagnostic, Placement, Step, StepComm, StepKind};
 use nccl_sys::ncclResult_t;
 
 const IN_PROGRESS: Option<ncclResult_t> = Some(ncclResult_t::InProgress);
@@ -26,10 +26,10 @@ fn end(code: Option<ncclResult_t>) -> CallEnd {
 
 /// The communicator on which a step's call can be left in progress.
 fn communicator(step: &Step) -> Option<&str> {
-    match (&step.op.kind, &step.new, &step.comm) {
-        (Kind::Comm(CommOp::Init), Some(new), _) => Some(&new.name.value),
-        (Kind::Collective(_) | Kind::Send | Kind::Recv, _, StepComm::Comm(name))
-        | (Kind::Comm(CommOp::Finalize | CommOp::Revoke), _, StepComm::Comm(name)) => Some(&name.value),
+    match (&step.kind, &step.comm) {
+        (StepKind::NewComm(new), _) if new.creation.parent().is_none() => Some(&new.name.value),
+        (StepKind::Collective(_) | StepKind::Send { .. } | StepKind::Recv { .. }, StepComm::Comm(name))
+        | (StepKind::Comm(CommOp::Finalize | CommOp::Revoke), StepComm::Comm(name)) => Some(&name.value),
         _ => None,
     }
 }

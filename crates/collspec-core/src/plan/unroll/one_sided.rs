@@ -5,7 +5,7 @@ use super::super::item::{ItemKind, Open, WrittenSize};
 use super::super::rank_op::{RankOneSided, RankOp};
 use super::{Member, Unroll};
 use crate::ops::OneSided;
-use crate::scenario::{Diagnostic, NumberByRank, Spanned, Step};
+use crate::scenario::{Diagnostic, NumberByRank, OneSidedCall, OneSidedStep, Spanned, Step};
 use std::sync::Arc;
 
 /// Most signals that a wait is for: NCCL counts them in 32 bits.
@@ -14,23 +14,23 @@ const MOST_SIGNALS: i128 = i32::MAX as i128;
 impl<'a> Unroll<'a> {
     pub(super) fn one_sided(
         &mut self,
-        step: &'a Step,
-        kind: OneSided,
+        step: &Step,
+        one_sided: &OneSidedStep,
         member: &Member<'a>,
         stream: u32,
     ) -> Result<ItemKind, Diagnostic> {
-        let number = |number: &Option<Box<NumberByRank>>| number.as_ref().map_or(Ok(0), |n| n.whole(&member.names));
-        let (context, signal_index) = (number(&step.signal.context)?, number(&step.signal.index)?);
-        let peers = match kind {
-            OneSided::Put | OneSided::Signal => vec![(self.peer(step, step.peer.as_deref(), member)?, 1)],
-            OneSided::WaitSignal => self.awaited(step, member)?,
-        };
-        let put = match kind {
-            OneSided::Put => {
-                let input = self.required(step, "in", member)?;
-                Some((input, self.required(step, "out", member)?))
+        let number = |number: &Option<NumberByRank>| number.as_ref().map_or(Ok(0), |n| n.whole(&member.names));
+        let (context, signal_index) = (number(&one_sided.context)?, number(&one_sided.signal_index)?);
+        let (kind, peers, put) = match &one_sided.call {
+            OneSidedCall::Put { input, output, peer } => {
+                let peer = self.peer(peer, member)?;
+                let put = (self.slice(input, member)?, self.slice(output, member)?);
+                (OneSided::Put, vec![(peer, 1)], Some(put))
             }
-            OneSided::Signal | OneSided::WaitSignal => None,
+            OneSidedCall::Signal { peer } => (OneSided::Signal, vec![(self.peer(peer, member)?, 1)], None),
+            OneSidedCall::WaitSignal { peer, signals } => {
+                (OneSided::WaitSignal, self.awaited(step, peer.as_ref(), signals.as_ref(), member)?, None)
+            }
         };
         let op = RankOneSided::<Open> {
             kind,
@@ -47,9 +47,15 @@ impl<'a> Unroll<'a> {
     }
 
     /// The ranks whose signals are awaited, with their numbers: `peer`, or all other ranks that send any.
-    fn awaited(&mut self, step: &'a Step, member: &Member<'a>) -> Result<Vec<(Spanned<i128>, i128)>, Diagnostic> {
-        let all = match &step.peer {
-            Some(peer) => vec![self.peer(step, Some(peer), member)?],
+    fn awaited(
+        &mut self,
+        step: &Step,
+        peer: Option<&NumberByRank>,
+        number: Option<&NumberByRank>,
+        member: &Member<'a>,
+    ) -> Result<Vec<(Spanned<i128>, i128)>, Diagnostic> {
+        let all = match peer {
+            Some(peer) => vec![self.peer(peer, member)?],
             None => {
                 let others = (0..member.names.n).filter(|other| *other != member.names.rank);
                 others.map(|other| Spanned { value: other as i128, span: step.span }).collect()
@@ -58,11 +64,8 @@ impl<'a> Unroll<'a> {
         let mut peers = Vec::new();
         for peer in all {
             let names = Names { peer: usize::try_from(peer.value).ok(), ..member.names };
-            let signals = match &step.signal.signals {
-                Some(signals) => signals.whole(&names)?,
-                None => 1,
-            };
-            let span = step.signal.signals.as_ref().map_or(step.span, |signals| signals.span);
+            let signals = number.map_or(Ok(1), |number| number.whole(&names))?;
+            let span = number.map_or(step.span, |number| number.span);
             if !(0..=MOST_SIGNALS).contains(&signals) {
                 let text = format!("{signals} signals of rank {} are to be awaited on rank {}", peer.value, names.rank);
                 return Err(Diagnostic::new(span, text).help(format!("0 to {MOST_SIGNALS} are possible")));

@@ -9,10 +9,10 @@ use super::{Member, Unroll};
 use crate::expr::Mode;
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{ALL_REDUCE, Composite, ExitStatus, Host, Kind};
+use crate::ops::ALL_REDUCE;
 use crate::scenario::{
-    AllToAllCounts, BufferRef, Diagnostic, ElementValue, Expr, NumberByRank, NumberByRankKind, Spanned, Step,
-    StepReduction,
+    BufferRef, CollectiveStep, CountsByPair, Diagnostic, ElementValue, Expr, NumberByRank, NumberByRankKind, Spanned,
+    Step, StepCounts, StepKind, StepReduction, StepSize,
 };
 use std::sync::Arc;
 
@@ -37,60 +37,35 @@ impl<'a> Unroll<'a> {
             null_pointers,
             stream,
         };
-        let kind = match &step.op.kind {
-            Kind::Collective(op) => {
-                let send = step.input.as_ref().map(|r| self.slice(r, member)).transpose()?;
-                let in_place = step.in_place.as_ref().map_or(Ok(false), |v| v.truth(&member.names))?;
-                let mut recv = step.output.as_ref().map(|r| self.slice(r, member)).transpose()?;
-                if recv.is_none() && in_place {
-                    recv = send;
-                }
-                let root = step.root.as_ref().map_or(Ok(0), |v| v.whole(&member.names))?;
-                let root = Spanned { value: root, span: step.root.as_ref().map_or(step.span, |v| v.span) };
-                let reduction = op.reduces.then(|| self.reduction(step.reduce.as_ref(), member)).transpose()?;
-                let size = WrittenSize::default();
-                ItemKind::Op(RankOp::Collective(Arc::new(RankCollective {
-                    op,
-                    comm,
-                    rank,
-                    send,
-                    recv,
-                    size,
-                    reduction,
-                    root,
-                    in_place,
-                    null_pointers,
-                    algorithm: step.algorithm.as_ref().map(|algorithm| Arc::new(algorithm.value.clone())),
-                    stream,
-                })))
-            }
-            Kind::Composite(Composite::AllGatherV) => {
+        let kind = match &step.kind {
+            StepKind::Collective(collective) => self.collective(step, collective, member, stream)?,
+            StepKind::AllGatherV { input, output } => {
                 self.count(member.names.n, step.span)?;
-                let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
-                let pieces = self.pieces(step, member)?;
-                ItemKind::AllGatherV { comm, rank, input, pieces, output, stream }
+                let (own, output) = (self.slice(input, member)?, self.slice(output, member)?);
+                let pieces = self.pieces(input, member)?;
+                ItemKind::AllGatherV { comm, rank, input: own, pieces, output, stream }
             }
-            Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, member, stream, fails),
-            Kind::Composite(Composite::ReduceScatterV) => {
-                return self.reduce_scatter_v(step, id, member, stream, fails);
+            StepKind::AllToAllV { input, output, counts } => {
+                let slices = (self.slice(input, member)?, self.slice(output, member)?);
+                return self.all_to_all_v(step, slices, counts, (id, member, stream));
             }
-            Kind::Composite(Composite::Barrier) => return self.barrier(step, id, member, stream, fails),
-            Kind::Send => {
-                let peer = self.peer(step, step.peer.as_deref(), member)?;
-                let input = self.required(step, "in", member)?;
+            StepKind::ReduceScatterV { input, output, counts, reduce } => {
+                let slices = (self.slice(input, member)?, self.slice(output, member)?);
+                let reduction = reduction(reduce.as_ref(), member)?;
+                return self.reduce_scatter_v(step, slices, counts, &reduction, (id, member, stream));
+            }
+            StepKind::Barrier => return self.barrier(step, id, member, stream, fails),
+            StepKind::Send { input, peer } => {
+                let (peer, input) = (self.peer(peer, member)?, self.slice(input, member)?);
                 ItemKind::Op(RankOp::Send(message(peer, input, WrittenSize::default())))
             }
-            Kind::Recv => {
-                let peer = self.peer(step, step.peer.as_deref(), member)?;
-                let count = self.elements(step, member)?;
-                let output = self.required(step, "out", member)?;
-                let size = WrittenSize { count, dtype: step.dtype.as_ref().map(|d| d.value) };
-                ItemKind::Op(RankOp::Recv(message(peer, output, size)))
+            StepKind::Recv { output, peer, size } => {
+                let (peer, size) = (self.peer(peer, member)?, written_size(size, member)?);
+                ItemKind::Op(RankOp::Recv(message(peer, self.slice(output, member)?, size)))
             }
-            Kind::SendRecv => {
-                let to = self.peer(step, step.to.as_deref().or(step.peer.as_deref()), member)?;
-                let from = self.peer(step, step.from.as_deref().or(step.peer.as_deref()), member)?;
-                let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
+            StepKind::SendRecv { input, output, to, from } => {
+                let (to, from) = (self.peer(to, member)?, self.peer(from, member)?);
+                let (input, output) = (self.slice(input, member)?, self.slice(output, member)?);
                 let mut push = |kind| self.push(member.world, id, step.span, fails, kind);
                 push(ItemKind::Call(CallKind::GroupStart));
                 push(ItemKind::Op(RankOp::Send(message(to, input, WrittenSize::default()))));
@@ -98,31 +73,24 @@ impl<'a> Unroll<'a> {
                 push(ItemKind::Call(CallKind::GroupEnd));
                 return Ok(());
             }
-            Kind::Map => {
-                let Some(expr) = &step.expr else { return Err(Diagnostic::new(step.span, "`map` needs `expr`")) };
+            StepKind::Map { output, expr, size } => {
                 let mut reads = Vec::new();
-                for name in named(&expr.value) {
+                for name in named(expr) {
                     if let Some(id) = self.by_name.get(&name) {
                         reads.push(BufferSlice::whole(*id, step.span));
                     }
                 }
-                let out = self.required(step, "out", member)?;
-                let count = self.elements(step, member)?;
-                self.carry(&expr.value, 4 + member.names.axes.len(), step.span)?;
+                let out = self.slice(output, member)?;
+                let size = written_size(size, member)?;
+                self.carry(expr, 4 + member.names.axes.len(), step.span)?;
                 let names = Arc::new(member.names.list());
-                let size = WrittenSize { count, dtype: step.dtype.as_ref().map(|d| d.value) };
-                let expr = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.value.clone())).clone();
-                ItemKind::Op(RankOp::Map(Arc::new(RankMap { expr, names, reads, out, size, stream })))
+                ItemKind::Op(RankOp::Map(Arc::new(RankMap { expr: expr.clone(), names, reads, out, size, stream })))
             }
-            Kind::Host(Host::Wait) if fails => return self.await_errors(step, id, member.world),
-            Kind::Host(Host::Wait) => {
-                let on = step.wait_stream.as_ref().map(|s| self.stream(&s.value));
-                ItemKind::Call(CallKind::Wait { stream: on })
+            StepKind::Wait { .. } if fails => return self.await_errors(step, id, member.world),
+            StepKind::Wait { stream } => {
+                ItemKind::Call(CallKind::Wait { stream: stream.as_ref().map(|stream| self.stream(stream)) })
             }
-            Kind::Host(Host::Sleep) => {
-                let Some(seconds) = &step.seconds else {
-                    return Err(Diagnostic::new(step.span, "`sleep` needs `seconds`"));
-                };
+            StepKind::Sleep { seconds } => {
                 let v = seconds.value(&member.names, Mode::Float)?.as_f64();
                 if !(0.0..=3600.0).contains(&v) {
                     return Err(Diagnostic::new(
@@ -132,32 +100,56 @@ impl<'a> Unroll<'a> {
                 }
                 ItemKind::Call(CallKind::Sleep { seconds: v })
             }
-            Kind::Host(Host::Exit) => {
+            StepKind::Exit { status } => {
                 self.program.exits = true;
-                ItemKind::Call(CallKind::Exit { status: step.status.unwrap_or(ExitStatus::Code(0)), death: None })
+                ItemKind::Call(CallKind::Exit { status: *status, death: None })
             }
-            Kind::OneSided(kind) => self.one_sided(step, *kind, member, stream)?,
-            Kind::Registration(op) => self.register_step(step, *op, member)?,
-            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Graph(_) => return Ok(()),
+            StepKind::OneSided(one_sided) => self.one_sided(step, one_sided, member, stream)?,
+            StepKind::Register { memory, how } => {
+                ItemKind::Register { comm, memory: self.slice(memory, member)?, how: *how }
+            }
+            StepKind::Deregister { memory } => ItemKind::Deregister { comm, memory: self.slice(memory, member)? },
+            StepKind::Launch { graph } => ItemKind::Call(CallKind::Launch { graph: self.graph(graph), stream }),
+            StepKind::Release { graph } => ItemKind::Call(CallKind::Release { graph: self.graph(graph) }),
+            StepKind::Group(_) | StepKind::Loop(_) | StepKind::NewComm(_) | StepKind::Comm(_) => return Ok(()),
         };
         self.push(member.world, id, step.span, fails, kind);
         Ok(())
     }
 
-    pub(super) fn required(
+    fn collective(
         &mut self,
-        step: &'a Step,
-        key: &str,
+        step: &Step,
+        collective: &CollectiveStep,
         member: &Member<'a>,
-    ) -> Result<BufferSlice, Diagnostic> {
-        let found = if key == "in" { &step.input } else { &step.output };
-        match found {
-            Some(r) => self.slice(r, member),
-            None => Err(Diagnostic::new(step.span, format!("`{}` needs `{key}`", step.op.name))),
+        stream: u32,
+    ) -> Result<ItemKind, Diagnostic> {
+        let CollectiveStep { op, input, output, in_place, root, reduce, algorithm } = collective;
+        let send = self.slice(input, member)?;
+        let in_place = in_place.as_ref().map_or(Ok(false), |v| v.truth(&member.names))?;
+        let mut recv = output.as_ref().map(|r| self.slice(r, member)).transpose()?;
+        if recv.is_none() && in_place {
+            recv = Some(send);
         }
+        let value = root.as_ref().map_or(Ok(0), |v| v.whole(&member.names))?;
+        let root = Spanned { value, span: root.as_ref().map_or(step.span, |v| v.span) };
+        Ok(ItemKind::Op(RankOp::Collective(Arc::new(RankCollective {
+            op,
+            comm: member.comm,
+            rank: member.names.rank,
+            send: Some(send),
+            recv,
+            size: WrittenSize::default(),
+            reduction: op.reduces.then(|| reduction(reduce.as_ref(), member)).transpose()?,
+            root,
+            in_place,
+            null_pointers: step.null_pointers,
+            algorithm: algorithm.clone().map(Arc::new),
+            stream,
+        }))))
     }
 
-    fn slice(&mut self, r: &BufferRef, member: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
+    pub(super) fn slice(&mut self, r: &BufferRef, member: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let buf = self.name(&r.name, r.span, None, None);
         let Some((from, to)) = &r.slice else {
             return Ok(BufferSlice::whole(buf, r.span));
@@ -187,8 +179,10 @@ impl<'a> Unroll<'a> {
     }
 
     /// The slices that each member contributes, if the step takes slices: they may differ, and every rank has to know all of them.
-    fn pieces(&mut self, step: &'a Step, member: &Member<'a>) -> Result<Vec<BufferSlice>, Diagnostic> {
-        let Some(input) = step.input.as_ref().filter(|input| input.slice.is_some()) else { return Ok(Vec::new()) };
+    fn pieces(&mut self, input: &BufferRef, member: &Member<'a>) -> Result<Vec<BufferSlice>, Diagnostic> {
+        if input.slice.is_none() {
+            return Ok(Vec::new());
+        }
         let members = self.program.comms.list[member.comm].members.clone();
         let of = |(rank, world): (usize, &usize)| {
             let names = Names { rank, world_rank: *world, ..member.names };
@@ -197,45 +191,8 @@ impl<'a> Unroll<'a> {
         members.iter().enumerate().map(of).collect()
     }
 
-    pub(super) fn reduction(
-        &self,
-        reduce: Option<&Spanned<StepReduction>>,
-        member: &Member<'a>,
-    ) -> Result<Reduction<Factor>, Diagnostic> {
-        Ok(match reduce.map(|r| &r.value) {
-            None => Reduction::Builtin(nccl_sys::ncclRedOp_t::Sum),
-            Some(StepReduction::Builtin(op)) => Reduction::Builtin(*op),
-            Some(StepReduction::PreMulSum { scalar, device }) => {
-                let own = own(scalar, &member.names)?;
-                let number = match &own.kind {
-                    NumberByRankKind::Int(v) => FactorNumber::Written(ElementValue::Int(*v)),
-                    NumberByRankKind::Float(v) => FactorNumber::Written(ElementValue::Float(*v)),
-                    NumberByRankKind::Expr(expr) => match written(expr, member.names.axes) {
-                        Some(value) => FactorNumber::Written(value),
-                        None => FactorNumber::Computed {
-                            real: evaluate(expr, own.span, &member.names, Mode::Float)?,
-                            whole: expr.eval_wrapping(&member.names).ok(),
-                        },
-                    },
-                    NumberByRankKind::List(_) => {
-                        return Err(Diagnostic::new(own.span, "expected a number, not a list"));
-                    }
-                };
-                Reduction::PreMulSum(Factor { span: own.span, number, device: *device })
-            }
-        })
-    }
-
     /// A peer's rank; outside the communicator it is refused unless the call should fail.
-    pub(super) fn peer(
-        &mut self,
-        step: &Step,
-        peer: Option<&NumberByRank>,
-        member: &Member<'a>,
-    ) -> Result<Spanned<i128>, Diagnostic> {
-        let Some(peer) = peer else {
-            return Err(Diagnostic::new(step.span, format!("`{}` needs `peer`", step.op.name)));
-        };
+    pub(super) fn peer(&mut self, peer: &NumberByRank, member: &Member<'a>) -> Result<Spanned<i128>, Diagnostic> {
         let v = peer.whole(&member.names)?;
         let inside = (0..member.names.n as i128).contains(&v);
         let id = (self.program.steps.len() - 1) as StepId;
@@ -250,14 +207,6 @@ impl<'a> Unroll<'a> {
             ));
         }
         Ok(Spanned { value: v, span: peer.span })
-    }
-
-    fn elements(&self, step: &Step, member: &Member<'a>) -> Result<Option<u64>, Diagnostic> {
-        let Some(count) = &step.count else { return Ok(None) };
-        let v = count.whole(&member.names)?;
-        u64::try_from(v)
-            .map(Some)
-            .map_err(|_| Diagnostic::new(count.span, format!("`count` is {v} on rank {}", member.names.rank)))
     }
 
     fn barrier(
@@ -291,18 +240,13 @@ impl<'a> Unroll<'a> {
 
     fn all_to_all_v(
         &mut self,
-        step: &'a Step,
-        id: StepId,
-        member: &Member<'a>,
-        stream: u32,
-        fails: bool,
+        step: &Step,
+        (input, output): (BufferSlice, BufferSlice),
+        counts: &CountsByPair,
+        (id, member, stream): (StepId, &Member<'a>, u32),
     ) -> Result<(), Diagnostic> {
-        let Some(counts) = &step.counts else {
-            return Err(Diagnostic::new(step.span, "`all_to_all_v` needs `counts`"));
-        };
-        let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
         let (me, n) = (member.names.rank, member.names.n);
-        if let AllToAllCounts::Matrix(rows) = &counts.value
+        if let StepCounts::Listed(rows) = &counts.value
             && rows.len() != n
         {
             let rows = if rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", rows.len()) };
@@ -311,15 +255,10 @@ impl<'a> Unroll<'a> {
         }
         let piece = |from: usize, to: usize| -> Result<u64, Diagnostic> {
             let v = match &counts.value {
-                AllToAllCounts::Matrix(rows) => {
-                    rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
-                        Diagnostic::new(counts.span, format!("`counts` has no entry for row {from}, column {to}"))
-                    })?
-                }
-                AllToAllCounts::ByRank(_) => {
-                    return Err(Diagnostic::new(counts.span, "`counts` of all_to_all_v is a list of lists"));
-                }
-                AllToAllCounts::Expr(expr) => {
+                StepCounts::Listed(rows) => rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
+                    Diagnostic::new(counts.span, format!("`counts` has no entry for row {from}, column {to}"))
+                })?,
+                StepCounts::Expr(expr) => {
                     let world = self.program.comms.list[member.comm].members[from];
                     let names = Names { rank: from, world_rank: world, peer: Some(to), ..member.names };
                     evaluate_whole(expr, counts.span, &names)?
@@ -352,6 +291,7 @@ impl<'a> Unroll<'a> {
             null_pointers: step.null_pointers,
             stream,
         };
+        let fails = self.fails(id, member.world);
         let mut push = |kind| self.push(member.world, id, step.span, fails, kind);
         push(ItemKind::Declare { output: input, count: out, like: input.buf });
         push(ItemKind::Declare { output, count: back, like: input.buf });
@@ -361,4 +301,41 @@ impl<'a> Unroll<'a> {
         push(ItemKind::Call(CallKind::GroupEnd));
         Ok(())
     }
+}
+
+fn reduction(reduce: Option<&StepReduction>, member: &Member<'_>) -> Result<Reduction<Factor>, Diagnostic> {
+    Ok(match reduce {
+        None => Reduction::Builtin(nccl_sys::ncclRedOp_t::Sum),
+        Some(StepReduction::Builtin(op)) => Reduction::Builtin(*op),
+        Some(StepReduction::PreMulSum { scalar, device }) => {
+            let own = own(scalar, &member.names)?;
+            let number = match &own.kind {
+                NumberByRankKind::Int(v) => FactorNumber::Written(ElementValue::Int(*v)),
+                NumberByRankKind::Float(v) => FactorNumber::Written(ElementValue::Float(*v)),
+                NumberByRankKind::Expr(expr) => match written(expr, member.names.axes) {
+                    Some(value) => FactorNumber::Written(value),
+                    None => FactorNumber::Computed {
+                        real: evaluate(expr, own.span, &member.names, Mode::Float)?,
+                        whole: expr.eval_wrapping(&member.names).ok(),
+                    },
+                },
+                NumberByRankKind::List(_) => {
+                    return Err(Diagnostic::new(own.span, "expected a number, not a list"));
+                }
+            };
+            Reduction::PreMulSum(Factor { span: own.span, number, device: *device })
+        }
+    })
+}
+
+fn written_size(size: &StepSize, member: &Member<'_>) -> Result<WrittenSize, Diagnostic> {
+    let count = match &size.count {
+        Some(count) => {
+            let v = count.whole(&member.names)?;
+            let text = || format!("`count` is {v} on rank {}", member.names.rank);
+            Some(u64::try_from(v).map_err(|_| Diagnostic::new(count.span, text()))?)
+        }
+        None => None,
+    };
+    Ok(WrittenSize { count, dtype: size.dtype })
 }

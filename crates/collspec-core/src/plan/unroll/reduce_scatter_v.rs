@@ -1,12 +1,12 @@
 //! reduce_scatter_v: a group of a reduce to each rank, whose pieces may differ in length.
 use super::super::eval::{Names, evaluate_whole, ranks};
-use super::super::item::{BufferSlice, ItemKind, WrittenSize};
+use super::super::item::{BufferSlice, Factor, ItemKind, WrittenSize};
 use super::super::rank_op::{RankCollective, RankOp};
-use super::super::types::StepId;
+use super::super::types::{Reduction, StepId};
 use super::{Member, Unroll};
 use crate::job::CallKind;
 use crate::ops::REDUCE;
-use crate::scenario::{AllToAllCounts, Diagnostic, Spanned, Step};
+use crate::scenario::{CountsByRank, Diagnostic, Spanned, Step, StepCounts};
 use std::sync::Arc;
 
 impl<'a> Unroll<'a> {
@@ -17,16 +17,14 @@ impl<'a> Unroll<'a> {
     /// Counts that are not those of the communicator, and anything that each of the reduces refuses.
     pub(super) fn reduce_scatter_v(
         &mut self,
-        step: &'a Step,
-        id: StepId,
-        member: &Member<'a>,
-        stream: u32,
-        fails: bool,
+        step: &Step,
+        (input, output): (BufferSlice, BufferSlice),
+        counts: &CountsByRank,
+        reduction: &Reduction<Factor>,
+        (id, member, stream): (StepId, &Member<'a>, u32),
     ) -> Result<(), Diagnostic> {
-        let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
-        let reduction = self.reduction(step.reduce.as_ref(), member)?;
         let (me, n) = (member.names.rank, member.names.n);
-        let lengths = lengths(step, member)?;
+        let lengths = lengths(counts, member)?;
         let overflow = || Diagnostic::new(step.span, "the sum of `counts` is too large");
         let mut pieces = Vec::with_capacity(n);
         let mut sum = 0u64;
@@ -51,6 +49,7 @@ impl<'a> Unroll<'a> {
             algorithm: None,
             stream,
         };
+        let fails = self.fails(id, member.world);
         let mut push = |kind| self.push(member.world, id, step.span, fails, kind);
         push(ItemKind::Declare { output: input, count: sum, like: input.buf });
         push(ItemKind::Declare { output, count: lengths.get(me).copied().unwrap_or(0), like: input.buf });
@@ -64,19 +63,13 @@ impl<'a> Unroll<'a> {
 }
 
 /// The number of elements that each rank receives.
-fn lengths(step: &Step, member: &Member<'_>) -> Result<Vec<u64>, Diagnostic> {
+fn lengths(counts: &CountsByRank, member: &Member<'_>) -> Result<Vec<u64>, Diagnostic> {
     let n = member.names.n;
-    let Some(counts) = &step.counts else {
-        return Err(Diagnostic::new(step.span, "`reduce_scatter_v` needs `counts`"));
-    };
     let values: Vec<i128> = match &counts.value {
-        AllToAllCounts::ByRank(list) => list.clone(),
-        AllToAllCounts::Expr(expr) => {
+        StepCounts::Listed(list) => list.clone(),
+        StepCounts::Expr(expr) => {
             let of = |peer: usize| evaluate_whole(expr, counts.span, &Names { peer: Some(peer), ..member.names });
             (0..n).map(of).collect::<Result<_, _>>()?
-        }
-        AllToAllCounts::Matrix(_) => {
-            return Err(Diagnostic::new(counts.span, "`counts` of reduce_scatter_v is a list of numbers"));
         }
     };
     if values.len() != n {

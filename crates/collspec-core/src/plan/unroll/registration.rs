@@ -2,11 +2,11 @@
 //! buffers each communicator uses is known only when the whole program is.
 use super::super::item::{ItemKind, RegistrationPoint};
 use super::super::types::{PlanStep, StepId};
-use super::{Member, Unroll};
-use crate::ops::{CommOp, Kind, RegistrationOp};
-use crate::scenario::{Diagnostic, RegisterByRank, RegisterKind, Span, Step};
+use super::Unroll;
+use crate::ops::{CommOp, Kind};
+use crate::scenario::{RegisterByRank, RegisterKind, Span, Step};
 
-impl<'a> Unroll<'a> {
+impl Unroll<'_> {
     /// A step of the plan, not of the file, for registrations.
     fn begin_registration(&mut self, label: &str) -> StepId {
         let id = self.program.steps.len() as StepId;
@@ -69,33 +69,4 @@ impl<'a> Unroll<'a> {
             self.push(world, step, span, false, ItemKind::RegistrationPoint(point));
         }
     }
-
-    /// A rank's part of a step that registers memory or ends that.
-    pub(super) fn register_step(
-        &mut self,
-        step: &'a Step,
-        op: RegistrationOp,
-        member: &Member<'a>,
-    ) -> Result<ItemKind, Diagnostic> {
-        let (comm, memory) = (member.comm, self.required(step, "in", member)?);
-        Ok(match op {
-            RegistrationOp::Deregister => ItemKind::Deregister { comm, memory },
-            RegistrationOp::Register => {
-                let Some(how) = &step.register else {
-                    return Err(Diagnostic::new(step.span, "`register` needs `register`"));
-                };
-                ItemKind::Register { comm, memory, how: how.value }
-            }
-        })
-    }
-}
-
-/// True if a program has one-sided operations.
-pub(super) fn signals(steps: &[Step]) -> bool {
-    steps.iter().any(|step| matches!(step.op.kind, Kind::OneSided(_)) || signals(&step.steps))
-}
-
-/// True if a program registers anything, by keys or by steps.
-pub(super) fn registers(keys: bool, steps: &[Step]) -> bool {
-    keys || steps.iter().any(|step| matches!(step.op.kind, Kind::Registration(_)) || registers(false, &step.steps))
 }

@@ -1,39 +1,49 @@
 //! The cost of evaluating the numbers of a step on one rank.
 use super::super::cost;
 use crate::scenario::{
-    AllToAllCounts, BufferRef, CommCreation, CommDef, NumberByRank, NumberByRankKind, Ranks, Step, StepReduction,
+    BufferRef, CommCreation, CommDef, NumberByRank, NumberByRankKind, OneSidedCall, Ranks, Step, StepCounts, StepKind,
+    StepReduction,
 };
 
 /// Number of operations to evaluate all numbers of a step on one rank. Names are looked up among `axes` axes; `n` is the world size.
 pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
-    let num = |num: &Option<Box<NumberByRank>>| num.as_ref().map_or(0, |v| of_num(v, axes));
-    let signal = &step.signal;
-    let nums = [
-        &signal.context,
-        &signal.index,
-        &step.root,
-        &step.in_place,
-        &step.times,
-        &step.peer,
-        &step.to,
-        &step.from,
-        &step.count,
-        &step.seconds,
-    ];
-    let mut sum = 1 + nums.into_iter().map(num).sum::<u64>();
-    sum += [&step.input, &step.output].into_iter().flatten().map(|r| of_slice(r, axes)).sum::<u64>();
-    if let Ranks::Expr(expr) = &step.ranks {
-        sum += cost::operations(&expr.value, axes);
+    let num = |num: &NumberByRank| of_num(num, axes);
+    let some = |num: &Option<NumberByRank>| num.as_ref().map_or(0, |num| of_num(num, axes));
+    let reduction = |reduce: &Option<StepReduction>| match reduce {
+        Some(StepReduction::PreMulSum { scalar, .. }) => num(scalar),
+        Some(StepReduction::Builtin(_)) | None => 0,
+    };
+    let own = match &step.kind {
+        StepKind::Collective(c) => some(&c.root) + some(&c.in_place) + reduction(&c.reduce),
+        StepKind::AllToAllV { counts, .. } => of_counts(&counts.value, axes, n),
+        StepKind::ReduceScatterV { counts, reduce, .. } => of_counts(&counts.value, axes, n) + reduction(reduce),
+        StepKind::Send { peer, .. } => num(peer),
+        StepKind::Recv { peer, size, .. } => num(peer) + some(&size.count),
+        StepKind::SendRecv { to, from, .. } => num(to) + num(from),
+        StepKind::Map { size, .. } => some(&size.count),
+        StepKind::Sleep { seconds } => num(seconds),
+        StepKind::OneSided(one_sided) => {
+            some(&one_sided.context)
+                + some(&one_sided.signal_index)
+                + match &one_sided.call {
+                    OneSidedCall::Put { peer, .. } | OneSidedCall::Signal { peer } => num(peer),
+                    OneSidedCall::WaitSignal { peer, signals } => some(peer) + some(signals).saturating_mul(n),
+                }
+        }
+        StepKind::NewComm(def) => of_comm(def, axes),
+        _ => 0,
+    };
+    let slices = step.input().into_iter().chain(step.output()).map(|part| of_slice(part, axes)).sum::<u64>();
+    let ranks = if let Ranks::Expr(expr) = &step.ranks { cost::operations(&expr.value, axes) } else { 0 };
+    1 + own + slices + ranks + step.times.as_deref().map_or(0, num)
+}
+
+/// Operations of the counts that the rank sends to each other rank and receives from each.
+fn of_counts<T>(counts: &StepCounts<T>, axes: usize, n: u64) -> u64 {
+    match counts {
+        StepCounts::Expr(expr) => cost::operations(expr, axes).saturating_mul(2 * n),
+        StepCounts::Listed(_) => 0,
     }
-    if let Some(StepReduction::PreMulSum { scalar, .. }) = step.reduce.as_ref().map(|r| &r.value) {
-        sum += of_num(scalar, axes);
-    }
-    if let Some(AllToAllCounts::Expr(expr)) = step.counts.as_ref().map(|c| &c.value) {
-        // The counts that the rank sends to each other rank and receives from each.
-        sum += cost::operations(expr, axes).saturating_mul(2 * n);
-    }
-    sum += num(&signal.signals).saturating_mul(n);
-    sum + step.new.as_ref().map_or(0, |def| of_comm(def, axes))
 }
 
 /// Operations of the colour and key of a communicator on one rank.

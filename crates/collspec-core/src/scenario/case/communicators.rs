@@ -46,6 +46,16 @@ pub enum CommCreation {
     },
 }
 
+impl CommCreation {
+    /// The communicator from which the new one is made.
+    pub fn parent(&self) -> Option<&str> {
+        match self {
+            Self::Split { comm, .. } | Self::Shrink { comm, .. } | Self::Grow { comm, .. } => Some(&comm.value),
+            Self::Groups(_) => None,
+        }
+    }
+}
+
 /// The communicators that a step runs in.
 #[derive(Clone, Debug)]
 pub enum StepComm {

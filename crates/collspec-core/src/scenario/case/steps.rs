@@ -2,8 +2,9 @@
 use super::{BufferRef, CommDef, NumberByRank, Ranks, RegisterKind, Spanned, StepComm};
 use crate::expr::Expr;
 use crate::num::DType;
-use crate::ops::{AlgorithmChoice, ExitStatus, Op};
+use crate::ops::{AlgorithmChoice, Collective, CommOp, ExitStatus, Op};
 use crate::scenario::diagnostic::Span;
+use std::sync::Arc;
 
 /// The reduction of a step.
 #[derive(Clone, Debug)]
@@ -27,77 +28,114 @@ pub struct Step {
     pub span: Span,
     /// The operation's entry in the table.
     pub op: &'static Op,
+    /// The keys that belong to the operation.
+    pub kind: StepKind,
     /// Its name in `assert`.
     pub name: Option<Spanned<String>>,
-    /// The buffer that `in` names.
-    pub input: Option<BufferRef>,
-    /// The buffer that `out` names.
-    pub output: Option<BufferRef>,
-    /// The reduction; the default is sum.
-    pub reduce: Option<Spanned<StepReduction>>,
-    /// The root; the default is 0.
-    pub root: Option<Box<NumberByRank>>,
     /// The communicators that the step runs on.
     pub comm: StepComm,
     /// World ranks that run the step.
     pub ranks: Ranks,
     /// True if the step itself has the key `ranks`, not only a default.
     pub own_ranks: bool,
-    /// 1 for ranks of the communicator on which the call is in place.
-    pub in_place: Option<Box<NumberByRank>>,
-    /// True if unused buffers are passed as null pointers.
-    pub null_pointers: bool,
     /// Stream name; the default is `main`.
     pub stream: String,
     /// Streams whose earlier work the step waits for.
     pub after: Vec<Spanned<String>>,
-    /// The graph into which the step is captured, or which it launches or releases.
+    /// The graph into which the step is captured.
     pub graph: Option<Spanned<String>>,
     /// Number of rounds; the default is 1.
     pub times: Option<Box<NumberByRank>>,
-    /// The algorithm that the call requests.
-    pub algorithm: Option<Box<Spanned<StepAlgorithm>>>,
     /// Codes that the call must return, by rank of the communicator.
     pub error: Option<Box<Spanned<StepError>>>,
-    /// The peer of a send, recv or send_recv; for send_recv in both directions.
-    pub peer: Option<Box<NumberByRank>>,
-    /// The receiver of a send_recv.
-    pub to: Option<Box<NumberByRank>>,
-    /// The sender of a send_recv.
-    pub from: Option<Box<NumberByRank>>,
-    /// The number of elements of a recv or map.
-    pub count: Option<Box<NumberByRank>>,
-    /// The number of elements that each rank sends to each rank in an all_to_all_v.
-    pub counts: Option<Box<Spanned<AllToAllCounts>>>,
-    /// The expression of a map.
-    pub expr: Option<Spanned<Expr>>,
-    /// The dtype of `out` of a map.
-    pub dtype: Option<Spanned<DType>>,
-    /// The duration of a sleep in seconds.
-    pub seconds: Option<Box<NumberByRank>>,
-    /// The way the process ends at an exit; the default is the exit status 0.
-    pub status: Option<ExitStatus>,
-    /// The stream of a wait; `None` for all streams.
-    pub wait_stream: Option<Spanned<String>>,
-    /// The signal of a put, signal or wait_signal.
-    pub signal: StepSignal,
-    /// The kind of registration that a `register` step makes.
-    pub register: Option<Spanned<RegisterKind>>,
-    /// The new communicator of an init or split.
-    pub new: Option<Box<CommDef>>,
-    /// The inner steps of a group or loop.
-    pub steps: Vec<Step>,
+    /// True if buffers that the call does not use are passed as null pointers.
+    pub null_pointers: bool,
 }
 
-/// The signal of a one-sided step.
-#[derive(Clone, Debug, Default)]
-pub struct StepSignal {
-    /// The value of `context`; the default is 0.
-    pub context: Option<Box<NumberByRank>>,
-    /// The value of `signal_index`; the default is 0.
-    pub index: Option<Box<NumberByRank>>,
-    /// The number of signals that a wait_signal awaits from `peer` or from each rank; the default is 1.
-    pub signals: Option<Box<NumberByRank>>,
+/// The keys of a step that not every operation has. A `wait` without a stream is for all of them. The expression of a map is shared by
+/// the calls of all ranks and rounds. `NewComm` makes a communicator, `Comm` changes or ends one.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum StepKind {
+    Collective(CollectiveStep),
+    AllGatherV { input: BufferRef, output: BufferRef },
+    AllToAllV { input: BufferRef, output: BufferRef, counts: CountsByPair },
+    ReduceScatterV { input: BufferRef, output: BufferRef, counts: CountsByRank, reduce: Option<StepReduction> },
+    Barrier,
+    Send { input: BufferRef, peer: NumberByRank },
+    Recv { output: BufferRef, peer: NumberByRank, size: StepSize },
+    SendRecv { input: BufferRef, output: BufferRef, to: NumberByRank, from: NumberByRank },
+    Map { output: BufferRef, expr: Arc<Expr>, size: StepSize },
+    Group(Vec<Step>),
+    Loop(Vec<Step>),
+    Wait { stream: Option<String> },
+    Sleep { seconds: NumberByRank },
+    Exit { status: ExitStatus },
+    NewComm(CommDef),
+    Comm(CommOp),
+    OneSided(OneSidedStep),
+    Register { memory: BufferRef, how: RegisterKind },
+    Deregister { memory: BufferRef },
+    Launch { graph: String },
+    Release { graph: String },
+}
+
+/// The keys of a collective.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct CollectiveStep {
+    pub op: &'static Collective,
+    pub input: BufferRef,
+    /// A step with the key `in_place` can do without it.
+    pub output: Option<BufferRef>,
+    /// 1 for ranks of the communicator on which the call is in place.
+    pub in_place: Option<NumberByRank>,
+    /// The default is 0.
+    pub root: Option<NumberByRank>,
+    /// The default is sum.
+    pub reduce: Option<StepReduction>,
+    pub algorithm: Option<StepAlgorithm>,
+}
+
+/// The number and type of the elements that a recv or map writes, as far as the step says them.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct StepSize {
+    pub count: Option<NumberByRank>,
+    pub dtype: Option<DType>,
+}
+
+/// The key `counts`: a list, or an expression in `rank` and `peer`.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum StepCounts<T> {
+    Listed(T),
+    Expr(Expr),
+}
+
+/// Row r, column j of a list is what rank r sends to rank j.
+pub type CountsByPair = Spanned<StepCounts<Vec<Vec<i128>>>>;
+
+/// Entry j of a list is what rank j receives.
+pub type CountsByRank = Spanned<StepCounts<Vec<i128>>>;
+
+/// The keys of a one-sided step. Context and index of the signal are 0 by default.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct OneSidedStep {
+    pub context: Option<NumberByRank>,
+    pub signal_index: Option<NumberByRank>,
+    pub call: OneSidedCall,
+}
+
+/// A one-sided operation and the ranks at its other end. The output of a put is a buffer of the peer. A `wait_signal` without a peer is
+/// for all other ranks, and without a number for one signal from each.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum OneSidedCall {
+    Put { input: BufferRef, output: BufferRef, peer: NumberByRank },
+    Signal { peer: NumberByRank },
+    WaitSignal { peer: Option<NumberByRank>, signals: Option<NumberByRank> },
 }
 
 /// The key `algorithm` of a step.
@@ -112,43 +150,91 @@ pub struct StepAlgorithm {
 }
 
 impl Step {
-    /// A step of all ranks of the world on the first stream, without any optional keys.
-    pub(in crate::scenario) fn bare(op: &'static Op, span: Span) -> Self {
+    /// A step of all ranks of the world on the first stream, with no more keys than these.
+    pub(in crate::scenario) fn bare(op: &'static Op, span: Span, kind: StepKind) -> Self {
         Self {
             span,
             op,
+            kind,
             name: None,
-            input: None,
-            output: None,
-            reduce: None,
-            root: None,
             comm: StepComm::Comm(Spanned { span, value: "world".to_owned() }),
             ranks: Ranks::All,
             own_ranks: false,
-            in_place: None,
-            null_pointers: false,
             stream: "main".to_owned(),
             after: Vec::new(),
             graph: None,
             times: None,
-            algorithm: None,
             error: None,
-            peer: None,
-            to: None,
-            from: None,
-            count: None,
-            counts: None,
-            expr: None,
-            dtype: None,
-            seconds: None,
-            status: None,
-            wait_stream: None,
-            signal: StepSignal::default(),
-            register: None,
-            new: None,
-            steps: Vec::new(),
+            null_pointers: false,
         }
     }
+
+    /// The buffer that `in` names.
+    pub fn input(&self) -> Option<&BufferRef> {
+        use StepKind as K;
+        match &self.kind {
+            K::Collective(CollectiveStep { input, .. })
+            | K::AllGatherV { input, .. }
+            | K::AllToAllV { input, .. }
+            | K::ReduceScatterV { input, .. }
+            | K::Send { input, .. }
+            | K::SendRecv { input, .. }
+            | K::OneSided(OneSidedStep { call: OneSidedCall::Put { input, .. }, .. })
+            | K::Register { memory: input, .. }
+            | K::Deregister { memory: input } => Some(input),
+            _ => None,
+        }
+    }
+
+    /// The buffer that `out` names.
+    pub fn output(&self) -> Option<&BufferRef> {
+        use StepKind as K;
+        match &self.kind {
+            K::Collective(collective) => collective.output.as_ref(),
+            K::AllGatherV { output, .. }
+            | K::AllToAllV { output, .. }
+            | K::ReduceScatterV { output, .. }
+            | K::Recv { output, .. }
+            | K::SendRecv { output, .. }
+            | K::Map { output, .. }
+            | K::OneSided(OneSidedStep { call: OneSidedCall::Put { output, .. }, .. }) => Some(output),
+            _ => None,
+        }
+    }
+
+    /// The algorithm that the call requests.
+    pub fn algorithm(&self) -> Option<&StepAlgorithm> {
+        match &self.kind {
+            StepKind::Collective(collective) => collective.algorithm.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The steps of a group or loop.
+    pub fn inner(&self) -> &[Self] {
+        match &self.kind {
+            StepKind::Group(steps) | StepKind::Loop(steps) => steps,
+            _ => &[],
+        }
+    }
+
+    /// The same, to change them.
+    pub fn inner_mut(&mut self) -> &mut [Self] {
+        match &mut self.kind {
+            StepKind::Group(steps) | StepKind::Loop(steps) => steps,
+            _ => &mut [],
+        }
+    }
+}
+
+/// The steps and those inside of them, outer ones first.
+pub fn all_steps(steps: &[Step]) -> impl Iterator<Item = &Step> {
+    let mut rest: Vec<&Step> = steps.iter().rev().collect();
+    std::iter::from_fn(move || {
+        let step = rest.pop()?;
+        rest.extend(step.inner().iter().rev());
+        Some(step)
+    })
 }
 
 /// The key `error` of a step.
@@ -158,15 +244,4 @@ pub enum StepError {
     All(Option<nccl_sys::ncclResult_t>),
     /// Codes by rank of the communicator; `Some(Success)` is "ok".
     PerRank(Vec<Option<nccl_sys::ncclResult_t>>),
-}
-
-/// The key `counts` of all_to_all_v and reduce_scatter_v.
-#[derive(Clone, Debug)]
-pub enum AllToAllCounts {
-    /// Lengths by sender (row) and receiver (column).
-    Matrix(Vec<Vec<i128>>),
-    /// Lengths by receiver, for reduce_scatter_v.
-    ByRank(Vec<i128>),
-    /// An expression in `rank` and `peer`.
-    Expr(Expr),
 }

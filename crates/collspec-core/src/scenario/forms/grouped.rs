@@ -1,7 +1,7 @@
 //! The form `grouped`, which puts neighbouring steps into groups.
-use super::super::case::{Case, NumberByRankKind, Ranks, Step, StepComm};
+use super::super::case::{Case, CollectiveStep, NumberByRankKind, Ranks, Step, StepComm, StepKind, all_steps};
 use super::visit;
-use crate::ops::{self, CommOp, Composite, Kind, Op};
+use crate::ops::{self, CommOp};
 use std::collections::{HashMap, HashSet};
 
 /// Limit on the steps that are put into one group.
@@ -9,26 +9,15 @@ const MAX_STEPS: usize = 64;
 
 /// True for NCCL's own calls, unless one is expected to fail: it would make its whole group fail.
 fn can_be_grouped(step: &Step) -> bool {
-    let calls = match &step.op.kind {
-        Kind::Collective(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
-        // A barrier waits on the host, which is not possible inside a group.
-        Kind::Composite(composite) => *composite != Composite::Barrier,
-        Kind::Map
-        | Kind::Group
-        | Kind::Loop
-        | Kind::Host(_)
-        | Kind::Comm(_)
-        | Kind::OneSided(_)
-        | Kind::Registration(_)
-        | Kind::Graph(_) => false,
-    };
+    // A barrier waits on the host, which is not possible inside a group.
+    let calls = step.op.kind.transfers() && !matches!(step.kind, StepKind::Barrier);
     calls && step.error.is_none()
 }
 
 pub(super) fn inapplicable(case: &Case) -> Option<&'static str> {
     // Steps inside a group of the file stay unchanged.
     fn any(steps: &[Step]) -> bool {
-        steps.iter().any(|step| can_be_grouped(step) || matches!(step.op.kind, Kind::Loop) && any(&step.steps))
+        steps.iter().any(|step| can_be_grouped(step) || matches!(&step.kind, StepKind::Loop(steps) if any(steps)))
     }
     (!any(&case.steps)).then_some("it has no NCCL call outside a group")
 }
@@ -36,7 +25,7 @@ pub(super) fn inapplicable(case: &Case) -> Option<&'static str> {
 pub(super) fn apply(case: &mut Case) {
     let program = SharedBuffers::of(case);
     let steps = std::mem::take(&mut case.steps);
-    case.steps = program.wrapped(steps, &ops::GROUP);
+    case.steps = program.wrapped(steps);
     // Steps of one group begin and end at the same time.
     visit::drop_figures(case, &["seconds"]);
 }
@@ -57,15 +46,17 @@ struct SharedBuffers {
 impl SharedBuffers {
     fn of(case: &Case) -> Self {
         let mut program = Self { shared: HashMap::new(), aborted: HashSet::new() };
-        visit::steps(case, &mut |step, _| {
-            let in_place = step.in_place.as_ref().is_some_and(|num| !matches!(num.kind, NumberByRankKind::Int(0)));
-            if let (true, Some(input), Some(output)) = (in_place, &step.input, &step.output) {
-                program.share(&input.name, &output.name);
+        for step in all_steps(&case.steps) {
+            match (&step.kind, &step.comm) {
+                (StepKind::Collective(CollectiveStep { input, output: Some(output), in_place: Some(num), .. }), _)
+                    if !matches!(num.kind, NumberByRankKind::Int(0)) =>
+                {
+                    program.share(&input.name, &output.name);
+                }
+                (StepKind::Comm(CommOp::Abort), StepComm::Comm(comm)) => _ = program.aborted.insert(comm.value.clone()),
+                _ => {}
             }
-            if let (Kind::Comm(CommOp::Abort), StepComm::Comm(comm)) = (&step.op.kind, &step.comm) {
-                program.aborted.insert(comm.value.clone());
-            }
-        });
+        }
         program
     }
 
@@ -81,7 +72,7 @@ impl SharedBuffers {
         self.shared.get(name).map_or(name, String::as_str)
     }
 
-    fn wrapped(&self, steps: Vec<Step>, group: &'static Op) -> Vec<Step> {
+    fn wrapped(&self, steps: Vec<Step>) -> Vec<Step> {
         let mut out = Vec::with_capacity(steps.len());
         let mut run = StepRun::default();
         for mut step in steps {
@@ -89,20 +80,20 @@ impl SharedBuffers {
                 run.push(step, self);
                 continue;
             }
-            run.close(group, &mut out);
+            run.close(&mut out);
             if can_be_grouped(&step) {
                 run.push(step, self);
                 if run.repeats() {
-                    run.close(group, &mut out);
+                    run.close(&mut out);
                 }
             } else {
-                if matches!(step.op.kind, Kind::Loop) {
-                    step.steps = self.wrapped(step.steps, group);
+                if let StepKind::Loop(steps) = &mut step.kind {
+                    *steps = self.wrapped(std::mem::take(steps));
                 }
                 out.push(step);
             }
         }
-        run.close(group, &mut out);
+        run.close(&mut out);
         out
     }
 }
@@ -127,7 +118,7 @@ impl StepRun {
         };
         let mut apart = true;
         visit::reads(step, &mut |name| apart &= !self.writes.contains(program.memory(name)));
-        let output = step.output.as_ref().map(|output| program.memory(&output.name));
+        let output = step.output().map(|output| program.memory(&output.name));
         apart &= output.is_none_or(|memory| !self.writes.contains(memory) && !self.reads.contains(memory));
         apart
             && same_comm
@@ -140,7 +131,7 @@ impl StepRun {
 
     fn push(&mut self, step: Step, program: &SharedBuffers) {
         visit::reads(&step, &mut |name| _ = self.reads.insert(program.memory(name).to_owned()));
-        self.writes.extend(step.output.iter().map(|output| program.memory(&output.name).to_owned()));
+        self.writes.extend(step.output().map(|output| program.memory(&output.name).to_owned()));
         self.steps.push(step);
     }
 
@@ -149,12 +140,12 @@ impl StepRun {
     }
 
     /// Turns the steps into a group. `times` moves to the group, because a step's rounds may depend on each other.
-    fn close(&mut self, group: &'static Op, out: &mut Vec<Step>) {
+    fn close(&mut self, out: &mut Vec<Step>) {
         let Self { mut steps, .. } = std::mem::take(self);
         let Some(first) = steps.first_mut() else { return };
         let (span, times) = (first.span, first.times.take());
         let ranks = if times.is_some() { first.ranks.clone() } else { Ranks::All };
         let (comm, stream) = (first.comm.clone(), first.stream.clone());
-        out.push(Step { comm, ranks, stream, times, steps, ..Step::bare(group, span) });
+        out.push(Step { comm, ranks, stream, times, ..Step::bare(&ops::GROUP, span, StepKind::Group(steps)) });
     }
 }

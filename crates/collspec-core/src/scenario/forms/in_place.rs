@@ -1,7 +1,7 @@
 //! The form `in_place`, which makes input and output share memory.
-use super::super::case::{BufferRef, Case, NumberByRank, NumberByRankKind, Step};
+use super::super::case::{Case, CollectiveStep, NumberByRank, NumberByRankKind, Step, StepKind};
 use super::visit;
-use crate::ops::{Collective, InPlace, Kind, Who};
+use crate::ops::{Collective, InPlace, Who};
 use std::collections::{HashMap, HashSet};
 
 /// The number of reads and writes of each buffer, and the buffers that the file uses at the end.
@@ -19,10 +19,10 @@ impl BufferUses {
         let mut uses = Self::default();
         visit::steps(case, &mut |step, _| {
             visit::reads(step, &mut |name| *uses.reads.entry(name.to_owned()).or_default() += 1);
-            step.output.iter().for_each(|out| *uses.writes.entry(out.name.clone()).or_default() += 1);
+            step.output().into_iter().for_each(|out| *uses.writes.entry(out.name.clone()).or_default() += 1);
         });
         for assert in &case.asserts {
-            visit::names(&assert.value.node, &mut |name| _ = uses.asserted.insert(name.to_owned()));
+            uses.asserted.extend(assert.value.names().into_iter().map(str::to_owned));
         }
         uses.needed.extend(case.expect.iter().map(|e| e.target.name.clone()));
         uses.needed.extend(uses.asserted.iter().cloned());
@@ -32,21 +32,21 @@ impl BufferUses {
 
     /// True if the step may run in place: only it reads `in`, whose final contents are not used, and only it writes `out`.
     fn allow(&self, step: &Step, again: bool) -> bool {
-        let Kind::Collective(op) = &step.op.kind else { return false };
-        let whole =
-            |part: &Option<BufferRef>| part.as_ref().filter(|part| part.slice.is_none()).map(|p| p.name.clone());
-        let (Some(input), Some(output)) = (whole(&step.input), whole(&step.output)) else { return false };
+        let StepKind::Collective(collective) = &step.kind else { return false };
+        let CollectiveStep { op, input, output: Some(output), in_place: None, .. } = collective else { return false };
+        let whole = input.slice.is_none() && output.slice.is_none();
+        let (input, output) = (&input.name, &output.name);
         let once = |uses: &HashMap<String, usize>, name: &str| uses.get(name) == Some(&1);
         op.in_place != InPlace::Never
-            && step.in_place.is_none()
+            && whole
             && step.error.is_none()
             && !again
             && input != output
-            && once(&self.reads, &input)
-            && once(&self.writes, &output)
-            && !self.needed.contains(&input)
-            && !self.inputs.contains(&output)
-            && !(shows_input(op) && self.asserted.contains(&output))
+            && once(&self.reads, input)
+            && once(&self.writes, output)
+            && !self.needed.contains(input)
+            && !self.inputs.contains(output)
+            && !(shows_input(op) && self.asserted.contains(output))
     }
 }
 
@@ -75,10 +75,13 @@ pub(super) fn apply(case: &mut Case) {
 fn set(steps: &mut [Step], looped: bool, uses: &BufferUses, shown: &mut bool) {
     for step in steps {
         let again = looped || step.times.is_some();
-        if uses.allow(step, again) {
-            step.in_place = Some(Box::new(NumberByRank { span: step.span, kind: NumberByRankKind::Int(1) }));
-            *shown |= matches!(&step.op.kind, Kind::Collective(op) if shows_input(op));
+        let allowed = uses.allow(step, again);
+        match &mut step.kind {
+            StepKind::Collective(collective) if allowed => {
+                collective.in_place = Some(NumberByRank { span: step.span, kind: NumberByRankKind::Int(1) });
+                *shown |= shows_input(collective.op);
+            }
+            _ => set(step.inner_mut(), again, uses, shown),
         }
-        set(&mut step.steps, again, uses, shown);
     }
 }

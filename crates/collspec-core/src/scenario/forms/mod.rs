@@ -9,9 +9,8 @@ mod settings;
 mod tests;
 mod visit;
 
-use super::case::{Case, ExpectedOutcome};
+use super::case::{Case, ExpectedOutcome, StepKind, all_steps};
 use super::names::with_form;
-use crate::ops::{Host, Kind};
 use std::fmt;
 
 /// A form: another way to run a case. The plan decides whether the changed case can run.
@@ -151,7 +150,7 @@ impl Form {
         }
         // A form changes what is outstanding when a process ends.
         if !matches!(self.name, "in_place" | "misaligned")
-            && visit::any(case, |step| matches!(step.op.kind, Kind::Host(Host::Exit)))
+            && all_steps(&case.steps).any(|step| matches!(step.kind, StepKind::Exit { .. }))
         {
             return Err("a process ends in it");
         }

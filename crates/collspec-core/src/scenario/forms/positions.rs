@@ -1,6 +1,6 @@
 //! The forms `misaligned` and `sub`, which change the positions of buffers and ranks.
 use super::super::case::{
-    Case, CommCreation, NumberByRank, NumberByRankKind, OuterWorld, Placement, Spanned, Step, StepComm,
+    Case, CommDef, NumberByRank, NumberByRankKind, OuterWorld, Placement, Spanned, Step, StepComm, StepKind, all_steps,
 };
 use super::super::diagnostic::Span;
 use super::visit;
@@ -37,14 +37,10 @@ fn odd_offset(index: usize, span: Span) -> Option<NumberByRank> {
 
 pub(super) fn no_world(case: &Case) -> Option<&'static str> {
     let n = case.world_size.value;
-    let split = |how: &CommCreation| match how {
-        CommCreation::Split { comm, .. } | CommCreation::Shrink { comm, .. } | CommCreation::Grow { comm, .. } => {
-            comm.value == "world"
-        }
-        CommCreation::Groups(_) => false,
-    };
-    let used = case.comms.iter().any(|def| split(&def.creation))
-        || visit::any(case, |step| uses_world(step) || step.new.as_ref().is_some_and(|def| split(&def.creation)));
+    let split = |def: &CommDef| def.creation.parent() == Some("world");
+    let used = case.comms.iter().any(split)
+        || all_steps(&case.steps)
+            .any(|step| uses_world(step) || matches!(&step.kind, StepKind::NewComm(new) if split(new)));
     if !used {
         Some("nothing in it uses the communicator `world`")
     } else if n > MAX_WORLD {
@@ -58,10 +54,9 @@ pub(super) fn no_world(case: &Case) -> Option<&'static str> {
 
 fn uses_world(step: &Step) -> bool {
     let calls = match &step.op.kind {
-        Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
         Kind::OneSided(_) | Kind::Registration(_) => true,
         Kind::Comm(op) => !op.makes_communicator(),
-        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Graph(_) => false,
+        kind => kind.transfers(),
     };
     calls && matches!(&step.comm, StepComm::Comm(Spanned { value, .. }) if value == "world")
 }

@@ -1,5 +1,5 @@
 //! The forms that change placement or environment: placements, algorithms, and eager sends.
-use super::super::case::{Case, EnvValue, EnvVar, Placement, Spanned};
+use super::super::case::{Case, EnvValue, EnvVar, Placement, Spanned, all_steps};
 use super::visit;
 use crate::ops::{self, Collective, Composite, Kind, Op};
 
@@ -34,18 +34,11 @@ pub(super) fn processes(case: &mut Case) {
 /// The case's collectives that have a choice of algorithms.
 fn collectives_with_algorithms(case: &Case) -> Vec<&'static Collective> {
     let mut found: Vec<&'static Collective> = Vec::new();
-    visit::all_steps(case, &mut |step| {
-        let collective = match &step.op.kind {
-            Kind::Composite(Composite::Barrier) => &ops::ALL_REDUCE,
-            Kind::Composite(Composite::AllGatherV) => &ops::BROADCAST,
-            Kind::Composite(Composite::ReduceScatterV) => &ops::REDUCE,
-            Kind::Collective(collective) => collective,
-            _ => return,
-        };
+    for collective in visit::all_of(case).filter_map(|step| step.op.kind.collective()) {
         if !collective.algorithms.is_empty() && !found.iter().any(|known| known.call == collective.call) {
             found.push(collective);
         }
-    });
+    }
     found
 }
 
@@ -53,7 +46,7 @@ pub(super) fn no_algorithm(case: &Case, algorithm: &str) -> Option<&'static str>
     if case.env.iter().any(|var| var.name.value == ALGORITHMS) {
         return Some("the file sets NCCL_ALGO");
     }
-    if visit::any_of_all(case, |step| step.algorithm.is_some()) {
+    if visit::all_of(case).any(|step| step.algorithm().is_some()) {
         return Some("a step says its algorithm");
     }
     if algorithm == SINGLE_TREE && elsewhere(case) {
@@ -91,7 +84,7 @@ pub(super) fn no_send(case: &Case) -> Option<&'static str> {
         return Some("the file requires another backend than soft");
     }
     let sends = |op: &Op| matches!(op.kind, Kind::Send | Kind::SendRecv | Kind::Composite(Composite::AllToAllV));
-    (!visit::any(case, |step| sends(step.op))).then_some("it has no send")
+    (!all_steps(&case.steps).any(|step| sends(step.op))).then_some("it has no send")
 }
 
 pub(super) fn eager(case: &mut Case) {

@@ -1,5 +1,5 @@
 //! Visits the steps of a program, and the buffers named in them.
-use super::super::case::{Case, Step};
+use super::super::case::{Case, Step, StepKind, all_steps};
 use crate::expr::ExprNode;
 use std::collections::HashSet;
 
@@ -9,59 +9,22 @@ pub(super) fn steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step, bool)) {
         for step in list {
             let again = looped || step.times.is_some();
             f(step, again);
-            go(&step.steps, again, f);
+            go(step.inner(), again, f);
         }
     }
     go(&case.steps, false, f);
 }
 
-/// Calls `f` for every step of the case, including those of `before`.
-pub(super) fn all_steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step)) {
-    fn go<'a>(list: &'a [Step], f: &mut impl FnMut(&'a Step)) {
-        for step in list {
-            f(step);
-            go(&step.steps, f);
-        }
-    }
-    go(&case.before, f);
-    go(&case.steps, f);
-}
-
-/// True if the condition holds for some step of the case, including those of `before`.
-pub(super) fn any_of_all(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
-    let mut found = false;
-    all_steps(case, &mut |step| found |= is(step));
-    found
-}
-
-/// True if the condition holds for some step.
-pub(super) fn any(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
-    let mut found = false;
-    steps(case, &mut |step, _| found |= is(step));
-    found
+/// Every step of the case, including those of `before`.
+pub(super) fn all_of(case: &Case) -> impl Iterator<Item = &Step> {
+    all_steps(&case.before).chain(all_steps(&case.steps))
 }
 
 /// Calls `f` for the names that a step reads: `in`, and names in a map's expression.
 pub(super) fn reads<'a>(step: &'a Step, f: &mut impl FnMut(&'a str)) {
-    step.input.iter().for_each(|input| f(&input.name));
-    step.expr.iter().for_each(|expr| names(&expr.value.node, f));
-}
-
-/// Calls `f` for all names in an expression.
-pub(super) fn names<'a>(node: &'a ExprNode, f: &mut impl FnMut(&'a str)) {
-    match node {
-        ExprNode::Name(name) => f(name),
-        ExprNode::Index(name, inner) => {
-            f(name);
-            names(inner, f);
-        }
-        ExprNode::Neg(inner) => names(inner, f),
-        ExprNode::Binary(_, a, b) => {
-            names(a, f);
-            names(b, f);
-        }
-        ExprNode::Call(_, args) => args.iter().for_each(|arg| names(arg, f)),
-        ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Field(..) => {}
+    step.input().into_iter().for_each(|input| f(&input.name));
+    if let StepKind::Map { expr, .. } = &step.kind {
+        expr.names().into_iter().for_each(f);
     }
 }
 
@@ -81,10 +44,10 @@ pub(super) fn drop_figures(case: &mut Case, figures: &[&str]) {
 pub(super) fn outputs(case: &Case) -> Vec<String> {
     let mut seen: HashSet<&str> = case.inputs.iter().map(|def| def.name.value.as_str()).collect();
     let mut found = Vec::new();
-    steps(case, &mut |step, _| {
-        if let Some(output) = step.output.as_ref().filter(|output| seen.insert(&output.name)) {
+    for output in all_steps(&case.steps).filter_map(Step::output) {
+        if seen.insert(&output.name) {
             found.push(output.name.clone());
         }
-    });
+    }
     found
 }
