@@ -503,12 +503,12 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_names_every_option_of_run() {
-        let readme = include_str!("../../README.md");
+    fn the_manual_names_every_option_of_run() {
+        let manual = include_str!("../../docs/cli.md");
         let command = Args::command();
         let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
         for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
-            assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+            assert!(manual.contains(&format!("`--{option}")), "--{option} is not in docs/cli.md");
         }
     }
 
