@@ -120,10 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_names_every_variable() {
-        let readme = include_str!("../../README.md");
+    fn the_manual_names_every_variable() {
+        let manual = include_str!("../../docs/cli.md");
         for name in with_variable().map(NamedOption::variable).chain([FILTER, SHARD].map(str::to_owned)) {
-            assert!(readme.contains(&format!("`{name}`")), "{name} is not in README.md");
+            assert!(manual.contains(&format!("`{name}`")), "{name} is not in docs/cli.md");
         }
     }
 

@@ -16,6 +16,8 @@ mod command;
 mod comm_id;
 // Paths, selections and shares that are typed mean what the help says.
 mod command_line;
+// Links in the documents lead somewhere, and figures are those of the code and the corpus.
+mod documents;
 // Each fault of the software library on demand fails a scenario that passes without it.
 mod faults;
 // What newcomers write, and the recorded answers.

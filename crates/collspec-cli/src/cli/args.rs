@@ -42,7 +42,7 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     Minimize(Box<super::minimize_args::MinimizeArgs>),
     Soak(Box<super::soak_args::SoakArgs>),
-    /// List this machine's NCCL libraries, or fetch another.
+    /// List this machine's NCCL libraries, or fetch one.
     #[command(subcommand)]
     Nccl(NcclCommand),
     Doctor(DoctorArgs),
@@ -50,31 +50,31 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum NcclCommand {
-    /// List the NCCL libraries of this machine: version, file, where it was found, and what it lacks.
+    /// List the NCCL libraries on this machine: version, file, where it was found, and which functions it lacks.
     ///
-    /// Looks into LD_LIBRARY_PATH, the loader's cache, Python's packages (python3's and VIRTUAL_ENV's), CONDA_PREFIX, the
-    /// system's CUDA folders, and what was fetched. Each library is opened in a separate process.
+    /// Looks in LD_LIBRARY_PATH, the loader's cache, Python packages (of python3 and VIRTUAL_ENV), CONDA_PREFIX, the
+    /// system's CUDA folders, and the libraries that were fetched. Each library is opened in a separate process.
     List,
     Fetch(NcclFetchArgs),
 }
 
 /// Fetch an NCCL library from its Python wheel and print the file's path.
 ///
-/// The wheel comes through pip, or uv where there is no pip, with the registry and proxy that they are set up for. The
-/// library is extracted, if its hash is right, into $XDG_CACHE_HOME/collspec/nccl (or ~/.cache/collspec/nccl); no code of
-/// the wheel runs. A library that was fetched before is not fetched again.
+/// The wheel is downloaded with pip, or with uv if there is no pip, from the registry and through the proxy that they are
+/// configured for. If its hash is right, the library is extracted into $XDG_CACHE_HOME/collspec/nccl (or
+/// ~/.cache/collspec/nccl). None of the wheel's code is run. A library that was fetched before is not fetched again.
 #[derive(Debug, ClapArgs)]
 pub struct NcclFetchArgs {
     /// The version, for example 2.30.7.
     #[arg(value_name = "VERSION", value_parser = version)]
     pub version: String,
 
-    /// The CUDA release that it was built for: 11, 12 or 13.
+    /// The CUDA release it was built for: 11, 12 or 13.
     #[arg(long, value_name = "N", default_value = "12")]
     pub cuda: CudaRelease,
 
-    /// Cut out the machine code for GPUs, four fifths of the file: what is left runs on software GPUs alone. It stands beside the
-    /// whole library of that version, which is preferred where both are there.
+    /// Leave out the machine code for GPUs, about four fifths of the file. What remains runs on software GPUs only. It is stored
+    /// next to the full library of that version, which is preferred if both are there.
     #[arg(long)]
     pub slim: bool,
 }
@@ -96,37 +96,37 @@ const REQUIRED: &str = "What must be caught";
 /// The cases to run.
 #[derive(Debug, ClapArgs)]
 pub struct SelectionArgs {
-    /// Scenario files, or folders that hold them.
+    /// Scenario files, or folders of them.
     ///
-    /// The name of a case is its file's path below the given folder, without `.toml`; for a file that is given by itself, the
-    /// file's name alone. Where files of several paths would have one name, folders stand before it that tell them apart.
-    /// Points of a matrix have `[axis=value,...]` after the name. [default: scenarios]
+    /// A case is named after its file: the path below the given folder, without `.toml`, or just the file's name if the file
+    /// itself was given. If files from different paths would have the same name, their folders are put in front of it.
+    /// Cases of a matrix have `[axis=value,...]` after the name. [default: scenarios]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
-    /// Only cases whose name contains TEXT, or which have TEXT as a tag; with `not TEXT`, only the others. May be given several
+    /// Select cases whose name contains TEXT or that have the tag TEXT; with `not TEXT`, all others. Can be given several
     /// times.
     ///
-    /// A case is taken if any TEXT selects it and no `not TEXT` leaves it out. Cases with the tag `long` are taken only if
-    /// a TEXT selects them.
+    /// A case runs if any TEXT selects it and no `not TEXT` excludes it. Cases with the tag `long` run only if a TEXT
+    /// selects them.
     #[arg(long, short = 'k', value_name = "TEXT", help_heading = CASES)]
     pub filter: Vec<String>,
 
-    /// The filter is the whole name of one case, and `not` is then part of the name.
+    /// Take the filter as the full name of one case. A leading `not` is then part of the name.
     #[arg(long, requires = "filter", help_heading = CASES)]
     pub exact: bool,
 
-    /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
-    /// none, or a list of in_place, misaligned, grouped, captured, sub, one_thread, processes, ring, tree, single_tree, eager.
+    /// Run every case in these forms as well, where it can take them; replaces the forms that files name: all, none,
+    /// or a list of in_place, misaligned, grouped, captured, sub, one_thread, processes, ring, tree, single_tree, eager.
     ///
-    /// The name of a case in a form has `form=NAME` last in its brackets.
+    /// In a form, a case has `form=NAME` at the end of the brackets in its name.
     #[arg(long, value_name = "LIST", value_parser = Forms::parse, help_heading = CASES)]
     pub forms: Option<Forms>,
 
-    /// Let files set this NCCL_* variable too. May be given several times.
+    /// Let files set this NCCL_* variable as well. Can be given several times.
     ///
-    /// Some of NCCL's variables load libraries, write files or connect to other hosts. Files can set only those that choose
-    /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
+    /// Some of NCCL's variables load libraries, write files or connect to other hosts. By default files can set only those that
+    /// choose algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
     #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
     pub allow_env: Vec<String>,
 
@@ -137,11 +137,11 @@ pub struct SelectionArgs {
 /// The quick selection.
 #[derive(Debug, ClapArgs)]
 pub struct QuickArg {
-    /// Only a selection of the cases in which everything that they are told apart by occurs at least once: every file, axis value and
-    /// form, and every operation with each type and reduction, number of ranks, placement, count, NCCL variable and way to pass its
-    /// buffers.
+    /// Run a selection of the cases in which everything still occurs at least once: every file, value of an axis and
+    /// form, and every operation with each type, reduction, number of ranks, placement, count, NCCL variable and way of passing
+    /// its buffers.
     ///
-    /// It is the default where a real library runs on software GPUs and neither a PATH nor a selection is given.
+    /// This is the default if a real library runs on software GPUs and neither a PATH nor a filter is given.
     #[arg(long, help_heading = CASES)]
     pub quick: bool,
 }
@@ -149,24 +149,24 @@ pub struct QuickArg {
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.
 #[derive(Debug, ClapArgs)]
 pub struct LimitArgs {
-    /// Memory that a case may take in all copies, and that cases which run at the same time may take together, for example
+    /// How much memory a case may use in all its copies, and all cases that run at the same time together, for example
     /// 512MiB [default: what this machine has free].
     ///
-    /// It is that of worker, shared memory and judge. A case that needs more is refused; one that needs more than this
-    /// machine has free is skipped. Without the option no case of up to 16GiB is refused.
+    /// This includes worker, shared memory and judge. A case that needs more is refused; one that needs more than this
+    /// machine has free is skipped. Without this option, no case of up to 16GiB is refused.
     #[arg(long, visible_alias = "memory", value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_memory: Option<u64>,
 
-    /// Operations that filling, working out and judging a case may take: one per element and operator of every expression, and
-    /// equivalents for other work; a thousand million take about ten seconds [default: 4000000000].
+    /// How many operations it may take to fill, compute and judge a case: one for each element and operator of every
+    /// expression, and the equivalent for other work. A billion take about ten seconds [default: 4000000000].
     #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
     pub max_work: Option<u64>,
 
-    /// The same operations of all selected cases of a file together [default: 20000000000].
+    /// The same for all selected cases of a file together [default: 20000000000].
     #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
     pub max_file_work: Option<u64>,
 
-    /// Largest scenario file [default: 1MiB].
+    /// The largest allowed scenario file [default: 1MiB].
     #[arg(long, value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_file: Option<u64>,
 }
@@ -221,7 +221,7 @@ impl SelectionArgs {
 
 /// Run scenarios and judge every rank's results.
 ///
-/// If any file has an error, or a selected case cannot be run as it is written, all diagnostics are shown and nothing runs.
+/// If any file has an error, or a selected case cannot run as written, all errors are shown and nothing runs.
 #[derive(Debug, ClapArgs)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -233,29 +233,29 @@ pub struct RunArgs {
     #[command(flatten)]
     pub quick: QuickArg,
 
-    /// Cases that run at the same time [default: the number of cores, on nccl 1; and, except on GPUs, one more that mostly waits].
+    /// How many cases run at the same time [default: one per core, on nccl 1; except on GPUs, one more that mostly waits].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Start no other case after one has failed.
+    /// Stop starting cases after one has failed.
     #[arg(long, help_heading = MANNER)]
     pub fail_fast: bool,
 
-    /// Run the cases of the other files if files have errors. The exit code is 2 then, too.
+    /// If some files have errors, run the cases of the others. The exit code is still 2.
     #[arg(long, help_heading = MANNER)]
     pub keep_going: bool,
 
-    /// Only cases that failed when they last ran from this working folder.
+    /// Run only cases that failed the last time they ran from this working folder.
     ///
-    /// Their names are kept in $XDG_CACHE_HOME/collspec/failed (or ~/.cache/collspec/failed), in a file for each working folder.
+    /// Their names are kept in $XDG_CACHE_HOME/collspec/failed (or ~/.cache/collspec/failed), one file per working folder.
     #[arg(long, help_heading = CASES)]
     pub failed: bool,
 
-    /// Only the I-th of N shares of the cases. The shares are about equal, and each case is in exactly one of them.
+    /// Run only the I-th of N shares of the cases. The shares are about equal, and each case is in exactly one.
     #[arg(long, value_name = "I/N", value_parser = Shard::parse, help_heading = CASES)]
     pub shard: Option<Shard>,
 
-    /// Print the names of the cases that would run, one on each line, and run nothing.
+    /// Print the names of the cases that would run, one per line, and run nothing.
     #[arg(long, conflicts_with_all = ["output", "verbose", "durations"], help_heading = CASES)]
     pub list: bool,
 
@@ -268,25 +268,25 @@ pub struct RunArgs {
     #[command(flatten)]
     pub report: ReportArgs,
 
-    /// Write what the run gave to this file too: verdicts, hashes of the results of every rank, how they were summed, and on
-    /// what they ran. `collspec compare` takes the file in place of a library.
+    /// Also record the run in this file: verdicts, hashes of every rank's results, how they were summed, and the library and
+    /// machine. `collspec compare` accepts the file in place of a library.
     #[arg(long, value_name = "FILE", conflicts_with = "list", help_heading = REPORT)]
     pub record: Option<PathBuf>,
 
-    /// With --record: leave out what the library costs a process (seconds of its first calls, memory, and what it changes and
-    /// leaves behind in the process), which is measured in five processes before the cases run.
+    /// With --record: do not measure what the library costs a process (the time of its first calls, memory, and what it changes
+    /// and leaves behind in the process). The measurement takes five processes before the cases run.
     #[arg(long, requires = "record", help_heading = REPORT)]
     pub no_footprint: bool,
 
-    /// Name every case, not only those that fail, and say of each pass what was checked (human format).
+    /// Name every case, not only those that fail, and say what was checked in each pass (human format).
     #[arg(long, short, help_heading = REPORT)]
     pub verbose: bool,
 
-    /// Show of every case what each rank's buffers held before and after, long ones abbreviated (human format).
+    /// Show the contents of each rank's buffers before and after every case, abbreviated if long (human format).
     #[arg(long, help_heading = REPORT)]
     pub show: bool,
 
-    /// Name the N cases that took longest, with their times (human format; the other format has the times of all).
+    /// Name the N slowest cases with their times (human format; the formats for programs have the times of all cases).
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, help_heading = REPORT)]
     pub durations: usize,
 }
@@ -334,16 +334,16 @@ impl RunArgs {
 /// Runs that a launcher such as mpirun, srun or torchrun starts as several processes.
 #[derive(Debug, ClapArgs)]
 pub struct LaunchArgs {
-    /// What has started this process together with others: openmpi, slurm, torchrun, hydra, pals, or variables for COLLSPEC_RANK
-    /// and COLLSPEC_SIZE; none if it is alone. The default, auto, looks at the environment.
+    /// What started this process together with others: openmpi, slurm, torchrun, hydra, pals, or `variables` for
+    /// COLLSPEC_RANK and COLLSPEC_SIZE; none if the process is alone. The default, auto, looks at the environment.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
     pub launcher: ChosenLauncher,
 
-    /// Time in seconds in which all processes that the launcher has started must have come [default: 120].
+    /// Seconds within which all processes that the launcher started must have connected [default: 120].
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MACHINES)]
     pub meeting_timeout: Option<f64>,
 
-    /// Ranks of a case in each process that the launcher has started [default: 1].
+    /// How many ranks of a case run in each process that the launcher started [default: 1].
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = MACHINES)]
     pub ranks_per_process: Option<NonZeroUsize>,
 }
@@ -351,8 +351,8 @@ pub struct LaunchArgs {
 /// Commands that run in one process.
 #[derive(Debug, ClapArgs)]
 pub struct AloneArgs {
-    /// What has started this process together with others, as for `collspec run`. This command runs in one process and refuses to be
-    /// one of several; none says that it is alone.
+    /// What started this process together with others, as for `collspec run`. This command runs in a single process and refuses
+    /// to be one of several; none says that the process is alone.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
     pub launcher: ChosenLauncher,
 }
@@ -360,35 +360,35 @@ pub struct AloneArgs {
 /// Where the backend nccl comes from.
 #[derive(Debug, ClapArgs)]
 pub struct LibraryArgs {
-    /// The NCCL library: a file, or a version such as 2.30.7 among those that `collspec nccl list` shows. Means
-    /// `--backend nccl` where that is auto.
+    /// The NCCL library: a file, or one of the versions that `collspec nccl list` shows, such as 2.30.7. Implies
+    /// `--backend nccl`, unless a backend is named.
     #[arg(long, value_name = "PATH|VERSION", help_heading = BACKEND)]
     pub nccl: Option<String>,
 
-    /// What drives the devices under the library: `cuda` is the machine's driver, and `software` means software GPUs, on which
-    /// the library runs its own kernels without a GPU. Without the option, a library that is named or asked for runs on software
-    /// GPUs where the machine has no others. A folder is that of another libcuda.so.1 (and libcuda.so). `stand-in` is the driver
-    /// that was built with this program, for a library that brings no kernels (with --nccl, `stand-in` is such a library).
+    /// The devices that the library runs on: `cuda` for this machine's GPUs, or `software` for software GPUs, on which the
+    /// library runs its own kernels without a GPU. By default, a library that was named or required runs on software GPUs if the
+    /// machine has no GPUs. A folder means the libcuda.so.1 (and libcuda.so) in it. `stand-in` is the driver that was built with
+    /// this program, for libraries without kernels; `--nccl stand-in` is such a library.
     #[arg(long, value_name = "NAME|DIR", help_heading = BACKEND)]
     pub driver: Option<String>,
 }
 
-/// Report what this machine can run: driver, GPUs, NCCL libraries, what each lacks, what is skipped, and what to do.
+/// Report what this machine can run: driver, GPUs and NCCL libraries, what each lacks, what is skipped, and how to fix it.
 #[derive(Debug, ClapArgs)]
 pub struct DoctorArgs {
     #[command(flatten)]
     pub place: LibraryArgs,
 }
 
-/// Read, check and analyse scenarios; run nothing.
+/// Read, check and analyse scenarios without running them.
 ///
-/// Shows every error of every file, for each file whether its programs can block, and the numbers of all in one line.
+/// Shows every error of every file, whether the programs of each file can block, and the totals in one line.
 #[derive(Debug, ClapArgs)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
 
-    /// Format of the report: text, or JSON objects, one per line: diagnostics, and a summary.
+    /// Format of the report: text, or one JSON object per line (errors, and a summary).
     #[arg(long, value_enum, default_value_t = CheckFormat::Human, help_heading = REPORT)]
     pub format: CheckFormat,
 }
@@ -401,10 +401,10 @@ pub enum CheckFormat {
     Jsonl,
 }
 
-/// Measure which deliberate bugs of the library and flaws of the judge the scenarios catch.
+/// Measure which deliberate bugs in the library and flaws in the judge the scenarios catch.
 ///
-/// Every case first runs without a fault and must pass. Then each runs with every fault of the software library that
-/// affects it, and what it caught is judged again by judges that check less. Exit code 1 if a fault or flaw goes unnoticed.
+/// First every case runs without a fault and must pass. Then it runs with each fault of the software library that affects
+/// it, and failing results are judged again by judges that check less. Exit code 1 if a fault or flaw goes unnoticed.
 #[derive(Debug, ClapArgs)]
 pub struct AuditArgs {
     #[command(flatten)]
@@ -413,54 +413,54 @@ pub struct AuditArgs {
     #[command(flatten)]
     pub alone: AloneArgs,
 
-    /// Only these, separated by commas: F01 and so on are the library's, J01 to J10 the judge's; some are followed by a letter.
+    /// Try only these, separated by commas: F01 and up are the library's, J01 to J10 the judge's; some end with a letter.
     #[arg(long, value_name = "FAULTS", value_parser = faults, help_heading = FAULTS)]
     pub fault: Option<Faults>,
 
-    /// Print these faults and flaws with what is wrong in each, and run nothing.
+    /// Print these faults and flaws with a description of each, and run nothing.
     #[arg(long, help_heading = FAULTS)]
     pub list_faults: bool,
 
-    /// Run every case with every fault that affects it. Without this, no more cases of a file run with a fault that two of its
-    /// cases have caught, so counts of cases are lower bounds.
+    /// Run every case with every fault that affects it. By default, once two cases of a file have caught a fault, its other
+    /// cases are not run with it, so counts of cases are lower bounds.
     #[arg(long, conflicts_with = "quick", help_heading = FAULTS)]
     pub every_case: bool,
 
-    /// Run no more cases with a fault after 20 cases of any files have caught it.
+    /// Stop running cases with a fault once 20 cases, of any files, have caught it.
     #[arg(long, help_heading = FAULTS)]
     pub quick: bool,
 
-    /// Report for every scenario file what it catches, what it alone catches, and whether it is redundant.
+    /// Report what each scenario file catches, what it alone catches, and whether it is redundant.
     #[arg(long, help_heading = REPORT)]
     pub scenarios: bool,
 
-    /// Exit code 1 only if something is missed that the audit recorded in FILE has not missed.
+    /// Exit code 1 only if something is missed that was not missed in the audit recorded in FILE.
     #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     pub baseline: Option<PathBuf>,
 
-    /// Record in FILE what is caught and missed, for --baseline. What this audit does not look for stays as FILE has it. The
-    /// exit code is then 0, even if faults are missed, unless --baseline or --at-least is given too.
+    /// Record in FILE what is caught and missed, for --baseline. Entries that this audit does not look for stay unchanged.
+    /// The exit code is then 0 even if faults are missed, unless --baseline or --at-least is given as well.
     #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     pub write_baseline: Option<PathBuf>,
 
-    /// Exit code 1 only if fewer than N faults of the library are caught: a number, or a percentage such as 90% of those that
-    /// are looked for.
+    /// Exit code 1 only if fewer than N of the library's faults are caught: a number, or a percentage of those that are
+    /// tried, such as 90%.
     #[arg(long, value_name = "N", help_heading = REQUIRED)]
     pub at_least: Option<AtLeast>,
 
-    /// Runs at the same time [default: one more than the number of cores].
+    /// How many runs happen at the same time [default: one more than the number of cores].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Time limit of a run without a fault, in seconds, for cases that name none.
+    /// Time limit in seconds for a run without a fault, for cases whose file sets none.
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub timeout: Option<f64>,
 
-    /// Format of the report: text, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
+    /// Format of the report: text, or one JSON object per line (faults, scenarios, lanes, folders, and a summary).
     #[arg(long, value_enum, default_value_t = AuditFormat::Human, help_heading = REPORT)]
     pub format: AuditFormat,
 
-    /// Write the report to this file instead of the standard output; not over a scenario file of the run.
+    /// Write the report to this file instead of standard output. It cannot be a scenario file of the run.
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 }
@@ -474,7 +474,7 @@ impl AuditArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AuditFormat {
-    /// A table of what was noticed, and what would notice the rest.
+    /// A table of what was caught, and what would catch the rest.
     Human,
     /// JSON objects, one per line.
     Jsonl,
@@ -504,12 +504,12 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_names_every_option_of_run() {
-        let readme = include_str!("../../../../README.md");
+    fn the_manual_names_every_option_of_run() {
+        let manual = include_str!("../../../../docs/cli.md");
         let command = Args::command();
         let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
         for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
-            assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+            assert!(manual.contains(&format!("`--{option}")), "--{option} is not in docs/cli.md");
         }
     }
 

@@ -7,12 +7,12 @@ use collspec_suite::suite::{BackendChoice, BackendRequest, DriverRequest, Requir
 #[derive(Debug, ClapArgs)]
 pub struct BackendArgs {
     /// What runs the cases: `nccl` is a real library, on GPUs or software GPUs; `soft` is NCCL's interface in software; `auto` is
-    /// nccl if a library is named or a driver, devices and a library are there, else soft.
+    /// nccl if a library is named, or if this machine has a driver, devices and a library, and otherwise soft.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
     pub backend: BackendChoice,
 
-    /// Fail with exit code 3 if this backend is missing, instead of using another: `nccl` is a real library on GPUs,
-    /// `nccl-software` one on GPUs or software GPUs, and `soft` NCCL's interface in software.
+    /// Fail with exit code 3 if this backend is missing, instead of using another one: `nccl` is a real library on GPUs,
+    /// `nccl-software` a real library on GPUs or software GPUs, and `soft` NCCL's interface in software.
     #[arg(long, value_name = "NAME", value_parser = Requirement::parse, help_heading = BACKEND)]
     pub require: Option<Requirement>,
 

@@ -18,13 +18,12 @@ const REPORT: &str = "Report";
 
 /// Time operations: algorithm and bus bandwidth by size, with nccl-tests' options and columns.
 ///
-/// Each sample is taken in new processes with new communicators: the sample of a row is the median
-/// of its iterations there. Statistics are over samples. The results of each row's last iteration are verified; a wrong one
-/// means exit code 1.
+/// Each sample is taken in new processes with new communicators. A row's sample is the median of its iterations in them, and all
+/// statistics are over samples. The results of each row's last iteration are verified; a wrong one means exit code 1.
 #[derive(Debug, ClapArgs)]
 pub struct BenchArgs {
     /// Operations (all_reduce, reduce, broadcast, all_gather, gather, reduce_scatter, scatter, all_to_all, send_recv, or
-    /// the names of nccl-tests' programs), or scenario files and folders whose files have a table `[bench]`.
+    /// the names of nccl-tests' programs), or scenario files with a table `[bench]`, or folders of them.
     #[arg(value_name = "OPERATION|PATH", required = true)]
     pub what: Vec<String>,
 
@@ -36,20 +35,21 @@ pub struct BenchArgs {
     #[arg(long, short = 'e', value_name = "SIZE", value_parser = size, help_heading = WHAT)]
     pub maxbytes: Option<u64>,
 
-    /// Each size is the one before times this [default: 2]; 1 with --stepbytes.
+    /// Each size is the previous one times this [default: 2]; 1 with --stepbytes.
     #[arg(long, short = 'f', value_name = "N", help_heading = WHAT)]
     pub stepfactor: Option<u64>,
 
-    /// Each size is the one before plus this many bytes.
+    /// Each size is the previous one plus this many bytes.
     #[arg(long, short = 'i', value_name = "SIZE", value_parser = size, help_heading = WHAT)]
     pub stepbytes: Option<u64>,
 
-    /// Numbers of ranks, separated by commas [default: the number of GPUs; in software 4, in a job all that its processes have place for].
+    /// Numbers of ranks, separated by commas [default: the number of GPUs; in software 4; under a launcher as many as fit into
+    /// its processes].
     #[arg(long, short = 'g', visible_alias = "ngpus", value_name = "LIST", value_delimiter = ',', help_heading = WHAT)]
     pub ranks: Vec<usize>,
 
     /// Element types, separated by commas, or all: int8, uint8, int32, uint32, int64, uint64, half, bfloat16, float,
-    /// double, f8e4m3, f8e5m2, or as scenarios name them [default: float].
+    /// double, f8e4m3, f8e5m2, or the names that scenarios use [default: float].
     #[arg(long, short = 'd', value_name = "LIST", value_delimiter = ',', help_heading = WHAT)]
     pub datatype: Vec<String>,
 
@@ -57,7 +57,7 @@ pub struct BenchArgs {
     #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',', help_heading = WHAT)]
     pub op: Vec<String>,
 
-    /// Roots, separated by commas; -1 is every rank in turn [default: 0].
+    /// Roots, separated by commas; -1 means every rank in turn [default: 0].
     #[arg(long, short = 'r', value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, help_heading = WHAT)]
     pub root: Vec<i64>,
 
@@ -65,31 +65,31 @@ pub struct BenchArgs {
     #[arg(long, value_enum, value_name = "WHICH", help_heading = WHAT)]
     pub place: Option<Place>,
 
-    /// Values of NCCL_ALGO, separated by commas, for example Ring,Tree; auto leaves the choice to the library.
+    /// Values of NCCL_ALGO, separated by commas, for example Ring,Tree; auto lets the library choose.
     #[arg(long, visible_alias = "algorithm", value_name = "LIST", value_delimiter = ',', help_heading = WHAT)]
     pub algo: Vec<String>,
 
-    /// Values of NCCL_PROTO, separated by commas, for example LL,Simple; auto leaves the choice to the library.
+    /// Values of NCCL_PROTO, separated by commas, for example LL,Simple; auto lets the library choose.
     #[arg(long, visible_alias = "protocol", value_name = "LIST", value_delimiter = ',', help_heading = WHAT)]
     pub proto: Vec<String>,
 
-    /// Samples of each row, each in a new process group [default: 5].
+    /// Number of samples of each row, each in a new process group [default: 5].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = MANNER)]
     pub samples: Option<u32>,
 
-    /// Timed iterations of each row in a sample [default: 20].
+    /// Number of timed iterations of each row in a sample [default: 20].
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = MANNER)]
     pub iters: Option<u32>,
 
-    /// Iterations before them that are not timed [default: 5].
+    /// Number of iterations before these that are not timed [default: 5].
     #[arg(long = "warmup-iters", alias = "warmup_iters", short = 'w', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = MANNER)]
     pub warm_up: Option<u32>,
 
-    /// 0: do not verify results [default: 1].
+    /// Verify results: 1 yes, 0 no [default: 1].
     #[arg(long, short = 'c', value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1), help_heading = MANNER)]
     pub check: Option<u32>,
 
-    /// How the times of the ranks become one: 0 rank 0, 1 mean, 2 shortest, 3 longest [default: 1].
+    /// Which of the ranks' times counts: 0 rank 0's, 1 the mean, 2 the shortest, 3 the longest [default: 1].
     #[arg(long, short = 'a', value_name = "0-3", value_parser = clap::value_parser!(u32).range(0..=3), help_heading = MANNER)]
     pub average: Option<u32>,
 
@@ -97,7 +97,7 @@ pub struct BenchArgs {
     #[arg(long, short = 'T', value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub timeout: Option<f64>,
 
-    /// Time limit for making and destroying communicators and filling buffers, in seconds [default: 60].
+    /// Time limit in seconds for making and destroying communicators and filling buffers [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub opening_timeout: Option<f64>,
 
@@ -121,15 +121,15 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = BenchFormat::Text, help_heading = REPORT)]
     pub format: BenchFormat,
 
-    /// Write the report to this file instead of the standard output.
+    /// Write the report to this file instead of standard output.
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 
-    /// Draw time and bus bandwidth by size into this SVG file.
+    /// Plot time and bus bandwidth by size in this SVG file.
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub plot: Option<PathBuf>,
 
-    /// Write the JSON object to this file, besides the report.
+    /// Also write the JSON object to this file.
     #[arg(long, short = 'J', value_name = "FILE", help_heading = REPORT)]
     pub json: Option<PathBuf>,
 }
@@ -137,11 +137,11 @@ pub struct BenchArgs {
 /// Which buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Place {
-    /// Send and receive buffer apart.
+    /// Separate send and receive buffers.
     Out,
-    /// Both in one.
+    /// One buffer for both.
     In,
-    /// One after the other.
+    /// First out of place, then in place.
     Both,
 }
 

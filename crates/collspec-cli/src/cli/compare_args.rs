@@ -20,14 +20,15 @@ const GATE: &str = "What counts";
 
 /// Run the same scenarios on two NCCL libraries and say what changed.
 ///
-/// BASE and CANDIDATE are each `soft`, a version such as 2.30.7, the file of a library, or a file that `collspec run --record`
-/// wrote. Settings may follow the library: variables, as in `"2.30.7 NCCL_ALGO=Ring"`, and options, as in `"soft seed=7"`.
+/// BASE and CANDIDATE are each `soft`, a version such as 2.30.7, the file of a library, or a file written by
+/// `collspec run --record`. Settings can follow a library: variables, as in `"2.30.7 NCCL_ALGO=Ring"`, and options, as in
+/// `"soft seed=7"`.
 ///
-/// The two sides run the scenarios in turn, each in separate processes. Cases that fail in some runs only, or whose results differ
-/// from run to run, are run again in new processes, and the report gives the rate.
+/// The two sides take turns running the scenarios, in new processes each time. Cases that fail in only some runs, or whose results
+/// differ from run to run, are run again in new processes, and the report gives the rate.
 ///
 /// Exit codes: 0 nothing got worse; 1 something did; 2 the files or the command line are wrong; 3 a library is missing; 4 no
-/// verdict: too little was compared, or failures come and go too rarely to decide; 130 interrupted.
+/// verdict, because too little was compared or failures come and go too rarely to decide; 130 interrupted.
 #[derive(Debug, ClapArgs)]
 pub struct CompareArgs {
     /// The library in use, or a recorded run of it.
@@ -44,42 +45,42 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub quick: QuickArg,
 
-    /// What drives the devices under both libraries, as for `collspec run`: `cuda`, `software`, `stand-in`, or a folder.
+    /// The devices that both libraries run on, as for `collspec run`: `cuda`, `software`, `stand-in`, or a folder.
     #[arg(long, value_name = "NAME|DIR", help_heading = SIDES)]
     pub driver: Option<String>,
 
-    /// Fail with exit code 3 if a side does not have this, as for `collspec run`: `nccl` is a real library on GPUs.
+    /// Fail with exit code 3 if either side does not have this backend, as for `collspec run`: `nccl` is a real library on GPUs.
     #[arg(long, value_name = "NAME", value_parser = Requirement::parse, help_heading = SIDES)]
     pub require: Option<Requirement>,
 
-    /// Runs of the scenarios on each side.
+    /// How often the scenarios run on each side.
     #[arg(long, value_name = "N", default_value = "2", value_parser = at_least_one, help_heading = MANNER)]
     pub runs: NonZeroUsize,
 
-    /// Further runs on each side, in new processes, of a case that fails or differs in some runs only; up to four times as many
-    /// where these do not decide.
+    /// How often a case that fails or differs in only some runs is run again on each side, in new processes; up to four times as
+    /// often if that is not decisive.
     #[arg(long, value_name = "N", default_value_t = 30, help_heading = MANNER)]
     pub repeats: usize,
 
-    /// Starts of each library, each with one of the cases that pass, to find what fails in some starts only; up to four times as
-    /// many where these do not decide.
+    /// How often each library is started with one of the passing cases, to find what fails in only some starts; up to four times
+    /// as often if that is not decisive.
     #[arg(long, value_name = "N", default_value_t = 30, help_heading = MANNER)]
     pub starts: usize,
 
-    /// Seconds that these repeats and starts may take together.
+    /// How many seconds repeats and starts may take together.
     #[arg(long, value_name = "S", default_value = "600", value_parser = seconds, help_heading = MANNER)]
     pub repeat_seconds: f64,
 
-    /// Leave out what each library costs a process: seconds of its first calls, memory, and what it changes and leaves behind in
-    /// the process, measured in five processes each.
+    /// Do not measure what each library costs a process (the time of its first calls, memory, and what it changes and leaves
+    /// behind in the process). The measurement takes five processes for each library.
     #[arg(long, help_heading = MANNER)]
     pub no_footprint: bool,
 
-    /// Compare a library that was compiled without optimisation, which is refused otherwise.
+    /// Compare even a library that was compiled without optimisation, which is refused by default.
     #[arg(long, help_heading = SIDES)]
     pub allow_debug_build: bool,
 
-    /// Cases that run at the same time [default: the number of cores; on nccl 1].
+    /// How many cases run at the same time [default: one per core; on nccl 1].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
@@ -89,27 +90,27 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub launch: LaunchArgs,
 
-    /// Measure the speed of both too: what `collspec bench` measures, in one argument, for example
+    /// Also compare the speed of both: arguments of `collspec bench` as one argument, for example
     /// `--bench "all_reduce all_gather -b 1K -e 64M -f 4"`, or files with a table `[bench]`.
     ///
-    /// Samples are taken in turn, 10 of each side if the argument does not say `--samples`, and as many again of the base, which
-    /// is compared with itself: what the base differs from itself by is no difference of the candidate.
+    /// The sides take turns: 10 samples of each, unless the argument has `--samples`, and as many again of the base. These show
+    /// how much the base differs from itself, which does not count against the candidate.
     #[arg(long, value_name = "WHAT", help_heading = SPEED)]
     pub bench: Option<String>,
 
-    /// Every change counts as worse: other results that are right, and other error codes and texts, too.
+    /// Count every change as worse, including different results that are right and different error codes and texts.
     #[arg(long, help_heading = GATE)]
     pub bits: bool,
 
-    /// Cases that must have run on both sides for a verdict.
+    /// How many cases must have run on both sides for a verdict.
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one, help_heading = GATE)]
     pub at_least: NonZeroUsize,
 
-    /// A file of changes that are accepted, with a reason each. An entry that matches no change is an error.
+    /// A file of accepted changes, each with a reason. An entry that matches no change is an error.
     #[arg(long, value_name = "FILE", help_heading = GATE)]
     pub allow: Option<PathBuf>,
 
-    /// Start such a file, with an entry for every change that is not accepted yet.
+    /// Write such a file, with an entry for every change that is not accepted yet.
     #[arg(long, value_name = "FILE", help_heading = GATE)]
     pub write_allow: Option<PathBuf>,
 

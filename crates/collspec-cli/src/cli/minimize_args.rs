@@ -14,11 +14,11 @@ use std::path::PathBuf;
 
 /// Make a failing case smaller while it still fails in the same way.
 ///
-/// Ranks, elements, steps, keys, axes and variables are left out or made smaller as long as outcome, lane and operation of
-/// the first finding stay the same. The scenario that is left goes to the standard output or to --output, and the nearest command
-/// of nccl-tests is named.
+/// Ranks, elements, steps, keys, axes and variables are removed or reduced as long as the outcome and the first finding's lane
+/// and operation stay the same. What remains is written to standard output or to --output, with the closest nccl-tests
+/// command.
 ///
-/// A case that fails in some runs only is run until it is known how often, and smaller ones are run several times.
+/// A case that fails in only some runs is run until its failure rate is known, and smaller ones are run several times.
 ///
 /// Exit codes: 0 the case was made as small as the time allowed; 1 the case does not fail; 2 the file or the command line is wrong; 3 a
 /// required backend is missing.
@@ -28,19 +28,19 @@ pub struct MinimizeArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// The case, as reports name it. Not needed for a file with one case.
+    /// The name of the case, as in reports. Not needed for a file with a single case.
     #[arg(long, value_name = "NAME")]
     pub case: Option<String>,
 
-    /// Seconds for making the case smaller, once it has failed; the smallest case that was found until then is written.
+    /// How many seconds to spend on making the case smaller once it has failed. The smallest case found by then is written.
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds, help_heading = MANNER)]
     pub budget: f64,
 
-    /// How often the case is run at most until it fails, and each smaller one if the case fails in some runs only.
+    /// How often to run the case, at most, until it fails; the same for each smaller one if the case fails in only some runs.
     #[arg(long, value_name = "N", default_value = "20", help_heading = MANNER)]
     pub repeats: NonZeroU32,
 
-    /// Write the scenario to this file instead of the standard output.
+    /// Write the scenario to this file instead of standard output.
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 
@@ -53,7 +53,7 @@ pub struct MinimizeArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
 
-    /// Let the file set this NCCL_* variable too. May be given several times.
+    /// Let the file set this NCCL_* variable as well. Can be given several times.
     #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
     pub allow_env: Vec<String>,
 }

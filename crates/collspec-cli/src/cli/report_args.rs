@@ -106,11 +106,11 @@ impl Args for ReportArgs {
             .action(ArgAction::Append)
             .value_parser(EnumValueParser::<ReportFormat>::new())
             .help_heading(REPORT)
-            .help("A format of the report. May be given several times, each with an --output of its own")
+            .help("The format of a report. Can be given several times, each with its own --output")
             .long_help(
-                "A format of the report. May be given several times, each with an --output of its own: `--format jsonl \
-                 --output run.jsonl --format junit --output junit.xml`.\n\nThe text is printed too, unless it has a file or \
-                 another report without --output takes the standard output.",
+                "The format of a report. Can be given several times, each with its own --output: `--format jsonl \
+                 --output run.jsonl --format junit --output junit.xml`.\n\nThe text is printed as well, unless it has a file or \
+                 another report goes to standard output.",
             );
         let output = Arg::new(OUTPUT)
             .long(OUTPUT)
@@ -119,8 +119,8 @@ impl Args for ReportArgs {
             .value_parser(value_parser!(PathBuf))
             .help_heading(REPORT)
             .help(
-                "Write the report of the --format before it to this file instead of the standard output; without --format, \
-                 the text. Not over a scenario file of the run",
+                "Write the report of the preceding --format to this file instead of standard output; without --format, \
+                 the text. It cannot be a scenario file of the run",
             );
         command.arg(format).arg(output)
     }

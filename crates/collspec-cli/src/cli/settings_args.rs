@@ -17,8 +17,8 @@ pub struct SettingsArgs {
     #[command(flatten)]
     pub software: SoftwareArgs,
 
-    /// Placement of the ranks for files that name none: threads, processes or one_thread. Cases that cannot run in this
-    /// placement run in the default one.
+    /// How ranks are placed in files that do not say: threads, processes or one_thread. Cases that cannot run this way run
+    /// in the default placement.
     #[arg(long, value_name = "NAME", value_parser = Placement::parse, help_heading = MANNER)]
     pub placement: Option<Placement>,
 }
@@ -26,17 +26,17 @@ pub struct SettingsArgs {
 /// What holds for every library.
 #[derive(Debug, ClapArgs)]
 pub struct CommonArgs {
-    /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto for as many as
-    /// the case needs. Such ranks get a process each. Without it such cases are skipped.
+    /// How many ranks may share a GPU if a case has more ranks than there are GPUs: a number, or auto for as many as the
+    /// case needs. Each such rank runs in a process of its own. By default such cases are skipped.
     #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
     pub ranks_per_gpu: RanksPerGpu,
 
-    /// Time limit in seconds for cases that name none.
+    /// Time limit in seconds for cases whose file sets none [default: 30].
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub timeout: Option<f64>,
 
-    /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
-    /// destroying communicators [default: 60].
+    /// Time limit in seconds for what comes before and after a case: making communicators and filling buffers, and destroying
+    /// communicators [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub opening_timeout: Option<f64>,
 }
@@ -48,22 +48,22 @@ pub struct SoftwareArgs {
     #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
     pub seed: Option<u64>,
 
-    /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
+    /// Send messages of up to this many bytes without waiting for their receive (soft backend) [default: 0].
     #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
     pub eager: Option<u64>,
 
-    /// When ranks of the software library connect: `init` (the default), as they make a communicator, or `lazy`, in the
-    /// first call that needs it, on the host, which waits there for the other ranks' first call, as NCCL's does.
+    /// When the software library's ranks connect: `init` (the default), while they make a communicator; or `lazy`, in the first
+    /// call that needs it, where the host waits for the other ranks' first call, as with NCCL.
     #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
     pub connect: Option<Connect>,
 
-    /// Put the software library's ranks on machines of N (soft backend). Rings, trees, channels and chunks are then those that
-    /// NCCL has on such machines, so that results that round have its bits.
+    /// Let the software library act as if its ranks were on machines with N ranks each (soft backend). Rings, trees, channels and
+    /// chunks are then those of NCCL on such machines, and results that round have the same bits.
     #[arg(long, value_name = "N", help_heading = SOFTWARE)]
     pub ranks_per_node: Option<NonZeroUsize>,
 
-    /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit
-    /// --list-faults` lists them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
+    /// Give the software library this deliberate bug, to see which scenarios catch it: F01 and up (`collspec audit
+    /// --list-faults` lists them). `,rank=N` limits it to one rank, and `,algorithm=NAME` to one algorithm.
     #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
     pub fault: Option<Fault>,
 }

@@ -11,17 +11,17 @@ use collspec_suite::suite::{Reading, RunOptions};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
-/// Run random valid programs over the steps of the language, as long as you like.
+/// Run random valid programs for as long as you like.
 ///
-/// Every program is made from a seed (the first from --seed, 0 if unset), read like a scenario file, planned, run and judged. One that fails is written to a file, as
-/// it was made and made smaller. Memory and descriptors must not grow with the number of programs. Without --seconds and
-/// --programs, 500 programs are tried.
+/// Every program is made from a seed (the first from --seed, 0 if unset), read like a scenario file, planned, run and judged.
+/// A program that fails is written to a file, along with a smaller version of it. Memory and descriptors must not grow with
+/// the number of programs. Without --seconds and --programs, 500 programs are tried.
 ///
 /// Exit codes: 0 every accepted program passed and nothing grew; 1 one failed, or something grew; 2 the command line is wrong; 3 a
-/// required backend is missing; 130 SIGINT ended it early.
+/// required backend is missing; 130 interrupted.
 #[derive(Debug, ClapArgs)]
 pub struct SoakArgs {
-    /// Start programs for this many seconds. Programs that have begun are finished, and one that failed is still made smaller.
+    /// Keep starting programs for this many seconds. Programs that are running are finished, and a failing one is still made smaller.
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub seconds: Option<f64>,
 
@@ -29,11 +29,11 @@ pub struct SoakArgs {
     #[arg(long, value_name = "N", help_heading = MANNER)]
     pub programs: Option<NonZeroU64>,
 
-    /// Programs at the same time [default: one for every processor on soft, 1 on GPUs].
+    /// How many programs run at the same time [default: one per core on soft, 1 on GPUs].
     #[arg(short, long, value_name = "N", help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
-    /// The folder for programs that fail; it is made when the first one does.
+    /// The folder for programs that fail, created when the first one does.
     #[arg(long, value_name = "DIR", default_value = "soak", help_heading = REPORT)]
     pub output: PathBuf,
 

@@ -60,8 +60,9 @@ pub fn write_table(
 /// member that is missed.
 fn write_family(to: &mut dyn Write, rows: &[&ItemRow], widths: Widths, styles: &Styles) -> io::Result<()> {
     let caught: Vec<&&ItemRow> = rows.iter().filter(|row| !row.missed()).collect();
-    match (caught.iter().min_by_key(|row| row.caught), rows) {
-        (Some(least), [_, _, ..]) if let Some((id, text)) = least.item.family() => {
+    let least = caught.iter().min_by_key(|row| row.caught);
+    match (least.and_then(|least| Some((least, least.item.family()?))), rows) {
+        (Some((least, (id, text))), [_, _, ..]) => {
             let (members, all, member) = (caught.len(), rows.len(), least.item.id());
             let text = format!("{text} ({members} of {all} kinds are caught; figures of {member})");
             write_line(to, least, id, widths, &text)?;
