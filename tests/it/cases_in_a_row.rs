@@ -1,4 +1,4 @@
-//! Cases that a run prepares in a row get the verdicts that they get alone, also around one that ends its worker.
+//! Cases of one run get the verdicts that they get alone, also around one that ends its worker.
 use collspec_core::judge::{Outcome, Status, Verdict};
 use collspec_run::child::Workers;
 use collspec_suite::report::{Event, Reporter};
@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
 
-/// Small cases whose expected results differ from each other, one of them wrong; two cases of which less is prepared ahead than of the
-/// others; a case that is refused; and a case that ends its worker. They run in the order of their names.
+/// Small cases whose expected results differ from each other, one of them wrong; two larger cases; a case that is refused; and a case that ends its worker. They run in the order of their names.
 const FILES: [(&str, &str); 5] = [
     (
         "a.toml",

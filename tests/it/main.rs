@@ -6,7 +6,7 @@ mod architecture;
 mod audit;
 // A case fails at the rank and element where a number of its `expect` was changed.
 mod changed_expectations;
-// Cases that a run prepares in a row get the verdicts that they get alone.
+// Cases of one run get the verdicts that they get alone.
 mod cases_in_a_row;
 // `collspec bench` times operations, verifies them and writes what nccl-tests' readers expect.
 mod bench;

@@ -8,7 +8,7 @@ use collspec_core::plan::Plan;
 use collspec_core::scenario::{Case, Placement};
 use collspec_run::job::{Call, CallKind};
 use collspec_run::job::{Ended, Observation};
-use collspec_suite::suite::parallel::{Lanes, Parcel, panic_text, stream, stream_with_waiting};
+use collspec_suite::suite::parallel::{Lanes, panic_text, stream, stream_with_waiting};
 use collspec_suite::suite::with_causes;
 use collspec_suite::suite::{Experiment, Prepared, Ready, Runner, is_small};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
@@ -186,7 +186,7 @@ pub(super) fn run_all(
         cases,
         settings.jobs,
         |index, case, send| {
-            send(Parcel::Now((index, catch_panic(|| run_without_fault(case, runner, &kept)))));
+            send((index, catch_panic(|| run_without_fault(case, runner, &kept))));
         },
         |(index, result)| -> io::Result<()> {
             sound[index] =
@@ -272,7 +272,7 @@ pub(super) fn run_all(
                     if matches!(result, Ok(FaultyRun::Caught(_))) {
                         counts[&fault].fetch_add(1, Ordering::Relaxed);
                     }
-                    send(Parcel::Now((*index, fault, result)));
+                    send((*index, fault, result));
                 }
             }
         },

@@ -1,5 +1,4 @@
 //! The cases of a set of scenario files, the diagnostics of invalid files, and the call that runs the cases.
-mod ahead;
 mod attempt;
 pub mod backend;
 mod call_algorithms;
@@ -13,7 +12,6 @@ pub mod fixture;
 pub mod forms;
 mod history;
 pub mod invalid_files;
-mod mailbox;
 mod missing_feature;
 mod nccl_memory;
 mod observer;
@@ -278,9 +276,8 @@ impl CaseSet {
         let reading = Reading { limits: self.limits, ..options.reading };
         let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
         let mut tally = Tally::default();
-        let ahead = ahead::Ahead::new(&runner, &cases, waiting);
         let lanes = Lanes { jobs, waiting, waiting_threads: 1 };
-        parallel::run_all(&cases, &ahead, lanes, fail_fast, |event| {
+        parallel::run_all(&cases, &runner, lanes, fail_fast, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 tally.add(verdict);
             }

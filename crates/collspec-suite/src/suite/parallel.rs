@@ -1,5 +1,4 @@
 //! Runs work on several threads and collects the results on the calling thread.
-use super::mailbox::Mailbox;
 use crate::report::Event;
 use collspec_core::judge::{self, Status, Verdict};
 use collspec_core::scenario::Case;
@@ -8,8 +7,8 @@ use collspec_run::run::memory::threads;
 use std::any::Any;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -17,11 +16,6 @@ use std::time::Instant;
 pub trait Executor: Sync {
     /// Returns the verdict on the case; called from several threads at once.
     fn run_case(&self, case: &Arc<Case>) -> Verdict;
-
-    /// As `run_case`, given the case's number. Each number comes once; waiting cases come in order, and so do the others.
-    fn run_numbered(&self, _: usize, case: &Arc<Case>) -> Verdict {
-        self.run_case(case)
-    }
 }
 
 /// The threads that process items.
@@ -61,17 +55,16 @@ pub fn run_all<E>(
     stream_with_waiting(
         cases,
         lanes,
-        |number, case, send| {
+        |_, case, send| {
             if ended.load(Ordering::Relaxed) {
                 return;
             }
-            send(Parcel::Now(Event::CaseStarted { case: case.clone() }));
-            let verdict = Box::new(catching_panics(case, || executor.run_numbered(number, case)));
+            send(Event::CaseStarted { case: case.clone() });
+            let verdict = Box::new(catching_panics(case, || executor.run_case(case)));
             if fail_fast && verdict.status == Status::Fail {
                 ended.store(true, Ordering::Relaxed);
             }
-            // The next case starts immediately, so one wake-up of the calling thread is enough for both.
-            send(Parcel::WithNext(Event::CaseDone { case: case.clone(), verdict }));
+            send(Event::CaseDone { case: case.clone(), verdict });
         },
         |event| sink(&event),
     )?;
@@ -84,7 +77,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + 
     let done: Result<(), Infallible> = stream(
         items,
         jobs,
-        |index, item, send| send(Parcel::Now((index, work(item)))),
+        |index, item, send| send((index, work(item))),
         |result| {
             results.push(result);
             Ok(())
@@ -98,14 +91,6 @@ pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// A message from `work` to the calling thread.
-pub enum Parcel<M> {
-    /// Delivered immediately.
-    Now(M),
-    /// Delivered with the next message from the same thread, or when that thread runs out of items.
-    WithNext(M),
-}
-
 /// Applies `work` to every item on `jobs` threads; `sink` receives its messages on the calling thread.
 ///
 /// # Errors
@@ -114,7 +99,7 @@ pub enum Parcel<M> {
 pub fn stream<T: Sync, M: Send, E>(
     items: &[T],
     jobs: usize,
-    work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)) + Sync,
+    work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,
     sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
     stream_with_waiting(items, Lanes::of(jobs), work, sink)
@@ -129,22 +114,21 @@ pub fn stream<T: Sync, M: Send, E>(
 pub fn stream_with_waiting<T: Sync, M: Send, E>(
     items: &[T],
     lanes: Lanes,
-    work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)) + Sync,
-    mut sink: impl FnMut(M) -> Result<(), E>,
+    work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,
+    sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
     let waiting = lanes.waiting.min(items.len());
     let next = [AtomicUsize::new(waiting), AtomicUsize::new(0)];
     let (next, work) = (&next, &work);
     let most =
         [threads(lanes.jobs).clamp(1, items.len().max(1)), lanes.waiting_threads.min(threads(waiting)).min(waiting)];
-    let mailbox = Mailbox::new();
     thread::scope(|scope| {
-        let messages = mailbox.receiver();
+        let (sender, messages) = mpsc::channel();
         let mut started = 0;
         // The jobs come first, and also take waiting items once their own are done: if the other threads cannot be started, the
         // jobs do all the work.
         for lane in [0, 1].into_iter().flat_map(|lane| std::iter::repeat_n(lane, most[lane])) {
-            let sender = mailbox.sender();
+            let sender = sender.clone();
             let body = move || {
                 // Waiting items do not need a core.
                 if lane == 0 {
@@ -158,20 +142,9 @@ pub fn stream_with_waiting<T: Sync, M: Send, E>(
                     };
                     if lane == 0 { own(0, items.len()).or_else(|| own(1, waiting)) } else { own(1, waiting) }
                 };
-                let mut held = Vec::new();
                 while receiver_is_there {
                     let Some((index, item)) = take().and_then(|index| Some((index, items.get(index)?))) else { break };
-                    work(index, item, &mut |parcel| match parcel {
-                        Parcel::WithNext(message) => held.push(message),
-                        Parcel::Now(message) => {
-                            held.push(message);
-                            receiver_is_there &= sender.send(&mut held);
-                        }
-                    });
-                }
-                if !held.is_empty() {
-                    // If the receiver is gone, the messages are dropped.
-                    let _ = sender.send(&mut held);
+                    work(index, item, &mut |message| receiver_is_there &= sender.send(message).is_ok());
                 }
             };
             if thread::Builder::new().name("job".into()).spawn_scoped(scope, body).is_err() {
@@ -182,26 +155,21 @@ pub fn stream_with_waiting<T: Sync, M: Send, E>(
         if started == 0 {
             return in_turn(items, work, sink);
         }
-        loop {
-            let some = messages.receive();
-            if some.is_empty() {
-                return Ok(());
-            }
-            // Leaving early drops the receiver, and the threads stop after their current item.
-            some.into_iter().try_for_each(&mut sink)?;
-        }
+        drop(sender);
+        // Leaving early drops the receiver, and the threads stop after their current item.
+        messages.into_iter().try_for_each(sink)
     })
 }
 
 /// Like [`stream`], on the calling thread alone.
 fn in_turn<T, M, E>(
     items: &[T],
-    work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)),
+    work: impl Fn(usize, &T, &mut dyn FnMut(M)),
     mut sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
     for (index, item) in items.iter().enumerate() {
         let mut done = Ok(());
-        work(index, item, &mut |(Parcel::Now(message) | Parcel::WithNext(message))| {
+        work(index, item, &mut |message| {
             if done.is_ok() {
                 done = sink(message);
             }
@@ -233,7 +201,6 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
     use crate::suite::fixture::{case, verdict};
-    use std::sync::mpsc;
 
     struct Fake;
     impl Executor for Fake {
@@ -246,7 +213,7 @@ mod tests {
     #[test]
     fn without_threads_items_are_done_in_turn_until_the_sink_has_enough() {
         let mut sums = Vec::new();
-        let work = |index: usize, item: &u32, send: &mut dyn FnMut(Parcel<u32>)| send(Parcel::Now(index as u32 + item));
+        let work = |index: usize, item: &u32, send: &mut dyn FnMut(u32)| send(index as u32 + item);
         let enough = in_turn(&[10, 20, 30], work, |sum| {
             sums.push(sum);
             if sum == 21 { Err("enough") } else { Ok(()) }
@@ -338,7 +305,7 @@ mod tests {
             let all = stream_with_waiting(
                 &items,
                 Lanes { jobs, waiting, waiting_threads: 4 * jobs },
-                |_, item, send| send(Parcel::Now(*item)),
+                |_, item, send| send(*item),
                 |item| {
                     done.push(item);
                     Ok::<(), ()>(())
@@ -353,13 +320,13 @@ mod tests {
         let done = stream_with_waiting(
             &[0, 1],
             Lanes { jobs: 1, waiting: 1, waiting_threads: 1 },
-            |index, _, send: &mut dyn FnMut(Parcel<usize>)| {
+            |index, _, send: &mut dyn FnMut(usize)| {
                 if index == 0 {
                     gate.lock().unwrap().recv().unwrap();
                 } else {
                     open.send(()).unwrap();
                 }
-                send(Parcel::Now(index));
+                send(index);
             },
             |_| Ok::<(), ()>(()),
         );

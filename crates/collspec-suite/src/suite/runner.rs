@@ -1,5 +1,4 @@
 //! Takes a case to its verdict: skips, refuses or runs it, and runs it again if an earlier case may have caused a failure.
-use super::ahead::{Early, EarlyWork};
 use super::attempt::arena_for;
 use super::missing_feature::missing_feature;
 use super::nccl_memory;
@@ -133,22 +132,7 @@ impl Runner {
     }
 
     fn run_case_with(&self, case: &Arc<Case>, limits: RunLimits) -> Verdict {
-        timed(case, Duration::ZERO, || self.try_case(case, limits))
-    }
-
-    /// Like [`Runner::run_case`], for a case that was planned before.
-    pub(super) fn run_early(&self, case: &Arc<Case>, early: Early) -> Verdict {
-        let limits = RunLimits::default();
-        timed(case, early.took, || match early.work {
-            EarlyWork::Prepared(Prepared::Settled(verdict)) => Ok(*verdict),
-            EarlyWork::Prepared(Prepared::Ready(ready)) => {
-                let Some(_turn) = self.turn(&ready.plan) else {
-                    return Ok(self.too_large(&ready.plan));
-                };
-                self.run_ready(&ready, limits)
-            }
-            EarlyWork::Planned(plan) => self.run_planned(*plan, limits),
-        })
+        timed(case, || self.try_case(case, limits))
     }
 
     /// The reason the case would be skipped, as far as that is known without a worker.
@@ -251,11 +235,6 @@ impl Runner {
                 .with_details(options.details)
         };
         Ok(self.run_and_confirm(ready, self.options.fault, limits, judge)?.0)
-    }
-
-    /// Bytes of memory that all cases together may use.
-    pub(super) fn memory(&self) -> u64 {
-        self.turns.total()
     }
 
     /// Limits on the work and memory of a case.
@@ -426,11 +405,11 @@ pub(super) fn failed(case: &Case, reason: String) -> Verdict {
     Verdict { status: Status::Fail, ..judge::skipped(case, reason) }
 }
 
-/// The verdict of a run with its time plus that of an earlier part. An error becomes the case's failure.
-fn timed(case: &Case, earlier: Duration, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
+/// The verdict of a run with its time. An error becomes the case's failure.
+fn timed(case: &Case, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
     let begun = Instant::now();
     let verdict = run().unwrap_or_else(|error| failed(case, super::with_causes(&error)));
-    Verdict { wall_seconds: (earlier + begun.elapsed()).as_secs_f64(), ..verdict }
+    Verdict { wall_seconds: begun.elapsed().as_secs_f64(), ..verdict }
 }
 
 /// Copies of a case's memory: the ranks' own, the one in which results are worked out, and the observed one.
