@@ -41,6 +41,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The command `collspec`: reads the arguments of this process and carries them out; returns the exit code that `--help` lists.
+///
+/// A program calls this right after `collspec::enter_if_asked`, because `compare` starts the program again to measure libraries, and
+/// those processes do their work here.
 pub fn command() -> ExitCode {
     footprint::enter_if_asked();
     let mut words: Vec<OsString> = std::env::args_os().collect();

@@ -1,5 +1,5 @@
 //! Flaws of the judge: checks that it leaves out or weakens, as real test suites do. The audit gives the judge one of them
-//! to test whether a corpus would notice .
+//! to test whether a corpus would notice.
 use super::indices::{Indices, MAX_WRONG_RANGES};
 use super::{Lane, Outcome, Verdict};
 use crate::num::{DType, decode_f64, get_element, is_nan};

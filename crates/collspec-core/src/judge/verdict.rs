@@ -29,6 +29,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Lane {
     Exact,
     Admissible,
@@ -54,6 +55,7 @@ impl Lane {
 
 /// Result of one lane for a case. Lanes that do not apply to the case have no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LaneResult {
     /// The lane that was checked.
     pub lane: Lane,
@@ -65,9 +67,18 @@ pub struct LaneResult {
     pub note: Option<String>,
 }
 
+impl LaneResult {
+    /// A lane without a note in which nothing is wrong.
+    #[doc(hidden)]
+    pub fn passed(lane: Lane, looked_at: u64) -> Self {
+        Self { lane, pass: true, looked_at, note: None }
+    }
+}
+
 /// The subject of a finding, which a report writes in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Subject {
     /// A lane's finding about data, guards, inputs or answers: reports name the lane.
     Lane,

@@ -16,7 +16,7 @@ use super::steps::{self, StepContext};
 use super::tree::{TomlKind, TomlTable};
 use super::variables::AllowEnv;
 use crate::num::DType;
-use crate::ops;
+use crate::ops::{self, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -74,6 +74,14 @@ struct CaseReader<'t, 'a, 'b> {
     reader: &'b mut PointReader<'a>,
 }
 
+/// The operation of a file in the short form, also if its step lacks something.
+fn operation(top: &TomlTable) -> Option<&'static Op> {
+    match &top.get("op")?.value.kind {
+        TomlKind::Str(name) => ops::find(name),
+        _ => None,
+    }
+}
+
 impl CaseReader<'_, '_, '_> {
     fn case(self, file: &Arc<SourceFile>, point: MatrixPoint<'_>) -> Option<Case> {
         let Self { top, reader } = self;
@@ -90,7 +98,7 @@ impl CaseReader<'_, '_, '_> {
         let comms = top.get("comms").map(|e| comms::before_first_step(reader, &e.value)).unwrap_or_default();
         let dtypes = known_dtypes(&inputs, &steps);
         let expect = match top.get("expect") {
-            Some(e) if short && !steps.is_empty() && !steps.iter().any(|s| s.output().is_some()) => {
+            Some(e) if short && operation(top).is_some_and(|op| !op.keys.contains(&"out")) => {
                 reader
                     .report(Diagnostic::new(e.key_span, "`expect` is about `out`, which this operation does not have"));
                 Vec::new()

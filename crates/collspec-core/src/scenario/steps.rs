@@ -104,7 +104,7 @@ fn check_keys(
             continue;
         }
         if short && matches!(name, "in" | "out") {
-            let d = Diagnostic::new(e.key_span, format!("`{name}` stands at the top of the file"));
+            let d = Diagnostic::new(e.key_span, format!("`{name}` is at the top of the file"));
             reader.report(d.help("the short form's buffers are called `in` and `out`; to choose names, write `steps`"));
         } else if keys::find(KeyPlace::Step, name).is_some() {
             let d = Diagnostic::new(e.key_span, format!("`{}` has no use for `{name}`", op.name));
@@ -143,7 +143,7 @@ fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
         K::Loop => "a loop is not an NCCL call",
         K::Host(_) | K::Graph(_) => "it is not an NCCL call",
     };
-    let d = Diagnostic::new(span, format!("`{}` cannot stand in a group", op.name)).label(why);
+    let d = Diagnostic::new(span, format!("`{}` cannot be in a group", op.name)).label(why);
     reader.report(d.help("move it before or after the group"));
 }
 
@@ -500,7 +500,7 @@ impl<'t> StepReader<'t, '_> {
         // `scalar` belongs to premul_sum only.
         let scalar = factor.and_then(|_| self.entry_or_default(reader, "scalar"));
         if let (Some(inside), Some(beside)) = (factor.and_then(|t| t.get("scalar")), self.own_entry("scalar")) {
-            let d = Diagnostic::new(beside.key_span, "`scalar` stands in `reduce` already");
+            let d = Diagnostic::new(beside.key_span, "`scalar` is already in `reduce`");
             reader.report(d.related(inside.key_span, "the other one"));
         }
         let device = scalar.and_then(|e| is_device_scalar(reader, &e.value));

@@ -10,7 +10,7 @@ pub mod question;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The program that is started as a worker. It must call `crate::enter_if_asked` before anything else.
+/// The program that is started as a worker. It must call `collspec::enter_if_asked` before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
     /// The program that is running.
@@ -38,16 +38,16 @@ pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()
 }
 
-/// True once this program's `main` has called [`crate::enter_if_asked`], so that it can be started again as a worker.
+/// True once this program's `main` has called [`collspec::enter_if_asked`], so that it can be started again as a worker.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// True once `crate::enter_if_asked` was called. A program that never calls it would, when started as a worker, do its own work
+/// True once `collspec::enter_if_asked` was called. A program that never calls it would, when started as a worker, do its own work
 /// again and start workers in turn.
 pub fn can_be_worker() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Notes that this program's `main` has called [`crate::enter_if_asked`].
+/// Notes that this program's `main` has called [`collspec::enter_if_asked`].
 pub(crate) fn set_can_be_worker() {
     ASKED.store(true, Ordering::Relaxed);
 }

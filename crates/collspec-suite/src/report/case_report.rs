@@ -193,6 +193,7 @@ impl<'de> Deserialize<'de> for Outputs {
 
 impl CaseReport {
     /// The report of a case that ran on `backend`.
+    #[doc(hidden)]
     pub fn new(case: &Case, verdict: &Verdict, backend: &str) -> Self {
         Self {
             case: verdict.case.clone(),
@@ -218,6 +219,7 @@ impl CaseReport {
 
 impl FingerprintReport {
     /// The report of a fingerprint.
+    #[doc(hidden)]
     pub fn new(fingerprint: &Fingerprint) -> Self {
         let families = fingerprint.families.names().into_iter().map(|name| name.to_string()).collect();
         Self { families, telling: fingerprint.telling, elements: fingerprint.elements }

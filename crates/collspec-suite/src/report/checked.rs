@@ -61,7 +61,7 @@ mod tests {
         let case = fixture::case("a");
         let mut verdict = fixture::verdict("a", Status::Pass);
         assert_eq!(checked(&case, &verdict), "no results to judge; guards and inputs are intact");
-        let lane = |lane, looked_at| LaneResult { lane, pass: true, looked_at, note: None };
+        let lane = LaneResult::passed;
         verdict.lanes = vec![lane(Lane::Exact, 1), lane(Lane::Invariants, 9)];
         assert_eq!(checked(&case, &verdict), "1 element judged exactly, on 2 ranks");
         verdict.lanes = vec![lane(Lane::Exact, 4), lane(Lane::Admissible, 8)];

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn lanes_and_the_fingerprint_are_told() {
         let mut verdict = fixture::verdict("a", Status::Pass);
-        verdict.lanes = vec![LaneResult { lane: Lane::Admissible, pass: true, looked_at: 8, note: None }];
+        verdict.lanes = vec![LaneResult::passed(Lane::Admissible, 8)];
         let families = FamilySet::single(Shape::Tree, Rounding::EachStep, Scale::None);
         verdict.fingerprint = Some(Fingerprint { families, telling: 3, elements: 8 });
         let value: serde_json::Value = serde_json::from_str(&line(verdict)).unwrap();

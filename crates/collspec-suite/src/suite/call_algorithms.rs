@@ -38,7 +38,7 @@ impl Runner {
         }
         if let Some(name) = self.forced_from_outside(case).filter(|_| steps.iter().any(|(_, s)| asked(s).is_some())) {
             return Err(format!(
-                "{name} is set outside of the file and goes before the algorithms that its steps ask for"
+                "{name} is set outside of the file and takes precedence over the algorithms that its steps ask for"
             ));
         }
         let software = self.machine().is_none_or(|machine| machine.probed.maker == Maker::Collspec);

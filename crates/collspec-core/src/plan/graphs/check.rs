@@ -122,7 +122,8 @@ impl Walk<'_> {
         }
         let name = self.name(at).to_owned();
         if item.fails && self.p.case.repeat > 1 {
-            let text = "a captured call that is to fail cannot be repeated: with `repeat` graphs are captured once";
+            let text =
+                "a captured call that is expected to fail cannot be repeated: with `repeat` graphs are captured once";
             return Err(Diagnostic::new(item.span, text));
         }
         match &item.kind {

@@ -84,7 +84,7 @@ pub(super) fn no_send(case: &Case) -> Option<&'static str> {
         return Some("the file requires another backend than soft");
     }
     let sends = |op: &Op| matches!(op.kind, Kind::Send | Kind::SendRecv | Kind::Composite(Composite::AllToAllV));
-    (!all_steps(&case.steps).any(|step| sends(step.op))).then_some("it has no send")
+    (!all_steps(&case.steps).any(|step| sends(step.op))).then_some("it has no sends")
 }
 
 pub(super) fn eager(case: &mut Case) {
