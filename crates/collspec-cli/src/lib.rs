@@ -11,6 +11,7 @@ mod fetch;
 mod footprint;
 mod formats;
 mod minimize;
+mod output_files;
 pub mod record;
 pub mod soak;
 

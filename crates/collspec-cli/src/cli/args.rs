@@ -60,8 +60,7 @@ pub enum NcclCommand {
 
 /// Fetch an NCCL library from its Python wheel and print the file's path.
 ///
-/// The wheel is downloaded with pip, or with uv if there is no pip, from the registry and through the proxy that they are
-/// configured for. If its hash is right, the library is extracted into $XDG_CACHE_HOME/collspec/nccl (or
+/// pip downloads the wheel (or uv, if there is no pip), with the registry and proxy from its own configuration. If its hash is right, the library is extracted into $XDG_CACHE_HOME/collspec/nccl (or
 /// ~/.cache/collspec/nccl). None of the wheel's code is run. A library that was fetched before is not fetched again.
 #[derive(Debug, ClapArgs)]
 pub struct NcclFetchArgs {
@@ -367,8 +366,8 @@ pub struct LibraryArgs {
 
     /// The devices that the library runs on: `cuda` for this machine's GPUs, or `software` for software GPUs, on which the
     /// library runs its own kernels without a GPU. By default, a library that was named or required runs on software GPUs if the
-    /// machine has no GPUs. A folder means the libcuda.so.1 (and libcuda.so) in it. `stand-in` is the driver that was built with
-    /// this program, for libraries without kernels; `--nccl stand-in` is such a library.
+    /// machine has no GPUs. A folder means the libcuda.so.1 (and libcuda.so) in it. `stand-in` is a driver without
+    /// GPUs that was built with this program. It cannot run kernels, so use it with `--nccl stand-in`.
     #[arg(long, value_name = "NAME|DIR", help_heading = BACKEND)]
     pub driver: Option<String>,
 }

@@ -2,6 +2,7 @@
 //!
 //! They are kept in a file of the user's cache, one for each working folder, and never in the folder of the scenarios. Each
 //! line is a JSON object with the path of a scenario file, links resolved, and the name of the case in it.
+use crate::output_files;
 use anyhow::Context;
 use collspec_core::files::{self, Refused};
 use collspec_core::fnv::fnv64;
@@ -102,7 +103,7 @@ impl FailedCases {
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
-        let _lock = files::Lock::of_folder(folder)?;
+        let _lock = output_files::Lock::of_folder(folder)?;
         let mut cases = read(&self.path)?;
         for (case, failed) in &self.news {
             if *failed {
@@ -122,7 +123,7 @@ impl FailedCases {
             serde_json::to_writer(&mut text, case)?;
             text.push(b'\n');
         }
-        files::replace(&self.path, &text)
+        output_files::replace(&self.path, &text)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The files that a command writes: they differ from the files that it reads, and from each other.
 use super::args::SelectionArgs;
+use crate::output_files;
 use anyhow::Context;
-use collspec_core::files;
 use collspec_core::scenario;
 use collspec_suite::suite::{BackendRequest, DriverRequest};
 use std::fs::File;
@@ -133,7 +133,7 @@ impl Write for NamedFile {
 ///
 /// The file cannot be written, or another process is writing it.
 pub fn create_file(path: &Path) -> anyhow::Result<NamedFile> {
-    let file = files::create(path).with_context(|| cannot(path))?;
+    let file = output_files::create(path).with_context(|| cannot(path))?;
     Ok(NamedFile { file, path: path.to_owned() })
 }
 
@@ -143,7 +143,7 @@ pub fn create_file(path: &Path) -> anyhow::Result<NamedFile> {
 ///
 /// The file cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    files::replace(path, content).with_context(|| cannot(path))
+    output_files::replace(path, content).with_context(|| cannot(path))
 }
 
 fn cannot(path: &Path) -> String {

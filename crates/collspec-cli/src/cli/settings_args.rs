@@ -27,7 +27,7 @@ pub struct SettingsArgs {
 #[derive(Debug, ClapArgs)]
 pub struct CommonArgs {
     /// How many ranks may share a GPU if a case has more ranks than there are GPUs: a number, or auto for as many as the
-    /// case needs. Each such rank runs in a process of its own. By default such cases are skipped.
+    /// case needs. Ranks that share a GPU each run in a separate process. With 1, such cases are skipped.
     #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
     pub ranks_per_gpu: RanksPerGpu,
 

@@ -1,6 +1,6 @@
 //! The report for GitHub Actions: annotations of the files on the standard output, and a summary of the step in Markdown.
 use super::step_summary::StepSummary;
-use collspec_core::files;
+use crate::output_files;
 use collspec_core::judge::{Status, Verdict};
 use collspec_core::printable::{one_line, printable_lines};
 use collspec_core::scenario::{self, Case, Diagnostic, SourceFile, Span};
@@ -197,7 +197,7 @@ pub(crate) fn append_summary(places: &GithubPlaces, text: impl FnOnce(usize) -> 
         let words = format!("the step's summary (GITHUB_STEP_SUMMARY) cannot be written: {}: {error}", path.display());
         io::Error::new(error.kind(), words)
     };
-    let mut file = files::append(path).map_err(cannot)?;
+    let mut file = output_files::append(path).map_err(cannot)?;
     let there = file.metadata().map_err(cannot)?.len();
     let text = text(MAX_SUMMARY.saturating_sub(there.saturating_add(1)) as usize)?;
     file.write_all(text.as_bytes()).map_err(cannot)

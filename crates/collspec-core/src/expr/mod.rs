@@ -14,7 +14,7 @@
 //!   -0.0 is below 0.0 for them.
 //! - `close(a, b, tol)` is 1 if |a - b| <= tol. An infinity is close only to itself, even with an infinite tolerance. NaN is
 //!   not close to any number.
-//! - A text has at most `MAX_LENGTH` bytes and a tree `MAX_DEPTH` levels, and there are no loops: evaluation always ends.
+//! - Evaluation always ends: an expression has at most `MAX_LENGTH` bytes, its tree at most `MAX_DEPTH` levels, and the language has no loops.
 mod block;
 mod eval;
 mod exact;

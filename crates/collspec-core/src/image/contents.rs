@@ -170,7 +170,7 @@ impl Contents {
     }
 
     /// Number of bytes in the contents.
-    #[allow(clippy::len_without_is_empty)] // nobody asks
+    #[allow(clippy::len_without_is_empty)] // no caller needs to know whether contents are empty
     pub fn len(&self) -> usize {
         match self {
             Self::Flat(bytes) => bytes.len(),

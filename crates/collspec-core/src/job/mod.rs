@@ -15,7 +15,7 @@ pub const NOT_NCCL: i32 = -1;
 /// Bytes of a [`digest`].
 pub const DIGEST: usize = 16;
 
-/// The digest that is kept of a result when there is no room for a copy.
+/// A result's hash, which the worker keeps instead of a copy if there is no room for the copy.
 pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
     xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
 }

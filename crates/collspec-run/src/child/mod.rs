@@ -38,7 +38,7 @@ pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()
 }
 
-/// True once this program's `main` has called [`collspec::enter_if_asked`], so that it can be started again as a worker.
+/// True once this program's `main` has called `collspec::enter_if_asked`, so that it can be started again as a worker.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// True once `collspec::enter_if_asked` was called. A program that never calls it would, when started as a worker, do its own work
@@ -47,7 +47,7 @@ pub fn can_be_worker() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Notes that this program's `main` has called [`collspec::enter_if_asked`].
+/// Notes that this program's `main` has called `collspec::enter_if_asked`.
 pub(crate) fn set_can_be_worker() {
     ASKED.store(true, Ordering::Relaxed);
 }

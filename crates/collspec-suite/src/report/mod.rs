@@ -1,18 +1,18 @@
 //! Reports: events as text and JSON lines. Nothing here decides a verdict.
-pub mod case_report;
-pub mod checked;
-pub mod event;
-pub mod facts;
+mod case_report;
+mod checked;
+mod event;
+mod facts;
 pub mod failure;
-pub mod finding_report;
+mod finding_report;
 pub mod form_outcomes;
 pub mod human;
-pub mod inherited;
+mod inherited;
 pub mod json;
-pub mod report_line;
+mod report_line;
 pub mod rerun;
 pub mod shell;
-pub mod slowest_cases;
+mod slowest_cases;
 pub mod source_place;
 pub mod tally;
 
