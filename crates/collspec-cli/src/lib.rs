@@ -14,5 +14,6 @@ mod minimize;
 mod output_files;
 pub mod record;
 pub mod soak;
+mod templates;
 
 pub use cli::command;

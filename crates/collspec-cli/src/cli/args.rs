@@ -37,6 +37,7 @@ pub struct Args {
 pub enum Command {
     Run(RunArgs),
     Check(CheckArgs),
+    New(super::new::NewArgs),
     Compare(Box<super::compare_args::CompareArgs>),
     Audit(AuditArgs),
     Bench(Box<BenchArgs>),

@@ -20,6 +20,7 @@ mod launched;
 mod minimize;
 mod minimize_args;
 mod nccl;
+mod new;
 mod output;
 mod places;
 mod progress;
@@ -71,6 +72,7 @@ pub fn command() -> ExitCode {
             launched::in_one_process(options.alone.launcher, "soak", || soak::soak_library(options))
         }
         args::Command::Bench(options) => bench::bench(options),
+        args::Command::New(options) => new::new(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
     };

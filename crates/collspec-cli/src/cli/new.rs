@@ -1,0 +1,95 @@
+//! `collspec new`.
+use super::exit::Exit;
+use super::terminal;
+use crate::templates::{self, FROM_TORCH, OPERATIONS, PATTERNS, Template};
+use anyhow::{Context, bail};
+use clap::Args as ClapArgs;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Write a scenario to start from: an operation, or a pattern such as fsdp, moe or pipeline.
+///
+/// The scenario passes as it is, and its comments say what to change. Without NAME, the command asks for one in a terminal.
+///
+/// Exit codes: 0 the scenario was written; 2 the command line is wrong, or the file exists.
+#[derive(Debug, ClapArgs)]
+pub struct NewArgs {
+    /// The operation or pattern; `--list` shows all.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// List the operations and patterns.
+    #[arg(long, conflicts_with_all = ["name", "output"])]
+    pub list: bool,
+
+    /// Write to this file instead of NAME.toml, or with `-` to standard output. A file that exists is not overwritten.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Most bytes of an answer that are read.
+const MAX_ANSWER: u64 = 1024;
+
+pub fn new(args: &NewArgs) -> anyhow::Result<Exit> {
+    if args.list {
+        let mut out = terminal::out();
+        list(&mut out)?;
+        out.flush()?;
+        return Ok(Exit::ALL_PASSED);
+    }
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None if io::stdin().is_terminal() && io::stderr().is_terminal() => ask()?,
+        None => bail!("which scenario? `collspec new --list` shows all names"),
+    };
+    let template = templates::find(&name).map_err(|near| {
+        let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        anyhow::anyhow!("no operation or pattern is called `{name}`{near} (`collspec new --list` shows all)")
+    })?;
+    if args.output.as_deref() == Some(Path::new("-")) {
+        let mut out = terminal::out();
+        out.write_all(template.text.as_bytes())?;
+        out.flush()?;
+        return Ok(Exit::ALL_PASSED);
+    }
+    let path = args.output.clone().unwrap_or_else(|| format!("{}.toml", template.name).into());
+    write_new(&path, template).with_context(|| format!("cannot write {}", path.display()))?;
+    let quoted = collspec_suite::report::shell::quote_if_needed(&path.to_string_lossy());
+    writeln!(terminal::err(), "collspec: wrote {quoted}; run it with `collspec run {quoted}`")?;
+    Ok(Exit::ALL_PASSED)
+}
+
+fn write_new(path: &Path, template: &Template) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(template.text.as_bytes())
+}
+
+fn list(to: &mut dyn Write) -> io::Result<()> {
+    let width = templates::all().map(|template| template.name.len()).max().unwrap_or(0);
+    for (heading, some) in [("Operations:", OPERATIONS), ("Patterns:", PATTERNS), ("", FROM_TORCH)] {
+        if !heading.is_empty() {
+            writeln!(to, "{heading}")?;
+        }
+        for template in some {
+            // The description begins with the name, or with what the name stands for.
+            writeln!(to, "  {:width$}  {}", template.name, template.description())?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks for a name in the terminal.
+fn ask() -> anyhow::Result<String> {
+    let mut to = terminal::err();
+    list(&mut to)?;
+    write!(to, "\nWhich one? ")?;
+    to.flush()?;
+    let mut answer = String::new();
+    io::Read::take(io::stdin().lock(), MAX_ANSWER).read_line(&mut answer)?;
+    let answer = answer.trim();
+    if answer.is_empty() {
+        bail!("nothing was written");
+    }
+    Ok(answer.to_owned())
+}
