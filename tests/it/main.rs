@@ -52,6 +52,7 @@ mod minimize;
 mod nccl_coverage;
 // NCCL libraries are found, each is probed in a separate process, and one is chosen or fetched.
 mod nccl_libraries;
+mod new;
 // What a library's settings change in the order of summation is told by name.
 mod one_sided;
 mod order_maps;

@@ -1,0 +1,33 @@
+//! `collspec new` writes scenarios that pass.
+use crate::support::Home;
+
+#[test]
+fn everything_that_new_lists_is_written_and_passes() {
+    let home = Home::new();
+    let list = home.run(&["new", "--list"]);
+    let names: Vec<&str> =
+        list.out.lines().filter_map(|line| line.strip_prefix("  ")).filter_map(|line| line.split(' ').next()).collect();
+    for pattern in ["all_reduce", "fsdp", "tensor_parallel", "moe", "pipeline", "gradient_buckets"] {
+        assert!(names.contains(&pattern), "{pattern}: {list}");
+    }
+    for name in &names {
+        let wrote = home.run(&["new", name]);
+        assert_eq!(wrote.code, 0, "{wrote}");
+        assert!(wrote.err.contains(&format!("`collspec run {name}.toml`")), "{wrote}");
+    }
+    let run = home.run(&["run", "--backend", "soft", "."]);
+    assert_eq!(run.code, 0, "{run}");
+}
+
+#[test]
+fn new_keeps_a_file_that_exists_and_corrects_a_misspelt_name() {
+    let home = Home::new();
+    home.file("fsdp.toml", "mine");
+    let exists = home.run(&["new", "fsdp"]);
+    assert_eq!(exists.code, 2, "{exists}");
+    assert_eq!(std::fs::read_to_string(home.path("fsdp.toml")).unwrap(), "mine");
+
+    let misspelt = home.run(&["new", "pipelin"]);
+    assert_eq!(misspelt.code, 2, "{misspelt}");
+    assert!(misspelt.err.contains("did you mean `pipeline`?"), "{misspelt}");
+}
