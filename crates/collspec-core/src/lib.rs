@@ -4,6 +4,9 @@
 //! published interface is the crate `collspec`.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("collspec runs on Linux only, as NCCL does");
+
 pub mod cores;
 pub mod expr;
 pub mod files;

@@ -25,3 +25,8 @@ pub use properties::ncclCommProperties_t;
 pub use table::{Maker, Missing, Nccl};
 pub use types::*;
 pub use version::{release, version_text};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

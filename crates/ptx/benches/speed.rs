@@ -1,6 +1,6 @@
 //! Instructions of warps a second, by kind of instruction and kind of vectors, and how long reading and the first launch take.
 //!
-//! Run it with `cargo bench -p ptx`. One warp runs on one core. Figures are comparable within one run on one machine.
+//! Run it with `cargo bench -p collspec-ptx`. One warp runs on one core. Figures are comparable within one run on one machine.
 #![allow(unsafe_code)] // kernels are given addresses of the benchmark's memory
 
 use divan::Bencher;

@@ -1,5 +1,5 @@
 //! Reads PTX files and prints their definitions, the instructions that this crate lacks, and the time that reading took:
-//! `cargo run --release -p ptx --example inspect -- FILE...`
+//! `cargo run --release -p collspec-ptx --example inspect -- FILE...`
 use ptx::code::{Body, Slots, contract, unsupported};
 use ptx::link::Program;
 use ptx::module::{Function, Variable};

@@ -1,7 +1,7 @@
 //! Collectives of real NCCL libraries on software GPUs, against plain sums.
 //!
 //! ```console
-//! $ cargo run --release -p soft-cudart --example nccl_matrix -- [--quick] path/to/libnccl.so.2 ...
+//! $ cargo run --release -p collspec-soft-cudart --example nccl_matrix -- [--quick] path/to/libnccl.so.2 ...
 //! ```
 //!
 //! For each library: ring and tree, LL, LL128 and Simple, transports P2P, SHM and socket, 1, 2, 3, 4, 5, 8 and 16 ranks, 7 operations, 12

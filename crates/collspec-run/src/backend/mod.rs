@@ -8,6 +8,10 @@ mod host;
 mod lent_memory;
 mod library;
 mod pairwise;
+#[cfg(feature = "software-gpus")]
+pub mod software_gpus;
+#[cfg(not(feature = "software-gpus"))]
+#[path = "no_software_gpus.rs"]
 pub mod software_gpus;
 pub mod standin;
 mod stream;

@@ -47,6 +47,15 @@ fn identity(file: &Path) -> Option<(u64, u64, u64, i64, i64)> {
 /// The name of each device.
 pub const NAME: &str = "collspec software GPU";
 
+/// This build has software GPUs.
+///
+/// # Errors
+///
+/// Never; a build without software GPUs has an error here.
+pub fn are_built() -> Result<(), SoftwareGpuError> {
+    Ok(())
+}
+
 fn settings() -> Settings {
     Settings { devices: DEVICES, name: NAME.to_owned(), ..Settings::default() }
 }
@@ -79,6 +88,11 @@ pub fn report() -> DriverReport {
 pub fn check(path: &Path) -> Result<(), LibraryError> {
     runtime_functions(path)?;
     if FatBinaries::open(path)?.ptx().next().is_some() { Ok(()) } else { Err(LibraryError::NoPtx) }
+}
+
+/// True if a library's machine code for GPUs was cut out. False for a library without device code, too.
+pub fn is_slimmed(path: &Path) -> bool {
+    FatBinaries::open(path).is_ok_and(|binaries| binaries.is_slimmed().unwrap_or(false))
 }
 
 /// Loads a library on software GPUs into this process, for its whole life.

@@ -1,10 +1,9 @@
 //! Asks a library for its version and functions in a child process: opening it runs its code, which may crash, hang or print.
-use crate::backend::version_text;
+use crate::backend::{software_gpus, version_text};
 use crate::child::Workers;
 use crate::child::question::{NoAnswer, Question};
 use nccl_sys::{Maker, Nccl, ncclResult_t};
 use serde::{Deserialize, Serialize};
-use soft_cudart::fatbin::FatBinaries;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,11 +121,6 @@ pub fn enter_if_asked() {
     });
 }
 
-/// False for a library without device code, too.
-fn is_slimmed(path: &Path) -> bool {
-    FatBinaries::open(path).is_ok_and(|binaries| binaries.is_slimmed().unwrap_or(false))
-}
-
 fn open_and_describe(path: &Path) -> Result<LibraryInfo, String> {
     let table = Nccl::load(path).map_err(|error| error.to_string())?;
     let maker = table.maker;
@@ -134,6 +128,6 @@ fn open_and_describe(path: &Path) -> Result<LibraryInfo, String> {
     let symbols = library.symbols().into_iter().map(str::to_owned).collect();
     match library.version() {
         0 => Err(format!("ncclGetVersion no longer answers {:?}", ncclResult_t::Success)),
-        version => Ok(LibraryInfo { version, maker, symbols, slimmed: is_slimmed(path) }),
+        version => Ok(LibraryInfo { version, maker, symbols, slimmed: software_gpus::is_slimmed(path) }),
     }
 }

@@ -189,6 +189,9 @@ impl BackendRequest {
             DriverRequest::Auto if slimmed.is_some() => Driver::Software,
             asked => asked.resolve(brings_kernels)?,
         };
+        if driver == Driver::Software {
+            software_gpus::are_built().map_err(|error| error.to_string())?;
+        }
         if driver == Driver::Software && gpus_only {
             return Err("software GPUs are not GPUs; `--require nccl-software` admits them".into());
         }

@@ -1,0 +1,65 @@
+//! What a build without software GPUs, and so without an interpreter of PTX, has in their place.
+use super::cuda::DriverReport;
+use crate::job::Work;
+use nccl_sys::Nccl;
+use std::path::Path;
+
+/// The devices of a process, if there were any.
+pub const DEVICES: usize = 32;
+
+/// This build has no software GPUs.
+#[derive(Debug, thiserror::Error)]
+#[error("this program was built without software GPUs (the feature `software-gpus` of the crate collspec)")]
+pub struct SoftwareGpuError;
+
+/// This build has no software GPUs.
+///
+/// # Errors
+///
+/// Always.
+pub fn are_built() -> Result<(), SoftwareGpuError> {
+    Err(SoftwareGpuError)
+}
+
+/// A report without devices.
+pub fn report() -> DriverReport {
+    DriverReport::default()
+}
+
+/// Checks nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn check(_: &Path) -> Result<(), SoftwareGpuError> {
+    Err(SoftwareGpuError)
+}
+
+/// False: the library is not looked at.
+pub fn is_slimmed(_: &Path) -> bool {
+    false
+}
+
+/// Loads nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn load(_: &Path) -> Result<Nccl, SoftwareGpuError> {
+    Err(SoftwareGpuError)
+}
+
+/// Nothing: no kernel runs.
+pub fn failure(_: usize) -> Option<String> {
+    None
+}
+
+/// No work: no kernel runs.
+pub fn work(_: usize) -> Work {
+    Work::default()
+}
+
+/// Nothing: no kernel runs.
+pub fn standing() -> Option<String> {
+    None
+}
