@@ -131,8 +131,17 @@ fn the_command_is_built_from_few_packages() {
 #[test]
 fn the_harness_is_built_without_the_command() {
     let versions = packages(&["--no-default-features", "--features", "harness"]);
-    let of_the_command =
-        ["anyhow", "chrono", "collspec-cli", "collspec-ptx", "collspec-standin-cuda", "indicatif", "maud", "quick-junit", "zip"];
+    let of_the_command = [
+        "anyhow",
+        "chrono",
+        "collspec-cli",
+        "collspec-ptx",
+        "collspec-standin-cuda",
+        "indicatif",
+        "maud",
+        "quick-junit",
+        "zip",
+    ];
     for absent in of_the_command {
         assert!(!versions.contains_key(absent), "{absent} is built with the harness: {versions:?}");
     }

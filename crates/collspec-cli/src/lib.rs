@@ -7,6 +7,7 @@ pub mod audit;
 pub mod bench;
 mod cli;
 pub mod compare;
+mod corpus;
 mod fetch;
 mod footprint;
 mod formats;

@@ -4,6 +4,7 @@ use super::bench_args::BenchArgs;
 use super::report_args::ReportArgs;
 use super::settings_args::SettingsArgs;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
+use crate::corpus;
 use crate::fetch::is_version;
 use crate::formats::ReportFormat;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -47,6 +48,8 @@ pub enum Command {
     #[command(subcommand)]
     Nccl(NcclCommand),
     Doctor(DoctorArgs),
+    Completions(super::manual::CompletionsArgs),
+    Man(super::manual::ManArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,6 +106,11 @@ pub struct SelectionArgs {
     /// Cases of a matrix have `[axis=value,...]` after the name. [default: scenarios]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+
+    /// Take collspec's own scenarios, which the program brings along, or a part of them: a folder such as `regressions`, or a file.
+    #[arg(long, value_name = "PART", num_args = 0..=1, default_missing_value = "", value_parser = corpus::part,
+          conflicts_with = "paths", help_heading = CASES)]
+    pub corpus: Option<PathBuf>,
 
     /// Select cases whose name contains TEXT or that have the tag TEXT; with `not TEXT`, all others. Can be given several
     /// times.
@@ -188,12 +196,17 @@ impl LimitArgs {
 impl SelectionArgs {
     /// The files and folders in which cases are looked for.
     pub fn searched(&self) -> Vec<PathBuf> {
-        if self.paths.is_empty() { vec![PathBuf::from(DEFAULT_FOLDER)] } else { self.paths.clone() }
+        match &self.corpus {
+            Some(part) => vec![part.clone()],
+            None if self.paths.is_empty() => vec![PathBuf::from(DEFAULT_FOLDER)],
+            None => self.paths.clone(),
+        }
     }
 
     /// True if no option selects cases.
     pub fn is_default(&self) -> bool {
-        self.paths.is_empty() && self.filter.is_empty() && self.forms.is_none()
+        let whole = self.corpus.as_ref().is_none_or(|part| part.ends_with(DEFAULT_FOLDER));
+        self.paths.is_empty() && whole && self.filter.is_empty() && self.forms.is_none()
     }
 
     pub fn filter(&self) -> Filter {

@@ -17,6 +17,7 @@ mod failed_cases;
 mod foreign_arguments;
 mod implied_run;
 mod launched;
+mod manual;
 mod minimize;
 mod minimize_args;
 mod nccl;
@@ -75,6 +76,8 @@ pub fn command() -> ExitCode {
         args::Command::New(options) => new::new(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
+        args::Command::Completions(options) => manual::completions(options),
+        args::Command::Man(options) => manual::man(options),
     };
     match done {
         Ok(code) => code.into(),

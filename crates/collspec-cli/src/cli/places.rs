@@ -29,7 +29,9 @@ pub fn what_is_here(command: &str) -> String {
             "`{command} {}` runs those of a folder above",
             collspec_suite::report::shell::quote_if_needed(&shown(&folder))
         ),
-        None => format!("`{command} PATH` runs a file or a folder elsewhere"),
+        None => format!(
+            "`{command} PATH` runs a file or a folder elsewhere, and `{command} --corpus` the scenarios that collspec brings along"
+        ),
     };
     format!("there is no folder {DEFAULT_FOLDER}/ in {}, which is where scenarios are looked for; {cure}", shown(&here))
 }

@@ -17,7 +17,7 @@ macro_rules! templates {
         &[$(Template {
             name: $name,
             also: &[$($($also),+)?],
-            text: include_str!(concat!("../../", $folder, "/", $name, ".toml")),
+            text: include_str!(concat!("../../scenarios/", $folder, "/", $name, ".toml")),
         }),+]
     };
 }
@@ -135,7 +135,7 @@ mod tests {
         for (folder, templates) in
             [("templates/operations", OPERATIONS), ("templates/patterns", PATTERNS), ("from_torch", FROM_TORCH)]
         {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(folder);
             let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
             let files: BTreeSet<String> =
                 files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();

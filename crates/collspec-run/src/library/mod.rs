@@ -8,7 +8,7 @@ mod probe;
 pub mod program;
 mod version;
 
-pub use cache::{CudaRelease, LibraryCache, Wanted, cache_folder};
+pub use cache::{CudaRelease, LibraryCache, NoCacheFolder, Wanted, cache_folder};
 pub use candidates::{Candidate, LibrarySource, SearchPlaces, candidates};
 pub use choose::{ChooseError, ChosenLibrary, choose};
 pub use probe::{LibraryInfo, ProbeError, enter_if_asked, probe, probe_within};

@@ -92,7 +92,7 @@ pub const EXAMPLES: &[Example] = &[
 /// The file `scenarios/conformance/numbers/NAME.toml` of this repository.
 macro_rules! numbers {
     ($name:literal) => {
-        include_str!(concat!("../../../numbers/", $name, ".toml"))
+        include_str!(concat!("../../../scenarios/conformance/numbers/", $name, ".toml"))
     };
 }
 
