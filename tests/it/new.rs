@@ -15,6 +15,10 @@ fn everything_that_new_lists_is_written_and_passes() {
         assert_eq!(wrote.code, 0, "{wrote}");
         assert!(wrote.err.contains(&format!("`collspec run {name}.toml`")), "{wrote}");
     }
+    let text = std::fs::read_to_string(home.path("fsdp.toml")).unwrap();
+    let schema = text.lines().next().unwrap().strip_prefix("#:schema ./").unwrap();
+    let printed = home.run(&["schema"]);
+    assert_eq!(std::fs::read_to_string(home.path(schema)).unwrap(), printed.out);
     let run = home.run(&["run", "--backend", "soft", "."]);
     assert_eq!(run.code, 0, "{run}");
 }

@@ -14,6 +14,7 @@ mod formats;
 mod minimize;
 mod output_files;
 pub mod record;
+mod schema;
 pub mod soak;
 mod templates;
 

@@ -48,6 +48,7 @@ pub enum Command {
     #[command(subcommand)]
     Nccl(NcclCommand),
     Doctor(DoctorArgs),
+    Schema(super::schema::SchemaArgs),
     Completions(super::manual::CompletionsArgs),
     Man(super::manual::ManArgs),
 }
@@ -400,6 +401,11 @@ pub struct DoctorArgs {
 pub struct CheckArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
+
+    /// Do not compute the required results, which takes long for large buffers. Errors that only values show, such as an
+    /// index outside a buffer that depends on data, are then not found.
+    #[arg(long = "static", help_heading = MANNER)]
+    pub plan_only: bool,
 
     /// Format of the report: text, or one JSON object per line (errors, and a summary).
     #[arg(long, value_enum, default_value_t = CheckFormat::Human, help_heading = REPORT)]

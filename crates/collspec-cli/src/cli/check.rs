@@ -2,11 +2,12 @@
 use super::args::{CheckArgs, CheckFormat};
 use super::check_report::CheckReport;
 use super::exit::Exit;
+use super::progress::ProgressDisplay;
 use super::run::{NAMES_BY_RUN, open, select_with, show_diagnostics, warn_of_variables};
 use super::terminal;
 use collspec_core::scenario::Case;
 use collspec_run::run::memory::Turns;
-use collspec_suite::suite::check_case::check_case;
+use collspec_suite::suite::check_case::{CheckDepth, check_case};
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{Filter, invalid_files, parallel};
 use std::io::{self, BufWriter, Write};
@@ -25,11 +26,19 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     suite.plan(jobs);
     let limit = invalid_files::InvalidCaseLimit::default();
     let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));
-    let check = |case: &Arc<Case>| check_case(case, &limits, &turns);
+    let depth = if args.plan_only { CheckDepth::Plan } else { CheckDepth::Results };
+    let check = |case: &Arc<Case>| check_case(case, depth, &limits, &turns);
     // Cases of files with diagnostics from the plan get no forecast.
     let planned = |case: &Arc<Case>| suite.invalid_files.iter().all(|faulty| faulty.file.path != case.file.path);
     suite.cases = suite.cases.iter().filter(|case| planned(case)).cloned().collect();
-    let results = parallel::map(&suite.cases, jobs, |case| limit.check(case, check));
+    let progress = ProgressDisplay::new();
+    progress.begin(suite.cases.len(), Some("required results"));
+    let results = parallel::map(&suite.cases, jobs, |case| {
+        let result = limit.check(case, check);
+        progress.step(&case.name);
+        result
+    });
+    progress.end();
     let mut checked = Vec::with_capacity(results.len());
     for (case, result) in suite.cases.iter().zip(results) {
         checked.push(match result {

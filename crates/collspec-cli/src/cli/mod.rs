@@ -29,6 +29,7 @@ mod progress_line;
 mod report_args;
 mod reports;
 mod run;
+mod schema;
 mod settings_args;
 mod soak;
 mod soak_args;
@@ -76,6 +77,7 @@ pub fn command() -> ExitCode {
         args::Command::New(options) => new::new(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
+        args::Command::Schema(options) => schema::print(options),
         args::Command::Completions(options) => manual::completions(options),
         args::Command::Man(options) => manual::man(options),
     };

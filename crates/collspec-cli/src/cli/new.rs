@@ -1,6 +1,7 @@
 //! `collspec new`.
 use super::exit::Exit;
 use super::terminal;
+use crate::schema::schema;
 use crate::templates::{self, FROM_TORCH, OPERATIONS, PATTERNS, Template};
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 /// Write a scenario to start from: an operation, or a pattern such as fsdp, moe or pipeline.
 ///
 /// The scenario passes as it is, and its comments say what to change. Without NAME, the command asks for one in a terminal.
+/// Beside it, .scenario-schema.json tells editors which keys and values there are; scenarios in other folders can name it in their
+/// first line, too.
 ///
 /// Exit codes: 0 the scenario was written; 2 the command line is wrong, or the file exists.
 #[derive(Debug, ClapArgs)]
@@ -60,9 +63,14 @@ pub fn new(args: &NewArgs) -> anyhow::Result<Exit> {
     Ok(Exit::ALL_PASSED)
 }
 
+/// The schema's file, which the scenarios of a folder share.
+const SCHEMA: &str = ".scenario-schema.json";
+
 fn write_new(path: &Path, template: &Template) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(template.text.as_bytes())
+    write!(file, "#:schema ./{SCHEMA}\n{}", template.text)?;
+    // An earlier version's is replaced.
+    std::fs::write(path.with_file_name(SCHEMA), format!("{:#}\n", schema()))
 }
 
 fn list(to: &mut dyn Write) -> io::Result<()> {

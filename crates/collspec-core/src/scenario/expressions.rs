@@ -175,7 +175,7 @@ impl PointReader<'_> {
         writes: bool,
     ) -> Option<BufferRef> {
         let TomlKind::Str(text) = &val.kind else {
-            self.report_wrong_type(name, ValueType::Buffer, val);
+            self.report_wrong_type(name, ValueType::BufferPart, val);
             return None;
         };
         self.buffer_ref_in_text(val.span, text, slice_names, writes)
