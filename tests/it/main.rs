@@ -80,6 +80,7 @@ mod ranks_that_end;
 // A run writes several reports at once, for people, programs and CI systems.
 mod report_files;
 // The report says what was checked, who is wrong, and what the buffers held.
+mod record;
 mod reports;
 // A runner keeps, replaces and gives up workers, and gives one verdict for each case.
 mod runner;

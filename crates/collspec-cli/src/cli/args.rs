@@ -48,6 +48,7 @@ pub enum Command {
     #[command(subcommand)]
     Nccl(NcclCommand),
     Doctor(DoctorArgs),
+    Record(super::record::RecordArgs),
     Schema(super::schema::SchemaArgs),
     Completions(super::manual::CompletionsArgs),
     Man(super::manual::ManArgs),

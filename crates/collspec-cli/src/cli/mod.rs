@@ -26,6 +26,7 @@ mod output;
 mod places;
 mod progress;
 mod progress_line;
+mod record;
 mod report_args;
 mod reports;
 mod run;
@@ -77,6 +78,7 @@ pub fn command() -> ExitCode {
         args::Command::New(options) => new::new(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
+        args::Command::Record(options) => record::record(options),
         args::Command::Schema(options) => schema::print(options),
         args::Command::Completions(options) => manual::completions(options),
         args::Command::Man(options) => manual::man(options),

@@ -27,7 +27,7 @@ pub enum StandinError {
     #[error("cannot tell where this program is: {0}")]
     Program(#[source] io::Error),
     /// A library is missing.
-    #[error("the stand-in library {name} is in none of these folders: {}; {STANDIN_VARIABLE} can name another", folders(.places))]
+    #[error("the library {name} is in none of these folders: {}; {STANDIN_VARIABLE} can name another", folders(.places))]
     Absent {
         /// Name of the missing file.
         name: &'static str,
@@ -85,6 +85,15 @@ pub fn folder() -> Result<PathBuf, StandinError> {
 /// As [`folder`].
 pub fn library() -> Result<PathBuf, StandinError> {
     Ok(folder()?.join("libnccl.so.2"))
+}
+
+/// The path of a shared library that was built or installed with this program.
+///
+/// # Errors
+///
+/// It is missing.
+pub fn installed(name: &'static str) -> Result<PathBuf, StandinError> {
+    find(name, &places()?)
 }
 
 /// The folders in which the libraries may be: that of the variable, else those of cargo and of an installation.

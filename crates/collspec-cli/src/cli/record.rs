@@ -1,0 +1,52 @@
+//! `collspec record`.
+use super::exit::Exit;
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use collspec_run::backend::standin;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The recorder's file name as cargo builds it.
+const RECORDER: &str = "libcollspec_recorder.so";
+/// The variable with the folder, as the recorder reads it. The crate itself is not linked: this program would have its functions.
+const FOLDER_VARIABLE: &str = "COLLSPEC_RECORD";
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Run a program and write down its NCCL calls, for `collspec import nccl-log`.
+///
+/// Every process that calls NCCL writes a file HOST.PID.log to the folder: calls with counts, types, groups, streams and communicators,
+/// never data. Programs that start others, such as torchrun, are followed. The program's exit code is that of this command.
+///
+/// Example: collspec record -- torchrun --nproc-per-node 8 train.py, then collspec import nccl-log nccl-calls/*.log
+#[derive(Debug, ClapArgs)]
+pub struct RecordArgs {
+    /// The folder for the files. One that has files of an earlier recording is refused.
+    #[arg(long, short, value_name = "FOLDER", default_value = "nccl-calls")]
+    pub output: PathBuf,
+
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// Becomes the program. Comes back only if that fails.
+pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
+    let folder = &args.output;
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
+    let mut entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {shown}"))?;
+    let is_log = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "log");
+    anyhow::ensure!(!entries.any(|entry| entry.is_ok_and(is_log)), "{shown} has the files of an earlier recording");
+    let folder = folder.canonicalize().with_context(|| format!("cannot find {shown}"))?;
+
+    let mut preload = standin::installed(RECORDER)?.into_os_string();
+    if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let (program, arguments) = args.program.split_first().context("no program is named")?;
+    let error = Command::new(program).args(arguments).env(PRELOAD, preload).env(FOLDER_VARIABLE, folder).exec();
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
+}

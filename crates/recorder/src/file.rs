@@ -1,0 +1,73 @@
+//! The file of a process.
+use crate::FOLDER_VARIABLE;
+use std::cell::RefCell;
+use std::fmt::{Arguments, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The process and thread that opened the file, and the file. Each thread has its own, so that none waits for another; after a fork the
+/// child opens its own.
+struct Opened {
+    pid: u32,
+    place: String,
+    file: File,
+}
+
+thread_local! {
+    static OPENED: RefCell<Option<Opened>> = const { RefCell::new(None) };
+}
+
+/// True once the file could not be written, which is told once.
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Writes a line in the form of NCCL's log.
+pub fn line(device: i32, text: Arguments<'_>) {
+    if FAILED.load(Ordering::Relaxed) {
+        return;
+    }
+    // A thread that is ending has no file any more.
+    let _ = OPENED.try_with(|opened| {
+        let Ok(mut opened) = opened.try_borrow_mut() else { return };
+        let pid = std::process::id();
+        if opened.as_ref().is_none_or(|opened| opened.pid != pid) {
+            *opened = open(pid);
+        }
+        let Some(Opened { place, file, .. }) = opened.as_mut() else { return };
+        let mut line = String::with_capacity(256);
+        let _ = writeln!(line, "{place} [{device}] NCCL INFO {text}");
+        if let Err(error) = file.write_all(line.as_bytes()) {
+            tell(&format!("the recording ends here: {error}"));
+        }
+    });
+}
+
+fn open(pid: u32) -> Option<Opened> {
+    let folder = std::env::var_os(FOLDER_VARIABLE)?;
+    let host = host();
+    let path = Path::new(&folder).join(format!("{host}.{pid}.log"));
+    match OpenOptions::new().append(true).create(true).open(&path) {
+        Ok(file) => {
+            Some(Opened { pid, place: format!("{host}:{pid}:{}", rustix::thread::gettid().as_raw_nonzero()), file })
+        }
+        Err(error) => {
+            tell(&format!("nothing is recorded: {}: {error}", path.display()));
+            None
+        }
+    }
+}
+
+fn tell(what: &str) {
+    if !FAILED.swap(true, Ordering::Relaxed) {
+        eprintln!("collspec record: {what}");
+    }
+}
+
+/// The host's name, in the characters that NCCL's log has.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.trim().split('.').next().unwrap_or_default().chars().map(plain).collect();
+    if name.is_empty() { "host".to_owned() } else { name }
+}
