@@ -30,6 +30,8 @@ mod from_torch;
 mod fuzz;
 // Scenario files with hostile numbers are refused at a place or run.
 mod hostile_numbers;
+// Logs and dumps become scenarios that run as their origin did.
+mod import;
 // What a command reads it does not overwrite, and what it cannot write is an error.
 mod inputs_and_outputs;
 // A killed process costs one case, and no process or file outlives the command.

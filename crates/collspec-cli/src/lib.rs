@@ -11,6 +11,7 @@ mod corpus;
 mod fetch;
 mod footprint;
 mod formats;
+mod import;
 mod minimize;
 mod output_files;
 pub mod record;

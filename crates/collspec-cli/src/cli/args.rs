@@ -42,6 +42,7 @@ pub enum Command {
     Compare(Box<super::compare_args::CompareArgs>),
     Audit(AuditArgs),
     Bench(Box<BenchArgs>),
+    Import(super::import_args::ImportArgs),
     Minimize(Box<super::minimize_args::MinimizeArgs>),
     Soak(Box<super::soak_args::SoakArgs>),
     /// List this machine's NCCL libraries, or fetch one.

@@ -16,6 +16,8 @@ mod exit;
 mod failed_cases;
 mod foreign_arguments;
 mod implied_run;
+mod import;
+mod import_args;
 mod launched;
 mod manual;
 mod minimize;
@@ -76,6 +78,7 @@ pub fn command() -> ExitCode {
         }
         args::Command::Bench(options) => bench::bench(options),
         args::Command::New(options) => new::new(options),
+        args::Command::Import(options) => import::import(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
         args::Command::Record(options) => record::record(options),

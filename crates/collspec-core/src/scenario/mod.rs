@@ -47,7 +47,7 @@ pub use discover::{DiscoverError, Discovered, PassedOver, ScenarioFile, find_exa
 pub use elements::fit_dtype;
 pub use forms::FormOrigin;
 pub use load::{MAX_BYTES, Rejected, load_found, parse, parse_with};
-pub use names::file_part;
+pub use names::{bad_name, file_part};
 pub use render::render;
 pub use units::bytes as size_in_bytes;
 pub use variables::AllowEnv;

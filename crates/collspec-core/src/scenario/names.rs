@@ -77,7 +77,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 }
 
 /// Message and help for a name that a buffer, axis, communicator, stream or step cannot have.
-pub(crate) fn bad_name(name: &str) -> Option<(String, String)> {
+pub fn bad_name(name: &str) -> Option<(String, String)> {
     let help = "names are lower-case letters, digits and `_`, and start with a letter".to_owned();
     if !is_identifier(name) {
         let shown: String = name.chars().take(40).collect();

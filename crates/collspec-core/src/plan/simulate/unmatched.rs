@@ -50,7 +50,9 @@ impl Simulation<'_> {
         for (route, (left, at)) in routes {
             if left > 0 && !aborted {
                 let step = &lowered.unrolled.steps[lowered.step(at) as usize];
-                let text = format!("rank {} never receives what rank {} sends it here", route.to, route.from);
+                let members = &lowered.unrolled.comms.list[route.comm].members;
+                let [to, from] = [route.to, route.from].map(|rank| members.get(rank).copied().unwrap_or(rank));
+                let text = format!("rank {to} never receives what rank {from} sends it here");
                 let hint = who_runs(&lowered.unrolled.case, step.span);
                 let help = hint.unwrap_or_else(|| "add the recv, or remove the send".into());
                 self.out.mismatches.push(Diagnostic::new(step.span, text).help(help));

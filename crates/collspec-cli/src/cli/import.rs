@@ -1,0 +1,59 @@
+//! `collspec import`.
+use super::exit::Exit;
+use super::import_args::{FlightRecorderArgs, ImportArgs, ImportOutput, NcclLogArgs, Source};
+use super::{output, terminal};
+use crate::import::{Imported, flight_recorder, nccl_log};
+use collspec_core::printable::one_line;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
+use std::path::PathBuf;
+
+pub fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
+    match &args.from {
+        Source::NcclLog(args) => from_log(args),
+        Source::FlightRecorder(args) => from_dumps(args),
+    }
+}
+
+fn from_log(args: &NcclLogArgs) -> anyhow::Result<Exit> {
+    check(&args.to, args.files.clone())?;
+    let form = if args.rounds { nccl_log::Form::Rounds } else { nccl_log::Form::Unique { bench: args.bench } };
+    let size = args.files.iter().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum();
+    // Hidden if standard error is not a terminal.
+    let bar = ProgressBar::new(size);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {decimal_bytes} of {decimal_total_bytes}, {eta} left") {
+        bar.set_style(style.progress_chars("= "));
+    }
+    let imported = nccl_log::import(&args.files, form, &mut |bytes| bar.set_position(bytes));
+    bar.finish_and_clear();
+    write(&imported?, &args.to)
+}
+
+fn from_dumps(args: &FlightRecorderArgs) -> anyhow::Result<Exit> {
+    let dumps = flight_recorder::files(&args.folder)?;
+    check(&args.to, dumps.iter().map(|dump| dump.path.clone()).collect())?;
+    let imported = flight_recorder::import(&dumps, args.last, args.hang)?;
+    write(&imported, &args.to)
+}
+
+fn check(to: &ImportOutput, inputs: Vec<PathBuf>) -> anyhow::Result<()> {
+    output::check("scenario", to.output.as_slice(), inputs)
+}
+
+/// Writes the scenario, and says what its reader should know.
+fn write(imported: &Imported, to: &ImportOutput) -> anyhow::Result<Exit> {
+    match &to.output {
+        Some(path) => output::replace(path, imported.text.as_bytes())?,
+        None => {
+            let mut out = terminal::out();
+            out.write_all(imported.text.as_bytes())?;
+            out.flush()?;
+        }
+    }
+    // On standard output they are in sight.
+    if to.output.is_some() {
+        let mut err = terminal::err();
+        imported.remarks.iter().try_for_each(|remark| writeln!(err, "collspec: {}", one_line(remark)))?;
+    }
+    Ok(Exit::ALL_PASSED)
+}

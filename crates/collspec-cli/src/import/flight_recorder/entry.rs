@@ -1,0 +1,198 @@
+//! An entry of a dump: a call.
+use super::super::{MAX_COUNT, MAX_RANKS};
+use super::value::{Id, Values};
+use collspec_core::num::DType;
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An operation of all ranks of the group, by the scenario language's word.
+    Collective(&'static str),
+    /// To this rank of the group.
+    Send(usize),
+    /// From this rank of the group.
+    Recv(usize),
+    /// The end of calls that were launched together.
+    End,
+}
+
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    Completed,
+    Started,
+    Scheduled,
+}
+
+/// A call of a rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The order in which a rank made its calls.
+    pub record: i128,
+    pub group: String,
+    pub desc: String,
+    /// The number among the collectives of the group.
+    pub number: u64,
+    /// The number among the messages of the group.
+    pub message: u64,
+    /// Equal for calls that were launched together; torch gives every call another one.
+    pub launch: i128,
+    /// Without the library that it is of.
+    pub name: String,
+    pub what: What,
+    pub in_place: bool,
+    /// Elements of each tensor.
+    pub inputs: Vec<u64>,
+    pub outputs: Vec<u64>,
+    /// `None` if NCCL does not have it.
+    pub dtype: Option<DType>,
+    pub state: State,
+    /// The first line that is not torch's: `train.py:150`.
+    pub line: String,
+}
+
+impl Entry {
+    pub fn is_message(&self) -> bool {
+        matches!(self.what, What::Send(_) | What::Recv(_))
+    }
+
+    /// How a comment names the call.
+    pub fn label(&self) -> String {
+        if self.is_message() { format!("message {}", self.message) } else { self.number.to_string() }
+    }
+
+    /// True if the call was launched together with the one before it.
+    pub fn continues(&self, before: &Entry) -> bool {
+        let is_barrier = |entry: &Entry| entry.what == What::Collective("barrier");
+        if before.what == What::End || is_barrier(before) || is_barrier(self) {
+            return false;
+        }
+        let is_numbered = if before.is_message() {
+            (self.is_message() || self.what == What::End) && self.message == before.message && self.message > 0
+        } else {
+            !self.is_message() && self.number == before.number && self.number > 0
+        };
+        is_numbered || (self.launch > 0 && self.launch == before.launch)
+    }
+}
+
+/// The tensors of a call, dimensions of a tensor, and frames that are looked at.
+const MAX_TENSORS: usize = 8_192;
+const MAX_DIMENSIONS: usize = 64;
+const MAX_FRAMES: usize = 256;
+
+/// Reads an entry; the inner error is the name of an operation that is not known.
+pub fn entry(values: &Values, id: Id, at: usize) -> Result<Result<Entry, String>, String> {
+    let number = |key: &str| values.field(id, key).and_then(|id| values.number(id));
+    let text = |key: &str| values.field(id, key).and_then(|id| values.text(id));
+    let full = text("profiling_name").ok_or("it has no profiling_name")?;
+    let name: String = full.split_once(':').map_or(full, |(_, name)| name).chars().take(80).collect();
+    let Some((what, in_place)) = what(&name)? else { return Ok(Err(name)) };
+    let (group, desc) = match values.field(id, "process_group").and_then(|id| values.list(id)) {
+        Some([name, desc, ..]) => {
+            (values.name(*name).ok_or("process_group has no name")?, values.text(*desc).unwrap_or_default().to_owned())
+        }
+        _ => (number("pg_id").ok_or("it has neither process_group nor pg_id")?.to_string(), String::new()),
+    };
+    let sequence = number("collective_seq_id").or_else(|| number("seq_id")).unwrap_or(0);
+    Ok(Ok(Entry {
+        record: number("record_id").unwrap_or(at as i128),
+        group,
+        desc,
+        number: u64::try_from(sequence).map_err(|_| "collective_seq_id is negative or too large".to_owned())?,
+        message: number("p2p_seq_id").and_then(|number| u64::try_from(number).ok()).unwrap_or(0),
+        launch: number("op_id").unwrap_or(0),
+        name,
+        what,
+        in_place,
+        inputs: sizes(values, id, "input_sizes")?,
+        outputs: sizes(values, id, "output_sizes")?,
+        dtype: dtype(values, id, "input_dtypes").or_else(|| dtype(values, id, "output_dtypes")),
+        state: match text("state") {
+            Some("completed") => State::Completed,
+            Some("started") => State::Started,
+            _ => State::Scheduled,
+        },
+        line: line(values, id),
+    }))
+}
+
+/// What a name means, and whether the call works in place.
+fn what(name: &str) -> Result<Option<(What, bool)>, String> {
+    if let Some((sends, rest)) =
+        name.strip_prefix("send ").map(|rest| (true, rest)).or(name.strip_prefix("recv ").map(|rest| (false, rest)))
+    {
+        let (_, peer) = rest.split_once(if sends { "->" } else { "<-" }).unwrap_or_default();
+        let peer = peer.trim().parse().ok().filter(|peer| *peer < MAX_RANKS);
+        let peer = peer.ok_or_else(|| format!("`{name}` names no ranks"))?;
+        return Ok(Some((if sends { What::Send(peer) } else { What::Recv(peer) }, false)));
+    }
+    if name == "coalesced" {
+        return Ok(Some((What::End, false)));
+    }
+    if name.ends_with("barrier") {
+        return Ok(Some((What::Collective("barrier"), false)));
+    }
+    let mut plain = name.trim_start_matches('_');
+    let ends = ["_coalesced", "_oop", "_base", "_into_tensor", "_tensor", "_single"];
+    while let Some(shorter) = ends.iter().find_map(|end| plain.strip_suffix(end)) {
+        plain = shorter;
+    }
+    let op = match plain {
+        "all_reduce" | "allreduce" => "all_reduce",
+        "all_gather" | "allgather" => "all_gather",
+        "reduce_scatter" => "reduce_scatter",
+        "broadcast" => "broadcast",
+        "reduce" => "reduce",
+        "gather" => "gather",
+        "scatter" => "scatter",
+        "all_to_all" | "alltoall" | "all_to_allv" | "all_to_all_v" => "all_to_all",
+        _ => return Ok(None),
+    };
+    let in_place = !name.contains("_oop") && matches!(op, "all_reduce" | "broadcast" | "reduce");
+    Ok(Some((What::Collective(op), in_place)))
+}
+
+/// The elements of each tensor.
+fn sizes(values: &Values, id: Id, key: &str) -> Result<Vec<u64>, String> {
+    let Some(list) = values.field(id, key).and_then(|id| values.list(id)) else { return Ok(Vec::new()) };
+    if list.len() > MAX_TENSORS {
+        return Err(format!("{key} has {} tensors: at most {MAX_TENSORS} are read", list.len()));
+    }
+    let elements = |tensor: &Id| {
+        let dimensions = values.list(*tensor).filter(|dimensions| dimensions.len() <= MAX_DIMENSIONS);
+        let mut elements = 1u64;
+        for dimension in dimensions.ok_or_else(|| format!("{key} is not a list of lists of lengths"))? {
+            let length = values.number(*dimension).and_then(|number| u64::try_from(number).ok());
+            let length = length.ok_or_else(|| format!("{key} has a length that is not a number"))?;
+            elements = elements.saturating_mul(length);
+        }
+        let fits = elements <= MAX_COUNT;
+        fits.then_some(elements).ok_or_else(|| format!("{key} has a tensor of more than {MAX_COUNT} elements"))
+    };
+    list.iter().map(elements).collect()
+}
+
+/// The type of the first tensor, if NCCL has it.
+fn dtype(values: &Values, id: Id, key: &str) -> Option<DType> {
+    let list = values.field(id, key).and_then(|id| values.list(id))?;
+    match values.text(*list.first()?)? {
+        "Byte" | "Bool" => Some(DType::U8),
+        "Float8_e4m3fn" => Some(DType::F8e4m3),
+        name => DType::parse(name),
+    }
+}
+
+/// The file and line that called, as people write it.
+fn line(values: &Values, id: Id) -> String {
+    let frames = values.field(id, "frames").and_then(|id| values.list(id)).unwrap_or_default();
+    let files = frames.iter().take(MAX_FRAMES).filter_map(|frame| {
+        let file = values.field(*frame, "filename").and_then(|id| values.text(id))?;
+        let is_torch = file.starts_with("torch/") || file.contains("/torch/");
+        (!is_torch).then_some((*frame, file))
+    });
+    let Some((frame, file)) = files.into_iter().next() else { return String::new() };
+    let name: String = file.rsplit('/').next().unwrap_or(file).chars().take(80).collect();
+    let line = values.field(frame, "line").and_then(|id| values.number(id));
+    line.map_or(name.clone(), |line| format!("{name}:{line}"))
+}

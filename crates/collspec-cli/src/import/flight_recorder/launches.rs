@@ -1,0 +1,145 @@
+//! The calls of each rank as units: calls that were launched together are one.
+use super::super::call::{Call, Collective, Message, Unit, is_rooted};
+use super::super::program::{Item, Programs, Units};
+use super::entry::{Entry, State, What};
+use super::groups::{Calls, Groups, Placed};
+use super::pieces::{Given, Pieces, pieces, sum};
+use collspec_core::num::DType;
+use std::collections::HashMap;
+
+/// Calls that were launched together.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub comm: usize,
+    /// At least one.
+    pub entries: Vec<Entry>,
+    pub state: State,
+}
+
+/// The programs of all ranks, and what they were made of.
+#[derive(Debug, Default)]
+pub struct Launches {
+    pub units: Units,
+    pub programs: Programs,
+    /// By rank; the items of the programs have its indices.
+    pub made: Vec<Vec<Launch>>,
+    pub has_guessed_pieces: bool,
+    pub has_guessed_roots: bool,
+}
+
+/// What all members gave to each call.
+type AllGiven = HashMap<(usize, u64, &'static str), Vec<Option<Given>>>;
+
+/// Makes units of the calls.
+pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
+    let mut given: AllGiven = HashMap::new();
+    for placed in calls.iter().flatten().flatten() {
+        let What::Collective(op @ ("gather" | "scatter" | "all_to_all")) = placed.entry.what else { continue };
+        let members = given.entry((placed.comm, placed.entry.number, op));
+        let members = members.or_insert_with(|| vec![None; groups.ranks[placed.comm].len()]);
+        let Entry { inputs, outputs, .. } = placed.entry.clone();
+        members[placed.me] = Some(Given { inputs, outputs });
+    }
+    let of_call = |((comm, number, op), members): (&(usize, u64, &str), &Vec<_>)| {
+        Some(((*comm, *number), (*op == "all_to_all").then(|| pieces(members))??))
+    };
+    let pieces: HashMap<(usize, u64), Pieces> = given.iter().filter_map(of_call).collect();
+    let mut launches = Launches::default();
+    for own in calls {
+        let Some(own) = own else {
+            launches.programs.push(None);
+            launches.made.push(Vec::new());
+            continue;
+        };
+        let mut program = Vec::new();
+        let mut made = Vec::new();
+        let together = |one: &Placed, other: &Placed| one.comm == other.comm && other.entry.continues(&one.entry);
+        for launch in own.chunk_by(together) {
+            let calls: Vec<&Placed> = launch.iter().filter(|placed| placed.entry.what != What::End).collect();
+            let Some(first) = calls.first() else { continue };
+            // Of calls that were launched together, torch follows the launch and not each call.
+            let end = launch.last().filter(|placed| placed.entry.what == What::End);
+            let state =
+                end.or(calls.iter().copied().max_by_key(|placed| placed.entry.state)).unwrap_or(first).entry.state;
+            let n = groups.ranks[first.comm].len();
+            let made_of = |placed: &&Placed| (launches.call(placed, n, &given, &pieces), placed.entry.clone());
+            let mut both: Vec<(Call, Entry)> = calls.iter().map(made_of).collect();
+            if both.iter().all(|(_, entry)| entry.is_message()) {
+                both.sort_by_key(|(call, _)| call.place_in_group(n));
+            }
+            let (calls, entries) = both.into_iter().unzip();
+            let comm = first.comm;
+            let unit = launches.units.index(Unit { comm, stream: 0, calls });
+            program.push(Item { unit, at: made.len() as u32, done: state == State::Completed });
+            made.push(Launch { comm, entries, state });
+        }
+        launches.programs.push(Some(program));
+        launches.made.push(made);
+    }
+    launches
+}
+
+impl Launches {
+    fn call(&mut self, placed: &Placed, n: usize, given: &AllGiven, pieces: &HashMap<(usize, u64), Pieces>) -> Call {
+        let entry = &placed.entry;
+        let dtype = entry.dtype.unwrap_or(DType::F32);
+        let (input, output) = (sum(&entry.inputs), sum(&entry.outputs));
+        let given_or_got = if input > 0 { input } else { output };
+        let op = match entry.what {
+            What::Collective(op) => op,
+            What::Send(peer) | What::Recv(peer) => {
+                let (sends, distance) = (matches!(entry.what, What::Send(_)), (peer + n - placed.me) % n);
+                return Call::Message(Message { sends, distance, dtype, count: given_or_got, offset: 0 });
+            }
+            What::End => "barrier",
+        };
+        let members = given.get(&(placed.comm, entry.number, op)).map_or(&[][..], Vec::as_slice);
+        let mut call = Collective {
+            op,
+            reduce: "sum",
+            dtype,
+            count: if is_rooted(op) { given_or_got } else { input },
+            root: 0,
+            in_place: entry.in_place,
+            offset: 0,
+            pieces: Vec::new(),
+        };
+        match op {
+            "gather" => call.root = self.root(members, |given| &given.outputs),
+            "scatter" => {
+                // A list on the root, or on all ranks the part that each gets.
+                let has_list = |given: &Given| given.inputs.len() == n && n > 1;
+                let lists = members.iter().flatten().any(has_list);
+                call.root = self.root(members, |given| if lists { &given.inputs } else { &given.outputs });
+                call.count = if has_list(&Given { inputs: entry.inputs.clone(), outputs: Vec::new() }) {
+                    input
+                } else {
+                    (if lists { output } else { given_or_got }).saturating_mul(n as u64)
+                };
+            }
+            "broadcast" | "reduce" => self.has_guessed_roots |= n > 1,
+            "all_to_all" => match pieces.get(&(placed.comm, entry.number)) {
+                Some(Pieces { table, are_guessed }) => {
+                    self.has_guessed_pieces |= are_guessed;
+                    (call.op, call.pieces) = ("all_to_all_v", table[placed.me].clone());
+                }
+                None => self.has_guessed_pieces |= entry.inputs.len() == 1 && n > 1,
+            },
+            _ => {}
+        }
+        Call::Collective(call)
+    }
+
+    /// The only member that has this list.
+    fn root(&mut self, members: &[Option<Given>], list: impl Fn(&Given) -> &Vec<u64>) -> usize {
+        let has_list = |given: &Option<Given>| given.as_ref().is_some_and(|given| sum(list(given)) > 0);
+        let mut roots = members.iter().enumerate().filter(|(_, given)| has_list(given));
+        match (roots.next(), roots.next()) {
+            (Some((root, _)), None) => root,
+            _ => {
+                self.has_guessed_roots = true;
+                0
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The dumps of PyTorch's Flight Recorder become the program of all ranks, up to where it stood still.
+mod build;
+mod comment;
+mod dump;
+mod entry;
+mod files;
+mod groups;
+mod json;
+mod launches;
+mod lost;
+mod pickle;
+mod pieces;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use files::{DumpFile, files};
+
+use super::{Error, Imported};
+
+/// Reads dumps. `last` steps are kept before the first one that was not completed; with `hang` the scenario says that it hangs.
+///
+/// # Errors
+///
+/// A file cannot be read or is not a dump, or there is more in them than a scenario can have.
+pub fn import(files: &[DumpFile], last: usize, hang: bool) -> Result<Imported, Error> {
+    let dumps = files.iter().map(dump::read).collect::<Result<Vec<_>, Error>>()?;
+    build::build(files, dumps, last, hang)
+}

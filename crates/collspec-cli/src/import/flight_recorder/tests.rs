@@ -1,0 +1,265 @@
+use super::super::golden::{assert_golden, data, refusals};
+use super::value::Node;
+use super::{build, dump, files, import, pickle};
+use proptest::prelude::*;
+use std::fs;
+
+fn imported(folder: &str, hang: bool) -> String {
+    let folder = data(folder);
+    let dumps = files(&folder).unwrap();
+    import(&dumps, 20, hang).unwrap_or_else(|error| panic!("{error}")).text
+}
+
+#[test]
+fn a_missing_rank_is_left_out_of_the_step_that_waits_for_it() {
+    let text = imported("fr_missing_rank", false);
+    assert_golden("fr_missing_rank.toml", &text);
+    let refused = refusals(&text);
+    assert!(refused.contains("rank 0 calls AllReduce sum of 1 f32, but rank 2 calls AllGather"), "{refused}");
+    let hang = imported("fr_missing_rank", true);
+    assert_eq!(refusals(&hang), "", "{hang}");
+}
+
+/// The JSON form has the same calls, without the lines that made them.
+#[test]
+fn json_and_pickle_say_the_same() {
+    let mut dumps = files(&data("fr_missing_rank")).unwrap();
+    dumps[2].path.set_extension("json");
+    let steps = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with("  {"));
+        lines.map(|line| line.split(" #").next().unwrap().trim().to_owned()).collect()
+    };
+    let with_json = import(&dumps, 20, false).unwrap().text;
+    assert_eq!(steps(&with_json), steps(&imported("fr_missing_rank", false)));
+}
+
+/// An entry as JSON.
+fn entry(record: usize, group: &str, number: u64, op: u64, name: &str, sizes: (&str, &str), state: &str) -> String {
+    let (input, output) = sizes;
+    format!(
+        "{{\"record_id\": {record}, \"process_group\": [\"{group}\", \"{group}\"], \"collective_seq_id\": {number}, \"p2p_seq_id\": \
+         {number}, \"op_id\": {op}, \"profiling_name\": \"nccl:{name}\", \"input_sizes\": {input}, \"input_dtypes\": [\"Float\"], \
+         \"output_sizes\": {output}, \"output_dtypes\": [\"Float\"], \"state\": \"{state}\"}}"
+    )
+}
+
+fn dump_of(rank: usize, groups: &str, entries: &[String]) -> dump::Dump {
+    let text = format!("{{\"version\": \"2.10\", \"pg_config\": {groups}, \"entries\": [{}]}}", entries.join(", "));
+    dump::parse(rank, "dump", text.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const WORLD: &str = "{\"w\": {\"desc\": \"default_pg\", \"ranks\": \"[0, 1]\"}}";
+
+fn built(dumps: Vec<dump::Dump>) -> String {
+    build::build(&[], dumps, 20, false).unwrap_or_else(|error| panic!("{error}")).text
+}
+
+#[test]
+fn messages_of_one_launch_are_a_group_and_lost_ones_are_left_out() {
+    let one = "[[4]]";
+    let dumps = (0..2).map(|rank| {
+        let other = 1 - rank;
+        let mut entries = Vec::new();
+        for round in 0..3usize {
+            let state = if round < 2 { "completed" } else { "started" };
+            let op = round as u64 + 1;
+            let send = format!("send {rank}->{other}");
+            let recv = format!("recv {rank}<-{other}");
+            entries.push(entry(10 + 3 * round, "w", 0, op, &send, (one, one), state));
+            entries.push(entry(11 + 3 * round, "w", 0, op, &recv, (one, one), state));
+            entries.push(entry(12 + 3 * round, "w", 0, op, "coalesced", ("[]", "[]"), state));
+        }
+        // Rank 1's ring buffer has lost its first group.
+        dump_of(rank, WORLD, &entries[3 * rank..])
+    });
+    let text = built(dumps.collect());
+    assert_eq!(refusals(&text), "", "{text}");
+    assert_eq!(text.matches("send_recv").count(), 2, "{text}");
+    assert!(text.contains("1 call left out at the beginning"), "{text}");
+}
+
+/// Torch numbers each call of a launch, shows them as scheduled for ever, and follows the launch instead.
+#[test]
+fn a_launch_is_as_far_as_the_entry_at_its_end_says() {
+    let one = "[[4]]";
+    let dumps = (0..2).map(|rank| {
+        let (send, recv) = (format!("send {rank}->{}", 1 - rank), format!("recv {rank}<-{}", 1 - rank));
+        let entries = (0..2usize).flat_map(|round| {
+            let (number, launch) = (round as u64 + 1, 2 * round as u64);
+            let state = if round == 0 { "completed" } else { "started" };
+            [
+                entry(3 * round, "w", number, launch + 1, &send, (one, one), "scheduled"),
+                entry(3 * round + 1, "w", number, launch + 2, &recv, (one, one), "scheduled"),
+                entry(3 * round + 2, "w", number, launch + 2, "coalesced", ("[]", "[]"), state),
+            ]
+        });
+        dump_of(rank, WORLD, &entries.collect::<Vec<String>>())
+    });
+    let text = built(dumps.collect());
+    assert_eq!(text.matches("send_recv").count(), 2, "{text}");
+    assert!(text.contains("2 steps, of which the first 1 were complete"), "{text}");
+}
+
+#[test]
+fn a_send_that_was_never_made_is_named() {
+    let one = "[[4]]";
+    let sender = dump_of(0, WORLD, &[entry(0, "w", 1, 1, "all_reduce", (one, one), "completed")]);
+    let receiver = dump_of(
+        1,
+        WORLD,
+        &[
+            entry(0, "w", 1, 1, "all_reduce", (one, one), "completed"),
+            entry(1, "w", 1, 2, "recv 1<-0", (one, one), "scheduled"),
+        ],
+    );
+    let text = built(vec![sender, receiver]);
+    let refused = refusals(&text);
+    assert!(refused.contains("rank 1 at step 2 (recv) waits for rank 0"), "{refused}\n{text}");
+}
+
+#[test]
+fn groups_of_one_description_share_a_name_and_each_has_its_stream() {
+    let dumps = (0..4).map(|rank| {
+        let own = if rank < 2 { "[0, 1]" } else { "[2, 3]" };
+        let groups = format!("{{\"t{}\": {{\"desc\": \"Mesh TP\", \"ranks\": \"{own}\"}}}}", rank / 2);
+        let name = format!("t{}", rank / 2);
+        dump_of(rank, &groups, &[entry(0, &name, 1, 1, "_reduce_scatter_base", ("[[2, 4]]", "[[4]]"), "completed")])
+    });
+    let text = built(dumps.collect());
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains("comms.mesh_tp = { groups = [[0, 1], [2, 3]] }"), "{text}");
+    assert!(text.contains("comm = \"mesh_tp\", in = \"rs\", out = \"rs_out\", stream = \"mesh_tp\""), "{text}");
+}
+
+#[test]
+fn uneven_pieces_and_roots_are_found_where_the_sizes_show_them() {
+    let dumps = (0..2).map(|rank| {
+        let list = if rank == 1 { "[[3], [3]]" } else { "[]" };
+        dump_of(
+            rank,
+            WORLD,
+            &[
+                entry(0, "w", 1, 1, "gather", ("[[3]]", list), "completed"),
+                entry(1, "w", 2, 2, "scatter", (list, "[[3]]"), "completed"),
+                // As torch does it: the part of each, and the first one of the root's list.
+                entry(2, "w", 3, 3, "scatter", ("[[3]]", if rank == 1 { "[[3]]" } else { "[[0]]" }), "completed"),
+                entry(3, "w", 4, 4, "all_to_all", ("[[1], [2]]", "[[1], [1]]"), "completed"),
+                entry(4, "w", 5, 5, "all_reduce_barrier", ("[[1]]", "[[1]]"), "completed"),
+            ],
+        )
+    });
+    let text = built(dumps.collect());
+    assert_eq!(refusals(&text), "", "{text}");
+    assert_eq!(text.matches("{ op = \"scatter\", root = 1").count(), 2, "{text}");
+    for part in ["\"gather\", root = 1", "\"scatter\", root = 1", "counts = [[1, 2], [1, 2]]", "\"barrier\""] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn a_rank_without_a_dump_has_made_what_others_completed() {
+    let one = "[[4]]";
+    let groups = "{\"w\": {\"desc\": \"default_pg\", \"ranks\": \"[0, 1, 2]\"}}";
+    let dumps = [0, 2].map(|rank| {
+        dump_of(
+            rank,
+            groups,
+            &[
+                entry(0, "w", 1, 1, "all_reduce", (one, one), "completed"),
+                entry(1, "w", 2, 2, "all_reduce", (one, one), "started"),
+            ],
+        )
+    });
+    let text = built(dumps.to_vec());
+    assert!(text.contains("ranks = [0, 2]") && text.contains("rank 1 has no dump"), "{text}");
+    let refused = refusals(&text);
+    assert!(refused.contains("wait for rank 1") || refused.contains("waits for rank 1"), "{refused}\n{text}");
+}
+
+#[test]
+fn pickles_that_would_call_something_are_refused_at_their_byte() {
+    let read = |bytes: &[u8]| pickle::read(bytes).map(|_| ()).map_err(|wrong| (wrong.offset, wrong.message));
+    let (offset, message) = read(b"\x80\x02cos\nsystem\n.").unwrap_err();
+    assert!(offset == 2 && message.contains("GLOBAL"), "{message}");
+    let (offset, message) = read(b"\x80\x04\x8c\x02os\x8c\x06system\x93.").unwrap_err();
+    assert!(offset == 14 && message.contains("STACK_GLOBAL"), "{message}");
+    assert_eq!(read(b"\x80\x02K\x01R.").unwrap_err().0, 4);
+    // A length that is not there, a value that was not kept, an end that is missing.
+    assert_eq!(read(b"\x80\x02X\xff\xff\xff\x7fabc.").unwrap_err().0, 2);
+    assert_eq!(read(b"\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xff.").unwrap_err().0, 2);
+    assert_eq!(read(b"\x80\x02h\x07.").unwrap_err().0, 2);
+    assert_eq!(read(b"\x80\x02]").unwrap_err().0, 3);
+    assert!(read(b"\x80\x02\x8a\x20").unwrap_err().1.contains("32 bytes"));
+}
+
+/// A list in a list in a list, and a list that contains itself, are values like others.
+#[test]
+fn depth_costs_nothing() {
+    let mut bytes = b"\x80\x02".to_vec();
+    bytes.extend(std::iter::repeat_n(b']', 1_000_000));
+    bytes.extend(std::iter::repeat_n(b'a', 999_999));
+    bytes.push(b'.');
+    assert!(pickle::read(&bytes).is_ok());
+    let itself = pickle::read(b"\x80\x02]q\x00h\x00a.").unwrap();
+    assert_eq!(itself.get(itself.root), &Node::List(vec![itself.root]));
+    let deep = "[".repeat(100_000);
+    assert!(dump::parse(0, "deep.json", format!("{{\"entries\": {deep}").as_bytes()).is_err());
+}
+
+#[test]
+fn numbers_are_those_of_python() {
+    for (bytes, value) in [
+        (&b"\x80\x02K\xff."[..], 255),
+        (b"\x80\x02M\xff\xff.", 65535),
+        (b"\x80\x02J\xff\xff\xff\xff.", -1),
+        (b"\x80\x02\x8a\x00.", 0),
+        (b"\x80\x02\x8a\x02\x00\xff.", -256),
+        (b"\x80\x02\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00.", 18_446_744_073_709_551_615),
+    ] {
+        let values = pickle::read(bytes).unwrap();
+        assert_eq!(values.get(values.root), &Node::Int(value));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = dump::parse(0, "bytes", &bytes);
+    }
+
+    /// Opcodes in any order.
+    #[test]
+    fn any_opcodes_are_refused_or_values(
+        codes in prop::collection::vec(prop::sample::select(&b".(012N]})taesuqrhjKMJGXUBC\x80\x85\x86\x87\x88\x89\x8a\x8b\x8c\x94\x95\x00\x01\x05"[..]), 0..200)
+    ) {
+        let _ = dump::parse(0, "codes", &codes);
+    }
+
+    /// Dumps of which bytes were changed or the end is missing.
+    #[test]
+    fn changed_dumps_are_refused_or_become_a_scenario(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..10),
+        end in any::<prop::sample::Index>(),
+        cut in any::<bool>(),
+        json in any::<bool>(),
+    ) {
+        let folder = data("fr_missing_rank");
+        let mut dumps = Vec::new();
+        for rank in 0..4 {
+            let extension = if json && rank == 2 { ".json" } else { "" };
+            let name = format!("nccl_trace_rank_{rank}{extension}");
+            let mut bytes = fs::read(folder.join(name)).unwrap();
+            if rank == 2 {
+                for (at, byte) in &changes {
+                    let at = at.index(bytes.len());
+                    bytes[at] = *byte;
+                }
+                if cut {
+                    bytes.truncate(end.index(bytes.len()));
+                }
+            }
+            dumps.extend(dump::parse(rank, "changed", &bytes));
+        }
+        let _ = build::build(&[], dumps, 20, true);
+    }
+}

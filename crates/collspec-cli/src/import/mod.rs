@@ -1,0 +1,37 @@
+//! Logs and dumps of other programs become scenarios.
+//!
+//! Inputs are read as data: nothing in them is run. What a scenario needs and an input does not have is guessed, and every
+//! guess is a comment of the scenario.
+mod accepted;
+mod call;
+mod comms;
+mod error;
+pub mod flight_recorder;
+#[cfg(test)]
+mod golden;
+mod header;
+mod inputs;
+mod merge;
+pub mod nccl_log;
+mod peers;
+mod per_rank;
+mod program;
+mod steps;
+mod text;
+mod unpaired;
+
+pub use error::Error;
+
+/// Most ranks of a scenario.
+const MAX_RANKS: usize = 1024;
+/// Elements of a buffer beyond which a number in an input is not believed.
+const MAX_COUNT: u64 = 1 << 48;
+
+/// A scenario that was made from something else.
+#[derive(Debug)]
+pub struct Imported {
+    /// The file.
+    pub text: String,
+    /// What its reader should know about how it was made; these are comments of the file too.
+    pub remarks: Vec<String>,
+}

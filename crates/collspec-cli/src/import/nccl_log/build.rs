@@ -1,0 +1,83 @@
+//! A log that was read becomes the text of a scenario.
+use super::super::accepted::accepted;
+use super::super::header::{counted, sources};
+use super::super::{Error, Imported};
+use super::collect::{Collector, Told, release};
+use super::world::{World, world};
+use super::{Form, rounds, unique};
+use std::path::{Path, PathBuf};
+
+/// What the first lines of the file say.
+pub struct Facts {
+    pub source: String,
+    /// `From NCCL's log: 4 ranks on gpu07`.
+    pub what: String,
+    pub remarks: Vec<String>,
+    pub world: World,
+}
+
+/// The scenario of a log.
+pub fn build(collector: &Collector, files: &[PathBuf], form: Form) -> Result<Imported, Error> {
+    if collector.processes.comms.is_empty() {
+        let lines = collector.told.lines;
+        return Err(Error::Input(format!(
+            "no line says that a communicator begins ({lines} read): make the log with NCCL_DEBUG=INFO and \
+             NCCL_DEBUG_SUBSYS=INIT,COLL, and import it from its beginning"
+        )));
+    }
+    if !collector.has_calls() {
+        return Err(Error::Input(
+            "the log has communicators but no calls: make it with NCCL_DEBUG_SUBSYS=INIT,COLL".to_owned(),
+        ));
+    }
+    let world = world(&collector.processes, &collector.used()).map_err(Error::Input)?;
+    let mut remarks = world.remarks.clone();
+    tell(&collector.told, &mut remarks);
+    let mut source = sources(&files.iter().map(PathBuf::as_path).collect::<Vec<&Path>>());
+    collector.told.versions.keys().for_each(|version| source.push_str(&format!(", NCCL {version}")));
+    let what = format!("From NCCL's log: {} on {}", counted(world.size as u64, "rank"), hosts(collector));
+    let facts = Facts { source, what, remarks, world };
+    let imported = match form {
+        Form::Unique { bench } => unique::scenario(collector, facts, bench),
+        Form::Rounds => rounds::scenario(collector, facts)?,
+    };
+    Ok(Imported { text: accepted(imported.text, "import the log of a few rounds, or of fewer ranks")?, ..imported })
+}
+
+fn hosts(collector: &Collector) -> String {
+    let mut hosts: Vec<&str> = collector.processes.ranks.iter().map(|rank| rank.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    if let [one] = hosts.as_slice() { (*one).to_owned() } else { format!("{} hosts", hosts.len()) }
+}
+
+/// What could not be read, or is not in any log.
+fn tell(told: &Told, remarks: &mut Vec<String>) {
+    if told.damaged > 0 {
+        let what = counted(told.damaged, "line");
+        remarks
+            .push(format!("{what} of the log could not be read: cut off, mixed with another, or contradicting others"));
+    }
+    if told.homeless > 0 {
+        let what = counted(told.homeless, "call");
+        remarks.push(format!("left out: {what} of communicators whose beginning is not in the log"));
+    }
+    for (name, count) in &told.unknown_calls {
+        remarks.push(format!("left out: {name} ({}), which no scenario has", counted(*count, "line")));
+    }
+    if told.between_elements > 0 {
+        let what = counted(told.between_elements, "line");
+        remarks.push(format!("guessed: offset 0 for buffers that do not begin at a whole element ({what})"));
+    }
+    if told.many_streams {
+        remarks.push("guessed: calls on more than 64 streams of a rank are on `main`".to_owned());
+    }
+    if told.versions.keys().any(|version| release(version) < (2, 23)) {
+        remarks
+            .push("NCCL before 2.23 logs Broadcast and AllGather in bytes: their element type is not known".to_owned());
+    }
+    remarks.push(
+        "not in any log: values (guessed: random), which collectives share a group, when a host waits, how often a graph runs"
+            .to_owned(),
+    );
+}

@@ -1,0 +1,281 @@
+//! Goes through a log once and keeps what differs.
+use super::super::MAX_COUNT;
+use super::super::call::{Call, Collective, Message, Unit, is_rooted, properties};
+use super::super::program::Units;
+use super::line::{self, Kind, LoggedCall, Said};
+use super::place;
+use super::processes::{NotTaken, Processes, Seen};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Different calls that are kept.
+const MAX_DIFFERENT: usize = 8_000;
+/// Calls of all ranks whose order is kept.
+const MAX_IN_ORDER: usize = 8_000_000;
+/// Messages of one group.
+const MAX_GROUP: usize = 4_096;
+/// Streams of a rank that are told apart.
+const MAX_STREAMS: usize = 64;
+/// Names that are kept of versions and unknown calls.
+const MAX_NAMES: usize = 16;
+
+/// A call that differs from others, and how often it was made.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    pub comm: usize,
+    /// The rank of the communicator, if it matters: of messages, and of operations with a root where it is not this rank.
+    pub from: Option<usize>,
+    pub call: Call,
+    pub calls: u64,
+}
+
+/// What is told of a log besides its calls.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub damaged: u64,
+    /// Calls of communicators whose beginning is not in the log.
+    pub homeless: u64,
+    pub unknown_calls: BTreeMap<String, u64>,
+    pub versions: BTreeMap<String, u64>,
+    pub between_elements: u64,
+    pub lines: u64,
+    /// True if more streams were used than are told apart.
+    pub many_streams: bool,
+}
+
+/// What a rank has done so far.
+#[derive(Debug, Default)]
+struct Rank {
+    program: Vec<u32>,
+    streams: HashMap<u64, usize>,
+    group: Option<OpenGroup>,
+}
+
+/// The messages of a group that may go on.
+#[derive(Debug)]
+struct OpenGroup {
+    tid: u64,
+    /// The opCount of its last message.
+    number: u64,
+    unit: Unit,
+    /// Where its messages are received.
+    buffers: HashSet<u64>,
+}
+
+/// What a log has said so far.
+#[derive(Debug, Default)]
+pub struct Collector {
+    in_order: bool,
+    pub processes: Processes,
+    pub told: Told,
+    pub different: Vec<Counted>,
+    index: HashMap<(usize, Option<usize>, Call), usize>,
+    pub units: Units,
+    ranks: Vec<Rank>,
+    kept: usize,
+}
+
+impl Collector {
+    /// With `in_order`, the order of the calls is kept.
+    pub fn new(in_order: bool) -> Self {
+        Self { in_order, ..Self::default() }
+    }
+
+    /// The units of a logged rank.
+    pub fn program(&self, rank: usize) -> &[u32] {
+        self.ranks.get(rank).map_or(&[], |rank| &rank.program)
+    }
+
+    /// True if calls were kept.
+    pub fn has_calls(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// The communicators that are used.
+    pub fn used(&self) -> Vec<bool> {
+        let mut used = vec![false; self.processes.comms.len()];
+        self.units.all().iter().for_each(|unit| used[unit.comm] = true);
+        self.different.iter().for_each(|counted| used[counted.comm] = true);
+        used
+    }
+
+    /// Takes in a line; the error says what to do if there is too much of something.
+    pub fn line(&mut self, line: &str) -> Result<(), String> {
+        self.told.lines += 1;
+        for (writer, said) in line::messages(line) {
+            match (said, writer) {
+                (Said::Nothing, _) => {}
+                (Said::Version(version), _) => count(&mut self.told.versions, version),
+                (Said::Damaged, _) | (_, None) => self.told.damaged += 1,
+                (Said::UnknownCall(name), _) => count(&mut self.told.unknown_calls, name),
+                (Said::Init(init), Some(writer)) => match self.processes.begin(writer, &init) {
+                    Ok(()) => {}
+                    Err(NotTaken::Contradiction) => self.told.damaged += 1,
+                    Err(NotTaken::TooMuch(message)) => return Err(message),
+                },
+                (Said::Call(call), Some(writer)) => match self.processes.comm(writer, call.comm) {
+                    Some(seen) => self.call(writer.tid, &call, seen)?,
+                    None => self.told.homeless += 1,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, tid: u64, logged: &LoggedCall, seen: Seen) -> Result<(), String> {
+        let n = self.processes.comms[seen.comm].members.len();
+        let made = match logged.kind {
+            _ if logged.root >= n || logged.count > MAX_COUNT => None,
+            Kind::Collective(op) => self.collective(op, logged, seen, n),
+            Kind::Send | Kind::Recv => Some(self.message(logged, seen, n)),
+        };
+        let Some(call) = made else {
+            self.told.damaged += 1;
+            return Ok(());
+        };
+        if self.kept >= MAX_IN_ORDER && self.in_order {
+            return Err(format!(
+                "more than {MAX_IN_ORDER} calls whose order would be kept: import the log of a few rounds, or use --unique"
+            ));
+        }
+        self.kept += 1;
+        if self.in_order { self.keep_in_order(tid, logged, seen, call) } else { self.keep(seen, call) }
+    }
+
+    /// `None` if the numbers cannot be right.
+    fn collective(&mut self, op: &'static str, call: &LoggedCall, seen: Seen, n: usize) -> Option<Call> {
+        let properties = properties(op)?;
+        let place = place::of_collective(op, call, seen.number);
+        let reads = properties.readers.includes(seen.number, call.root);
+        self.told.between_elements += u64::from(place.between_elements && reads);
+        Some(Call::Collective(Collective {
+            op,
+            reduce: call.reduce,
+            dtype: call.dtype,
+            count: properties.send.elements(call.count, n).filter(|count| *count <= MAX_COUNT)?,
+            root: if properties.rooted { call.root } else { 0 },
+            in_place: place.in_place && (!properties.rooted || call.root == seen.number),
+            offset: if reads { place.offset } else { 0 },
+            pieces: Vec::new(),
+        }))
+    }
+
+    fn message(&mut self, call: &LoggedCall, seen: Seen, n: usize) -> Call {
+        let place = place::of_message(call);
+        self.told.between_elements += u64::from(place.between_elements);
+        Call::Message(Message {
+            sends: call.kind == Kind::Send,
+            distance: (call.root + n - seen.number) % n,
+            dtype: call.dtype,
+            count: call.count,
+            offset: place.offset,
+        })
+    }
+
+    /// Counts a call among the different ones.
+    fn keep(&mut self, seen: Seen, mut call: Call) -> Result<(), String> {
+        let from = match &mut call {
+            Call::Message(message) => {
+                message.offset = 0;
+                Some(seen.number)
+            }
+            Call::Collective(call) if is_rooted(call.op) && call.root != seen.number => {
+                (call.offset, call.in_place) = (0, false);
+                Some(seen.number)
+            }
+            Call::Collective(_) => None,
+        };
+        let at = *self.index.entry((seen.comm, from, call.clone())).or_insert(self.different.len());
+        if at == MAX_DIFFERENT {
+            return Err(format!(
+                "more than {MAX_DIFFERENT} different calls, as of messages whose length always changes: import the log of a few \
+                 rounds, or of fewer ranks"
+            ));
+        }
+        if at == self.different.len() {
+            self.different.push(Counted { comm: seen.comm, from, call, calls: 0 });
+        }
+        self.different[at].calls += 1;
+        Ok(())
+    }
+
+    fn keep_in_order(&mut self, tid: u64, logged: &LoggedCall, seen: Seen, call: Call) -> Result<(), String> {
+        if self.ranks.len() <= seen.rank {
+            self.ranks.resize_with(seen.rank + 1, Rank::default);
+        }
+        let rank = &mut self.ranks[seen.rank];
+        let next = rank.streams.len();
+        let stream = match rank.streams.get(&logged.stream) {
+            Some(stream) => *stream,
+            None if next < MAX_STREAMS => *rank.streams.entry(logged.stream).or_insert(next),
+            None => {
+                self.told.many_streams = true;
+                0
+            }
+        };
+        let unit = Unit { comm: seen.comm, stream, calls: vec![call] };
+        if unit.is_collective() {
+            self.close(seen.rank)?;
+            return self.push(seen.rank, unit);
+        }
+        let every = u64::from(numbers_every_call(&self.told.versions));
+        let buffer = (logged.kind == Kind::Recv).then_some(logged.recv);
+        let goes_on = |group: &&mut OpenGroup| {
+            group.tid == tid
+                && group.number.wrapping_add(every) == logged.number
+                && (group.unit.comm, group.unit.stream) == (seen.comm, stream)
+                && group.unit.calls.len() < MAX_GROUP
+                // One group does not receive into a buffer twice.
+                && buffer.is_none_or(|buffer| !group.buffers.contains(&buffer))
+        };
+        if let Some(group) = rank.group.as_mut().filter(goes_on) {
+            group.unit.calls.extend(unit.calls);
+            group.buffers.extend(buffer);
+            group.number = logged.number;
+            return Ok(());
+        }
+        self.close(seen.rank)?;
+        let group = OpenGroup { tid, number: logged.number, unit, buffers: buffer.into_iter().collect() };
+        self.ranks[seen.rank].group = Some(group);
+        Ok(())
+    }
+
+    /// Ends all groups: the log is over.
+    pub fn end(&mut self) -> Result<(), String> {
+        (0..self.ranks.len()).try_for_each(|rank| self.close(rank))
+    }
+
+    fn close(&mut self, rank: usize) -> Result<(), String> {
+        let Some(mut group) = self.ranks[rank].group.take() else { return Ok(()) };
+        let n = self.processes.comms[group.unit.comm].members.len();
+        group.unit.calls.sort_by_key(|call| call.place_in_group(n));
+        self.push(rank, group.unit)
+    }
+
+    fn push(&mut self, rank: usize, unit: Unit) -> Result<(), String> {
+        let unit = self.units.index(unit);
+        if unit as usize == MAX_DIFFERENT {
+            return Err(format!(
+                "more than {MAX_DIFFERENT} different calls or groups of messages: import the log of a few rounds"
+            ));
+        }
+        self.ranks[rank].program.push(unit);
+        Ok(())
+    }
+}
+
+fn count(names: &mut BTreeMap<String, u64>, name: String) {
+    if names.len() < MAX_NAMES || names.contains_key(&name) {
+        *names.entry(name).or_default() += 1;
+    }
+}
+
+/// The numbers of a version: `2.31.2+cuda12.9`.
+pub fn release(version: &str) -> (u32, u32) {
+    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// NCCL 2.31 and later count every call; before, the calls of a group had one number.
+fn numbers_every_call(versions: &BTreeMap<String, u64>) -> bool {
+    versions.keys().any(|version| release(version) >= (2, 31))
+}

@@ -1,0 +1,223 @@
+//! One line of a log: what NCCL says in it, whatever stands before.
+use super::super::call::reduces;
+use collspec_core::num::DType;
+
+/// The words between the place and the message.
+const MARK: &str = " NCCL INFO ";
+/// Words of a message that are looked at.
+const MAX_WORDS: usize = 64;
+/// Characters of a version or of the name of a call.
+const MAX_NAME: usize = 40;
+
+/// Who wrote a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Writer<'a> {
+    pub host: &'a str,
+    pub pid: u64,
+    pub tid: u64,
+}
+
+/// A communicator begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommInit {
+    pub pointer: u64,
+    pub rank: usize,
+    pub nranks: usize,
+    pub device: u64,
+    /// The hash of its id.
+    pub id: Option<u64>,
+    /// The communicator that it was made from.
+    pub parent: Option<u64>,
+    /// How many were made from the parent before, if the release says it.
+    pub number: Option<u64>,
+    pub color: Option<u64>,
+    pub shrinks: bool,
+    /// True if it was said before that it begins, if that line was not lost.
+    pub is_complete: bool,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// By the scenario language's word.
+    Collective(&'static str),
+    Send,
+    Recv,
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedCall {
+    pub kind: Kind,
+    pub number: u64,
+    pub send: u64,
+    pub recv: u64,
+    pub count: u64,
+    pub dtype: DType,
+    pub reduce: &'static str,
+    pub root: usize,
+    pub comm: u64,
+    pub stream: u64,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Init(CommInit),
+    Call(LoggedCall),
+    /// A call that no scenario has.
+    UnknownCall(String),
+    Version(String),
+    /// A line of a kind that is read, but half of it is missing.
+    Damaged,
+    /// Something else.
+    Nothing,
+}
+
+/// The messages in a line: usually one, several if the lines of several processes were mixed.
+pub fn messages(line: &str) -> Vec<(Option<Writer<'_>>, Said)> {
+    let marks: Vec<usize> = line.match_indices(MARK).map(|(at, _)| at).collect();
+    if marks.is_empty() {
+        let version = line.split_once("NCCL version ").and_then(|(_, rest)| version(rest));
+        return version.map(|version| (None, version)).into_iter().collect();
+    }
+    let ends = marks.iter().skip(1).map(|at| place_start(line, *at)).chain([line.len()]);
+    let message = |(mark, end): (&usize, usize)| {
+        let from = (mark + MARK.len()).min(end);
+        (writer(&line[place_start(line, *mark)..*mark]), said(&line[from..end]))
+    };
+    marks.iter().zip(ends).map(message).collect()
+}
+
+/// Where the place before a mark begins: `HOST:PID:TID [DEV]`.
+fn place_start(line: &str, mark: usize) -> usize {
+    let before = &line[..mark];
+    let place = before.rfind('[').map_or(before, |device| &before[..device]).trim_end();
+    let is_of_place = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.');
+    place.trim_end_matches(is_of_place).len()
+}
+
+fn writer(place: &str) -> Option<Writer<'_>> {
+    let (place, _) = place.split_once(char::is_whitespace)?;
+    let mut parts = place.rsplit(':');
+    let (tid, pid, host) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(Writer { host, pid: pid.parse().ok()?, tid: tid.parse().ok()? })
+}
+
+fn version(text: &str) -> Option<Said> {
+    let version = text.split_ascii_whitespace().next()?;
+    let version = version.starts_with(|c: char| c.is_ascii_digit()).then_some(version)?;
+    Some(Said::Version(version.chars().take(MAX_NAME).collect()))
+}
+
+fn said(text: &str) -> Said {
+    let fields = Fields(text.split_ascii_whitespace().take(MAX_WORDS).collect());
+    let has = |word: &str| fields.0.contains(&word);
+    let Some(first) = fields.0.first() else { return Said::Nothing };
+    let name = first.strip_suffix(':');
+    if has("opCount") {
+        return name.map_or(Said::Damaged, |name| call(name, &fields));
+    }
+    if has("Init") && (has("START") || has("COMPLETE")) && has("comm") {
+        return init(&fields).map_or(Said::Damaged, Said::Init);
+    }
+    match *first {
+        "NCCL" | "RCCL" if fields.0.get(1) == Some(&"version") => {
+            fields.0.get(2).and_then(|word| version(word)).unwrap_or(Said::Nothing)
+        }
+        // The beginning of one of the others.
+        _ if name.is_some_and(|name| kind(name).is_some()) => Said::Damaged,
+        _ => Said::Nothing,
+    }
+}
+
+fn init(fields: &Fields<'_>) -> Option<CommInit> {
+    let init = CommInit {
+        pointer: fields.pointer("comm")?,
+        rank: usize::try_from(fields.number("rank")?).ok()?,
+        nranks: usize::try_from(fields.number("nranks")?).ok()?,
+        device: fields.number("cudaDev").unwrap_or(0),
+        id: fields.pointer("commId"),
+        parent: fields.pointer("parent"),
+        number: fields.number("splitCount").or_else(|| fields.number("childCount")),
+        color: fields.number("color"),
+        // The name of the call that makes it, which older releases do not say.
+        shrinks: fields.0.iter().any(|word| word.contains("Shrink")),
+        is_complete: fields.0.contains(&"COMPLETE"),
+    };
+    (init.parent.is_some() || init.id.is_some()).then_some(init)
+}
+
+fn call(name: &str, fields: &Fields<'_>) -> Said {
+    let Some(kind) = kind(name) else {
+        let is_name = name.len() < MAX_NAME && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        return if is_name { Said::UnknownCall(name.to_owned()) } else { Said::Damaged };
+    };
+    let read = || {
+        let dtype = fields.number("datatype")?;
+        Some(LoggedCall {
+            kind,
+            number: u64::from_str_radix(fields.text("opCount")?, 16).ok()?,
+            send: fields.pointer("sendbuff")?,
+            recv: fields.pointer("recvbuff")?,
+            count: fields.number("count")?,
+            dtype: DType::all().into_iter().find(|known| u64::try_from(known.nccl().0) == Ok(dtype))?,
+            reduce: reduction(kind, fields.text("op")?.parse().ok()?),
+            root: usize::try_from(fields.number("root")?).ok()?,
+            comm: fields.pointer("comm")?,
+            stream: fields.pointer("stream")?,
+        })
+    };
+    read().map_or(Said::Damaged, Said::Call)
+}
+
+/// Reductions that a program made are numbered from its communicator's pointer.
+fn reduction(kind: Kind, op: i64) -> &'static str {
+    match (kind, op) {
+        (Kind::Collective(name), 1) if reduces(name) => "prod",
+        (Kind::Collective(name), 2) if reduces(name) => "max",
+        (Kind::Collective(name), 3) if reduces(name) => "min",
+        (Kind::Collective(name), 4) if reduces(name) => "avg",
+        (Kind::Collective(name), op) if reduces(name) && op != 0 => "premul_sum",
+        _ => "sum",
+    }
+}
+
+fn kind(name: &str) -> Option<Kind> {
+    Some(match name {
+        "AllReduce" => Kind::Collective("all_reduce"),
+        "Reduce" => Kind::Collective("reduce"),
+        "Broadcast" | "Bcast" => Kind::Collective("broadcast"),
+        "AllGather" => Kind::Collective("all_gather"),
+        "Gather" => Kind::Collective("gather"),
+        "ReduceScatter" => Kind::Collective("reduce_scatter"),
+        "Scatter" => Kind::Collective("scatter"),
+        "AlltoAll" | "AllToAll" => Kind::Collective("all_to_all"),
+        "Send" => Kind::Send,
+        "Recv" => Kind::Recv,
+        _ => return None,
+    })
+}
+
+/// The words of a message: names that are followed by their value.
+struct Fields<'a>(Vec<&'a str>);
+
+impl<'a> Fields<'a> {
+    fn text(&self, name: &str) -> Option<&'a str> {
+        let at = self.0.iter().position(|word| *word == name)?;
+        self.0.get(at + 1).copied()
+    }
+
+    /// A decimal number. The last field of some releases runs into a hyphen.
+    fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.trim_end_matches('-').parse().ok()
+    }
+
+    /// A pointer or a hash: `0x7f..`, or `(nil)`.
+    fn pointer(&self, name: &str) -> Option<u64> {
+        match self.text(name)? {
+            "(nil)" => Some(0),
+            text => u64::from_str_radix(text.strip_prefix("0x")?, 16).ok(),
+        }
+    }
+}

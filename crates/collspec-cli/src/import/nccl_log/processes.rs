@@ -1,0 +1,158 @@
+//! The ranks that wrote a log, and their communicators.
+use super::super::MAX_RANKS;
+use super::line::{CommInit, Writer};
+use std::collections::HashMap;
+
+/// Communicators of a log.
+const MAX_COMMS: usize = 65_536;
+
+/// What makes a communicator the same on all its ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    Id(u64),
+    Made { parent: usize, number: u64, color: u64, shrinks: bool },
+}
+
+/// A communicator.
+#[derive(Clone, Debug)]
+pub struct LoggedComm {
+    /// By its rank: who is it.
+    pub members: Vec<Option<usize>>,
+    pub parent: Option<usize>,
+    /// Which split of its parent made it; `None` if none did.
+    pub split: Option<u64>,
+}
+
+/// A rank: a device of a process.
+#[derive(Clone, Debug)]
+pub struct LoggedRank {
+    pub host: String,
+    /// Its communicators in the order in which they were made.
+    pub comms: Vec<usize>,
+}
+
+/// A communicator as a process sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub rank: usize,
+    pub comm: usize,
+    /// The rank in the communicator.
+    pub number: usize,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    host: String,
+    pid: u64,
+    pointers: HashMap<u64, Seen>,
+    /// By device.
+    ranks: HashMap<u64, usize>,
+    /// How many communicators each rank has made from a parent; of releases that do not say it.
+    made: HashMap<(usize, usize, bool), u64>,
+}
+
+/// Everything that was said about processes and communicators.
+#[derive(Debug, Default)]
+pub struct Processes {
+    processes: Vec<Process>,
+    by_place: HashMap<(String, u64), usize>,
+    known: HashMap<Identity, usize>,
+    pub ranks: Vec<LoggedRank>,
+    pub comms: Vec<LoggedComm>,
+}
+
+/// Why a communicator is not taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// The line contradicts others.
+    Contradiction,
+    /// There is too much of something.
+    TooMuch(String),
+}
+
+impl Processes {
+    /// The process that wrote a line. If two lines were mixed, the end of another one may stand before the host.
+    fn find(&self, writer: Writer<'_>) -> Option<usize> {
+        if let Some(at) = self.by_place.get(&(writer.host.to_owned(), writer.pid)) {
+            return Some(*at);
+        }
+        let is_alike = |process: &Process| process.pid == writer.pid && writer.host.ends_with(process.host.as_str());
+        let mut alike = (0..self.processes.len()).filter(|at| is_alike(&self.processes[*at]));
+        let at = alike.next()?;
+        alike.next().is_none().then_some(at)
+    }
+
+    /// The communicator that a process knows by this pointer.
+    pub fn comm(&self, writer: Writer<'_>, pointer: u64) -> Option<Seen> {
+        self.processes[self.find(writer)?].pointers.get(&pointer).copied()
+    }
+
+    /// A communicator begins.
+    pub fn begin(&mut self, writer: Writer<'_>, init: &CommInit) -> Result<(), NotTaken> {
+        if init.nranks == 0 || init.rank >= init.nranks {
+            return Err(NotTaken::Contradiction);
+        }
+        if init.nranks > MAX_RANKS {
+            let message = format!("a communicator of {} ranks: a scenario has at most {MAX_RANKS}", init.nranks);
+            return Err(NotTaken::TooMuch(message));
+        }
+        let found = self.find(writer);
+        let at = found.unwrap_or_else(|| {
+            self.by_place.insert((writer.host.to_owned(), writer.pid), self.processes.len());
+            self.processes.push(Process { host: writer.host.to_owned(), pid: writer.pid, ..Process::default() });
+            self.processes.len() - 1
+        });
+        let process = &mut self.processes[at];
+        if init.is_complete && process.pointers.contains_key(&init.pointer) {
+            return Ok(());
+        }
+        let parent = init.parent.map(|parent| process.pointers.get(&parent).copied().ok_or(NotTaken::Contradiction));
+        let parent = parent.transpose()?;
+        let rank = match parent.map(|parent| parent.rank).or_else(|| process.ranks.get(&init.device).copied()) {
+            Some(rank) => rank,
+            None if self.ranks.len() >= MAX_RANKS => {
+                let message = format!("more than {MAX_RANKS} ranks: import the log of one job at a time");
+                return Err(NotTaken::TooMuch(message));
+            }
+            None => {
+                self.ranks.push(LoggedRank { host: writer.host.to_owned(), comms: Vec::new() });
+                process.ranks.insert(init.device, self.ranks.len() - 1);
+                self.ranks.len() - 1
+            }
+        };
+        let mut logged = LoggedComm { members: vec![None; init.nranks], parent: None, split: None };
+        let identity = match (parent, init.id) {
+            (Some(parent), id) => {
+                let made = process.made.entry((rank, parent.comm, init.shrinks)).or_default();
+                *made += 1;
+                let number = init.number.filter(|_| !init.shrinks).unwrap_or(*made);
+                (logged.parent, logged.split) = (Some(parent.comm), (!init.shrinks).then_some(number));
+                // The color is in the hash of releases that do not say the number of the split.
+                let color = id.filter(|_| init.number.is_none()).or(init.color).unwrap_or(0);
+                Identity::Made { parent: parent.comm, number, color, shrinks: init.shrinks }
+            }
+            (None, Some(id)) => Identity::Id(id),
+            (None, None) => return Err(NotTaken::Contradiction),
+        };
+        let next = self.comms.len();
+        if next >= MAX_COMMS {
+            return Err(NotTaken::TooMuch(format!("more than {MAX_COMMS} communicators: import a part of the log")));
+        }
+        let comm = *self.known.entry(identity).or_insert(next);
+        if comm == next {
+            self.comms.push(logged);
+        }
+        let members = &mut self.comms[comm].members;
+        let is_member = members.contains(&Some(rank));
+        match members.get_mut(init.rank) {
+            Some(place) if place.is_none() && !is_member => *place = Some(rank),
+            Some(place) if *place == Some(rank) => {}
+            _ => return Err(NotTaken::Contradiction),
+        }
+        process.pointers.insert(init.pointer, Seen { rank, comm, number: init.rank });
+        if !self.ranks[rank].comms.contains(&comm) {
+            self.ranks[rank].comms.push(comm);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,263 @@
+use super::super::golden::{assert_golden, data, files, refusals};
+use super::collect::Collector;
+use super::read::read;
+use super::{Form, import};
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+fn imported(files: &[PathBuf], form: Form) -> String {
+    import(files, form, &mut |_| ()).unwrap_or_else(|error| panic!("{files:?}: {error}")).text
+}
+
+/// The scenario of a text, or why there is none.
+fn of_text(text: &[u8], form: Form) -> Result<String, String> {
+    let mut collector = Collector::new(form == Form::Rounds);
+    read(text, "text.log", &mut collector, &mut |_| ()).map_err(|error| error.to_string())?;
+    collector.end()?;
+    let imported = super::build::build(&collector, &[], form).map_err(|error| error.to_string())?;
+    Ok(imported.text)
+}
+
+#[test]
+fn a_training_step_is_a_loop_or_its_different_calls() {
+    let logs = files("nccl_fsdp");
+    for (form, name) in [
+        (Form::Rounds, "nccl_fsdp.toml"),
+        (Form::Unique { bench: false }, "nccl_fsdp_unique.toml"),
+        (Form::Unique { bench: true }, "nccl_fsdp_bench.toml"),
+    ] {
+        let text = imported(&logs, form);
+        assert_eq!(refusals(&text), "");
+        assert_golden(name, &text);
+    }
+}
+
+/// The lines that matter, with the operation and what follows it.
+fn steps(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(str::trim).filter(|line| line.starts_with("{ op = \""));
+    lines.filter(|line| !line.contains("\"loop\"")).collect()
+}
+
+/// Every release whose lines differ: the same program was logged by each of them.
+#[test]
+fn the_logs_of_all_releases_become_one_program() {
+    let logs: Vec<PathBuf> =
+        files("nccl_log").into_iter().filter(|path| !path.to_string_lossy().contains("gather")).collect();
+    assert_eq!(logs.len(), 7);
+    for path in logs {
+        let version = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = imported(std::slice::from_ref(&path), Form::Rounds);
+        assert_eq!(refusals(&text), "", "{version}\n{text}");
+        // Before 2.21 a split looks like a communicator of its own, and before 2.23 some types are lost.
+        let minor: u32 = version.split('.').nth(1).unwrap().parse().unwrap();
+        let comm = if minor < 21 { "comm" } else { "split" };
+        let in_order =
+            if minor < 21 { "comms.comm = { groups = [[1, 0]] }" } else { "comms.split = { color = 0, key = [1, 0] }" };
+        assert!(text.contains(in_order), "{version}\n{text}");
+        assert!(text.contains(&format!("NCCL {version}")), "{version}\n{text}");
+        let (count, dtype) = if minor < 23 { (128, "i8") } else { (64, "bf16") };
+        for letters in ["bc ", "ag "] {
+            let input = format!("count = {count}, dtype = \"{dtype}\"");
+            let line = text.lines().find(|line| line.starts_with(&format!("inputs.{letters}")));
+            assert!(line.is_some_and(|line| line.contains(&input)), "{version}\n{text}");
+        }
+        assert!(text.contains("count = 8, dtype = \"i64\", offset = 1"), "{version}\n{text}");
+        let expected = [
+            "{ op = \"all_reduce\", in = \"ar0\", out = \"ar0_out\" },",
+            "{ op = \"all_reduce\", reduce = \"max\", in = \"ar1\", out = \"ar1\" },  # in place",
+            "{ op = \"broadcast\", root = 1, in = \"bc\", out = \"bc_out\" },",
+            "{ op = \"all_gather\", in = \"ag\", out = \"ag_out\" },",
+            "{ op = \"reduce_scatter\", reduce = { premul_sum = 1 }, in = \"rs\", out = \"rs_out\" },",
+            "{ op = \"send_recv\", peer = \"(rank + 1) % n\", in = \"sent\", out = \"got\" },",
+            &format!(
+                "{{ op = \"reduce\", comm = \"{comm}\", reduce = \"avg\", in = \"red\", out = \"red_out\", stream = \"s1\" }},"
+            ),
+        ];
+        // One log has a second round.
+        assert_eq!(steps(&text), expected, "{version}\n{text}");
+        assert_eq!(text.contains("times = 2"), version == "2.31.2", "{version}\n{text}");
+        let unique = imported(&[path], Form::Unique { bench: false });
+        assert_eq!(refusals(&unique), "", "{version}\n{unique}");
+        assert_eq!(unique.lines().filter(|line| line.contains(" calls")).count(), 7, "{version}\n{unique}");
+    }
+}
+
+/// NCCL 2.28 and later have calls for what were groups of messages.
+#[test]
+fn gather_scatter_and_all_to_all_count_parts() {
+    let text = imported(&[data("nccl_log/2.28.9.gather.log")], Form::Rounds);
+    assert_eq!(refusals(&text), "");
+    for line in [
+        "inputs.aa = { random = { seed = 0 }, count = 64, dtype = \"f32\" }",
+        "inputs.ga = { random = { seed = 1 }, count = 64, dtype = \"f32\" }",
+        "inputs.sc = { random = { seed = 2 }, count = 64, dtype = \"f32\" }",
+        "{ op = \"scatter\", root = 1, in = \"sc\", out = \"sc_out\" },",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+fn init(rank: usize, n: usize, pid: usize) -> String {
+    format!(
+        "h:{pid}:{pid} [{rank}] NCCL INFO ncclCommInitRank comm 0xa{rank} rank {rank} nranks {n} cudaDev {rank} nvmlDev 0 \
+         busId 1 commId 0x77 - Init START\n"
+    )
+}
+
+fn call(rank: usize, pid: usize, name: &str, number: usize, count: u64, root: usize) -> String {
+    format!(
+        "h:{pid}:{pid} [{rank}] NCCL INFO {name}: opCount {number:x} sendbuff 0x1000 recvbuff 0x2000 count {count} datatype 7 op 0 \
+         root {root} comm 0xa{rank} [nranks=2] stream 0x5\n"
+    )
+}
+
+/// One process with several GPUs, and words before NCCL's.
+#[test]
+fn ranks_of_one_process_are_told_apart_by_their_device() {
+    let mut log = String::new();
+    for rank in 0..2 {
+        log.push_str(&format!("(Worker pid=7) 3: {}", init(rank, 2, 9)));
+    }
+    for rank in 0..2 {
+        log.push_str(&format!("[rank{rank}]:{}", call(rank, 9, "AllReduce", 0, 6, 0).replace("h:", " h:")));
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert!(text.contains("world_size = 2") && steps(&text).len() == 1, "{text}");
+    assert!(!text.contains("could not be read"), "{text}");
+}
+
+#[test]
+fn a_rank_without_a_log_makes_the_calls_of_the_others() {
+    let log = init(0, 2, 1) + &call(0, 1, "AllReduce", 0, 6, 0) + &call(0, 1, "Send", 1, 3, 1);
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains("# guessed: the log has nothing of rank 1"), "{text}");
+    assert!(!text.contains("send") && text.contains("# left out: 1 call of 2"), "{text}");
+    let text = of_text(log.as_bytes(), Form::Unique { bench: false }).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+}
+
+/// A line of rank 1 is mixed into one of rank 0, and the end is cut off.
+#[test]
+fn damaged_lines_are_counted_and_the_rest_goes_on() {
+    let mixed = call(0, 1, "AllReduce", 1, 7, 0);
+    let cut = mixed.find("count").unwrap() + 6;
+    let log = init(0, 2, 1)
+        + &init(1, 2, 2)
+        + &call(0, 1, "AllReduce", 0, 6, 0)
+        + &call(1, 2, "AllReduce", 0, 6, 0)
+        + &mixed[..cut]
+        + &call(1, 2, "AllReduce", 1, 7, 0)
+        + &call(0, 1, "AllReduce", 2, 8, 0)
+        + &call(1, 2, "AllReduce", 2, 8, 0)
+        + &call(0, 1, "AllReduce", 3, 9, 0)
+        + "h:2:2 [1] NCCL INFO AllReduce: opCo";
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains("2 lines of the log could not be read"), "{text}");
+    assert!(text.contains("count = 8,"), "{text}");
+}
+
+#[test]
+fn what_is_no_log_is_an_error_that_says_what_to_do() {
+    let error = of_text(b"hello\nworld\n", Form::Rounds).unwrap_err();
+    assert!(error.contains("2 read") && error.contains("NCCL_DEBUG_SUBSYS=INIT,COLL"), "{error}");
+    let error = of_text(init(0, 2, 1).as_bytes(), Form::Unique { bench: false }).unwrap_err();
+    assert!(error.contains("no calls"), "{error}");
+    let error = of_text(init(0, 5000, 1).as_bytes(), Form::Rounds).unwrap_err();
+    assert!(error.starts_with("text.log:1: a communicator of 5000 ranks"), "{error}");
+}
+
+#[test]
+fn too_many_different_calls_are_an_error_at_their_line() {
+    let mut log = init(0, 1, 1);
+    for count in 0..9_000 {
+        log.push_str(&call(0, 1, "AllReduce", 0, count, 0));
+    }
+    let error = of_text(log.as_bytes(), Form::Unique { bench: false }).unwrap_err();
+    assert!(error.starts_with("text.log:8002: more than 8000 different calls"), "{error}");
+}
+
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_million_lines_take_no_more_memory_than_a_few() {
+    let mut collector = Collector::new(false);
+    let path = "long.log";
+    read(init(0, 1, 1).as_bytes(), path, &mut collector, &mut |_| ()).unwrap();
+    let before = memory();
+    let lines = call(0, 1, "AllReduce", 0, 6, 0).repeat(1_000);
+    for _ in 0..1_000 {
+        read(lines.as_bytes(), path, &mut collector, &mut |_| ()).unwrap();
+    }
+    assert!(memory().saturating_sub(before) < 20_000, "{before} and then {} KiB", memory());
+    assert_eq!(collector.different.len(), 1);
+    assert_eq!(collector.different[0].calls, 1_000_000);
+}
+
+#[test]
+fn a_line_without_an_end_is_passed_over() {
+    let log = init(0, 1, 1) + &"x".repeat(1 << 20) + "\n" + &call(0, 1, "AllReduce", 0, 6, 0);
+    assert!(of_text(log.as_bytes(), Form::Rounds).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_become_a_scenario(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = of_text(&bytes, Form::Rounds);
+    }
+
+    /// A log whose bytes were changed, cut and put elsewhere.
+    #[test]
+    fn changed_logs_are_refused_or_become_a_scenario(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..4),
+        rounds in any::<bool>(),
+    ) {
+        let mut log = std::fs::read(data("nccl_log/2.31.2.log")).unwrap();
+        for (at, byte) in changes {
+            let at = at.index(log.len());
+            log[at] = byte;
+        }
+        for (one, other) in cuts {
+            let (one, other) = (one.index(log.len()), other.index(log.len()));
+            let length = (log.len() - one.max(other)).min(120);
+            log.drain(one.min(other)..one.min(other) + length.min(log.len() - one.min(other) - 1));
+        }
+        let _ = of_text(&log, if rounds { Form::Rounds } else { Form::Unique { bench: true } });
+    }
+
+    /// Numbers in a line that say anything.
+    #[test]
+    fn lines_with_any_numbers_are_refused_or_become_a_scenario(
+        calls in prop::collection::vec((0..3usize, 0..11usize, 0..4usize, prop_oneof![0..9u64, any::<u64>()], 0..4usize), 0..30),
+        rounds in any::<bool>(),
+    ) {
+        const NAMES: [&str; 11] = ["AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter", "Send", "Recv", "Else"];
+        let mut log = init(0, 3, 1) + &init(1, 3, 2) + &init(2, 3, 2);
+        for (rank, name, number, count, root) in calls {
+            log.push_str(&call(rank, 1 + usize::from(rank > 0), NAMES[name], number, count, root));
+        }
+        let _ = of_text(log.as_bytes(), if rounds { Form::Rounds } else { Form::Unique { bench: true } });
+    }
+}
+
+/// A log of many rounds with large buffers: fewer rounds make a case that may run.
+#[test]
+fn rounds_are_as_many_as_a_case_may_cost() {
+    let mut log = init(0, 2, 1) + &init(1, 2, 2);
+    for _ in 0..300 {
+        for rank in 0..2 {
+            log.push_str(&call(rank, 1 + rank, "AllReduce", 0, 4_000_000, 0));
+            log.push_str(&call(rank, 1 + rank, "AllGather", 0, 9, 0));
+        }
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains(" of 300 rounds, because of what a case may cost"), "{text}");
+}

@@ -1,0 +1,74 @@
+//! Logs and dumps become scenarios that run as their origin did.
+use crate::support::{Home, Run};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file or folder of the importer's test data.
+fn data(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/collspec-cli/tests/import").join(name).display().to_string()
+}
+
+fn logs(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(data(folder)).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| path.display().to_string()).collect()
+}
+
+/// Imports with these arguments into `imported.toml`.
+fn import(home: &Home, args: &[&str]) -> Run {
+    let run = home.run(&[&["import"], args, &["-o", "imported.toml"]].concat());
+    assert_eq!(run.code, 0, "{run}");
+    run
+}
+
+fn passes(home: &Home, what: &str) {
+    let run = home.run(&["run", "imported.toml", "--backend", "soft"]);
+    let text = fs::read_to_string(home.path("imported.toml")).unwrap();
+    assert!(run.code == 0 && run.out.contains(" 0 failed, 0 skipped"), "{what}: {run}\n{text}");
+}
+
+#[test]
+fn what_is_imported_from_logs_passes_in_software() {
+    let home = Home::new();
+    for form in ["--unique", "--rounds"] {
+        let files = logs("nccl_fsdp");
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let run = import(&home, &[&["nccl-log", form], files.as_slice()].concat());
+        assert!(run.err.contains("not in any log"), "{run}");
+        passes(&home, form);
+        for log in logs("nccl_log") {
+            import(&home, &["nccl-log", form, &log]);
+            passes(&home, &log);
+        }
+    }
+}
+
+#[test]
+fn check_names_the_rank_that_a_dump_waits_for() {
+    let home = Home::new();
+    import(&home, &["flight-recorder", &data("fr_missing_rank")]);
+    let check = home.run(&["check", "imported.toml"]);
+    assert!(check.code == 2 && check.err.contains("but rank 2 calls AllGather"), "{check}");
+    import(&home, &["flight-recorder", &data("fr_missing_rank"), "--hang"]);
+    let check = home.run(&["check", "imported.toml"]);
+    assert!(check.code == 0 && check.out.contains("wait for rank 2"), "{check}");
+    passes(&home, "a hang");
+}
+
+#[test]
+fn an_input_that_is_not_understood_is_an_error_with_its_place() {
+    let home = Home::new();
+    home.file("empty.log", "nothing\n");
+    home.file("dumps/nccl_trace_rank_0", "\u{1}");
+    for (args, words) in [
+        (&["nccl-log", "empty.log"][..], "no line says that a communicator begins (1 read)"),
+        (&["nccl-log", "missing.log"], "cannot read missing.log"),
+        (&["flight-recorder", "dumps"], "dumps/nccl_trace_rank_0: byte 0: "),
+        (&["flight-recorder", "."], "has no dumps"),
+        (&["nccl-log", "empty.log", "-o", "empty.log"], "would be written over empty.log"),
+    ] {
+        let run = home.run(&[&["import"], args].concat());
+        assert!(run.code == 2 && run.out.is_empty() && run.err.contains(words), "{args:?}: {run}");
+    }
+}
