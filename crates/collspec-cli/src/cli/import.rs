@@ -1,8 +1,8 @@
 //! `collspec import`.
 use super::exit::Exit;
 use super::import_args::{FlightRecorderArgs, ImportArgs, ImportOutput, NcclLogArgs, Source};
-use super::{output, terminal};
-use crate::import::{Imported, flight_recorder, nccl_log};
+use super::{nccl_tests_line, output, terminal};
+use crate::import::{Imported, flight_recorder, nccl_log, nccl_tests};
 use collspec_core::printable::one_line;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
@@ -12,6 +12,10 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
     match &args.from {
         Source::NcclLog(args) => from_log(args),
         Source::FlightRecorder(args) => from_dumps(args),
+        Source::NcclTests(args) => {
+            check(&args.to, Vec::new())?;
+            write(&nccl_tests::import(&nccl_tests_line::read(&args.line)?)?, &args.to)
+        }
     }
 }
 

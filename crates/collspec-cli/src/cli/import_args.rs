@@ -17,6 +17,18 @@ pub struct ImportArgs {
 pub enum Source {
     NcclLog(NcclLogArgs),
     FlightRecorder(FlightRecorderArgs),
+    NcclTests(NcclTestsArgs),
+}
+
+/// From a command line of nccl-tests: a sweep with the same sizes, types, reductions and roots.
+#[derive(Debug, ClapArgs)]
+pub struct NcclTestsArgs {
+    /// The line in quotes, such as "all_reduce_perf -b 8 -e 1M -f 2 -d bfloat16 -g 8"; a launcher may be in front.
+    #[arg(value_name = "LINE")]
+    pub line: String,
+
+    #[command(flatten)]
+    pub to: ImportOutput,
 }
 
 /// From NCCL's log of any program: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL.

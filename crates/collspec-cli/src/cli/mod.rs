@@ -23,6 +23,7 @@ mod manual;
 mod minimize;
 mod minimize_args;
 mod nccl;
+mod nccl_tests_line;
 mod new;
 mod output;
 mod places;

@@ -13,6 +13,7 @@ mod header;
 mod inputs;
 mod merge;
 pub mod nccl_log;
+pub mod nccl_tests;
 mod peers;
 mod per_rank;
 mod program;
