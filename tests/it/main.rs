@@ -18,6 +18,8 @@ mod comm_id;
 mod command_line;
 // Links in the documents lead somewhere, and figures are those of the code and the corpus.
 mod documents;
+// `collspec explain` shows what a case does, and the pictures of the documents are its own.
+mod explain;
 // Each fault of the software library on demand fails a scenario that passes without it.
 mod faults;
 // What newcomers write, and the recorded answers.

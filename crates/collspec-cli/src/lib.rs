@@ -8,6 +8,7 @@ pub mod bench;
 mod cli;
 pub mod compare;
 mod corpus;
+mod explain;
 mod fetch;
 mod footprint;
 mod formats;

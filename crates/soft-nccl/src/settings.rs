@@ -98,6 +98,8 @@ pub struct Settings {
     /// COLLSPEC_SOFT_FAULT: the fault to have, the same in all processes of a communicator. An error in it makes every communicator
     /// fail.
     pub injection: Option<String>,
+    /// COLLSPEC_SOFT_TRACE: the file to which every message between ranks is appended.
+    pub trace: Option<String>,
     /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT, _NETWORK or _RANKS_PER_NODE, if there is one; every communicator then fails.
     pub error: Option<String>,
 }
@@ -153,6 +155,7 @@ impl Default for Settings {
             connect_attempts: 34,
             connect_pause: Duration::from_millis(100),
             injection: None,
+            trace: None,
             error: None,
         }
     }
@@ -211,6 +214,7 @@ impl Settings {
                 .map_or(standard.connect_pause, |n| Duration::from_millis(n.clamp(1, LONGEST_PAUSE))),
             comm_id,
             injection: word("COLLSPEC_SOFT_FAULT"),
+            trace: word("COLLSPEC_SOFT_TRACE"),
             error: manner_error.or(connect_error).or(node_error).or(network_error),
         }
     }

@@ -39,6 +39,7 @@ pub enum Command {
     Run(RunArgs),
     Check(CheckArgs),
     New(super::new::NewArgs),
+    Explain(Box<super::explain_args::ExplainArgs>),
     Compare(Box<super::compare_args::CompareArgs>),
     Audit(AuditArgs),
     Bench(Box<BenchArgs>),

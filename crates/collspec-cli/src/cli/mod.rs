@@ -13,6 +13,8 @@ mod compare_args;
 mod doctor;
 mod download_bar;
 mod exit;
+mod explain;
+mod explain_args;
 mod failed_cases;
 mod foreign_arguments;
 mod implied_run;
@@ -67,6 +69,9 @@ pub fn command() -> ExitCode {
     let done = match &args.command {
         args::Command::Run(options) => run::run(options),
         args::Command::Check(options) => check::check(options),
+        args::Command::Explain(options) => {
+            launched::in_one_process(options.alone.launcher, "explain", || explain::explain(options))
+        }
         args::Command::Compare(options) => compare::compare_libraries(options),
         args::Command::Audit(options) => {
             launched::in_one_process(options.alone.launcher, "audit", || audit::audit(options))

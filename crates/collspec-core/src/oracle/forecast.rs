@@ -354,8 +354,8 @@ fn check_cost(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result
 
 /// Continues with canonical values and collects the events that cannot be computed.
 #[derive(Default)]
-struct CanonicalResolver {
-    faults: Vec<Uncomputable>,
+pub(super) struct CanonicalResolver {
+    pub(super) faults: Vec<Uncomputable>,
 }
 
 impl ResultResolver for CanonicalResolver {
@@ -368,7 +368,7 @@ impl ResultResolver for CanonicalResolver {
 }
 
 /// Memory before the first step: inputs, and scalars of device memory.
-fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
+pub(super) fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
     let mut memory: Vec<Memory> = plan.allocs.iter().map(|a| Memory::unwritten(a.payload as usize)).collect();
     let mut wrong = Vec::new();
     let mut held = 0;
@@ -467,7 +467,7 @@ fn initial_image(alloc: usize, start: usize, memory: InitialMemory<'_>, key: u64
     payload.guarded(alloc, start, GUARD as usize)
 }
 
-fn to_diagnostic(plan: &Plan, fault: Uncomputable) -> Diagnostic {
+pub(super) fn to_diagnostic(plan: &Plan, fault: Uncomputable) -> Diagnostic {
     let step = plan.steps.get(fault.step as usize);
     let mut diagnostic = Diagnostic::new(step.map_or(plan.case.span, |s| s.span), fault.message);
     diagnostic.label = step.map(|s| format!("in {}", s.label)).unwrap_or_default();

@@ -255,6 +255,8 @@ impl<'p> Interpreter<'p> {
         // All inputs were read before the first write, so in-place calls do not need special treatment.
         let root = sent.iter().flatten().next();
         let ranks = collective.calls.len();
+        // The same for all ranks, which share its memory.
+        let mut concatenated: Option<TrackedBytes> = None;
         for (rank, write) in collective.recvs().enumerate() {
             let Some(write) = write else { continue };
             let bytes = self.bytes(write.region)?;
@@ -264,10 +266,16 @@ impl<'p> Interpreter<'p> {
                 Rule::RootBlock => {
                     root.ok_or_else(missing_input)?.slice(rank * len..(rank + 1) * len).ok_or_else(invalid_region)?
                 }
-                Rule::Concat => sent.iter().try_fold(TrackedBytes::new(Vec::new()), |mut all, p| {
-                    all.append(p.as_ref().ok_or_else(missing_input)?);
-                    Ok::<_, RankError>(all)
-                })?,
+                Rule::Concat => match &concatenated {
+                    Some(all) => all.clone(),
+                    None => {
+                        let all = sent.iter().try_fold(TrackedBytes::new(Vec::new()), |mut all, p| {
+                            all.append(p.as_ref().ok_or_else(missing_input)?);
+                            Ok::<_, RankError>(all)
+                        })?;
+                        concatenated.insert(all).clone()
+                    }
+                },
                 Rule::Transpose => sent.iter().try_fold(TrackedBytes::new(Vec::new()), |mut all, p| {
                     let block = len / ranks.max(1);
                     let part = p.as_ref().ok_or_else(missing_input)?.slice(rank * block..(rank + 1) * block);

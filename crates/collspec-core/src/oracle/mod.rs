@@ -43,6 +43,7 @@ mod row_reduction;
 mod rows;
 mod search;
 pub(crate) mod undefined;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -52,4 +53,6 @@ pub use budget::Budget;
 pub use families::{FamilySet, Rounding, Scale, Shape};
 pub use fingerprint::Fingerprint;
 pub use forecast::{Checkpoint, Forecast, NotLookedAt};
+pub use memory::Certainty;
 pub use order_map::ResultOrder;
+pub use walk::{ElementNow, Walk};

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 const PREFIXES: [&str; 2] = ["NCCL_", "COLLSPEC_"];
 /// Those of them that say something of one process or one machine, or reach no worker.
 const OF_ONE: &[&str] = &[
+    "COLLSPEC_SOFT_TRACE",
     "COLLSPEC_WORKER",
     "COLLSPEC_WORKER_DEVICE",
     "COLLSPEC_WORKER_NCCL",

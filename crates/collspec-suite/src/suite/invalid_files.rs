@@ -46,7 +46,11 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Option<Plan>, Vec<Diagn
 }
 
 /// `Ok` if the file expects this refusal; otherwise its diagnostics, with what the file expects.
-pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
+///
+/// # Errors
+///
+/// The diagnostics of a refusal that the file does not expect.
+pub fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
     let verdict = judge::judge_refusal(case, &diagnostics);
     if verdict.status == Status::Pass {
         return Ok(());

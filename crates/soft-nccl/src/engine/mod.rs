@@ -25,6 +25,7 @@ mod report;
 mod room;
 mod step;
 mod task;
+mod trace;
 mod windows;
 
 pub(crate) use background::{Outcomes, begin, run, wait_for};
@@ -38,6 +39,7 @@ pub(crate) use member::{Member, Site, read_scalar};
 pub(crate) use one_sided::{MOST_SIGNALS, SignalKey};
 pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;
+pub use trace::MOST_TRACED_MESSAGES;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
 use crate::failure::Failure;
@@ -124,6 +126,8 @@ pub(crate) struct State {
     next: u64,
     pub epoch: u64,
     hook: Option<extern "C" fn()>,
+    /// The file to which messages are written down.
+    trace: Option<trace::Trace>,
 }
 
 struct Engine {
@@ -222,6 +226,7 @@ impl State {
             next: 1,
             epoch: 0,
             hook: None,
+            trace: trace::Trace::open(),
         }
     }
 

@@ -279,6 +279,7 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         task.cursor += 1;
         task.count(&step, depth);
         state.moved = state.moved.wrapping_add(step.count.wrapping_mul(task.spec.ty.size()));
+        state.trace(&task, &step, data.len());
         match (recv, send) {
             (_, Some((_, channel))) => state.push(channel, Message { data, depth: task.depth }),
             (Some((_, channel)), None) => {
