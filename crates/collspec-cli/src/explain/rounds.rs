@@ -234,7 +234,7 @@ fn panel(messages: &[&Message], members: &[usize], is_part: bool) -> Panel {
         let more = number(last - MOST_ROUNDS, "more round");
         columns.insert(columns.len() - 1, format!("… {more}"));
     }
-    columns.extend(["sends in all".to_owned(), "receives in all".to_owned()]);
+    columns.extend(["sends, total".to_owned(), "receives, total".to_owned()]);
     let mut rows = Vec::new();
     let mut previous = None;
     for rank in shown {
