@@ -40,7 +40,9 @@ fn a_library_is_no_worse_than_itself() {
     let run = compare(&home, "soft", "soft", &[]);
     assert_eq!(run.code, 0, "{run}");
     assert!(run.out.contains("Compared: 3 of 3 cases (base 2 runs, candidate 2 runs)"), "{run}");
-    assert!(run.out.contains("3  same bits") && run.out.ends_with("Nothing got worse in 3 cases.\n"), "{run}");
+    let headline = "Results: nothing got worse. Speed: not measured.\n";
+    assert!(run.out.starts_with(headline) && run.out.ends_with(headline), "{run}");
+    assert!(run.out.contains("3  same bits"), "{run}");
     assert!(run.out.contains("Starts that failed: base 0 of 2"), "{run}");
 }
 
@@ -70,6 +72,82 @@ fn another_order_is_no_worse_unless_bits_count() {
     let human = compare(&home, "soft", tree, &[]);
     assert!(human.out.contains("other order of summation: 1 case") && human.out.contains(" -> "), "{human}");
     assert!(human.out.contains("variable NCCL_ALGO: not set -> `Ring;allreduce:Tree`"), "{human}");
+}
+
+/// Only the step whose order of summation changed is named, and only its operation is marked on the page.
+#[test]
+fn another_order_is_told_of_its_step_and_buffer_alone() {
+    let home = Home::new();
+    let steps = "world_size = 4\ninputs.x = { each = \"1.0 / (3 * rank + i + 1)\", count = 64 }\nsteps = [\n  \
+        { op = \"all_gather\", in = \"x\", out = \"y\" },\n  { op = \"all_reduce\", in = \"x\", out = \"z\" },\n]\n";
+    home.file("scenarios/two_steps.toml", &steps.replace("count = 64", "count = 64, dtype = \"f32\""));
+    let run = compare(
+        &home,
+        "soft",
+        "soft NCCL_ALGO='Ring;allreduce:Tree'",
+        &["--no-footprint", "--format", "human", "--format", "html", "--output", "a.html"],
+    );
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.out.contains("1 case: two_steps (`z` of step 2 (all_reduce))"), "{run}");
+    let page = fs::read_to_string(home.path("a.html")).unwrap();
+    assert!(page.contains("title=\"all_reduce, f32: other order of summation 1\""), "{page}");
+    assert!(page.contains("title=\"all_gather, f32: unchanged 1\""), "{page}");
+    assert!(page.contains("<code>z</code> of step 2 (all_reduce): "), "{page}");
+}
+
+/// Many cases that fail alike on both sides are one line.
+#[test]
+fn cases_that_fail_on_both_sides_are_told_by_reason() {
+    let home = corpus();
+    for number in 0..3 {
+        home.file(&format!("scenarios/wrong{number}.toml"), WRONG);
+    }
+    let run = compare(&home, "soft", "soft", &["--no-footprint"]);
+    assert_eq!(run.code, 0, "{run}");
+    let (_, failing) = run.out.split_once("\nFail on both sides: 3 cases\n").unwrap_or_else(|| panic!("{run}"));
+    let line = failing.lines().next().unwrap();
+    assert!(line.starts_with("    3 cases: ") && line.ends_with("(for example wrong0)"), "{run}");
+}
+
+/// Every row of speed is in every report, the limits of a file count, and Markdown keeps within what a comment takes.
+#[test]
+fn rows_of_speed_and_their_limits_are_in_every_report() {
+    let home = corpus();
+    for number in 0..150 {
+        home.file(&format!("scenarios/{}{number}.toml", "long".repeat(50)), SUM);
+    }
+    let bench = "all_reduce -b 1K -e 4K -f 2 -n 2 -w 1 -g 2 --place out --samples 5";
+    home.file("limits.toml", "[all_reduce.float]\n2K = 1e9\n4K = 1e-9\n");
+    let reports = ["--verbose", "--format", "human", "--format", "html", "--output", "a.html"];
+    let comment = ["--format", "markdown", "--output", "a.md"];
+    let measured = ["--no-footprint", "--bench", bench, "--min-busbw", "limits.toml"];
+    let run = compare(&home, "soft", "soft fault=F03", &[&reports[..], &comment, &measured].concat());
+    assert_eq!(run.code, 1, "{run}");
+    let page = fs::read_to_string(home.path("a.html")).unwrap();
+    let comment = fs::read_to_string(home.path("a.md")).unwrap();
+    for report in [&run.out, &page, &comment] {
+        assert!(report.contains(" cases got worse. Speed: "), "{report}");
+        assert!(report.contains("below the limit of --min-busbw"), "{report}");
+        for bytes in ["1,024", "2,048", "4,096"] {
+            assert!(
+                report.contains(&format!("all_reduce, sum, float, 2 ranks, out of place, {bytes} bytes")),
+                "{report}"
+            );
+        }
+    }
+    assert!(
+        comment.len() < 65_000 && comment.ends_with("The other reports have the rest.\n"),
+        "{} bytes",
+        comment.len()
+    );
+    for (text, words) in [
+        ("[all_reduce.float]\n2X = 1\n", "limits.toml:2:1: expected a size"),
+        ("[all_reduce.half]\n2K = 1\n", "limits.toml:2:1: --bench measures no row of this operation, type and size"),
+    ] {
+        home.file("limits.toml", text);
+        let run = compare(&home, "soft", "soft", &["--bench", bench, "--min-busbw", "limits.toml"]);
+        assert!(run.code == 2 && run.err.contains(words) && run.out.is_empty(), "{run}");
+    }
 }
 
 /// The contents of memory that no step writes come from the seed, and those of a call that is cut short are any.
@@ -273,7 +351,8 @@ fn an_interrupt_leaves_what_was_compared() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(130), "{text}\n{rest:?}");
-    assert!(text.contains("No verdict:\n  the comparison was interrupted\n"), "{text}");
+    let headline = "Results: no verdict, because the comparison was interrupted. Speed: not measured.\n";
+    assert!(text.starts_with(&format!("{headline}  the comparison was interrupted\n")), "{text}");
     assert!(text.contains("Compared: 3 of 3 cases"), "{text}");
     assert!(
         rest.iter().any(|line| line.contains("interrupted; the report has what was compared until then")),

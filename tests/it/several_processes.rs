@@ -430,7 +430,9 @@ fn commands_of_one_process_refuse_to_be_several() {
     home.file("sum.toml", SUM);
     home.file("wrong.toml", WRONG);
     let soak: &[&str] = &["soak", "--programs", "1", "--output", "made"];
-    let commands = [soak, &["audit", "sum.toml", "--output", "made"], &["minimize", "wrong.toml", "--output", "made"]];
+    let gate: &[&str] = &["gate", "soft", "soft", "sum.toml", "--reports", "made"];
+    let (audit, minimize) = (["audit", "sum.toml", "--output", "made"], ["minimize", "wrong.toml", "--output", "made"]);
+    let commands = [soak, gate, &audit, &minimize];
     for args in commands {
         let ended = run(&home, 3, args, |_, _| {});
         assert_eq!(ended.codes, [2; 3], "{args:?} {:?}", ended.err);

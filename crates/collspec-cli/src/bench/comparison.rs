@@ -88,6 +88,11 @@ pub struct Side {
 }
 
 impl Side {
+    /// The bus bandwidth of the median in GB/s; `None` without samples.
+    pub fn bus_bandwidth(&self, row: &Row) -> Option<f64> {
+        self.summary.map(|summary| row.bus_bandwidth(summary.median))
+    }
+
     fn of(samples: impl Iterator<Item = f64>) -> Self {
         let samples: Vec<f64> = samples.collect();
         Self { summary: Summary::of(&samples), sorted: sorted(&samples).unwrap_or_default() }

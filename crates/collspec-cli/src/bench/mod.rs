@@ -12,7 +12,7 @@ mod operation;
 mod plan;
 mod plot;
 mod result;
-mod row;
+pub(crate) mod row;
 mod sample;
 mod sampler;
 mod sweep;

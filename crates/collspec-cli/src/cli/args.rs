@@ -41,6 +41,7 @@ pub enum Command {
     New(super::new::NewArgs),
     Explain(Box<super::explain_args::ExplainArgs>),
     Compare(Box<super::compare_args::CompareArgs>),
+    Gate(super::gate::GateArgs),
     Audit(AuditArgs),
     Bench(Box<BenchArgs>),
     Import(super::import_args::ImportArgs),

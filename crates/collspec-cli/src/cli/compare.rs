@@ -7,13 +7,14 @@ use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
 use super::{backend, output, reports, run, terminal};
 use crate::bench::{Plan, Row};
-use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
+use crate::compare::accepted::{Accepted, to_accept};
+use crate::compare::limits::{Limits, below};
 use crate::compare::report::{Context as ReportedComparison, write};
 use crate::compare::speed::measure;
 use crate::compare::work::count;
 use crate::compare::{
-    Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, SideRequest, compare,
-    measure_footprints,
+    Comparison, Decision, FirstFailures, GateVerdict, Observer, Provenance, Repetition, RulesError, Side, SideError,
+    SideRequest, compare, measure_footprints,
 };
 use crate::formats::GithubPlaces;
 use anyhow::Context;
@@ -82,11 +83,14 @@ fn compare_here(
     run::warn_of_variables()?;
     // A mistake in this file is reported before anything runs.
     let accepted = args.allow.as_deref().map(Accepted::read).transpose()?;
+    let limits = args.min_busbw.as_deref().map(Limits::read).transpose()?;
+    let provenance = Provenance::here();
     if let Some(path) = args.write_allow.as_deref().filter(|path| path.exists()) {
         anyhow::bail!("--write-allow starts a new file, and {} exists", path.display());
     }
     let outputs: Vec<PathBuf> = reports::files(&args.report.0).into_iter().chain(args.write_allow.clone()).collect();
-    let sides_and_files = [&args.base, &args.candidate].into_iter().map(SideRequest::file).chain(args.allow.clone());
+    let sides_and_files = [&args.base, &args.candidate].into_iter().map(SideRequest::file);
+    let sides_and_files = sides_and_files.chain(args.allow.clone()).chain(args.min_busbw.clone());
     let inputs = sides_and_files.chain(output::of_selection(&args.selection));
     output::check("report", &outputs, inputs.chain(output::of_backend(&args.options().backend)))?;
     let (base, candidate) = sides();
@@ -104,6 +108,12 @@ fn compare_here(
     tell_settings_without_effect(args, &base, &candidate)?;
     let bench = args.bench.as_deref().map(|text| timed(text, &base, &candidate)).transpose()?;
     let counted = base.counts_work();
+    anyhow::ensure!(
+        limits.is_none() || !counted,
+        "--min-busbw: on software GPUs work is counted, and there are no times to hold against a limit"
+    );
+    let rows = bench.as_ref().map_or(&[][..], |(_, rows)| rows.as_slice());
+    let limits = limits.map(|limits| limits.of_rows(rows)).transpose()?.unwrap_or_default();
     let cases = cases(args, &base, &candidate)?;
     signals::catch_interrupt();
     let mut progress = Progress(ProgressDisplay::new());
@@ -136,25 +146,29 @@ fn compare_here(
             comparison.work = count(&base, &candidate, plan, rows, &mut each)?;
         } else {
             comparison.speed = measure(&base, &candidate, plan, rows, &mut each)?;
+            if let Some(speed) = &mut comparison.speed {
+                speed.below = below(&limits, &speed.timed.rows);
+            }
         }
-        comparison.interrupted = signals::is_interrupted();
+        comparison.speed_interrupted = signals::is_interrupted();
     }
+    comparison.provenance = provenance;
     comparison.lost = cluster.and_then(|job| job.lost_in_words());
     progress.0.end();
     let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
-    let verdict = comparison.verdict(args.at_least.get(), args.bits);
-    report(args, &comparison, &failures, &verdict)?;
+    let decision = comparison.decision(args.at_least.get(), args.bits);
+    report(args, &comparison, &failures, &decision)?;
     if let Some(path) = &args.write_allow {
         write_new(path, &to_accept(&comparison))?;
     }
-    if let Some(AcceptedError::Entries(stale)) = stale {
+    if let Some(RulesError::Entries(stale)) = stale {
         anyhow::bail!("{}", stale.join("\n"));
     }
-    if comparison.interrupted {
+    if comparison.interrupted || comparison.speed_interrupted {
         writeln!(terminal::err(), "collspec: interrupted; the report has what was compared until then")?;
         return Ok(Exit::INTERRUPTED);
     }
-    Ok(match verdict {
+    Ok(match decision.overall() {
         GateVerdict::NothingWorse => Exit::ALL_PASSED,
         GateVerdict::Worse { .. } => Exit::SOME_FAILED,
         GateVerdict::NoVerdict { .. } => Exit::NO_VERDICT,
@@ -168,7 +182,12 @@ const SAMPLES: u32 = 10;
 fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec<Row>)> {
     let words = shlex::split(text).context("--bench: a quote is not closed")?;
     let words = ["collspec", "bench"].map(str::to_owned).into_iter().chain(words);
-    let parsed = Args::try_parse_from(words).map_err(|error| anyhow::anyhow!("--bench: {}", reason(&error)))?;
+    let parsed = Args::try_parse_from(words).map_err(|error| {
+        anyhow::anyhow!(
+            "--bench: {}",
+            reason(&error, "expected what is measured: `collspec bench --help` tells what there is")
+        )
+    })?;
     let Command::Bench(mut bench) = parsed.command else {
         anyhow::bail!("--bench: expected what `collspec bench` takes")
     };
@@ -202,10 +221,10 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
     plan(&bench, asked, &usual(ours), usual_ranks(ours, our_options).min(usual_ranks(theirs, their_options)))
 }
 
-/// The mistake in the arguments, without clap's usage text, which is not that of `collspec compare`.
-fn reason(error: &clap::Error) -> String {
+/// The mistake in the arguments, without clap's usage text, which is that of another command; `hint` if help was asked for.
+pub fn reason(error: &clap::Error, hint: &str) -> String {
     if !error.use_stderr() {
-        return "expected what is measured: `collspec bench --help` tells what there is".to_owned();
+        return hint.to_owned();
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -282,10 +301,10 @@ fn report(
     args: &CompareArgs,
     comparison: &Comparison,
     failures: &FirstFailures,
-    verdict: &GateVerdict,
+    decision: &Decision,
 ) -> anyhow::Result<()> {
     let github = GithubPlaces::here();
-    let context = ReportedComparison { comparison, verdict, failures, every_row: args.verbose, github };
+    let context = ReportedComparison { comparison, decision, failures, every_row: args.verbose, github };
     for request in reports::requests(&args.report) {
         reports::write_whole(&request, |mut to, styles| Ok(write(request.format, &mut to, styles, &context)?))?;
     }

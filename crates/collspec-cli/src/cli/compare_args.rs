@@ -98,6 +98,11 @@ pub struct CompareArgs {
     #[arg(long, value_name = "WHAT", help_heading = SPEED)]
     pub bench: Option<String>,
 
+    /// Also require a bus bandwidth of the candidate: a file of limits in GB/s by operation, type and size, in which `64M = 180` below
+    /// `[all_reduce.float]` is one. A row below its limit is worse.
+    #[arg(long, value_name = "FILE", requires = "bench", help_heading = SPEED)]
+    pub min_busbw: Option<PathBuf>,
+
     /// Count every change as worse, including different results that are right and different error codes and texts.
     #[arg(long, help_heading = GATE)]
     pub bits: bool,

@@ -17,6 +17,7 @@ mod explain;
 mod explain_args;
 mod failed_cases;
 mod foreign_arguments;
+mod gate;
 mod implied_run;
 mod import;
 mod import_args;
@@ -73,6 +74,9 @@ pub fn command() -> ExitCode {
             launched::in_one_process(options.alone.launcher, "explain", || explain::explain(options))
         }
         args::Command::Compare(options) => compare::compare_libraries(options),
+        args::Command::Gate(options) => {
+            launched::in_one_process(options.alone.launcher, "gate", || gate::gate(options))
+        }
         args::Command::Audit(options) => {
             launched::in_one_process(options.alone.launcher, "audit", || audit::audit(options))
         }
@@ -94,14 +98,17 @@ pub fn command() -> ExitCode {
     };
     match done {
         Ok(code) => code.into(),
-        Err(error) => {
-            let exit = exit::Exit::of_error(&error);
-            if exit != exit::Exit::CLOSED_PIPE {
-                let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
-            }
-            exit.into()
-        }
+        Err(error) => tell(&error).into(),
     }
+}
+
+/// Tells why a command ended with an error, and gives its exit code.
+fn tell(error: &anyhow::Error) -> exit::Exit {
+    let exit = exit::Exit::of_error(error);
+    if exit != exit::Exit::CLOSED_PIPE {
+        let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&**error)));
+    }
+    exit
 }
 
 /// The command alone: its short help, and a hint about what this folder has to run.

@@ -4,10 +4,12 @@ use super::download_bar::DownloadBar;
 use super::exit::Exit;
 use super::terminal;
 use crate::fetch::{FetchError, Kept, elf, fetch};
-use collspec_core::printable::{one_line, printable};
+use collspec_core::printable::{one_line, printable, printable_lines};
 use collspec_run::child::Workers;
-use collspec_run::library::{FoundLibrary, LibraryCache, LibraryInfo, Wanted, find_libraries};
+use collspec_run::library::{CudaRelease, FoundLibrary, LibraryCache, LibraryInfo, Wanted, find_libraries};
+use collspec_suite::suite::with_causes;
 use std::io::Write;
+use std::path::PathBuf;
 
 pub fn nccl(args: &NcclCommand) -> anyhow::Result<Exit> {
     match args {
@@ -34,25 +36,63 @@ fn list() -> anyhow::Result<Exit> {
 }
 
 fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
-    let cache = LibraryCache::of_user()?;
     let NcclFetchArgs { version, cuda, slim } = args;
-    let wanted = Wanted { version: version.clone(), cuda: *cuda, slim: *slim };
-    if !cache.library_path(&wanted).is_file() {
+    let Some(path) = fetch_library(&Wanted { version: version.clone(), cuda: *cuda, slim: *slim })? else {
+        return Ok(Exit::INTERRUPTED);
+    };
+    let mut out = terminal::out();
+    writeln!(out, "{}", printable(&path.display().to_string()))?;
+    out.flush()?;
+    // Its file is read and not opened as a library, so its code does not run.
+    let exports = elf::read(&path)?.exports;
+    writeln!(terminal::err(), "collspec: NCCL {version}; {}", lacking_text(&LibraryInfo::of_exports(exports)))?;
+    Ok(Exit::ALL_PASSED)
+}
+
+/// True if this machine has a library of this version.
+pub fn has_version(version: &str) -> bool {
+    let is_it = |library: &FoundLibrary| library.probed.as_ref().is_ok_and(|probed| probed.version_text() == version);
+    find_libraries(&Workers::CurrentExe).iter().any(is_it)
+}
+
+/// Fetches a library of this version; the exit code if there is none afterwards.
+///
+/// # Errors
+///
+/// The messages cannot be written.
+pub fn fetch_version(version: &str) -> anyhow::Result<Option<Exit>> {
+    let wanted = Wanted { version: version.to_owned(), cuda: CudaRelease::default(), slim: false };
+    match fetch_library(&wanted) {
+        Ok(Some(_)) => Ok(None),
+        Ok(None) => Ok(Some(Exit::INTERRUPTED)),
+        Err(error) => {
+            let why = printable_lines(&with_causes(&*error)).into_owned();
+            writeln!(
+                terminal::err(),
+                "collspec: there is no NCCL {version} on this machine, and fetching it failed: {why}"
+            )?;
+            Ok(Some(Exit::BACKEND_MISSING))
+        }
+    }
+}
+
+/// Fetches a library, and tells about it; `None` if that was interrupted.
+fn fetch_library(wanted: &Wanted) -> anyhow::Result<Option<PathBuf>> {
+    let cache = LibraryCache::of_user()?;
+    if !cache.library_path(wanted).is_file() {
+        let Wanted { version, cuda, .. } = wanted;
         writeln!(terminal::err(), "collspec: fetching NCCL {version} for {cuda}, some 300 MB")?;
     }
     let bar = DownloadBar::new();
-    let fetched = fetch(&wanted, &cache, &|progress| bar.show(progress));
+    let fetched = fetch(wanted, &cache, &|progress| bar.show(progress));
     bar.end();
     let fetched = match fetched {
         Err(FetchError::Interrupted) => {
             writeln!(terminal::err(), "collspec: interrupted; the cache is as it was")?;
-            return Ok(Exit::INTERRUPTED);
+            return Ok(None);
         }
         fetched => fetched?,
     };
-    let mut out = terminal::out();
-    writeln!(out, "{}", printable(&fetched.path.display().to_string()))?;
-    out.flush()?;
     let mut err = terminal::err();
     match fetched.hash {
         Some(hash) => writeln!(err, "collspec: sha256 {hash}, as the wheel lists it")?,
@@ -66,10 +106,7 @@ fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
             of / 1_000_000
         )?;
     }
-    // Its file is read and not opened as a library, so its code does not run.
-    let exports = elf::read(&fetched.path)?.exports;
-    writeln!(err, "collspec: NCCL {}; {}", args.version, lacking_text(&LibraryInfo::of_exports(exports)))?;
-    Ok(Exit::ALL_PASSED)
+    Ok(Some(fetched.path))
 }
 
 /// A library in two lines: version and file, then the place in which it was found and the functions that it lacks.

@@ -1,17 +1,13 @@
 //! A file of accepted changes: the change, the cases, and the reason it is accepted.
 use super::change::{Change, Meaning};
 use super::comparison::Comparison;
-use collspec_core::files;
+use super::rules_file::{self, RulesError, at_places};
 use collspec_core::printable::is_printable;
-use collspec_core::scenario::{SourceFile, Span};
-use collspec_suite::report::source_place::path_line_column;
+use collspec_core::scenario::SourceFile;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io;
-use std::ops::Range;
 use std::path::Path;
-use thiserror::Error;
 use toml::Spanned;
 
 /// The word that an entry's `library` has for failing starts; below, the word for slower rows of `--bench`.
@@ -19,30 +15,8 @@ const STARTS: &str = "starts";
 const SPEED: &str = "speed";
 /// The word for rows of `--bench` that fail where work is counted.
 const WORK: &str = "work";
-/// Bytes of the largest file that is read.
-const MAX_FILE: u64 = 4 << 20;
-
 /// Limit on entries whose cases are a pattern: each of these is compared with every case.
 const MAX_PATTERNS: usize = 1000;
-/// Number of wrong entries that are shown.
-const MAX_SHOWN: usize = 20;
-
-/// The reason a file of accepted changes cannot be used.
-#[derive(Debug, Error)]
-pub enum AcceptedError {
-    /// The file cannot be read.
-    #[error("cannot read {path}")]
-    Read {
-        /// Path of the file.
-        path: String,
-        /// The error from the system.
-        source: io::Error,
-    },
-    /// Entries are wrong, or match no change.
-    #[error("{}", .0.join("\n"))]
-    Entries(Vec<String>),
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -74,20 +48,12 @@ impl Accepted {
     /// # Errors
     ///
     /// The file cannot be read or is not TOML, or an entry is wrong or lacks a reason.
-    pub fn read(path: &Path) -> Result<Self, AcceptedError> {
-        let name = path.display().to_string();
-        let read = |source| AcceptedError::Read { path: name.clone(), source };
-        let text = files::read_text(path, MAX_FILE).map_err(|refused| read(refused.into()))?;
-        Self::parse(&name, text)
+    pub fn read(path: &Path) -> Result<Self, RulesError> {
+        Self::parse(rules_file::read(path)?)
     }
 
-    fn parse(path: &str, text: String) -> Result<Self, AcceptedError> {
-        let source = SourceFile { path: path.into(), text: text.into() };
-        let place = |range: Range<usize>| path_line_column(&source, Span { start: range.start, end: range.end });
-        let file: File = toml::from_str(&source.text).map_err(|error| {
-            let at = place(error.span().unwrap_or_default());
-            AcceptedError::Entries(vec![format!("{at}: {}", error.message())])
-        })?;
+    fn parse(source: SourceFile) -> Result<Self, RulesError> {
+        let file: File = rules_file::parse(&source)?;
         let (mut faults, mut patterns) = (Vec::new(), 0);
         for entry in &file.accept {
             patterns += usize::from(entry.get_ref().case.as_ref().is_some_and(|case| case.contains('*')));
@@ -107,7 +73,7 @@ impl Accepted {
     /// # Errors
     ///
     /// An entry does not match any change.
-    pub fn apply(&self, comparison: &mut Comparison) -> Result<(), AcceptedError> {
+    pub fn apply(&self, comparison: &mut Comparison) -> Result<(), RulesError> {
         let mut stale = Vec::new();
         let rows = comparison.rows.iter().enumerate();
         let by_name: HashMap<String, usize> = rows.map(|(at, row)| (row.case.clone(), at)).collect();
@@ -153,17 +119,6 @@ impl Accepted {
         }
         if stale.is_empty() { Ok(()) } else { Err(at_places(&self.file, &stale)) }
     }
-}
-
-/// The mistakes in entries with their places; if there are many, the first ones.
-fn at_places(file: &SourceFile, faults: &[(Range<usize>, String)]) -> AcceptedError {
-    let place = |range: &Range<usize>| path_line_column(file, Span { start: range.start, end: range.end });
-    let mut lines: Vec<String> =
-        faults.iter().take(MAX_SHOWN).map(|(range, why)| format!("{}: {why}", place(range))).collect();
-    if let Some(more) = faults.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
-        lines.push(format!("and {more} more"));
-    }
-    AcceptedError::Entries(lines)
 }
 
 /// The mistake in an entry, if there is one.
@@ -263,7 +218,7 @@ pub fn to_accept(comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::comparison::GateVerdict;
+    use crate::compare::decision::GateVerdict;
     use serde_json::json;
 
     #[test]
@@ -276,6 +231,10 @@ mod tests {
         }
     }
 
+    fn parse(text: String) -> Result<Accepted, RulesError> {
+        Accepted::parse(SourceFile { path: "accepted.toml".into(), text: text.into() })
+    }
+
     #[test]
     fn rows_that_fail_where_work_is_counted_can_be_accepted() {
         let library = json!({ "backend": "nccl", "version": "2.30.7" });
@@ -286,14 +245,14 @@ mod tests {
         let work = json!({ "rows": [], "failed": ["all_reduce f32: it hangs"], "not_counted": 0 });
         let comparison = json!({ "base": side, "candidate": side, "library": [], "rows": [], "work": work });
         let mut comparison: Comparison = serde_json::from_value(comparison).unwrap();
-        assert_eq!(comparison.verdict(0, false), GateVerdict::Worse { changes: 1 });
+        assert_eq!(comparison.decision(0, false).overall(), GateVerdict::Worse { changes: 1 });
 
         let accepted = to_accept(&comparison).replace("reason = \"\"", "reason = \"a known bug\"");
-        Accepted::parse("accepted.toml", accepted.clone()).unwrap().apply(&mut comparison).unwrap();
-        assert!(!matches!(comparison.verdict(0, false), GateVerdict::Worse { .. }));
+        parse(accepted.clone()).unwrap().apply(&mut comparison).unwrap();
+        assert!(!matches!(comparison.decision(0, false).overall(), GateVerdict::Worse { .. }));
         // Accepted again, it still matches; without failing rows it does not.
-        Accepted::parse("accepted.toml", accepted.clone()).unwrap().apply(&mut comparison).unwrap();
+        parse(accepted.clone()).unwrap().apply(&mut comparison).unwrap();
         comparison.work = None;
-        Accepted::parse("accepted.toml", accepted).unwrap().apply(&mut comparison).unwrap_err();
+        parse(accepted).unwrap().apply(&mut comparison).unwrap_err();
     }
 }

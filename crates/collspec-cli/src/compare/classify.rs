@@ -1,5 +1,6 @@
 //! Determines what changed in a case, from all its runs on both sides.
 use super::change::Change;
+use super::comparison::ChangedResult;
 use super::seen::{Ending, Seen};
 use crate::record::RecordedCase;
 use collspec_core::judge::{CallError, Outcome, Status};
@@ -11,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// cases are tested.
 pub const SIGNIFICANCE: f64 = 0.01;
 
+/// Number of results that are named of a case.
+const MAX_CHANGED_RESULTS: usize = 16;
+
 /// A change with its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classified {
@@ -18,10 +22,13 @@ pub struct Classified {
     pub change: Change,
     /// A description in one line; for a change of results, equal for all cases with the same change.
     pub detail: String,
+    /// The results whose order of summation, or rounding, changed.
+    pub changed_results: Vec<ChangedResult>,
 }
 
-fn classified(change: Change, detail: impl Into<String>) -> Classified {
-    Classified { change, detail: detail.into() }
+/// A change without results whose order is known.
+pub fn classified(change: Change, detail: impl Into<String>) -> Classified {
+    Classified { change, detail: detail.into(), changed_results: Vec::new() }
 }
 
 /// Classifies the change in a case from its runs and skips on both sides.
@@ -45,7 +52,7 @@ pub fn classify(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classifi
     }
     match (ours.failed, theirs.failed) {
         (0, 0) if !one_text => match results(base, candidate) {
-            Classified { change: Change::SameBits | Change::SameBehaviour, detail } => {
+            Classified { change: Change::SameBits | Change::SameBehaviour, detail, .. } => {
                 classified(Change::SameBits, detail)
             }
             _ => classified(Change::NotComparable, "the scenario file is not the same on both sides"),
@@ -230,16 +237,24 @@ fn other_bits(base: &RecordedCase, candidate: &RecordedCase) -> Classified {
         |a: &ResultOrder, b: &ResultOrder| (&a.step, &a.buffer, &a.ranks) == (&b.step, &b.buffer, &b.ranks);
     let pairs = base.orders.iter().filter_map(|ours| {
         let theirs = candidate.orders.iter().find(|theirs| same_result(ours, theirs))?;
-        Some((compare_orders(&ours.map, &theirs.map), describe_change(&ours.map, &theirs.map)))
+        let change = describe_change(&ours.map, &theirs.map);
+        let result = ChangedResult { step: ours.step.clone(), buffer: ours.buffer.clone(), change };
+        Some((compare_orders(&ours.map, &theirs.map), result))
     });
-    let mut changed: Vec<(OrderChange, String)> =
+    let mut changed: Vec<(OrderChange, ChangedResult)> =
         pairs.filter(|(change, _)| !matches!(change, OrderChange::Same | OrderChange::Compatible)).collect();
     changed.sort_by_key(|(change, _)| std::cmp::Reverse(*change));
     let worst = changed.first().map(|(change, _)| *change);
-    let mut texts: Vec<String> = Vec::new();
-    for (_, text) in changed {
-        if !texts.contains(&text) {
-            texts.push(text);
+    let mut changed_results: Vec<ChangedResult> = Vec::new();
+    for (_, result) in changed {
+        if changed_results.len() < MAX_CHANGED_RESULTS && !changed_results.contains(&result) {
+            changed_results.push(result);
+        }
+    }
+    let mut texts: Vec<&str> = Vec::new();
+    for result in &changed_results {
+        if !texts.contains(&result.change.as_str()) {
+            texts.push(&result.change);
         }
     }
     const SHOWN: usize = 3;
@@ -249,17 +264,20 @@ fn other_bits(base: &RecordedCase, candidate: &RecordedCase) -> Classified {
     if more > 0 {
         text.push_str(&format!("; and {more} more"));
     }
-    match worst {
-        Some(OrderChange::OtherOrder) => classified(Change::OtherOrder, text),
-        Some(OrderChange::OtherRounding) => classified(Change::OtherRounding, text),
-        Some(_) => classified(Change::OtherBits, text),
-        None if base.orders.is_empty() => {
-            classified(Change::OtherBits, format!("{}: the order of summation is not known", places(base, candidate)))
-        }
+    let change = match worst {
+        Some(OrderChange::OtherOrder) => Change::OtherOrder,
+        Some(OrderChange::OtherRounding) => Change::OtherRounding,
+        Some(_) => Change::OtherBits,
         None => {
-            classified(Change::OtherBits, format!("{}: the order maps do not tell them apart", places(base, candidate)))
+            let why = if base.orders.is_empty() {
+                "the order of summation is not known"
+            } else {
+                "the order maps do not tell them apart"
+            };
+            return classified(Change::OtherBits, format!("{}: {why}", places(base, candidate)));
         }
-    }
+    };
+    Classified { change, detail: text, changed_results }
 }
 
 /// The buffers and ranks whose contents differ.

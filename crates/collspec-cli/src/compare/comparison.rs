@@ -1,10 +1,12 @@
-//! The result of a comparison, and its verdict.
+//! The result of a comparison.
 use super::change::{Change, Meaning};
 use super::classify::compare_rates;
 use super::library_changes::LibraryChange;
+use super::provenance::Provenance;
 use super::seen::Seen;
 use super::speed::Speed;
 use super::work::Counts;
+use crate::formats::html::operation_of;
 use crate::record::Header;
 use collspec_core::judge::Verdict;
 use collspec_core::scenario::Case;
@@ -16,6 +18,9 @@ use std::sync::Arc;
 /// Two libraries compared over a corpus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
+    /// The time and the place of the comparison.
+    #[serde(default)]
+    pub provenance: Provenance,
     /// The library in use.
     pub base: SideSummary,
     /// The library to move to.
@@ -33,16 +38,22 @@ pub struct Comparison {
     /// Work of both libraries, if it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Counts>,
-    /// True if the user stopped the comparison early.
+    /// True if the user stopped the comparison before its results were complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+    /// True if the user stopped it while speed or work was measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub speed_interrupted: bool,
+    /// The reason the comparison did not begin, if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_begun: Option<String>,
     /// The process of the job that was lost during the comparison, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
 }
 
 /// A description of one side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
     /// The side as the user named it.
     pub name: String,
@@ -75,6 +86,9 @@ pub struct Row {
     /// A description of the change in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// The results whose order of summation, or rounding, changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_results: Vec<ChangedResult>,
     /// Outcomes on the base.
     pub base: Seen,
     /// Outcomes on the candidate.
@@ -88,6 +102,36 @@ pub struct Row {
     /// The reason the change is accepted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
+}
+
+/// A result that both sides computed rightly in different ways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedResult {
+    /// Label of the step, for instance `step 2 (all_reduce)`.
+    pub step: String,
+    /// The buffer that received the result.
+    pub buffer: String,
+    /// The order of summation on the base and on the candidate.
+    pub change: String,
+}
+
+impl ChangedResult {
+    /// The place: `` `y` of step 2 (all_reduce) ``.
+    pub fn place(&self) -> String {
+        format!("`{}` of {}", self.buffer, self.step)
+    }
+
+    /// The operation of the step.
+    pub fn operation(&self) -> Option<&str> {
+        operation_of(&self.step)
+    }
+}
+
+impl Row {
+    /// The operations to which the change applies, where that is known.
+    pub fn changed_operations(&self) -> Vec<&str> {
+        self.changed_results.iter().filter_map(ChangedResult::operation).collect()
+    }
 }
 
 /// A failed run of each case in full, where cases were run.
@@ -156,27 +200,6 @@ impl StartRates {
     }
 }
 
-/// The answer to the question of moving to the candidate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "verdict")]
-pub enum GateVerdict {
-    /// There is no change for the worse.
-    NothingWorse,
-    /// At least one change is for the worse.
-    Worse {
-        /// Number of changes for the worse.
-        changes: usize,
-    },
-    /// The comparison is not conclusive.
-    NoVerdict {
-        /// The reasons, each in one line.
-        reasons: Vec<String>,
-    },
-}
-
-/// If more than this share of the base's cases fail, there is no verdict: nothing could get worse in them.
-const MOST_FAILING: f64 = 0.5;
-
 impl Comparison {
     pub(super) fn new(
         base: SideSummary,
@@ -185,7 +208,27 @@ impl Comparison {
         starts: Option<StartRates>,
         library: Vec<LibraryChange>,
     ) -> Self {
-        Self { base, candidate, library, starts, rows, speed: None, work: None, interrupted: false, lost: None }
+        Self {
+            provenance: Provenance::default(),
+            base,
+            candidate,
+            library,
+            starts,
+            rows,
+            speed: None,
+            work: None,
+            interrupted: false,
+            speed_interrupted: false,
+            not_begun: None,
+            lost: None,
+        }
+    }
+
+    /// A comparison that did not begin, for the reason given.
+    pub fn not_begun(base: &str, candidate: &str, reason: String) -> Self {
+        let side = |name: &str| SideSummary { name: name.to_owned(), ..SideSummary::default() };
+        let none = Self::new(side(base), side(candidate), Vec::new(), None, Vec::new());
+        Self { provenance: Provenance::here(), not_begun: Some(reason), ..none }
     }
 
     /// Number of cases with each change, in the order of reports.
@@ -220,6 +263,18 @@ impl Comparison {
         self.rows.iter().filter(|row| row.change.was_compared()).count()
     }
 
+    /// Number of accepted changes of results that would otherwise count as worse, or leave the verdict open.
+    pub fn accepted_for_worse(&self, bits: bool) -> usize {
+        let counts = |meaning: Meaning| {
+            matches!(meaning, Meaning::Worse | Meaning::Undecided) || bits && meaning == Meaning::Changed
+        };
+        let rows = self.rows.iter().map(|row| (row.change.meaning(), &row.accepted));
+        let library = self.library.iter().map(|change| (change.meaning, &change.accepted));
+        let starts = self.starts.iter().map(|starts| (starts.change().meaning(), &starts.accepted));
+        let all = rows.chain(library).chain(starts);
+        all.filter(|(meaning, accepted)| accepted.is_some() && counts(*meaning)).count()
+    }
+
     /// Number of changes with this meaning that are not accepted.
     pub fn count_of(&self, meaning: Meaning) -> usize {
         let rows = self.rows.iter().filter(|row| row.accepted.is_none() && row.change.meaning() == meaning).count();
@@ -229,71 +284,5 @@ impl Comparison {
         let starts = starts.filter(|starts| starts.change().meaning() == meaning).count();
         // Starts without a failure do not count as a row that stayed the same.
         rows + library + if matches!(meaning, Meaning::Same) { 0 } else { starts }
-    }
-
-    /// The verdict, which requires that at least `at_least` cases ran on both sides. With `changes_count`, every change
-    /// that is not accepted counts as worse.
-    pub fn verdict(&self, at_least: usize, changes_count: bool) -> GateVerdict {
-        if let Some(lost) = &self.lost {
-            let why =
-                "the two sides did not run on the same processes, so that what failed may be no change of the library";
-            return GateVerdict::NoVerdict { reasons: vec![format!("{lost}: {why}")] };
-        }
-        let mut worse = self.count_of(Meaning::Worse);
-        if changes_count {
-            worse += self.count_of(Meaning::Changed);
-        }
-        worse += self.speed.as_ref().filter(|speed| speed.accepted.is_none()).map_or(0, Speed::worse);
-        worse += self.work.as_ref().filter(|work| work.accepted.is_none()).map_or(0, |work| work.failed.len());
-        if worse > 0 {
-            return GateVerdict::Worse { changes: worse };
-        }
-        let mut reasons = Vec::new();
-        if self.interrupted {
-            reasons.push("the comparison was interrupted".to_owned());
-        }
-        if let Some(work) = self.work.as_ref().filter(|work| work.not_counted > work.rows.len() / 10) {
-            let all = work.not_counted + work.rows.len();
-            reasons
-                .push(format!("{} of the {all} rows of --bench could not be counted on both sides", work.not_counted));
-        }
-        let (compared, cases) = (self.compared(), self.rows.len());
-        if compared < at_least {
-            let what = if compared == 1 { "1 case ran" } else { &format!("{compared} cases ran") };
-            reasons.push(format!("too little was compared: {what} on both sides of {cases}, {at_least} are needed"));
-        }
-        let failing = self.rows.iter().filter(|row| row.change.was_compared() && row.base.passed == 0).count();
-        if compared > 0 && failing as f64 > compared as f64 * MOST_FAILING {
-            reasons.push(format!("the base itself fails {failing} of the {compared} cases that were compared"));
-        }
-        let mut undecided = self.count_of(Meaning::Undecided);
-        let starts = self.starts.as_ref().filter(|starts| starts.accepted.is_none());
-        if let Some(starts) = starts.filter(|starts| starts.change().meaning() == Meaning::Undecided) {
-            undecided -= 1;
-            let words = starts.words();
-            let what = format!("some starts fail, too few to say whether more often than before ({words})");
-            reasons.push(format!("{what}: more --starts would tell"));
-        }
-        if undecided > 0 {
-            let what =
-                if undecided == 1 { "1 result comes and goes" } else { &format!("{undecided} results come and go") };
-            reasons
-                .push(format!("{what}, too rarely to say whether more often than before: more --repeats would tell"));
-        }
-        let missing =
-            self.rows.iter().filter(|row| row.change == Change::NotComparable && row.candidate.is_empty()).count();
-        if missing > 0 && self.candidate.recorded {
-            let what = if missing == 1 { "1 case is" } else { &format!("{missing} cases are") };
-            reasons.push(format!("{what} not in the candidate's recording"));
-        }
-        for (name, side) in [("base", &self.base), ("candidate", &self.candidate)] {
-            if side.cut_short {
-                reasons.push(format!("the recording of the {name} has no end: its run was cut short"));
-            }
-        }
-        if let Some(why) = self.speed.as_ref().and_then(Speed::no_verdict) {
-            reasons.push(format!("speed: {why}"));
-        }
-        if reasons.is_empty() { GateVerdict::NothingWorse } else { GateVerdict::NoVerdict { reasons } }
     }
 }

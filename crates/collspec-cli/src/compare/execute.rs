@@ -1,6 +1,6 @@
 //! Runs the corpus on both sides in turn, and makes the comparison.
 use super::change::Change;
-use super::classify::classify;
+use super::classify::{Classified, classified, classify};
 use super::comparison::{Comparison, FirstFailures, Row};
 use super::library_changes::library_changes;
 use super::repeats::Repeats;
@@ -118,14 +118,11 @@ impl Sides<'_> {
     /// A case with its changes so far.
     pub(super) fn row(&self, name: &str) -> Row {
         let (base, candidate) = (self.base.of(name), self.candidate.of(name));
-        let (change, detail) = match (base.is_empty(), candidate.is_empty()) {
-            (true, false) => (Change::NotComparable, self.base.lacks("base")),
-            (false, true) => (Change::NotComparable, self.candidate.lacks("candidate")),
-            (true, true) => (Change::NotComparable, "not run".to_owned()),
-            (false, false) => {
-                let classified = classify(&base, &candidate);
-                (classified.change, classified.detail)
-            }
+        let Classified { change, detail, changed_results } = match (base.is_empty(), candidate.is_empty()) {
+            (true, false) => classified(Change::NotComparable, self.base.lacks("base")),
+            (false, true) => classified(Change::NotComparable, self.candidate.lacks("candidate")),
+            (true, true) => classified(Change::NotComparable, "not run"),
+            (false, false) => classify(&base, &candidate),
         };
         let seconds = |runs: &[&RecordedCase]| {
             let seconds: Vec<f64> =
@@ -140,6 +137,7 @@ impl Sides<'_> {
             types: any.map(|run| run.types.clone()).unwrap_or_default(),
             change,
             detail,
+            changed_results,
             base_seconds: seconds(&base),
             candidate_seconds: seconds(&candidate),
             base: Seen::of(&base),

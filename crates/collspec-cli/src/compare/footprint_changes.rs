@@ -50,7 +50,7 @@ pub fn footprint_changes(base: &Footprint, candidate: &Footprint) -> Vec<Library
 }
 
 fn change(subject: impl Into<String>, text: String, meaning: Meaning) -> LibraryChange {
-    LibraryChange { subject: subject.into(), text, meaning, accepted: None }
+    LibraryChange { subject: subject.into(), text, names: Vec::new(), meaning, accepted: None }
 }
 
 fn failures(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {

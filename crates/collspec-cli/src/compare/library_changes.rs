@@ -2,6 +2,7 @@
 use super::change::Meaning;
 use super::footprint_changes::footprint_changes;
 use super::structures::structure_changes;
+use super::words::counted;
 use crate::record::{Header, LibraryIdentity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -13,6 +14,9 @@ pub struct LibraryChange {
     pub subject: String,
     /// A description of the change in one line.
     pub text: String,
+    /// The names that `text` shortens to the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// The significance of the change.
     pub meaning: Meaning,
     /// The reason the change is accepted, if it is.
@@ -33,6 +37,7 @@ pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> 
             changes.push(LibraryChange {
                 subject: subject.to_owned(),
                 text,
+                names: Vec::new(),
                 meaning: Meaning::Changed,
                 accepted: None,
             });
@@ -77,17 +82,35 @@ fn functions(base: &LibraryIdentity, candidate: &LibraryIdentity) -> Vec<Library
     if ours.is_empty() || theirs.is_empty() {
         return Vec::new();
     }
-    let change = |name: &str, text: String, meaning: Meaning| LibraryChange {
+    let gone = |name: &str| LibraryChange {
         subject: format!("function {name}"),
-        text,
-        meaning,
+        text: format!("the candidate lacks the function {name}"),
+        names: Vec::new(),
+        meaning: Meaning::Worse,
         accepted: None,
     };
-    let gone = only_in(&ours, &theirs);
-    let gone = gone.map(|name| change(name, format!("the candidate lacks the function {name}"), Meaning::Worse));
-    let new = only_in(&theirs, &ours);
-    let new = new.map(|name| change(name, format!("the candidate has a new function, {name}"), Meaning::Changed));
-    gone.chain(new).collect()
+    let new: Vec<&str> = only_in(&theirs, &ours).collect();
+    only_in(&ours, &theirs).map(gone).chain(new_functions(&new)).collect()
+}
+
+/// Number of new functions that are named where the text is short.
+const NAMED: usize = 3;
+
+/// All new functions as one change: none of them can be worse.
+fn new_functions(new: &[&str]) -> Option<LibraryChange> {
+    let first = new.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = match new.len() {
+        0 => return None,
+        all if all > NAMED => format!(" and {} more", all - NAMED),
+        _ => String::new(),
+    };
+    Some(LibraryChange {
+        subject: "new functions".to_owned(),
+        text: format!("the candidate has {}: {first}{more}", counted(new.len(), "new function", "new functions")),
+        names: if more.is_empty() { Vec::new() } else { new.iter().map(|name| (*name).to_owned()).collect() },
+        meaning: Meaning::Changed,
+        accepted: None,
+    })
 }
 
 /// The functions that only one has, without the twin for profilers (`pncclInit` of `ncclInit`) of another one of them.
@@ -107,14 +130,27 @@ mod tests {
     }
 
     #[test]
+    fn new_functions_are_one_change_that_names_the_first() {
+        let change = new_functions(&["ncclA", "ncclB", "ncclC", "ncclD", "ncclE"]).unwrap();
+        assert_eq!(change.text, "the candidate has 5 new functions: ncclA, ncclB, ncclC and 2 more");
+        assert_eq!(change.names.len(), 5);
+        assert_eq!(new_functions(&["ncclA"]).unwrap().text, "the candidate has 1 new function: ncclA");
+        assert_eq!(new_functions(&[]), None);
+    }
+
+    #[test]
     fn exports_of_files_come_before_known_functions_and_twins_are_not_named() {
         let old = library(&["ncclA", "ncclOld", "pncclA", "pncclOld", "pncclLone"], &["ncclA"]);
-        let new = library(&["ncclA", "ncclNew", "pncclA"], &[]);
+        let new = library(&["ncclA", "ncclNew", "pncclA", "pncclNew"], &[]);
         let of = |base: &LibraryIdentity, candidate: &LibraryIdentity| -> Vec<(String, Meaning)> {
             functions(base, candidate).into_iter().map(|change| (change.subject, change.meaning)).collect()
         };
-        let wanted = [("ncclOld", Meaning::Worse), ("pncclLone", Meaning::Worse), ("ncclNew", Meaning::Changed)];
-        assert_eq!(of(&old, &new), wanted.map(|(name, meaning)| (format!("function {name}"), meaning)));
+        let wanted = [
+            ("function ncclOld", Meaning::Worse),
+            ("function pncclLone", Meaning::Worse),
+            ("new functions", Meaning::Changed),
+        ];
+        assert_eq!(of(&old, &new), wanted.map(|(subject, meaning)| (subject.to_owned(), meaning)));
         assert_eq!(of(&old, &old), []);
         // A recording without exports, and the software library, which has no file.
         let known = library(&[], &["ncclA", "ncclB"]);

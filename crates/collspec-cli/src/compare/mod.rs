@@ -11,28 +11,41 @@
 //! | `footprints`, `footprint_changes` | each library's cost for a process and effects on it, and the changes in these |
 //! | `speed` | the speed of both |
 //! | `work` | the work of both, where it is counted |
+//! | `limits` | bus bandwidths that a file requires |
 //! | `accepted` | changes that a file accepts |
-//! | `comparison` | the complete result, and the verdict |
+//! | `rules_file` | reads these files |
+//! | `provenance` | when, where and by which program |
+//! | `comparison` | the complete result |
+//! | `decision` | the verdicts on results and on speed, and the headline |
+//! | `words` | words that reports share |
 pub mod accepted;
 mod change;
 mod classify;
 mod comparison;
+mod decision;
 mod execute;
 mod footprint_changes;
 mod footprints;
 mod library_changes;
+pub mod limits;
+mod provenance;
 mod repeats;
 pub mod report;
+mod rules_file;
 mod runs;
 mod seen;
 mod side;
 pub mod speed;
 mod structures;
+mod words;
 pub mod work;
 
 pub use change::{Change, Meaning};
-pub use comparison::{Comparison, FirstFailures, GateVerdict, Row, SideSummary};
+pub use comparison::{Comparison, FirstFailures, Row, SideSummary};
+pub use decision::{Decision, GateVerdict};
 pub use execute::{Observer, Repetition, compare};
 pub use footprints::measure_footprints;
+pub use provenance::Provenance;
+pub use rules_file::RulesError;
 pub use seen::Seen;
 pub use side::{Side, SideError, SideRequest};

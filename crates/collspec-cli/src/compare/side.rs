@@ -1,4 +1,5 @@
 //! One side of a comparison: a library with settings, or a recorded run.
+use crate::fetch::is_version;
 use crate::record::{self, Header, ReadError, Recording};
 use collspec_run::cluster::Cluster;
 use collspec_run::run::Backend;
@@ -116,6 +117,11 @@ impl SideRequest {
     /// The file that the side names, if it names one.
     pub fn file(&self) -> PathBuf {
         PathBuf::from(&self.what)
+    }
+
+    /// The version that the side names in full, if it names one.
+    pub fn version(&self) -> Option<&str> {
+        Some(self.what.as_str()).filter(|what| is_version(what) && what.split('.').count() > 2)
     }
 
     /// True if the text is a path: not the software library, the stand-in or a version.

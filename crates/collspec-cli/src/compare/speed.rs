@@ -1,7 +1,10 @@
 //! Compares the speed of both libraries: samples taken in turn, and a control of the base against itself.
+use super::limits::BelowLimit;
 use super::side::Side;
-use crate::bench::comparison::{Comparison as Timed, SpeedVerdict, pairs};
+use super::words::counted;
+use crate::bench::comparison::{Change, Comparison as Timed, SpeedVerdict, pairs};
 use crate::bench::{Plan, Row, RowSample, Sampler};
+use collspec_core::printable::thousands;
 use collspec_core::stats::geometric_mean;
 use collspec_run::run::Error;
 use serde::{Deserialize, Serialize};
@@ -15,6 +18,9 @@ pub struct Speed {
     pub timed: Timed,
     /// Rows that the base ran well in every sample and the candidate did not, with the reason.
     pub failed: Vec<String>,
+    /// Rows whose bus bandwidth on the candidate is below the limit that was set for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<BelowLimit>,
     /// The reason a slowdown is accepted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
@@ -23,8 +29,44 @@ pub struct Speed {
 impl Speed {
     /// Number of rows in which the candidate is worse.
     pub fn worse(&self) -> usize {
-        let slower = if self.timed.verdict.is_worse() { self.timed.count(is_slower) } else { 0 };
+        let slower =
+            if self.timed.verdict.is_worse() { self.timed.count(|change| *change == Change::Slower) } else { 0 };
         slower + self.failed.len()
+    }
+
+    /// Number of rows that count as worse: slower or failing ones unless they are accepted, and those below their limit.
+    pub fn counted_as_worse(&self) -> usize {
+        self.below.len() + if self.accepted.is_none() { self.worse() } else { 0 }
+    }
+
+    /// What is different, in one line: `2 of 12 rows slower`.
+    pub fn in_words(&self) -> String {
+        let rows = &self.timed.rows;
+        let only_fails = |failed: &&String| !rows.iter().any(|row| failed.starts_with(&row.row.to_string()));
+        let all = rows.len() + self.failed.iter().filter(only_fails).count();
+        let judged =
+            |change: Change| if self.no_verdict().is_some() { 0 } else { self.timed.count(|one| *one == change) };
+        let numbers = [
+            (judged(Change::Slower), "slower"),
+            (judged(Change::Faster), "faster"),
+            (self.failed.len(), "failing on the candidate alone"),
+            (self.below.len(), "below the limit of --min-busbw"),
+        ];
+        let mut words: Vec<String> = Vec::new();
+        for (count, what) in numbers.into_iter().filter(|(count, _)| *count > 0) {
+            let of = if words.is_empty() { format!(" of {}", counted(all, "row", "rows")) } else { String::new() };
+            words.push(format!("{}{of} {what}", thousands(count as u64)));
+        }
+        if self.no_verdict().is_some() && !words.is_empty() {
+            words.push("no verdict on slower and faster rows".to_owned());
+        }
+        if words.is_empty() {
+            words.push(format!("no difference in {}", counted(all, "row", "rows")));
+        }
+        if self.accepted.is_some() && self.worse() > 0 {
+            words.push("what is slower or fails is accepted".to_owned());
+        }
+        words.join(", ")
     }
 
     /// The reason there is no verdict, if there is none.
@@ -40,10 +82,6 @@ impl Speed {
         let ratios: Vec<f64> = self.timed.rows.iter().filter_map(|row| row.ratio.map(|ratio| ratio.estimate)).collect();
         geometric_mean(&ratios)
     }
-}
-
-fn is_slower(change: &crate::bench::comparison::Change) -> bool {
-    *change == crate::bench::comparison::Change::Slower
 }
 
 /// Takes the plan's samples of these rows on both sides; `each` receives every measurement and returns true to
@@ -91,7 +129,7 @@ pub fn measure(
         return Ok(None);
     }
     let timed = Timed::of(&pairs(&first, &second), &pairs(&first, &control));
-    Ok(Some(Speed { timed, failed: failed(&first, &control, &second), accepted: None }))
+    Ok(Some(Speed { timed, failed: failed(&first, &control, &second), below: Vec::new(), accepted: None }))
 }
 
 /// The rows that fail on the candidate alone.

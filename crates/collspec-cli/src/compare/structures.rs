@@ -41,6 +41,7 @@ pub fn structure_changes(base: &str, candidate: &str) -> Vec<LibraryChange> {
             changes.push(LibraryChange {
                 subject: format!("structure {name}"),
                 text: format!("structure {name}: {before} -> {after}{more}"),
+                names: Vec::new(),
                 meaning: Meaning::Changed,
                 accepted: None,
             });

@@ -1,8 +1,9 @@
 //! Counts the work of both libraries on software GPUs, where times are meaningless.
 use super::side::Side;
 use super::speed::failed;
-use crate::bench::comparison::counts::{RowCounts, compare};
+use crate::bench::comparison::counts::{REPORTED, RowCounts, compare};
 use crate::bench::{Plan, Row, Sampler};
+use collspec_core::printable::thousands;
 use collspec_run::run::Error;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -22,6 +23,27 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// What is different, in one line.
+    pub fn in_words(&self) -> String {
+        let rows = |count: usize| super::words::counted(count, "row", "rows");
+        let (all, from) = (thousands(self.rows.len() as u64), REPORTED * 100.0);
+        let counted = match self.rows.iter().filter(|row| !row.changes.is_empty()).count() {
+            _ if self.rows.is_empty() => "no row was counted on both sides".to_owned(),
+            0 => format!("no number of the {all} rows differs by {from:.0} % or more"),
+            differing => format!("{} of {all} rows differ by {from:.0} % or more", thousands(differing as u64)),
+        };
+        let mut words = vec![counted];
+        if self.not_counted > 0 {
+            words.push(format!("{} could not be counted on both sides", rows(self.not_counted)));
+        }
+        if !self.failed.is_empty() {
+            let fail = if self.failed.len() == 1 { "fails" } else { "fail" };
+            let accepted = if self.accepted.is_some() { ", which is accepted" } else { "" };
+            words.push(format!("{} {fail} on the candidate alone{accepted}", rows(self.failed.len())));
+        }
+        words.join("; ")
+    }
+
     /// Descriptions of the differences.
     pub fn changes(&self) -> impl Iterator<Item = &str> {
         self.rows.iter().flat_map(|row| &row.changes).map(String::as_str)

@@ -127,7 +127,7 @@ pub(crate) fn xml(text: &str) -> String {
     text.replace('\u{fffe}', "\\u{fffe}").replace('\u{ffff}', "\\u{ffff}")
 }
 
-fn duration(seconds: f64) -> Duration {
+pub(crate) fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 

@@ -1,12 +1,14 @@
-//! Reports for other programs: JUnit XML, GitHub's annotations and HTML, and the choice between all formats.
+//! Reports for other programs: JUnit XML, GitHub's annotations, HTML and Markdown, and the choice between all formats.
 pub mod github;
 pub mod html;
 pub mod junit;
+mod markdown;
 mod step_summary;
 
 pub use github::{GithubPlaces, GithubReporter};
 pub use html::HtmlReporter;
 pub use junit::JunitReporter;
+pub use markdown::{MAX_COMMENT, MarkdownReporter};
 
 use collspec_core::judge::Outcome;
 use collspec_suite::report::{HumanReporter, JsonLinesReporter, Reporter, RerunCommand, RunFacts, Styles};
@@ -25,6 +27,8 @@ pub enum ReportFormat {
     Github,
     /// One HTML file with everything.
     Html,
+    /// Markdown below 65,000 characters, for a comment on a pull request.
+    Markdown,
 }
 
 /// The parts of a report that do not come from events.
@@ -63,6 +67,7 @@ impl ReportFormat {
             Self::Junit => Box::new(JunitReporter::new(to, facts, rerun)),
             Self::Github => Box::new(GithubReporter::new(to, facts, rerun, github)),
             Self::Html => Box::new(HtmlReporter::new(to, facts, rerun)),
+            Self::Markdown => Box::new(MarkdownReporter::new(to, facts, rerun)),
         }
     }
 }

@@ -97,8 +97,7 @@ impl StepSummary {
         let left_out = self.left_out + self.failures.len() - shown;
         if left_out > 0 {
             let words = if left_out == 1 { "1 failure is" } else { &format!("{left_out} failures are") };
-            let _ =
-                writeln!(text, "\n{words} left out here, because GitHub takes 1,024 KiB of a step; the log has all.\n");
+            let _ = writeln!(text, "\n{words} left out here, because GitHub takes no more text; the log has all.\n");
         }
         if text.len() + end.len() <= room {
             text.push_str(&end);

@@ -2,7 +2,11 @@
 use super::{FORMAT, Header, LibraryIdentity, RecordedDevice};
 use collspec_suite::report::InheritedVariables;
 use collspec_suite::suite::{ChosenBackend, RunOptions};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Header {
@@ -57,9 +61,26 @@ impl LibraryIdentity {
             version: machine.probed.version_text(),
             path: Some(machine.library.display().to_string()),
             build_id: facts.build_id,
+            sha256: sha256(&machine.library).ok(),
             functions: machine.probed.symbols.clone(),
             exports: facts.exports.into_iter().filter(of_nccl).collect(),
             unoptimised: facts.unoptimised,
         }
     }
+}
+
+/// The hash of a file in hexadecimal. It is read piece by piece: a library can have hundreds of megabytes.
+fn sha256(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+    loop {
+        let piece = file.fill_buf()?;
+        if piece.is_empty() {
+            break;
+        }
+        hash.update(piece);
+        let read = piece.len();
+        file.consume(read);
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }

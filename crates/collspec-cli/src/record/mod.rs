@@ -40,7 +40,7 @@ pub struct Recording {
 }
 
 /// The first line: the subject of the run, and its environment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The number of the format.
     pub collspec_recording: u32,
@@ -84,6 +84,9 @@ pub struct LibraryIdentity {
     /// The build id of the file, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_id: Option<String>,
+    /// The SHA-256 hash of its file in hexadecimal, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     /// Functions of NCCL's interface that it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<String>,

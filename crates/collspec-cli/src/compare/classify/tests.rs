@@ -48,7 +48,7 @@ fn summed(bytes: &[u8], order: &str, computing: &str) -> RecordedCase {
         run_count: 1,
         hash: "0".into(),
     };
-    let order = ResultOrder { step: "step 1".into(), buffer: "out".into(), ranks: vec![0, 1], map };
+    let order = ResultOrder { step: "step 1 (all_reduce)".into(), buffer: "out".into(), ranks: vec![0, 1], map };
     RecordedCase { orders: vec![order], ..pass(bytes) }
 }
 
@@ -131,6 +131,18 @@ fn other_results_are_named_by_their_order_maps() {
     let with = |run: &RecordedCase| times(run.clone(), 2);
     assert_eq!(change(&with(&ring), &with(&tree)), Change::OtherOrder);
     assert_eq!(detail(&with(&ring), &with(&tree)), "chain 0,1,2,3 -> chain 3,2,1,0");
+    // Only the result whose order changed is named.
+    let with_another = |run: &RecordedCase| {
+        let mut run = run.clone();
+        let mut other = ring.orders[0].clone();
+        (other.step, other.buffer) = ("step 2 (reduce)".into(), "z".into());
+        run.orders.push(other);
+        run
+    };
+    let classified = classify(&[&with_another(&ring)], &[&with_another(&tree)]);
+    let named: Vec<String> = classified.changed_results.iter().map(ChangedResult::place).collect();
+    assert_eq!(named, ["`out` of step 1 (all_reduce)"]);
+    assert_eq!(classified.changed_results[0].operation(), Some("all_reduce"));
     assert_eq!(change(&with(&ring), &with(&wide)), Change::OtherRounding);
     assert_eq!(change(&with(&ring), &times(pass(b"9"), 2)), Change::OtherBits);
     let mut unexplained = summed(b"4", "not explained", "");

@@ -1,27 +1,26 @@
 //! A comparison as an HTML page: the answer, the changes in the library, and a section for every case that changed.
 use super::Context;
-use super::human::{cases, side};
+use super::human::{provenance, side};
 use super::speed::speed_verdict;
-use super::work::verdict as work_verdict;
-use crate::bench::COUNTS_NOTE;
-use crate::bench::comparison::{Change as Timed, Side};
-use crate::bench::plot_sides;
+use super::table::Table;
+use super::ways::by_way;
+use crate::bench::{COUNTS_NOTE, plot_sides};
+use crate::compare::comparison::ChangedResult;
 use crate::compare::library_changes::LibraryChange;
 use crate::compare::speed::Speed;
-use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, Seen, SideSummary};
+use crate::compare::words::{cases, counted};
+use crate::compare::{Change, GateVerdict, Meaning, Row, Seen, SideSummary};
 use crate::formats::html::failed_operation;
 use crate::formats::html::page::{Mark, Page, PageCase, Section, Tone, lines};
 use crate::formats::html::section::{buffers, findings};
 use collspec_core::num::DType;
 use collspec_core::printable::{one_line, thousands};
 use maud::{Markup, PreEscaped, html};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// Limit on the bytes of all sections. Further changes have only their line.
 const MAX_SECTIONS: usize = 2 << 20;
-/// Number of slower or faster rows in the table of timing results.
-const MAX_TIMED: usize = 200;
 
 /// Writes the comparison as a page.
 ///
@@ -33,12 +32,14 @@ pub fn write_html(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()> {
 }
 
 fn page(context: &Context<'_>) -> Page {
-    let Context { comparison, verdict, .. } = context;
+    let comparison = context.comparison;
     let compared = cases(comparison.compared());
     let mut room = MAX_SECTIONS;
     let mut cases: Vec<PageCase> = Vec::with_capacity(comparison.rows.len());
     let mut rows: Vec<&Row> = comparison.rows.iter().collect();
-    rows.sort_by(|a, b| (a.change, &a.case).cmp(&(b.change, &b.case)));
+    // The worst first; what is accepted is not among it.
+    let rank = |row: &&Row| (row.accepted.is_some(), row.change, row.case.clone());
+    rows.sort_by_cached_key(rank);
     let mut sources = BTreeMap::new();
     for row in rows {
         let section = section(context, row, &mut room);
@@ -49,25 +50,26 @@ fn page(context: &Context<'_>) -> Page {
         }
         cases.push(PageCase {
             name: row.case.clone(),
-            operations: row.operations.iter().filter_map(|word| Some(collspec_core::ops::find(word)?.name)).collect(),
+            operations: known(row.operations.iter().map(String::as_str)),
+            marked: marked(context, row),
             types: row.types.iter().filter_map(|word| Some(DType::parse(word)?.name())).collect(),
             mark: mark(row),
-            results: vec![counts(&row.base), counts(&row.candidate), row.detail.clone()],
+            results: vec![counts(&row.base), counts(&row.candidate), what_changed(row)],
             seconds: row.candidate_seconds,
             section,
         });
     }
-    let (tone, headline) = match verdict {
-        GateVerdict::NothingWorse => (Tone::Good, "Nothing got worse".to_owned()),
-        GateVerdict::Worse { changes } => {
-            (Tone::Bad, format!("{} worse", plural(*changes, "change is", "changes are")))
-        }
-        GateVerdict::NoVerdict { .. } => (Tone::Changed, "No verdict".to_owned()),
+    let tone = match context.decision.overall() {
+        GateVerdict::NothingWorse => Tone::Good,
+        GateVerdict::Worse { .. } => Tone::Bad,
+        GateVerdict::NoVerdict { .. } => Tone::Changed,
     };
+    let [before, after] = other_sections(context);
+    let sides = format!("{} -> {}", comparison.base.name, comparison.candidate.name);
     Page {
         tone,
-        headline: format!("{headline} in {compared}"),
-        subtitle: format!("{} -> {}", comparison.base.name, comparison.candidate.name),
+        headline: context.headline(),
+        subtitle: format!("{sides}: {compared} compared, {}", provenance(comparison)),
         facts: vec![
             ("Base".to_owned(), facts(&comparison.base)),
             ("Candidate".to_owned(), facts(&comparison.candidate)),
@@ -76,12 +78,28 @@ fn page(context: &Context<'_>) -> Page {
         sections: "Changes",
         cases,
         sources,
-        extra: extra(comparison, verdict),
+        before,
+        after,
     }
 }
 
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{} {}", thousands(count as u64), if count == 1 { one } else { many })
+/// The operations' words as the table of operations has them.
+fn known<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
+    words.filter_map(|word| Some(collspec_core::ops::find(word)?.name)).collect()
+}
+
+/// The operations to which the change applies, where that is known.
+fn marked(context: &Context<'_>, row: &Row) -> Vec<&'static str> {
+    let failed = context.failures.of_either(&row.case).map(|(case, verdict)| failed_operation(case, verdict));
+    let mut marked = known(failed.as_deref().into_iter().chain(row.changed_operations()));
+    marked.retain(|operation| row.operations.iter().any(|own| own == operation));
+    marked
+}
+
+/// The description of the change, with the results whose order of summation changed.
+fn what_changed(row: &Row) -> String {
+    let places: Vec<String> = row.changed_results.iter().map(ChangedResult::place).collect();
+    if places.is_empty() { row.detail.clone() } else { format!("{}: {}", places.join(", "), row.detail) }
 }
 
 fn mark(row: &Row) -> Mark {
@@ -110,6 +128,8 @@ fn facts(summary: &SideSummary) -> Vec<(String, String)> {
     let header = &summary.header;
     let mut facts = vec![("library".to_owned(), side(summary))];
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
+    fact("file", header.library.path.clone().unwrap_or_else(|| "none".to_owned()));
+    fact("SHA-256", header.library.sha256.clone().unwrap_or_else(|| "none".to_owned()));
     fact("build id", header.library.build_id.clone().unwrap_or_else(|| "none".to_owned()));
     if !header.options.is_empty() {
         fact("options", header.options.join(" "));
@@ -136,7 +156,10 @@ fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section
         Some(html! { h3 { "A failed run of the " (name) } (text) @if let Some(contents) = contents { (contents) } })
     });
     let body = html! {
-        p { (lines(&row.detail)) }
+        @if row.changed_results.is_empty() { p { (lines(&row.detail)) } }
+        @for result in &row.changed_results {
+            p { code { (one_line(&result.buffer)) } " of " (one_line(&result.step)) ": " (lines(&result.change)) }
+        }
         @if let Some(reason) = &row.accepted { p { "accepted: " (lines(reason)) } }
         table {
             tr { th {} th { "runs" } th { "order of summation" } th { "reason" } }
@@ -156,42 +179,42 @@ fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section
     }
     *room -= body.0.len();
     let failed = context.failures.of_either(&row.case);
-    let operation = failed.map_or_else(|| row.operations.join(", "), |(case, verdict)| failed_operation(case, verdict));
+    let operation = match (failed, row.changed_operations()) {
+        (Some((case, verdict)), _) => failed_operation(case, verdict),
+        (None, changed) if changed.is_empty() => row.operations.join(", "),
+        (None, changed) => changed.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", "),
+    };
     let file = failed.map(|(case, _)| case.file.path.clone());
-    Some(Section { operation, reason: row.detail.clone(), body, file })
+    Some(Section { operation, reason: what_changed(row), body, file })
 }
 
-/// The sections above the cases.
-fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, Markup)> {
+/// The sections before and after those of the cases: what is worse, or leaves the verdict open, comes before.
+fn other_sections(context: &Context<'_>) -> [Vec<(String, Markup)>; 2] {
+    let comparison = context.comparison;
+    let is_worse = |half: &GateVerdict| matches!(half, GateVerdict::Worse { .. });
+    // Its pictures take much room, so that cases that got worse come before them.
+    let speed_is_worse = context.decision.speed.as_ref().is_some_and(is_worse) && !is_worse(&context.decision.results);
     let list = |items: &[String]| html! { ul { @for item in items { li { (one_line(item)) } } } };
-    let mut extra = Vec::new();
-    if let GateVerdict::NoVerdict { reasons } = verdict {
-        extra.push(("Why there is no verdict".to_owned(), list(reasons)));
-    }
-    let parts = comparison.missing_parts();
-    if !parts.is_empty() {
-        extra.push(("What could not be compared".to_owned(), list(&parts)));
-    }
-    let table = html! {
-        table {
-            @for (change, count) in comparison.counts() {
-                tr { td { (thousands(count as u64)) } td { (one_line(change.title())) } }
-            }
-        }
-    };
-    extra.push((format!("{} compared", cases(comparison.compared())), table));
-    if !comparison.library.is_empty() {
-        extra.push(("The library itself".to_owned(), library_section(&comparison.library)));
+    let [mut before, mut after] = [Vec::new(), Vec::new()];
+    let mut add =
+        |worse: bool, heading: String, text: Markup| if worse { &mut before } else { &mut after }.push((heading, text));
+    let reasons = context.decision.reasons();
+    if !reasons.is_empty() {
+        add(true, "Why there is no verdict".to_owned(), list(&reasons));
     }
     if let Some(speed) = &comparison.speed {
-        extra.push((format!("Speed: {}", speed_verdict(&speed.timed.verdict)), speed_section(speed)));
+        add(speed_is_worse, format!("Speed: {}", speed_verdict(&speed.timed.verdict)), speed_section(speed));
     }
     if let Some(work) = &comparison.work {
         let failed = work.failed.iter().map(|failed| format!("fails on the candidate alone: {failed}"));
         let accepted = work.accepted.iter().map(|reason| format!("rows that fail are accepted: {reason}"));
-        let lines = work.changes().map(str::to_owned).chain(accepted).chain(failed).take(MAX_TIMED);
-        let text = html! { p { (COUNTS_NOTE) } @for change in lines { p { (one_line(&change)) } } };
-        extra.push((format!("Work: {}", work_verdict(work)), text));
+        let lines = accepted.chain(failed);
+        let text = html! {
+            p { (COUNTS_NOTE) }
+            @for change in lines { p { (one_line(&change)) } }
+            (Table::of_work(work).html())
+        };
+        add(speed_is_worse, format!("Work: {}", work.in_words()), text);
     }
     if let Some(starts) = &comparison.starts {
         let text = html! {
@@ -200,9 +223,42 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, Markup)
                 @for reason in &side.reasons { p { (name) ": " (lines(reason)) } }
             }
         };
-        extra.push((format!("Starts that failed: {}", starts.change().title()), text));
+        let worse = starts.accepted.is_none() && starts.change().meaning() == Meaning::Worse;
+        add(worse, format!("Starts that failed: {}", starts.change().title()), text);
     }
-    extra
+    if !comparison.library.is_empty() {
+        let worse = |change: &LibraryChange| change.meaning == Meaning::Worse && change.accepted.is_none();
+        let any = comparison.library.iter().any(worse);
+        add(any, "The library itself".to_owned(), library_section(&comparison.library));
+    }
+    let failing: Vec<&Row> = comparison.rows.iter().filter(|row| row.change == Change::StillFails).collect();
+    if !failing.is_empty() {
+        let ways = by_way(&failing);
+        let text = html! {
+            table {
+                tr { th { "cases" } th { "reason" } th { "for example" } }
+                @for rows in &ways {
+                    @if let Some(first) = rows.first() {
+                        tr { td { (thousands(rows.len() as u64)) } td { (one_line(&first.detail)) } td { code { (one_line(&first.case)) } } }
+                    }
+                }
+            }
+        };
+        add(false, format!("Fail on both sides: {}", cases(failing.len())), text);
+    }
+    let parts = comparison.missing_parts();
+    if !parts.is_empty() {
+        add(false, "What could not be compared".to_owned(), list(&parts));
+    }
+    let table = html! {
+        table {
+            @for (change, count) in comparison.counts() {
+                tr { td { (thousands(count as u64)) } td { (one_line(change.title())) } }
+            }
+        }
+    };
+    add(false, format!("{} compared", cases(comparison.compared())), table);
+    [before, after]
 }
 
 fn library_section(changes: &[LibraryChange]) -> Markup {
@@ -213,63 +269,42 @@ fn library_section(changes: &[LibraryChange]) -> Markup {
         Meaning::Better => "better",
         Meaning::Changed | Meaning::Same | Meaning::NotCompared => "changed",
     };
+    let mut changes: Vec<&LibraryChange> = changes.iter().collect();
+    changes.sort_by_key(|change| (change.accepted.is_some(), change.meaning));
     html! {
         table {
-            @for change in changes { tr { td { (word(change)) } td { (one_line(&change.text)) } } }
-        }
-    }
-}
-
-/// The timing results: a picture for each operation, and a table of the rows that differ.
-fn speed_section(speed: &Speed) -> Markup {
-    let differing = speed.timed.rows.iter().filter_map(|row| Some((row, timed_class(&row.change)?)));
-    let mut differing = differing.take(MAX_TIMED).peekable();
-    let median = |side: &Side| side.summary.map_or(String::new(), |summary| format!("{:.2}", summary.median * 1e6));
-    html! {
-        @if let Some(reason) = &speed.accepted { p { "accepted: " (one_line(reason)) } }
-        @if differing.peek().is_some() {
-            .wide {
-                table {
-                    tr {
-                        th {} th { "row" } th { "base (us)" } th { "candidate (us)" }
-                        th { "candidate's time divided by the base's" }
-                    }
-                    @for (row, (class, word)) in differing {
-                        tr {
-                            td class=(class) { (word) }
-                            td { (one_line(&row.row.to_string())) }
-                            td { (median(&row.base)) }
-                            td { (median(&row.candidate)) }
-                            td {
-                                @if let Some(ratio) = row.ratio {
-                                    (format!("{:.3} ({:.3} to {:.3})", ratio.estimate, ratio.low, ratio.high))
-                                }
-                            }
+            @for change in changes {
+                tr {
+                    td class=[(word(change) == "worse").then_some("b")] { (word(change)) }
+                    td {
+                        (one_line(&change.text))
+                        @if !change.names.is_empty() {
+                            details { summary { "all names" } (one_line(&change.names.join(", "))) }
                         }
                     }
                 }
             }
         }
-        @for failed in speed.failed.iter().take(MAX_TIMED) {
+    }
+}
+
+/// The timing results: a table of all rows, and a picture for each operation.
+fn speed_section(speed: &Speed) -> Markup {
+    html! {
+        @if let Some(reason) = &speed.accepted { p { "accepted: " (one_line(reason)) } }
+        @for below in &speed.below { p { "below its limit: " (one_line(&below.words())) } }
+        @for failed in &speed.failed {
             p { "fails on the candidate alone: " (one_line(failed)) }
         }
+        (Table::of_speed(speed).html())
         @for (picture, left_out) in plot_sides(&speed.timed.rows) {
             figure.plot {
                 // Within a page the name of SVG's language is not needed.
                 (PreEscaped(picture.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)))
                 @if left_out > 0 {
-                    figcaption { (plural(left_out, "curve has", "curves have")) " no room in this picture." }
+                    figcaption { (counted(left_out, "curve has", "curves have")) " no room in this picture." }
                 }
             }
         }
-    }
-}
-
-/// The CSS class and the word for a row that differs.
-fn timed_class(change: &Timed) -> Option<(&'static str, &'static str)> {
-    match change {
-        Timed::Slower => Some(("b", "slower")),
-        Timed::Faster => Some(("g", "faster")),
-        _ => None,
     }
 }

@@ -1,7 +1,11 @@
-//! A comparison as text: changes first, worse ones before others, then what was compared, and the verdict.
-use super::speed::write_speed;
+//! A comparison as text: the headline, changes, worse ones before others, then what was compared.
+use super::Context;
+use super::speed::{speed_verdict, write_speed};
+use super::ways::{by_way, fails_on_both};
 use super::work::write_work;
-use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, SideSummary};
+use crate::bench::comparison::SpeedVerdict;
+use crate::compare::words::cases;
+use crate::compare::{Change, Comparison, GateVerdict, Meaning, Provenance, Row, SideSummary};
 use anstyle::Style;
 use collspec_core::printable::one_line;
 use collspec_core::printable::thousands;
@@ -15,22 +19,48 @@ const NAMED_OTHERS: usize = 3;
 /// Number of ways in which cases changed that are shown for each change.
 const WAYS: usize = 10;
 
-/// Writes the comparison. With `every_row`, all cases are named.
+/// A part of the report: its title, and its lines.
+pub(super) struct Part {
+    pub(super) title: String,
+    style: Style,
+    pub(super) text: String,
+}
+
+/// Writes the comparison.
 ///
 /// # Errors
 ///
 /// Writing fails.
-pub fn write_human(
-    to: &mut dyn Write,
-    comparison: &Comparison,
-    verdict: &GateVerdict,
-    styles: Styles,
-    every_row: bool,
-) -> io::Result<()> {
-    let mut report = Report { to, comparison, styles, every_row };
-    report.verdict(verdict)?;
-    writeln!(report.to)?;
-    report.head()?;
+pub fn write_human(to: &mut dyn Write, context: &Context<'_>, styles: Styles) -> io::Result<()> {
+    let comparison = context.comparison;
+    let style = match context.decision.overall() {
+        GateVerdict::NothingWorse => styles.pass,
+        GateVerdict::Worse { .. } => styles.fail,
+        GateVerdict::NoVerdict { .. } => styles.skip,
+    };
+    let headline = context.headline();
+    writeln!(to, "{style}{headline}{style:#}")?;
+    for reason in context.decision.reasons() {
+        writeln!(to, "  {}", one_line(&reason))?;
+    }
+    writeln!(to)?;
+    for (name, of) in [("base", &comparison.base), ("candidate", &comparison.candidate)] {
+        writeln!(to, "{name:<9}  {}", side(of))?;
+        if let Some(hash) = &of.header.library.sha256 {
+            writeln!(to, "           SHA-256 {}", one_line(hash))?;
+        }
+    }
+    writeln!(to, "compared   {}", provenance(comparison))?;
+    for Part { title, style, text } in parts(context, styles)? {
+        writeln!(to, "\n{style}{title}{style:#}\n{}", text.trim_end_matches('\n'))?;
+    }
+    writeln!(to, "\n{style}{headline}{style:#}")
+}
+
+/// The parts below the headline, the changes first and of these the worse ones.
+pub(super) fn parts(context: &Context<'_>, styles: Styles) -> io::Result<Vec<Part>> {
+    let Context { comparison, every_row, .. } = *context;
+    let mut report = Report { to: Vec::new(), parts: Vec::new(), comparison, styles, every_row };
     for (meaning, title, style) in [
         (Meaning::Worse, "Worse", styles.fail),
         (Meaning::Undecided, "Undecided", styles.skip),
@@ -39,29 +69,39 @@ pub fn write_human(
     ] {
         report.section(meaning, title, style)?;
     }
-    report.accepted()?;
-    report.looked_at()?;
     if let Some(speed) = &comparison.speed {
-        write_speed(report.to, speed, styles)?;
+        write_speed(&mut report.to, speed)?;
+        let style = match &speed.timed.verdict {
+            _ if speed.counted_as_worse() > 0 => styles.fail,
+            SpeedVerdict::Slower | SpeedVerdict::Mixed | SpeedVerdict::Same => styles.strong,
+            SpeedVerdict::Faster => styles.pass,
+            SpeedVerdict::NoVerdict(_) => styles.skip,
+        };
+        report.end_part(format!("Speed: {}", one_line(&speed_verdict(&speed.timed.verdict))), style);
     }
     if let Some(work) = &comparison.work {
-        write_work(report.to, work, styles)?;
+        write_work(&mut report.to, work)?;
+        report.end_part(format!("Work: {}", work.in_words()), styles.strong);
     }
-    writeln!(report.to)?;
-    report.verdict(verdict)
+    report.accepted();
+    report.failing()?;
+    report.looked_at()?;
+    Ok(report.parts)
 }
 
 struct Report<'a> {
-    to: &'a mut dyn Write,
+    /// The lines of the current part.
+    to: Vec<u8>,
+    parts: Vec<Part>,
     comparison: &'a Comparison,
     styles: Styles,
     every_row: bool,
 }
 
 impl Report<'_> {
-    fn head(&mut self) -> io::Result<()> {
-        writeln!(self.to, "base       {}", side(&self.comparison.base))?;
-        writeln!(self.to, "candidate  {}", side(&self.comparison.candidate))
+    fn end_part(&mut self, title: String, style: Style) {
+        let text = String::from_utf8_lossy(&std::mem::take(&mut self.to)).into_owned();
+        self.parts.push(Part { title, style, text });
     }
 
     /// All changes of one meaning that are not accepted.
@@ -81,9 +121,11 @@ impl Report<'_> {
         if count == 0 {
             return Ok(());
         }
-        writeln!(self.to, "\n{style}{title}: {}{style:#}", thousands(count as u64))?;
         for change in library {
             writeln!(self.to, "  {}", one_line(&change.text))?;
+            if self.every_row && !change.names.is_empty() {
+                writeln!(self.to, "    {}", one_line(&change.names.join(", ")))?;
+            }
         }
         if let Some(starts) = starts {
             writeln!(self.to, "  starts of the library, {}: {}", starts.change(), starts.words())?;
@@ -91,7 +133,9 @@ impl Report<'_> {
                 writeln!(self.to, "    candidate: {}", one_line(reason))?;
             }
         }
-        by_change.into_iter().try_for_each(|(change, rows)| self.rows(change, &rows))
+        by_change.into_iter().try_for_each(|(change, rows)| self.rows(change, &rows))?;
+        self.end_part(format!("{title}: {}", thousands(count as u64)), style);
+        Ok(())
     }
 
     /// The cases with one change.
@@ -105,20 +149,28 @@ impl Report<'_> {
             }
             return self.more(rows.len().saturating_sub(named));
         }
-        let mut ways: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-        rows.iter().for_each(|row| ways.entry(row.detail.as_str()).or_default().push(row));
-        let mut ways: Vec<(&str, Vec<&Row>)> = ways.into_iter().collect();
-        ways.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.len()));
+        self.ways(rows)
+    }
+
+    /// Cases by the way in which they changed, or the reason for which they fail.
+    fn ways(&mut self, rows: &[&Row]) -> io::Result<()> {
+        let ways = by_way(rows);
         let shown = if self.every_row { ways.len() } else { WAYS };
-        for (detail, rows) in ways.iter().take(shown) {
+        for rows in ways.iter().take(shown) {
+            let Some(first) = rows.first() else { continue };
+            let number = cases(rows.len());
+            if fails_on_both(first) && !self.every_row {
+                writeln!(self.to, "    {number}: {} (for example {})", one_line(&first.detail), one_line(&first.case))?;
+                continue;
+            }
             let named = if self.every_row { rows.len() } else { NAMED_OTHERS };
-            let names: Vec<_> = rows.iter().take(named).map(|row| one_line(&row.case)).collect();
+            let names: Vec<_> = rows.iter().take(named).map(|row| name_with_places(row)).collect();
             let more = rows.len().saturating_sub(named);
             let more = if more > 0 { format!(" and {} more", thousands(more as u64)) } else { String::new() };
-            writeln!(self.to, "    {}", one_line(detail))?;
-            writeln!(self.to, "      {}: {}{more}", cases(rows.len()), names.join(", "))?;
+            writeln!(self.to, "    {}", one_line(&first.detail))?;
+            writeln!(self.to, "      {number}: {}{more}", names.join(", "))?;
         }
-        self.more(ways.iter().skip(shown).map(|(_, rows)| rows.len()).sum())
+        self.more(ways.iter().skip(shown).map(|rows| rows.len()).sum())
     }
 
     fn more(&mut self, left: usize) -> io::Result<()> {
@@ -129,7 +181,7 @@ impl Report<'_> {
         writeln!(self.to, "    and {} more {cases}; --verbose names all", thousands(left as u64))
     }
 
-    fn accepted(&mut self) -> io::Result<()> {
+    fn accepted(&mut self) {
         let rows = self.comparison.rows.iter().filter(|row| row.accepted.is_some()).count();
         let library = self.comparison.library.iter().filter(|change| change.accepted.is_some()).count();
         let Comparison { starts, speed, work, .. } = self.comparison;
@@ -140,8 +192,18 @@ impl Report<'_> {
         ];
         let accepted = rows + library + parts.into_iter().filter(|is_accepted| *is_accepted).count();
         if accepted > 0 {
-            writeln!(self.to, "\nAccepted by --allow: {}", thousands(accepted as u64))?;
+            self.end_part(format!("Accepted by --allow: {}", thousands(accepted as u64)), Style::new());
         }
+    }
+
+    /// Cases that fail as before, by reason.
+    fn failing(&mut self) -> io::Result<()> {
+        let rows: Vec<&Row> = self.comparison.rows.iter().filter(|row| row.change == Change::StillFails).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.ways(&rows)?;
+        self.end_part(format!("Fail on both sides: {}", cases(rows.len())), self.styles.strong);
         Ok(())
     }
 
@@ -153,14 +215,16 @@ impl Report<'_> {
             (false, 1) => "1 run".to_owned(),
             (false, runs) => format!("{runs} runs"),
         };
-        writeln!(
-            self.to,
-            "\nCompared: {} of {} (base {}, candidate {})",
+        if comparison.not_begun.is_some() {
+            return Ok(());
+        }
+        let title = format!(
+            "Compared: {} of {} (base {}, candidate {})",
             thousands(comparison.compared() as u64),
             cases(comparison.rows.len()),
             runs(&comparison.base),
             runs(&comparison.candidate)
-        )?;
+        );
         for (change, count) in comparison.counts() {
             writeln!(self.to, "  {:>7}  {change}", thousands(count as u64))?;
         }
@@ -187,23 +251,18 @@ impl Report<'_> {
         if let Some(more) = reasons.len().checked_sub(shown).filter(|more| *more > 0) {
             writeln!(self.to, "           and {more} more reasons; --verbose names all")?;
         }
+        self.end_part(title, Style::new());
         Ok(())
     }
+}
 
-    fn verdict(&mut self, verdict: &GateVerdict) -> io::Result<()> {
-        let Styles { pass, fail, skip, .. } = self.styles;
-        let compared = cases(self.comparison.compared());
-        match verdict {
-            GateVerdict::NothingWorse => writeln!(self.to, "{pass}Nothing got worse{pass:#} in {compared}."),
-            GateVerdict::Worse { changes: 1 } => writeln!(self.to, "{fail}Worse{fail:#}: 1 change in {compared}."),
-            GateVerdict::Worse { changes } => {
-                writeln!(self.to, "{fail}Worse{fail:#}: {} changes in {compared}.", thousands(*changes as u64))
-            }
-            GateVerdict::NoVerdict { reasons } => {
-                writeln!(self.to, "{skip}No verdict{skip:#}:")?;
-                reasons.iter().try_for_each(|reason| writeln!(self.to, "  {}", one_line(reason)))
-            }
-        }
+/// The case's name, with the results whose order of summation changed.
+fn name_with_places(row: &Row) -> String {
+    let name = one_line(&row.case);
+    match row.changed_results.as_slice() {
+        [] => name.into_owned(),
+        [only] => format!("{name} ({})", one_line(&only.place())),
+        [first, rest @ ..] => format!("{name} ({} and {} more)", one_line(&first.place()), rest.len()),
     }
 }
 
@@ -214,6 +273,7 @@ fn about_one_case(change: Change) -> bool {
         Change::OtherOrder
             | Change::OtherRounding
             | Change::OtherBits
+            | Change::FailsOtherwise
             | Change::OtherErrorCode
             | Change::OtherErrorText
             | Change::NoLongerRuns
@@ -221,13 +281,18 @@ fn about_one_case(change: Change) -> bool {
     )
 }
 
-pub(super) fn cases(count: usize) -> String {
-    if count == 1 { "1 case".to_owned() } else { format!("{} cases", thousands(count as u64)) }
+/// The date, the machine and the program.
+pub(super) fn provenance(comparison: &Comparison) -> String {
+    let Provenance { host, collspec, .. } = &comparison.provenance;
+    one_line(&format!("{} on {host}, by collspec {collspec}", comparison.provenance.date())).into_owned()
 }
 
 pub(super) fn side(side: &SideSummary) -> String {
     let header = &side.header;
     let library = &header.library;
+    if library.version.is_empty() {
+        return one_line(&side.name).into_owned();
+    }
     let mut words = match &library.path {
         Some(path) => format!("NCCL {} ({path}", library.version),
         None => format!("NCCL's interface in software ({}", library.version),

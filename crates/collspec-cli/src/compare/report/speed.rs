@@ -1,12 +1,11 @@
-//! The speed of both libraries as text: rows that differ with all their samples, then counts.
+//! The speed of both libraries as text: every row, and all samples of those that differ.
+use super::table::Table;
 use crate::bench::comparison::{Change, RowComparison, Side, SpeedVerdict};
 use crate::compare::speed::Speed;
-use collspec_core::printable::one_line;
-use collspec_core::printable::thousands;
-use collspec_suite::report::Styles;
+use collspec_core::printable::{one_line, thousands};
 use std::io::{self, Write};
 
-/// Number of rows shown for each change.
+/// Number of rows whose samples are shown for each change.
 const SHOWN: usize = 20;
 
 /// Writes the timing results.
@@ -14,30 +13,25 @@ const SHOWN: usize = 20;
 /// # Errors
 ///
 /// Writing fails.
-pub fn write_speed(to: &mut dyn Write, speed: &Speed, styles: Styles) -> io::Result<()> {
-    let Styles { fail, pass, skip, strong, .. } = styles;
-    let style = match &speed.timed.verdict {
-        SpeedVerdict::Slower | SpeedVerdict::Mixed => fail,
-        SpeedVerdict::Faster => pass,
-        SpeedVerdict::Same => strong,
-        SpeedVerdict::NoVerdict(_) => skip,
-    };
-    let words = speed_verdict(&speed.timed.verdict);
-    writeln!(to, "\n{style}Speed: {}{style:#}", one_line(&words))?;
+pub fn write_speed(to: &mut dyn Write, speed: &Speed) -> io::Result<()> {
     if let Some(reason) = &speed.accepted {
         writeln!(to, "  accepted: {}", one_line(reason))?;
     }
+    for below in &speed.below {
+        writeln!(to, "  below its limit: {}", one_line(&below.words()))?;
+    }
+    for failed in &speed.failed {
+        writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
+    }
+    to.write_all(Table::of_speed(speed).text().as_bytes())?;
     for (change, title) in [(Change::Slower, "slower"), (Change::Faster, "faster")] {
         let rows: Vec<&RowComparison> = speed.timed.rows.iter().filter(|row| row.change == change).collect();
         for row in rows.iter().take(SHOWN) {
-            write_row(to, row, title)?;
+            write_samples(to, row, title)?;
         }
         if let Some(more) = rows.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            writeln!(to, "  and {} more rows that are {title}", thousands(more as u64))?;
+            writeln!(to, "  and the samples of {} more rows that are {title}", thousands(more as u64))?;
         }
-    }
-    for failed in speed.failed.iter().take(SHOWN) {
-        writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
     }
     let count = |of: fn(&Change) -> bool| thousands(speed.timed.count(of) as u64);
     writeln!(
@@ -70,12 +64,9 @@ pub(super) fn speed_verdict(verdict: &SpeedVerdict) -> String {
     }
 }
 
-fn write_row(to: &mut dyn Write, row: &RowComparison, title: &str) -> io::Result<()> {
-    let ratio = row.ratio.map_or(String::new(), |ratio| {
-        format!(": {:.3} times the time ({:.3} to {:.3})", ratio.estimate, ratio.low, ratio.high)
-    });
-    let threshold = row.threshold.map_or(String::new(), |share| format!(", threshold {:.1} %", share * 100.0));
-    writeln!(to, "  {title}: {}{ratio}{threshold}", row.row)?;
+fn write_samples(to: &mut dyn Write, row: &RowComparison, title: &str) -> io::Result<()> {
+    let threshold = row.threshold.map_or(String::new(), |share| format!(" (threshold {:.1} %)", share * 100.0));
+    writeln!(to, "  {title}: {}{threshold}", row.row)?;
     writeln!(to, "    base      {}", samples(&row.base))?;
     writeln!(to, "    candidate {}", samples(&row.candidate))
 }

@@ -1,12 +1,11 @@
-//! The libraries' counted work as text: first the differences, then the amount counted.
+//! The libraries' counted work as text: the differences, then every row.
+use super::table::Table;
 use crate::bench::COUNTS_NOTE;
-use crate::bench::comparison::counts::REPORTED;
 use crate::compare::work::Counts;
 use collspec_core::printable::{one_line, thousands};
-use collspec_suite::report::Styles;
 use std::io::{self, Write};
 
-/// Number of differences, and of rows that fail, that are shown.
+/// Number of differences that are shown as sentences.
 const SHOWN: usize = 40;
 
 /// Writes the counted work.
@@ -14,9 +13,7 @@ const SHOWN: usize = 40;
 /// # Errors
 ///
 /// Writing fails.
-pub fn write_work(to: &mut dyn Write, work: &Counts, styles: Styles) -> io::Result<()> {
-    let strong = styles.strong;
-    writeln!(to, "\n{strong}Work: {}{strong:#}", verdict(work))?;
+pub fn write_work(to: &mut dyn Write, work: &Counts) -> io::Result<()> {
     writeln!(to, "  {COUNTS_NOTE}")?;
     for change in work.changes().take(SHOWN) {
         writeln!(to, "  {}", one_line(change))?;
@@ -27,22 +24,8 @@ pub fn write_work(to: &mut dyn Write, work: &Counts, styles: Styles) -> io::Resu
     if let Some(reason) = &work.accepted {
         writeln!(to, "  rows that fail are accepted: {}", one_line(reason))?;
     }
-    for failed in work.failed.iter().take(SHOWN) {
+    for failed in &work.failed {
         writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
     }
-    Ok(())
-}
-
-/// A description of how much differs.
-pub(super) fn verdict(work: &Counts) -> String {
-    let (all, from) = (thousands(work.rows.len() as u64), REPORTED * 100.0);
-    let counted = match work.rows.iter().filter(|row| !row.changes.is_empty()).count() {
-        _ if work.rows.is_empty() => "no row was counted on both sides".to_owned(),
-        0 => format!("no number of the {all} rows differs by {from:.0} % or more"),
-        differing => format!("{} of {all} rows differ by {from:.0} % or more", thousands(differing as u64)),
-    };
-    match work.not_counted {
-        0 => counted,
-        not_counted => format!("{counted}; {} rows could not be counted on both sides", thousands(not_counted as u64)),
-    }
+    to.write_all(Table::of_work(work).text().as_bytes())
 }

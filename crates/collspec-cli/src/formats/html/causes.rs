@@ -39,7 +39,7 @@ pub(super) fn folded(cases: &[Numbered<'_>], sections: &Markup) -> Markup {
 }
 
 /// The text with a sign for each number, also one with a point or an exponent, and for infinities and NaN.
-fn without_numbers(text: &str) -> String {
+pub(crate) fn without_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let words = text.split_inclusive(|c: char| !(c.is_alphanumeric() || matches!(c, '.' | '_' | '+' | '-')));
     for word in words {

@@ -1,8 +1,11 @@
 //! The table of marks by operation and element type.
-use super::page::{PageCase, Tone};
+use super::page::{Mark, PageCase, Tone};
 use collspec_core::printable::thousands;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The mark of an operation of a case in which another operation changed.
+const UNCHANGED: Mark = Mark { tone: Tone::Good, word: "unchanged" };
 
 /// The cases of one operation and type.
 #[derive(Default)]
@@ -24,18 +27,26 @@ pub fn matrix(cases: &[PageCase]) -> Markup {
     for (at, case) in cases.iter().enumerate() {
         for (operation, dtype) in case.operations.iter().flat_map(|op| case.types.iter().map(move |ty| (*op, *ty))) {
             let cell = cells.entry((operation, dtype)).or_default();
-            if cell.worst.is_none_or(|worst| case.mark.tone > worst) {
-                (cell.worst, cell.first) = (Some(case.mark.tone), at);
+            let marked = case.marked.is_empty() || case.marked.contains(&operation);
+            let mark = if marked { case.mark } else { UNCHANGED };
+            if cell.worst.is_none_or(|worst| mark.tone > worst) {
+                (cell.worst, cell.first) = (Some(mark.tone), at);
             }
             cell.all += 1;
-            cell.odd += usize::from(case.mark.tone >= Tone::Changed);
-            *cell.counts.entry(case.mark.word).or_default() += 1;
+            cell.odd += usize::from(mark.tone >= Tone::Changed);
+            *cell.counts.entry(mark.word).or_default() += 1;
         }
     }
     if cells.is_empty() {
         return Markup::default();
     }
-    let operations: BTreeSet<&str> = cells.keys().map(|(operation, _)| *operation).collect();
+    let mut worst: BTreeMap<&str, Option<Tone>> = BTreeMap::new();
+    for ((operation, _), cell) in &cells {
+        let known = worst.entry(operation).or_default();
+        *known = (*known).max(cell.worst);
+    }
+    let mut operations: Vec<&str> = worst.keys().copied().collect();
+    operations.sort_by_key(|operation| std::cmp::Reverse(worst.get(operation)));
     let types: BTreeSet<&str> = cells.keys().map(|(_, dtype)| *dtype).collect();
     html! {
         section {
@@ -47,7 +58,7 @@ pub fn matrix(cases: &[PageCase]) -> Markup {
             .wide {
                 table.matrix {
                     tr { th {} @for dtype in &types { th { (dtype) } } }
-                    @for operation in operations {
+                    @for operation in &operations {
                         tr {
                             th { (operation) }
                             @for dtype in &types {

@@ -1,5 +1,5 @@
 //! The report of a run as one HTML file. [`page`] does not depend on runs: a comparison can fill it with two verdicts for each case.
-mod causes;
+pub(crate) mod causes;
 mod matrix;
 pub mod page;
 pub mod section;
@@ -62,7 +62,8 @@ impl<W: Write> HtmlReporter<W> {
         let results = vec![verdict.reason.clone().filter(|_| mark == SKIPPED).unwrap_or_default()];
         let (operations, types) = (operations(case), types(case));
         let seconds = (mark != SKIPPED).then_some(verdict.wall_seconds);
-        self.cases.push(PageCase { name: case.name.clone(), operations, types, mark, results, seconds, section });
+        let (name, marked) = (case.name.clone(), Vec::new());
+        self.cases.push(PageCase { name, operations, marked, types, mark, results, seconds, section });
     }
 
     fn section(&mut self, case: &Case, verdict: &Verdict) -> Section {
@@ -99,6 +100,7 @@ impl<W: Write> HtmlReporter<W> {
         self.cases.push(PageCase {
             name: name.to_owned(),
             operations: Vec::new(),
+            marked: Vec::new(),
             types: Vec::new(),
             mark: INVALID,
             results: vec![String::new()],
@@ -154,7 +156,8 @@ impl<W: Write> HtmlReporter<W> {
             sections: "Failures",
             cases,
             sources: std::mem::take(&mut self.sources),
-            extra: Vec::new(),
+            before: Vec::new(),
+            after: Vec::new(),
         }
     }
 }
@@ -175,8 +178,12 @@ impl<W: Write> Reporter for HtmlReporter<W> {
 /// The operation at which the case failed; if that is not known, all its operations.
 pub fn failed_operation(case: &Case, verdict: &Verdict) -> String {
     let step = verdict.findings.iter().find_map(|finding| finding.step.as_deref());
-    let operation = step.and_then(|step| step.rsplit_once('(')).map(|(_, name)| name.trim_end_matches(')').to_owned());
-    operation.unwrap_or_else(|| operations(case).join(", "))
+    step.and_then(operation_of).map_or_else(|| operations(case).join(", "), str::to_owned)
+}
+
+/// The operation in a step's label: `all_reduce` of `step 2 (all_reduce)`.
+pub fn operation_of(step: &str) -> Option<&str> {
+    step.rsplit_once('(').map(|(_, name)| name.trim_end_matches(')'))
 }
 
 /// The words of the operations that move data, each once; if there are none, those of the others.

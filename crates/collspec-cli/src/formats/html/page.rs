@@ -69,8 +69,10 @@ pub struct Page {
     pub cases: Vec<PageCase>,
     /// The scenario files that sections quote: path and text.
     pub sources: BTreeMap<String, std::sync::Arc<str>>,
-    /// Further sections, with a heading each.
-    pub extra: Vec<(String, Markup)>,
+    /// Sections before those of the cases, with a heading each.
+    pub before: Vec<(String, Markup)>,
+    /// Sections after them.
+    pub after: Vec<(String, Markup)>,
 }
 
 /// A case of a page.
@@ -80,6 +82,8 @@ pub struct PageCase {
     pub name: String,
     /// The words of its operations.
     pub operations: Vec<&'static str>,
+    /// Those of them that the mark applies to; all if it is empty.
+    pub marked: Vec<&'static str>,
     /// The element types of its buffers.
     pub types: Vec<&'static str>,
     /// The case's mark.
@@ -206,10 +210,11 @@ impl Page {
         let with_section =
             || self.cases.iter().enumerate().filter_map(|(at, case)| Some((at, case, case.section.as_ref()?)));
         let number = with_section().count();
+        let others = |sections: &[(String, Markup)]| {
+            html! { @for (heading, content) in sections { section { h2 { (one_line(heading)) } (content) } } }
+        };
         html! {
-            @for (heading, content) in &self.extra {
-                section { h2 { (one_line(heading)) } (content) }
-            }
+            (others(&self.before))
             @if number > 0 {
                 section #failures {
                     h2 { (self.sections) ": " (thousands(number as u64)) }
@@ -219,6 +224,7 @@ impl Page {
                     }
                 }
             }
+            (others(&self.after))
         }
     }
 
