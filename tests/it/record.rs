@@ -1,6 +1,8 @@
 //! `collspec record` writes down the NCCL calls of a program.
 use crate::support::Home;
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
 const PROGRAM: &str = r#"
 world_size = 4
@@ -23,8 +25,156 @@ fn recorded(home: &Home, text: &str, placement: &str) -> Vec<String> {
     let standin = ["--nccl", "stand-in", "--driver", "stand-in", "--placement", placement];
     let run = home.run(&[&["record", "--", program, "run", "program.toml"], &standin[..]].concat());
     assert_eq!(run.code, 0, "{run}");
-    let files = fs::read_dir(home.path("nccl-calls")).unwrap().map(|file| file.unwrap().path());
-    files.flat_map(|path| fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+    lines(home)
+}
+
+fn files(home: &Home) -> Vec<PathBuf> {
+    fs::read_dir(home.path("nccl-calls")).unwrap().map(|file| file.unwrap().path()).collect()
+}
+
+fn lines(home: &Home) -> Vec<String> {
+    let all: Vec<String> = files(home).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    all.concat().lines().map(str::to_owned).collect()
+}
+
+/// Two streams, groups of messages and of collectives on several communicators, a group that only some ranks make, calls that are
+/// neighbours without being a group, in place, and factors.
+const TRAINING: &str = r#"
+world_size = 4
+inputs.x = { each = "rank + i", count = 64 }
+inputs.y = { each = "rank - i", count = 32 }
+comms.rows = { color = "rank / 2" }
+comms.columns = { color = "rank % 2", key = "-rank" }
+steps = [
+  { op = "loop", times = 2, steps = [
+    { op = "all_reduce", reduce = { premul_sum = [0.5, 0.5, 0.25, 0.5] }, in = "x", out = "a" },
+    { op = "all_reduce", comm = "rows", reduce = { premul_sum = 3 }, in = "y", out = "y", stream = "side" },
+    { op = "group", steps = [
+      { op = "all_gather", comm = "rows", in = "x", out = "b" },
+      { op = "reduce_scatter", comm = "columns", in = "x", out = "c" },
+      { op = "all_reduce", in = "x", out = "d", stream = "side" },
+      { op = "send", ranks = [0], peer = 3, in = "x" },
+      { op = "recv", ranks = [3], peer = 0, out = "e" },
+    ] },
+    { op = "send_recv", to = "(rank + 1) % n", from = "(rank - 1) % n", in = "x", out = "f" },
+    { op = "group", comm = "columns", steps = [
+      { op = "send", peer = "(rank + 1) % n", in = "x" },
+      { op = "recv", peer = "(rank - 1) % n", out = "g" },
+      { op = "send", peer = "(rank + 1) % n", in = "x[0 : 7]" },
+      { op = "recv", peer = "(rank - 1) % n", out = "h" },
+    ] },
+    { op = "send", ranks = [1], peer = 2, in = "x" },
+    { op = "recv", ranks = [2], peer = 1, out = "k" },
+    { op = "send", ranks = [1], peer = 2, in = "x" },
+    { op = "recv", ranks = [2], peer = 1, out = "j" },
+  ] },
+]
+"#;
+
+/// The same groups: calls of ranks whose groups or factors differ are steps of their own.
+const IMPORTED: &str = r#"steps = [
+  { op = "loop", times = 2, steps = [
+    { op = "all_reduce", ranks = [0, 1, 3], reduce = { premul_sum = 0.5 }, in = "ar0", out = "ar0_out" },
+    { op = "all_reduce", ranks = [2], reduce = { premul_sum = 0.25 }, in = "ar0", out = "ar0_out" },
+    { op = "all_reduce", comm = "split", reduce = { premul_sum = 3.0 }, in = "ar1", out = "ar1", stream = "s1" },  # in place
+    { op = "group", ranks = [0], steps = [
+      { op = "all_gather", comm = "split", in = "ag", out = "ag_out" },
+      { op = "reduce_scatter", comm = "split_2", in = "rs", out = "rs_out" },
+      { op = "all_reduce", in = "ar2", out = "ar2_out", stream = "s1" },
+      { op = "send", peer = 3, in = "sent0" },
+    ] },
+    { op = "group", ranks = [1, 2], steps = [
+      { op = "all_gather", comm = "split", in = "ag", out = "ag_out" },
+      { op = "reduce_scatter", comm = "split_2", in = "rs", out = "rs_out" },
+      { op = "all_reduce", in = "ar2", out = "ar2_out", stream = "s1" },
+    ] },
+    { op = "group", ranks = [3], steps = [
+      { op = "all_gather", comm = "split", in = "ag", out = "ag_out" },
+      { op = "reduce_scatter", comm = "split_2", in = "rs", out = "rs_out" },
+      { op = "all_reduce", in = "ar2", out = "ar2_out", stream = "s1" },
+      { op = "recv", peer = 0, count = 64, dtype = "f32", out = "got0" },
+    ] },
+    { op = "send_recv", to = "(rank + 1) % n", from = "(rank - 1) % n", in = "sent0", out = "got1" },
+    { op = "group", comm = "split_2", steps = [
+      { op = "send", peer = "(rank + 1) % n", in = "sent0" },
+      { op = "send", peer = "(rank + 1) % n", in = "sent1" },
+      { op = "recv", peer = "(rank + 1) % n", count = 64, dtype = "f32", out = "got0" },
+      { op = "recv", peer = "(rank + 1) % n", count = 7, dtype = "f32", out = "got2" },
+    ] },
+    { op = "send", ranks = [1], peer = 2, in = "sent0" },
+    { op = "send", ranks = [1], peer = 2, in = "sent0" },
+    { op = "recv", ranks = [2], peer = 1, count = 64, dtype = "f32", out = "got1" },
+    { op = "recv", ranks = [2], peer = 1, count = 64, dtype = "f32", out = "got1" },
+  ] },
+]
+"#;
+
+#[test]
+fn an_imported_recording_has_the_groups_of_the_program() {
+    for placement in ["threads", "processes"] {
+        let home = Home::new();
+        recorded(&home, TRAINING, placement);
+        let files: Vec<String> = files(&home).iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let import = home.run(&[&["import", "nccl-log", "--rounds", "-o", "imported.toml"], &files[..]].concat());
+        assert_eq!(import.code, 0, "{import}");
+        let text = fs::read_to_string(home.path("imported.toml")).unwrap();
+        let run = home.run(&["run", "imported.toml"]);
+        assert_eq!(run.code, 0, "{run}\n{text}");
+        assert!(text.ends_with(IMPORTED), "{text}");
+        assert_eq!(text.matches("guessed").count(), 1, "only values are guessed: {text}");
+    }
+}
+
+/// Builds the programs of record.c; false if that is not possible here.
+fn built(home: &Home) -> bool {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/record.c");
+    let builds: [&[&str]; 3] = [
+        &["-DNCCL", "-shared", "-fPIC", "-o", "libnothing.so", source],
+        &["-DEXTENSION", "-shared", "-fPIC", "-o", "extension.so", source, "-L.", "-lnothing", "-Wl,-rpath,$ORIGIN"],
+        &["-o", "program", source, "-ldl"],
+    ];
+    for arguments in builds {
+        match Command::new("cc").args(arguments).current_dir(home.path("")).status() {
+            Ok(status) => assert!(status.success(), "{arguments:?}"),
+            Err(error) => {
+                eprintln!("skipped: no C compiler (cc: {error})");
+                return false;
+            }
+        }
+    }
+    true
+}
+
+#[test]
+fn a_program_that_opens_nccl_for_an_extension_alone_is_recorded_and_its_own_files_are_not_written() {
+    let home = Home::new();
+    if !built(&home) {
+        return;
+    }
+    let run = home.run(&["record", "--", "./program"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""), "{run}");
+    let lines = lines(&home);
+    let calls: Vec<&str> = lines.iter().filter_map(|line| Some(line.split_once(" NCCL INFO ")?.1)).collect();
+    let calls = calls.iter().filter(|call| **call != "collspec record");
+    let calls: Vec<String> = calls.map(|call| call.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect();
+    let is_init = |call: &String| call.starts_with("ncclCommInitRankConfig commId ");
+    assert_eq!(calls.len(), 6, "{lines:#?}");
+    for round in calls.chunks(3) {
+        assert!(is_init(&round[0]) && round[1..] == ["Broadcast: opCount 0", "Broadcast: opCount 1"], "{lines:#?}");
+    }
+    assert_eq!(fs::read_to_string(home.path("own.txt")).unwrap(), "");
+}
+
+#[test]
+fn a_program_goes_on_when_its_recording_cannot_be_written() {
+    let home = Home::new();
+    if !built(&home) {
+        return;
+    }
+    let run = home.run(&["record", "--", "sh", "-c", "trap '' XFSZ; ulimit -f 0; exec ./program"]);
+    assert_eq!(run.code, 0, "{run}");
+    assert_eq!(run.err.matches("collspec record: nothing is recorded: ").count(), 1, "{run}");
 }
 
 #[test]

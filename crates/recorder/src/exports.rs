@@ -1,13 +1,20 @@
 //! NCCL's functions that are recorded.
 #![allow(unsafe_code)] // C functions that pass on what their callers vouch for
 
-use crate::groups::{self, Asked};
+use crate::groups::{self, Asked, Handle};
 use crate::real::Function;
 use crate::{comms, file};
+use half::{bf16, f16};
 use nccl_sys::*;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+thread_local! {
+    /// True while this thread is in NCCL, whose functions call each other: `ncclBcast` calls `ncclBroadcast`.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A function of NCCL's that writes its call down, before (`before`) or after the real one has answered (`after`).
 macro_rules! record {
@@ -16,16 +23,24 @@ macro_rules! record {
     )*) => {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[cfg_attr(test, allow(non_snake_case))]
+            #[allow(clippy::no_effect)] // most need nothing before or after
             unsafe extern "C" fn $name($($arg: $ty),*) -> ncclResult_t {
                 let real = by_name::$name.real();
                 if real.is_null() {
                     return ncclResult_t::InternalError;
                 }
-                $before;
                 // SAFETY: the function of this name has this type, and the caller keeps to its contract.
-                let code = unsafe {
+                let call = || unsafe {
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> ncclResult_t>(real)($($arg),*)
                 };
+                if INSIDE.get() {
+                    return call();
+                }
+                $before;
+                INSIDE.set(true);
+                let code = call();
+                INSIDE.set(false);
                 let $code = code;
                 $after;
                 code
@@ -83,31 +98,41 @@ impl Call {
     }
 }
 
-/// The address of a communicator's handle, once there is one.
-fn made(asked: &Asked) -> Option<ncclComm_t> {
-    // SAFETY: the caller of the function that makes the communicator keeps the handle's place until it is made.
-    let comm = unsafe { *(asked.handle as *const ncclComm_t) };
-    (!comm.is_null() && ask(&by_name::ncclCommCount, comm).is_some()).then_some(comm)
+/// A communicator's handle, once it can be used.
+fn made(asked: &mut Asked) -> Option<ncclComm_t> {
+    let comm = match asked.handle {
+        // SAFETY: NCCL writes it there, so its caller keeps this place until then.
+        Handle::At(place) => unsafe { *(place as *const ncclComm_t) },
+        Handle::Is(comm) => comm as ncclComm_t,
+    };
+    if comm.is_null() {
+        return None;
+    }
+    // From here on the caller may move it.
+    asked.handle = Handle::Is(comm as usize);
+    let state = ask(&by_name::ncclCommGetAsyncError, comm, ncclResult_t::Success)?;
+    (state == ncclResult_t::Success).then_some(comm)
 }
 
-/// The answer of a function that asks a communicator for a number.
-fn ask(function: &Function, comm: ncclComm_t) -> Option<c_int> {
-    type Ask = unsafe extern "C" fn(ncclComm_t, *mut c_int) -> ncclResult_t;
+/// The answer of a function that asks a communicator for something.
+fn ask<T>(function: &Function, comm: ncclComm_t, mut answer: T) -> Option<T> {
+    type Ask<T> = unsafe extern "C" fn(ncclComm_t, *mut T) -> ncclResult_t;
     let real = function.real();
     if real.is_null() {
         return None;
     }
-    let mut number = 0;
+    let before = INSIDE.replace(true);
     // SAFETY: these functions have this type; the communicator is one that NCCL made.
-    let code = unsafe { std::mem::transmute::<*mut c_void, Ask>(real)(comm, &mut number) };
-    (code == ncclResult_t::Success).then_some(number)
+    let code = unsafe { std::mem::transmute::<*mut c_void, Ask<T>>(real)(comm, &mut answer) };
+    INSIDE.set(before);
+    (code == ncclResult_t::Success).then_some(answer)
 }
 
 /// Writes down the communicators that were asked for and exist by now.
 fn say_made() {
-    for asked in groups::take_those(|asked| made(asked).is_some()) {
-        let Some(comm) = made(&asked) else { continue };
-        let number = |function| ask(function, comm).unwrap_or(-1);
+    for mut asked in groups::take_those(|asked| made(asked).is_some()) {
+        let Some(comm) = made(&mut asked) else { continue };
+        let number = |function| ask(function, comm, -1).unwrap_or(-1);
         let ranks = number(&by_name::ncclCommCount);
         let (rank, device) = (number(&by_name::ncclCommUserRank), number(&by_name::ncclCommCuDevice));
         comms::add(comm as usize, ranks, device);
@@ -119,40 +144,72 @@ fn say_made() {
     }
 }
 
-/// A communicator will be at `handle`; what its line says.
-fn asked(handle: *mut ncclComm_t, text: String) {
-    if !handle.is_null() {
-        groups::ask(Asked { handle: handle as usize, text });
+/// True if a call was not refused.
+fn is_going_on(code: ncclResult_t) -> bool {
+    matches!(code, ncclResult_t::Success | ncclResult_t::InProgress)
+}
+
+/// A communicator was asked for, and NCCL said `code`: it will be at `handle`; what its line says.
+fn asked(code: ncclResult_t, handle: *mut ncclComm_t, parent: ncclComm_t, text: String) {
+    if is_going_on(code) && !handle.is_null() {
+        groups::ask(Asked { handle: Handle::At(handle as usize), parent: parent as usize, text });
     }
     if groups::current().is_none() {
         say_made();
     }
 }
 
-/// A number for a unique id, the same on all ranks.
-fn id_number(id: &ncclUniqueId) -> u64 {
-    id.internal
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ (*byte as u8) as u64).wrapping_mul(0x0100_0000_01b3))
+/// A communicator ends: its address may be another's next.
+fn ends(comm: ncclComm_t) {
+    groups::forget(comm as usize);
+    comms::remove(comm as usize);
 }
 
-/// The factor of a reduction, if it is in host memory.
-fn factor(scalar: *const c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t) -> Option<f64> {
+/// No parent.
+const NONE: ncclComm_t = std::ptr::null_mut();
+
+/// A number for a unique id, the same on all ranks.
+fn id_number(id: &ncclUniqueId) -> u64 {
+    hash(id.internal.iter().map(|byte| *byte as u8))
+}
+
+/// A number for communicators of this process alone.
+fn own_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    hash(format!("{} {} {number}", file::host(), std::process::id()).bytes())
+}
+
+fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The factor of a reduction, if it is in host memory and of a type that can be shown.
+fn factor(scalar: *const c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t) -> Option<String> {
     if residence != ncclScalarResidence_t::HostImmediate || scalar.is_null() {
         return None;
     }
     // SAFETY: the caller has put a value of this type there.
     unsafe {
         Some(match dtype {
-            ncclDataType_t::Float32 => f64::from(*scalar.cast::<f32>()),
-            ncclDataType_t::Float64 => *scalar.cast::<f64>(),
-            ncclDataType_t::Int32 => f64::from(*scalar.cast::<i32>()),
-            ncclDataType_t::Uint32 => f64::from(*scalar.cast::<u32>()),
-            ncclDataType_t::Int8 => f64::from(*scalar.cast::<i8>()),
-            ncclDataType_t::Uint8 => f64::from(*scalar.cast::<u8>()),
+            ncclDataType_t::Float16 => shown(f16::from_bits(scalar.cast::<u16>().read_unaligned())),
+            ncclDataType_t::Bfloat16 => shown(bf16::from_bits(scalar.cast::<u16>().read_unaligned())),
+            ncclDataType_t::Float32 => shown(scalar.cast::<f32>().read_unaligned()),
+            ncclDataType_t::Float64 => shown(scalar.cast::<f64>().read_unaligned()),
+            ncclDataType_t::Int8 => scalar.cast::<i8>().read().to_string(),
+            ncclDataType_t::Uint8 => scalar.cast::<u8>().read().to_string(),
+            ncclDataType_t::Int32 => scalar.cast::<i32>().read_unaligned().to_string(),
+            ncclDataType_t::Uint32 => scalar.cast::<u32>().read_unaligned().to_string(),
+            ncclDataType_t::Int64 => scalar.cast::<i64>().read_unaligned().to_string(),
+            ncclDataType_t::Uint64 => scalar.cast::<u64>().read_unaligned().to_string(),
             _ => return None,
         })
     }
+}
+
+/// With as many digits as it takes to get exactly this number back.
+fn shown(number: impl Into<f64>) -> String {
+    format!("{:?}", number.into())
 }
 
 macro_rules! call {
@@ -172,50 +229,57 @@ macro_rules! call {
 }
 
 record! {
+    c"ncclCommGetAsyncError" fn ncclCommGetAsyncError(comm: ncclComm_t, state: *mut ncclResult_t) {
+        before: (),
+        after(_): if groups::current().is_none() && !comms::is_known(comm as usize) { say_made() }
+    }
     c"ncclCommCount" fn ncclCommCount(comm: ncclComm_t, count: *mut c_int) { before: (), after(_): () }
     c"ncclCommUserRank" fn ncclCommUserRank(comm: ncclComm_t, rank: *mut c_int) { before: (), after(_): () }
     c"ncclCommCuDevice" fn ncclCommCuDevice(comm: ncclComm_t, device: *mut c_int) { before: (), after(_): () }
     c"ncclGroupStart" fn ncclGroupStart() { before: groups::start(), after(_): () }
     c"ncclGroupEnd" fn ncclGroupEnd() {
         before: (),
-        after(_): if groups::end() { say_made() }
+        after(code): if groups::end(!is_going_on(code)) { say_made() }
     }
+    c"ncclGroupSimulateEnd" fn ncclGroupSimulateEnd(info: *mut ncclSimInfo_t) { before: (), after(_): groups::end(true) }
 
     c"ncclCommInitRank" fn ncclCommInitRank(comm: *mut ncclComm_t, nranks: c_int, id: ncclUniqueId, rank: c_int) {
         before: (),
-        after(_): asked(comm, format!("ncclCommInitRank commId {:#x}", id_number(&id)))
+        after(code): asked(code, comm, NONE, format!("ncclCommInitRank commId {:#x}", id_number(&id)))
     }
     c"ncclCommInitRankConfig" fn ncclCommInitRankConfig(
         comm: *mut ncclComm_t, nranks: c_int, id: ncclUniqueId, rank: c_int, config: *mut ncclConfig_t,
     ) {
         before: (),
-        after(_): asked(comm, format!("ncclCommInitRankConfig commId {:#x}", id_number(&id)))
+        after(code): asked(code, comm, NONE, format!("ncclCommInitRankConfig commId {:#x}", id_number(&id)))
     }
     c"ncclCommInitRankScalable" fn ncclCommInitRankScalable(
         comm: *mut ncclComm_t, nranks: c_int, rank: c_int, nids: c_int, ids: *mut ncclUniqueId, config: *mut ncclConfig_t,
     ) {
         before: (),
-        after(_): if !ids.is_null() && nids > 0 {
+        after(code): if !ids.is_null() && nids > 0 {
             // SAFETY: the caller passes this many ids.
             let id = id_number(unsafe { &*ids });
-            asked(comm, format!("ncclCommInitRankScalable commId {id:#x}"));
+            asked(code, comm, NONE, format!("ncclCommInitRankScalable commId {id:#x}"));
         }
     }
     c"ncclCommInitAll" fn ncclCommInitAll(comms: *mut ncclComm_t, ndev: c_int, devlist: *const c_int) {
         before: (),
-        after(_): for rank in 0..usize::try_from(ndev).unwrap_or(0) {
-            // One id for all of them: the address of the handles, which are this process's own.
-            asked(comms.wrapping_add(rank), format!("ncclCommInitAll commId {comms:?}"));
+        after(code): {
+            let id = own_id();
+            for rank in 0..usize::try_from(ndev).unwrap_or(0) {
+                asked(code, comms.wrapping_add(rank), NONE, format!("ncclCommInitAll commId {id:#x}"));
+            }
         }
     }
     c"ncclCommSplit" fn ncclCommSplit(
         comm: ncclComm_t, color: c_int, key: c_int, newcomm: *mut ncclComm_t, config: *mut ncclConfig_t,
     ) {
         before: (),
-        after(_): {
+        after(code): {
             let number = comms::next_split(comm as usize);
             if color != NCCL_SPLIT_NOCOLOR {
-                asked(newcomm, format!("ncclCommSplit parent {comm:?} splitCount {number} color {color} key {key}"));
+                asked(code, newcomm, comm, format!("ncclCommSplit parent {comm:?} splitCount {number} color {color} key {key}"));
             }
         }
     }
@@ -223,13 +287,13 @@ record! {
         comm: ncclComm_t, exclude: *mut c_int, count: c_int, newcomm: *mut ncclComm_t, config: *mut ncclConfig_t, flags: c_int,
     ) {
         before: (),
-        after(_): {
+        after(code): {
             let number = comms::next_split(comm as usize);
-            asked(newcomm, format!("ncclCommShrink parent {comm:?} splitCount {number} color 0 key 0"));
+            asked(code, newcomm, comm, format!("ncclCommShrink parent {comm:?} splitCount {number} color 0 key 0"));
         }
     }
-    c"ncclCommDestroy" fn ncclCommDestroy(comm: ncclComm_t) { before: comms::remove(comm as usize), after(_): () }
-    c"ncclCommAbort" fn ncclCommAbort(comm: ncclComm_t) { before: comms::remove(comm as usize), after(_): () }
+    c"ncclCommDestroy" fn ncclCommDestroy(comm: ncclComm_t) { before: ends(comm), after(_): () }
+    c"ncclCommAbort" fn ncclCommAbort(comm: ncclComm_t) { before: ends(comm), after(_): () }
 
     c"ncclRedOpCreatePreMulSum" fn ncclRedOpCreatePreMulSum(
         op: *mut ncclRedOp_t, scalar: *mut c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t, comm: ncclComm_t,
@@ -238,7 +302,7 @@ record! {
         after(code): if code == ncclResult_t::Success && !op.is_null() {
             // SAFETY: NCCL has just written it.
             let op = unsafe { (*op).0 };
-            let factor = factor(scalar, dtype, residence).map_or_else(|| "unknown".to_owned(), |factor| factor.to_string());
+            let factor = factor(scalar, dtype, residence).unwrap_or_else(|| "unknown".to_owned());
             file::line(0, format_args!("ncclRedOpCreatePreMulSum op {op} datatype {} factor {factor} comm {comm:?}", dtype.0));
         }
     }
@@ -276,4 +340,36 @@ record! {
     c"ncclRecv" fn ncclRecv(
         recv: *mut c_void, count: usize, dtype: ncclDataType_t, peer: c_int, comm: ncclComm_t, stream: cudaStream_t,
     ) { before: call!("Recv", std::ptr::null::<c_void>(), recv, count, dtype, 0, peer, comm, stream), after(_): () }
+    c"ncclAllReduceConfig" fn ncclAllReduceConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("AllReduce", send, recv, count, dtype, op.0, 0, comm, stream), after(_): () }
+    c"ncclReduceConfig" fn ncclReduceConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("Reduce", send, recv, count, dtype, op.0, root, comm, stream), after(_): () }
+    c"ncclBroadcastConfig" fn ncclBroadcastConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("Broadcast", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    c"ncclAllGatherConfig" fn ncclAllGatherConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("AllGather", send, recv, count, dtype, 0, 0, comm, stream), after(_): () }
+    c"ncclReduceScatterConfig" fn ncclReduceScatterConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("ReduceScatter", send, recv, count, dtype, op.0, 0, comm, stream), after(_): () }
+    c"ncclAlltoAllConfig" fn ncclAlltoAllConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("AlltoAll", send, recv, count, dtype, 0, 0, comm, stream), after(_): () }
+    c"ncclGatherConfig" fn ncclGatherConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("Gather", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    c"ncclScatterConfig" fn ncclScatterConfig(
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) { before: call!("Scatter", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
 }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::fmt::{Arguments, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +14,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct Opened {
     pid: u32,
     place: String,
-    file: File,
+    /// Always there, until it is dropped.
+    file: Option<File>,
+    /// The file's device and inode.
+    identity: (u64, u64),
+}
+
+impl Opened {
+    /// True if the descriptor is still that of the file. Programs close descriptors that they did not open, and the number may be
+    /// that of something else by now.
+    fn is_intact(&self) -> bool {
+        self.file.as_ref().and_then(identity) == Some(self.identity)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if !self.is_intact() {
+            self.file.take().map(IntoRawFd::into_raw_fd);
+        }
+    }
+}
+
+fn identity(file: &File) -> Option<(u64, u64)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 thread_local! {
@@ -31,10 +57,10 @@ pub fn line(device: i32, text: Arguments<'_>) {
     let _ = OPENED.try_with(|opened| {
         let Ok(mut opened) = opened.try_borrow_mut() else { return };
         let pid = std::process::id();
-        if opened.as_ref().is_none_or(|opened| opened.pid != pid) {
+        if opened.as_ref().is_none_or(|opened| opened.pid != pid || !opened.is_intact()) {
             *opened = open(pid);
         }
-        let Some(Opened { place, file, .. }) = opened.as_mut() else { return };
+        let Some(Opened { place, file: Some(file), .. }) = opened.as_mut() else { return };
         let mut line = String::with_capacity(256);
         let _ = writeln!(line, "{place} [{device}] NCCL INFO {text}");
         if let Err(error) = file.write_all(line.as_bytes()) {
@@ -48,8 +74,14 @@ fn open(pid: u32) -> Option<Opened> {
     let host = host();
     let path = Path::new(&folder).join(format!("{host}.{pid}.log"));
     match OpenOptions::new().append(true).create(true).open(&path) {
-        Ok(file) => {
-            Some(Opened { pid, place: format!("{host}:{pid}:{}", rustix::thread::gettid().as_raw_nonzero()), file })
+        Ok(mut file) => {
+            let place = format!("{host}:{pid}:{}", rustix::thread::gettid().as_raw_nonzero());
+            // What the reader of a log would guess is said here.
+            if let Err(error) = file.write_all(format!("{place} [0] NCCL INFO collspec record\n").as_bytes()) {
+                tell(&format!("nothing is recorded: {}: {error}", path.display()));
+                return None;
+            }
+            Some(Opened { pid, place, identity: identity(&file)?, file: Some(file) })
         }
         Err(error) => {
             tell(&format!("nothing is recorded: {}: {error}", path.display()));
@@ -60,12 +92,13 @@ fn open(pid: u32) -> Option<Opened> {
 
 fn tell(what: &str) {
     if !FAILED.swap(true, Ordering::Relaxed) {
-        eprintln!("collspec record: {what}");
+        // The program may have no standard error.
+        let _ = writeln!(std::io::stderr(), "collspec record: {what}");
     }
 }
 
 /// The host's name, in the characters that NCCL's log has.
-fn host() -> String {
+pub fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = name.trim().split('.').next().unwrap_or_default().chars().map(plain).collect();

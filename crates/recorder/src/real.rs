@@ -1,7 +1,7 @@
 //! The functions of the NCCL that the program would call without this library.
 #![allow(unsafe_code)] // the loader is asked for addresses, and one of its functions is replaced
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of NCCL: ours, and the real one if it was found.
@@ -15,7 +15,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// The real function: that of the library which the program opened, or the next one in the loader's order.
+    /// The real function: that of the library which the program opened, the next one in the loader's order, or that of a library
+    /// which was opened for itself and its dependencies alone, as Python opens extensions.
     pub fn real(&self) -> *mut c_void {
         let found = self.real.load(Ordering::Acquire);
         if !found.is_null() {
@@ -23,8 +24,38 @@ impl Function {
         }
         // SAFETY: the name is a C string; the answer is an address or null.
         let next = unsafe { (loader().lookup)(libc::RTLD_NEXT, self.name.as_ptr()) };
-        self.real.store(next, Ordering::Release);
-        next
+        let found = if next.is_null() { self.in_any_library() } else { next };
+        match self.real.compare_exchange(std::ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => found,
+            Err(known) => known,
+        }
+    }
+
+    /// The function as the first library that has it, or depends on one that has it, finds it.
+    fn in_any_library(&self) -> *mut c_void {
+        unsafe extern "C" fn name(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
+            // SAFETY: the loader gives a valid entry; `names` is the list below.
+            let (info, names) = unsafe { (&*info, &mut *names.cast::<Vec<CString>>()) };
+            if !info.dlpi_name.is_null() {
+                // SAFETY: the loader's names are C strings.
+                names.push(unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned());
+            }
+            0
+        }
+        let mut names: Vec<CString> = Vec::new();
+        // SAFETY: the callback gets this list, and nothing else uses it meanwhile.
+        unsafe { libc::dl_iterate_phdr(Some(name), (&raw mut names).cast()) };
+        for name in names.iter().filter(|name| !name.is_empty()) {
+            // SAFETY: C strings. Nothing is loaded, and what is found stays loaded.
+            let function = unsafe {
+                let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+                if library.is_null() { library } else { (loader().lookup)(library, self.name.as_ptr()) }
+            };
+            if !function.is_null() && function != (self.wrapper)() {
+                return function;
+            }
+        }
+        std::ptr::null_mut()
     }
 }
 
@@ -74,23 +105,31 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
-        "test rax, rax",
-        "jz 2f",
+        "cmp rax, 1",
+        "jb 2f",
+        "je 3f",
         "ret",
         "2:",
         "jmp qword ptr [rip + {loaders}]",
+        "3:",
+        "xor eax, eax",
+        "ret",
         ours = sym ours,
         loaders = sym LOADERS_DLSYM,
     )
 }
 
-/// Our function if the program asks a library of its own for one that is recorded; null leaves the answer to the loader.
+/// The answer of `ours` that there is no such function: the program has no NCCL, and must not find ours.
+#[cfg(target_arch = "x86_64")]
+const NOTHING: *mut c_void = std::ptr::without_provenance_mut(1);
+
+/// Our function if the program asks for one that is recorded; null leaves the answer to the loader.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(test, allow(dead_code))]
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let loader = loader();
     let null = std::ptr::null_mut();
-    if handle == libc::RTLD_NEXT || name.is_null() {
+    if name.is_null() {
         return null;
     }
     // SAFETY: the caller promises a C string.
@@ -99,9 +138,16 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
         return null;
     }
     let Some(function) = crate::exports::FUNCTIONS.iter().find(|function| function.name == asked) else { return null };
+    // What is next is not the same for us: the loader must see the caller.
+    if handle == libc::RTLD_NEXT {
+        return if function.real().is_null() { NOTHING } else { null };
+    }
     // SAFETY: the caller's arguments, passed on.
     let real = unsafe { (loader.lookup)(handle, name) };
     let wrapper = (function.wrapper)();
+    if real == wrapper && function.real().is_null() {
+        return NOTHING;
+    }
     if real.is_null() || real == wrapper {
         return real;
     }

@@ -1,6 +1,8 @@
 //! The calls of a rank's program, as they are read from any input.
+use super::comms::Comms;
 use collspec_core::num::DType;
 use collspec_core::ops::{self, Kind};
+use std::collections::BTreeMap;
 
 /// What a rank gives to an operation of a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +11,8 @@ pub struct Collective {
     pub op: &'static str,
     /// The scenario language's word; `sum` if the operation has none.
     pub reduce: &'static str,
+    /// The factor of a `premul_sum`, if it is known.
+    pub factor: Option<String>,
     pub dtype: DType,
     /// Elements of the scenario's `in` on this rank.
     pub count: u64,
@@ -44,11 +48,16 @@ impl Collective {
         self.count / parts.unwrap_or(1).max(1)
     }
 
+    /// True if it has a factor that must be guessed.
+    pub fn lacks_factor(&self) -> bool {
+        self.reduce == "premul_sum" && self.factor.is_none()
+    }
+
     /// The keys of a step or variant that say what is done, but not with which buffers.
     pub fn keys(&self) -> String {
         let mut keys = match self.reduce {
             "sum" => String::new(),
-            "premul_sum" => ", reduce = { premul_sum = 1 }".to_owned(),
+            "premul_sum" => format!(", reduce = {{ premul_sum = {} }}", self.factor.as_deref().unwrap_or("1")),
             word => format!(", reduce = \"{word}\""),
         };
         if self.root != 0 {
@@ -87,44 +96,71 @@ impl Call {
     }
 }
 
-/// What a rank issues at once: a call, or a group of calls.
+/// A call, and where it is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Unit {
+pub struct Issued {
     /// The index of the communicator.
     pub comm: usize,
     /// The index of the stream on its rank.
     pub stream: usize,
-    pub calls: Vec<Call>,
+    pub call: Call,
+}
+
+/// What a rank issues at once: a call, or a group of calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Unit {
+    pub calls: Vec<Issued>,
 }
 
 impl Unit {
-    /// True if the ranks of the communicator must all make it.
+    /// True if it has a call that all ranks of a communicator must make.
     pub fn is_collective(&self) -> bool {
         self.collectives().next().is_some()
     }
 
     pub fn collectives(&self) -> impl Iterator<Item = &Collective> {
-        self.calls.iter().filter_map(|call| if let Call::Collective(call) = call { Some(call) } else { None })
+        self.calls.iter().filter_map(|issued| match &issued.call {
+            Call::Collective(call) => Some(call),
+            Call::Message(_) => None,
+        })
     }
 
-    pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.calls.iter().filter_map(|call| if let Call::Message(message) = call { Some(message) } else { None })
+    /// The messages, and their communicators.
+    pub fn messages(&self) -> impl Iterator<Item = (usize, &Message)> {
+        self.calls.iter().filter_map(|issued| match &issued.call {
+            Call::Message(message) => Some((issued.comm, message)),
+            Call::Collective(_) => None,
+        })
     }
 
-    /// The unit without what may differ between the ranks that make it together.
-    pub fn shape(&self, family: usize) -> Unit {
-        let mut shape = Unit { comm: family, stream: 0, calls: self.calls.clone() };
-        for call in &mut shape.calls {
+    /// By communicator: what all its ranks must make, without what may differ between them.
+    pub fn awaited(&self, comms: &Comms) -> BTreeMap<usize, Unit> {
+        let mut awaited: BTreeMap<usize, Unit> = BTreeMap::new();
+        for (issued, mut shape) in self.calls.iter().zip(self.shape(comms).calls) {
+            if let Call::Collective(call) = &mut shape.call {
+                call.factor = None;
+                awaited.entry(issued.comm).or_default().calls.push(shape);
+            }
+        }
+        awaited
+    }
+
+    /// The unit without what may differ between the ranks of a step.
+    pub fn shape(&self, comms: &Comms) -> Unit {
+        let mut shape = self.clone();
+        for Issued { comm, stream, call } in &mut shape.calls {
+            *stream = 0;
             match call {
                 Call::Message(message) => message.offset = 0,
                 Call::Collective(call) => {
                     (call.offset, call.in_place) = (0, false);
                     if !call.pieces.is_empty() {
                         // A step has one table of pieces, so communicators of a family do not share such a step.
-                        (call.count, call.pieces, shape.stream) = (0, Vec::new(), self.comm + 1);
+                        (call.count, call.pieces, *stream) = (0, Vec::new(), *comm + 1);
                     }
                 }
             }
+            *comm = comms.family(*comm);
         }
         shape
     }

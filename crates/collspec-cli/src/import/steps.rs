@@ -1,6 +1,6 @@
 //! A step of the merged program as text.
-use super::call::{Call, Collective, Message, Unit, is_rooted, properties};
-use super::comms::Family;
+use super::call::{Call, Collective, Issued, Message, Unit, is_rooted, properties};
+use super::comms::{Comms, Family};
 use super::inputs::{Buffer, Inputs, RECEIVED};
 use super::peers::{partner, peer};
 use super::per_rank::numbers;
@@ -17,12 +17,24 @@ const MAX_MISSING: usize = 3;
 pub struct Merged<'a> {
     /// Ranks of the world.
     pub world: usize,
-    pub family: &'a Family,
+    pub comms: &'a Comms,
     /// World rank and what it makes, in rising order.
     pub parts: Vec<(usize, &'a Unit)>,
     /// World ranks that take part without a log or dump.
     pub absent: &'a [usize],
-    pub stream: &'a str,
+    /// The names of the streams of its calls.
+    pub streams: &'a [&'a str],
+}
+
+impl Merged<'_> {
+    fn family(&self, at: usize) -> &Family {
+        let issued = self.parts.first().and_then(|(_, unit)| unit.calls.get(at));
+        &self.comms.families[issued.map_or(0, |issued| self.comms.family(issued.comm))]
+    }
+
+    fn stream(&self, at: usize) -> &str {
+        self.streams.get(at).or(self.streams.first()).copied().unwrap_or("main")
+    }
 }
 
 /// The keys of a step before and after those of its operation.
@@ -37,32 +49,42 @@ pub fn node(step: &Merged<'_>, inputs: &mut Inputs) -> Node {
     let Some((_, first)) = step.parts.first() else { return Node::default() };
     let mut ranks: Vec<usize> = step.parts.iter().map(|(rank, _)| *rank).chain(step.absent.iter().copied()).collect();
     ranks.sort_unstable();
-    let all = ranks == step.family.members();
-    let which = if all { String::new() } else { format!(", ranks = {}", which(&ranks, &step.family.members())) };
-    let before = which + &step.family.key();
-    let after = if step.stream == "main" { String::new() } else { format!(", stream = \"{}\"", step.stream) };
-    let keys = Keys { before: &before, after: &after };
+    let family = step.family(0);
+    let is_alike = |at: usize| step.family(at).name == family.name && step.stream(at) == step.stream(0);
+    let are_alike = (1..first.calls.len()).all(is_alike);
+    let members = if are_alike { family.members() } else { (0..step.world).collect() };
+    let which = if ranks == members { String::new() } else { format!(", ranks = {}", which(&ranks, &members)) };
+    let after = |at: usize| match step.stream(at) {
+        "main" => String::new(),
+        name => format!(", stream = \"{name}\""),
+    };
+    let (before, after_all) = if are_alike { (which + &family.key(), after(0)) } else { (which, String::new()) };
+    let keys = Keys { before: &before, after: &after_all };
     match first.calls.as_slice() {
         [_] => Node::new(call(step, 0, keys, inputs)),
-        [Call::Message(one), Call::Message(two)]
-            if one.sends != two.sends
+        [Issued { call: Call::Message(one), .. }, Issued { call: Call::Message(two), .. }]
+            if are_alike
+                && one.sends != two.sends
                 && (one.dtype, one.count) == (two.dtype, two.count)
-                && [one, two].iter().all(|message| stays_inside(step.family, &ranks, message.distance)) =>
+                && [one, two].iter().all(|message| stays_inside(family, &ranks, message.distance)) =>
         {
             let (to, from) = if one.sends { (one, two) } else { (two, one) };
-            let peers = [to, from].map(|message| peer(step.family, &ranks, message.distance));
+            let peers = [to, from].map(|message| peer(family, &ranks, message.distance));
             let peers = match peers {
                 [to, from] if to == from => format!("peer = {to}"),
                 [to, from] => format!("to = {to}, from = {from}"),
             };
             let (input, output) = (sent(step, usize::from(!one.sends), inputs), received(step, from, 0, inputs));
             let own = format!("{peers}, in = \"{input}\", out = \"{output}\"");
-            Node::new(format!("{{ op = \"send_recv\"{before}, {own}{after}"))
+            Node::new(format!("{{ op = \"send_recv\"{before}, {own}{after_all}"))
         }
         calls => {
-            let none = Keys { before: "", after: "" };
-            let steps = (0..calls.len()).map(|at| Node::new(call(step, at, none, inputs))).collect();
-            Node { steps, ..Node::new(format!("{{ op = \"group\"{before}{after}")) }
+            let inner = |at: usize| {
+                let (before, after) = if are_alike { <_>::default() } else { (step.family(at).key(), after(at)) };
+                Node::new(call(step, at, Keys { before: &before, after: &after }, inputs))
+            };
+            let steps = (0..calls.len()).map(inner).collect();
+            Node { steps, ..Node::new(format!("{{ op = \"group\"{before}{after_all}")) }
         }
     }
 }
@@ -88,12 +110,12 @@ fn stays_inside(family: &Family, ranks: &[usize], distance: usize) -> bool {
 
 fn call(step: &Merged<'_>, at: usize, keys: Keys<'_>, inputs: &mut Inputs) -> String {
     let Keys { before, after } = keys;
-    match step.parts.first().and_then(|(_, unit)| unit.calls.get(at)) {
+    match step.parts.first().and_then(|(_, unit)| Some(&unit.calls.get(at)?.call)) {
         None => String::new(),
         Some(Call::Collective(call)) => collective(step, at, call, keys, inputs),
         Some(Call::Message(message)) => {
             let ranks: Vec<usize> = step.parts.iter().map(|(rank, _)| *rank).collect();
-            let peer = peer(step.family, &ranks, message.distance);
+            let peer = peer(step.family(at), &ranks, message.distance);
             if message.sends {
                 let name = sent(step, at, inputs);
                 return format!("{{ op = \"send\"{before}, peer = {peer}, in = \"{name}\"{after}");
@@ -112,13 +134,14 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
     if call.op == "barrier" {
         return format!("{{ op = \"barrier\"{before}{after}");
     }
-    let n = step.family.size();
-    let own = |rank: usize| match step.parts.iter().find(|(own, _)| *own == rank)?.1.calls.get(at)? {
+    let family = step.family(at);
+    let n = family.size();
+    let own = |rank: usize| match &step.parts.iter().find(|(own, _)| *own == rank)?.1.calls.get(at)?.call {
         Call::Collective(call) => Some(call),
         Call::Message(_) => None,
     };
     // Where the buffers of other ranks are says nothing about an operation with a root.
-    let counts = |rank: usize| !is_rooted(call.op) || step.family.place(rank).is_some_and(|(_, me)| me == call.root);
+    let counts = |rank: usize| !is_rooted(call.op) || family.place(rank).is_some_and(|(_, me)| me == call.root);
     let mut counting = step.parts.iter().filter(|(rank, _)| counts(*rank)).peekable();
     let in_place = counting.peek().is_some() && counting.all(|(rank, _)| own(*rank).is_some_and(|call| call.in_place));
     let layout = properties(call.op).map_or(InPlace::Never, |properties| properties.in_place);
@@ -127,7 +150,7 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
     let table: Vec<String> = if call.pieces.is_empty() {
         Vec::new()
     } else {
-        let group = step.family.groups.iter().find(|group| group.contains(&step.parts[0].0));
+        let group = family.groups.iter().find(|group| group.contains(&step.parts[0].0));
         let row = |rank: &usize| own(*rank).map_or_else(|| numbers(&vec![0; n]), |call| numbers(&call.pieces));
         group.map_or(&[][..], Vec::as_slice).iter().map(row).collect()
     };
@@ -142,7 +165,7 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
         count: table.is_empty().then_some(count),
         offsets: offsets(step, at),
         in_place: layout != InPlace::Never,
-        stream: step.stream.to_owned(),
+        stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: 0,
     });
@@ -174,7 +197,9 @@ fn letters(op: &str) -> &'static str {
 
 /// The buffer of a message that is sent.
 fn sent(step: &Merged<'_>, at: usize, inputs: &mut Inputs) -> String {
-    let Some(Call::Message(message)) = step.parts[0].1.calls.get(at) else { return String::new() };
+    let Some(Issued { call: Call::Message(message), .. }) = step.parts[0].1.calls.get(at) else {
+        return String::new();
+    };
     inputs.name(Buffer {
         letters: "sent",
         dtype: message.dtype,
@@ -182,7 +207,7 @@ fn sent(step: &Merged<'_>, at: usize, inputs: &mut Inputs) -> String {
         count: Some(message.count),
         offsets: offsets(step, at),
         in_place: false,
-        stream: step.stream.to_owned(),
+        stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: 0,
     })
@@ -197,7 +222,7 @@ fn received(step: &Merged<'_>, message: &Message, at: usize, inputs: &mut Inputs
         count: None,
         offsets: Vec::new(),
         in_place: false,
-        stream: step.stream.to_owned(),
+        stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: message.distance,
     })
@@ -205,7 +230,7 @@ fn received(step: &Merged<'_>, message: &Message, at: usize, inputs: &mut Inputs
 
 /// Where each rank's buffer begins; ranks that say nothing are like the first.
 fn offsets(step: &Merged<'_>, at: usize) -> Vec<u64> {
-    let of = |unit: &Unit| match unit.calls.get(at) {
+    let of = |unit: &Unit| match unit.calls.get(at).map(|issued| &issued.call) {
         Some(Call::Collective(call)) => call.offset,
         Some(Call::Message(message)) => message.offset,
         None => 0,
@@ -229,5 +254,5 @@ fn occurrence(step: &Merged<'_>, at: usize) -> usize {
         }
         _ => false,
     };
-    calls[..at].iter().filter(|other| alike(other, &calls[at])).count()
+    calls[..at].iter().filter(|other| alike(&other.call, &calls[at].call)).count()
 }

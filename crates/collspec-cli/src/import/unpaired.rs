@@ -1,5 +1,5 @@
 //! Messages whose other end is not in the programs.
-use super::call::{Call, Unit};
+use super::call::{Call, Issued, Unit};
 use super::comms::Comms;
 use super::peers::{Pair, pair};
 use super::program::{Programs, Units};
@@ -25,8 +25,8 @@ impl Counts {
         for (rank, program) in programs.iter().enumerate() {
             for item in program.iter().flatten() {
                 let unit = &units[item.unit];
-                for message in unit.messages() {
-                    let Some(pair) = pair(comms, unit.comm, rank, message) else { continue };
+                for (comm, message) in unit.messages() {
+                    let Some(pair) = pair(comms, comm, rank, message) else { continue };
                     let count = counts.0.entry((pair, message.sends)).or_default();
                     count.all += 1;
                     count.done += usize::from(item.done);
@@ -68,9 +68,9 @@ pub fn remove(programs: &mut Programs, units: &mut Units, comms: &Comms, surplus
             if !item.done || unit.messages().next().is_none() {
                 return true;
             }
-            let stays = |call: &&Call| {
-                let Call::Message(message) = call else { return true };
-                let end = pair(comms, unit.comm, rank, message).map(|pair| (pair, message.sends));
+            let stays = |issued: &&Issued| {
+                let Call::Message(message) = &issued.call else { return true };
+                let end = pair(comms, issued.comm, rank, message).map(|pair| (pair, message.sends));
                 let Some((end, surplus)) = end.and_then(|end| Some((end, *surplus.get(&end)?))) else { return true };
                 let seen = seen.entry(end).or_default();
                 *seen += 1;
@@ -79,10 +79,10 @@ pub fn remove(programs: &mut Programs, units: &mut Units, comms: &Comms, surplus
                     Lost::Last => *seen + surplus <= counts.get(end).done,
                 }
             };
-            let calls: Vec<Call> = unit.calls.iter().filter(stays).cloned().collect();
+            let calls: Vec<Issued> = unit.calls.iter().filter(stays).cloned().collect();
             let stays = !calls.is_empty();
             if stays && calls.len() < unit.calls.len() {
-                item.unit = units.index(Unit { calls, ..unit.clone() });
+                item.unit = units.index(Unit { calls });
             }
             stays
         });

@@ -1,6 +1,6 @@
 //! Dumps become the text of a scenario.
 use super::super::accepted::accepted;
-use super::super::call::{Call, is_rooted, reduces};
+use super::super::call::{Unit, is_rooted, reduces};
 use super::super::comms::Comms;
 use super::super::header::{counted, header, sources};
 use super::super::inputs::Inputs;
@@ -99,7 +99,7 @@ fn items(launches: &Launches) -> usize {
 fn merged(launches: &Launches, comms: &Comms) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let units = &launches.units;
-    let shape = |step: &Step| step.parts.first().map(|(_, item)| units[item.unit].shape(step.family));
+    let shape = |step: &Step| step.parts.first().map(|(_, item)| units[item.unit].shape(comms));
     merge(&launches.programs, units, comms, 0, &mut |step| {
         match steps.last_mut() {
             // Where one group of a family is complete and the next is not, it is one step all the same.
@@ -157,7 +157,7 @@ fn nodes(steps: &[Step], launches: &Launches, comms: &Comms, inputs: &mut Inputs
         let parts = step.parts.iter().map(|(rank, item)| (*rank, &launches.units[item.unit])).collect();
         // Torch gives each group a stream of its own.
         let stream = if family.is_world() { "main" } else { &family.name };
-        let merged = Merged { world: launches.programs.len(), family, parts, absent: &step.absent, stream };
+        let merged = Merged { world: launches.programs.len(), comms, parts, absent: &step.absent, streams: &[stream] };
         let mut node = Node { comment: comment(step, launches, comms), ..node(&merged, inputs) };
         // A diagnostic may be at a step of the group.
         let entries = made(step, launches).first().map_or(&[][..], |(_, launch)| &launch.entries);
@@ -199,8 +199,8 @@ impl Facts {
         if groups.has_guessed {
             remarks.push("guessed: a group whose ranks no dump has is one of all ranks".to_owned());
         }
-        let calls = || launches.units.all().iter().flat_map(|unit| &unit.calls);
-        let any = |of: fn(&str) -> bool| calls().any(|call| matches!(call, Call::Collective(call) if of(call.op)));
+        let calls = || launches.units.all().iter().flat_map(Unit::collectives);
+        let any = |of: fn(&str) -> bool| calls().any(|call| of(call.op));
         if any(reduces) {
             remarks.push("guessed: every reduction is a sum, because dumps do not have it".to_owned());
         }

@@ -1,5 +1,5 @@
 //! The calls of each rank as units: calls that were launched together are one.
-use super::super::call::{Call, Collective, Message, Unit, is_rooted};
+use super::super::call::{Call, Collective, Issued, Message, Unit, is_rooted};
 use super::super::program::{Item, Programs, Units};
 use super::entry::{Entry, State, What};
 use super::groups::{Calls, Groups, Placed};
@@ -67,9 +67,10 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
             if both.iter().all(|(_, entry)| entry.is_message()) {
                 both.sort_by_key(|(call, _)| call.place_in_group(n));
             }
-            let (calls, entries) = both.into_iter().unzip();
             let comm = first.comm;
-            let unit = launches.units.index(Unit { comm, stream: 0, calls });
+            let issued = |(call, entry)| (Issued { comm, stream: 0, call }, entry);
+            let (calls, entries) = both.into_iter().map(issued).unzip();
+            let unit = launches.units.index(Unit { calls });
             program.push(Item { unit, at: made.len() as u32, done: state == State::Completed });
             made.push(Launch { comm, entries, state });
         }
@@ -97,6 +98,7 @@ impl Launches {
         let mut call = Collective {
             op,
             reduce: "sum",
+            factor: None,
             dtype,
             count: if is_rooted(op) { given_or_got } else { input },
             root: 0,

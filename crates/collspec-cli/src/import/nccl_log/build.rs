@@ -7,6 +7,12 @@ use super::world::{World, world};
 use super::{Form, rounds, unique};
 use std::path::{Path, PathBuf};
 
+/// What is said where a log or recording has no factor.
+pub const FACTOR: &str = "guessed: the factor 1 of premul_sum, which is not in the log";
+
+const NOT_LOGGED: &str = "not in any log: values (guessed: random), which collectives share a group, when a host waits, how often a graph runs";
+const NOT_RECORDED: &str = "not in a recording: values (guessed: random), when a host waits, how often a graph runs";
+
 /// What the first lines of the file say.
 pub struct Facts {
     pub source: String,
@@ -33,9 +39,11 @@ pub fn build(collector: &Collector, files: &[PathBuf], form: Form) -> Result<Imp
     let world = world(&collector.processes, &collector.used()).map_err(Error::Input)?;
     let mut remarks = world.remarks.clone();
     tell(&collector.told, &mut remarks);
+    remarks.push(if collector.is_recording { NOT_RECORDED } else { NOT_LOGGED }.to_owned());
     let mut source = sources(&files.iter().map(PathBuf::as_path).collect::<Vec<&Path>>());
     collector.told.versions.keys().for_each(|version| source.push_str(&format!(", NCCL {version}")));
-    let what = format!("From NCCL's log: {} on {}", counted(world.size as u64, "rank"), hosts(collector));
+    let from = if collector.is_recording { "a recording" } else { "NCCL's log" };
+    let what = format!("From {from}: {} on {}", counted(world.size as u64, "rank"), hosts(collector));
     let facts = Facts { source, what, remarks, world };
     let imported = match form {
         Form::Unique { bench } => unique::scenario(collector, facts, bench),
@@ -76,8 +84,4 @@ fn tell(told: &Told, remarks: &mut Vec<String>) {
         remarks
             .push("NCCL before 2.23 logs Broadcast and AllGather in bytes: their element type is not known".to_owned());
     }
-    remarks.push(
-        "not in any log: values (guessed: random), which collectives share a group, when a host waits, how often a graph runs"
-            .to_owned(),
-    );
 }

@@ -1,6 +1,6 @@
 //! Goes through a log once and keeps what differs.
 use super::super::MAX_COUNT;
-use super::super::call::{Call, Collective, Message, Unit, is_rooted, properties};
+use super::super::call::{Call, Collective, Issued, Message, Unit, is_rooted, properties};
 use super::super::program::Units;
 use super::line::{self, Kind, LoggedCall, Said};
 use super::place;
@@ -47,15 +47,18 @@ pub struct Told {
 struct Rank {
     program: Vec<u32>,
     streams: HashMap<u64, usize>,
-    group: Option<OpenGroup>,
+    /// By thread in a recording; else at most one.
+    open: HashMap<u64, OpenGroup>,
 }
 
-/// The messages of a group that may go on.
+/// A call, or calls of a group that may go on.
 #[derive(Debug)]
 struct OpenGroup {
+    /// Its place in the rank's program.
+    at: usize,
     tid: u64,
-    /// The opCount of its last message.
-    number: u64,
+    /// In a recording the number of the group, else the opCount of its last message.
+    number: Option<u64>,
     unit: Unit,
     /// Where its messages are received.
     buffers: HashSet<u64>,
@@ -65,6 +68,7 @@ struct OpenGroup {
 #[derive(Debug, Default)]
 pub struct Collector {
     in_order: bool,
+    pub is_recording: bool,
     pub processes: Processes,
     pub told: Told,
     pub different: Vec<Counted>,
@@ -93,7 +97,7 @@ impl Collector {
     /// The communicators that are used.
     pub fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.processes.comms.len()];
-        self.units.all().iter().for_each(|unit| used[unit.comm] = true);
+        self.units.all().iter().flat_map(|unit| &unit.calls).for_each(|issued| used[issued.comm] = true);
         self.different.iter().for_each(|counted| used[counted.comm] = true);
         used
     }
@@ -107,13 +111,22 @@ impl Collector {
                 (Said::Version(version), _) => count(&mut self.told.versions, version),
                 (Said::Damaged, _) | (_, None) => self.told.damaged += 1,
                 (Said::UnknownCall(name), _) => count(&mut self.told.unknown_calls, name),
+                (Said::Recording, _) => self.is_recording = true,
+                (Said::Reduction(made), Some(writer)) => {
+                    self.told.damaged += u64::from(!self.processes.make(writer, made));
+                }
                 (Said::Init(init), Some(writer)) => match self.processes.begin(writer, &init) {
                     Ok(()) => {}
                     Err(NotTaken::Contradiction) => self.told.damaged += 1,
                     Err(NotTaken::TooMuch(message)) => return Err(message),
                 },
-                (Said::Call(call), Some(writer)) => match self.processes.comm(writer, call.comm) {
-                    Some(seen) => self.call(writer.tid, &call, seen)?,
+                (Said::Call(mut call), Some(writer)) => match self.processes.comm(writer, call.comm) {
+                    Some(seen) => {
+                        if call.reduce == "premul_sum" {
+                            call.factor = self.processes.factor(writer, &call);
+                        }
+                        self.call(writer.tid, &call, seen)?;
+                    }
                     None => self.told.homeless += 1,
                 },
             }
@@ -150,6 +163,7 @@ impl Collector {
         Some(Call::Collective(Collective {
             op,
             reduce: call.reduce,
+            factor: call.factor.clone(),
             dtype: call.dtype,
             count: properties.send.elements(call.count, n).filter(|count| *count <= MAX_COUNT)?,
             root: if properties.rooted { call.root } else { 0 },
@@ -212,53 +226,61 @@ impl Collector {
                 0
             }
         };
-        let unit = Unit { comm: seen.comm, stream, calls: vec![call] };
-        if unit.is_collective() {
-            self.close(seen.rank)?;
-            return self.push(seen.rank, unit);
-        }
-        let every = u64::from(numbers_every_call(&self.told.versions));
+        let issued = Issued { comm: seen.comm, stream, call };
         let buffer = (logged.kind == Kind::Recv).then_some(logged.recv);
+        let (is_recording, every) = (self.is_recording, u64::from(numbers_every_call(&self.told.versions)));
+        let (thread, number) = if is_recording { (tid, logged.group) } else { (0, Some(logged.number)) };
         let goes_on = |group: &&mut OpenGroup| {
+            let last = group.unit.calls.last();
+            if is_recording {
+                return number.is_some() && group.number == number;
+            }
             group.tid == tid
-                && group.number.wrapping_add(every) == logged.number
-                && (group.unit.comm, group.unit.stream) == (seen.comm, stream)
+                && group.number.map(|last| last.wrapping_add(every)) == number
+                && last.is_some_and(|last| (last.comm, last.stream) == (seen.comm, stream))
+                && matches!(issued.call, Call::Message(_))
+                && !group.unit.is_collective()
                 && group.unit.calls.len() < MAX_GROUP
                 // One group does not receive into a buffer twice.
                 && buffer.is_none_or(|buffer| !group.buffers.contains(&buffer))
         };
-        if let Some(group) = rank.group.as_mut().filter(goes_on) {
-            group.unit.calls.extend(unit.calls);
+        if let Some(group) = rank.open.get_mut(&thread).filter(goes_on) {
+            if group.unit.calls.len() >= MAX_GROUP {
+                return Err(format!("a group of more than {MAX_GROUP} calls of a rank: use --unique"));
+            }
+            group.unit.calls.push(issued);
             group.buffers.extend(buffer);
-            group.number = logged.number;
+            group.number = number;
             return Ok(());
         }
-        self.close(seen.rank)?;
-        let group = OpenGroup { tid, number: logged.number, unit, buffers: buffer.into_iter().collect() };
-        self.ranks[seen.rank].group = Some(group);
+        self.close(seen.rank, thread)?;
+        let rank = &mut self.ranks[seen.rank];
+        let (at, unit, buffers) = (rank.program.len(), Unit { calls: vec![issued] }, buffer.into_iter().collect());
+        // Another thread may go on before the group ends.
+        rank.program.push(0);
+        rank.open.insert(thread, OpenGroup { at, tid, number, unit, buffers });
         Ok(())
     }
 
     /// Ends all groups: the log is over.
     pub fn end(&mut self) -> Result<(), String> {
-        (0..self.ranks.len()).try_for_each(|rank| self.close(rank))
-    }
-
-    fn close(&mut self, rank: usize) -> Result<(), String> {
-        let Some(mut group) = self.ranks[rank].group.take() else { return Ok(()) };
-        let n = self.processes.comms[group.unit.comm].members.len();
-        group.unit.calls.sort_by_key(|call| call.place_in_group(n));
-        self.push(rank, group.unit)
-    }
-
-    fn push(&mut self, rank: usize, unit: Unit) -> Result<(), String> {
-        let unit = self.units.index(unit);
-        if unit as usize == MAX_DIFFERENT {
-            return Err(format!(
-                "more than {MAX_DIFFERENT} different calls or groups of messages: import the log of a few rounds"
-            ));
+        for rank in 0..self.ranks.len() {
+            let mut threads: Vec<u64> = self.ranks[rank].open.keys().copied().collect();
+            threads.sort_unstable();
+            threads.into_iter().try_for_each(|thread| self.close(rank, thread))?;
         }
-        self.ranks[rank].program.push(unit);
+        Ok(())
+    }
+
+    fn close(&mut self, rank: usize, thread: u64) -> Result<(), String> {
+        let Some(mut group) = self.ranks[rank].open.remove(&thread) else { return Ok(()) };
+        let n = |issued: &Issued| self.processes.comms[issued.comm].members.len();
+        group.unit.calls.sort_by_key(|issued| issued.call.place_in_group(n(issued)));
+        let unit = self.units.index(group.unit);
+        if unit as usize == MAX_DIFFERENT {
+            return Err(format!("more than {MAX_DIFFERENT} different calls or groups: import the log of a few rounds"));
+        }
+        self.ranks[rank].program[group.at] = unit;
         Ok(())
     }
 }

@@ -55,9 +55,23 @@ pub struct LoggedCall {
     pub count: u64,
     pub dtype: DType,
     pub reduce: &'static str,
+    /// The number of the reduction.
+    pub op: i64,
+    pub factor: Option<String>,
     pub root: usize,
     pub comm: u64,
     pub stream: u64,
+    /// In a recording: the thread's group that has the call.
+    pub group: Option<u64>,
+}
+
+/// A reduction that a program made, from a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeReduction {
+    pub comm: u64,
+    pub op: i64,
+    /// A number of the scenario language.
+    pub factor: Option<String>,
 }
 
 /// What a message says.
@@ -67,6 +81,9 @@ pub enum Said {
     Call(LoggedCall),
     /// A call that no scenario has.
     UnknownCall(String),
+    /// The lines are those of `collspec record`.
+    Recording,
+    Reduction(MadeReduction),
     Version(String),
     /// A line of a kind that is read, but half of it is missing.
     Damaged,
@@ -122,6 +139,8 @@ fn said(text: &str) -> Said {
         return init(&fields).map_or(Said::Damaged, Said::Init);
     }
     match *first {
+        "collspec" if fields.0 == ["collspec", "record"] => Said::Recording,
+        "ncclRedOpCreatePreMulSum" => made_reduction(&fields).map_or(Said::Damaged, Said::Reduction),
         "NCCL" | "RCCL" if fields.0.get(1) == Some(&"version") => {
             fields.0.get(2).and_then(|word| version(word)).unwrap_or(Said::Nothing)
         }
@@ -155,6 +174,7 @@ fn call(name: &str, fields: &Fields<'_>) -> Said {
     };
     let read = || {
         let dtype = fields.number("datatype")?;
+        let op = fields.text("op")?.parse().ok()?;
         Some(LoggedCall {
             kind,
             number: u64::from_str_radix(fields.text("opCount")?, 16).ok()?,
@@ -162,13 +182,26 @@ fn call(name: &str, fields: &Fields<'_>) -> Said {
             recv: fields.pointer("recvbuff")?,
             count: fields.number("count")?,
             dtype: DType::all().into_iter().find(|known| u64::try_from(known.nccl().0) == Ok(dtype))?,
-            reduce: reduction(kind, fields.text("op")?.parse().ok()?),
+            reduce: reduction(kind, op),
+            op,
+            factor: None,
             root: usize::try_from(fields.number("root")?).ok()?,
             comm: fields.pointer("comm")?,
             stream: fields.pointer("stream")?,
+            group: fields.number("group"),
         })
     };
     read().map_or(Said::Damaged, Said::Call)
+}
+
+fn made_reduction(fields: &Fields<'_>) -> Option<MadeReduction> {
+    let text = fields.text("factor")?;
+    let number = || match text.parse::<i64>() {
+        Ok(number) => Some(number.to_string()),
+        Err(_) => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| format!("{number:?}")),
+    };
+    let factor = if text == "unknown" { None } else { Some(number()?) };
+    Some(MadeReduction { comm: fields.pointer("comm")?, op: fields.text("op")?.parse().ok()?, factor })
 }
 
 /// Reductions that a program made are numbered from its communicator's pointer.

@@ -1,10 +1,12 @@
 //! The ranks that wrote a log, and their communicators.
 use super::super::MAX_RANKS;
-use super::line::{CommInit, Writer};
+use super::line::{CommInit, LoggedCall, MadeReduction, Writer};
 use std::collections::HashMap;
 
 /// Communicators of a log.
 const MAX_COMMS: usize = 65_536;
+/// Reductions of a process whose factors are kept.
+const MAX_FACTORS: usize = 65_536;
 
 /// What makes a communicator the same on all its ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +51,8 @@ struct Process {
     ranks: HashMap<u64, usize>,
     /// How many communicators each rank has made from a parent; of releases that do not say it.
     made: HashMap<(usize, usize, bool), u64>,
+    /// The factors of reductions, by the communicator's pointer and the reduction's number.
+    factors: HashMap<(u64, i64), Option<String>>,
 }
 
 /// Everything that was said about processes and communicators.
@@ -85,6 +89,21 @@ impl Processes {
     /// The communicator that a process knows by this pointer.
     pub fn comm(&self, writer: Writer<'_>, pointer: u64) -> Option<Seen> {
         self.processes[self.find(writer)?].pointers.get(&pointer).copied()
+    }
+
+    /// A process makes a reduction; false if its communicator is not known.
+    pub fn make(&mut self, writer: Writer<'_>, made: MadeReduction) -> bool {
+        let Some(process) = self.find(writer).map(|at| &mut self.processes[at]) else { return false };
+        let is_known = process.pointers.contains_key(&made.comm);
+        if is_known && process.factors.len() < MAX_FACTORS {
+            process.factors.insert((made.comm, made.op), made.factor);
+        }
+        is_known
+    }
+
+    /// The factor of a call's reduction.
+    pub fn factor(&self, writer: Writer<'_>, call: &LoggedCall) -> Option<String> {
+        self.processes[self.find(writer)?].factors.get(&(call.comm, call.op)).cloned().flatten()
     }
 
     /// A communicator begins.

@@ -1,6 +1,6 @@
 //! The program of a log in its order: one list of steps for all ranks, with loops for what repeats.
 use super::super::accepted::planned;
-use super::super::call::Unit;
+use super::super::call::{Collective, Issued, Unit};
 use super::super::header::{counted, header};
 use super::super::inputs::Inputs;
 use super::super::merge::{Step, merge};
@@ -9,12 +9,12 @@ use super::super::steps::{Merged, node};
 use super::super::text::Node;
 use super::super::unpaired::{self, Counts, Lost};
 use super::super::{Error, Imported};
-use super::build::Facts;
+use super::build::{FACTOR, Facts};
 use super::collect::{Collector, release};
 use super::period::{Piece, with_loops};
 use super::streams;
 use collspec_core::plan::{Limits, Plan};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// How often the end of the log is cut until the rest fits together.
 const MAX_CUTS: usize = 4;
@@ -69,7 +69,7 @@ pub fn scenario(collector: &Collector, facts: Facts) -> Result<Imported, Error> 
     let units = collector.units.clone();
     let has_messages = units.all().iter().any(|unit| !unit.is_collective());
     let logged = Program::new(programs.clone(), units.clone(), collector, &facts)?;
-    if !has_messages || planned(&logged.text(1).text).is_ok() {
+    if !has_messages || collector.is_recording || planned(&logged.text(1).text).is_ok() {
         return Ok(logged.text(logged.rounds_that_fit()));
     }
     // Where groups end is not in every log: perhaps it works if no more of them end than must. A log that lacks lines may have
@@ -100,14 +100,14 @@ fn joined(mut programs: Programs, mut units: Units) -> Other {
     for program in programs.iter_mut().flatten() {
         let can_join = |one: &Item, other: &Item| {
             let (one, other) = (&units[one.unit], &units[other.unit]);
-            !one.is_collective() && !other.is_collective() && (one.comm, one.stream) == (other.comm, other.stream)
+            let place = |unit: &Unit| (unit.calls[0].comm, unit.calls[0].stream);
+            !one.is_collective() && !other.is_collective() && place(one) == place(other)
         };
         let runs: Vec<Vec<Item>> = program.chunk_by(can_join).map(<[Item]>::to_vec).collect();
         program.clear();
         for run in runs {
             let calls = run.iter().flat_map(|item| units[item.unit].calls.clone()).collect();
-            let unit = Unit { calls, ..units[run[0].unit].clone() };
-            program.push(Item { unit: units.index(unit), ..run[0] });
+            program.push(Item { unit: units.index(Unit { calls }), ..run[0] });
         }
     }
     (programs, units, None)
@@ -162,17 +162,16 @@ impl<'a> Program<'a> {
             ));
         }
         let used = || order.different.iter().flat_map(|(_, parts, _)| parts).map(|(_, unit)| &units[*unit]);
-        if used().any(|unit| unit.collectives().any(|call| call.reduce == "premul_sum")) {
-            remarks.push("guessed: the factor 1 of premul_sum, which is not in the log".to_owned());
+        if used().any(|unit| unit.collectives().any(Collective::lacks_factor)) {
+            remarks.push(FACTOR.to_owned());
         }
         let shows_groups = collector.told.versions.keys().all(|version| release(version) < (2, 27));
         let shows_groups = shows_groups && !collector.told.versions.is_empty();
-        if !shows_groups && used().any(|unit| unit.calls.len() > 1) {
+        if !shows_groups && !collector.is_recording && used().any(|unit| unit.calls.len() > 1) {
             remarks.push(GROUPS.to_owned());
         }
         let pieces = with_loops(&order.sequence);
-        let steps = order.different.iter().map(|(family, parts, _)| (*family, parts.as_slice()));
-        let streams = streams::names(steps, &units);
+        let streams = streams::names(order.different.iter().map(|(_, parts, _)| parts.as_slice()), &units, comms);
         Ok(Self { facts, units, order, pieces, streams, remarks })
     }
 
@@ -212,11 +211,9 @@ impl<'a> Program<'a> {
         if most < rounds {
             remarks.push(format!("guessed: {most} of {rounds} rounds, because of what a case may cost"));
         }
-        let used: Vec<usize> = self.order.different.iter().map(|(family, ..)| *family).collect();
-        let mut comms: Vec<usize> =
-            self.order.different.iter().map(|(_, parts, _)| self.units[parts[0].1].comm).collect();
-        comms.sort_unstable();
-        comms.dedup();
+        let first = self.order.different.iter().flat_map(|(_, parts, _)| &self.units[parts[0].1].calls);
+        let comms: BTreeSet<usize> = first.map(|issued| issued.comm).collect();
+        let used: Vec<usize> = comms.iter().map(|comm| world.comms.family(*comm)).collect();
         let comms =
             if comms.len() == 1 { "one communicator".to_owned() } else { format!("{} communicators", comms.len()) };
         let calls = counted(self.order.different.len() as u64, "call");
@@ -244,15 +241,15 @@ impl<'a> Program<'a> {
     }
 
     fn node(&self, step: u32, inputs: &mut Inputs) -> Node {
-        let (family, parts, absent) = &self.order.different[step as usize];
+        let (_, parts, absent) = &self.order.different[step as usize];
         let parts: Vec<(usize, &Unit)> = parts.iter().map(|(rank, unit)| (*rank, &self.units[*unit])).collect();
-        let stream = parts.first().and_then(|(rank, unit)| self.streams.get(&(*rank, unit.stream)));
-        let stream = stream.map_or("main", String::as_str);
+        let calls = parts.first().map_or(&[][..], |(_, unit)| &unit.calls);
+        let stream = |issued: &Issued| self.streams.get(&(parts[0].0, issued.stream)).map_or("main", String::as_str);
+        let streams: Vec<&str> = calls.iter().map(stream).collect();
         let in_place = parts.iter().all(|(_, unit)| unit.collectives().any(|call| call.in_place));
         let comment = if in_place { "in place".to_owned() } else { String::new() };
         let world = &self.facts.world;
-        let family = &world.comms.families[*family];
-        let merged = Merged { world: world.size, family, parts, absent, stream };
+        let merged = Merged { world: world.size, comms: &world.comms, parts, absent, streams: &streams };
         Node { comment, ..node(&merged, inputs) }
     }
 }

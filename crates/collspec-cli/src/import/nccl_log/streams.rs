@@ -1,4 +1,6 @@
-//! Names of streams. Each rank has its own; those that are used in one step, or for the messages of one family, have one name.
+//! Names of streams. Each rank has its own; those that are used for one call of a step, or for the messages of one family, have one name.
+use super::super::call::Call;
+use super::super::comms::Comms;
 use super::super::program::Units;
 use std::collections::{BTreeMap, HashMap};
 
@@ -38,19 +40,27 @@ impl Classes {
     }
 }
 
-/// The name of each stream, from the families and units of steps: `main`, `s1`, ... in the order of their use on the lowest rank.
-pub fn names<'a>(steps: impl Iterator<Item = (usize, &'a [(usize, u32)])>, units: &Units) -> HashMap<Stream, String> {
+/// The name of each stream, from the units of steps: `main`, `s1`, ... in the order of their use on the lowest rank.
+pub fn names<'a>(
+    steps: impl Iterator<Item = &'a [(usize, u32)]>,
+    units: &Units,
+    comms: &Comms,
+) -> HashMap<Stream, String> {
     let mut classes = Classes::default();
     let mut of_messages: HashMap<usize, Stream> = HashMap::new();
-    for (family, parts) in steps {
-        let mut last = None;
+    for parts in steps {
+        let mut last: HashMap<usize, Stream> = HashMap::new();
         for (rank, unit) in parts {
-            let unit = &units[*unit];
-            let stream = (*rank, unit.stream);
-            classes.class(stream);
-            let before = if unit.is_collective() { last.replace(stream) } else { of_messages.insert(family, stream) };
-            if let Some(before) = before {
-                classes.join(before, stream);
+            for (at, issued) in units[*unit].calls.iter().enumerate() {
+                let stream = (*rank, issued.stream);
+                classes.class(stream);
+                let before = match issued.call {
+                    Call::Collective(_) => last.insert(at, stream),
+                    Call::Message(_) => of_messages.insert(comms.family(issued.comm), stream),
+                };
+                if let Some(before) = before {
+                    classes.join(before, stream);
+                }
             }
         }
     }

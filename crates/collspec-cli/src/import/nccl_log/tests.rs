@@ -232,6 +232,27 @@ proptest! {
         let _ = of_text(&log, if rounds { Form::Rounds } else { Form::Unique { bench: true } });
     }
 
+    /// Groups of a recording that have anything in them, on two communicators.
+    #[test]
+    fn recordings_with_any_groups_are_refused_or_become_a_scenario(
+        calls in prop::collection::vec((0..3usize, 0..4usize, 0..3usize, 0..4u64, any::<bool>()), 0..40),
+        rounds in any::<bool>(),
+    ) {
+        const NAMES: [&str; 4] = ["AllReduce", "AllGather", "Send", "Recv"];
+        let mut log = "h:1:1 [0] NCCL INFO collspec record\n".to_owned();
+        for rank in 0..3 {
+            log.push_str(&init(rank, 3, 1));
+            log.push_str(&init(rank, 3, 1).replace(" 0xa", " 0xb").replace("0x77", "0x78"));
+        }
+        for (rank, name, root, group, other) in calls {
+            let call = call(rank, 1, NAMES[name], 0, 6, root);
+            let call = if other { call.replace(" 0xa", " 0xb") } else { call };
+            let group = if group == 0 { String::new() } else { format!(" group {group}") };
+            log.push_str(&format!("{}{group}\n", call.trim_end()));
+        }
+        let _ = of_text(log.as_bytes(), if rounds { Form::Rounds } else { Form::Unique { bench: true } });
+    }
+
     /// Numbers in a line that say anything.
     #[test]
     fn lines_with_any_numbers_are_refused_or_become_a_scenario(

@@ -6,7 +6,7 @@ use super::super::header::{counted, header};
 use super::super::peers::{pair, peer};
 use super::super::per_rank::numbers;
 use super::bench;
-use super::build::Facts;
+use super::build::{FACTOR, Facts};
 use super::collect::Collector;
 use super::world::World;
 use collspec_core::num::DType;
@@ -45,8 +45,8 @@ pub fn scenario(collector: &Collector, facts: Facts, with_bench: bool) -> Import
     let Facts { source, what, mut remarks, world } = facts;
     let variants = variants(collector, &world);
     let any = |of: fn(&What) -> bool| variants.iter().any(|variant| of(&variant.what));
-    if any(|what| matches!(what, What::Collective(call) if call.reduce == "premul_sum")) {
-        remarks.push("guessed: the factor 1 of premul_sum, which is not in the log".to_owned());
+    if any(|what| matches!(what, What::Collective(call) if call.lacks_factor())) {
+        remarks.push(FACTOR.to_owned());
     }
     if any(|what| matches!(what, What::Messages { .. })) {
         remarks.push("guessed: all messages of one length and type in a communicator are one group".to_owned());
