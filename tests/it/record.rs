@@ -153,7 +153,7 @@ fn a_program_that_opens_nccl_for_an_extension_alone_is_recorded_and_its_own_file
         return;
     }
     let run = home.run(&["record", "--", "./program"]);
-    assert_eq!((run.code, run.err.as_str()), (0, ""), "{run}");
+    assert_eq!((run.code, run.err.lines().count()), (0, 1), "only the command itself says something: {run}");
     let lines = lines(&home);
     let calls: Vec<&str> = lines.iter().filter_map(|line| Some(line.split_once(" NCCL INFO ")?.1)).collect();
     let calls = calls.iter().filter(|call| **call != "collspec record");

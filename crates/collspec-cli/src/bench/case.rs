@@ -62,7 +62,7 @@ fn elements(row: &Row) -> u64 {
 
 /// The ranks' inputs: whole numbers that differ by rank and position and repeat, and whose reduction is exact in every type of
 /// their size, so that the judge need not search.
-fn each(row: &Row) -> String {
+pub fn each(row: &Row) -> String {
     let ranks = row.ranks as u64;
     match row.reduction {
         None => "(i + 31 * rank) % 113".into(),

@@ -4,6 +4,7 @@
 //! [`RowResult`] sums up a row's samples for the table, the JSON and the plot.
 
 mod case;
+pub use case::each;
 pub mod comparison;
 mod counts;
 mod json;

@@ -14,7 +14,7 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
         Source::FlightRecorder(args) => from_dumps(args),
         Source::NcclTests(args) => {
             check(&args.to, Vec::new())?;
-            write(&nccl_tests::import(&nccl_tests_line::read(&args.line)?)?, &args.to)
+            write(&nccl_tests::import(&nccl_tests_line::read(&args.line.join(" "))?)?, &args.to)
         }
     }
 }

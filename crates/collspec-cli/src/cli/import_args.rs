@@ -23,9 +23,9 @@ pub enum Source {
 /// From a command line of nccl-tests: a sweep with the same sizes, types, reductions and roots.
 #[derive(Debug, ClapArgs)]
 pub struct NcclTestsArgs {
-    /// The line in quotes, such as "all_reduce_perf -b 8 -e 1M -f 2 -d bfloat16 -g 8"; a launcher may be in front.
-    #[arg(value_name = "LINE")]
-    pub line: String,
+    /// The line, such as all_reduce_perf -b 8 -e 1M -f 2 -d bfloat16 -g 8, with or without quotes around it; a launcher may be in front.
+    #[arg(value_name = "LINE", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub line: Vec<String>,
 
     #[command(flatten)]
     pub to: ImportOutput,

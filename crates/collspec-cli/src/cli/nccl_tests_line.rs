@@ -50,7 +50,11 @@ pub fn read(line: &str) -> anyhow::Result<Command> {
     let at = at.context("no program of nccl-tests is named, such as all_reduce_perf")?;
     let (before, options) = (&words[..at], &words[at..]);
     let Some(program) = named(&words[at]) else { bail!("no program of nccl-tests is named") };
-    let parsed = Options::try_parse_from(options)?;
+    let parsed = Options::try_parse_from(options).map_err(|error| {
+        // Its first line says what is wrong; the others are about a command that does not exist.
+        let text = error.to_string();
+        anyhow::anyhow!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
+    })?;
     let request = parsed.bench.request()?;
     let mut left_out = Vec::new();
     let (mut processes, mut algorithm, mut protocol) = (1, None, None);
@@ -121,13 +125,19 @@ mod tests {
             "# left out: mpirun -x NCCL_DEBUG=INFO -G 1",
             "world_size = 4",
             "env.NCCL_ALGO = \"Ring\"",
-            "inputs = { random = { seed = 0 }, count = \"floor(bytes / 2)\" }",
+            "inputs = { each = \"(i + 3 * rank) % 17\", count = \"floor(bytes / 2)\" }",
             "matrix.bytes = [8, 16, 32]",
             "matrix.in_place = [false, true]",
             "dtype = [\"bf16\"]",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn sizes_that_cost_too_much_for_a_case_are_measured_only() {
+        let text = imported("./build/all_reduce_perf -b 8 -e 16G -f 2 -g 8");
+        assert!(text.contains("left out of the cases: ") && text.contains(", 17179869184]"), "{text}");
     }
 
     #[test]

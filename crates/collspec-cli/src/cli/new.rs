@@ -59,7 +59,10 @@ pub fn new(args: &NewArgs) -> anyhow::Result<Exit> {
     let path = args.output.clone().unwrap_or_else(|| format!("{}.toml", template.name).into());
     write_new(&path, template).with_context(|| format!("cannot write {}", path.display()))?;
     let quoted = collspec_suite::report::shell::quote_if_needed(&path.to_string_lossy());
-    writeln!(terminal::err(), "collspec: wrote {quoted}; run it with `collspec run {quoted}`")?;
+    writeln!(
+        terminal::err(),
+        "collspec: wrote {quoted}, and {SCHEMA} for editors; run it with `collspec run {quoted}`"
+    )?;
     Ok(Exit::ALL_PASSED)
 }
 
@@ -67,7 +70,10 @@ pub fn new(args: &NewArgs) -> anyhow::Result<Exit> {
 const SCHEMA: &str = ".scenario-schema.json";
 
 fn write_new(path: &Path, template: &Template) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::new(error.kind(), "there is such a file; --output names another"),
+        _ => error,
+    })?;
     write!(file, "#:schema ./{SCHEMA}\n{}", template.text)?;
     // An earlier version's is replaced.
     std::fs::write(path.with_file_name(SCHEMA), format!("{:#}\n", schema()))

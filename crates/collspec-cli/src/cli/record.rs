@@ -1,9 +1,11 @@
 //! `collspec record`.
 use super::exit::Exit;
+use super::terminal;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use collspec_run::backend::standin;
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,7 +40,10 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
     let mut entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {shown}"))?;
     let is_log = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "log");
-    anyhow::ensure!(!entries.any(|entry| entry.is_ok_and(is_log)), "{shown} has the files of an earlier recording");
+    anyhow::ensure!(
+        !entries.any(|entry| entry.is_ok_and(is_log)),
+        "{shown} has the files of an earlier recording; --output names another folder"
+    );
     let folder = folder.canonicalize().with_context(|| format!("cannot find {shown}"))?;
 
     let mut preload = standin::installed(RECORDER)?.into_os_string();
@@ -46,6 +51,8 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
         preload.push(":");
         preload.push(others);
     }
+    let quoted = collspec_suite::report::shell::quote_if_needed(&args.output.to_string_lossy());
+    writeln!(terminal::err(), "collspec: recording; afterwards: collspec import nccl-log {quoted}/*.log --rounds")?;
     let (program, arguments) = args.program.split_first().context("no program is named")?;
     let error = Command::new(program).args(arguments).env(PRELOAD, preload).env(FOLDER_VARIABLE, folder).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))

@@ -176,7 +176,7 @@ fn step(plan: &Plan, unit: &Unit<'_>, all: &mut Happenings<'_>, number: usize, f
         let (what, plural) = if captured { ("launch", "launches") } else { ("round", "rounds") };
         let what = if more == 1 { what } else { plural };
         notes.push(format!(
-            "This is the first {}; … {} more {what} with other data.",
+            "This is the first {}; … {} more {what}.",
             if captured { "launch" } else { "round" },
             thousands(more as u64)
         ));

@@ -1,11 +1,14 @@
 //! What a command line of nccl-tests runs, as a scenario.
-use super::accepted::accepted;
+use super::accepted::{accepted, cases};
 use super::header::header;
 use super::text::{Text, quoted};
 use super::{Error, Imported};
-use crate::bench::{Operation, Reduction, Request, Roots};
+use crate::bench::{Operation, Reduction, Request, Roots, Row, each};
 use collspec_core::num::DType;
 use collspec_core::ops::Extent;
+use collspec_core::plan::{Limits, plan};
+use collspec_core::scenario::Case;
+use std::sync::Arc;
 
 /// A command line that was read.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ const RANKS: usize = 2;
 /// There is no such scenario, because there would be too many cases for example.
 pub fn import(command: &Command) -> Result<Imported, Error> {
     let Command { operation, request, .. } = command;
-    let mut remarks = vec!["guessed: values, which are random here; nccl-tests has its own".to_owned()];
+    let mut remarks = vec!["guessed: values; nccl-tests has its own".to_owned()];
     let ranks = command.ranks.unwrap_or_else(|| {
         remarks.push(format!("guessed: {RANKS} ranks; nccl-tests uses one GPU unless -g or a launcher says otherwise"));
         RANKS
@@ -50,7 +53,43 @@ pub fn import(command: &Command) -> Result<Imported, Error> {
     if sizes.is_empty() {
         return Err(Error::Input("no size is large enough for an element of each type on each rank".to_owned()));
     }
-    let mut text = header(&remarks, "From a command line of nccl-tests", &command.line, "nccl_tests", ranks);
+    let mut of_cases = sizes.clone();
+    let mut text = scenario(command, ranks, &remarks, &of_cases, &sizes)?;
+    while !is_affordable(&text, *of_cases.last().unwrap_or(&0)) {
+        of_cases.pop();
+        if of_cases.is_empty() {
+            return Err(Error::Input("the smallest size costs more than a case may".to_owned()));
+        }
+        let (left, last) = (sizes.len() - of_cases.len(), of_cases.last().unwrap_or(&0));
+        let mut remarks = remarks.clone();
+        remarks.push(format!(
+            "left out of the cases: {left} sizes above {last} bytes, which cost more than a case may; [bench] has them"
+        ));
+        text = scenario(command, ranks, &remarks, &of_cases, &sizes)?;
+    }
+    let remarks = text.lines().map_while(|line| line.strip_prefix("# ")).map(str::to_owned).collect();
+    Ok(Imported { text, remarks })
+}
+
+/// True if every case of this size can be planned within the limits.
+fn is_affordable(text: &str, bytes: u64) -> bool {
+    let of_size =
+        |case: &Case| case.name.contains(&format!("bytes={bytes},")) || case.name.contains(&format!("bytes={bytes}]"));
+    let all = cases(text).unwrap_or_default();
+    all.into_iter().filter(of_size).all(|case| plan(&Arc::new(case), &Limits::default()).is_ok())
+}
+
+/// The file, with cases of some sizes and measurements of all.
+fn scenario(
+    command: &Command,
+    ranks: usize,
+    remarks: &[String],
+    of_cases: &[u64],
+    sizes: &[u64],
+) -> Result<String, Error> {
+    let Command { operation, request, .. } = command;
+    let dtypes = request.dtypes.clone().unwrap_or_else(|| vec![DType::F32]);
+    let mut text = header(remarks, "From a command line of nccl-tests", &command.line, "nccl_tests", ranks);
     text.line(format!("op = {}", quoted(operation.name())));
     if *operation == Operation::SendRecv {
         text.line("to = \"(rank + 1) % n\"");
@@ -61,15 +100,31 @@ pub fn import(command: &Command) -> Result<Imported, Error> {
             text.line(format!("env.{variable} = {}", quoted(value)));
         }
     }
+    // With one reduction, values whose result is exact in every order, which is quick to judge.
+    let reductions = request.reductions.clone().filter(|_| operation.reduces()).unwrap_or_default();
     let contents = |dtype: DType| {
-        format!("inputs = {{ random = {{ seed = 0 }}, count = {} }}", quoted(&count(*operation, dtype, ranks)))
+        let exact = Row {
+            operation: *operation,
+            reduction: reductions.first().copied().or(operation.reduces().then_some(Reduction::Sum)),
+            dtype,
+            algorithm: None,
+            protocol: None,
+            ranks,
+            root: None,
+            bytes: 0,
+            in_place: false,
+        };
+        let values = match reductions.as_slice() {
+            [_, _, ..] => "random = { seed = 0 }".to_owned(),
+            _ => format!("each = {}", quoted(&each(&exact))),
+        };
+        format!("inputs = {{ {values}, count = {} }}", quoted(&count(*operation, dtype, ranks)))
     };
     if let [dtype] = dtypes.as_slice() {
         text.line(format!("dtype = {}", quoted(dtype.name())));
         text.line(contents(*dtype));
     }
-    axis(&mut text, "bytes", sizes.iter().map(u64::to_string));
-    let reductions = request.reductions.clone().filter(|_| operation.reduces()).unwrap_or_default();
+    axis(&mut text, "bytes", of_cases.iter().map(u64::to_string));
     axis(&mut text, "reduce", reductions.iter().map(|reduction| reduction.scenario_value().to_owned()));
     let roots = match &request.roots {
         Some(_) if !operation.is_rooted() => Vec::new(),
@@ -87,9 +142,8 @@ pub fn import(command: &Command) -> Result<Imported, Error> {
             text.line(format!("{0} = {{ dtype = \"{0}\", {1} }}", dtype.name(), contents(*dtype)));
         }
     }
-    bench(&mut text, command, &sizes, &dtypes, &reductions, &roots);
-    let text = accepted(text.to_string(), "ask for fewer sizes, types or reductions")?;
-    Ok(Imported { text, remarks })
+    bench(&mut text, command, sizes, &dtypes, &reductions, &roots);
+    accepted(text.to_string(), "ask for fewer sizes, types or reductions")
 }
 
 /// The elements of an input for a size of `bytes`: nccl-tests' size is that of the larger buffer, and where that has a part for every
