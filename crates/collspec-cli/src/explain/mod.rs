@@ -77,7 +77,7 @@ pub fn explain(case: &Case, plan: &Plan) -> Result<Explanation, Vec<Diagnostic>>
 pub fn refused(case: &Case) -> Explanation {
     let mut about = about_file(case);
     about.push(
-        "This case is not run: it has to be refused before it starts, and it is. `collspec run --show all` says why."
+        "This case is not run: it has to be refused before it starts, and it is. `collspec run --show` says why."
             .into(),
     );
     Explanation { name: case.name.clone(), about, steps: Vec::new() }
