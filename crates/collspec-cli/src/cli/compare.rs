@@ -161,12 +161,13 @@ fn compare_here(
     if let Some(path) = &args.write_allow {
         write_new(path, &to_accept(&comparison))?;
     }
-    if let Some(RulesError::Entries(stale)) = stale {
-        anyhow::bail!("{}", stale.join("\n"));
-    }
+    // Entries for what was not compared any more are not stale.
     if comparison.interrupted || comparison.speed_interrupted {
         writeln!(terminal::err(), "collspec: interrupted; the report has what was compared until then")?;
         return Ok(Exit::INTERRUPTED);
+    }
+    if let Some(RulesError::Entries(stale)) = stale {
+        anyhow::bail!("{}", stale.join("\n"));
     }
     Ok(match decision.overall() {
         GateVerdict::NothingWorse => Exit::ALL_PASSED,

@@ -24,7 +24,7 @@ const REPORTS: [(ReportFormat, &str); 5] = [
 ];
 /// The copy of the standard error.
 const MESSAGES: &str = "messages.txt";
-/// The accepted changes, if there is such a file.
+/// The file of accepted changes that is used if it exists.
 const ALLOW: &str = "upgrade-gate.toml";
 
 /// Compare two NCCL libraries and leave every report in a folder, for CI.

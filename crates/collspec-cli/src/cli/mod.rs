@@ -11,6 +11,8 @@ mod check_report;
 mod compare;
 mod compare_args;
 mod doctor;
+#[cfg(test)]
+mod documented_commands;
 mod download_bar;
 mod exit;
 mod explain;

@@ -42,7 +42,7 @@ struct OtherOptions {
 ///
 /// # Errors
 ///
-/// No program of nccl-tests is named, or an option is not one of its own.
+/// The line does not name a program of nccl-tests, or has an option that these programs do not have.
 pub fn read(line: &str) -> anyhow::Result<Command> {
     let words = shlex::split(line).context("the quotes do not match")?;
     let named = |word: &String| operation(word.rsplit('/').next().unwrap_or(word));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum GateVerdict {
-    /// There is no change for the worse.
+    /// Nothing got worse.
     NothingWorse,
     /// At least one change is for the worse.
     Worse {
@@ -35,7 +35,7 @@ pub struct Decision {
     pub bits: bool,
 }
 
-/// If more than this share of the base's cases fail, there is no verdict: nothing could get worse in them.
+/// If more than this share of the cases fail on the base, there is no verdict, because a case that already fails cannot get worse.
 const MOST_FAILING: f64 = 0.5;
 
 impl Decision {

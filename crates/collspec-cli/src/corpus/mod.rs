@@ -1,4 +1,5 @@
 //! The scenarios of collspec's own repository, which the program brings along.
+use crate::output_files::replace;
 use collspec_core::fnv::fnv64;
 use collspec_core::suggest::nearest;
 use collspec_run::library::{NoCacheFolder, cache_folder};
@@ -14,7 +15,7 @@ const CHECKOUT: &str = env!("CORPUS");
 /// The reason the corpus cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CorpusError {
-    /// There is no place for its files.
+    /// There is no folder to which its files can be written.
     #[error(transparent)]
     NoCacheFolder(#[from] NoCacheFolder),
     /// A file cannot be written.
@@ -59,19 +60,11 @@ fn write(files: &[(&str, &str)], cache: &Path) -> Result<PathBuf, CorpusError> {
         if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
             continue;
         }
-        write_whole(&path, text).map_err(|source| CorpusError::Write { path, source })?;
+        // In one step, so that other processes that need the corpus never see a part of a file.
+        let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| replace(&path, text.as_bytes()));
+        written.map_err(|source| CorpusError::Write { path, source })?;
     }
     Ok(corpus)
-}
-
-/// Writes a file in one step, so that other processes that need the corpus never see a part of it.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    io::Write::write_all(&mut file, text.as_bytes())?;
-    file.persist(path)?;
-    Ok(())
 }
 
 fn find(corpus: &Path, part: &str) -> Result<PathBuf, CorpusError> {

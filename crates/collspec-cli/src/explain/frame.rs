@@ -102,7 +102,13 @@ impl Frame {
             let key = (write.region.rank, write.region.buf);
             let Some(touched) = self.rows.get(&key) else { continue };
             let mut cells = Vec::new();
-            for at in &touched.elements {
+            for (index, at) in touched.elements.iter().enumerate() {
+                // What an earlier event of the step has written stays as that event left it.
+                let earlier = touched.after.as_ref().filter(|_| !contains(&write.region, *at));
+                if let Some(cell) = earlier.and_then(|after| after.get(index)) {
+                    cells.push(cell.clone());
+                    continue;
+                }
                 let now = walk.element(key.1, key.0, *at);
                 let source = touched.writes.iter().rev().find(|piece| contains(&piece.region, *at));
                 cells.push(match (source.map(|piece| piece.source), event, touched.operands.get(at)) {

@@ -51,7 +51,7 @@ pub struct Cell {
     pub parts: Vec<(String, Option<usize>)>,
     /// The ranks that the value came from in this step; empty for what the step does not touch.
     pub from: Vec<usize>,
-    /// True if it is no element: three dots, or words.
+    /// True if it stands for something other than an element: three dots, or words.
     pub plain: bool,
 }
 
@@ -71,7 +71,7 @@ impl Cell {
         self.parts.iter().map(|(text, _)| text.as_str()).collect()
     }
 
-    /// The text for where there are no colours: a value that came from one rank is labelled with it.
+    /// The text where no colours can be shown: a value that came from a single rank has that rank's label.
     pub fn labelled(&self) -> String {
         match (self.from.as_slice(), self.parts.as_slice()) {
             ([rank], [(text, _)]) => format!("r{rank}:{text}"),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const MOST_ROUNDS: u64 = 10;
 const MOST_BYTES: u64 = 256 << 20;
 
-/// The reason there are no rounds.
+/// Why the rounds cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("--algorithm {0}: {1}")]

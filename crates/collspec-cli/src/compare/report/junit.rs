@@ -30,6 +30,10 @@ pub fn write_junit(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()> 
         tests.push(test);
         *total += seconds;
     };
+    let status = |meaning, accepted, text: &str| {
+        let counts = context.decision.bits && meaning == Meaning::Changed;
+        status(if counts { Meaning::Worse } else { meaning }, accepted, text)
+    };
     for row in &comparison.rows {
         let text = format!("{}: {}", row.change, row.detail);
         add(&row.file, &row.case, status(row.change.meaning(), row.accepted.is_some(), &text), row.candidate_seconds);
