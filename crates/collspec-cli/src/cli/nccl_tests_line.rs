@@ -4,6 +4,7 @@ use crate::bench::Request;
 use crate::import::nccl_tests::Command;
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Parser};
+use std::num::NonZeroUsize;
 
 /// The options of nccl-tests: those that `collspec bench` has, and the others.
 #[derive(Debug, Parser)]
@@ -63,11 +64,14 @@ pub fn read(line: &str) -> anyhow::Result<Command> {
         match word.split_once('=') {
             Some(("NCCL_ALGO", value)) => algorithm = Some(value.to_owned()),
             Some(("NCCL_PROTO", value)) => protocol = Some(value.to_owned()),
-            Some(("--ntasks", value)) => processes = number(word, value)?,
-            _ if ["-np", "--np", "-n", "--ntasks"].contains(&word.as_str()) => {
+            Some((option, value)) if PROCESSES.contains(&option) => processes = number(word, value)?,
+            _ if PROCESSES.contains(&word.as_str()) => {
                 processes = number(word, words.next().map_or("", String::as_str))?;
             }
-            _ => left_out.push(word.clone()),
+            _ => match word.strip_prefix("-np").or_else(|| word.strip_prefix("-n")).map(str::parse::<NonZeroUsize>) {
+                Some(Ok(count)) => processes = count.get(),
+                _ => left_out.push(word.clone()),
+            },
         }
     }
     let OtherOptions { threads, aggregated, cycles, parallel_init, blocking, null_stream, graph, cpu_time, register } =
@@ -93,8 +97,12 @@ pub fn read(line: &str) -> anyhow::Result<Command> {
     Ok(Command { line: line.to_owned(), operation: program, ranks, request, left_out })
 }
 
+/// The options of mpirun, srun and torchrun for the number of processes.
+const PROCESSES: [&str; 6] = ["-np", "--np", "-n", "--ntasks", "--nproc-per-node", "--nproc_per_node"];
+
 fn number(option: &str, value: &str) -> anyhow::Result<usize> {
-    value.parse().with_context(|| format!("{option}: `{value}` is not a number of processes"))
+    let count = value.parse().ok().filter(|count| *count > 0);
+    count.with_context(|| format!("{option}: `{value}` is not a number of processes"))
 }
 
 #[cfg(test)]
@@ -135,6 +143,15 @@ mod tests {
     }
 
     #[test]
+    fn launchers_say_how_many_processes_there_are() {
+        for before in
+            ["srun -n16", "mpirun --np=16", "mpirun -np 16", "srun --ntasks 16", "torchrun --nproc-per-node=16"]
+        {
+            assert_eq!(read(&format!("{before} all_reduce_perf -g 2")).unwrap().ranks, Some(32), "{before}");
+        }
+    }
+
+    #[test]
     fn sizes_that_cost_too_much_for_a_case_are_measured_only() {
         let text = imported("./build/all_reduce_perf -b 8 -e 16G -f 2 -g 8");
         assert!(text.contains("left out of the cases: ") && text.contains(", 17179869184]"), "{text}");
@@ -155,6 +172,7 @@ mod tests {
         for (line, words) in [
             ("", "no program"),
             ("all_reduce_perf 'x", "quotes"),
+            ("mpirun -np 0 all_reduce_perf", "`0` is not a number"),
             ("mpirun -np many all_reduce_perf", "`many` is not a number"),
             ("all_reduce_perf --frobnicate", "frobnicate"),
             ("all_reduce_perf -b 8M -e 8", "smaller"),

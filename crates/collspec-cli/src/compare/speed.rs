@@ -115,11 +115,17 @@ pub fn measure(
     let (mut first, mut second, mut control) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..plan.samples {
         // The base is sampled before and after the candidate, so that both pairs stand next to each other in time.
-        let ((before, _), (between, _), (after, ended)) = (take(&ours)?, take(&theirs)?, take(&ours)?);
-        // Rounds count as a whole: of the last one parts are missing.
-        if ended.is_break() {
-            break;
+        let (mut taken, mut is_interrupted) = (Vec::new(), false);
+        for sampler in [&ours, &theirs, &ours] {
+            let (samples, ended) = take(sampler)?;
+            taken.push(samples);
+            is_interrupted = ended.is_break();
+            if is_interrupted {
+                break;
+            }
         }
+        // Rounds count as a whole: of the one that was interrupted parts are missing.
+        let (Ok([before, between, after]), false) = (<[_; 3]>::try_from(taken), is_interrupted) else { break };
         second.push(between);
         let (of_pair, of_control) = if round % 2 == 0 { (before, after) } else { (after, before) };
         first.push(of_pair);

@@ -36,7 +36,7 @@ pub fn text(context: &Context<'_>, room: usize) -> io::Result<String> {
     for (name, [base, candidate]) in facts.into_iter().filter(|(_, cells)| cells.iter().any(|cell| !cell.is_empty())) {
         let _ = writeln!(text, "| {name} | {base} | {candidate} |");
     }
-    let _ = writeln!(text, "\nCompared on <code>{}</code>.\n", html_text(&provenance(comparison)));
+    let _ = writeln!(text, "\nCompared on <code>{}</code>.\n", plain(&provenance(comparison)));
     if !comparison.rows.is_empty() {
         let _ = writeln!(text, "| cases | |\n|--:|---|");
         for (change, count) in comparison.counts() {
@@ -94,6 +94,12 @@ fn escaped(text: &str) -> String {
 fn cell(text: &str) -> String {
     match text {
         "" => String::new(),
-        text => format!("<code>{}</code>", html_text(&one_line(text)).replace('|', "&#124;")),
+        text => format!("<code>{}</code>", plain(text)),
     }
+}
+
+/// A text of one line in which neither HTML nor Markdown counts: inside `<code>` Markdown still would.
+fn plain(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '.' | ',' | '/' | '-' | '+' | '(' | ')');
+    one_line(text).chars().map(|c| if is_plain(c) { c.to_string() } else { format!("&#{};", u32::from(c)) }).collect()
 }
