@@ -87,7 +87,10 @@ struct Subject {
 pub fn measure(task: &Task) -> Result<Measurement, String> {
     let begun = Instant::now();
     let device = match task.library {
-        Some(_) if collspec_run::child::wants_software_gpus() => Device::Software { offset: 0 },
+        Some(_) if collspec_run::child::wants_software_gpus() => {
+            let count = software_gpus::device_count().map_err(|error| error.to_string())?;
+            Device::Software { offset: 0, count }
+        }
         Some(_) => Device::Cuda(Cuda::open(0).map_err(|state| state.to_string())?),
         None => Device::Host,
     };

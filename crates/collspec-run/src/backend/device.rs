@@ -97,6 +97,8 @@ pub enum Device {
     Software {
         /// The offset from a rank's number to the number of its device.
         offset: usize,
+        /// How many devices there are.
+        count: usize,
     },
     /// GPUs, or a stand-in for `libcuda`.
     Cuda(&'static Cuda),
@@ -175,7 +177,7 @@ impl Device {
     /// The number of a rank's device in software, where only a real library knows how many there are.
     fn software_number(self, rank: usize) -> usize {
         match self {
-            Self::Software { offset } => rank.wrapping_add(offset) % software_gpus::DEVICES,
+            Self::Software { offset, count } => rank.wrapping_add(offset) % count,
             _ => rank,
         }
     }

@@ -45,9 +45,10 @@ impl Backend {
     ///
     /// The library cannot be used.
     pub fn on_software_gpus(path: &Path, device_offset: usize) -> Result<Self, BackendError> {
+        let count = software_gpus::device_count()?;
         Ok(Self {
             library: Library::new(software_gpus::load(path)?),
-            device: Device::Software { offset: device_offset },
+            device: Device::Software { offset: device_offset, count },
         })
     }
 

@@ -4,9 +4,6 @@ use crate::job::Work;
 use nccl_sys::Nccl;
 use std::path::Path;
 
-/// The devices of a process, if there were any.
-pub const DEVICES: usize = 32;
-
 /// This build has no software GPUs.
 #[derive(Debug, thiserror::Error)]
 #[error("this program was built without software GPUs (the feature `software-gpus` of the crate collspec)")]
@@ -17,13 +14,17 @@ pub struct SoftwareGpuError;
 /// # Errors
 ///
 /// Always.
-pub fn are_built() -> Result<(), SoftwareGpuError> {
+pub fn device_count() -> Result<usize, SoftwareGpuError> {
     Err(SoftwareGpuError)
 }
 
-/// A report without devices.
-pub fn report() -> DriverReport {
-    DriverReport::default()
+/// Reports nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn report() -> Result<DriverReport, SoftwareGpuError> {
+    Err(SoftwareGpuError)
 }
 
 /// Checks nothing.

@@ -13,12 +13,17 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The devices of a process. NCCL refuses to work with more than 32.
-pub const DEVICES: usize = 32;
+/// The most devices of a process: NCCL refuses to work with more.
+const MOST_DEVICES: usize = 32;
+/// The variable with their number.
+const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 
 /// The reason a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum SoftwareGpuError {
+    /// Their number is none.
+    #[error("{COUNT} is `{0}`, and not a number from 1 to {MOST_DEVICES}")]
+    Count(String),
     /// The devices were used before.
     #[error(transparent)]
     Configured(#[from] api::AlreadyConfigured),
@@ -47,22 +52,28 @@ fn identity(file: &Path) -> Option<(u64, u64, u64, i64, i64)> {
 /// The name of each device.
 pub const NAME: &str = "collspec software GPU";
 
-/// This build has software GPUs.
+/// How many devices there are.
 ///
 /// # Errors
 ///
-/// Never; a build without software GPUs has an error here.
-pub fn are_built() -> Result<(), SoftwareGpuError> {
-    Ok(())
+/// COLLSPEC_SOFTWARE_GPUS is not their number, or this build has no software GPUs.
+pub fn device_count() -> Result<usize, SoftwareGpuError> {
+    let Some(text) = std::env::var_os(COUNT).filter(|text| !text.is_empty()) else { return Ok(MOST_DEVICES) };
+    let count = text.to_str().and_then(|text| text.parse().ok()).filter(|count| (1..=MOST_DEVICES).contains(count));
+    count.ok_or_else(|| SoftwareGpuError::Count(text.to_string_lossy().into_owned()))
 }
 
-fn settings() -> Settings {
-    Settings { devices: DEVICES, name: NAME.to_owned(), ..Settings::default() }
+fn settings() -> Result<Settings, SoftwareGpuError> {
+    Ok(Settings { devices: device_count()?, name: NAME.to_owned(), ..Settings::default() })
 }
 
 /// The devices, described as a driver would.
-pub fn report() -> DriverReport {
-    let Settings { devices, capability, memory, name, driver_version, .. } = settings();
+///
+/// # Errors
+///
+/// As [`device_count`].
+pub fn report() -> Result<DriverReport, SoftwareGpuError> {
+    let Settings { devices, capability, memory, name, driver_version, .. } = settings()?;
     let device = |number: usize| DeviceInfo {
         name: name.clone(),
         compute: capability,
@@ -72,12 +83,12 @@ pub fn report() -> DriverReport {
         reaches: (0..devices).filter(|other| *other != number).collect(),
         private: true,
     };
-    DriverReport {
+    Ok(DriverReport {
         state: DriverState::Software(devices),
         version: Some(driver_version),
         standin: Some("software GPUs".to_owned()),
         devices: (0..devices).map(device).collect(),
-    }
+    })
 }
 
 /// Checks that a library's file has what software GPUs need. Nothing of it is loaded.
@@ -101,7 +112,7 @@ pub fn is_slimmed(path: &Path) -> bool {
 ///
 /// The library cannot be loaded, has no CUDA runtime that can be replaced, or no kernels that can be read.
 pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
-    api::configure(settings())?;
+    api::configure(settings()?)?;
     let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = identity(&file);
     let nccl = Nccl::load(&file)?;

@@ -22,7 +22,7 @@ const OF_ONE: &[&str] = &[
 ];
 
 /// Those of this program's own that workers know.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
@@ -30,6 +30,7 @@ const OWN: [&str; 10] = [
     "COLLSPEC_SOFT_NETWORK",
     "COLLSPEC_SOFT_RANKS_PER_NODE",
     "COLLSPEC_SOFT_SEED",
+    "COLLSPEC_SOFTWARE_GPUS",
     "COLLSPEC_STANDIN_DEVICES",
     "COLLSPEC_STANDIN_DRIVER",
     "COLLSPEC_STANDIN_FAULT",

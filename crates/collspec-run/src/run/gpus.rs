@@ -1,6 +1,7 @@
 //! Queries the CUDA driver for its version and devices in a child process: a driver may crash or hang, and the parent never
 //! loads one. The child is this program, started again with a variable, as for a worker.
 use crate::backend::cuda::{DriverReport, probe};
+use crate::backend::software_gpus::SoftwareGpuError;
 use crate::child::Workers;
 use crate::child::question::{NoAnswer, Question};
 use std::ffi::OsStr;
@@ -33,6 +34,9 @@ pub enum AskError {
     /// The program does not call `enter_if_asked`.
     #[error("{} cannot query the CUDA driver: its main must call collspec::enter_if_asked() first", .0.display())]
     NotAsked(PathBuf),
+    /// Software GPUs cannot be described.
+    #[error(transparent)]
+    Software(#[from] SoftwareGpuError),
     /// The process cannot be started.
     #[error("cannot start a process to query the CUDA driver: {0}")]
     Start(#[from] io::Error),

@@ -147,7 +147,7 @@ impl Driver {
     /// That process cannot be started, or does not answer.
     pub fn devices(&self, workers: &crate::child::Workers) -> Result<DriverReport, gpus::AskError> {
         match self {
-            Self::Software => Ok(software_gpus::report()),
+            Self::Software => Ok(software_gpus::report()?),
             _ => gpus::ask(workers, self.folder()),
         }
     }

@@ -190,7 +190,7 @@ impl BackendRequest {
             asked => asked.resolve(brings_kernels)?,
         };
         if driver == Driver::Software {
-            software_gpus::are_built().map_err(|error| error.to_string())?;
+            software_gpus::device_count().map_err(|error| error.to_string())?;
         }
         if driver == Driver::Software && gpus_only {
             return Err("software GPUs are not GPUs; `--require nccl-software` admits them".into());

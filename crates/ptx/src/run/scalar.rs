@@ -2,9 +2,10 @@
 use crate::code::{BinaryOp, Comparison, MulPart, Op, Rounding, TernaryOp, UnaryOp};
 use crate::module::Type;
 use crate::num::{
-    BF16, E4M3, E5M2, F16, Narrow, bit_field_extract, bit_field_insert, canonical_f32, canonical_f64, fma_f32, fma_f64,
-    funnel_shift_left, funnel_shift_right, high_bit, max_f32, max_f64, min_f32, min_f64, permute, shift_left,
-    shift_right_signed, shift_right_unsigned, with_payload,
+    BF16, E4M3, E5M2, F16, Narrow, add_f64, bit_field_extract, bit_field_insert, canonical_f32, div_f64, f32_from_f64,
+    f64_from_f32, fma_f32, fma_f64, funnel_shift_left, funnel_shift_right, high_bit, max_f32, max_f64, min_f32,
+    min_f64, minus_product_f64, mul_f64, permute, product_minus_f64, shift_left, shift_right_signed,
+    shift_right_unsigned, sub_f64, with_payload,
 };
 
 /// The bits of at most four operands or results.
@@ -122,14 +123,20 @@ fn unary(op: UnaryOp, ty: Type, a: u64) -> u64 {
         UnaryOp::Not if ty == Type::Pred => u64::from(a == 0),
         UnaryOp::Not => low(!a, bits),
         UnaryOp::Neg | UnaryOp::Abs => match (narrow(ty), ty) {
-            (Some((_, parts)), _) => by_parts(parts, |at| {
+            (Some((format, parts)), _) => by_parts(parts, |at| {
                 let part = (a >> at) as u16;
-                if op == UnaryOp::Neg { part ^ 0x8000 } else { part & 0x7fff }
+                if format.is_nan(part) {
+                    format.nan()
+                } else if op == UnaryOp::Neg {
+                    part ^ 0x8000
+                } else {
+                    part & 0x7fff
+                }
             }),
             (_, Type::F32) => f32_bits(canonical_f32(if op == UnaryOp::Neg { -f32_of(a) } else { f32_of(a).abs() })),
             (_, Type::F64) => {
                 let value = f64::from_bits(a);
-                canonical_f64(if op == UnaryOp::Neg { -value } else { value.abs() }).to_bits()
+                with_payload(if op == UnaryOp::Neg { -value } else { value.abs() }, [value]).to_bits()
             }
             _ => {
                 let value = extended(ty, a) as i64;
@@ -159,12 +166,12 @@ fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         Type::F64 => {
             let (a, b) = (f64::from_bits(a), f64::from_bits(b));
             match op {
-                BinaryOp::Add => with_payload(a + b, [a, b]),
-                BinaryOp::Sub => with_payload(a - b, [a, b]),
-                BinaryOp::Div => with_payload(a / b, [a, b]),
+                BinaryOp::Add => add_f64(a, b),
+                BinaryOp::Sub => sub_f64(a, b),
+                BinaryOp::Div => div_f64(a, b),
                 BinaryOp::Min => min_f64(a, b),
                 BinaryOp::Max => max_f64(a, b),
-                _ => with_payload(a * b, [a, b]),
+                _ => mul_f64(a, b),
             }
             .to_bits()
         }
@@ -196,8 +203,7 @@ fn whole_binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         BinaryOp::Mul(MulPart::High) => (wide(a, b) >> bits) as u64,
         BinaryOp::Mul(MulPart::Wide) => return low(wide(a, b) as u64, 2 * bits),
         // The ISA leaves a division by zero open; GPUs give all ones.
-        BinaryOp::Div if b == 0 => u64::MAX,
-        BinaryOp::Rem if b == 0 => a,
+        BinaryOp::Div | BinaryOp::Rem if b == 0 => u64::MAX,
         BinaryOp::Div if signed => (a as i64).wrapping_div(b as i64) as u64,
         BinaryOp::Div => a / b,
         BinaryOp::Rem if signed => (a as i64).wrapping_rem(b as i64) as u64,
@@ -230,6 +236,11 @@ fn ternary(op: TernaryOp, ty: Type, a: u64, b: u64, c: u64) -> u64 {
             (_, Type::F32) => f32_bits(fma_f32(f32_of(a), f32_of(b), f32_of(c))),
             _ => fma_f64(f64::from_bits(a), f64::from_bits(b), f64::from_bits(c)).to_bits(),
         },
+        TernaryOp::ProductMinus | TernaryOp::MinusProduct if ty == Type::F64 => {
+            let [a, b, c] = [a, b, c].map(f64::from_bits);
+            if op == TernaryOp::ProductMinus { product_minus_f64(a, b, c) } else { minus_product_f64(a, b, c) }
+                .to_bits()
+        }
         TernaryOp::ProductMinus => ternary(TernaryOp::Fma, ty, a, b, negated(ty, c)),
         TernaryOp::MinusProduct => ternary(TernaryOp::Fma, ty, negated(ty, a), b, c),
         TernaryOp::Prmt => u64::from(permute(a as u32, b as u32, c as u32)),
@@ -243,7 +254,6 @@ fn ternary(op: TernaryOp, ty: Type, a: u64, b: u64, c: u64) -> u64 {
 /// A number, or both of a pair, with the other sign.
 fn negated(ty: Type, bits: u64) -> u64 {
     match ty {
-        Type::F64 => bits ^ 1 << 63,
         Type::F32 => bits ^ 1 << 31,
         Type::F16x2 | Type::Bf16x2 => bits ^ 0x8000_8000,
         _ => bits ^ 0x8000,
@@ -279,6 +289,12 @@ fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
             (_, false) => (unsigned as f64).to_bits(),
         };
     }
+    match (rounding, from, into) {
+        (Rounding::None, Type::Bf16, Type::F32) => return low(a, 16) << 16,
+        (Rounding::None, Type::F32, Type::F64) => return f64_from_f32(f32_of(a)).to_bits(),
+        (Rounding::Nearest, Type::F64, Type::F32) => return f32_bits(f32_from_f64(f64::from_bits(a))),
+        _ => {}
+    }
     let value = match from {
         Type::F16 => F16.decode(a as u16),
         Type::Bf16 => BF16.decode(a as u16),
@@ -294,7 +310,6 @@ fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
         Type::F16 => u64::from(F16.encode(whole, false)),
         Type::Bf16 => u64::from(BF16.encode(whole, false)),
         Type::F32 => f32_bits(canonical_f32(whole as f32)),
-        Type::F64 => canonical_f64(whole).to_bits(),
         _ if whole.is_nan() => extended(into, not_a_number(from, into)),
         // Numbers out of range become the nearest number in range.
         Type::S8 => whole as i8 as u64,

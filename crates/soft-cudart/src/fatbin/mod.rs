@@ -76,22 +76,24 @@ impl FatBinaries {
         code.map(|entry| entry.place..entry.place.saturating_add(entry.stored_size))
     }
 
-    /// True if some GPU machine code is replaced by zeros.
+    /// True if all GPU machine code is replaced by zeros. A library that was cut down to one architecture still runs on that one.
     ///
     /// # Errors
     ///
     /// The file cannot be read.
     pub fn is_slimmed(&self) -> io::Result<bool> {
+        let mut slimmed = false;
         for code in self.machine_code() {
             // Both machine code and its compressed forms begin with bytes that are not zero.
             let mut first = [0; 4];
             let size = first.len().min(usize::try_from(code.end - code.start).unwrap_or(usize::MAX));
             self.source.read_at(code.start, &mut first[..size])?;
-            if first == [0; 4] {
-                return Ok(true);
+            if first != [0; 4] {
+                return Ok(false);
             }
+            slimmed = true;
         }
-        Ok(false)
+        Ok(slimmed)
     }
 
     /// The PTX of every fat binary that contains some; of several, the one for the newest architecture.

@@ -36,6 +36,7 @@ impl std::fmt::Display for DriverState {
             Self::NoDevices => f.write_str("the CUDA driver has no device to offer"),
             Self::Devices(1) => f.write_str("1 device"),
             Self::Devices(n) => write!(f, "{n} devices"),
+            Self::Software(1) => f.write_str("1 software GPU"),
             Self::Software(n) => write!(f, "{n} software GPUs"),
         }
     }

@@ -1,11 +1,13 @@
 //! f16 and bf16, alone and in pairs, by way of f32: twice their bits and more, so that rounding twice is rounding once.
 use super::{Handler, Isa, computes, each};
-use crate::num::{max_f32, min_f32};
+use crate::num::{canonical_f32, max_f32, min_f32};
 
 /// A type of 16 bits.
 pub trait Half: 'static {
     /// The value of a code.
     fn wide(code: u16) -> f32;
+    /// What `cvt.f32` gives: f16's NaN becomes the canonical one, bf16's keeps its bits.
+    fn converted(code: u16) -> f32;
     /// The nearest code; NaN becomes the one of all ones but the sign.
     fn narrow(value: f32) -> u16;
     /// The nearest code to a * b + c.
@@ -21,6 +23,11 @@ pub enum Bf16 {}
 const NAN: u16 = 0x7fff;
 
 impl Half for F16 {
+    #[inline(always)]
+    fn converted(code: u16) -> f32 {
+        canonical_f32(Self::wide(code))
+    }
+
     #[inline(always)]
     fn wide(code: u16) -> f32 {
         let code = u32::from(code);
@@ -54,6 +61,11 @@ impl Half for F16 {
 }
 
 impl Half for Bf16 {
+    #[inline(always)]
+    fn converted(code: u16) -> f32 {
+        Self::wide(code)
+    }
+
     #[inline(always)]
     fn wide(code: u16) -> f32 {
         f32::from_bits(u32::from(code) << 16)
@@ -154,7 +166,7 @@ computes! {
     /// `cvt.f32` of a number of 16 bits.
     Widen<H: Half> |w, i| {
         let a = w.registers.read::<u16>(i.a);
-        w.registers.write(i.to, &each!(f32, |lane| crate::num::canonical_f32(H::wide(a[lane]))), w.mask);
+        w.registers.write(i.to, &each!(f32, |lane| H::converted(a[lane])), w.mask);
     }
     /// `cvt.rn` of an f32 to a number of 16 bits.
     Narrow<H: Half> |w, i| {
