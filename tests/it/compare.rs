@@ -68,7 +68,15 @@ fn another_order_is_no_worse_unless_bits_count() {
     assert_eq!(run.code, 0, "{run}");
     let changed = changes(&run);
     assert_eq!(changed, named(&[("gather", "same-bits"), ("rounding", "other-order"), ("sum", "same-bits")]), "{run}");
-    assert_eq!(compare(&home, "soft", tree, &["--bits"]).code, 1);
+    let reports = ["--format", "github", "--format", "junit", "--output", "junit.xml"];
+    let bits = compare(&home, "soft", tree, &[&["--bits"][..], &reports].concat());
+    assert_eq!(bits.code, 1, "{bits}");
+    assert!(
+        bits.out.contains("::error file=scenarios/rounding.toml,title=other order of summation%3A 1 case::"),
+        "{bits}"
+    );
+    let junit = fs::read_to_string(home.path("junit.xml")).unwrap();
+    assert!(junit.contains("<failure message=\"other order of summation: "), "{junit}");
     let human = compare(&home, "soft", tree, &[]);
     assert!(human.out.contains("other order of summation: 1 case") && human.out.contains(" -> "), "{human}");
     assert!(human.out.contains("variable NCCL_ALGO: not set -> `Ring;allreduce:Tree`"), "{human}");
@@ -258,6 +266,25 @@ fn accepted_changes_need_a_reason_and_must_happen() {
     }
 }
 
+/// The exit code is explained by every report in the folder.
+#[test]
+fn a_gate_reports_an_accepted_change_that_did_not_happen() {
+    let home = corpus();
+    home.file("upgrade-gate.toml", "[[accept]]\ncase = \"s*\"\nchange = \"now-wrong\"\nreason = \"known\"\n");
+    let run = home.run(&["gate", "soft", "soft", "--", "--no-footprint", "--starts", "0"]);
+    assert_eq!(run.code, 2, "{run}");
+    for name in ["messages.txt", "report.txt", "report.jsonl", "junit.xml", "report.html", "report.md"] {
+        let report = fs::read_to_string(home.path(&format!("upgrade-gate/{name}"))).unwrap();
+        assert!(report.contains("upgrade-gate.toml:1:1: no change matches this entry"), "{name}: {report}");
+        assert!(name != "junit.xml" || report.contains("<error "), "{report}");
+    }
+    let odd = home.run(&["gate", "soft", "soft", "--", "--bnech"]);
+    assert_eq!(
+        odd.err,
+        "collspec: unexpected argument '--bnech' found\n\n  tip: a similar argument exists: '--bench'\n"
+    );
+}
+
 #[test]
 fn too_little_is_no_verdict() {
     let home = corpus();
@@ -341,7 +368,11 @@ fn what_has_no_effect_and_what_a_recording_lacks_is_told() {
 #[test]
 fn an_interrupt_leaves_what_was_compared() {
     let home = corpus();
-    let args = ["compare", "--base", "soft", "--candidate", "soft", "--no-footprint", "--runs", "1000000"];
+    home.file("scenarios/slow.toml", "world_size = 1\nsteps = [{ op = \"sleep\", seconds = 1.0 }]\n");
+    let now_wrong = "[[accept]]\ncase = \"*\"\nchange = \"now-wrong\"\nreason = \"known\"\n";
+    home.file("accepted.toml", now_wrong);
+    let usual = ["compare", "--base", "soft", "--candidate", "soft", "--no-footprint"];
+    let args = [&usual[..], &["--runs", "1000000", "--allow", "accepted.toml"]].concat();
     let mut child = home.command(&args).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     lines.find(|line| line.as_ref().unwrap().contains("run 2 of")).unwrap().unwrap();
@@ -353,7 +384,8 @@ fn an_interrupt_leaves_what_was_compared() {
     assert_eq!(output.status.code(), Some(130), "{text}\n{rest:?}");
     let headline = "Results: no verdict, because the comparison was interrupted. Speed: not measured.\n";
     assert!(text.starts_with(&format!("{headline}  the comparison was interrupted\n")), "{text}");
-    assert!(text.contains("Compared: 3 of 3 cases"), "{text}");
+    assert!(text.contains("Compared: 4 of 4 cases (base 1 run, candidate 1 run)"), "{text}");
+    assert!(!rest.iter().any(|line| line.contains("no change matches this entry")), "{rest:?}");
     assert!(
         rest.iter().any(|line| line.contains("interrupted; the report has what was compared until then")),
         "{rest:?}"

@@ -106,6 +106,34 @@ fn what_rounds_is_said_to() {
     let run = home.run(&["explain", "round.toml"]);
     // In one order the 1 is lost.
     assert!(run.out.contains("1+2+3=6\n") && run.out.contains("right is one of 0"), "{run}");
+    // A value has its mark wherever it is shown, also one that every order rounds to.
+    let gathered = "\n[[steps]]\nop = \"all_gather\"\nin = \"out\"\nout = \"all\"\n";
+    let product = "world_size = 3\ndtype = \"bf16\"\ninputs.in = [[1.01, 3], [1.02, 5], [1.05, 7]]\n\
+        [[steps]]\nop = \"all_reduce\"\nreduce = \"prod\"\nin = \"in\"\nout = \"out\"\n";
+    home.file("product.toml", &format!("{product}{gathered}"));
+    let run = home.run(&["explain", "product.toml"]);
+    assert!(run.out.contains("1.01×1.02×1.05=~1.08 3×5×7=105\n"), "{run}");
+    assert!(run.out.contains("r0:~1.08 r0:105      r0:~1.08 r0:105 r1:~1.08"), "{run}");
+}
+
+/// The calls of a group that write parts of one buffer keep their own reductions.
+#[test]
+fn each_region_of_a_group_is_explained_by_its_own_reduction() {
+    let home = Home::new();
+    let call = |reduce: &str, from: u32| {
+        format!(
+            "[[steps.steps]]\nop = \"all_reduce\"\nreduce = \"{reduce}\"\nin = \"x\"\nout = \"y[{from}:{}]\"\n",
+            from + 2
+        )
+    };
+    let calls = call("max", 0) + &call("sum", 2) + &call("min", 4);
+    home.file(
+        "group.toml",
+        &format!("world_size = 2\ninputs.x = [[1, 2], [3, 5]]\n[[steps]]\nop = \"group\"\n{calls}"),
+    );
+    let run = home.run(&["explain", "group.toml"]);
+    let after = "max(1, 3)=3 max(2, 5)=5 1+3=4 2+5=7 min(1, 3)=1 min(2, 5)=2\n";
+    assert_eq!(run.out.matches(after).count(), 2, "{run}");
 }
 
 #[test]

@@ -389,3 +389,30 @@ fn what_is_no_nccl_is_not_opened() {
         assert!(printed.contains("is a library, but not NCCL: it has no ncclGetVersion"), "{args:?}: {run}");
     }
 }
+
+/// An error quotes arguments as they were typed; a line break in one does not become one of the message.
+#[test]
+fn arguments_are_quoted_on_one_line() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let odd = "--a\nb\u{1b}[31m";
+    let (value, inside) = (format!("-k{odd}"), format!("all_reduce '{odd}'"));
+    let gate = ["gate", "soft", "soft", "sum.toml", "--reports", "made", "--", odd];
+    let bench = ["compare", "--base", "soft", "--candidate", "soft", "--bench", &inside];
+    for args in [
+        &["run", odd][..],
+        &["run", "sum.toml", &value],
+        &["run", "sum.toml", "--filter", &odd[2..]],
+        &["run", "sum.toml", "--format", &odd[2..]],
+        &["run", "sum.toml", "--nccl", &odd[2..]],
+        &["explain", "sum.toml", "--case", &odd[2..]],
+        &["new", &odd[2..]],
+        &["minimize", &odd[2..]],
+        &gate,
+        &bench,
+    ] {
+        let run = home.run(args);
+        assert!(matches!(run.code, 2 | 3) && run.err.contains("a\\nb\\u{1b}[31m"), "{args:?}: {run}");
+        assert!(!run.err.contains(['\u{1b}']) && !run.err.contains("a\nb"), "{args:?}: {run}");
+    }
+}

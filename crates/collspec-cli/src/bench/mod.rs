@@ -27,7 +27,7 @@ pub use plot::plot;
 pub use plot::plot_sides;
 pub use result::RowResult;
 pub use row::Row;
-pub use sample::{OverRanks, RowSample};
+pub use sample::{OverRanks, RowOutcome, RowSample};
 pub use sampler::Sampler;
 pub use sweep::{Sizes, Step};
 pub use table::Table;

@@ -66,6 +66,7 @@ pub fn resolve(options: &RunOptions) -> io::Result<Result<ChosenBackend, Exit>> 
 ///
 /// Writing fails.
 pub fn missing_backend(missing: &BackendMissing) -> io::Result<Exit> {
-    writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
+    let text = super::with_escaped(missing.to_string(), std::env::args_os());
+    writeln!(terminal::err(), "collspec: {}", printable_lines(&text))?;
     Ok(Exit::BACKEND_MISSING)
 }

@@ -7,7 +7,7 @@ use super::run::{NAMES_BY_RUN, open, select_with, show_diagnostics, warn_of_vari
 use super::terminal;
 use collspec_core::scenario::Case;
 use collspec_run::run::memory::Turns;
-use collspec_suite::suite::check_case::{CheckDepth, check_case};
+use collspec_suite::suite::check_case::check_case;
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{Filter, invalid_files, parallel};
 use std::io::{self, BufWriter, Write};
@@ -23,32 +23,30 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         let filter = Filter { long: true, ..args.selection.filter() };
         select_with(&mut suite, &args.selection, &filter, NAMES_BY_RUN)?;
     }
-    suite.plan(jobs);
+    let foreseen = suite.plan(jobs);
     let limit = invalid_files::InvalidCaseLimit::default();
     let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));
-    let depth = if args.plan_only { CheckDepth::Plan } else { CheckDepth::Results };
-    let check = |case: &Arc<Case>| check_case(case, depth, &limits, &turns);
+    let check = |case: &Arc<Case>| check_case(case, &limits, &turns);
     // Cases of files with diagnostics from the plan get no forecast.
     let planned = |case: &Arc<Case>| suite.invalid_files.iter().all(|faulty| faulty.file.path != case.file.path);
-    suite.cases = suite.cases.iter().filter(|case| planned(case)).cloned().collect();
-    let progress = ProgressDisplay::new();
-    progress.begin(suite.cases.len(), Some("required results"));
-    let results = parallel::map(&suite.cases, jobs, |case| {
-        let result = limit.check(case, check);
-        progress.step(&case.name);
-        result
-    });
-    progress.end();
-    let mut checked = Vec::with_capacity(results.len());
-    for (case, result) in suite.cases.iter().zip(results) {
-        checked.push(match result {
-            Ok(foreseen) => Some(foreseen),
-            Err(diagnostics) => {
-                invalid_files::add(&mut suite.invalid_files, case, diagnostics);
-                None
-            }
+    let (cases, mut checked): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut suite.cases).into_iter().zip(foreseen).filter(|(case, _)| planned(case)).unzip();
+    if !args.plan_only {
+        let progress = ProgressDisplay::new();
+        progress.begin(cases.len(), Some("required results"));
+        let results = parallel::map(&cases, jobs, |case| {
+            let result = limit.check(case, check);
+            progress.step(&case.name);
+            result
         });
+        progress.end();
+        let invalid_files = &mut suite.invalid_files;
+        let add = |(case, result): (&Arc<Case>, Result<_, _>)| {
+            result.map_err(|diagnostics| invalid_files::add(invalid_files, case, diagnostics)).ok()
+        };
+        checked = cases.iter().zip(results).map(add).collect();
     }
+    suite.cases = cases;
 
     let report = CheckReport::new(&suite, &checked, begun);
     match args.format {

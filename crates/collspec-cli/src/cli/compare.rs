@@ -8,17 +8,18 @@ use super::progress::ProgressDisplay;
 use super::{backend, output, reports, run, terminal};
 use crate::bench::{Plan, Row};
 use crate::compare::accepted::{Accepted, to_accept};
-use crate::compare::limits::{Limits, below};
+use crate::compare::limits::Limits;
 use crate::compare::report::{Context as ReportedComparison, write};
 use crate::compare::speed::measure;
 use crate::compare::work::count;
 use crate::compare::{
-    Comparison, Decision, FirstFailures, GateVerdict, Observer, Provenance, Repetition, RulesError, Side, SideError,
-    SideRequest, compare, measure_footprints,
+    Comparison, Decision, FirstFailures, GateVerdict, Observer, Provenance, Repetition, Side, SideError, SideRequest,
+    compare, measure_footprints,
 };
 use crate::formats::GithubPlaces;
 use anyhow::Context;
 use clap::Parser;
+use clap::error::ContextKind;
 use collspec_core::printable::one_line;
 use collspec_run::cluster::{Cluster, Equipment};
 use collspec_run::run::{Allowed, Backend};
@@ -26,6 +27,7 @@ use collspec_run::signals;
 use collspec_suite::report::Event;
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{CaseSet, Error};
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -145,30 +147,26 @@ fn compare_here(
         if counted {
             comparison.work = count(&base, &candidate, plan, rows, &mut each)?;
         } else {
-            comparison.speed = measure(&base, &candidate, plan, rows, &mut each)?;
-            if let Some(speed) = &mut comparison.speed {
-                speed.below = below(&limits, &speed.timed.rows);
-            }
+            comparison.speed = measure(&base, &candidate, plan, rows, &limits, &mut each)?;
         }
         comparison.speed_interrupted = signals::is_interrupted();
     }
     comparison.provenance = provenance;
     comparison.lost = cluster.and_then(|job| job.lost_in_words());
     progress.0.end();
-    let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
+    if let Some(accepted) = accepted {
+        accepted.apply(&mut comparison);
+    }
     let decision = comparison.decision(args.at_least.get(), args.bits);
     report(args, &comparison, &failures, &decision)?;
     if let Some(path) = &args.write_allow {
         write_new(path, &to_accept(&comparison))?;
     }
-    // Entries for what was not compared any more are not stale.
     if comparison.interrupted || comparison.speed_interrupted {
         writeln!(terminal::err(), "collspec: interrupted; the report has what was compared until then")?;
         return Ok(Exit::INTERRUPTED);
     }
-    if let Some(RulesError::Entries(stale)) = stale {
-        anyhow::bail!("{}", stale.join("\n"));
-    }
+    anyhow::ensure!(comparison.stale.is_empty(), comparison.stale.join("\n"));
     Ok(match decision.overall() {
         GateVerdict::NothingWorse => Exit::ALL_PASSED,
         GateVerdict::Worse { .. } => Exit::SOME_FAILED,
@@ -182,12 +180,11 @@ const SAMPLES: u32 = 10;
 /// The plan and the rows that `--bench` asks for.
 fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec<Row>)> {
     let words = shlex::split(text).context("--bench: a quote is not closed")?;
-    let words = ["collspec", "bench"].map(str::to_owned).into_iter().chain(words);
-    let parsed = Args::try_parse_from(words).map_err(|error| {
-        anyhow::anyhow!(
-            "--bench: {}",
-            reason(&error, "expected what is measured: `collspec bench --help` tells what there is")
-        )
+    let words: Vec<OsString> =
+        ["collspec", "bench"].map(str::to_owned).into_iter().chain(words).map(Into::into).collect();
+    let parsed = Args::try_parse_from(&words).map_err(|error| {
+        let hint = "expected what is measured: `collspec bench --help` tells what there is";
+        anyhow::anyhow!("--bench: {}", reason(error, hint, words))
     })?;
     let Command::Bench(mut bench) = parsed.command else {
         anyhow::bail!("--bench: expected what `collspec bench` takes")
@@ -222,12 +219,13 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
     plan(&bench, asked, &usual(ours), usual_ranks(ours, our_options).min(usual_ranks(theirs, their_options)))
 }
 
-/// The mistake in the arguments, without clap's usage text, which is that of another command; `hint` if help was asked for.
-pub fn reason(error: &clap::Error, hint: &str) -> String {
+/// The mistake in the arguments, without clap's usage text and tip, which are those of another command; `hint` if help was asked for.
+pub fn reason(mut error: clap::Error, hint: &str, words: Vec<OsString>) -> String {
+    error.remove(ContextKind::Suggested);
     if !error.use_stderr() {
         return hint.to_owned();
     }
-    let text = error.render().to_string();
+    let text = super::plain(&error, words);
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|words| text.find(words)).min();
     text.get(..end.unwrap_or(text.len())).unwrap_or(text).trim_end().to_owned()

@@ -93,7 +93,8 @@ pub fn gate(args: &GateArgs) -> anyhow::Result<Exit> {
 
 fn compare_as_asked(args: &GateArgs) -> anyhow::Result<Exit> {
     let hint = "`collspec compare --help` tells what there is";
-    let parsed = Args::try_parse_from(words(args)).map_err(|error| anyhow::anyhow!(compare::reason(&error, hint)))?;
+    let words = words(args);
+    let parsed = Args::try_parse_from(&words).map_err(|error| anyhow::anyhow!(compare::reason(error, hint, words)))?;
     let Command::Compare(compare) = parsed.command else { anyhow::bail!("expected options of `collspec compare`") };
     for version in [&compare.base, &compare.candidate].into_iter().filter_map(SideRequest::version) {
         if !nccl::has_version(version)

@@ -45,9 +45,11 @@ mod soak_args;
 mod terminal;
 
 use crate::footprint;
+use anstream::adapter::strip_str;
 use clap::{CommandFactory, Parser};
-use collspec_core::printable::{is_printable, printable_lines};
+use collspec_core::printable::{printable, printable_lines};
 use collspec_suite::suite::with_causes;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -108,9 +110,29 @@ pub fn command() -> ExitCode {
 fn tell(error: &anyhow::Error) -> exit::Exit {
     let exit = exit::Exit::of_error(error);
     if exit != exit::Exit::CLOSED_PIPE {
-        let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&**error)));
+        let text = with_escaped(with_causes(&**error), std::env::args_os());
+        let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&text));
     }
     exit
+}
+
+/// The text of an error with these arguments, or parts of them that it quotes as they were typed, escaped and on one line each.
+fn with_escaped(mut text: String, arguments: impl IntoIterator<Item = OsString>) -> String {
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        let parts = argument.split(['=', ',', ' ']).chain(argument.get(2..));
+        for part in std::iter::once(&*argument).chain(parts) {
+            if let Cow::Owned(escaped) = printable(part) {
+                text = text.replace(part, &escaped);
+            }
+        }
+    }
+    text
+}
+
+/// The argument parser's message without colours, which it also removes from arguments, so that these are escaped first.
+fn plain(error: &clap::Error, arguments: impl IntoIterator<Item = OsString>) -> String {
+    strip_str(&with_escaped(error.render().ansi().to_string(), arguments)).to_string()
 }
 
 /// The command alone: its short help, and a hint about what this folder has to run.
@@ -129,9 +151,9 @@ fn refused(error: &clap::Error) -> ExitCode {
         return exit::Exit::WRONG_INPUT.into();
     }
     let rendered = error.render();
-    let hostile = std::env::args_os().any(|arg| !arg.to_string_lossy().chars().all(is_printable));
+    let hostile = std::env::args_os().any(|arg| matches!(printable(&arg.to_string_lossy()), Cow::Owned(_)));
     let written = match (error.use_stderr(), hostile) {
-        (true, true) => write!(terminal::err(), "{}", printable_lines(&rendered.to_string())),
+        (true, true) => write!(terminal::err(), "{}", printable_lines(&plain(error, std::env::args_os()))),
         (true, false) => write!(terminal::err(), "{}", rendered.ansi()),
         (false, _) => write!(terminal::out(), "{}", rendered.ansi()),
     };

@@ -8,6 +8,7 @@ use super::progress::ProgressDisplay;
 use super::reports::{self, Reports};
 use super::terminal;
 use super::{output, places};
+use crate::corpus::known_bugs;
 use crate::record::{Header, RecordingWriter};
 use collspec_core::judge::Status;
 use collspec_core::printable::{one_line, printable, printable_lines, thousands};
@@ -19,6 +20,7 @@ use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{
     CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
+use nccl_sys::Maker;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
@@ -109,6 +111,12 @@ fn run_here(
         warnings: &suite.warnings,
         progress: ProgressDisplay::new(),
         done: 0,
+        version: chosen
+            .machine
+            .as_ref()
+            .map(|machine| &machine.probed)
+            .filter(|probed| probed.maker == Maker::Nvidia)
+            .map(|probed| probed.version),
         failed: failed.as_mut().ok(),
     };
     let tally = suite.run(options.clone(), chosen, &mut reporter).map_err(expose_broken_pipe)?;
@@ -336,12 +344,23 @@ struct RunReporter<'a> {
     warnings: &'a [InvalidFile],
     progress: ProgressDisplay,
     done: usize,
+    /// The version of NVIDIA's library, if it is one.
+    version: Option<i32>,
     failed: Option<&'a mut FailedCases>,
     record: Option<RecordingWriter<BufWriter<output::NamedFile>>>,
 }
 
 impl Reporter for RunReporter<'_> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
+        let mut noted = None;
+        if let (Event::CaseDone { case, verdict }, Some(version)) = (event, self.version)
+            && let Some(note) = known_bugs::note(case, verdict, version)
+        {
+            let mut verdict = verdict.clone();
+            verdict.notes.insert(0, note);
+            noted = Some(Event::CaseDone { case: case.clone(), verdict });
+        }
+        let event = noted.as_ref().unwrap_or(event);
         self.progress.event(event);
         if let Some(record) = &mut self.record {
             record.event(event)?;

@@ -1,7 +1,7 @@
 //! A file of accepted changes: the change, the cases, and the reason it is accepted.
 use super::change::{Change, Meaning};
 use super::comparison::Comparison;
-use super::rules_file::{self, RulesError, at_places};
+use super::rules_file::{self, RulesError, at_places, lines_at};
 use collspec_core::printable::is_printable;
 use collspec_core::scenario::SourceFile;
 use serde::Deserialize;
@@ -68,25 +68,26 @@ impl Accepted {
         }
     }
 
-    /// Marks the changes that are accepted.
-    ///
-    /// # Errors
-    ///
-    /// An entry does not match any change.
-    pub fn apply(&self, comparison: &mut Comparison) -> Result<(), RulesError> {
+    /// Marks the changes that are accepted, and keeps the entries whose change did not happen. An entry about something that was
+    /// not compared is none of them.
+    pub fn apply(&self, comparison: &mut Comparison) {
         let mut stale = Vec::new();
+        let whole = !(comparison.interrupted || comparison.speed_interrupted);
+        let headers = [&comparison.base.header, &comparison.candidate.header];
+        let has_footprints = headers.iter().all(|header| header.footprint.is_some());
         let rows = comparison.rows.iter().enumerate();
         let by_name: HashMap<String, usize> = rows.map(|(at, row)| (row.case.clone(), at)).collect();
         for entry in &self.entries {
             let (span, entry) = (entry.span(), entry.get_ref());
-            let mut used = false;
+            let (mut used, mut compared) = (false, false);
             if let (Some(pattern), Some(change)) = (&entry.case, entry.change.as_deref().and_then(Change::from_word)) {
                 let rows = match by_name.get(pattern).filter(|_| !pattern.contains('*')) {
                     Some(at) => comparison.rows.get_mut(*at..=*at),
                     None => comparison.rows.get_mut(..).filter(|_| pattern.contains('*')),
                 };
-                for row in rows.into_iter().flatten() {
-                    if row.change == change && matches(pattern, &row.case) {
+                for row in rows.into_iter().flatten().filter(|row| matches(pattern, &row.case)) {
+                    compared |= row.change.was_compared();
+                    if row.change == change {
                         row.accepted.get_or_insert_with(|| entry.reason.clone());
                         used = true;
                     }
@@ -97,27 +98,34 @@ impl Accepted {
                     change.accepted.get_or_insert_with(|| entry.reason.clone());
                     used = true;
                 }
-                let starts = comparison.starts.as_mut().filter(|_| matches(subject, STARTS));
-                if let Some(starts) = starts.filter(|starts| can_be_accepted(starts.change().meaning())) {
-                    starts.accepted = Some(entry.reason.clone());
-                    used = true;
+                compared = has_footprints && ![STARTS, SPEED, WORK].contains(&subject.as_str());
+                if let Some(starts) = comparison.starts.as_mut().filter(|_| matches(subject, STARTS)) {
+                    compared |= starts.not_tried.is_none();
+                    if can_be_accepted(starts.change().meaning()) {
+                        starts.accepted = Some(entry.reason.clone());
+                        used = true;
+                    }
                 }
-                let speed = comparison.speed.as_mut().filter(|_| matches(subject, SPEED));
-                if let Some(speed) = speed.filter(|speed| speed.worse() > 0) {
-                    speed.accepted = Some(entry.reason.clone());
-                    used = true;
+                if let Some(speed) = comparison.speed.as_mut().filter(|_| matches(subject, SPEED)) {
+                    compared |= speed.no_verdict().is_none();
+                    if !speed.worse().is_empty() {
+                        speed.accepted = Some(entry.reason.clone());
+                        used = true;
+                    }
                 }
-                let work = comparison.work.as_mut().filter(|_| matches(subject, WORK));
-                if let Some(work) = work.filter(|work| !work.failed.is_empty()) {
-                    work.accepted = Some(entry.reason.clone());
-                    used = true;
+                if let Some(work) = comparison.work.as_mut().filter(|_| matches(subject, WORK)) {
+                    compared = true;
+                    if !work.failed.is_empty() {
+                        work.accepted = Some(entry.reason.clone());
+                        used = true;
+                    }
                 }
             }
-            if !used {
+            if whole && compared && !used {
                 stale.push((span, "no change matches this entry; take it out".to_owned()));
             }
         }
-        if stale.is_empty() { Ok(()) } else { Err(at_places(&self.file, &stale)) }
+        comparison.stale = lines_at(&self.file, &stale);
     }
 }
 
@@ -187,8 +195,9 @@ pub fn to_accept(comparison: &Comparison) -> String {
     {
         of_library(STARTS, &format!("{}: {}", starts.change(), starts.words()));
     }
-    if let Some(speed) = comparison.speed.as_ref().filter(|speed| speed.accepted.is_none() && speed.worse() > 0) {
-        of_library(SPEED, &format!("{} rows are slower, or fail", speed.worse()));
+    if let Some(speed) = comparison.speed.as_ref().filter(|speed| speed.accepted.is_none() && !speed.worse().is_empty())
+    {
+        of_library(SPEED, &format!("{} rows are slower, or fail", speed.worse().len()));
     }
     if let Some(work) = comparison.work.as_ref().filter(|work| work.accepted.is_none() && !work.failed.is_empty()) {
         of_library(WORK, &format!("{} rows fail", work.failed.len()));
@@ -218,6 +227,7 @@ pub fn to_accept(comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::row::fixture::sum;
     use crate::compare::decision::GateVerdict;
     use serde_json::json;
 
@@ -242,17 +252,49 @@ mod tests {
             "name": "2.30.7", "recorded": false, "corpus_runs": 1,
             "header": { "collspec_recording": 1, "collspec": "0.1.0", "library": library },
         });
-        let work = json!({ "rows": [], "failed": ["all_reduce f32: it hangs"], "not_counted": 0 });
+        let failed = json!({ "row": sum(2, 4096, false), "reason": "it hangs" });
+        let work = json!({ "rows": [], "failed": [failed], "not_counted": 0 });
         let comparison = json!({ "base": side, "candidate": side, "library": [], "rows": [], "work": work });
         let mut comparison: Comparison = serde_json::from_value(comparison).unwrap();
         assert_eq!(comparison.decision(0, false).overall(), GateVerdict::Worse { changes: 1 });
 
         let accepted = to_accept(&comparison).replace("reason = \"\"", "reason = \"a known bug\"");
-        parse(accepted.clone()).unwrap().apply(&mut comparison).unwrap();
-        assert!(!matches!(comparison.decision(0, false).overall(), GateVerdict::Worse { .. }));
+        let accepted = parse(accepted).unwrap();
+        let mut stale = |failed: bool| {
+            comparison.work.as_mut().unwrap().failed.retain(|_| failed);
+            accepted.apply(&mut comparison);
+            assert!(!matches!(comparison.decision(0, false).overall(), GateVerdict::Worse { .. }));
+            comparison.stale.len()
+        };
         // Accepted again, it still matches; without failing rows it does not.
-        parse(accepted.clone()).unwrap().apply(&mut comparison).unwrap();
-        comparison.work = None;
-        parse(accepted).unwrap().apply(&mut comparison).unwrap_err();
+        assert_eq!([stale(true), stale(true), stale(false)], [0, 0, 1]);
+    }
+
+    #[test]
+    fn an_entry_is_stale_only_if_its_change_could_have_happened() {
+        let mut comparison = Comparison::not_begun("2.28.9", "2.30.7", String::new());
+        let seen = json!({ "passed": 1, "failed": 0, "skipped": 0, "endings": [] });
+        comparison.rows = ["same-bits", "skipped"]
+            .map(|change| {
+                let row =
+                    json!({ "case": change, "file": "a.toml", "change": change, "base": seen, "candidate": seen });
+                serde_json::from_value(row).unwrap()
+            })
+            .into();
+        comparison.not_begun = None;
+        let case = |name: &str| format!("[[accept]]\ncase = \"{name}\"\nchange = \"now-wrong\"\nreason = \"known\"\n");
+        let library = |subject: &str| format!("[[accept]]\nlibrary = \"{subject}\"\nreason = \"known\"\n");
+        let cases = ["same-bits", "skipped", "of another folder", "same*"].map(case).concat();
+        let accepted = parse(cases + &["starts", "speed", "work", "init time", "*"].map(library).concat()).unwrap();
+        accepted.apply(&mut comparison);
+        let stale = ["1:1", "13:1"].map(|at| format!("accepted.toml:{at}: no change matches this entry; take it out"));
+        assert_eq!(comparison.stale, stale);
+        let decision = comparison.decision(1, false);
+        assert_eq!(decision.reasons(), stale);
+        assert!(decision.headline(&comparison).ends_with(" An accepted change did not happen."));
+        // Until an interrupt they may not have had the time.
+        comparison.interrupted = true;
+        accepted.apply(&mut comparison);
+        assert_eq!(comparison.stale, [""; 0]);
     }
 }

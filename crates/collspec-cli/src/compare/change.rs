@@ -80,6 +80,13 @@ pub enum Meaning {
     NotCompared,
 }
 
+impl Meaning {
+    /// True if such a change is worse or leaves the verdict open; with `bits`, every other change is worse too.
+    pub fn counts(self, bits: bool) -> bool {
+        matches!(self, Self::Worse | Self::Undecided) || bits && self == Self::Changed
+    }
+}
+
 /// Every change with its name and meaning, in the order of reports.
 const TABLE: &[(Change, &str, Meaning)] = &[
     (Change::NowCrashes, "now crashes", Meaning::Worse),

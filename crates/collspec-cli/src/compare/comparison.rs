@@ -50,6 +50,9 @@ pub struct Comparison {
     /// The process of the job that was lost during the comparison, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
+    /// The accepted changes that did not happen, with the places of their entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stale: Vec<String>,
 }
 
 /// A description of one side.
@@ -221,6 +224,7 @@ impl Comparison {
             speed_interrupted: false,
             not_begun: None,
             lost: None,
+            stale: Vec::new(),
         }
     }
 
@@ -265,14 +269,11 @@ impl Comparison {
 
     /// Number of accepted changes of results that would otherwise count as worse, or leave the verdict open.
     pub fn accepted_for_worse(&self, bits: bool) -> usize {
-        let counts = |meaning: Meaning| {
-            matches!(meaning, Meaning::Worse | Meaning::Undecided) || bits && meaning == Meaning::Changed
-        };
         let rows = self.rows.iter().map(|row| (row.change.meaning(), &row.accepted));
         let library = self.library.iter().map(|change| (change.meaning, &change.accepted));
         let starts = self.starts.iter().map(|starts| (starts.change().meaning(), &starts.accepted));
         let all = rows.chain(library).chain(starts);
-        all.filter(|(meaning, accepted)| accepted.is_some() && counts(*meaning)).count()
+        all.filter(|(meaning, accepted)| accepted.is_some() && meaning.counts(bits)).count()
     }
 
     /// Number of changes with this meaning that are not accepted.

@@ -33,6 +33,9 @@ pub struct Decision {
     /// True if every change of results that is not accepted counts as worse.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bits: bool,
+    /// The accepted changes that did not happen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stale: Vec<String>,
 }
 
 /// If more than this share of the cases fail on the base, there is no verdict, because a case that already fails cannot get worse.
@@ -51,20 +54,25 @@ impl Decision {
         }
     }
 
-    /// The reasons a half has no verdict.
+    /// The reasons a half has no verdict, and the accepted changes that did not happen.
     pub fn reasons(&self) -> Vec<String> {
         let of = |half: &GateVerdict| match half {
             GateVerdict::NoVerdict { reasons } => reasons.clone(),
             GateVerdict::NothingWorse | GateVerdict::Worse { .. } => Vec::new(),
         };
         let speed = self.speed.iter().flat_map(of).map(|reason| format!("speed: {reason}"));
-        of(&self.results).into_iter().chain(speed).collect()
+        of(&self.results).into_iter().chain(speed).chain(self.stale.iter().cloned()).collect()
     }
 
     /// The answer in one line, which begins every report.
     pub fn headline(&self, comparison: &Comparison) -> String {
         let measured = if comparison.work.is_some() { "Work" } else { "Speed" };
-        format!("Results: {}. {measured}: {}.", self.results_in_words(comparison), self.speed_in_words(comparison))
+        let stale = if self.stale.is_empty() { "" } else { " An accepted change did not happen." };
+        format!(
+            "Results: {}. {measured}: {}.{stale}",
+            self.results_in_words(comparison),
+            self.speed_in_words(comparison)
+        )
     }
 
     fn results_in_words(&self, comparison: &Comparison) -> String {
@@ -131,7 +139,8 @@ impl Comparison {
     /// The decision, which requires that at least `at_least` cases ran on both sides. With `bits`, every change of results that is
     /// not accepted counts as worse.
     pub fn decision(&self, at_least: usize, bits: bool) -> Decision {
-        Decision { results: self.results_verdict(at_least, bits), speed: self.speed_verdict(), bits }
+        let stale = self.stale.clone();
+        Decision { results: self.results_verdict(at_least, bits), speed: self.speed_verdict(), bits, stale }
     }
 
     /// The reason nothing can be concluded, if there is one.
@@ -223,6 +232,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::row::fixture::sum;
     use crate::compare::Row;
     use crate::compare::library_changes::LibraryChange;
     use serde_json::json;
@@ -282,7 +292,8 @@ mod tests {
     #[test]
     fn one_half_without_a_verdict_does_not_hide_the_other() {
         let mut open = comparison(&["undecided", "same-bits"]);
-        let work = json!({ "rows": [], "failed": ["all_reduce f32: it hangs"], "not_counted": 0 });
+        let failed = json!({ "row": sum(2, 4096, false), "reason": "it hangs" });
+        let work = json!({ "rows": [], "failed": [failed], "not_counted": 0 });
         open.work = Some(serde_json::from_value(work).unwrap());
         let words = "Results: no verdict. Work: no row was counted on both sides; 1 row fails on the candidate alone.";
         assert_eq!(headline(&open, false), words);

@@ -1,12 +1,12 @@
 //! A file of limits: the bus bandwidth in GB/s that the candidate must reach, by operation, type and size.
 use super::rules_file::{self, RulesError, at_places};
-use crate::bench::comparison::RowComparison;
-use crate::bench::{Operation, Row};
+use crate::bench::{Operation, Row, RowSample};
 use collspec_core::num::DType;
 use collspec_core::scenario::{SourceFile, size_in_bytes};
+use collspec_core::stats::median;
 use collspec_core::suggest::nearest;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
@@ -128,11 +128,15 @@ fn unknown(what: &str, word: &str, known: &[&str]) -> String {
     format!("there is no {what} `{}`: {hint}", word.escape_debug())
 }
 
-/// The rows whose median on the candidate does not reach their limit.
-pub fn below(limits: &[(Row, f64)], timed: &[RowComparison]) -> Vec<BelowLimit> {
+/// The rows whose median on the candidate does not reach their limit, from the samples of each round.
+pub fn below(limits: &[(Row, f64)], candidate: &[Vec<RowSample>]) -> Vec<BelowLimit> {
+    let mut times: HashMap<&Row, Vec<f64>> = HashMap::new();
+    for RowSample { row, outcome } in candidate.iter().flatten() {
+        times.entry(row).or_default().extend(outcome.seconds());
+    }
     let below = |(row, limit): &(Row, f64)| {
-        let of_row = timed.iter().find(|timed| timed.row == *row);
-        let busbw = of_row.and_then(|timed| timed.candidate.bus_bandwidth(row));
+        let seconds = times.get(row).and_then(|times| median(times));
+        let busbw = seconds.map(|seconds| row.bus_bandwidth(seconds));
         let reached = busbw.is_some_and(|busbw| busbw >= *limit);
         (!reached).then(|| BelowLimit { row: row.clone(), busbw, limit: *limit })
     };
@@ -142,7 +146,7 @@ pub fn below(limits: &[(Row, f64)], timed: &[RowComparison]) -> Vec<BelowLimit> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::comparison::Comparison;
+    use crate::bench::RowOutcome::Timed;
     use crate::bench::row::fixture::sum;
 
     fn limits(text: &str) -> Result<Limits, RulesError> {
@@ -154,8 +158,12 @@ mod tests {
         let rows = [sum(2, 1 << 20, false), sum(2, 1 << 20, true), sum(2, 4096, false)];
         let found = limits("[all_reduce.float]\n1M = 1.5\n4K = 1\n").unwrap().of_rows(&rows).unwrap();
         // 2^20 bytes in 1 ms are 1.05 GB/s, also of bus bandwidth between two ranks.
-        let timed = |seconds| rows[..2].iter().map(|row| (row.clone(), vec![(1.0, seconds)])).collect();
-        let below_with = |seconds| below(&found, &Comparison::of(&timed(seconds), &timed(seconds)).rows);
+        let timed = |seconds| Timed { seconds, iterations: Vec::new(), wrong: None, finding: None };
+        let sample = |row: &Row, seconds| RowSample { row: row.clone(), outcome: timed(seconds) };
+        let below_with = |seconds| {
+            let samples: Vec<_> = rows[..2].iter().map(|row| sample(row, seconds)).collect();
+            below(&found, &[samples])
+        };
         let slow = below_with(1e-3);
         assert_eq!(slow.len(), 3);
         assert!(

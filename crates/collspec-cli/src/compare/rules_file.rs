@@ -55,11 +55,16 @@ pub fn parse<T: DeserializeOwned>(file: &SourceFile) -> Result<T, RulesError> {
 
 /// The mistakes in entries with their places; if there are many, the first ones.
 pub fn at_places(file: &SourceFile, faults: &[(Range<usize>, String)]) -> RulesError {
+    RulesError::Entries(lines_at(file, faults))
+}
+
+/// The lines of [`at_places`].
+pub fn lines_at(file: &SourceFile, faults: &[(Range<usize>, String)]) -> Vec<String> {
     let place = |range: &Range<usize>| path_line_column(file, Span { start: range.start, end: range.end });
     let mut lines: Vec<String> =
         faults.iter().take(MAX_SHOWN).map(|(range, why)| format!("{}: {why}", place(range))).collect();
     if let Some(more) = faults.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
         lines.push(format!("and {more} more"));
     }
-    RulesError::Entries(lines)
+    lines
 }

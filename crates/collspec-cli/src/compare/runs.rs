@@ -86,12 +86,11 @@ impl<'a> Runs<'a> {
         observer.part(words);
         let mut collector = Collector { failures: &mut self.failures, to: &mut self.by_case, observer };
         match cases.run(options.clone(), chosen.clone(), &mut collector) {
-            Ok(_) => {}
-            // The cases that have run so far count.
+            Ok(_) => self.corpus_runs += 1,
+            // The cases that have run so far count, but not as a run.
             Err(Error::Report(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        self.corpus_runs += 1;
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! Compares the speed of both libraries: samples taken in turn, and a control of the base against itself.
-use super::limits::BelowLimit;
+use super::limits::{BelowLimit, below};
 use super::side::Side;
 use super::words::counted;
 use crate::bench::comparison::{Change, Comparison as Timed, SpeedVerdict, pairs};
@@ -9,6 +9,7 @@ use collspec_core::stats::geometric_mean;
 use collspec_run::run::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::ControlFlow;
 
 /// The candidate's speed compared with the base's.
@@ -16,8 +17,8 @@ use std::ops::ControlFlow;
 pub struct Speed {
     /// The rows, and the conclusion from all of them.
     pub timed: Timed,
-    /// Rows that the base ran well in every sample and the candidate did not, with the reason.
-    pub failed: Vec<String>,
+    /// Rows that the base ran well in every sample and the candidate did not.
+    pub failed: Vec<FailedRow>,
     /// Rows whose bus bandwidth on the candidate is below the limit that was set for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<BelowLimit>,
@@ -26,24 +27,55 @@ pub struct Speed {
     pub accepted: Option<String>,
 }
 
+/// A row that fails on the candidate alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedRow {
+    /// The row.
+    pub row: Row,
+    /// The first failure's reason.
+    pub reason: String,
+}
+
+impl fmt::Display for FailedRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.row, self.reason)
+    }
+}
+
 impl Speed {
-    /// Number of rows in which the candidate is worse.
-    pub fn worse(&self) -> usize {
-        let slower =
-            if self.timed.verdict.is_worse() { self.timed.count(|change| *change == Change::Slower) } else { 0 };
-        slower + self.failed.len()
+    /// The rows that are slower, unless there is no verdict.
+    fn slower(&self) -> impl Iterator<Item = &Row> {
+        let is_worse = self.timed.verdict.is_worse();
+        let slower = self.timed.rows.iter().filter(move |row| is_worse && row.change == Change::Slower);
+        slower.map(|row| &row.row)
+    }
+
+    /// The rows in which the candidate is worse than the base.
+    pub fn worse(&self) -> BTreeSet<&Row> {
+        self.slower().chain(self.failed.iter().map(|failed| &failed.row)).collect()
     }
 
     /// Number of rows that count as worse: slower or failing ones unless they are accepted, and those below their limit.
     pub fn counted_as_worse(&self) -> usize {
-        self.below.len() + if self.accepted.is_none() { self.worse() } else { 0 }
+        let mut rows = if self.accepted.is_none() { self.worse() } else { BTreeSet::new() };
+        rows.extend(self.below.iter().map(|below| &below.row));
+        rows.len()
+    }
+
+    /// What counts as worse, in one line each.
+    pub fn counted_in_words(&self) -> Vec<String> {
+        let slower = self.slower().map(|row| format!("slower: {row}"));
+        let worse = slower.chain(self.failed.iter().map(FailedRow::to_string));
+        let below = self.below.iter().map(|below| format!("below its limit: {}", below.words()));
+        worse.filter(|_| self.accepted.is_none()).chain(below).collect()
     }
 
     /// What is different, in one line: `2 of 12 rows slower`.
     pub fn in_words(&self) -> String {
-        let rows = &self.timed.rows;
-        let only_fails = |failed: &&String| !rows.iter().any(|row| failed.starts_with(&row.row.to_string()));
-        let all = rows.len() + self.failed.iter().filter(only_fails).count();
+        let mut rows: BTreeSet<&Row> = self.timed.rows.iter().map(|row| &row.row).collect();
+        rows.extend(self.failed.iter().map(|failed| &failed.row));
+        rows.extend(self.below.iter().map(|below| &below.row));
+        let all = rows.len();
         let judged =
             |change: Change| if self.no_verdict().is_some() { 0 } else { self.timed.count(|one| *one == change) };
         let numbers = [
@@ -57,15 +89,15 @@ impl Speed {
             let of = if words.is_empty() { format!(" of {}", counted(all, "row", "rows")) } else { String::new() };
             words.push(format!("{}{of} {what}", thousands(count as u64)));
         }
-        if self.no_verdict().is_some() && !words.is_empty() {
-            words.push("no verdict on slower and faster rows".to_owned());
-        }
-        if words.is_empty() {
-            words.push(format!("no difference in {}", counted(all, "row", "rows")));
-        }
-        if self.accepted.is_some() && self.worse() > 0 {
+        if self.accepted.is_some() && !self.worse().is_empty() {
             words.push("what is slower or fails is accepted".to_owned());
         }
+        words.push(match self.no_verdict() {
+            None if words.is_empty() => format!("no difference in {}", counted(all, "row", "rows")),
+            None => return words.join(", "),
+            Some(why) if words.is_empty() => format!("no verdict: {why}"),
+            Some(why) => format!("no verdict on slower and faster rows: {why}"),
+        });
         words.join(", ")
     }
 
@@ -84,8 +116,8 @@ impl Speed {
     }
 }
 
-/// Takes the plan's samples of these rows on both sides; `each` receives every measurement and returns true to
-/// continue. Only complete rounds count.
+/// Takes the plan's samples of these rows on both sides, and holds the candidate's against the limits; `each` receives every
+/// measurement and returns true to continue. Only complete rounds count.
 ///
 /// # Errors
 ///
@@ -95,6 +127,7 @@ pub fn measure(
     candidate: &Side,
     plan: &Plan,
     rows: &[Row],
+    limits: &[(Row, f64)],
     each: &mut dyn FnMut(&Row) -> ControlFlow<()>,
 ) -> Result<Option<Speed>, Error> {
     let sampler = |side: &Side| match side {
@@ -135,7 +168,8 @@ pub fn measure(
         return Ok(None);
     }
     let timed = Timed::of(&pairs(&first, &second), &pairs(&first, &control));
-    Ok(Some(Speed { timed, failed: failed(&first, &control, &second), below: Vec::new(), accepted: None }))
+    let (failed, below) = (failed(&first, &control, &second), below(limits, &second));
+    Ok(Some(Speed { timed, failed, below, accepted: None }))
 }
 
 /// The rows that fail on the candidate alone.
@@ -143,26 +177,44 @@ pub(super) fn failed(
     first: &[Vec<RowSample>],
     control: &[Vec<RowSample>],
     candidate: &[Vec<RowSample>],
-) -> Vec<String> {
-    let troubled = |samples: &[Vec<RowSample>]| -> BTreeSet<String> {
-        samples
-            .iter()
-            .flatten()
-            .filter(|sample| sample.outcome.trouble().is_some())
-            .map(|s| s.row.to_string())
-            .collect()
-    };
-    let base: BTreeSet<String> = troubled(first).union(&troubled(control)).cloned().collect();
-    let mut seen = BTreeSet::new();
-    let mut failed = Vec::new();
-    for sample in candidate.iter().flatten() {
-        let name = sample.row.to_string();
-        if let Some(why) = sample.outcome.trouble()
-            && !base.contains(&name)
-            && seen.insert(name.clone())
-        {
-            failed.push(format!("{name}: {why}"));
-        }
+) -> Vec<FailedRow> {
+    let of_base = first.iter().chain(control).flatten();
+    let mut seen: BTreeSet<&Row> =
+        of_base.filter(|sample| sample.outcome.trouble().is_some()).map(|sample| &sample.row).collect();
+    let failed = candidate.iter().flatten().filter_map(|RowSample { row, outcome }| {
+        let reason = outcome.trouble()?;
+        seen.insert(row).then(|| FailedRow { row: row.clone(), reason: reason.to_owned() })
+    });
+    failed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::RowOutcome;
+    use crate::bench::row::fixture::sum;
+
+    #[test]
+    fn a_row_counts_once_and_is_among_all_rows() {
+        let row = sum(2, 4096, false);
+        let sample = |outcome| vec![vec![RowSample { row: row.clone(), outcome }]];
+        let hangs = sample(RowOutcome::Failed { reason: "it hangs".into() });
+        let timed = sample(RowOutcome::Timed { seconds: 1.0, iterations: Vec::new(), wrong: None, finding: None });
+        let limits = [(row.clone(), 1.0)];
+        let failed = failed(&timed, &[], &[&hangs[..], &hangs].concat());
+        let mut speed = Speed {
+            timed: Timed::of(&pairs(&timed, &hangs), &pairs(&timed, &timed)),
+            failed,
+            below: below(&limits, &hangs),
+            accepted: None,
+        };
+        assert_eq!(speed.counted_as_worse(), 1);
+        let words = "1 of 1 row failing on the candidate alone, 1 below the limit of --min-busbw, \
+            no verdict on slower and faster rows: no row was measured on both sides";
+        assert_eq!(speed.in_words(), words);
+        assert_eq!(speed.counted_in_words().len(), 2);
+        speed.accepted = Some("known".into());
+        assert_eq!(speed.counted_as_worse(), 1, "accepted changes do not lift a limit");
+        assert_eq!(speed.counted_in_words(), [format!("below its limit: {row}: no time, limit 1 GB/s")]);
     }
-    failed
 }

@@ -1,6 +1,6 @@
 //! Counts the work of both libraries on software GPUs, where times are meaningless.
 use super::side::Side;
-use super::speed::failed;
+use super::speed::{FailedRow, failed};
 use crate::bench::comparison::counts::{REPORTED, RowCounts, compare};
 use crate::bench::{Plan, Row, Sampler};
 use collspec_core::printable::thousands;
@@ -14,7 +14,7 @@ pub struct Counts {
     /// The rows that both sides ran.
     pub rows: Vec<RowCounts>,
     /// Rows that the base ran well and the candidate did not, with the reason.
-    pub failed: Vec<String>,
+    pub failed: Vec<FailedRow>,
     /// Rows that were not counted on both sides and did not fail on the candidate alone.
     pub not_counted: usize,
     /// The reason failing rows are accepted, if they are.

@@ -1,4 +1,6 @@
 //! The scenarios of collspec's own repository, which the program brings along.
+pub mod known_bugs;
+
 use crate::output_files::replace;
 use collspec_core::fnv::fnv64;
 use collspec_core::suggest::nearest;

@@ -3,7 +3,7 @@ use super::effects::{Messages, Piece, Source, pieces};
 use super::fold::{shown_elements, shown_ranks};
 use super::picture::{Cell, Panel, Row, number, ranks_in_words};
 use super::reduction;
-use collspec_core::num::element_text;
+use collspec_core::num::{DType, element_text};
 use collspec_core::oracle::{Certainty, ElementNow, RightResults, Walk};
 use collspec_core::plan::{BufId, CollectiveEvent, CommId, Event, Plan, Region};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -114,12 +114,11 @@ impl Frame {
                 cells.push(match (source.map(|piece| piece.source), event, touched.operands.get(at)) {
                     (Some(Source::Copy(rank)), ..) => cell_of(plan, key.1, now, vec![rank]),
                     (Some(Source::Reduced(_)), Event::Collective(collective), Some(operands)) => {
-                        let right = now.filter(|now| now.certainty == Certainty::Ambiguous);
-                        let right = right.and_then(|_| self.right.of(collective, operands, walk));
-                        if let (Some(right), true) = (&right, self.several.is_none()) {
-                            self.several = Some(several(plan, collective, (key, *at), right));
+                        if self.several.is_none() && now.is_some_and(|now| now.certainty == Certainty::Ambiguous) {
+                            let right = self.right.of(collective, operands, walk);
+                            self.several = right.map(|right| several(plan, collective, (key, *at), &right));
                         }
-                        reduction::cell(collective, operands, now, touched.elements.len(), right.is_some())
+                        reduction::cell(collective, operands, now, touched.elements.len())
                     }
                     _ => cell_of(plan, key.1, now, Vec::new()),
                 });
@@ -238,14 +237,17 @@ fn several(plan: &Plan, collective: &CollectiveEvent, (key, at): ((usize, BufId)
     )
 }
 
+/// A value, marked if it rounds.
+pub fn value(dtype: DType, now: ElementNow) -> String {
+    let about = if now.certainty == Certainty::Ambiguous { "~" } else { "" };
+    format!("{about}{}", element_text(dtype, now.bits))
+}
+
 /// An element as it is now, from these ranks.
 pub fn cell_of(plan: &Plan, buf: BufId, now: Option<ElementNow>, from: Vec<usize>) -> Cell {
     let text = match now {
         Some(now) if now.certainty == Certainty::Undefined => return Cell { from: Vec::new(), ..Cell::words("?") },
-        Some(now) if now.certainty != Certainty::Unwritten => {
-            let about = if now.certainty == Certainty::Ambiguous { "~" } else { "" };
-            format!("{about}{}", element_text(plan.buffers[buf].dtype, now.bits))
-        }
+        Some(now) if now.certainty != Certainty::Unwritten => value(plan.buffers[buf].dtype, now),
         _ => return Cell { plain: false, ..Cell::words("·") },
     };
     Cell { parts: vec![(text, from.first().copied())], from, plain: false }

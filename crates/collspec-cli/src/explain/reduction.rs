@@ -1,4 +1,5 @@
 //! How a reduction is written: `1+3=4` if that is short, else its result alone.
+use super::frame::value;
 use super::picture::Cell;
 use collspec_core::num::element_text;
 use collspec_core::oracle::{Certainty, ElementNow};
@@ -22,21 +23,13 @@ pub fn noun(collective: &CollectiveEvent) -> &'static str {
     }
 }
 
-/// The cell of a reduced element with these operands, given by rank and bits, among `shown` of a row; it may be one
-/// of `several` right values.
-pub fn cell(
-    collective: &CollectiveEvent,
-    operands: &[(usize, u64)],
-    now: Option<ElementNow>,
-    shown: usize,
-    several: bool,
-) -> Cell {
+/// The cell of a reduced element with these operands, given by rank and bits, among `shown` of a row.
+pub fn cell(collective: &CollectiveEvent, operands: &[(usize, u64)], now: Option<ElementNow>, shown: usize) -> Cell {
     let from: Vec<usize> = operands.iter().map(|(rank, _)| *rank).collect();
     let Some(now) = now.filter(|now| matches!(now.certainty, Certainty::Known | Certainty::Ambiguous)) else {
         return Cell { plain: false, ..Cell::words("?") };
     };
-    let about = if several { "~" } else { "" };
-    let result = format!("{about}{}", element_text(collective.dtype(), now.bits));
+    let result = value(collective.dtype(), now);
     let parts = written_out(collective, operands, &result);
     let length: usize = parts.iter().map(|(text, _)| text.chars().count()).sum();
     if operands.len() <= MOST_TERMS && length <= MOST_CHARACTERS.min(MOST_IN_ROW / shown.max(1)) {

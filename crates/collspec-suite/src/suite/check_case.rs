@@ -25,31 +25,13 @@ pub enum CheckResult {
     TooLarge(String),
 }
 
-/// How far a case is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckDepth {
-    /// It is planned.
-    Plan,
-    /// It is planned, and its expected results are computed.
-    Results,
-}
-
-/// Plans the case and, as far as `depth` says, computes its expected results.
+/// Plans the case and computes its expected results.
 ///
 /// # Errors
 ///
 /// The diagnostics of a case that cannot run as written, or of one that can although its file expects a refusal.
-pub fn check_case(
-    case: &Arc<Case>,
-    depth: CheckDepth,
-    limits: &Limits,
-    turns: &Turns,
-) -> Result<CheckResult, Vec<Diagnostic>> {
+pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<CheckResult, Vec<Diagnostic>> {
     let Some(plan) = invalid_files::plan(case, limits)? else { return Ok(CheckResult::Refused) };
-    // Whether a case is refused may depend on its results.
-    if depth == CheckDepth::Plan {
-        return Ok(foreseen(&plan));
-    }
     let Some(_turn) = turns.take(plan.cost.memory) else {
         let (needed, free) = (human(plan.cost.memory), human(turns.total()));
         return Ok(CheckResult::TooLarge(format!("it needs {needed} of memory, and this machine has {free} free")));
@@ -63,15 +45,17 @@ pub fn check_case(
         let diagnostic = Diagnostic::new(finding.span.unwrap_or(case.span), finding.text);
         return Err(vec![Diagnostic { help: finding.advice, ..diagnostic }]);
     }
-    Ok(foreseen(&plan))
+    Ok(CheckResult::of_plan(&plan))
 }
 
-/// The ending that the plan predicts.
-fn foreseen(plan: &Plan) -> CheckResult {
-    match &plan.foresight {
-        Foresight::Completes => plan.undefined.clone().map_or(CheckResult::Completes, CheckResult::Undefined),
-        Foresight::MayBlock(circle) => CheckResult::MayBlock(waiting_text(plan, circle)),
-        Foresight::Stuck(waiting) => CheckResult::Stuck(waiting_text(plan, waiting)),
+impl CheckResult {
+    /// The ending that the plan predicts. Whether a case is refused may also depend on its results.
+    pub fn of_plan(plan: &Plan) -> Self {
+        match &plan.foresight {
+            Foresight::Completes => plan.undefined.clone().map_or(Self::Completes, Self::Undefined),
+            Foresight::MayBlock(circle) => Self::MayBlock(waiting_text(plan, circle)),
+            Foresight::Stuck(waiting) => Self::Stuck(waiting_text(plan, waiting)),
+        }
     }
 }
 

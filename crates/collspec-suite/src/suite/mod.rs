@@ -44,6 +44,7 @@ pub use timed_group::TimedRun;
 
 use crate::report::Event;
 use crate::report::{Reporter, Tally};
+use check_case::CheckResult;
 use collspec_core::plan::{Limits, cost};
 use collspec_core::printable::printable;
 use collspec_core::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
@@ -69,8 +70,10 @@ pub struct CaseSet {
     pub passed_over: Vec<PassedOver>,
 }
 
-/// The diagnostics found by planning all cases.
+/// The result of planning all cases.
 struct Planned {
+    /// The predicted ending of each case; `None` for those that cannot run as written or were not planned.
+    foreseen: Vec<Option<CheckResult>>,
     /// Cases that may not run everywhere as written.
     warned: Vec<(Arc<Case>, Vec<Diagnostic>)>,
     /// Cases that cannot run as written.
@@ -206,8 +209,8 @@ impl CaseSet {
     }
 
     /// Plans every case on `jobs` threads. Cases that cannot run as written, and files whose cases are too much work in total,
-    /// are added to the invalid files.
-    pub fn plan(&mut self, jobs: usize) {
+    /// are added to the invalid files. Gives the predicted ending of each case that was planned.
+    pub fn plan(&mut self, jobs: usize) -> Vec<Option<CheckResult>> {
         let planned = self.planned(jobs);
         for (case, diagnostics) in planned.invalid.into_iter().chain(planned.overworked) {
             invalid_files::add(&mut self.invalid_files, &case, diagnostics);
@@ -215,6 +218,7 @@ impl CaseSet {
         for (case, warnings) in planned.warned {
             invalid_files::add(&mut self.warnings, &case, warnings);
         }
+        planned.foreseen
     }
 
     /// Plans every case on `jobs` threads, and adds a diagnostic to files whose cases are too much work in total; errors in a
@@ -230,27 +234,34 @@ impl CaseSet {
         let limit = invalid_files::InvalidCaseLimit::default();
         let (limits, works) = (&self.limits, FileWork::of(&self.cases));
         let plan = |case: &Arc<Case>| {
-            let (work, warnings) = invalid_files::plan(case, limits)?
-                .map_or_else(Default::default, |plan| (plan.cost.work, plan.warnings));
-            works.add(case, work);
-            Ok(warnings)
+            let plan = invalid_files::plan(case, limits)?;
+            works.add(case, plan.as_ref().map_or(0, |plan| plan.cost.work));
+            let foreseen = plan.as_ref().map_or(CheckResult::Refused, CheckResult::of_plan);
+            Ok((Some(foreseen), plan.map_or_else(Vec::new, |plan| plan.warnings)))
         };
         let over = |case: &Case| works.total(case) > limits.file_work;
         let plans =
-            parallel::map(&self.cases, jobs, |case| if over(case) { Ok(Vec::new()) } else { limit.check(case, plan) });
-        let (mut invalid, mut warned) = (Vec::new(), Vec::new());
+            parallel::map(
+                &self.cases,
+                jobs,
+                |case| if over(case) { Ok((None, Vec::new())) } else { limit.check(case, plan) },
+            );
+        let (mut invalid, mut warned, mut foreseen) = (Vec::new(), Vec::new(), Vec::new());
         for (case, plan) in self.cases.iter().zip(plans) {
-            match plan {
-                Ok(warnings) if warnings.is_empty() => {}
-                Ok(warnings) => warned.push((case.clone(), warnings)),
-                Err(diagnostics) => invalid.push((case.clone(), diagnostics)),
+            let (ending, warnings) = plan.unwrap_or_else(|diagnostics| {
+                invalid.push((case.clone(), diagnostics));
+                (None, Vec::new())
+            });
+            foreseen.push(ending);
+            if !warnings.is_empty() {
+                warned.push((case.clone(), warnings));
             }
         }
         let overworked = works.over(limits.file_work).into_iter().map(|(first, cases)| {
             let diagnostic = cost::too_much_work_of_file(first.span, cases, limits);
             (first, vec![diagnostic])
         });
-        Planned { warned, invalid, overworked: overworked.collect() }
+        Planned { warned, invalid, foreseen, overworked: overworked.collect() }
     }
 
     /// Runs every case on `chosen`, within the suite's limits, and passes the events to `reporter`.

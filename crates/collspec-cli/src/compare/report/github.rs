@@ -17,7 +17,7 @@ use std::io::{self, Write};
 pub fn write_github(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()> {
     let comparison = context.comparison;
     let mut causes: BTreeMap<(Change, &str), Vec<&Row>> = BTreeMap::new();
-    let counts = |meaning: Meaning| matches!(meaning, Meaning::Worse | Meaning::Undecided);
+    let counts = |meaning: Meaning| meaning.counts(context.decision.bits);
     for row in comparison.rows.iter().filter(|row| row.accepted.is_none() && counts(row.change.meaning())) {
         causes.entry((row.change, row.file.as_str())).or_default().push(row);
     }
@@ -33,7 +33,7 @@ pub fn write_github(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()>
     }
     for ((change, file), rows) in causes {
         let first = rows.first().map(|row| format!("{}: {}", row.case, row.detail)).unwrap_or_default();
-        let level = if change.meaning() == Meaning::Worse { "error" } else { "warning" };
+        let level = if change.meaning() == Meaning::Undecided { "warning" } else { "error" };
         let file = property(&one_line(&context.github.relative(file)));
         let title = property(&format!("{change}: {}", cases(rows.len())));
         annotations.push(format!("::{level} file={file},title={title}::{}", message(&one_line(&first))));

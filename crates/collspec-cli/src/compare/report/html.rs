@@ -1,7 +1,6 @@
 //! A comparison as an HTML page: the answer, the changes in the library, and a section for every case that changed.
 use super::Context;
 use super::human::{provenance, side};
-use super::speed::speed_verdict;
 use super::table::Table;
 use super::ways::by_way;
 use crate::bench::{COUNTS_NOTE, plot_sides};
@@ -200,10 +199,10 @@ fn other_sections(context: &Context<'_>) -> [Vec<(String, Markup)>; 2] {
         |worse: bool, heading: String, text: Markup| if worse { &mut before } else { &mut after }.push((heading, text));
     let reasons = context.decision.reasons();
     if !reasons.is_empty() {
-        add(true, "Why there is no verdict".to_owned(), list(&reasons));
+        add(true, "What must be settled".to_owned(), list(&reasons));
     }
     if let Some(speed) = &comparison.speed {
-        add(speed_is_worse, format!("Speed: {}", speed_verdict(&speed.timed.verdict)), speed_section(speed));
+        add(speed_is_worse, format!("Speed: {}", speed.in_words()), speed_section(speed));
     }
     if let Some(work) = &comparison.work {
         let failed = work.failed.iter().map(|failed| format!("fails on the candidate alone: {failed}"));
@@ -294,7 +293,7 @@ fn speed_section(speed: &Speed) -> Markup {
         @if let Some(reason) = &speed.accepted { p { "accepted: " (one_line(reason)) } }
         @for below in &speed.below { p { "below its limit: " (one_line(&below.words())) } }
         @for failed in &speed.failed {
-            p { "fails on the candidate alone: " (one_line(failed)) }
+            p { "fails on the candidate alone: " (one_line(&failed.to_string())) }
         }
         (Table::of_speed(speed).html())
         @for (picture, left_out) in plot_sides(&speed.timed.rows) {

@@ -1,6 +1,6 @@
 //! A comparison as text: the headline, changes, worse ones before others, then what was compared.
 use super::Context;
-use super::speed::{speed_verdict, write_speed};
+use super::speed::write_speed;
 use super::ways::{by_way, fails_on_both};
 use super::work::write_work;
 use crate::bench::comparison::SpeedVerdict;
@@ -77,7 +77,7 @@ pub(super) fn parts(context: &Context<'_>, styles: Styles) -> io::Result<Vec<Par
             SpeedVerdict::Faster => styles.pass,
             SpeedVerdict::NoVerdict(_) => styles.skip,
         };
-        report.end_part(format!("Speed: {}", one_line(&speed_verdict(&speed.timed.verdict))), style);
+        report.end_part(format!("Speed: {}", one_line(&speed.in_words())), style);
     }
     if let Some(work) = &comparison.work {
         write_work(&mut report.to, work)?;

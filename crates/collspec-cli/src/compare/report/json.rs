@@ -40,7 +40,7 @@ pub fn write_json_lines(to: &mut dyn Write, context: &Context<'_>) -> io::Result
     let missing = comparison.missing_parts();
     let summary = json!({
         "headline": headline, "verdict": decision.overall(), "results": decision.results, "speed": decision.speed,
-        "not_compared": missing, "compared": comparison.compared(), "cases": comparison.rows.len(), "counts": counts,
+        "stale": comparison.stale, "not_compared": missing, "compared": comparison.compared(), "cases": comparison.rows.len(), "counts": counts,
     });
     line(json!({ "summary": summary }))
 }

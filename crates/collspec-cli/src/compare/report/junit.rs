@@ -1,6 +1,6 @@
 //! A comparison as JUnit XML: a test case for each case, which fails if the candidate is worse.
 use super::Context;
-use crate::bench::comparison::Change::Slower;
+use crate::compare::speed::{FailedRow, Speed};
 use crate::compare::{GateVerdict, Meaning};
 use crate::formats::junit::{duration, xml};
 use collspec_core::printable::{one_line, printable_lines};
@@ -30,9 +30,9 @@ pub fn write_junit(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()> 
         tests.push(test);
         *total += seconds;
     };
-    let status = |meaning, accepted, text: &str| {
-        let counts = context.decision.bits && meaning == Meaning::Changed;
-        status(if counts { Meaning::Worse } else { meaning }, accepted, text)
+    let status = |meaning: Meaning, accepted, text: &str| {
+        let by_bits = meaning == Meaning::Changed && meaning.counts(context.decision.bits);
+        status(if by_bits { Meaning::Worse } else { meaning }, accepted, text)
     };
     for row in &comparison.rows {
         let text = format!("{}: {}", row.change, row.detail);
@@ -47,17 +47,8 @@ pub fn write_junit(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()> 
     }
     match &context.decision.speed {
         Some(GateVerdict::Worse { .. }) => {
-            let speed = comparison.speed.iter().flat_map(|speed| {
-                let slower = speed
-                    .timed
-                    .rows
-                    .iter()
-                    .filter(|row| row.change == Slower)
-                    .map(|row| format!("slower: {}", row.row));
-                let below = speed.below.iter().map(|below| format!("below its limit: {}", below.words()));
-                slower.chain(speed.failed.iter().cloned()).chain(below)
-            });
-            let work = comparison.work.iter().flat_map(|work| work.failed.iter().cloned());
+            let speed = comparison.speed.iter().flat_map(Speed::counted_in_words);
+            let work = comparison.work.iter().flat_map(|work| work.failed.iter().map(FailedRow::to_string));
             let rows: Vec<String> = speed.chain(work).collect();
             add("the library", "speed", non_success(NonSuccessKind::Failure, &rows.join("\n")), None);
         }
@@ -66,8 +57,7 @@ pub fn write_junit(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()> 
     }
     let reasons = context.decision.reasons();
     if !reasons.is_empty() {
-        let text = format!("no verdict: {}", reasons.join("; "));
-        add("the library", "verdict", non_success(NonSuccessKind::Error, &text), None);
+        add("the library", "verdict", non_success(NonSuccessKind::Error, &reasons.join("; ")), None);
     }
     let headline = context.headline();
     let mut report = Report::new(xml(&format!("collspec compare: {headline}")));

@@ -1,6 +1,6 @@
 //! The speed of both libraries as text: every row, and all samples of those that differ.
 use super::table::Table;
-use crate::bench::comparison::{Change, RowComparison, Side, SpeedVerdict};
+use crate::bench::comparison::{Change, RowComparison, Side};
 use crate::compare::speed::Speed;
 use collspec_core::printable::{one_line, thousands};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub fn write_speed(to: &mut dyn Write, speed: &Speed) -> io::Result<()> {
         writeln!(to, "  below its limit: {}", one_line(&below.words()))?;
     }
     for failed in &speed.failed {
-        writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
+        writeln!(to, "  fails on the candidate alone: {}", one_line(&failed.to_string()))?;
     }
     to.write_all(Table::of_speed(speed).text().as_bytes())?;
     for (change, title) in [(Change::Slower, "slower"), (Change::Faster, "faster")] {
@@ -51,17 +51,6 @@ pub fn write_speed(to: &mut dyn Write, speed: &Speed) -> io::Result<()> {
         writeln!(to, "  geometric mean of the candidate's times divided by the base's: {ratio:.3}")?;
     }
     Ok(())
-}
-
-/// The verdict as text.
-pub(super) fn speed_verdict(verdict: &SpeedVerdict) -> String {
-    match verdict {
-        SpeedVerdict::Slower => "slower".to_owned(),
-        SpeedVerdict::Mixed => "slower in some rows, faster in others".to_owned(),
-        SpeedVerdict::Faster => "faster".to_owned(),
-        SpeedVerdict::Same => "no difference".to_owned(),
-        SpeedVerdict::NoVerdict(why) => format!("no verdict: {why}"),
-    }
 }
 
 fn write_samples(to: &mut dyn Write, row: &RowComparison, title: &str) -> io::Result<()> {

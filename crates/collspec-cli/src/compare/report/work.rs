@@ -25,7 +25,7 @@ pub fn write_work(to: &mut dyn Write, work: &Counts) -> io::Result<()> {
         writeln!(to, "  rows that fail are accepted: {}", one_line(reason))?;
     }
     for failed in &work.failed {
-        writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
+        writeln!(to, "  fails on the candidate alone: {}", one_line(&failed.to_string()))?;
     }
     to.write_all(Table::of_work(work).text().as_bytes())
 }

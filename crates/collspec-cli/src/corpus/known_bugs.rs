@@ -1,0 +1,103 @@
+//! Bugs of NCCL that are known, by which a failure is recognised.
+use collspec_core::judge::{Status, Verdict};
+use collspec_core::scenario::Case;
+use nccl_sys::version_text;
+use regex_lite::Regex;
+use serde::{Deserialize, Deserializer};
+use std::sync::LazyLock;
+
+#[derive(Deserialize)]
+struct Table {
+    bug: Vec<Bug>,
+}
+
+#[derive(Deserialize)]
+struct Bug {
+    name: String,
+    cases: Pattern,
+    text: Option<Pattern>,
+    log: Option<Pattern>,
+    /// The first release that has the bug, and the last one unless the end is open.
+    versions: Vec<Vec<Release>>,
+}
+
+struct Pattern(Regex);
+struct Release(i32);
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Regex::new(&String::deserialize(from)?).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Release {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let release = nccl_sys::release(&String::deserialize(from)?);
+        release.map(Self).ok_or_else(|| serde::de::Error::custom("not a version"))
+    }
+}
+
+/// The table that `ci/nccl-versions` reads too.
+static TABLE: LazyLock<Result<Table, toml::de::Error>> =
+    LazyLock::new(|| toml::from_str(include_str!("../../known-bugs.toml")));
+
+/// A sentence on a failure on this version of NCCL: the known bug that it shows, or else the source of its scenario.
+pub fn note(case: &Case, verdict: &Verdict, version: i32) -> Option<String> {
+    if verdict.status != Status::Fail {
+        return None;
+    }
+    let words = verdict.findings.first().map(|finding| finding.text.as_str()).or(verdict.reason.as_deref());
+    known(&name(case), words.unwrap_or_default(), &verdict.notes.join("\n"), version).or_else(|| {
+        let source = toml::from_str::<toml::Table>(&case.file.text).ok()?.get("source")?.as_str()?.to_owned();
+        Some(format!("the scenario is from {source}, where this failure may be described"))
+    })
+}
+
+/// The file's path below the folder of scenarios, and the point of its matrix.
+fn name(case: &Case) -> String {
+    let path = case.file.path.rsplit_once("scenarios/").map_or(case.file.path.as_str(), |(_, below)| below);
+    let point = case.name.find('[').and_then(|at| case.name.get(at..)).unwrap_or_default();
+    format!("{}{point}", path.strip_suffix(".toml").unwrap_or(path))
+}
+
+fn known(case: &str, words: &str, log: &str, version: i32) -> Option<String> {
+    let has = |pattern: &Option<Pattern>, text: &str| pattern.as_ref().is_none_or(|pattern| pattern.0.is_match(text));
+    let within = |range: &Vec<Release>| {
+        range.first().is_some_and(|first| first.0 <= version) && range.get(1).is_none_or(|last| version <= last.0)
+    };
+    let bug = TABLE.as_ref().ok()?.bug.iter().find(|bug| {
+        bug.cases.0.is_match(case) && has(&bug.text, words) && has(&bug.log, log) && bug.versions.iter().any(within)
+    })?;
+    let range = |range: &Vec<Release>| match range.as_slice() {
+        [first, last] => format!("{} to {}", version_text(first.0), version_text(last.0)),
+        all => all.first().map_or_else(String::new, |first| format!("since {}", version_text(first.0))),
+    };
+    let ranges: Vec<String> = bug.versions.iter().map(range).collect();
+    let (name, ranges) = (&bug.name, ranges.join(" and "));
+    Some(format!("this looks like a known bug of NCCL ({ranges}; docs/real-nccl.md): {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_recognised_by_case_words_log_and_version() {
+        assert!(TABLE.is_ok(), "{:?}", TABLE.as_ref().err());
+        let b01 = |version| known("regressions/b01_avg[count=4097]", "", "", version);
+        let words = "this looks like a known bug of NCCL (2.19.3 to 2.29.3; docs/real-nccl.md): NVIDIA/nccl#1950";
+        assert_eq!(b01(22809).as_deref(), Some(words));
+        assert_eq!((b01(21803), b01(22907)), (None, None));
+        let fp8 = |case: &str, words: &str| known(case, words, "", 23007).is_some();
+        assert!(
+            fp8("a[dtype=f8e4m3,world_size=1]", "invalid_argument")
+                && fp8("a[variant=w1_x,dtype=f8e5m2]", "invalid_argument")
+        );
+        assert!(
+            !fp8("a[dtype=f8e4m3,world_size=16]", "invalid_argument") && !fp8("a[dtype=f8e4m3,world_size=1]", "wrong")
+        );
+        let log = "transport.cc:153 NCCL WARN Cuda failure 'invalid argument'";
+        assert!(known("a", "hang", log, 21803).is_some() && known("a", "hang", "", 21803).is_none());
+        assert!(known("regressions/b88_x", "", "", 23200).is_some_and(|note| note.contains("since 2.31.2;")));
+    }
+}
