@@ -52,7 +52,10 @@ fn check_names_the_rank_that_a_dump_waits_for() {
     assert!(check.code == 2 && check.err.contains("but rank 2 calls AllGather"), "{check}");
     import(&home, &["flight-recorder", &data("fr_missing_rank"), "--hang"]);
     let check = home.run(&["check", "imported.toml"]);
-    assert!(check.code == 0 && check.out.contains("wait for rank 2"), "{check}");
+    assert!(
+        check.code == 0 && check.out.contains("calls AllReduce sum of 1 f32, but rank 2 calls AllGather"),
+        "{check}"
+    );
     passes(&home, "a hang");
 }
 
@@ -71,4 +74,18 @@ fn an_input_that_is_not_understood_is_an_error_with_its_place() {
         let run = home.run(&[&["import"], args].concat());
         assert!(run.code == 2 && run.out.is_empty() && run.err.contains(words), "{args:?}: {run}");
     }
+}
+
+/// Not every combination of the operations, sizes and types.
+#[test]
+fn bench_of_an_imported_log_measures_the_calls_that_were_made() {
+    let home = Home::new();
+    let files = logs("nccl_fsdp");
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    import(&home, &[&["nccl-log", "--bench"], files.as_slice()].concat());
+    let bench = home.run(&["bench", "imported.toml", "-n", "1", "-w", "0", "--samples", "1", "--format", "json"]);
+    assert_eq!(bench.code, 0, "{bench}");
+    let report: serde_json::Value = serde_json::from_str(&bench.out).unwrap();
+    let rows = report["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 5, "{bench}");
 }

@@ -221,3 +221,28 @@ fn a_folder_with_a_recording_is_refused_and_so_is_a_program_that_does_not_exist(
     assert_eq!(again.code, 2, "{again}");
     assert!(again.err.contains("nccl-calls has the files of an earlier recording"), "{again}");
 }
+
+/// Calls after the place where ranks disagree are not left out: they are what `check` tells of.
+#[test]
+fn check_names_the_ranks_that_disagree_in_a_recording() {
+    let home = Home::new();
+    let program = r#"
+world_size = 3
+inputs.x = { each = "rank + i", count = 64 }
+outcome = ["hang", "error", "ok", "crash"]
+timeout = 1
+steps = [
+  { op = "all_reduce", in = "x", out = "y" },
+  { op = "all_reduce", ranks = [0, 1], in = "x", out = "y" },
+  { op = "all_gather", ranks = [2], in = "x", out = "z" },
+]
+"#;
+    recorded(&home, program, "threads");
+    let files: Vec<String> = files(&home).iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let import = home.run(&[&["import", "nccl-log", "--rounds", "-o", "imported.toml"], &files[..]].concat());
+    let said = "ranks 0 and 1: all_reduce of 64 f32; rank 2: all_gather of 64 f32";
+    assert!(import.code == 0 && import.err.contains(said), "{import}");
+    let check = home.run(&["check", "imported.toml"]);
+    assert!(check.code == 2 && check.err.contains("rank 2 calls AllGather of 64 f32"), "{check}");
+}

@@ -48,7 +48,7 @@ pub struct NcclLogArgs {
     #[arg(long)]
     pub rounds: bool,
 
-    /// Add a table [bench] of the most frequent calls.
+    /// Add a table `bench` to each of the 8 most frequent calls that are on all ranks.
     #[arg(long, conflicts_with = "rounds")]
     pub bench: bool,
 

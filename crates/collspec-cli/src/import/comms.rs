@@ -2,6 +2,7 @@
 use super::per_rank::numbers;
 use super::text::Text;
 use collspec_core::scenario::bad_name;
+use std::collections::HashMap;
 
 /// Characters of a name.
 const MAX_NAME: usize = 40;
@@ -55,6 +56,8 @@ pub struct Comms {
     pub families: Vec<Family>,
     /// By communicator: its family, and which of its groups it is.
     places: Vec<(usize, usize)>,
+    /// By name: the number that the next family of this name has, if it is free.
+    next: HashMap<String, usize>,
 }
 
 impl Comms {
@@ -62,7 +65,7 @@ impl Comms {
     pub fn new(size: usize) -> Self {
         let groups = vec![(0..size).collect()];
         let world = Family { name: "world".to_owned(), value: None, parent: None, groups };
-        Self { families: vec![world], places: Vec::new() }
+        Self { families: vec![world], places: Vec::new(), next: HashMap::new() }
     }
 
     /// The next communicator is that of all ranks.
@@ -85,7 +88,7 @@ impl Comms {
         family
     }
 
-    fn free_name(&self, text: &str, otherwise: &str) -> String {
+    fn free_name(&mut self, text: &str, otherwise: &str) -> String {
         let words = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' });
         let mut name: String = words.skip_while(|c| !c.is_ascii_lowercase()).take(MAX_NAME).collect();
         name.truncate(name.trim_end_matches('_').len());
@@ -95,9 +98,14 @@ impl Comms {
         if bad_name(&name).is_some() {
             name.push_str("_group");
         }
-        let is_free = |name: &String| !self.families.iter().any(|family| family.name == *name);
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
+        let next = self.next.entry(name.clone()).or_insert(1);
+        loop {
+            let numbered = if *next == 1 { name.clone() } else { format!("{name}_{next}") };
+            *next += 1;
+            if !self.families.iter().any(|family| family.name == numbered) {
+                return numbered;
+            }
+        }
     }
 
     /// Sorts the groups of each family by their lowest ranks.

@@ -17,6 +17,7 @@ pub mod nccl_tests;
 mod peers;
 mod per_rank;
 mod program;
+mod standstill;
 mod steps;
 mod text;
 mod unpaired;

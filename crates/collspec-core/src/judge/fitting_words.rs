@@ -21,7 +21,7 @@ pub(crate) fn outcome(plan: &Plan, observation: &Observation) -> Option<String> 
                 "the case ended with an error; if that is right, write `outcome = \"{code}\"`, or `outcome = \"error\"` for any"
             ))
         }
-        Ended::Hung { opening: false, .. } if plan.foresight != Foresight::Completes => {
+        Ended::Hung { opening: false, .. } if plan.foresight != Foresight::Completes || plan.undefined.is_some() => {
             Some("the case hung; if that is right, write `outcome = \"hang\"`".into())
         }
         Ended::Crashed { opening: false, .. } => {

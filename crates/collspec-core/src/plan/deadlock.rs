@@ -63,6 +63,10 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
             (true, false) => connecting = cycle(hosts.waiting),
         }
     }
+    if !played.mismatches.is_empty() {
+        // What waits after calls that do not match does so because of them.
+        foresight = Foresight::Completes;
+    }
     let mut undefined = lowered.undefined.clone();
     if let Some(lone) = simulate::lone_message_to_oneself(lowered).filter(|_| !lowered.unrolled.exits) {
         let fails = |e: &ExpectedOutcome| matches!(e, ExpectedOutcome::Error(_));

@@ -77,6 +77,10 @@ fn tell(told: &Told, remarks: &mut Vec<String>) {
         let what = counted(told.between_elements, "line");
         remarks.push(format!("guessed: offset 0 for buffers that do not begin at a whole element ({what})"));
     }
+    if told.receives_after_boundary > 0 {
+        let what = counted(told.receives_after_boundary, "line");
+        remarks.push(format!("left out: offsets of buffers that are received into, not in place ({what})"));
+    }
     if told.many_streams {
         remarks.push("guessed: calls on more than 64 streams of a rank are on `main`".to_owned());
     }

@@ -37,6 +37,8 @@ pub struct Told {
     pub unknown_calls: BTreeMap<String, u64>,
     pub versions: BTreeMap<String, u64>,
     pub between_elements: u64,
+    /// Calls that receive, not in place, after a boundary.
+    pub receives_after_boundary: u64,
     pub lines: u64,
     /// True if more streams were used than are told apart.
     pub many_streams: bool,
@@ -159,7 +161,9 @@ impl Collector {
         let properties = properties(op)?;
         let place = place::of_collective(op, call, seen.number);
         let reads = properties.readers.includes(seen.number, call.root);
+        let writes = properties.writers.includes(seen.number, call.root);
         self.told.between_elements += u64::from(place.between_elements && reads);
+        self.told.receives_after_boundary += u64::from(place.receives_after_boundary && writes);
         Some(Call::Collective(Collective {
             op,
             reduce: call.reduce,
@@ -176,6 +180,7 @@ impl Collector {
     fn message(&mut self, call: &LoggedCall, seen: Seen, n: usize) -> Call {
         let place = place::of_message(call);
         self.told.between_elements += u64::from(place.between_elements);
+        self.told.receives_after_boundary += u64::from(place.receives_after_boundary);
         Call::Message(Message {
             sends: call.kind == Kind::Send,
             distance: (call.root + n - seen.number) % n,

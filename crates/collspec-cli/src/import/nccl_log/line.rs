@@ -118,7 +118,7 @@ fn writer(place: &str) -> Option<Writer<'_>> {
     let (place, _) = place.split_once(char::is_whitespace)?;
     let mut parts = place.rsplit(':');
     let (tid, pid, host) = (parts.next()?, parts.next()?, parts.next()?);
-    Some(Writer { host, pid: pid.parse().ok()?, tid: tid.parse().ok()? })
+    (!host.is_empty()).then_some(Writer { host, pid: pid.parse().ok()?, tid: tid.parse().ok()? })
 }
 
 fn version(text: &str) -> Option<Said> {

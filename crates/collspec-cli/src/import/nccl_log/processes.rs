@@ -1,10 +1,12 @@
 //! The ranks that wrote a log, and their communicators.
 use super::super::MAX_RANKS;
 use super::line::{CommInit, LoggedCall, MadeReduction, Writer};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Communicators of a log.
 const MAX_COMMS: usize = 65_536;
+/// Ranks of all communicators together.
+const MAX_MEMBERS: usize = 1 << 20;
 /// Reductions of a process whose factors are kept.
 const MAX_FACTORS: usize = 65_536;
 
@@ -45,8 +47,12 @@ pub struct Seen {
 #[derive(Debug, Default)]
 struct Process {
     host: String,
+    /// True if the name of the host was read more than once.
+    is_certain: bool,
     pid: u64,
     pointers: HashMap<u64, Seen>,
+    /// Pointers of communicators that have begun and are not complete.
+    begun: HashSet<u64>,
     /// By device.
     ranks: HashMap<u64, usize>,
     /// How many communicators each rank has made from a parent; of releases that do not say it.
@@ -63,6 +69,8 @@ pub struct Processes {
     known: HashMap<Identity, usize>,
     pub ranks: Vec<LoggedRank>,
     pub comms: Vec<LoggedComm>,
+    /// Of all communicators together.
+    members: usize,
 }
 
 /// Why a communicator is not taken in.
@@ -76,19 +84,31 @@ pub enum NotTaken {
 
 impl Processes {
     /// The process that wrote a line. If two lines were mixed, the end of another one may stand before the host.
-    fn find(&self, writer: Writer<'_>) -> Option<usize> {
-        if let Some(at) = self.by_place.get(&(writer.host.to_owned(), writer.pid)) {
+    fn find(&mut self, writer: Writer<'_>) -> Option<usize> {
+        let place = (writer.host.to_owned(), writer.pid);
+        if let Some(at) = self.by_place.get(&place) {
+            self.processes[*at].is_certain = true;
             return Some(*at);
         }
-        let is_alike = |process: &Process| process.pid == writer.pid && writer.host.ends_with(process.host.as_str());
+        let is_alike = |process: &Process| {
+            let (known, said) = (process.host.as_str(), writer.host);
+            process.pid == writer.pid && (said.ends_with(known) || known.ends_with(said))
+        };
         let mut alike = (0..self.processes.len()).filter(|at| is_alike(&self.processes[*at]));
-        let at = alike.next()?;
-        alike.next().is_none().then_some(at)
+        let at = alike.next().filter(|_| alike.next().is_none())?;
+        let process = &mut self.processes[at];
+        if writer.host.len() < process.host.len() && !process.is_certain {
+            process.host.clone_from(&place.0);
+            process.ranks.values().for_each(|rank| self.ranks[*rank].host.clone_from(&place.0));
+            self.by_place.insert(place, at);
+        }
+        Some(at)
     }
 
     /// The communicator that a process knows by this pointer.
-    pub fn comm(&self, writer: Writer<'_>, pointer: u64) -> Option<Seen> {
-        self.processes[self.find(writer)?].pointers.get(&pointer).copied()
+    pub fn comm(&mut self, writer: Writer<'_>, pointer: u64) -> Option<Seen> {
+        let at = self.find(writer)?;
+        self.processes[at].pointers.get(&pointer).copied()
     }
 
     /// A process makes a reduction; false if its communicator is not known.
@@ -102,8 +122,9 @@ impl Processes {
     }
 
     /// The factor of a call's reduction.
-    pub fn factor(&self, writer: Writer<'_>, call: &LoggedCall) -> Option<String> {
-        self.processes[self.find(writer)?].factors.get(&(call.comm, call.op)).cloned().flatten()
+    pub fn factor(&mut self, writer: Writer<'_>, call: &LoggedCall) -> Option<String> {
+        let at = self.find(writer)?;
+        self.processes[at].factors.get(&(call.comm, call.op)).cloned().flatten()
     }
 
     /// A communicator begins.
@@ -122,7 +143,7 @@ impl Processes {
             self.processes.len() - 1
         });
         let process = &mut self.processes[at];
-        if init.is_complete && process.pointers.contains_key(&init.pointer) {
+        if init.is_complete && process.begun.remove(&init.pointer) {
             return Ok(());
         }
         let parent = init.parent.map(|parent| process.pointers.get(&parent).copied().ok_or(NotTaken::Contradiction));
@@ -159,6 +180,12 @@ impl Processes {
         }
         let comm = *self.known.entry(identity).or_insert(next);
         if comm == next {
+            self.members += init.nranks;
+            if self.members > MAX_MEMBERS {
+                let message =
+                    format!("communicators of more than {MAX_MEMBERS} ranks together: import a part of the log");
+                return Err(NotTaken::TooMuch(message));
+            }
             self.comms.push(logged);
         }
         let members = &mut self.comms[comm].members;
@@ -167,6 +194,9 @@ impl Processes {
             Some(place) if place.is_none() && !is_member => *place = Some(rank),
             Some(place) if *place == Some(rank) => {}
             _ => return Err(NotTaken::Contradiction),
+        }
+        if !init.is_complete {
+            process.begun.insert(init.pointer);
         }
         process.pointers.insert(init.pointer, Seen { rank, comm, number: init.rank });
         if !self.ranks[rank].comms.contains(&comm) {

@@ -5,6 +5,7 @@ use super::super::header::{counted, header};
 use super::super::inputs::Inputs;
 use super::super::merge::{Step, merge};
 use super::super::program::{Item, Programs, Units};
+use super::super::standstill::Standstill;
 use super::super::steps::{Merged, node};
 use super::super::text::Node;
 use super::super::unpaired::{self, Counts, Lost};
@@ -13,8 +14,9 @@ use super::build::{FACTOR, Facts};
 use super::collect::{Collector, release};
 use super::period::{Piece, with_loops};
 use super::streams;
+use collspec_core::judge::message::ranks_text;
 use collspec_core::plan::{Limits, Plan};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How often the end of the log is cut until the rest fits together.
 const MAX_CUTS: usize = 4;
@@ -33,6 +35,8 @@ struct Order {
     different: Vec<Different>,
     index: HashMap<Different, u32>,
     sequence: Vec<u32>,
+    /// The steps before the first that lacks ranks, if there is one.
+    whole: Option<usize>,
 }
 
 impl Order {
@@ -56,6 +60,8 @@ struct Program<'a> {
     units: Units,
     order: Order,
     pieces: Vec<Piece>,
+    /// The pieces before ranks disagree.
+    whole: usize,
     streams: HashMap<(usize, usize), String>,
     remarks: Vec<String>,
 }
@@ -113,23 +119,52 @@ fn joined(mut programs: Programs, mut units: Units) -> Other {
     (programs, units, None)
 }
 
+/// The most rounds of a loop.
+fn most_rounds(pieces: &[Piece]) -> u64 {
+    let rounds = pieces.iter().map(|piece| match piece {
+        Piece::Loop(times, inner) => (*times).max(most_rounds(inner)),
+        Piece::One(_) => 1,
+    });
+    rounds.max().unwrap_or(1)
+}
+
 impl<'a> Program<'a> {
     fn new(mut programs: Programs, mut units: Units, collector: &Collector, facts: &'a Facts) -> Result<Self, Error> {
         let comms = &facts.world.comms;
-        let calls = |programs: &Programs| programs.iter().flatten().map(Vec::len).sum::<usize>();
-        let before = calls(&programs);
+        let calls = |programs: &Programs, units: &Units| {
+            programs.iter().flatten().flatten().map(|item| units[item.unit].calls.len()).sum::<usize>()
+        };
+        let before = calls(&programs, &units);
+        // A log that lacks lines shows disagreements that the program did not have.
+        let keeps_disagreement = collector.is_recording || collector.told.damaged == 0;
+        let (mut unpaired, mut cut) = (0, 0);
         let mut order = Order::default();
+        let mut invented = BTreeMap::new();
+        let mut why = None;
         for _ in 0..=MAX_CUTS {
             let counts = Counts::of(&programs, &units, comms);
             let surplus = counts.surplus(|_, own, other| own.all.saturating_sub(other.all));
+            let made = calls(&programs, &units);
             unpaired::remove(&mut programs, &mut units, comms, &surplus, Lost::Last);
+            unpaired += made - calls(&programs, &units);
             order = Order::default();
+            invented = BTreeMap::<usize, u64>::new();
             let mut reached = vec![0; programs.len()];
             let (mut has_room, mut is_stuck) = (true, false);
             merge(&programs, &units, comms, collector.told.damaged, &mut |step| {
-                is_stuck = !step.complete;
+                if !step.complete && order.whole.is_none() {
+                    let next = programs.iter().zip(&reached).map(|(program, at)| program.as_ref()?.get(*at));
+                    let next = next.map(|item| item.map(|item| &units[item.unit])).collect();
+                    let standstill = Standstill { next, comms };
+                    let disagreement = standstill.disagreement();
+                    is_stuck = disagreement.is_none() || !keeps_disagreement;
+                    order.whole = Some(order.sequence.len());
+                    why.get_or_insert((disagreement, standstill.ended()));
+                }
                 if !is_stuck {
                     step.parts.iter().for_each(|(rank, _)| reached[*rank] += 1);
+                    let guessed = step.absent.iter().filter(|rank| programs[**rank].is_some());
+                    guessed.for_each(|rank| *invented.entry(*rank).or_default() += 1);
                     has_room = order.push(step);
                 }
                 has_room && !is_stuck
@@ -144,9 +179,11 @@ impl<'a> Program<'a> {
                 break;
             }
             // From here on some ranks wait for others.
+            let made = calls(&programs, &units);
             for (program, reached) in programs.iter_mut().zip(reached) {
                 program.iter_mut().for_each(|program| program.truncate(reached));
             }
+            cut += made - calls(&programs, &units);
         }
         if order.sequence.is_empty() {
             let message =
@@ -154,12 +191,28 @@ impl<'a> Program<'a> {
             return Err(Error::Input(message.to_owned()));
         }
         let mut remarks = facts.remarks.clone();
-        let left = before - calls(&programs);
-        if left > 0 {
+        for (rank, guessed) in invented {
+            let what = counted(guessed, "collective");
             remarks.push(format!(
-                "left out: {} of {before} at the end, which not all ranks that belong to them have logged",
-                counted(left as u64, "call")
+                "guessed: {what} of rank {rank}, which the others make and its damaged log does not have"
             ));
+        }
+        if unpaired > 0 {
+            let what = counted(unpaired as u64, "message");
+            remarks.push(format!("left out: {what} of {before} calls, whose other end is not logged"));
+        }
+        if let Some((disagreement, ended)) = why {
+            let what = counted(cut as u64, "call");
+            match disagreement {
+                Some(said) if cut > 0 => {
+                    remarks.push(format!("left out: {what} of {before} at the end, where ranks disagree; {said}"));
+                }
+                Some(said) => remarks.push(format!("the ranks disagree in what comes next; {said}")),
+                None => {
+                    let ended = ranks_text(&ended);
+                    remarks.push(format!("left out: {what} of {before} at the end, after the last ones of {ended}"));
+                }
+            }
         }
         let used = || order.different.iter().flat_map(|(_, parts, _)| parts).map(|(_, unit)| &units[*unit]);
         if used().any(|unit| unit.collectives().any(Collective::lacks_factor)) {
@@ -170,25 +223,21 @@ impl<'a> Program<'a> {
         if !shows_groups && !collector.is_recording && used().any(|unit| unit.calls.len() > 1) {
             remarks.push(GROUPS.to_owned());
         }
-        let pieces = with_loops(&order.sequence);
+        let (whole, rest) = order.sequence.split_at(order.whole.unwrap_or(order.sequence.len()));
+        let mut pieces = with_loops(whole);
+        let whole = pieces.len();
+        pieces.extend(with_loops(rest));
         let streams = streams::names(order.different.iter().map(|(_, parts, _)| parts.as_slice()), &units, comms);
-        Ok(Self { facts, units, order, pieces, streams, remarks })
-    }
-
-    /// Rounds of the longest loop.
-    fn rounds(&self) -> u64 {
-        let loops = self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Loop(times, inner) => Some((inner.len(), *times)),
-            Piece::One(_) => None,
-        });
-        loops.max().map_or(1, |(_, times)| times)
+        Ok(Self { facts, units, order, pieces, whole, streams, remarks })
     }
 
     /// Rounds that a case may have, from what the first and the second cost.
     fn rounds_that_fit(&self) -> u64 {
-        let rounds = self.rounds();
-        let Ok(one) = planned(&self.text(1).text) else { return rounds };
-        let Ok(two) = planned(&self.text(2).text) else { return 1 };
+        let rounds = most_rounds(&self.pieces);
+        // Where ranks disagree there is no plan.
+        let plan = |most| planned(&self.text_of(&self.pieces[..self.whole], most).text);
+        let Ok(one) = plan(1) else { return rounds };
+        let Ok(two) = plan(2) else { return 1 };
         let limits = Limits::default();
         let calls = |plan: &Plan| plan.programs.iter().map(Vec::len).sum::<usize>() as u64;
         // Half of each limit: what data decides, and rounds themselves, cost something too.
@@ -201,24 +250,30 @@ impl<'a> Program<'a> {
 
     /// The scenario with at most this many rounds of each loop.
     fn text(&self, most: u64) -> Imported {
+        self.text_of(&self.pieces, most)
+    }
+
+    fn text_of(&self, pieces: &[Piece], most: u64) -> Imported {
         let Facts { source, what, world, .. } = self.facts;
         let mut inputs = Inputs::default();
-        self.nodes(&self.pieces, most, &mut inputs);
+        self.nodes(pieces, most, &mut inputs);
         inputs.complete();
-        let nodes = self.nodes(&self.pieces, most, &mut inputs);
-        let rounds = self.rounds();
+        let nodes = self.nodes(pieces, most, &mut inputs);
+        let rounds = most_rounds(&self.pieces);
         let mut remarks = self.remarks.clone();
         if most < rounds {
             remarks.push(format!("guessed: {most} of {rounds} rounds, because of what a case may cost"));
         }
-        let first = self.order.different.iter().flat_map(|(_, parts, _)| &self.units[parts[0].1].calls);
-        let comms: BTreeSet<usize> = first.map(|issued| issued.comm).collect();
+        let units = self.order.different.iter().flat_map(|(_, parts, _)| parts).map(|(_, unit)| &self.units[*unit]);
+        let comms: BTreeSet<usize> = units.flat_map(|unit| &unit.calls).map(|issued| issued.comm).collect();
         let used: Vec<usize> = comms.iter().map(|comm| world.comms.family(*comm)).collect();
         let comms =
             if comms.len() == 1 { "one communicator".to_owned() } else { format!("{} communicators", comms.len()) };
-        let calls = counted(self.order.different.len() as u64, "call");
-        let repeats = if rounds > 1 { format!(" in {rounds} equal rounds") } else { String::new() };
-        let description = format!("{what}, {comms}, {calls}{repeats}");
+        let steps = match pieces {
+            [Piece::Loop(times, inner)] => format!("{} in {times} equal rounds", counted(inner.len() as u64, "step")),
+            pieces => counted(pieces.len() as u64, "step"),
+        };
+        let description = format!("{what}, {comms}, {steps}");
         let mut text = header(&remarks, &description, source, "nccl_log", world.size);
         world.comms.write(&mut text, &used);
         inputs.write(&mut text);

@@ -132,7 +132,7 @@ fn a_rank_without_a_log_makes_the_calls_of_the_others() {
     let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
     assert_eq!(refusals(&text), "", "{text}");
     assert!(text.contains("# guessed: the log has nothing of rank 1"), "{text}");
-    assert!(!text.contains("send") && text.contains("# left out: 1 call of 2"), "{text}");
+    assert!(!text.contains("send") && text.contains("# left out: 1 message of 2 calls,"), "{text}");
     let text = of_text(log.as_bytes(), Form::Unique { bench: false }).unwrap();
     assert_eq!(refusals(&text), "", "{text}");
 }
@@ -281,4 +281,146 @@ fn rounds_are_as_many_as_a_case_may_cost() {
     let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
     assert_eq!(refusals(&text), "", "{text}");
     assert!(text.contains(" of 300 rounds, because of what a case may cost"), "{text}");
+}
+
+/// A damaged line of one rank does not hide that another one lacks a call.
+#[test]
+fn a_call_that_a_rank_did_not_log_is_told_as_guessed() {
+    let log = init(0, 2, 1)
+        + &init(1, 2, 2)
+        + &call(0, 1, "AllReduce", 0, 6, 0)
+        + &call(0, 1, "AllReduce", 1, 7, 0)
+        + &call(1, 2, "AllReduce", 1, 7, 0)
+        + "h:1:1 [0] NCCL INFO AllReduce: opCo\n";
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(steps(&text).len(), 2, "{text}");
+    assert!(text.contains("# guessed: 1 collective of rank 1,"), "{text}");
+}
+
+#[test]
+fn what_is_left_out_at_the_end_names_the_ranks_that_have_ended() {
+    let mut log = String::new();
+    for rank in 0..3 {
+        log += &(init(rank, 3, rank) + &call(rank, rank, "AllReduce", 0, 6, 0));
+    }
+    log += &(call(0, 0, "AllReduce", 1, 7, 0) + &call(0, 0, "Send", 2, 7, 1) + &call(2, 2, "AllReduce", 1, 7, 0));
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains("# left out: 2 calls of 6 at the end, after the last ones of rank 1\n"), "{text}");
+    assert!(text.contains("# left out: 1 message of 6 calls, whose other end is not logged\n"), "{text}");
+}
+
+/// Rank 2 makes something else. Where there is a rank 3, it has ended before.
+#[test]
+fn ranks_that_disagree_are_told_and_their_calls_stay() {
+    for (n, name, count, words) in [
+        (3, "AllGather", 7, "all_gather of 7 f32"),
+        (3, "AllReduce", 8, "all_reduce of 8 f32"),
+        (4, "AllReduce", 8, "all_reduce of 8 f32"),
+    ] {
+        let mut log = String::new();
+        for rank in 0..n {
+            log += &(init(rank, n, rank) + &call(rank, rank, "AllReduce", 0, 6, 0).repeat(3));
+        }
+        for (rank, name, count) in [(0, "AllReduce", 7), (0, "AllReduce", 6), (1, "AllReduce", 7), (2, name, count)] {
+            log += &call(rank, rank, name, 1, count, 0);
+        }
+        let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+        let said = format!("ranks disagree in what comes next; ranks 0 and 1: all_reduce of 7 f32; rank 2: {words}\n");
+        assert!(text.contains(&said) && text.contains("times = 3"), "{text}");
+        let refused = refusals(&text);
+        let words = if n == 3 { "rank 0 calls AllReduce sum of 7 f32, but rank 2 calls" } else { "wait for rank 3" };
+        assert!(refused.contains(words), "{refused}\n{text}");
+        // Where lines are damaged, the calls of rank 2 may be among them.
+        log += "h:2:2 [0] NCCL INFO AllReduce: opCo\n";
+        log += "h:2:2 [0] NCCL INFO AllReduce: opCo\n";
+        let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+        assert_eq!(refusals(&text), "", "{text}");
+    }
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_on_two_communicators_disagree() {
+    let mut log = String::new();
+    for rank in 0..2 {
+        let (one, other) =
+            (call(rank, rank, "AllReduce", 0, 6, 0), call(rank, rank, "AllReduce", 0, 6, 0).replace(" 0xa", " 0xb"));
+        log += &(init(rank, 2, rank) + &init(rank, 2, rank).replace(" 0xa", " 0xb").replace("0x77", "0x78"));
+        log += &if rank == 0 { one + &other } else { other + &one };
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert!(text.contains("2 communicators, 3 steps"), "{text}");
+    assert!(text.contains("rank 1: all_reduce of 6 f32, comm = \"comm\""), "{text}");
+    assert!(refusals(&text).contains("wait"), "{text}");
+}
+
+/// Loops with other steps, or in loops, are not equal rounds of the whole.
+#[test]
+fn the_description_counts_the_communicators_of_all_ranks_and_the_steps() {
+    let mut log = String::new();
+    for rank in 0..4 {
+        log += &init(rank, 4, rank);
+        let device = (format!("cudaDev {}", rank % 2), format!("cudaDev {rank}"));
+        let pair = init(rank % 2, 2, rank)
+            .replace(&device.0, &device.1)
+            .replace(" 0xa", " 0xb")
+            .replace("0x77", &format!("0x8{}", rank / 2));
+        log += &(pair + &call(rank, rank, "AllReduce", 0, 6, 0).repeat(5));
+        log += &call(rank % 2, rank, "AllGather", 0, 6, 0).replace(" 0xa", " 0xb");
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains(" on h, 3 communicators, 2 steps\""), "{text}");
+}
+
+/// The lines of the beginning are lost, and a pointer has two communicators after each other.
+#[test]
+fn a_pointer_that_is_used_again_is_another_communicator() {
+    let mut log = String::new();
+    for (id, count) in [("0x77", 6), ("0x78", 7)] {
+        for rank in 0..2 {
+            log += &init(rank, 2, rank).replace("0x77", id).replace("START", "COMPLETE");
+            log += &call(rank, rank, "AllReduce", 0, count, 0);
+        }
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains(", 2 communicators, 2 steps"), "{text}");
+}
+
+#[test]
+fn offsets_of_received_buffers_are_told() {
+    let call = call(0, 1, "AllReduce", 0, 6, 0).replace("recvbuff 0x2000", "recvbuff 0x2004");
+    let text = of_text((init(0, 1, 1) + &call).as_bytes(), Form::Rounds).unwrap();
+    assert!(text.contains("# left out: offsets of buffers that are received into, not in place (1 line)"), "{text}");
+}
+
+#[test]
+fn communicators_of_too_many_ranks_together_are_an_error() {
+    let line = init(0, 1024, 1);
+    let log: String = (0..1_030).map(|id| line.replace("0x77", &format!("0x{id:x}"))).collect();
+    let error = of_text(log.as_bytes(), Form::Rounds).unwrap_err();
+    assert!(error.starts_with("text.log:1025: communicators of more than 1048576 ranks together"), "{error}");
+}
+
+#[test]
+fn a_word_glued_to_the_first_line_of_a_process_is_no_host() {
+    let mut log = String::from("done");
+    for rank in 0..2 {
+        log += &(init(rank, 2, 1) + &call(rank, 1, "AllReduce", 0, 6, 0));
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert!(text.contains("2 ranks on h,") && !text.contains("could not be read"), "{text}");
+}
+
+#[test]
+fn thousands_of_communicators_are_named_in_a_moment() {
+    let mut log = String::new();
+    for id in 0x1000..0x1000 + 7_000 {
+        let lines = init(0, 1, 1) + &call(0, 1, "AllReduce", 0, 6, 0);
+        log += &lines.replace(" 0xa0", &format!(" 0x{:x}", id + 1)).replace("0x77", &format!("0x{id:x}"));
+    }
+    let before = std::time::Instant::now();
+    assert!(of_text(log.as_bytes(), Form::Rounds).unwrap().contains("comms.comm_6999 = "));
+    assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
 }

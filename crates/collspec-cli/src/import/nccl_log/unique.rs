@@ -51,8 +51,8 @@ pub fn scenario(collector: &Collector, facts: Facts, with_bench: bool) -> Import
     if any(|what| matches!(what, What::Messages { .. })) {
         remarks.push("guessed: all messages of one length and type in a communicator are one group".to_owned());
     }
-    let table = if with_bench { bench::table(&variants, world.size) } else { None };
-    if with_bench && table.is_none() {
+    let measured = if with_bench { bench::keys(&variants, world.size) } else { vec![None; variants.len()] };
+    if with_bench && measured.iter().all(Option::is_none) {
         remarks.push("no [bench]: no collective is on all ranks".to_owned());
     }
     let all: u64 = collector.different.iter().map(|counted| counted.calls).sum();
@@ -63,13 +63,13 @@ pub fn scenario(collector: &Collector, facts: Facts, with_bench: bool) -> Import
     world.comms.write(&mut text, &variants.iter().map(|variant| variant.family).collect::<Vec<usize>>());
     text.line("[variants]");
     let mut names: HashMap<String, usize> = HashMap::new();
-    for (seed, variant) in variants.iter().enumerate() {
+    for (seed, (variant, bench)) in variants.iter().zip(measured).enumerate() {
         let dtype = variant.dtype();
         let dtype = if dtype == usual { String::new() } else { format!(", dtype = \"{}\"", dtype.name()) };
         let random = format!("random = {{ seed = {seed} }}");
         let family = &world.comms.families[variant.family];
         let (mut name, value) = match &variant.what {
-            What::Collective(call) => collective(call, family, &random, &dtype),
+            What::Collective(call) => collective(call, family, &random, &dtype, bench),
             What::Messages { dtype: own, count, pairs } => {
                 let input = format!("{{ {random}, count = {count}{dtype} }}");
                 (with_comm(format!("messages_{count}_{}", own.name()), family), messages(*count, pairs, family, &input))
@@ -82,7 +82,7 @@ pub fn scenario(collector: &Collector, facts: Facts, with_bench: bool) -> Import
         }
         text.commented(format!("{name} = {value}"), &counted(variant.calls, "call"));
     }
-    Imported { text: text.to_string() + table.as_deref().unwrap_or_default(), remarks }
+    Imported { text: text.to_string(), remarks }
 }
 
 /// The different calls by family, in the order in which the log has them.
@@ -136,7 +136,13 @@ fn with_comm(name: String, family: &Family) -> String {
 }
 
 /// The name and the value of a variant.
-fn collective(call: &Collective, family: &Family, random: &str, dtype: &str) -> (String, String) {
+fn collective(
+    call: &Collective,
+    family: &Family,
+    random: &str,
+    dtype: &str,
+    bench: Option<String>,
+) -> (String, String) {
     let Collective { op, reduce, count, root, offset, .. } = call;
     let reduction = if *reduce == "sum" { String::new() } else { format!("_{reduce}") };
     let part = call.part(family.size());
@@ -154,7 +160,8 @@ fn collective(call: &Collective, family: &Family, random: &str, dtype: &str) -> 
         name.push_str(&format!("_offset_{offset}"));
         input.push_str(&format!(", offset = {offset}"));
     }
-    (name, format!("{value}, inputs = {{ {input} }} }}"))
+    let bench = bench.map_or_else(String::new, |keys| format!(", bench = {{ {keys}{dtype} }}"));
+    (name, format!("{value}, inputs = {{ {input} }}{bench} }}"))
 }
 
 /// The value of a variant that sends messages of one length.

@@ -205,7 +205,7 @@ pub(super) static FOREIGN_WORDS: &[ForeignWord] = &[
     ),
     of(
         &["all_to_all_v"],
-        &["sendcounts", "inputsplitsizes", "splits", "sizes", "recvcounts", "outputsplitsizes"],
+        &["count", "sendcounts", "inputsplitsizes", "splits", "sizes", "recvcounts", "outputsplitsizes"],
         "",
         COUNTS_OF_PIECES,
     ),
