@@ -59,6 +59,27 @@ fn check_names_the_rank_that_a_dump_waits_for() {
     passes(&home, "a hang");
 }
 
+/// Dumps, NCCL's logs and a recording of one program, which PyTorch 2.11 ran on two ranks that share an H200.
+#[test]
+fn all_sources_tell_that_ranks_of_pytorch_disagree() {
+    let home = Home::new();
+    let [logs, recording] = ["logs", "recording"].map(|part| logs(&format!("torch_disagrees/{part}")));
+    let [logs, recording] = [&logs, &recording].map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
+    for args in [
+        vec!["flight-recorder", &data("torch_disagrees/dumps")],
+        [&["nccl-log", "--rounds"], logs.as_slice()].concat(),
+        [&["nccl-log", "--rounds"], recording.as_slice()].concat(),
+    ] {
+        import(&home, &args);
+        let check = home.run(&["check", "imported.toml"]);
+        let both = check.out.clone() + &check.err;
+        assert!(
+            both.contains("rank 1 calls Broadcast of ") && both.contains("rank 0 calls AllReduce sum of 1024 f32"),
+            "{args:?}: {check}"
+        );
+    }
+}
+
 #[test]
 fn an_input_that_is_not_understood_is_an_error_with_its_place() {
     let home = Home::new();
