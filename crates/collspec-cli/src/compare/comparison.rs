@@ -4,7 +4,7 @@ use super::classify::compare_rates;
 use super::library_changes::LibraryChange;
 use super::provenance::Provenance;
 use super::seen::Seen;
-use super::speed::Speed;
+use super::speed::{FailedRow, Speed};
 use super::work::Counts;
 use crate::formats::html::operation_of;
 use crate::record::Header;
@@ -204,6 +204,13 @@ impl StartRates {
 }
 
 impl Comparison {
+    /// The rows of `--bench` for which the speed is worse: slower, failed, or below their limit.
+    pub fn worse_rows(&self) -> Vec<String> {
+        let speed = self.speed.iter().flat_map(Speed::counted_in_words);
+        let work = self.work.iter().flat_map(|work| work.failed.iter().map(FailedRow::to_string));
+        speed.chain(work).collect()
+    }
+
     pub(super) fn new(
         base: SideSummary,
         candidate: SideSummary,

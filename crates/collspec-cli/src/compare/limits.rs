@@ -99,18 +99,22 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// A limit applies to none of them.
+    /// A limit applies to none of them, or to one that has a limit.
     pub fn of_rows(&self, rows: &[Row]) -> Result<Vec<(Row, f64)>, RulesError> {
-        let (mut of_rows, mut idle) = (Vec::new(), Vec::new());
+        let (mut of_rows, mut faults) = (Vec::<(Row, f64)>::new(), Vec::new());
         for limit in &self.limits {
-            let with = rows.iter().filter(|row| limit.applies_to(row)).map(|row| (row.clone(), limit.busbw));
-            let before = of_rows.len();
-            of_rows.extend(with);
-            if of_rows.len() == before {
-                idle.push((limit.place.clone(), "--bench measures no row of this operation, type and size".to_owned()));
+            let with: Vec<_> =
+                rows.iter().filter(|row| limit.applies_to(row)).map(|row| (row.clone(), limit.busbw)).collect();
+            let place = || limit.place.clone();
+            if with.is_empty() {
+                faults.push((place(), "--bench measures no row of this operation, type and size".to_owned()));
+            } else if with.iter().any(|(row, _)| of_rows.iter().any(|(limited, _)| limited == row)) {
+                faults.push((place(), "this row has a limit already".to_owned()));
+            } else {
+                of_rows.extend(with);
             }
         }
-        if idle.is_empty() { Ok(of_rows) } else { Err(at_places(&self.file, &idle)) }
+        if faults.is_empty() { Ok(of_rows) } else { Err(at_places(&self.file, &faults)) }
     }
 }
 

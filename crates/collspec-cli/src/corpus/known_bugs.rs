@@ -1,5 +1,5 @@
 //! Bugs of NCCL that are known, by which a failure is recognised.
-use collspec_core::judge::{Status, Verdict};
+use collspec_core::judge::{Lane, Status, Verdict};
 use collspec_core::scenario::Case;
 use nccl_sys::version_text;
 use regex_lite::Regex;
@@ -43,11 +43,16 @@ static TABLE: LazyLock<Result<Table, toml::de::Error>> =
 
 /// A sentence on a failure on this version of NCCL: the known bug that it shows, or else the source of its scenario.
 pub fn note(case: &Case, verdict: &Verdict, version: i32) -> Option<String> {
-    if verdict.status != Status::Fail {
+    let first = verdict.findings.first();
+    // If only an expectation of the file fails, the library's results are right.
+    if verdict.status != Status::Fail || first.is_some_and(|finding| finding.lane == Lane::Expected) {
         return None;
     }
-    let words = verdict.findings.first().map(|finding| finding.text.as_str()).or(verdict.reason.as_deref());
+    let words = first.map(|finding| finding.text.as_str()).or(verdict.reason.as_deref());
     known(&name(case), words.unwrap_or_default(), &verdict.notes.join("\n"), version).or_else(|| {
+        if case.tags.iter().any(|tag| tag == "imported") {
+            return None;
+        }
         let source = toml::from_str::<toml::Table>(&case.file.text).ok()?.get("source")?.as_str()?.to_owned();
         Some(format!("the scenario is from {source}, where this failure may be described"))
     })
@@ -55,7 +60,9 @@ pub fn note(case: &Case, verdict: &Verdict, version: i32) -> Option<String> {
 
 /// The file's path below the folder of scenarios, and the point of its matrix.
 fn name(case: &Case) -> String {
-    let path = case.file.path.rsplit_once("scenarios/").map_or(case.file.path.as_str(), |(_, below)| below);
+    let path = case.file.path.as_str();
+    let below = path.strip_prefix("scenarios/").or_else(|| path.rsplit_once("/scenarios/").map(|(_, below)| below));
+    let path = below.unwrap_or(path);
     let point = case.name.find('[').and_then(|at| case.name.get(at..)).unwrap_or_default();
     format!("{}{point}", path.strip_suffix(".toml").unwrap_or(path))
 }

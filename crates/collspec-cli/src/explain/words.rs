@@ -33,7 +33,9 @@ impl Happening<'_> {
     /// The step in a paragraph.
     pub fn words(&self) -> String {
         let mut words = self.what();
-        if self.events.is_empty() && self.step.op.kind.transfers() && self.step.error.is_none() {
+        if let Some(others) = self.calls_elsewhere() {
+            words.push_str(&format!(" {others}"));
+        } else if self.events.is_empty() && self.step.op.kind.transfers() && self.step.error.is_none() {
             words.push_str(match &self.step.graph {
                 Some(_) => " No launch of the graph runs it.",
                 None if matches!(self.step.kind, StepKind::Barrier) => "",
@@ -52,6 +54,33 @@ impl Happening<'_> {
             words.push_str(" The file expects the call to return an error on some or all ranks.");
         }
         words
+    }
+
+    /// A sentence on a collective whose ranks call it in several steps: it is shown in the first of these.
+    fn calls_elsewhere(&self) -> Option<String> {
+        let label = |step: u32| self.plan.steps.get(step as usize).map_or("", |step| step.label.as_str());
+        if let Some(collective) = self.first_collective() {
+            let others: BTreeSet<&str> = collective
+                .calls
+                .iter()
+                .filter(|call| call.step != collective.first.step)
+                .map(|call| label(call.step))
+                .collect();
+            let names = list(others.iter().map(|label| (*label).to_owned()), LISTED);
+            return (!others.is_empty()).then(|| {
+                format!("Not all ranks call it in this step: the others do, with their own buffers, in {names}.")
+            });
+        }
+        let span = &self.planned.filter(|_| self.events.is_empty())?.span;
+        let is_this = |step: u32| self.plan.steps.get(step as usize).is_some_and(|step| step.span == *span);
+        let shown = self.plan.events.iter().find_map(|event| match event {
+            Event::Collective(collective) if collective.calls.iter().any(|call| is_this(call.step)) => Some(collective),
+            _ => None,
+        })?;
+        Some(format!(
+            "It is the call of some ranks for the collective of {}, and is shown there.",
+            label(shown.first.step)
+        ))
     }
 
     fn what(&self) -> String {

@@ -3,6 +3,7 @@
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::job::Work;
+use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
 use ptx::run::Options;
 use soft_cudart::api::{self, Settings};
@@ -60,7 +61,7 @@ pub const NAME: &str = "collspec software GPU";
 pub fn device_count() -> Result<usize, SoftwareGpuError> {
     let Some(text) = std::env::var_os(COUNT).filter(|text| !text.is_empty()) else { return Ok(MOST_DEVICES) };
     let count = text.to_str().and_then(|text| text.parse().ok()).filter(|count| (1..=MOST_DEVICES).contains(count));
-    count.ok_or_else(|| SoftwareGpuError::Count(text.to_string_lossy().into_owned()))
+    count.ok_or_else(|| SoftwareGpuError::Count(one_line(&text.to_string_lossy()).into_owned()))
 }
 
 fn settings() -> Result<Settings, SoftwareGpuError> {

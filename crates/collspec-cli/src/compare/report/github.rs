@@ -3,7 +3,7 @@
 use super::Context;
 use super::markdown;
 use crate::compare::words::cases;
-use crate::compare::{Change, Meaning, Row};
+use crate::compare::{Change, GateVerdict, Meaning, Row};
 use crate::formats::github::{MAX_ANNOTATIONS, append_summary, message, property};
 use collspec_core::printable::one_line;
 use std::collections::BTreeMap;
@@ -38,6 +38,14 @@ pub fn write_github(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()>
         let title = property(&format!("{change}: {}", cases(rows.len())));
         annotations.push(format!("::{level} file={file},title={title}::{}", message(&one_line(&first))));
     }
+    if let Some(GateVerdict::Worse { .. }) = &context.decision.speed {
+        annotations.extend(
+            comparison.worse_rows().iter().map(|row| format!("::error title=speed::{}", message(&one_line(row)))),
+        );
+    }
+    let reasons = context.decision.reasons();
+    annotations
+        .extend(reasons.iter().map(|reason| format!("::error title=collspec compare::{}", message(&one_line(reason)))));
     let shown = if annotations.len() > MAX_ANNOTATIONS { MAX_ANNOTATIONS - 1 } else { annotations.len() };
     for annotation in annotations.iter().take(shown) {
         writeln!(to, "{annotation}")?;

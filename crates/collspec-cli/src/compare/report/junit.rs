@@ -1,6 +1,5 @@
 //! A comparison as JUnit XML: a test case for each case, which fails if the candidate is worse.
 use super::Context;
-use crate::compare::speed::{FailedRow, Speed};
 use crate::compare::{GateVerdict, Meaning};
 use crate::formats::junit::{duration, xml};
 use collspec_core::printable::{one_line, printable_lines};
@@ -47,9 +46,7 @@ pub fn write_junit(to: &mut dyn Write, context: &Context<'_>) -> io::Result<()> 
     }
     match &context.decision.speed {
         Some(GateVerdict::Worse { .. }) => {
-            let speed = comparison.speed.iter().flat_map(Speed::counted_in_words);
-            let work = comparison.work.iter().flat_map(|work| work.failed.iter().map(FailedRow::to_string));
-            let rows: Vec<String> = speed.chain(work).collect();
+            let rows = comparison.worse_rows();
             add("the library", "speed", non_success(NonSuccessKind::Failure, &rows.join("\n")), None);
         }
         Some(_) => add("the library", "speed", TestCaseStatus::success(), None),
