@@ -89,6 +89,7 @@ mod reports;
 // A runner keeps, replaces and gives up workers, and gives one verdict for each case.
 mod runner;
 // Random programs pass on the sound library, and a fault is found among them.
+mod explore;
 mod soak;
 // Real libraries run without a GPU, and are never taken for libraries on GPUs.
 mod software_gpus;

@@ -9,6 +9,7 @@ mod cli;
 pub mod compare;
 mod corpus;
 mod explain;
+mod explore;
 mod fetch;
 mod footprint;
 mod formats;

@@ -14,7 +14,6 @@ use nccl_sys::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, nccl
 use ptx::num::{BF16, E4M3, E5M2, F16};
 use ptx::run::Options;
 use soft_cuda::{Stream, memory};
-use soft_cudart::library::Schedule;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -253,8 +252,7 @@ fn load(path: &Path) -> Result<Nccl, Failure> {
     let settings = soft_cudart::api::Settings { devices: DEVICES, ..Default::default() };
     soft_cudart::api::configure(settings)?;
     if let Ok(seed) = std::env::var("NCCL_MATRIX_SEED") {
-        soft_cudart::library::decide_schedule(Schedule::Seed(seed.parse()?))
-            .map_err(|_| "the schedule is decided already")?;
+        soft_cudart::library::schedule(Some(seed.parse()?))?;
     }
     let began = Instant::now();
     let nccl = Nccl::load(path)?;

@@ -36,26 +36,6 @@ pub enum LibraryError {
     Threads(std::io::Error),
 }
 
-/// The order in which kernels take turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    /// On this many threads.
-    Threads(usize),
-    /// On one thread, in an order that a seed decides. The seed does not control the host's actions in between.
-    Seed(u64),
-}
-
-static SCHEDULE: OnceLock<Schedule> = OnceLock::new();
-
-/// Sets how kernels take turns; must come before the first library is loaded. The default is one thread per core.
-///
-/// # Errors
-///
-/// It is decided already; returns the schedule in effect.
-pub fn decide_schedule(schedule: Schedule) -> Result<(), Schedule> {
-    SCHEDULE.set(schedule).map_err(|_| SCHEDULE.get().copied().unwrap_or(schedule))
-}
-
 /// The executor of the kernels of all libraries in this process.
 struct Machine {
     pool: Pool,
@@ -66,12 +46,8 @@ struct Machine {
 fn machine() -> Result<&'static Machine, LibraryError> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     let begin = || {
-        let cores = || Schedule::Threads(std::thread::available_parallelism().map_or(1, usize::from));
-        let pool = match *SCHEDULE.get_or_init(cores) {
-            Schedule::Threads(threads) => Pool::new(threads),
-            Schedule::Seed(seed) => Pool::seeded(seed),
-        };
-        let pool = pool.map_err(|error| error.to_string())?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let pool = Pool::new(cores).map_err(|error| error.to_string())?;
         let memory = Arc::new(Memory::default());
         let watched = memory.clone();
         api::watch_memory(Arc::new(move |change| match change {
@@ -85,6 +61,16 @@ fn machine() -> Result<&'static Machine, LibraryError> {
     };
     let machine = MACHINE.get_or_init(begin);
     machine.as_ref().map_err(|error| LibraryError::Threads(std::io::Error::other(error.clone())))
+}
+
+/// From now on kernels take turns in an order that a seed decides; without one, on a thread for each core. The seed does not control the host's
+/// actions in between.
+///
+/// # Errors
+///
+/// There are no threads for kernels.
+pub fn schedule(seed: Option<u64>) -> Result<(), LibraryError> {
+    machine().map(|machine| machine.pool.schedule(seed))
 }
 
 /// The position of every warp and what it waits for, if all kernels of this process wait or poll memory that does not change: only

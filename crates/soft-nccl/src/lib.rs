@@ -43,7 +43,7 @@ mod transport;
 
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
 pub use arith::manner::{Average, Manner, NoManner, Zero};
-pub use engine::MOST_TRACED_MESSAGES;
+pub use engine::{MOST_TRACED_MESSAGES, schedule};
 pub use ffi::VERSION;
 pub use settings::{AlreadyRead, Connect, Settings, set_settings_for_process};
 

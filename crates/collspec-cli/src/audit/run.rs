@@ -10,7 +10,7 @@ use collspec_run::job::{Call, CallKind};
 use collspec_run::job::{Ended, Observation};
 use collspec_suite::suite::parallel::{Lanes, panic_text, stream, stream_with_waiting};
 use collspec_suite::suite::with_causes;
-use collspec_suite::suite::{Experiment, Prepared, Ready, Runner, is_small};
+use collspec_suite::suite::{Experiment, Prepared, Ready, Runner, Variation, is_small};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ impl CaseRunner for Runner {
         limit: Option<f64>,
         judge: &JudgeFn<'_>,
     ) -> Result<JudgedRuns, String> {
-        let experiment = Experiment { fault: wish, limit, judge };
+        let experiment = Experiment { variation: Variation { fault: wish, ..self.variation() }, limit, judge };
         let sound = !matches!(wish, FaultMode::Inject(_));
         let judged = if sound { self.run_twice(ready, &experiment) } else { self.run_once(ready, &experiment) };
         judged.map_err(|error| with_causes(&error))

@@ -46,6 +46,7 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     Import(super::import_args::ImportArgs),
     Minimize(Box<super::minimize_args::MinimizeArgs>),
+    Explore(Box<super::explore_args::ExploreArgs>),
     Soak(Box<super::soak_args::SoakArgs>),
     /// List this machine's NCCL libraries, or fetch one.
     #[command(subcommand)]

@@ -17,6 +17,8 @@ mod download_bar;
 mod exit;
 mod explain;
 mod explain_args;
+mod explore;
+mod explore_args;
 mod failed_cases;
 mod foreign_arguments;
 mod gate;
@@ -86,6 +88,9 @@ pub fn command() -> ExitCode {
         }
         args::Command::Minimize(options) => {
             launched::in_one_process(options.alone.launcher, "minimize", || minimize::reduce(options))
+        }
+        args::Command::Explore(options) => {
+            launched::in_one_process(options.alone.launcher, "explore", || explore::explore_schedules(options))
         }
         args::Command::Soak(options) => {
             launched::in_one_process(options.alone.launcher, "soak", || soak::soak_library(options))

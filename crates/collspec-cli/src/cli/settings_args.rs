@@ -44,7 +44,7 @@ pub struct CommonArgs {
 /// What only the software library has.
 #[derive(Debug, ClapArgs)]
 pub struct SoftwareArgs {
-    /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
+    /// Shuffle the order in which the software library's tasks run, or the warps of software GPUs take turns; the same number gives the same order.
     #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
     pub seed: Option<u64>,
 

@@ -80,7 +80,7 @@ impl<'a> Trials<'a> {
     pub fn new(request: &'a Request, runner: &'a Runner, begun: Instant) -> Result<Self, Error> {
         let cases = read(&request.file, request).map_err(Error::Invalid)?;
         let (mut case, form) = find(request, cases)?;
-        let admits_hang = may_hang(&case);
+        let admits_hang = case.may_hang();
         let mut any_ending = admits_hang;
         let mut cost = planned(&case, runner);
         if any_ending || cost.is_err() {
@@ -227,7 +227,7 @@ impl<'a> Trials<'a> {
             None => Arc::new(case.clone()),
             Some(form) => Arc::new(form.apply(case).ok()?),
         };
-        if self.admits_hang && !may_hang(&case) {
+        if self.admits_hang && !case.may_hang() {
             return None;
         }
         Some(if self.any_ending { with_any_ending(&case) } else { case })
@@ -371,10 +371,6 @@ fn find(request: &Request, cases: Vec<Case>) -> Result<(Arc<Case>, Option<&'stat
 }
 
 /// True if the file admits a hang.
-fn may_hang(case: &Case) -> bool {
-    case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang))
-}
-
 /// The case with every ending admitted that mismatched calls may have.
 fn with_any_ending(case: &Arc<Case>) -> Arc<Case> {
     let mut case = (**case).clone();

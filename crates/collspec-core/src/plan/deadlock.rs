@@ -55,7 +55,7 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
         && let Some(hosts) = simulate::play_hosts(lowered, true).filter(|hosts| !hosts.waiting.is_empty())
     {
         let sure = simulate::play_hosts(lowered, false).map_or_else(Vec::new, |hosts| hosts.waiting);
-        let may_hang = case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang));
+        let may_hang = case.may_hang();
         match (sure.is_empty(), may_hang) {
             (false, _) => foresight = Foresight::MayBlock(cycle(sure)),
             (true, true) => foresight = Foresight::MayBlock(cycle(hosts.waiting)),

@@ -44,6 +44,13 @@ pub struct Case {
     pub(in crate::scenario) content: Arc<CaseContent>,
 }
 
+impl Case {
+    /// True if the file expects that the case may hang.
+    pub fn may_hang(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Hang))
+    }
+}
+
 impl Deref for Case {
     type Target = CaseContent;
 

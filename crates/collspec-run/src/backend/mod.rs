@@ -76,6 +76,18 @@ impl Backend {
     pub fn standing_kernels(&self) -> Option<String> {
         if matches!(self.device, Device::Software { .. }) { software_gpus::standing() } else { None }
     }
+    /// From now on tasks of the software library, or warps of software GPUs, take turns in the order of this seed. GPUs decide theirs.
+    ///
+    /// # Errors
+    ///
+    /// There are no threads for kernels.
+    pub fn schedule(&self, seed: u64) -> Result<(), String> {
+        match self.device {
+            Device::Software { .. } => software_gpus::schedule(seed).map_err(|error| error.to_string()),
+            Device::Host => Ok(soft_nccl::schedule(seed)),
+            Device::Cuda(_) => Ok(()),
+        }
+    }
     /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
         self.library.set_idle_hook(hook);

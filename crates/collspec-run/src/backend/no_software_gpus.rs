@@ -61,6 +61,15 @@ pub fn work(_: usize) -> Work {
 }
 
 /// Nothing: no kernel runs.
+///
+/// # Errors
+///
+/// Never.
+pub fn schedule(_: u64) -> Result<(), SoftwareGpuError> {
+    Ok(())
+}
+
+/// Nothing: no kernel runs.
 pub fn standing() -> Option<String> {
     None
 }

@@ -144,6 +144,15 @@ pub fn work(device: usize) -> Work {
     Work { instructions: work.instructions, loaded: work.loaded, stored: work.stored, launches, blocks }
 }
 
+/// From now on kernels take turns in the order of this seed.
+///
+/// # Errors
+///
+/// There are no threads for kernels.
+pub fn schedule(seed: u64) -> Result<(), LibraryError> {
+    soft_cudart::library::schedule(Some(seed))
+}
+
 /// Limit on the positions listed of kernels that stand still.
 const MOST_PLACES: usize = 8;
 

@@ -113,6 +113,8 @@ pub struct Job {
     /// True if the parent cannot see the step words while the ranks run, because they are in another machine's memory: it then receives
     /// a message when the ranks begin.
     pub words_unseen: bool,
+    /// The seed of the order in which tasks or warps take turns in software. Each further run of the job has the next seed.
+    pub seed: Option<u64>,
     /// The repetitions of the programs for timing; `None` if they run once and are not timed.
     pub timed: Option<Timed>,
     /// A part's knowledge of all ranks; `None` if they all live in this worker.

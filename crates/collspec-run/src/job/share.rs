@@ -204,6 +204,7 @@ mod tests {
             reuse: None,
             fault: String::new(),
             words_unseen: true,
+            seed: None,
             timed: None,
             world: None,
         }

@@ -91,6 +91,7 @@ pub fn execute(
     let Task { mut job, images, map, repeat, again, opening, limit, used_before } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
     job.words_unseen = worker.has_remote();
+    let seed = job.seed;
     let mark = worker.mark();
     let mut left = limit;
     for round in 0..repeat.max(1) {
@@ -111,6 +112,7 @@ pub fn execute(
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
             remote_images::send_initial(worker, images, &job, round == 0)?;
+            job.seed = seed.map(|seed| seed.wrapping_add(u64::from(round)));
             match hand_over(worker, job) {
                 Some(given) => job = given,
                 None if round == 0 => return Ok(Executed::DeadBefore),

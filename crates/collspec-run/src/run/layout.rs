@@ -108,6 +108,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         reuse: None,
         fault: String::new(),
         words_unseen: false,
+        seed: None,
         timed: None,
         world: None,
     };

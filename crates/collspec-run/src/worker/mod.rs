@@ -80,6 +80,7 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
         kept: BTreeMap::new(),
         ending: Weak::new(),
         tags: 1,
+        again: 0,
     };
     loop {
         match wire::receive::<Request>(&mut requests) {
@@ -146,6 +147,8 @@ struct Worker {
     ending: Weak<Ending>,
     /// The next unused tag; 0 is never used.
     tags: u32,
+    /// The number of times that the current job ran again.
+    again: u64,
 }
 
 impl Worker {
@@ -206,6 +209,10 @@ impl Worker {
 
     fn start(&mut self, session: Arc<Session>, first: bool) -> Result<(), String> {
         let job = session.job.clone();
+        self.again = if first { 0 } else { self.again + 1 };
+        if let Some(seed) = job.seed {
+            self.backend.schedule(seed.wrapping_add(self.again))?;
+        }
         let words = u64::from(job.n) * 8;
         let arena = self.arena.ensure(job.arena.max(words), false).map_err(|e| format!("arena: {e}"))?;
         for rank in job.ranks.clone() {

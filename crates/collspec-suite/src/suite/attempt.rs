@@ -1,6 +1,6 @@
 //! One run of a case on a worker, and the fate of the worker and its communicators afterwards.
 use super::Runner;
-use super::observer::Observer;
+use super::observer::{Observer, Variation};
 use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
@@ -50,7 +50,7 @@ impl Runner {
     pub(super) fn attempt<O: Observer>(
         &self,
         ready: &Ready,
-        fault: FaultMode,
+        variation: Variation,
         limits: RunLimits,
         mut observer: O,
         fresh: bool,
@@ -62,7 +62,7 @@ impl Runner {
         let own_core = core.as_ref().map(|claim| claim.core);
         key.core = own_core;
         // a case that may damage its communicators gets new ones and does not leave them to other cases
-        let clean = clean_case(plan) && fault == FaultMode::Sound;
+        let clean = clean_case(plan) && variation.fault == FaultMode::Sound;
         loop {
             // Checked after the processes were chosen: those that are left now are a subset of those that the choice was made from.
             if let Some(verdict) = self.lacks_since(case) {
@@ -73,7 +73,8 @@ impl Runner {
             let devices = self.rank_devices_at(case, &key.sites).map(|devices| devices.all()).unwrap_or_default();
             let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
-            job.fault = fault.to_string();
+            job.fault = variation.fault.to_string();
+            job.seed = variation.seed;
             let print = fingerprint(&job);
             let kept = if self.chosen.backend == Backend::Soft { self.pool.largest_arena() } else { 0 };
             let large = job.arena > LARGE_ARENA.max(kept);

@@ -2,7 +2,7 @@
 //! compares the two runs bit for bit, as it does with `repeat`.
 use super::Runner;
 use super::attempt::{Attempt, plain_case, quoted};
-use super::observer::Observer;
+use super::observer::{Observer, Variation};
 use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
@@ -17,7 +17,6 @@ use collspec_run::run::lock::{self, Locks};
 use collspec_run::run::pool::{Pooled, WorkerKey};
 use collspec_run::run::teardown::tear_down;
 use collspec_run::run::{Error, job};
-use soft_nccl::fault::FaultMode;
 
 /// The name of the communicators of `before`, which live until the case is over.
 const HISTORY: SetId = 1;
@@ -43,7 +42,7 @@ impl Runner {
         &self,
         ready: &Ready,
         history: &Plan,
-        fault: FaultMode,
+        variation: Variation,
         limits: RunLimits,
         mut observer: O,
     ) -> Result<Attempt<O::Rest>, Error> {
@@ -65,7 +64,7 @@ impl Runner {
         for with_history in [false, true] {
             let mut pooled = self.new_worker(key)?;
             if with_history {
-                let past = self.run_before(&mut pooled, history, fault, limit)?;
+                let past = self.run_before(&mut pooled, history, variation, limit)?;
                 if past.status == Status::Fail {
                     let reason = past.reason.unwrap_or_else(|| "failed".into());
                     let verdict = Verdict { reason: Some(format!("in `before`: {reason}")), ..past };
@@ -74,7 +73,8 @@ impl Runner {
                 }
             }
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
-            job.fault = fault.to_string();
+            job.fault = variation.fault.to_string();
+            job.seed = variation.seed;
             let (repeat, images) = (case.repeat, &ForecastImages { forecast, in_place: observer.judges_at_once() });
             let task = Task { job, images, map, repeat, again, opening, limit, used_before: false };
             let (mut wanted, mut ended) = (true, None);
@@ -115,7 +115,7 @@ impl Runner {
         &self,
         pooled: &mut Pooled,
         history: &Plan,
-        fault: FaultMode,
+        variation: Variation,
         limit: std::time::Duration,
     ) -> Result<Verdict, Error> {
         let forecast = match Forecast::new(history, self.options.seed.unwrap_or(0)) {
@@ -123,7 +123,8 @@ impl Runner {
             Err(faults) => return Ok(judge::judge_refusal(&history.case, &faults)),
         };
         let (mut job, map) = job(history, &forecast, self.chosen.backend.memory_place());
-        job.fault = fault.to_string();
+        job.fault = variation.fault.to_string();
+        job.seed = variation.seed;
         let (images, opening) = (&ForecastImages { forecast: &forecast, in_place: true }, self.opening_limit());
         let task = Task { job, images, map, repeat: 1, again: Again::Same, opening, limit, used_before: false };
         let mut judge = CaseJudge::new(history, &forecast).with_details(Details::None);

@@ -35,7 +35,7 @@ pub use forms::Forms;
 pub use invalid_files::InvalidFile;
 pub use missing_feature::functions_of;
 pub use missing_feature::skipped_for_functions;
-pub use observer::Experiment;
+pub use observer::{Experiment, Variation};
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
 pub use runner::is_small;

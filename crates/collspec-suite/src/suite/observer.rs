@@ -7,10 +7,19 @@ use collspec_run::job::Observation;
 use collspec_run::run::Error;
 use soft_nccl::fault::FaultMode;
 
-/// A variation in which an audit runs a case: with a fault, another time limit, or another judge.
-pub struct Experiment<'a> {
+/// What is different in a run of a case.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Variation {
     /// The fault that the software library is given.
     pub fault: FaultMode,
+    /// The seed of the order in which tasks and warps take turns; each repetition of the case has the next one.
+    pub seed: Option<u64>,
+}
+
+/// A run of a case with a variation, another time limit, or another judge.
+pub struct Experiment<'a> {
+    /// What is different.
+    pub variation: Variation,
     /// Time limit in seconds, counted from the end of loading; `None` for the default.
     pub limit: Option<f64>,
     /// The judge, which receives all runs at the end.

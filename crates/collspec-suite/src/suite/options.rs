@@ -1,6 +1,7 @@
 //! Options for reading files and running cases: those of `collspec run` and the variables COLLSPEC_*.
 //!
 //! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `crates/collspec-cli/src/cli/args.rs`.
+use super::observer::Variation;
 use super::{BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
 use collspec_core::judge::{Details, ShowBuffers};
 use collspec_core::plan::Limits;
@@ -32,7 +33,7 @@ pub struct RunOptions {
     pub timeout: Option<f64>,
     /// Seconds for creating communicators and loading, and for destroying communicators after a case, instead of the default.
     pub opening_timeout: Option<f64>,
-    /// Seed for the order of the software library's tasks.
+    /// Seed for the order in which the software library's tasks, or the warps of software GPUs, take turns.
     pub seed: Option<u64>,
     /// Number of bytes that the software library's sends may leave unreceived.
     pub eager: Option<u64>,
@@ -276,6 +277,11 @@ impl NamedOption {
 }
 
 impl RunOptions {
+    /// What these options make different in every run.
+    pub fn variation(&self) -> Variation {
+        Variation { fault: self.fault, seed: self.seed }
+    }
+
     /// Sets an option as on the command line.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 use super::attempt::arena_for;
 use super::missing_feature::missing_feature;
 use super::nccl_memory;
-use super::observer::{Experiment, JudgeAtEnd, Observer};
+use super::observer::{Experiment, JudgeAtEnd, Observer, Variation};
 use super::requires::JobOfCase;
 use super::time_limits::RunLimits;
 use super::{ChosenBackend, RunOptions, requires};
@@ -21,7 +21,6 @@ use collspec_run::run::memory::{Turn, Turns};
 use collspec_run::run::pool::{Pool, PoolLimits, WorkerKey};
 use collspec_run::run::{Backend, Error, Machine};
 use nccl_sys::Maker;
-use soft_nccl::fault::FaultMode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -135,6 +134,11 @@ impl Runner {
         timed(case, || self.try_case(case, limits))
     }
 
+    /// What the options make different in every run.
+    pub fn variation(&self) -> Variation {
+        self.options.variation()
+    }
+
     /// The reason the case would be skipped, as far as that is known without a worker.
     pub fn skips(&self, case: &Arc<Case>) -> Option<String> {
         let case = &self.placed(case);
@@ -234,7 +238,7 @@ impl Runner {
                 .keeping_results(options.keep_results)
                 .with_details(options.details)
         };
-        Ok(self.run_and_confirm(ready, self.options.fault, limits, judge)?.0)
+        Ok(self.run_and_confirm(ready, self.options.variation(), limits, judge)?.0)
     }
 
     /// Limits on the work and memory of a case.
@@ -318,8 +322,8 @@ impl Runner {
         let limits = RunLimits::of_case(experiment.limit);
         let observer = JudgeAtEnd::new(ready, experiment);
         let tried = match &ready.plan.history {
-            Some(history) => self.attempt_with_history(ready, history, experiment.fault, limits, observer)?,
-            None => self.attempt(ready, experiment.fault, limits, observer, false)?,
+            Some(history) => self.attempt_with_history(ready, history, experiment.variation, limits, observer)?,
+            None => self.attempt(ready, experiment.variation, limits, observer, false)?,
         };
         Ok((tried.verdict, tried.rest))
     }
@@ -331,25 +335,25 @@ impl Runner {
     /// A worker cannot be started.
     pub fn run_twice(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
         let limits = RunLimits::of_case(experiment.limit);
-        self.run_and_confirm(ready, experiment.fault, limits, || JudgeAtEnd::new(ready, experiment))
+        self.run_and_confirm(ready, experiment.variation, limits, || JudgeAtEnd::new(ready, experiment))
     }
 
     fn run_and_confirm<O: Observer>(
         &self,
         ready: &Ready,
-        fault: FaultMode,
+        variation: Variation,
         limits: RunLimits,
         observer: impl Fn() -> O,
     ) -> Result<(Verdict, O::Rest), Error> {
         if let Some(history) = &ready.plan.history {
-            let only = self.attempt_with_history(ready, history, fault, limits, observer())?;
+            let only = self.attempt_with_history(ready, history, variation, limits, observer())?;
             return Ok((only.verdict, only.rest));
         }
-        let first = self.attempt(ready, fault, limits, observer(), false)?;
+        let first = self.attempt(ready, variation, limits, observer(), false)?;
         if first.verdict.status != Status::Fail || !first.doubtful {
             return Ok((first.verdict, first.rest));
         }
-        let second = match self.attempt(ready, fault, limits, observer(), true) {
+        let second = match self.attempt(ready, variation, limits, observer(), true) {
             Ok(second) if second.verdict.status == Status::Fail && second.verdict.outcome.is_some() => {
                 return Ok((second.verdict, second.rest));
             }

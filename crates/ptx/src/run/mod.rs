@@ -1,5 +1,6 @@
 //! Kernels run: warps of 32 lanes, blocks with shared memory and barriers, launches.
 mod block;
+mod choice;
 mod executable;
 mod fault;
 mod frame;

@@ -1,5 +1,6 @@
 //! Threads that run launches: all blocks of all launches are at work at the same time, and take turns.
 use super::block::{Block, Turn};
+use super::choice::Choice;
 use super::fault::{Fault, Spot};
 use super::launch::{Figures, LEAST_BUDGET, Launch, MOST_BUDGET, Order};
 use super::rounding::with_default_rounding;
@@ -48,18 +49,20 @@ struct Queue {
     live: usize,
     /// Turns in a row in which nothing happened.
     idle: usize,
-    /// The order of turns, if a seed decides it.
-    order: Option<Order>,
+    /// The order of turns, if a seed decides it: then one thread takes them all.
+    choice: Option<Choice>,
     ends: bool,
 }
 
 /// A block and its launch.
 #[derive(Debug)]
-struct Job {
+pub(super) struct Job {
     block: Block,
     launch: Arc<Running>,
     /// Turns in a row in which it did nothing.
-    idle: u32,
+    pub(super) idle: u32,
+    /// What a seed decides of it.
+    pub(super) chance: u64,
 }
 
 #[derive(Default)]
@@ -115,23 +118,9 @@ impl Pool {
     ///
     /// The system starts no thread.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        Self::with(threads.max(1), None)
-    }
-
-    /// One thread on which warps take their turns in an order that a seed decides. The seed does not control the host's actions in between.
-    ///
-    /// # Errors
-    ///
-    /// The system cannot start a thread.
-    pub fn seeded(seed: u64) -> std::io::Result<Self> {
-        Self::with(1, Some(Order(seed)))
-    }
-
-    fn with(threads: usize, order: Option<Order>) -> std::io::Result<Self> {
-        let queue = Mutex::new(Queue { order, ..Queue::default() });
-        let shared = Arc::new(Shared { queue, changed: Condvar::new() });
+        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
         let mut pool = Self { shared: shared.clone(), threads: Vec::new() };
-        for number in 0..threads {
+        for number in 0..threads.max(1) {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("ptx {number}"));
             pool.threads.push(thread.spawn(move || with_default_rounding(|| shared.work()))?);
@@ -139,6 +128,12 @@ impl Pool {
         Ok(pool)
     }
 
+    /// From now on warps take their turns one after the other, in an order that a seed decides, or without a seed on all threads. The seed does not
+    /// control the host's actions in between.
+    pub fn schedule(&self, seed: Option<u64>) {
+        self.shared.queue().choice = seed.map(Choice::new);
+        self.shared.changed.notify_all();
+    }
     /// Begins a launch; `ended` is called on a thread of the pool when all its threads have ended, or when one cannot continue.
     pub fn launch(&self, launch: Launch, ended: Ended) {
         let running = Arc::new(Running {
@@ -150,7 +145,8 @@ impl Pool {
         queue.live += launch.blocks.len();
         queue.idle = 0;
         for block in launch.blocks {
-            queue.blocks.push_back(Job { block, launch: running.clone(), idle: 0 });
+            let chance = queue.choice.as_mut().map_or(0, Choice::chance);
+            queue.blocks.push_back(Job { block, launch: running.clone(), idle: 0, chance });
         }
         drop(queue);
         self.shared.changed.notify_all();
@@ -166,7 +162,7 @@ impl Pool {
     pub fn standing(&self) -> Option<Vec<(Spot, String)>> {
         let queue = self.shared.queue();
         // With a seed a turn is one warp's.
-        let turns = |job: &Job| if queue.order.is_some() { SEEDED_LOOKS * job.block.warps() as u32 } else { LOOKS };
+        let turns = |job: &Job| if queue.choice.is_some() { SEEDED_LOOKS * job.block.warps() as u32 } else { LOOKS };
         let stands = |job: &Job| job.idle >= turns(job);
         let all = queue.live > 0 && queue.blocks.len() == queue.live && queue.blocks.iter().all(stands);
         all.then(|| queue.blocks.iter().flat_map(|job| job.block.spots()).collect())
@@ -230,10 +226,17 @@ impl Shared {
     fn next(&self) -> Option<(Job, Option<Order>)> {
         let mut queue = self.queue();
         while !queue.ends {
-            let count = queue.blocks.len();
-            let at = queue.order.as_mut().map_or(0, |order| order.below(count));
-            if let Some(job) = queue.blocks.remove(at) {
-                let order = queue.order.as_mut().map(|order| Order(order.below(usize::MAX) as u64));
+            let Queue { blocks, live, idle, choice, .. } = &mut *queue;
+            let (job, order) = match choice {
+                // One turn at a time.
+                Some(_) if blocks.len() < *live => (None, None),
+                Some(choice) => {
+                    let at = choice.next(blocks, *idle > *live);
+                    (blocks.remove(at), Some(choice.of_warps()))
+                }
+                None => (blocks.pop_front(), None),
+            };
+            if let Some(job) = job {
                 return Some((job, order));
             }
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);

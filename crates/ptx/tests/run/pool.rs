@@ -119,7 +119,8 @@ fn what_runs_when_the_pool_goes_is_told_so() {
 #[test]
 fn a_seeded_pool_runs_what_waits_for_another_launch() {
     for seed in 0..20 {
-        let pool = Pool::seeded(seed).unwrap();
+        let pool = Pool::new(2).unwrap();
+        pool.schedule(Some(seed));
         let mut device = Device::new(KERNELS);
         let memory = device.array(&[0; 4]);
         let waits = begin(&pool, &device, "waits", (2, 64), memory);
@@ -128,4 +129,27 @@ fn a_seeded_pool_runs_what_waits_for_another_launch() {
         waits.recv().unwrap().unwrap();
         assert_eq!(device.values(0)[1], 1);
     }
+}
+
+/// One block counts to 1,000 while the other looks once.
+const LOOKS: &str = "\
+.visible .entry looks(.param .u64 m)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\nld.param.u64 %d1, [m];\n\
+mov.u32 %r1, %ctaid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra LOOK;\nmov.b32 %r2, 0;\n\
+AGAIN:\nadd.s32 %r2, %r2, 1;\nst.volatile.global.u32 [%d1], %r2;\nsetp.lt.s32 %p2, %r2, 1000;\n@%p2 bra AGAIN;\nret;\n\
+LOOK:\nld.volatile.global.u32 %r3, [%d1];\nst.global.u32 [%d1+4], %r3;\nret;\n}\n";
+
+#[test]
+fn schedules_let_a_block_be_early_late_and_in_between() {
+    let pool = Pool::new(2).unwrap();
+    let seen: Vec<u32> = (0..60)
+        .map(|seed| {
+            pool.schedule(Some(seed));
+            let mut device = Device::new(LOOKS);
+            let memory = device.array(&[0; 4]);
+            begin(&pool, &device, "looks", (2, 1), memory).recv().unwrap().unwrap();
+            device.values(0)[1]
+        })
+        .collect();
+    assert!(seen.contains(&0) && seen.contains(&1000), "{seen:?}");
+    assert!(seen.iter().any(|count| (1..1000).contains(count)), "{seen:?}");
 }

@@ -41,7 +41,8 @@ AGAIN:\nadd.s32 %r1, %r1, 1;\nst.volatile.global.u32 [%d1], %r1;\nsetp.lt.s32 %p
 #[test]
 fn waiting_for_a_late_writer_is_no_work() {
     let run = |threads: usize, delay: u64, begin_with_writer: bool| {
-        let pool = if threads == 0 { Pool::seeded(delay) } else { Pool::new(threads) }.unwrap();
+        let pool = Pool::new(threads).unwrap();
+        pool.schedule((threads == 0).then_some(delay));
         let mut device = Device::new(POLLS);
         let memory = device.array(&[0; 128]);
         let (told, outcome) = channel();

@@ -171,6 +171,11 @@ impl std::ops::DerefMut for Locked {
 
 /// Locks the state. The C entry point handles a panic under the lock; the state that it leaves stays usable enough to
 /// report and to end.
+/// Tasks of all communicators take turns in the order of this seed from now on.
+pub fn schedule(seed: u64) {
+    lock().ready.shuffle(seed);
+}
+
 pub(crate) fn lock() -> Locked {
     Locked(ENGINE.state.lock().unwrap_or_else(PoisonError::into_inner))
 }

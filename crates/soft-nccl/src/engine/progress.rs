@@ -33,6 +33,11 @@ impl Ready {
         Self { queue: VecDeque::new(), random: seed.map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1) }
     }
 
+    /// Tasks run in the order of this seed from now on.
+    pub(super) fn shuffle(&mut self, seed: u64) {
+        self.random = Self::new(Some(seed)).random;
+    }
+
     pub(super) fn push(&mut self, task: TaskId) {
         self.queue.push_back(task);
     }

@@ -1,0 +1,188 @@
+//! Runs cases on one schedule after the other until one fails.
+//!
+//! A schedule is the order in which tasks of the software library, or warps of software GPUs, take turns; its number is the seed that decides it.
+use collspec_core::judge::{Status, Verdict, judge_pass_or_fail, skipped};
+use collspec_core::scenario::Case;
+use collspec_run::run::Error;
+use collspec_suite::suite::{Experiment, Prepared, Runner, Variation};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The time that the schedules of a case take in one turn of it, about.
+const TURN: Duration = Duration::from_secs(2);
+/// The most schedules of a case in one turn: its results are kept until they are judged.
+const MOST_AT_ONCE: u64 = 100;
+/// The time after which a schedule that failed is not run again.
+const CONFIRMED: Duration = Duration::from_secs(20);
+/// Runs after the first hang if they take this many times as long as the first ones did, and this many seconds more.
+const LONGER: f64 = 20.0;
+const MARGIN: f64 = 10.0;
+
+/// What to explore.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The first schedule.
+    pub first: u64,
+    /// The number of schedules of each case.
+    pub schedules: Option<u64>,
+    /// The time after which no further schedule begins.
+    pub time: Option<Duration>,
+    /// The time limit of a case in seconds, if its file sets none.
+    pub limit: f64,
+    /// How often a schedule that fails is run again.
+    pub confirmations: u32,
+}
+
+/// A schedule on which a case fails.
+#[derive(Debug)]
+pub struct Found {
+    /// The case.
+    pub case: Arc<Case>,
+    /// The schedule.
+    pub seed: u64,
+    /// The verdict on it, or on the results of two schedules if they differ.
+    pub verdict: Verdict,
+    /// How many of the runs after the first failed too, and their number.
+    pub again: (u32, u32),
+}
+
+/// What was explored.
+#[derive(Debug, Default)]
+pub struct Explored {
+    /// Schedules that were run, of all cases.
+    pub schedules: u64,
+    /// The smallest number of schedules of a case that was not given up.
+    pub of_each: u64,
+    /// Cases that cannot run here, or that may hang, with the reason.
+    pub skipped: Vec<Verdict>,
+    /// True if the time ended it, or an interrupt.
+    pub cut: bool,
+}
+
+struct Turn {
+    case: Arc<Case>,
+    /// Schedules that were run.
+    done: u64,
+    /// The time of one schedule, once it is known.
+    each: Option<Duration>,
+}
+
+/// Runs all cases on one schedule after the other, some schedules of a case at a time. A case that fails is not continued.
+///
+/// # Errors
+///
+/// A worker cannot be started, or `found` or `progress` fails.
+pub fn explore(
+    cases: &[Arc<Case>],
+    request: &Request,
+    runner: &Runner,
+    interrupted: &dyn Fn() -> bool,
+    found: &mut dyn FnMut(Found) -> anyhow::Result<()>,
+    progress: &mut dyn FnMut(&Explored) -> anyhow::Result<()>,
+) -> anyhow::Result<Explored> {
+    let begun = Instant::now();
+    let mut explored = Explored::default();
+    // One that may hang costs its time limit in each run, and no run of it shows more than another.
+    let (hanging, others): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.may_hang());
+    explored.skipped.extend(hanging.into_iter().map(|case| skipped(case, "its file expects that it may hang")));
+    let mut turns: Vec<Turn> =
+        others.into_iter().map(|case| Turn { case: case.clone(), done: 0, each: None }).collect();
+    let over = || interrupted() || request.time.is_some_and(|time| begun.elapsed() >= time);
+    while !turns.is_empty() && !explored.cut {
+        let mut kept = Vec::new();
+        for mut turn in turns {
+            let left = request.schedules.map_or(u64::MAX, |all| all - turn.done);
+            explored.cut |= over();
+            if left == 0 || explored.cut {
+                kept.push(turn);
+                continue;
+            }
+            let fit = turn.each.map_or(1, |each| (TURN.as_nanos() / each.as_nanos().max(1)) as u64);
+            let count = fit.clamp(1, MOST_AT_ONCE).min(left);
+            let seed = request.first.wrapping_add(turn.done);
+            let start = Instant::now();
+            let limit = limit(&turn, request, count);
+            match run(runner, &turn.case, seed, count, limit)? {
+                Ran::Skipped(verdict) => explored.skipped.push(*verdict),
+                Ran::Passed => {
+                    turn.done += count;
+                    turn.each = Some(start.elapsed() / u32::try_from(count).unwrap_or(u32::MAX));
+                    explored.schedules += count;
+                    kept.push(turn);
+                }
+                Ran::Failed(at, verdict) => {
+                    explored.schedules += at + 1;
+                    let seed = seed.wrapping_add(at);
+                    let alone = self::limit(&turn, request, 1);
+                    let (start, mut again) = (Instant::now(), (0, 0));
+                    while again.1 < request.confirmations && start.elapsed() < CONFIRMED {
+                        let failed = matches!(run(runner, &turn.case, seed, 1, alone)?, Ran::Failed(..));
+                        again = (again.0 + u32::from(failed), again.1 + 1);
+                    }
+                    found(Found { case: turn.case, seed, verdict: *verdict, again })?;
+                }
+            }
+            progress(&explored)?;
+        }
+        explored.of_each = kept.iter().map(|turn| turn.done).min().unwrap_or_default();
+        let all_done = request.schedules.is_some_and(|all| kept.iter().all(|turn| turn.done >= all));
+        turns = if all_done { Vec::new() } else { kept };
+    }
+    Ok(explored)
+}
+
+/// Seconds that so many runs may take.
+fn limit(turn: &Turn, request: &Request, count: u64) -> f64 {
+    match turn.each {
+        Some(each) => MARGIN + LONGER * each.as_secs_f64() * count as f64,
+        None => turn.case.timeout.as_ref().map_or(request.limit, |timeout| timeout.value),
+    }
+}
+
+enum Ran {
+    Passed,
+    Skipped(Box<Verdict>),
+    /// The number of schedules before the one that failed, and the verdict.
+    Failed(u64, Box<Verdict>),
+}
+
+/// Runs a case on so many schedules from `seed` on.
+fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: f64) -> Result<Ran, Error> {
+    let repeated = |times: u64| {
+        let mut repeated = (**case).clone();
+        repeated.repeat = u32::try_from(times).unwrap_or(1);
+        runner.prepare(&Arc::new(repeated))
+    };
+    let (ready, single) = match (repeated(count)?, repeated(1)?) {
+        (Prepared::Ready(ready), Prepared::Ready(single)) => (ready, single),
+        (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) if verdict.status == Status::Fail => {
+            return Ok(Ran::Failed(0, verdict));
+        }
+        (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) => return Ok(Ran::Skipped(verdict)),
+    };
+    let failed_at = Mutex::new(0);
+    let experiment = Experiment {
+        variation: Variation { seed: Some(seed), ..runner.variation() },
+        limit: Some(limit),
+        // Each run by itself first, so that the one that fails is known; together they must also have the same bits.
+        judge: &|plan, forecast, seen| {
+            for (at, run) in seen.iter().enumerate() {
+                let verdict = judge_pass_or_fail(&single.plan, &single.forecast, std::slice::from_ref(run), None);
+                if verdict.status == Status::Fail {
+                    *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = at as u64;
+                    return verdict;
+                }
+            }
+            let verdict = judge_pass_or_fail(plan, forecast, seen, None);
+            *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = seen.len().saturating_sub(1) as u64;
+            verdict
+        },
+    };
+    let (verdict, _) = runner.run_once(&ready, &experiment)?;
+    let at = *failed_at.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(match verdict.status {
+        Status::Pass => Ran::Passed,
+        Status::Skip => Ran::Skipped(Box::new(verdict)),
+        Status::Fail => Ran::Failed(at, Box::new(verdict)),
+    })
+}

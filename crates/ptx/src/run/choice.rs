@@ -1,0 +1,85 @@
+//! The block that has the next turn, if a seed decides it.
+//!
+//! Errors of order need different chances: some show if any block may be next, some if one block runs far ahead of the others, and some if
+//! one is late by thousands of turns. So the seed also decides the manner.
+use super::launch::Order;
+use super::pool::Job;
+use std::collections::VecDeque;
+
+/// One turn in so many changes a priority, or begins a stall.
+const CHANGE: usize = 256;
+/// The most turns that a block is passed over.
+const LONGEST_STALL: usize = 20_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// Each block has the same chance.
+    Equal,
+    /// The block with the highest priority has its turns until it polls. Blocks that poll and those of a few random turns get the lowest
+    /// priority (after "probabilistic concurrency testing", ASPLOS 2010).
+    Priorities,
+    /// Each block has the same chance, but now and then one is passed over for a long time.
+    Stalls,
+}
+
+/// The order of turns that a seed decides.
+#[derive(Debug)]
+pub(super) struct Choice {
+    order: Order,
+    manner: Manner,
+    /// The number of turns so far.
+    turns: u64,
+    /// The next lowest priority.
+    lowest: u64,
+}
+
+impl Choice {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut order = Order(seed);
+        let manner = [Manner::Equal, Manner::Priorities, Manner::Stalls][order.below(3)];
+        Self { order, manner, turns: 0, lowest: u64::from(u32::MAX) }
+    }
+
+    /// The order of the turns of a block's warps.
+    pub(super) fn of_warps(&mut self) -> Order {
+        Order(self.order.below(usize::MAX) as u64)
+    }
+
+    /// What is drawn for a block when it begins.
+    pub(super) fn chance(&mut self) -> u64 {
+        match self.manner {
+            Manner::Priorities => self.lowest.saturating_add(self.order.below(u32::MAX as usize) as u64),
+            Manner::Equal | Manner::Stalls => 0,
+        }
+    }
+
+    /// The place of the block that is next. `still` is true if no block has made progress for as many turns as there are blocks.
+    pub(super) fn next(&mut self, blocks: &mut VecDeque<Job>, still: bool) -> usize {
+        self.turns += 1;
+        let changes = self.order.below(CHANGE) == 0;
+        match self.manner {
+            Manner::Equal => self.order.below(blocks.len()),
+            Manner::Priorities => {
+                let at = (0..blocks.len()).max_by_key(|at| blocks[*at].chance).unwrap_or_default();
+                if let Some(job) = blocks.get_mut(at).filter(|job| changes || job.idle > 0) {
+                    job.chance = self.lowest;
+                    self.lowest = self.lowest.saturating_sub(1);
+                }
+                at
+            }
+            Manner::Stalls => {
+                let awake: Vec<usize> =
+                    (0..blocks.len()).filter(|at| still || blocks[*at].chance <= self.turns).collect();
+                let at = if awake.is_empty() {
+                    (0..blocks.len()).min_by_key(|at| blocks[*at].chance).unwrap_or_default()
+                } else {
+                    awake[self.order.below(awake.len())]
+                };
+                if changes && let Some(job) = blocks.get_mut(at) {
+                    job.chance = self.turns + self.order.below(LONGEST_STALL) as u64;
+                }
+                at
+            }
+        }
+    }
+}
