@@ -30,6 +30,8 @@ mod forms;
 mod from_torch;
 // Random programs pass on a sound library, and random files are refused at a place or run.
 mod fuzz;
+// `collspec gpu` gives programs a driver, and replaces the CUDA runtimes that they load.
+mod gpu;
 // Scenario files with hostile numbers are refused at a place or run.
 mod hostile_numbers;
 // Logs and dumps become scenarios that run as their origin did.

@@ -107,23 +107,15 @@ pub struct Library {
 /// As for [`attach`]: the library is loaded from this file, stays loaded, and no thread is in its runtime meanwhile.
 pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Result<Library, LibraryError> {
     machine()?;
-    let linked = runtime_functions(path)?;
-    let runtime = Runtime::of(|wanted| linked.iter().any(|name| name == wanted));
-    let functions: HashMap<&str, *const ()> = api::functions(runtime).into_iter().collect();
-    let not_supported = Box::new(move |name: &str, first: bool| {
-        api::note_unsupported();
-        not_supported(name, first);
-    });
-    let answers =
-        Answers { function: &|name| functions.get(name).copied(), imports: &imports::functions(), not_supported };
+    let runtime = runtime_functions(path)?;
     let fat_binaries = FatBinaries::open(path)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let texts = fat_binaries.map_ptx(threads, |ptx, text| {
         let entry = ptx.entry();
         (entry.section, entry.fat_binary, entry.name.clone(), text)
     });
-    // SAFETY: as the caller says; the functions are the runtime's, and exist as long as the process.
-    let attached = Arc::new(unsafe { attach(path, answers)? });
+    // SAFETY: as the caller says.
+    let attached = Arc::new(unsafe { redirect(path, &runtime, not_supported)? });
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
@@ -132,6 +124,50 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
         Some((known.clone() as Arc<dyn Kernels>, name.to_owned()))
     }));
     Ok(Library { attached, programs })
+}
+
+/// Redirects a library's calls of the CUDA runtime alone: for one without kernels, such as the runtime's own library.
+///
+/// # Errors
+///
+/// Its calls of the runtime cannot be redirected.
+///
+/// # Safety
+///
+/// Same as [`load`].
+pub unsafe fn attach_runtime(path: &Path, not_supported: Report) -> Result<Attached, AttachError> {
+    let runtime = runtime_functions(path)?;
+    // SAFETY: as the caller says.
+    unsafe { redirect(path, &runtime, not_supported) }
+}
+
+/// Redirects the calls of these functions of the runtime.
+///
+/// # Safety
+///
+/// Same as [`load`].
+unsafe fn redirect(path: &Path, linked: &[String], not_supported: Report) -> Result<Attached, AttachError> {
+    let runtime = Runtime::of(|wanted| linked.iter().any(|name| name == wanted));
+    let functions: HashMap<&str, *const ()> = api::functions(runtime).into_iter().collect();
+    let not_supported = Box::new(move |name: &str, first: bool| {
+        api::note_unsupported();
+        not_supported(name, first);
+    });
+    let answers =
+        Answers { function: &|name| functions.get(name).copied(), imports: &imports::functions(), not_supported };
+    // SAFETY: as the caller says; the functions are the runtime's, and exist as long as the process.
+    unsafe { attach(path, answers) }
+}
+
+/// Makes the driver's modules work: their kernels are executed from their PTX, too.
+pub fn load_modules(options: Options) {
+    api::load_modules_with(Box::new(move |text| {
+        machine().map_err(|error| error.to_string())?;
+        let text = (Section::Whole, 0, "module".to_owned(), Ok(text.into_bytes()));
+        Programs::new(vec![text], &[], options, 1)
+            .map(|kernels| Arc::new(kernels) as _)
+            .map_err(|error| error.to_string())
+    }));
 }
 
 impl Library {

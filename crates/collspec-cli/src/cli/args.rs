@@ -53,6 +53,7 @@ pub enum Command {
     Nccl(NcclCommand),
     Doctor(DoctorArgs),
     Record(super::record::RecordArgs),
+    Gpu(super::gpu::GpuArgs),
     Schema(super::schema::SchemaArgs),
     Completions(super::manual::CompletionsArgs),
     Man(super::manual::ManArgs),

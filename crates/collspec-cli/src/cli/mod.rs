@@ -22,6 +22,7 @@ mod explore_args;
 mod failed_cases;
 mod foreign_arguments;
 mod gate;
+mod gpu;
 mod implied_run;
 mod import;
 mod import_args;
@@ -100,6 +101,7 @@ pub fn command() -> ExitCode {
         args::Command::Import(options) => import::import(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
+        args::Command::Gpu(options) => gpu::gpu(options),
         args::Command::Record(options) => record::record(options),
         args::Command::Schema(options) => schema::print(options),
         args::Command::Completions(options) => manual::completions(options),

@@ -14,7 +14,7 @@ use std::process::Command;
 const RECORDER: &str = "libcollspec_recorder.so";
 /// The variable with the folder, as the recorder reads it. The crate itself is not linked: this program would have its functions.
 const FOLDER_VARIABLE: &str = "COLLSPEC_RECORD";
-const PRELOAD: &str = "LD_PRELOAD";
+pub(super) const PRELOAD: &str = "LD_PRELOAD";
 
 /// Run a program and write down its NCCL calls, for `collspec import nccl-log`.
 ///
@@ -46,14 +46,26 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     );
     let folder = folder.canonicalize().with_context(|| format!("cannot find {shown}"))?;
 
-    let mut preload = standin::installed(RECORDER)?.into_os_string();
-    if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
+    let preload = before(standin::installed(RECORDER)?, PRELOAD);
     let quoted = collspec_suite::report::shell::quote_if_needed(&args.output.to_string_lossy());
     writeln!(terminal::err(), "collspec: recording; afterwards: collspec import nccl-log {quoted}/*.log --rounds")?;
-    let (program, arguments) = args.program.split_first().context("no program is named")?;
-    let error = Command::new(program).args(arguments).env(PRELOAD, preload).env(FOLDER_VARIABLE, folder).exec();
+    become_program(&args.program, &[(PRELOAD, preload), (FOLDER_VARIABLE, folder.into())])
+}
+
+/// A path, and behind it those of the environment's list.
+pub(super) fn before(path: PathBuf, list: &str) -> OsString {
+    let mut all = path.into_os_string();
+    if let Some(others) = std::env::var_os(list).filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+/// Becomes a program with these variables. Comes back only if that fails.
+pub(super) fn become_program(words: &[OsString], variables: &[(&str, OsString)]) -> anyhow::Result<Exit> {
+    let (program, arguments) = words.split_first().context("no program is named")?;
+    let variables = variables.iter().map(|(name, value)| (*name, value));
+    let error = Command::new(program).args(arguments).envs(variables).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The most devices of a process: NCCL refuses to work with more.
 const MOST_DEVICES: usize = 32;
 /// The variable with their number.
-const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
+pub const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 
 /// The reason a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]

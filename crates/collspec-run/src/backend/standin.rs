@@ -58,10 +58,21 @@ fn folders(places: &[PathBuf]) -> String {
 ///
 /// A stand-in is missing, or the folder cannot be created.
 pub fn folder() -> Result<PathBuf, StandinError> {
+    presented(FOLDER, &NAMES)
+}
+
+/// The folder of this name with installed libraries under vendors' names: pairs of a vendor's name and the library's. It is created if it
+/// is missing.
+///
+/// # Errors
+///
+/// As [`folder`].
+pub fn presented(name: &str, links: &[(&str, &'static str)]) -> Result<PathBuf, StandinError> {
     let places = places()?;
-    let sources = (find(DRIVER, &places)?, find(LIBRARY, &places)?);
-    let present = |folder: &Path| present(folder, &sources.0, &sources.1);
-    let beside = sources.1.with_file_name(FOLDER);
+    let found = links.iter().map(|(link, library)| Ok((*link, find(library, &places)?)));
+    let links: Vec<(&str, PathBuf)> = found.collect::<Result<_, StandinError>>()?;
+    let present = |folder: &Path| present(folder, &links);
+    let beside = links.first().map_or_else(PathBuf::new, |(_, first)| first.with_file_name(name));
     match present(&beside) {
         Ok(()) => return Ok(beside),
         // an installed program's folder may be read-only
@@ -69,10 +80,13 @@ pub fn folder() -> Result<PathBuf, StandinError> {
         Err(other) => return Err(other),
     }
     // a user's own folder: one that others can write to could hold any library
-    let own = std::env::temp_dir().join(format!("{FOLDER}-{}", rustix::process::getuid().as_raw()));
+    let own = std::env::temp_dir().join(format!("{name}-{}", rustix::process::getuid().as_raw()));
     // one for every program, so that two installations do not fight over one name
-    let mark = fnv64(sources.0.as_os_str().as_encoded_bytes()) ^ fnv64(sources.1.as_os_str().as_encoded_bytes());
-    let there = own.join(format!("{mark:016x}"));
+    let mark = links
+        .iter()
+        .map(|(_, path)| fnv64(path.as_os_str().as_encoded_bytes()))
+        .reduce(|all, one| all.rotate_left(1) ^ one);
+    let there = own.join(format!("{:016x}", mark.unwrap_or_default()));
     make_private(&own)?;
     present(&there)?;
     Ok(there)
@@ -128,13 +142,10 @@ fn make_private(folder: &Path) -> Result<(), StandinError> {
     if own { Ok(()) } else { Err(StandinError::Foreign(folder.to_owned())) }
 }
 
-fn present(folder: &Path, driver: &Path, library: &Path) -> Result<(), StandinError> {
+fn present(folder: &Path, links: &[(&str, PathBuf)]) -> Result<(), StandinError> {
     let failed = |source| StandinError::Folder { folder: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    for (name, source) in NAMES {
-        link(&folder.join(name), if source == DRIVER { driver } else { library }).map_err(failed)?;
-    }
-    Ok(())
+    links.iter().try_for_each(|(name, target)| link(&folder.join(name), target).map_err(failed))
 }
 
 /// Makes `link` lead to `target` in one step.
@@ -161,14 +172,14 @@ mod tests {
     fn links_lead_where_they_should_whatever_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("presented");
-        let (old, driver, library) = (Path::new("/old"), Path::new("/driver"), Path::new("/library"));
-        present(&path, old, old).unwrap();
-        present(&path, driver, library).unwrap();
-        present(&path, driver, library).unwrap();
-        for (name, target) in [("libcuda.so", driver), ("libcuda.so.1", driver), ("libnccl.so.2", library)] {
+        let links = [("libcuda.so.1", "/driver".into()), ("libnccl.so.2", "/library".into())];
+        present(&path, &links.clone().map(|(name, _)| (name, "/old".into()))).unwrap();
+        present(&path, &links).unwrap();
+        present(&path, &links).unwrap();
+        for (name, target) in links {
             assert_eq!(std::fs::read_link(path.join(name)).unwrap(), target);
         }
-        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 3, "nothing else is left there");
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 2, "nothing else is left there");
     }
 
     #[test]
@@ -178,7 +189,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        present(folder.path(), Path::new("/driver"), Path::new("/library")).unwrap();
+                        present(folder.path(), &NAMES.map(|(name, library)| (name, library.into()))).unwrap();
                         for (name, _) in NAMES {
                             std::fs::read_link(folder.path().join(name)).unwrap();
                         }

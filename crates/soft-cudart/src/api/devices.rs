@@ -98,6 +98,8 @@ runtime! {
     fn cudaDeviceGetAttribute(place: Out<'_, c_int>, number: c_int, whose: c_int) {
         put(place, attribute(number, device(whose)?)?)
     }
+    /// Waits for the device. Memory and streams stay, and end with the process.
+    fn cudaDeviceReset() { super::streams::synchronize_all(current()) }
     /// Accepts any limit, without an effect.
     fn cudaDeviceSetLimit(limit: c_int, _value: usize) {
         if (0..=LAST_LIMIT).contains(&limit) { Ok(()) } else { Err(errors::INVALID_VALUE) }

@@ -1,7 +1,7 @@
 //! Functions of the driver that the runtime hands out: those that NCCL needs. They have no last error.
 use super::launch::{Launch, LaunchAttribute};
 use super::raw::{In, Room};
-use super::{Handle, Out, blocks, contained, devices, errors, int, launch, memory, put, put_if};
+use super::{Handle, Out, blocks, devices, errors, int, launch, memory, put, put_if};
 use crate::api::kernels::Configuration;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::without_provenance_mut;
@@ -37,7 +37,7 @@ fn words(code: c_int) -> Result<(&'static CStr, &'static CStr), c_int> {
 }
 
 /// The CUresult for a cudaError.
-fn result(code: c_int) -> c_int {
+pub(super) fn result(code: c_int) -> c_int {
     match code {
         errors::INVALID_CONFIGURATION => errors::INVALID_VALUE,
         errors::INVALID_DEVICE_FUNCTION => errors::INVALID_RESOURCE_HANDLE,
@@ -45,7 +45,7 @@ fn result(code: c_int) -> c_int {
     }
 }
 
-fn context(device: usize) -> Handle {
+pub(super) fn context(device: usize) -> Handle {
     without_provenance_mut(FIRST_CONTEXT + device)
 }
 
@@ -61,20 +61,28 @@ struct DriverLaunchConfig {
     count: c_uint,
 }
 
+/// The device of a context.
+pub(super) fn device_of(context: Handle) -> Result<usize, c_int> {
+    let device = context.addr().checked_sub(FIRST_CONTEXT).map(int).ok_or(INVALID_CONTEXT)?;
+    devices::device(device).map_err(|_| INVALID_CONTEXT)
+}
+
 /// Defines driver functions, and `functions()`, their names with their addresses.
 macro_rules! driver {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
         $(
             $(#[$doc])*
-            extern "C" fn $name($($arg: $ty),*) -> c_int {
-                result(contained(move || $body))
+            extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
+                $crate::api::driver::result($crate::api::contained(move || $body))
             }
         )*
-        fn functions() -> Vec<(&'static str, *const ())> {
+        pub(super) fn functions() -> Vec<(&'static str, *const ())> {
             vec![$((stringify!($name), $name as *const ())),*]
         }
     };
 }
+
+pub(super) use driver;
 
 /// Granularity of memory with handles: a large page.
 const GRANULARITY: usize = 2 << 20;
@@ -93,8 +101,7 @@ driver! {
         if handle.is_null() {
             return Ok(());
         }
-        let device = handle.addr().checked_sub(FIRST_CONTEXT).map(int).ok_or(INVALID_CONTEXT)?;
-        soft_cuda::set_current(devices::device(device).map_err(|_| INVALID_CONTEXT)?);
+        soft_cuda::set_current(device_of(handle)?);
         Ok(())
     }
     fn cuCtxGetDevice(place: Out<'_, c_int>) { put(place, int(devices::current())) }

@@ -4,6 +4,7 @@ use super::raw::{In, Room};
 use super::settings::settings;
 use super::work::{self, Kernel};
 use super::{Handle, Out, Outcome, Runtime, errors, events, put, runtime, streams};
+use std::cell::RefCell;
 use std::ffi::{c_int, c_uint};
 
 /// Most threads of a block.
@@ -90,7 +91,7 @@ pub(super) fn check(found: &Found, configuration: &Configuration) -> Outcome {
 }
 
 /// Libraries have host functions of kernels that were not compiled for every device, and NCCL passes over them by this error.
-fn attributes(found: &Found) -> Result<Attributes, c_int> {
+pub(super) fn attributes(found: &Found) -> Result<Attributes, c_int> {
     found.kernels.attributes(&found.name).ok_or(errors::NO_KERNEL_IMAGE)
 }
 
@@ -209,9 +210,48 @@ fn function_attributes(place: Room, len: usize, function: *const ()) -> Outcome 
     place.write(&bytes[..len])
 }
 
+thread_local! {
+    /// The configurations of launches that programs' `<<<...>>>` has begun.
+    static BEGUN: RefCell<Vec<Begun>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Grid, block, dynamic shared memory and stream of a launch.
+type Begun = (Dimensions, Dimensions, usize, Handle);
+
 mod all {
     use super::*;
     runtime! {
+        fn __cudaGetKernel(place: Out<'_, Handle>, function: *const ()) {
+            kernels::kernel(function)?;
+            put(place, function.cast_mut().cast())
+        }
+        by_thread __cudaLaunchKernel_ptsz fn __cudaLaunchKernel(
+            kernel: *const (),
+            grid: Dimensions,
+            block: Dimensions,
+            parameters: In<In<u8>>,
+            shared: usize,
+            stream: Handle,
+        ) {
+            let configuration = configuration(grid, block, shared);
+            launch(Launch { function: kernel, configuration, parameters, extra: In::null(), stream, attributes: Vec::new() })
+        }
+        fn __cudaPushCallConfiguration(grid: Dimensions, block: Dimensions, shared: usize, stream: Handle) {
+            BEGUN.with_borrow_mut(|begun| begun.push((grid, block, shared, stream)));
+            Ok(())
+        }
+        fn __cudaPopCallConfiguration(
+            grid: Out<'_, Dimensions>,
+            block: Out<'_, Dimensions>,
+            shared: Out<'_, usize>,
+            stream: Out<'_, Handle>,
+        ) {
+            let last = BEGUN.with_borrow_mut(Vec::pop).ok_or(errors::INVALID_CONFIGURATION)?;
+            put(grid, last.0)?;
+            put(block, last.1)?;
+            put(shared, last.2)?;
+            put(stream, last.3)
+        }
         by_thread cudaLaunchKernel_ptsz fn cudaLaunchKernel(
             function: *const (),
             grid: Dimensions,

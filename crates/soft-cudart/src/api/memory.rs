@@ -161,3 +161,12 @@ pub(super) fn pointer_attribute(place: Room, attribute: c_int, address: usize) -
         _ => Err(errors::NOT_SUPPORTED),
     }
 }
+
+/// The bytes of an attribute's value.
+pub(super) fn attribute_size(attribute: c_int) -> usize {
+    match attribute {
+        2 | 9 => 4,
+        8 | 10 | 13 | 15 => 1,
+        _ => 8,
+    }
+}

@@ -5,7 +5,7 @@
 //!   runtime by name; several may be in one process. The provider of a missing function's answer calls [`note_unsupported`].
 //! - Device pointers are host addresses. Memory that has not been written costs nothing, even if it was set to zero.
 //! - Kernels are provided by the caller: [`Kernels`], found by the address of their host function ([`add_kernels`]).
-//! - Streams never wait for the default stream: all of them behave as if created with `cudaStreamNonBlocking`.
+//! - Streams never wait for the default stream, as if created with `cudaStreamNonBlocking`, unless [`Settings::legacy_default_stream`] is set.
 //! - Freed or unregistered memory stays until all work launched so far has ended; no call waits for it ([`after_launched_work`]).
 //! - A kernel that fails makes its device's later calls fail, until [`forget_failures`]; frees work nevertheless.
 //! - Captures are soft-cuda's. A node's handle represents everything that its stream had captured by then.
@@ -18,13 +18,16 @@ mod driver;
 mod entry_points;
 mod errors;
 mod events;
+mod graphs;
 mod graves;
 mod ipc;
 mod kernels;
 mod launch;
 mod memory;
+mod modules;
 mod objects;
 mod pools;
+mod programs;
 mod properties;
 mod raw;
 mod settings;
@@ -39,6 +42,8 @@ pub(crate) use blocks::are_pinned;
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
 pub use kernels::{Attributes, Configuration, Kernels, Resolver, add_kernels};
+pub use modules::{Loader, load_modules_with};
+pub use programs::driver_function;
 pub(crate) use settings::settings;
 pub use settings::{AlreadyConfigured, Settings, configure};
 pub use watch::{Change, watch_memory};
@@ -92,6 +97,7 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
         streams::functions(),
         events::functions(),
         capture::functions(runtime),
+        graphs::functions(),
         objects::functions(),
         launch::functions(runtime),
         entry_points::functions(runtime),

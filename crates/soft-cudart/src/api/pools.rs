@@ -1,5 +1,5 @@
 //! Memory pools: all of them take from the device's memory, and cache nothing.
-use super::raw::In;
+use super::raw::{In, Room};
 use super::{Handle, Out, devices, errors, memory, put, runtime, streams};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -11,6 +11,9 @@ const FIRST: usize = 0xd0_0000;
 const FIRST_MADE: usize = FIRST + 0x1_0000;
 /// The last attribute of `cudaMemPoolAttr`.
 const LAST_ATTRIBUTE: c_int = 8;
+
+/// `cudaMemAccessFlagsProtReadWrite`.
+const READ_AND_WRITE: c_int = 3;
 
 #[derive(Default)]
 struct Pools {
@@ -70,6 +73,21 @@ runtime! {
     fn cudaMemPoolSetAttribute(pool: Handle, attribute: c_int, _value: Handle) {
         device_of(pool)?;
         if (1..=LAST_ATTRIBUTE).contains(&attribute) { Ok(()) } else { Err(errors::INVALID_VALUE) }
+    }
+    /// A pool holds nothing back, and may reuse memory in every way.
+    fn cudaMemPoolGetAttribute(pool: Handle, attribute: c_int, place: Room) {
+        device_of(pool)?;
+        match attribute {
+            1..=3 => place.write(&1u32.to_ne_bytes()),
+            4..=LAST_ATTRIBUTE => place.write(&0u64.to_ne_bytes()),
+            _ => Err(errors::INVALID_VALUE),
+        }
+    }
+    /// Every device reads and writes every other's memory.
+    fn cudaMemPoolSetAccess(pool: Handle, _accesses: In<u8>, _count: usize) { device_of(pool).map(|_| ()) }
+    fn cudaMemPoolGetAccess(access: Out<'_, c_int>, pool: Handle, _location: In<u8>) {
+        device_of(pool)?;
+        put(access, READ_AND_WRITE)
     }
     fn cudaMemPoolTrimTo(pool: Handle, _bytes: usize) { device_of(pool).map(|_| ()) }
     fn cudaDeviceGetDefaultMemPool(place: Out<'_, Handle>, device: c_int) {

@@ -169,6 +169,12 @@ impl Bytes {
     }
 }
 
+impl From<&mut [u8]> for Bytes {
+    fn from(bytes: &mut [u8]) -> Self {
+        Self(bytes.as_mut_ptr())
+    }
+}
+
 /// A host function of the caller.
 pub(super) type Function = unsafe extern "C" fn(*mut c_void);
 

@@ -20,6 +20,8 @@ pub struct Settings {
     pub multiprocessors: u32,
     /// The answer of `cudaDriverGetVersion`.
     pub driver_version: i32,
+    /// Streams without `cudaStreamNonBlocking` and the default stream wait for each other, as for programs.
+    pub legacy_default_stream: bool,
 }
 
 impl Default for Settings {
@@ -33,6 +35,7 @@ impl Default for Settings {
             first_bus: 0x10,
             multiprocessors: 132,
             driver_version: 13000,
+            legacy_default_stream: false,
         }
     }
 }

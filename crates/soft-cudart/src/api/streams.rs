@@ -1,7 +1,8 @@
 //! Streams by handle.
 use super::raw::{Function, HostFunction};
+use super::settings::settings;
 use super::{Handle, Out, Outcome, devices, errors, put, runtime};
-use soft_cuda::Stream;
+use soft_cuda::{Event, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong};
@@ -80,11 +81,45 @@ pub(super) fn lookup(handle: Handle) -> Result<Target, c_int> {
         }
         _ => Stream::lookup(handle).ok_or(errors::INVALID_RESOURCE_HANDLE)?,
     };
-    let mut streams = locked();
-    let streams = streams.get_or_insert_default();
-    let device = streams.made.get(&stream.id()).map_or(device, |made| made.device);
-    streams.see(&stream, device);
-    Ok(Target { stream, device })
+    let target = {
+        let mut streams = locked();
+        let streams = streams.get_or_insert_default();
+        let device = streams.made.get(&stream.id()).map_or(device, |made| made.device);
+        streams.see(&stream, device);
+        Target { stream, device }
+    };
+    if settings().legacy_default_stream {
+        order_with_default(&target)?;
+    }
+    Ok(target)
+}
+
+/// What comes on a device's default stream waits for the work so far on those of its streams that are not `NON_BLOCKING`, and what
+/// comes on these waits for its work. Captured work is not ordered with it.
+fn order_with_default(target: &Target) -> Outcome {
+    let default = Stream::of_device(target.device);
+    let others: Vec<usize> = match locked().as_ref() {
+        None => Vec::new(),
+        Some(streams) => {
+            let blocking = |id: &usize| streams.made.get(id).is_none_or(|made| made.flags & NON_BLOCKING == 0);
+            let seen = streams.seen.iter().filter(|(_, device)| **device == target.device).map(|(id, _)| *id);
+            seen.filter(|id| *id != default.id() && blocking(id)).collect()
+        }
+    };
+    let wait = |waits: &Stream, on: &Stream| {
+        let captured = [waits, on].iter().any(|stream| stream.capture_status().is_capturing());
+        if captured || on.query() {
+            return Ok(());
+        }
+        let event = Event::new();
+        on.record(&event);
+        waits.wait(&event).map_err(soft_cuda::CaptureError::code)
+    };
+    if target.stream.id() == default.id() {
+        let others = others.into_iter().filter_map(|id| Stream::lookup(without_provenance_mut(id)));
+        return others.into_iter().try_for_each(|other| wait(&default, &other));
+    }
+    if others.contains(&target.stream.id()) { wait(&target.stream, &default) } else { Ok(()) }
 }
 
 fn create(place: Out<'_, Handle>, flags: c_uint, priority: c_int) -> Outcome {

@@ -15,7 +15,7 @@ fn pageable(bytes: Bytes) -> bool {
 }
 
 /// Copies in stream order. As on a real device, it is done with pageable memory when it returns.
-fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_int) -> Outcome {
+pub(super) fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_int) -> Outcome {
     errors::check(target.device)?;
     if !(0..=LAST_KIND).contains(&kind) {
         return Err(errors::INVALID_VALUE);

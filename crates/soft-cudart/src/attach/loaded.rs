@@ -54,7 +54,9 @@ unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: usize, list: *mut
         offset: header.p_offset,
         file_size: header.p_filesz,
     });
-    let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+    // The program itself has no name.
+    let path =
+        if name.is_empty() { "/proc/self/exe".into() } else { PathBuf::from(OsStr::from_bytes(name.to_bytes())) };
     list.push(Loaded { path, base: info.dlpi_addr as usize, segments: segments.collect() });
     0
 }

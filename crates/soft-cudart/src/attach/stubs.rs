@@ -85,8 +85,8 @@ pub(super) fn make(names: &[&str], report: Report) -> io::Result<Vec<usize>> {
             "__cudaUnregisterFatBinary" | "__cudaRegisterFatBinary" => 0,
             _ => NOT_SUPPORTED,
         },
-        // Static destructors call it, too late for the report to matter.
-        reported: *name != "__cudaUnregisterFatBinary",
+        // Constructors and destructors call them, and kernels are found without them.
+        reported: !name.starts_with("__cudaRegister") && *name != "__cudaUnregisterFatBinary",
     });
     let context: &'static Context = Box::leak(Box::new(Context { missing: missing.collect(), report }));
     let code =

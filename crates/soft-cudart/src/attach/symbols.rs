@@ -1,10 +1,12 @@
 //! The functions and imports listed in a library's file.
 use super::error::AttachError;
+use super::names;
 use super::programs::Place;
 use crate::elf::{Elf, Segment, Source};
 use crate::fatbin::Section;
 use object::elf::{
-    EM_X86_64, Rela64, SHF_EXECINSTR, SHN_UNDEF, SHT_RELA, SHT_SYMTAB, STT_FILE, STT_FUNC, STT_SECTION, Sym64,
+    EM_X86_64, Rela64, SHF_EXECINSTR, SHN_UNDEF, SHT_DYNSYM, SHT_RELA, SHT_SYMTAB, STT_FILE, STT_FUNC, STT_SECTION,
+    Sym64,
 };
 use object::read::StringTable;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
@@ -83,10 +85,23 @@ fn name<'a>(symbol: &Sym64<LittleEndian>, names: &StringTable<'a>) -> Result<&'a
     Ok(std::str::from_utf8(bytes).unwrap_or_default())
 }
 
-/// The functions that `.symtab` names, and the names that it leaves to other libraries.
+/// The functions that `.symtab` names, and the names that it leaves to other libraries. The runtime as a library of its own is
+/// stripped; what it exports is all that others call.
 fn functions(elf: &Elf<'_>) -> Result<(Vec<Function>, Vec<String>), AttachError> {
-    let found = elf.sections.enumerate().find(|(_, section)| section.sh_type(LittleEndian) == SHT_SYMTAB);
-    let (symbols, names) = table(elf, found.ok_or(AttachError::Stripped)?.0)?;
+    let of_type = |wanted| {
+        let found = elf.sections.enumerate().find(|(_, section)| section.sh_type(LittleEndian) == wanted);
+        found.map(|(index, _)| functions_of(elf, index)).transpose()
+    };
+    if let Some(found) = of_type(SHT_SYMTAB)? {
+        return Ok(found);
+    }
+    let is_runtime =
+        |(functions, _): &(Vec<Function>, _)| functions.iter().any(|function| names::is_runtime(&function.name));
+    of_type(SHT_DYNSYM)?.filter(is_runtime).ok_or(AttachError::Stripped)
+}
+
+fn functions_of(elf: &Elf<'_>, index: SectionIndex) -> Result<(Vec<Function>, Vec<String>), AttachError> {
+    let (symbols, names) = table(elf, index)?;
     // Where something begins, by section.
     let marks = |symbol: &&Sym64<LittleEndian>| ![STT_FILE, STT_SECTION].contains(&symbol.st_type());
     let place = |symbol: &Sym64<LittleEndian>| (symbol.st_shndx(LittleEndian).0, symbol.st_value(LittleEndian));

@@ -1,0 +1,165 @@
+//! `collspec gpu` gives a program a CUDA driver, and attaches the libraries with a CUDA runtime that it loads.
+#![allow(unsafe_code)] // a driver and a library are opened and called
+
+use libloading::os::unix::{Library, Symbol};
+use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The variable with the library that the program opens.
+const LIBRARY: &str = "COLLSPEC_TEST_LIBRARY";
+
+/// Runs the test of this name as a program on three software GPUs.
+fn run(program: &str, library: Option<&Path>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+    command.args(["gpu", "--"]).arg(std::env::current_exe().unwrap());
+    command
+        .args([&format!("gpu::{program}"), "--exact", "--ignored", "--nocapture"])
+        .env("COLLSPEC_SOFTWARE_GPUS", "3");
+    command.envs(library.map(|path| (LIBRARY, path))).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A function of a library, of the type that its caller gives.
+fn function<T>(library: &Library, name: &str) -> Symbol<T> {
+    // SAFETY: each caller gives the type of the C function of this name.
+    unsafe { library.get(name.as_bytes()) }.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn open(path: &str) -> Library {
+    // SAFETY: the libraries of these tests do nothing when they are loaded.
+    unsafe { Library::new(path) }.unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_program_that_calls_the_driver_finds_software_gpus_and_their_memory() {
+    let output = run("calls_the_driver", None);
+    assert!(output.status.success() && text(&output).contains("1 passed"), "{}", text(&output));
+}
+
+#[test]
+#[ignore = "the program of the test above"]
+fn calls_the_driver() {
+    type Address = u64;
+    let cuda = open("libcuda.so.1");
+    let mut count = 0;
+    let init: Symbol<unsafe extern "C" fn(u32) -> c_int> = function(&cuda, "cuInit");
+    let devices: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> = function(&cuda, "cuDeviceGetCount");
+    // SAFETY: the functions have these types, and the addresses are of this function's variables.
+    assert_eq!(unsafe { (init(0), devices(&mut count)) }, (0, 0));
+    assert_eq!(count, 3);
+
+    type Find = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
+    let find: Symbol<Find> = function(&cuda, "cuGetProcAddress_v2");
+    let (mut address, mut status) = (std::ptr::null_mut(), 0);
+    // SAFETY: as above.
+    let code = unsafe { find(c"cuMulticastCreate".as_ptr(), &mut address, 12000, 0, &mut status) };
+    assert_eq!((code, status, address.is_null()), (500, 1, true), "a function that is not there is not found");
+    // SAFETY: as above.
+    assert_eq!(unsafe { find(c"cuMemsetD32Async".as_ptr(), &mut address, 12000, 0, &mut status) }, 0);
+    type Fill = unsafe extern "C" fn(Address, u32, usize, *mut c_void) -> c_int;
+    // SAFETY: the function of that name has this type.
+    let fill: Fill = unsafe { std::mem::transmute(address) };
+
+    let allocate: Symbol<unsafe extern "C" fn(*mut Address, usize) -> c_int> = function(&cuda, "cuMemAlloc_v2");
+    let stream: Symbol<unsafe extern "C" fn(*mut *mut c_void, u32) -> c_int> = function(&cuda, "cuStreamCreate");
+    let copy: Symbol<unsafe extern "C" fn(*mut c_void, Address, usize) -> c_int> = function(&cuda, "cuMemcpyDtoH_v2");
+    type Later = unsafe extern "C" fn(*mut c_void, extern "C" fn(*mut c_void), *mut c_void) -> c_int;
+    let later: Symbol<Later> = function(&cuda, "cuLaunchHostFunc");
+    let (mut memory, mut on, mut found) = (0, std::ptr::null_mut(), [0_u32; 1000]);
+    // SAFETY: as above. The copy, which is on the default stream, waits for the stream, which is not `NON_BLOCKING`.
+    unsafe {
+        assert_eq!((allocate(&mut memory, 4000), stream(&mut on, 0)), (0, 0));
+        assert_eq!(later(on, sleep, std::ptr::null_mut()), 0);
+        assert_eq!(fill(memory, 0x0102_0304, 1000, on), 0);
+        assert_eq!(fill(memory, 0, 1001, on), 1, "beyond the memory");
+        assert_eq!(copy(found.as_mut_ptr().cast(), memory, 4000), 0);
+    }
+    assert_eq!(found, [0x0102_0304; 1000]);
+
+    type Load = unsafe extern "C" fn(*mut *mut c_void, *const c_char) -> c_int;
+    type Get = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> c_int;
+    #[rustfmt::skip]
+    type Launch = unsafe extern "C" fn(
+        *mut c_void, u32, u32, u32, u32, u32, u32, u32, *mut c_void, *const *const Address, *const c_void,
+    ) -> c_int;
+    let load: Symbol<Load> = function(&cuda, "cuModuleLoadData");
+    let get: Symbol<Get> = function(&cuda, "cuModuleGetFunction");
+    let launch: Symbol<Launch> = function(&cuda, "cuLaunchKernel");
+    let (mut module, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(load(&mut module, c"\x7fELF".as_ptr()), 209, "machine code");
+        assert_eq!(load(&mut module, DOUBLE.as_ptr()), 0);
+        assert_eq!(get(&mut kernel, module, c"single".as_ptr()), 500);
+        assert_eq!(get(&mut kernel, module, c"double".as_ptr()), 0);
+        let none = std::ptr::null();
+        assert_eq!(launch(kernel, 10, 1, 1, 100, 1, 1, 0, on, [&raw const memory].as_ptr(), none), 0);
+        assert_eq!(copy(found.as_mut_ptr().cast(), memory, 4000), 0);
+    }
+    assert_eq!(found, [0x0204_0608; 1000]);
+}
+
+extern "C" fn sleep(_: *mut c_void) {
+    std::thread::sleep(std::time::Duration::from_millis(50));
+}
+
+/// Doubles a number for each thread of blocks of 100.
+const DOUBLE: &std::ffi::CStr = c"
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry double(.param .u64 numbers)
+{
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [numbers];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %tid.x;
+    mad.lo.s32 %r3, %r1, 100, %r2;
+    mul.wide.s32 %rd2, %r3, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    ld.global.u32 %r4, [%rd3];
+    add.s32 %r4, %r4, %r4;
+    st.global.u32 [%rd3], %r4;
+    ret;
+}
+";
+
+/// A library that says it is NCCL, with functions of a CUDA runtime that find nothing.
+const RUNTIME: &str = "
+#define FUNCTION(name) int name(void *a) { volatile int code = 35; for (int i = 0; i < 3; i++) code += a == 0; return code; }
+FUNCTION(ncclGetVersion) FUNCTION(cudaGetDeviceCount) FUNCTION(cudaGetTextureReference)
+";
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_runtime_inside_a_library_is_replaced_before_the_program_calls_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("a.c"), folder.path().join("liba.so"));
+    std::fs::write(&source, RUNTIME).unwrap();
+    match Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => return eprintln!("skipped: no C compiler (cc: {error})"),
+    }
+    let output = run("calls_a_runtime", Some(&library));
+    let text = text(&output);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    assert!(text.contains("software GPU: cudaGetTextureReference is not supported"), "{text}");
+}
+
+#[test]
+#[ignore = "the program of the test above"]
+fn calls_a_runtime() {
+    let library = open(&std::env::var(LIBRARY).unwrap());
+    type Ask = unsafe extern "C" fn(*mut c_int) -> c_int;
+    let mut count = 0;
+    // SAFETY: the functions have this type, and the address is that of a variable.
+    let codes = ["cudaGetDeviceCount", "cudaGetTextureReference"]
+        .map(|name| unsafe { function::<Ask>(&library, name)(&mut count) });
+    assert_eq!((codes, count), ([0, 801], 3));
+}
