@@ -29,6 +29,15 @@ fn passes(home: &Home, what: &str) {
 }
 
 #[test]
+fn a_hyphen_is_the_standard_output() {
+    let home = Home::new();
+    let line = ["import", "nccl-tests", "all_reduce_perf", "-b", "8", "-e", "8"];
+    let (run, plain) = (home.run(&[&["import", "nccl-tests", "-o", "-"], &line[2..]].concat()), home.run(&line));
+    assert!(run.code == 0 && run.out.contains("world_size") && run.out == plain.out, "{run}");
+    assert!(!home.path("-").exists());
+}
+
+#[test]
 fn what_is_imported_from_logs_passes_in_software() {
     let home = Home::new();
     for form in ["--unique", "--rounds"] {

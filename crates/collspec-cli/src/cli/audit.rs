@@ -26,9 +26,10 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     }
     warn_of_variables()?;
     let mut suite = open(&args.selection)?;
-    let outputs: Vec<_> = [&args.output, &args.write_baseline].into_iter().flatten().cloned().collect();
+    let outputs = [output::file(&args.output), args.write_baseline.as_deref()];
+    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
     output::check("report", &outputs, output::of_selection(&args.selection))?;
-    output::check("report", args.output.as_slice(), args.baseline.clone())?;
+    output::check("report", output::file(&args.output).as_slice(), args.baseline.clone())?;
     let cores = cores();
     if suite.invalid_files.is_empty() {
         select(&mut suite, &args.selection, NAMES_BY_RUN)?;
@@ -49,7 +50,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     let begun = Instant::now();
     let requirements = Requirements::read(args)?;
     // An audit takes long, so the output file is created before it.
-    let output = args.output.as_deref().map(output::create_file).transpose()?;
+    let output = output::file(&args.output).map(output::create_file).transpose()?;
     let report = match run_audit(args, &suite, &settings)? {
         Ok(report) => report,
         Err(exit) => return Ok(exit),

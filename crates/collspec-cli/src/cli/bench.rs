@@ -52,7 +52,8 @@ fn measure(
 ) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let asked = args.request()?;
-    let outputs: Vec<PathBuf> = [&args.output, &args.plot, &args.json].into_iter().flatten().cloned().collect();
+    let outputs = [output::file(&args.output), args.plot.as_deref(), args.json.as_deref()];
+    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
     output::check("report", &outputs, output::of_paths(&paths(args)).chain(output::of_backend(&options.backend)))?;
     let mut chosen = match resolved.backend()? {
         Ok(chosen) => chosen,
@@ -248,7 +249,7 @@ fn write_reports(args: &BenchArgs, frame: &JsonFrame, results: &[RowResult]) -> 
             Ok(to.flush()?)
         }
     };
-    match (&args.output, args.format) {
+    match (output::file(&args.output), args.format) {
         (None, BenchFormat::Text) => write(&mut terminal::out()),
         (None, BenchFormat::Json) => write(&mut BufWriter::new(io::stdout())),
         (Some(path), format) => {

@@ -15,7 +15,7 @@ const MOST_NAMES: usize = 12;
 
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
-    output::check("explanation", args.output.as_slice(), [args.file.clone()])?;
+    output::check("explanation", output::file(&args.output).as_slice(), [args.file.clone()])?;
     let mut suite = CaseSet::open_with(&[&args.file], &args.reading())?;
     if !suite.invalid_files.is_empty() {
         run::show_diagnostics(&suite)?;
@@ -80,7 +80,7 @@ fn write(args: &ExplainArgs, explanation: &Explanation) -> anyhow::Result<()> {
         ExplainFormat::Html => Some(html::page(explanation)),
         ExplainFormat::Text => None,
     };
-    match (&args.output, drawn) {
+    match (output::file(&args.output), drawn) {
         (Some(path), Some(drawn)) => output::replace(path, drawn.as_bytes()),
         (Some(path), None) => {
             let mut text = Vec::new();

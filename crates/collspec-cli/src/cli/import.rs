@@ -41,12 +41,12 @@ fn from_dumps(args: &FlightRecorderArgs) -> anyhow::Result<Exit> {
 }
 
 fn check(to: &ImportOutput, inputs: Vec<PathBuf>) -> anyhow::Result<()> {
-    output::check("scenario", to.output.as_slice(), inputs)
+    output::check("scenario", output::file(&to.output).as_slice(), inputs)
 }
 
 /// Writes the scenario, and says what its reader should know.
 fn write(imported: &Imported, to: &ImportOutput) -> anyhow::Result<Exit> {
-    match &to.output {
+    match output::file(&to.output) {
         Some(path) => output::replace(path, imported.text.as_bytes())?,
         None => {
             let mut out = terminal::out();
@@ -55,7 +55,7 @@ fn write(imported: &Imported, to: &ImportOutput) -> anyhow::Result<Exit> {
         }
     }
     // On standard output they are in sight.
-    if to.output.is_some() {
+    if output::file(&to.output).is_some() {
         let mut err = terminal::err();
         imported.remarks.iter().try_for_each(|remark| writeln!(err, "collspec: {}", one_line(remark)))?;
     }

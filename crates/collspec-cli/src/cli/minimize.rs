@@ -23,7 +23,7 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     let inputs = [args.file.clone()].into_iter().chain(output::of_backend(&options.backend));
-    output::check("scenario", args.output.as_slice(), inputs)?;
+    output::check("scenario", output::file(&args.output).as_slice(), inputs)?;
     let request = Request {
         file: read(&args.file, options.reading.limits.file)?,
         stem: args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -49,7 +49,7 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error.into()),
     };
-    match &args.output {
+    match output::file(&args.output) {
         Some(path) => output::replace(path, reduced.text.as_bytes())?,
         None => {
             let mut out = terminal::out();
@@ -57,7 +57,7 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
             out.flush()?;
         }
     }
-    summary(&reduced, args.output.as_deref(), &rerun)?;
+    summary(&reduced, output::file(&args.output), &rerun)?;
     Ok(Exit::ALL_PASSED)
 }
 

@@ -1,6 +1,6 @@
 //! `collspec new`.
 use super::exit::Exit;
-use super::terminal;
+use super::{output, terminal};
 use crate::schema::schema;
 use crate::templates::{self, FROM_TORCH, OPERATIONS, PATTERNS, Template};
 use anyhow::{Context, bail};
@@ -50,7 +50,7 @@ pub fn new(args: &NewArgs) -> anyhow::Result<Exit> {
         let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         anyhow::anyhow!("no operation or pattern is called `{name}`{near} (`collspec new --list` shows all)")
     })?;
-    if args.output.as_deref() == Some(Path::new("-")) {
+    if args.output.is_some() && output::file(&args.output).is_none() {
         let mut out = terminal::out();
         out.write_all(template.text.as_bytes())?;
         out.flush()?;

@@ -28,29 +28,40 @@ pub fn of_selection(selection: &SelectionArgs) -> impl Iterator<Item = PathBuf> 
     of_paths(&selection.searched())
 }
 
+/// The file of an option; `None` is the standard output, which `-` means too.
+pub fn file(option: &Option<PathBuf>) -> Option<&Path> {
+    option.as_deref().filter(|path| path.as_os_str() != "-")
+}
+
 /// Checks before anything runs that the outputs can be written and overwrite nothing: the folder of each exists, no two are one file,
 /// and none is one that the command reads. A link to a file counts as the file, and devices may occur repeatedly. `what` is written.
 ///
 /// # Errors
 ///
 /// An output that cannot be written there.
-pub fn check(what: &str, outputs: &[PathBuf], inputs: impl IntoIterator<Item = PathBuf>) -> anyhow::Result<()> {
-    refuse_same_file(what, outputs)?;
-    refuse_missing_folder(outputs)?;
+pub fn check(
+    what: &str,
+    outputs: &[impl AsRef<Path>],
+    inputs: impl IntoIterator<Item = PathBuf>,
+) -> anyhow::Result<()> {
+    let outputs: Vec<&Path> = outputs.iter().map(AsRef::as_ref).collect();
+    refuse_same_file(what, &outputs)?;
+    refuse_missing_folder(&outputs)?;
     let program = std::env::current_exe().ok();
     let inputs: Vec<PathBuf> = inputs.into_iter().chain(program).collect();
     let identities: Vec<Option<FileIdentity>> = inputs.iter().map(|input| FileIdentity::of(input)).collect();
     for output in outputs {
         let own = FileIdentity::of(output);
         let Some(at) = identities.iter().position(|identity| own.is_some() && *identity == own) else { continue };
-        let (input, output) = (inputs.get(at).unwrap_or(output).display().to_string(), output.display().to_string());
+        let input = inputs.get(at).map_or(output, PathBuf::as_path).display().to_string();
+        let output = output.display().to_string();
         let same = if input == output { String::new() } else { format!(": {output} is the same file") };
         anyhow::bail!("the {what} would be written over {input}, which this command reads{same}");
     }
     Ok(())
 }
 
-fn refuse_same_file(what: &str, outputs: &[PathBuf]) -> anyhow::Result<()> {
+fn refuse_same_file(what: &str, outputs: &[&Path]) -> anyhow::Result<()> {
     let mut seen: Vec<(FileIdentity, &Path)> = Vec::new();
     for path in outputs {
         let Some(identity) = FileIdentity::of(path) else { continue };
@@ -67,7 +78,7 @@ fn refuse_same_file(what: &str, outputs: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// A file that is written at the end of a long command needs its folder at the beginning.
-fn refuse_missing_folder(outputs: &[PathBuf]) -> anyhow::Result<()> {
+fn refuse_missing_folder(outputs: &[&Path]) -> anyhow::Result<()> {
     for path in outputs {
         let folder = folder_of(path);
         let why = match folder.metadata() {

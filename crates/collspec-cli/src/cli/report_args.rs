@@ -61,6 +61,7 @@ impl ReportArgs {
             }
         }
         requests.extend(before_formats.map(|path| ReportRequest { format: ReportFormat::Human, output: Some(path) }));
+        requests.iter_mut().for_each(|request| _ = request.output.take_if(|path| path.as_os_str() == "-"));
         let on_standard_output = |request: &&ReportRequest| request.output.is_none();
         let taken = requests.iter().filter(on_standard_output).filter(|one| one.format != ReportFormat::Github);
         let github = requests.contains(&ReportRequest { format: ReportFormat::Github, output: None });

@@ -29,6 +29,13 @@ pub fn accepted(text: String, instead: &str) -> Result<String, Error> {
     }
 }
 
+/// Why `collspec check` refuses a scenario.
+pub fn refusal(text: &str) -> Option<String> {
+    let cases = cases(text).unwrap_or_default();
+    let mut refused = cases.into_iter().filter_map(|case| plan::plan(&Arc::new(case), &Limits::default()).err());
+    Some(refused.next()?.first()?.message.clone())
+}
+
 /// The plan of a text with one case; else what is wrong with it.
 pub fn planned(text: &str) -> Result<Plan, Vec<Diagnostic>> {
     let mut cases = cases(text).map_err(|_| Vec::new())?;

@@ -2,7 +2,7 @@
 use super::comms::Comms;
 use collspec_core::num::DType;
 use collspec_core::ops::{self, Kind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a rank gives to an operation of a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +53,24 @@ impl Collective {
         self.reduce == "premul_sum" && self.factor.is_none()
     }
 
+    /// True if the bound on the rounding errors of `n` ranks, with up to two more roundings, is as large as the result.
+    pub fn has_no_bound(&self, n: usize) -> bool {
+        let rounds = reduces(self.op) && !matches!(self.reduce, "max" | "min");
+        rounds && self.dtype.precision().is_some_and(|bits| n + 2 >= 1 << bits)
+    }
+
+    /// True if it rounds even if the sum of all inputs is a small whole number.
+    pub fn rounds_whole_numbers(&self, n: usize) -> bool {
+        let factor = self.factor.as_deref().unwrap_or("1");
+        (self.reduce == "avg" && !n.is_power_of_two()) || (self.reduce == "premul_sum" && factor != "1")
+    }
+
+    /// For a reduction that has no bound: how many ranks share a 1, the others having 0, so that every sum is exact.
+    pub fn ones_every(&self, n: usize, world: usize) -> Option<usize> {
+        let most = 1 << self.dtype.precision()?.saturating_sub(1);
+        self.has_no_bound(n).then_some(world.div_ceil(most))
+    }
+
     /// The keys of a step or variant that say what is done, but not with which buffers.
     pub fn keys(&self) -> String {
         let mut keys = match self.reduce {
@@ -65,6 +83,22 @@ impl Collective {
         }
         keys
     }
+}
+
+/// What is said of reductions of as many ranks as a call has, where no error bound says anything.
+pub fn reductions_without_bound<'a>(calls: impl Iterator<Item = (&'a Collective, usize)>) -> Vec<String> {
+    let mut remarks = BTreeSet::new();
+    for (call, n) in calls.filter(|(call, n)| call.has_no_bound(*n)) {
+        let what = format!("{} of {n} ranks' {}", call.reduce, call.dtype.name());
+        remarks.insert(if call.rounds_whole_numbers(n) {
+            format!("check refuses this: {what} round so often that no result can be judged")
+        } else {
+            format!(
+                "guessed: inputs of 0 and 1, because {what} round so often that only small whole numbers can be judged"
+            )
+        });
+    }
+    remarks.into_iter().collect()
 }
 
 /// A message to or from another rank.

@@ -23,10 +23,20 @@ pub struct Buffer {
     pub occurrence: usize,
     /// How far messages go.
     pub distance: usize,
+    /// How many ranks share a 1 at each place, the others having 0; `None` if the numbers are random.
+    pub ones_every: Option<usize>,
 }
 
 /// The buffer of what a message brings, which no rank has before.
 pub const RECEIVED: &str = "got";
+
+/// The content of an input.
+pub fn content(seed: usize, ones_every: Option<usize>) -> String {
+    match ones_every {
+        Some(step) => format!("each = \"(rank + i) % {step} == 0\""),
+        None => format!("random = {{ seed = {seed} }}"),
+    }
+}
 
 /// The buffers in the order of their first use.
 #[derive(Debug, Default)]
@@ -75,7 +85,8 @@ impl Inputs {
             let name = self.shown(buffer.letters, self.numbers[buffer]);
             let count = buffer.count.map_or_else(String::new, |count| format!(", count = {count}"));
             let dtype = buffer.dtype.name();
-            let mut line = format!("inputs.{name} = {{ random = {{ seed = {seed} }}{count}, dtype = \"{dtype}\"");
+            let content = content(seed, buffer.ones_every);
+            let mut line = format!("inputs.{name} = {{ {content}{count}, dtype = \"{dtype}\"");
             let mut comment = String::new();
             if buffer.offsets.iter().any(|offset| *offset != 0) {
                 line.push_str(&format!(", offset = {}", value_per_rank(&buffer.offsets)));

@@ -5,7 +5,7 @@
 use super::call::Unit;
 use super::comms::Comms;
 use super::program::{Item, Programs, Units};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A step: who makes it, and from which place of each program.
 #[derive(Clone, Debug)]
@@ -149,22 +149,31 @@ impl Heads<'_> {
     /// most ranks make.
     fn broken_step(&mut self) -> Option<Step> {
         let next: Vec<(usize, Shape)> = (0..self.programs.len()).filter_map(|rank| self.makes(rank, 0)).collect();
-        let leads_on = |makes: (usize, Shape)| {
-            let of = (0..self.programs.len()).filter(|rank| self.makes(*rank, 0) == Some(makes));
-            let mut then = of.filter_map(|rank| self.makes(rank, 1));
-            then.any(|then| then != makes && next.contains(&then))
-        };
-        let ranks = |makes: (usize, Shape)| next.iter().filter(|other| **other == makes).count();
-        let makes = next.iter().copied().rev().max_by_key(|makes| (leads_on(*makes), ranks(*makes)))?;
+        let all: HashSet<(usize, Shape)> = next.iter().copied().collect();
+        // By what is made next: whether it leads on to what others make next, and how many ranks make it.
+        let mut worth: HashMap<(usize, Shape), (bool, usize)> = HashMap::new();
+        for rank in 0..self.programs.len() {
+            let Some(makes) = self.makes(rank, 0) else { continue };
+            let leads_on = self.makes(rank, 1).is_some_and(|then| then != makes && all.contains(&then));
+            let (leads, ranks) = worth.entry(makes).or_default();
+            (*leads, *ranks) = (*leads || leads_on, *ranks + 1);
+        }
+        let makes = next.iter().copied().rev().max_by_key(|makes| worth.get(makes))?;
         let ranks = (0..self.programs.len()).filter(|rank| self.makes(*rank, 0) == Some(makes)).collect();
         let step = self.steps(&ranks).pop()?;
         Some(Step { complete: false, absent: Vec::new(), ..step })
     }
 }
 
-/// Gives every step to `emit`, in order, until it returns false. In `may_lack` calls a rank may be missing because its program is
-/// damaged.
-pub fn merge(programs: &Programs, units: &Units, comms: &Comms, mut may_lack: u64, emit: &mut dyn FnMut(Step) -> bool) {
+/// Gives every step to `emit`, in order, until it returns false. `may_lack` is asked whether the programs of ranks may lack a call
+/// that the others make.
+pub fn merge(
+    programs: &Programs,
+    units: &Units,
+    comms: &Comms,
+    may_lack: &mut dyn FnMut(&[usize]) -> bool,
+    emit: &mut dyn FnMut(Step) -> bool,
+) {
     let mut known: HashMap<Unit, Shape> = HashMap::new();
     let mut number = |unit: Unit| {
         let next = known.len() as Shape;
@@ -181,12 +190,10 @@ pub fn merge(programs: &Programs, units: &Units, comms: &Comms, mut may_lack: u6
             let unit = step.parts.first()?.1.unit;
             let [(comm, _)] = heads.awaited[unit as usize][..] else { return Some(vec![step]) };
             let group = comms.group(comm);
-            let lacking = group.len() - step.parts.len().min(group.len());
-            if lacking as u64 <= may_lack && 2 * lacking <= group.len() {
-                may_lack -= lacking as u64;
-                let makes_it = |rank: &usize| step.parts.iter().any(|(own, _)| own == rank);
-                step.absent = group.iter().copied().filter(|rank| !makes_it(rank)).collect();
-                step.complete = true;
+            let makes_it = |rank: &usize| step.parts.iter().any(|(own, _)| own == rank);
+            let lacking: Vec<usize> = group.iter().copied().filter(|rank| !makes_it(rank)).collect();
+            if 2 * lacking.len() <= group.len() && may_lack(&lacking) {
+                (step.absent, step.complete) = (lacking, true);
             }
             Some(vec![step])
         });

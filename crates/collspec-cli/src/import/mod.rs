@@ -23,6 +23,7 @@ mod text;
 mod unpaired;
 
 pub use error::Error;
+use text::Text;
 
 /// Most ranks of a scenario.
 const MAX_RANKS: usize = 1024;
@@ -36,4 +37,18 @@ pub struct Imported {
     pub text: String,
     /// What its reader should know about how it was made; these are comments of the file too.
     pub remarks: Vec<String>,
+}
+
+impl Imported {
+    /// Adds a remark.
+    fn tell(&mut self, remark: &str) {
+        let mut text = Text::default();
+        text.remark(remark);
+        self.text.insert_str(0, &text.to_string());
+        self.remarks.insert(0, remark.to_owned());
+    }
+
+    fn tell_refused(&mut self, why: &str) {
+        self.tell(&format!("check refuses this: {why}"));
+    }
 }

@@ -5,7 +5,7 @@ use collspec_core::judge::message::ranks_text;
 use std::collections::BTreeMap;
 
 /// Different calls that are told.
-const MAX_TOLD: usize = 8;
+const MAX_TOLD: usize = 4;
 
 /// What each rank makes next; nothing if its program has ended.
 #[derive(Debug)]
@@ -47,7 +47,9 @@ impl Standstill<'_> {
         let mut by_rank: Vec<(Vec<usize>, String)> = by_text.into_iter().map(|(text, ranks)| (ranks, text)).collect();
         by_rank.sort();
         let said = by_rank.iter().take(MAX_TOLD).map(|(ranks, text)| format!("{}: {text}", ranks_text(ranks)));
-        let said: Vec<String> = said.collect();
+        let mut said: Vec<String> = said.collect();
+        let more: usize = by_rank.iter().skip(MAX_TOLD).map(|(ranks, _)| ranks.len()).sum();
+        said.extend((more > 0).then(|| format!("and {more} more")));
         (!said.is_empty()).then(|| said.join("; "))
     }
 

@@ -5,7 +5,7 @@ use super::inputs::{Buffer, Inputs, RECEIVED};
 use super::peers::{partner, peer};
 use super::per_rank::numbers;
 use super::text::Node;
-use collspec_core::ops::InPlace;
+use collspec_core::ops::{InPlace, Who};
 
 /// Ranks that are listed even if few are missing.
 const MAX_LISTED: usize = 16;
@@ -24,6 +24,8 @@ pub struct Merged<'a> {
     pub absent: &'a [usize],
     /// The names of the streams of its calls.
     pub streams: &'a [&'a str],
+    /// True if ranks may disagree about it, so that it says what each of them passes.
+    pub may_disagree: bool,
 }
 
 impl Merged<'_> {
@@ -168,6 +170,7 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
         stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: 0,
+        ones_every: call.ones_every(n, step.world),
     });
     let slice = || format!("{name}[{part} * rank : {part} * rank + {part}]");
     let (input, output) = match layout {
@@ -177,7 +180,10 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
         InPlace::Never => (name.clone(), format!("{name}_out")),
     };
     let table = if table.is_empty() { String::new() } else { format!(", counts = [{}]", table.join(", ")) };
-    let (op, own) = (call.op, call.keys());
+    let (op, mut own) = (call.op, call.keys());
+    if step.may_disagree && properties(op).is_some_and(|properties| matches!(properties.readers, Who::Root)) {
+        own.push_str(&format!(", count = {part}, dtype = \"{}\"", call.dtype.name()));
+    }
     format!("{{ op = \"{op}\"{before}{own}{table}, in = \"{input}\", out = \"{output}\"{after}")
 }
 
@@ -210,6 +216,7 @@ fn sent(step: &Merged<'_>, at: usize, inputs: &mut Inputs) -> String {
         stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: 0,
+        ones_every: None,
     })
 }
 
@@ -225,6 +232,7 @@ fn received(step: &Merged<'_>, message: &Message, at: usize, inputs: &mut Inputs
         stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: message.distance,
+        ones_every: None,
     })
 }
 

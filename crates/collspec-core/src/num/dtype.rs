@@ -167,6 +167,11 @@ impl DType {
         }
     }
 
+    /// Significant bits of a floating-point type: all whole numbers of as many bits are exact.
+    pub fn precision(self) -> Option<u32> {
+        self.format().map(|format| format.precision())
+    }
+
     /// True for the six floating-point types.
     #[inline]
     pub const fn is_float(self) -> bool {

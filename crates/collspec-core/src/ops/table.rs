@@ -72,7 +72,7 @@ pub const RELEASE: Op = op("release", Kind::Graph(GraphOp::Release), &["graph"])
 pub static TABLE: &[Op] = &[
     collective("all_reduce", keys!("reduce", "scalar", "in_place", "null_pointers", "algorithm"), ALL_REDUCE),
     collective("reduce", keys!("reduce", "scalar", "root", "in_place", "null_pointers", "algorithm"), REDUCE),
-    collective("broadcast", keys!("root", "in_place", "null_pointers", "algorithm"), BROADCAST),
+    collective("broadcast", keys!("root", "count", "dtype", "in_place", "null_pointers", "algorithm"), BROADCAST),
     collective(
         "all_gather",
         keys!("in_place", "null_pointers", "algorithm"),
@@ -126,7 +126,7 @@ pub static TABLE: &[Op] = &[
     ),
     collective(
         "scatter",
-        keys!("root", "in_place", "null_pointers", "algorithm"),
+        keys!("root", "count", "dtype", "in_place", "null_pointers", "algorithm"),
         Collective {
             call: NcclCall::Scatter,
             reduces: false,

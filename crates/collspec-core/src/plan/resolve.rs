@@ -411,6 +411,13 @@ impl Resolver<'_> {
             }
             Extent::PerRank => len / n as u64,
         };
+        let of_root = (k, dtype);
+        let (k, dtype) = (c.size.count.unwrap_or(k), c.size.dtype.unwrap_or(dtype));
+        if own && of_root != (k, dtype) {
+            let text = format!("the root passes its `in`, which does not have {k} {}", dtype.name());
+            return Err(Diagnostic::new(p.items[rank][index].span, text)
+                .help("`count` and `dtype` are for ranks that pass something else than the root"));
+        }
         let Some(out) = c.op.recv.elements(k, n) else {
             return Err(Diagnostic::new(
                 p.items[rank][index].span,

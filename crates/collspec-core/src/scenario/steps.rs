@@ -342,9 +342,9 @@ impl<'t> StepReader<'t, '_> {
             self.needed(reader, "out");
         }
         let root = self.num_or_default(reader, "root", NumberKind::Whole);
-        let reduce = self.reduce(reader);
+        let (reduce, size) = (self.reduce(reader), self.size(reader));
         let algorithm = self.entry_or_default(reader, "algorithm").and_then(|e| algorithm(reader, &e.value));
-        Some(CollectiveStep { op, input: input?, output, in_place, root, reduce, algorithm })
+        Some(CollectiveStep { op, input: input?, output, in_place, root, size, reduce, algorithm })
     }
 
     fn one_sided(&self, reader: &mut PointReader<'_>, op: OneSided) -> Option<OneSidedStep> {

@@ -1,6 +1,6 @@
 //! Dumps become the text of a scenario.
-use super::super::accepted::accepted;
-use super::super::call::{Unit, is_rooted, reduces};
+use super::super::accepted::{accepted, refusal};
+use super::super::call::{Call, Unit, is_rooted, reduces, reductions_without_bound};
 use super::super::comms::Comms;
 use super::super::header::{counted, header, sources};
 use super::super::inputs::Inputs;
@@ -74,22 +74,46 @@ pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> R
     if cut > 0 {
         remarks.push(format!("{} left out before these: see --last", counted(cut as u64, "complete step")));
     }
+    let used = steps.iter().filter_map(|step| Some(&launches.units[step.parts.first()?.1.unit]));
+    let calls = used.flat_map(|unit| unit.calls.iter()).filter_map(|issued| match &issued.call {
+        Call::Collective(call) => Some((call, groups.ranks[issued.comm].len())),
+        Call::Message(_) => None,
+    });
+    remarks.extend(reductions_without_bound(calls));
     let mut inputs = Inputs::default();
     nodes(&steps, &launches, &comms, &mut inputs);
     inputs.complete();
     let nodes = nodes(&steps, &launches, &comms, &mut inputs);
     let ranks = counted(groups.size as u64, "rank");
     let description = format!("From a Flight Recorder dump: {ranks}, {}", what(&steps, &launches, &groups));
-    let mut text = header(&remarks, &description, &facts.source, "flight_recorder", groups.size);
-    if hang {
-        text.commented("outcome = \"hang\"", "the dump: not completed on all ranks");
-        text.line("timeout = 10");
-    }
     let used: Vec<usize> = steps.iter().map(|step| step.family).collect();
-    comms.write(&mut text, &used);
-    inputs.write(&mut text);
-    text.steps(&nodes);
-    Ok(Imported { text: accepted(text.to_string(), "keep fewer steps, with --last")?, remarks })
+    let text = |hangs: bool| {
+        let mut text = header(&remarks, &description, &facts.source, "flight_recorder", groups.size);
+        if hangs {
+            text.commented("outcome = \"hang\"", "the dump: not completed on all ranks");
+            text.line("timeout = 10");
+        }
+        comms.write(&mut text, &used);
+        inputs.write(&mut text);
+        text.steps(&nodes);
+        accepted(text.to_string(), "keep fewer steps, with --last")
+    };
+    let imported = |hangs| Ok(Imported { text: text(hangs)?, remarks: remarks.clone() });
+    if hang {
+        let hangs: Imported = imported(true)?;
+        if refusal(&hangs.text).is_none() {
+            return Ok(hangs);
+        }
+    }
+    let mut imported = imported(false)?;
+    match refusal(&imported.text) {
+        None if hang => {
+            imported.tell("no outcome = \"hang\": these calls complete, so the dumps do not show what hung")
+        }
+        Some(why) if hang || steps.iter().all(|step| step.complete) => imported.tell_refused(&why),
+        _ => {}
+    }
+    Ok(imported)
 }
 
 fn items(launches: &Launches) -> usize {
@@ -100,7 +124,7 @@ fn merged(launches: &Launches, comms: &Comms) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let units = &launches.units;
     let shape = |step: &Step| step.parts.first().map(|(_, item)| units[item.unit].shape(comms));
-    merge(&launches.programs, units, comms, 0, &mut |step| {
+    merge(&launches.programs, units, comms, &mut |_| false, &mut |step| {
         match steps.last_mut() {
             // Where one group of a family is complete and the next is not, it is one step all the same.
             Some(before) if !step.complete && before.family == step.family && shape(before) == shape(&step) => {
@@ -152,12 +176,21 @@ fn what(steps: &[Step], launches: &Launches, groups: &Groups) -> String {
 }
 
 fn nodes(steps: &[Step], launches: &Launches, comms: &Comms, inputs: &mut Inputs) -> Vec<Node> {
+    let mut may_disagree = false;
     let node = |step: &Step| {
+        may_disagree |= !step.complete;
         let family = &comms.families[step.family];
         let parts = step.parts.iter().map(|(rank, item)| (*rank, &launches.units[item.unit])).collect();
         // Torch gives each group a stream of its own.
         let stream = if family.is_world() { "main" } else { &family.name };
-        let merged = Merged { world: launches.programs.len(), comms, parts, absent: &step.absent, streams: &[stream] };
+        let merged = Merged {
+            world: launches.programs.len(),
+            comms,
+            parts,
+            absent: &step.absent,
+            streams: &[stream],
+            may_disagree,
+        };
         let mut node = Node { comment: comment(step, launches, comms), ..node(&merged, inputs) };
         // A diagnostic may be at a step of the group.
         let entries = made(step, launches).first().map_or(&[][..], |(_, launch)| &launch.entries);
@@ -209,6 +242,10 @@ impl Facts {
         }
         if launches.has_guessed_pieces {
             remarks.push("guessed: the pieces of an all_to_all, of which dumps have only the sums".to_owned());
+        }
+        if launches.all_to_alls_disagree {
+            remarks
+                .push("ranks disagree about an all_to_all: what they receive is not what is sent to them".to_owned());
         }
         if self.has_other_types {
             remarks.push("guessed: f32 for tensors whose type NCCL does not have, or that have none".to_owned());

@@ -25,6 +25,8 @@ pub struct Launches {
     pub made: Vec<Vec<Launch>>,
     pub has_guessed_pieces: bool,
     pub has_guessed_roots: bool,
+    /// True if ranks await other pieces of an all_to_all than are sent to them.
+    pub all_to_alls_disagree: bool,
 }
 
 /// What all members gave to each call.
@@ -62,8 +64,14 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
             let state =
                 end.or(calls.iter().copied().max_by_key(|placed| placed.entry.state)).unwrap_or(first).entry.state;
             let n = groups.ranks[first.comm].len();
-            let made_of = |placed: &&Placed| (launches.call(placed, n, &given, &pieces), placed.entry.clone());
-            let mut both: Vec<(Call, Entry)> = calls.iter().map(made_of).collect();
+            let mut both: Vec<(Call, Entry)> = Vec::new();
+            for placed in &calls {
+                let made = match launches.messages(placed, &pieces) {
+                    Some(messages) => messages,
+                    None => vec![launches.call(placed, n, &given, &pieces)],
+                };
+                both.extend(made.into_iter().map(|call| (call, placed.entry.clone())));
+            }
             if both.iter().all(|(_, entry)| entry.is_message()) {
                 both.sort_by_key(|(call, _)| call.place_in_group(n));
             }
@@ -121,7 +129,7 @@ impl Launches {
             }
             "broadcast" | "reduce" => self.has_guessed_roots |= n > 1,
             "all_to_all" => match pieces.get(&(placed.comm, entry.number)) {
-                Some(Pieces { table, are_guessed }) => {
+                Some(Pieces { table, are_guessed, .. }) => {
                     self.has_guessed_pieces |= are_guessed;
                     (call.op, call.pieces) = ("all_to_all_v", table[placed.me].clone());
                 }
@@ -130,6 +138,25 @@ impl Launches {
             _ => {}
         }
         Call::Collective(call)
+    }
+
+    /// The messages of an all_to_all whose ranks disagree about its pieces.
+    fn messages(&mut self, placed: &Placed, pieces: &HashMap<(usize, u64), Pieces>) -> Option<Vec<Call>> {
+        let is_all_to_all = placed.entry.what == What::Collective("all_to_all");
+        let pieces = pieces.get(&(placed.comm, placed.entry.number)).filter(|_| is_all_to_all)?;
+        let (sent, got) = (&pieces.table[placed.me], &pieces.got.as_ref()?[placed.me]);
+        self.has_guessed_pieces |= pieces.are_guessed;
+        self.all_to_alls_disagree = true;
+        let (n, dtype) = (sent.len(), placed.entry.dtype.unwrap_or(DType::F32));
+        let message = |sends, (peer, count): (usize, &u64)| {
+            let distance = (peer + n - placed.me) % n;
+            (*count > 0).then_some(Call::Message(Message { sends, distance, dtype, count: *count, offset: 0 }))
+        };
+        let sent = sent.iter().enumerate().filter_map(|piece| message(true, piece));
+        let mut calls: Vec<Call> =
+            sent.chain(got.iter().enumerate().filter_map(|piece| message(false, piece))).collect();
+        calls.sort_by_key(|call| call.place_in_group(n));
+        Some(calls)
     }
 
     /// The only member that has this list.

@@ -11,6 +11,8 @@ pub struct Given {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
     pub table: Vec<Vec<u64>>,
+    /// By receiver and sender: what is received, if that is not what is sent.
+    pub got: Option<Vec<Vec<u64>>>,
     /// True if only the sums are in the dumps.
     pub are_guessed: bool,
 }
@@ -32,10 +34,17 @@ pub fn pieces(members: &[Option<Given>]) -> Option<Pieces> {
     if n == 0 || n > MAX_TABLE || (all_even && first.is_multiple_of(n as u64)) {
         return None;
     }
-    if n > 1 && present.len() == n && present.iter().all(|given| given.inputs.len() == n) {
-        return Some(Pieces { table: present.iter().map(|given| given.inputs.clone()).collect(), are_guessed: false });
+    let are_lists =
+        |list: fn(&Given) -> &Vec<u64>| present.len() == n && present.iter().all(|own| list(own).len() == n);
+    if n > 1 && are_lists(|given| &given.inputs) {
+        let table: Vec<Vec<u64>> = present.iter().map(|given| given.inputs.clone()).collect();
+        let got =
+            are_lists(|given| &given.outputs).then(|| present.iter().map(|given| given.outputs.clone()).collect());
+        let got = got.filter(|got| *got != transposed(&table));
+        return Some(Pieces { table, got, are_guessed: false });
     }
-    // As much as fits, from the first rank to the first, and so on: the sums are right if all ranks have dumps.
+    // As much as fits, from the first rank to the first, and so on: the sums are right if all ranks have dumps. What does not fit is
+    // sent to the last rank, or awaited from it.
     let mut gets: Vec<u64> =
         members.iter().map(|given| given.as_ref().map_or(0, |given| sum(&given.outputs))).collect();
     let row = |given: &Option<Given>| {
@@ -46,8 +55,16 @@ pub fn pieces(members: &[Option<Given>]) -> Option<Pieces> {
             row.push(piece);
             (left, *get) = (left - piece, *get - piece);
         }
-        row[n - 1] += left;
-        row
+        (row, left)
     };
-    Some(Pieces { table: members.iter().map(row).collect(), are_guessed: true })
+    let (mut table, rest): (Vec<Vec<u64>>, Vec<u64>) = members.iter().map(row).unzip();
+    let mut got = transposed(&table);
+    table.iter_mut().zip(&rest).for_each(|(row, rest)| row[n - 1] += rest);
+    got.iter_mut().zip(&gets).for_each(|(row, rest)| row[n - 1] += rest);
+    let got = Some(got).filter(|got| present.len() == n && *got != transposed(&table));
+    Some(Pieces { table, got, are_guessed: true })
+}
+
+fn transposed(table: &[Vec<u64>]) -> Vec<Vec<u64>> {
+    (0..table.len()).map(|to| table.iter().map(|row| row[to]).collect()).collect()
 }

@@ -143,7 +143,7 @@ fn uneven_pieces_and_roots_are_found_where_the_sizes_show_them() {
                 entry(1, "w", 2, 2, "scatter", (list, "[[3]]"), "completed"),
                 // As torch does it: the part of each, and the first one of the root's list.
                 entry(2, "w", 3, 3, "scatter", ("[[3]]", if rank == 1 { "[[3]]" } else { "[[0]]" }), "completed"),
-                entry(3, "w", 4, 4, "all_to_all", ("[[1], [2]]", "[[1], [1]]"), "completed"),
+                entry(3, "w", 4, 4, "all_to_all", ("[[1], [2]]", ["[[1], [1]]", "[[2], [2]]"][rank]), "completed"),
                 entry(4, "w", 5, 5, "all_reduce_barrier", ("[[1]]", "[[1]]"), "completed"),
             ],
         )
@@ -153,6 +153,38 @@ fn uneven_pieces_and_roots_are_found_where_the_sizes_show_them() {
     assert_eq!(text.matches("{ op = \"scatter\", root = 1").count(), 2, "{text}");
     for part in ["\"gather\", root = 1", "\"scatter\", root = 1", "counts = [[1, 2], [1, 2]]", "\"barrier\""] {
         assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+/// Two ranks of which each makes a call with its own sizes.
+fn pair(name: &str, sizes: [(&str, &str); 2], state: &str, hang: bool) -> String {
+    let dumps = (0..2).map(|rank| dump_of(rank, WORLD, &[entry(0, "w", 1, 1, name, sizes[rank], state)]));
+    build::build(&[], dumps.collect(), 20, hang).unwrap_or_else(|error| panic!("{error}")).text
+}
+
+#[test]
+fn ranks_that_disagree_about_a_broadcast_keep_their_sizes() {
+    let text = pair("broadcast", [("[[4]]", "[[4]]"), ("[[5]]", "[[5]]")], "started", false);
+    let refused = refusals(&text);
+    assert!(refused.contains("but rank 1 calls Broadcast of 5 f32 with root 0"), "{refused}\n{text}");
+}
+
+#[test]
+fn an_all_to_all_whose_sums_do_not_fit_keeps_what_each_rank_said() {
+    let text = pair("all_to_all", [("[[7]]", "[[5]]"), ("[[5]]", "[[9]]")], "started", false);
+    assert!(text.contains("# ranks disagree about an all_to_all"), "{text}");
+    assert!(refusals(&text).contains("rank 1 receives 7 f32"), "{text}");
+    // As lists: rank 1 awaits more of rank 0 than this sends.
+    let text = pair("all_to_all", [("[[1], [2]]", "[[1], [3]]"), ("[[3], [4]]", "[[5], [4]]")], "started", false);
+    assert!(refusals(&text).contains("rank 0 sends 2 f32, but rank 1 receives 5 f32"), "{text}");
+}
+
+#[test]
+fn a_hang_that_the_calls_do_not_show_is_not_claimed() {
+    for state in ["started", "completed"] {
+        let text = pair("all_reduce", [("[[4]]", "[[4]]"); 2], state, true);
+        assert_eq!(refusals(&text), "", "{text}");
+        assert!(text.starts_with("# no outcome = \"hang\": ") && !text.contains("\noutcome"), "{text}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! A log that was read becomes the text of a scenario.
-use super::super::accepted::accepted;
+use super::super::accepted::{accepted, refusal};
 use super::super::header::{counted, sources};
 use super::super::{Error, Imported};
 use super::collect::{Collector, Told, release};
@@ -25,7 +25,7 @@ pub struct Facts {
 /// The scenario of a log.
 pub fn build(collector: &Collector, files: &[PathBuf], form: Form) -> Result<Imported, Error> {
     if collector.processes.comms.is_empty() {
-        let lines = collector.told.lines;
+        let lines = collector.told.lines();
         return Err(Error::Input(format!(
             "no line says that a communicator begins ({lines} read): make the log with NCCL_DEBUG=INFO and \
              NCCL_DEBUG_SUBSYS=INIT,COLL, and import it from its beginning"
@@ -45,11 +45,15 @@ pub fn build(collector: &Collector, files: &[PathBuf], form: Form) -> Result<Imp
     let from = if collector.is_recording { "a recording" } else { "NCCL's log" };
     let what = format!("From {from}: {} on {}", counted(world.size as u64, "rank"), hosts(collector));
     let facts = Facts { source, what, remarks, world };
-    let imported = match form {
+    let mut imported = match form {
         Form::Unique { bench } => unique::scenario(collector, facts, bench),
         Form::Rounds => rounds::scenario(collector, facts)?,
     };
-    Ok(Imported { text: accepted(imported.text, "import the log of a few rounds, or of fewer ranks")?, ..imported })
+    imported.text = accepted(imported.text, "import the log of a few rounds, or of fewer ranks")?;
+    if let (Form::Unique { .. }, Some(why)) = (form, refusal(&imported.text)) {
+        imported.tell_refused(&why);
+    }
+    Ok(imported)
 }
 
 fn hosts(collector: &Collector) -> String {
@@ -61,14 +65,15 @@ fn hosts(collector: &Collector) -> String {
 
 /// What could not be read, or is not in any log.
 fn tell(told: &Told, remarks: &mut Vec<String>) {
-    if told.damaged > 0 {
-        let what = counted(told.damaged, "line");
+    if told.damaged() > 0 {
+        let what = counted(told.damaged(), "line");
         remarks
             .push(format!("{what} of the log could not be read: cut off, mixed with another, or contradicting others"));
     }
     if told.homeless > 0 {
         let what = counted(told.homeless, "call");
-        remarks.push(format!("left out: {what} of communicators whose beginning is not in the log"));
+        let first = &told.first_homeless;
+        remarks.push(format!("left out: {what} of communicators whose beginning is not in the log (first: {first})"));
     }
     for (name, count) in &told.unknown_calls {
         remarks.push(format!("left out: {name} ({}), which no scenario has", counted(*count, "line")));

@@ -5,7 +5,7 @@ use super::super::program::Units;
 use super::line::{self, Kind, LoggedCall, Said};
 use super::place;
 use super::processes::{NotTaken, Processes, Seen};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Different calls that are kept.
 const MAX_DIFFERENT: usize = 8_000;
@@ -28,20 +28,59 @@ pub struct Counted {
     pub calls: u64,
 }
 
+/// A file of a log.
+#[derive(Clone, Debug, Default)]
+pub struct LogFile {
+    path: String,
+    lines: u64,
+    /// Lines that could not be read.
+    pub damaged: u64,
+    /// The ranks whose lines it has.
+    pub ranks: BTreeSet<usize>,
+}
+
 /// What is told of a log besides its calls.
 #[derive(Debug, Default)]
 pub struct Told {
-    pub damaged: u64,
+    pub files: Vec<LogFile>,
     /// Calls of communicators whose beginning is not in the log.
     pub homeless: u64,
+    /// The first of them: `FILE:LINE`.
+    pub first_homeless: String,
     pub unknown_calls: BTreeMap<String, u64>,
     pub versions: BTreeMap<String, u64>,
     pub between_elements: u64,
     /// Calls that receive, not in place, after a boundary.
     pub receives_after_boundary: u64,
-    pub lines: u64,
     /// True if more streams were used than are told apart.
     pub many_streams: bool,
+}
+
+impl Told {
+    /// The file that is being read.
+    fn file(&mut self) -> &mut LogFile {
+        if self.files.is_empty() {
+            self.files.push(LogFile::default());
+        }
+        let last = self.files.len() - 1;
+        &mut self.files[last]
+    }
+
+    fn is_homeless(&mut self) {
+        self.homeless += 1;
+        if self.homeless == 1 {
+            let LogFile { path, lines, .. } = self.file();
+            self.first_homeless = format!("{path}:{lines}");
+        }
+    }
+
+    pub fn damaged(&self) -> u64 {
+        self.files.iter().map(|file| file.damaged).sum()
+    }
+
+    pub fn lines(&self) -> u64 {
+        self.files.iter().map(|file| file.lines).sum()
+    }
 }
 
 /// What a rank has done so far.
@@ -104,32 +143,39 @@ impl Collector {
         used
     }
 
+    /// The lines from here on are those of this file.
+    pub fn begin_file(&mut self, path: &str) {
+        self.told.files.push(LogFile { path: path.to_owned(), ..LogFile::default() });
+    }
+
     /// Takes in a line; the error says what to do if there is too much of something.
     pub fn line(&mut self, line: &str) -> Result<(), String> {
-        self.told.lines += 1;
+        self.told.file().lines += 1;
         for (writer, said) in line::messages(line) {
             match (said, writer) {
                 (Said::Nothing, _) => {}
                 (Said::Version(version), _) => count(&mut self.told.versions, version),
-                (Said::Damaged, _) | (_, None) => self.told.damaged += 1,
+                (Said::Damaged, _) | (_, None) => self.told.file().damaged += 1,
                 (Said::UnknownCall(name), _) => count(&mut self.told.unknown_calls, name),
                 (Said::Recording, _) => self.is_recording = true,
                 (Said::Reduction(made), Some(writer)) => {
-                    self.told.damaged += u64::from(!self.processes.make(writer, made));
+                    let is_known = self.processes.make(writer, made);
+                    self.told.file().damaged += u64::from(!is_known);
                 }
                 (Said::Init(init), Some(writer)) => match self.processes.begin(writer, &init) {
-                    Ok(()) => {}
-                    Err(NotTaken::Contradiction) => self.told.damaged += 1,
+                    Ok(rank) => _ = self.told.file().ranks.insert(rank),
+                    Err(NotTaken::Contradiction) => self.told.file().damaged += 1,
                     Err(NotTaken::TooMuch(message)) => return Err(message),
                 },
                 (Said::Call(mut call), Some(writer)) => match self.processes.comm(writer, call.comm) {
-                    Some(seen) => {
+                    Some(seen) if call.nranks.is_none_or(|n| n == self.processes.comms[seen.comm].members.len()) => {
+                        self.told.file().ranks.insert(seen.rank);
                         if call.reduce == "premul_sum" {
                             call.factor = self.processes.factor(writer, &call);
                         }
                         self.call(writer.tid, &call, seen)?;
                     }
-                    None => self.told.homeless += 1,
+                    _ => self.told.is_homeless(),
                 },
             }
         }
@@ -144,7 +190,7 @@ impl Collector {
             Kind::Send | Kind::Recv => Some(self.message(logged, seen, n)),
         };
         let Some(call) = made else {
-            self.told.damaged += 1;
+            self.told.file().damaged += 1;
             return Ok(());
         };
         if self.kept >= MAX_IN_ORDER && self.in_order {
@@ -300,6 +346,11 @@ fn count(names: &mut BTreeMap<String, u64>, name: String) {
 pub fn release(version: &str) -> (u32, u32) {
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// True if calls with different numbers are never of one group.
+pub fn shows_groups(versions: &BTreeMap<String, u64>) -> bool {
+    !versions.is_empty() && !numbers_every_call(versions)
 }
 
 /// NCCL 2.31 and later count every call; before, the calls of a group had one number.

@@ -60,6 +60,8 @@ pub struct LoggedCall {
     pub factor: Option<String>,
     pub root: usize,
     pub comm: u64,
+    /// The ranks of the communicator, if the release says it.
+    pub nranks: Option<usize>,
     pub stream: u64,
     /// In a recording: the thread's group that has the call.
     pub group: Option<u64>,
@@ -187,6 +189,7 @@ fn call(name: &str, fields: &Fields<'_>) -> Said {
             factor: None,
             root: usize::try_from(fields.number("root")?).ok()?,
             comm: fields.pointer("comm")?,
+            nranks: fields.0.iter().find_map(|word| word.strip_prefix("[nranks=")?.strip_suffix(']')?.parse().ok()),
             stream: fields.pointer("stream")?,
             group: fields.number("group"),
         })

@@ -127,8 +127,8 @@ impl Processes {
         self.processes[at].factors.get(&(call.comm, call.op)).cloned().flatten()
     }
 
-    /// A communicator begins.
-    pub fn begin(&mut self, writer: Writer<'_>, init: &CommInit) -> Result<(), NotTaken> {
+    /// A communicator begins on the rank that is returned.
+    pub fn begin(&mut self, writer: Writer<'_>, init: &CommInit) -> Result<usize, NotTaken> {
         if init.nranks == 0 || init.rank >= init.nranks {
             return Err(NotTaken::Contradiction);
         }
@@ -143,8 +143,10 @@ impl Processes {
             self.processes.len() - 1
         });
         let process = &mut self.processes[at];
-        if init.is_complete && process.begun.remove(&init.pointer) {
-            return Ok(());
+        if let (true, Some(seen)) = (init.is_complete, process.pointers.get(&init.pointer))
+            && process.begun.remove(&init.pointer)
+        {
+            return Ok(seen.rank);
         }
         let parent = init.parent.map(|parent| process.pointers.get(&parent).copied().ok_or(NotTaken::Contradiction));
         let parent = parent.transpose()?;
@@ -202,6 +204,6 @@ impl Processes {
         if !self.ranks[rank].comms.contains(&comm) {
             self.ranks[rank].comms.push(comm);
         }
-        Ok(())
+        Ok(rank)
     }
 }

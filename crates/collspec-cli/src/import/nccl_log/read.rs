@@ -32,6 +32,7 @@ pub fn read(
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let (mut bytes, mut number) = (0u64, 0u64);
     let mut line = Vec::new();
+    into.begin_file(path);
     loop {
         line.clear();
         let read = from.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line).map_err(failed)?;

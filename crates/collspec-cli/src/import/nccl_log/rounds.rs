@@ -1,6 +1,6 @@
 //! The program of a log in its order: one list of steps for all ranks, with loops for what repeats.
-use super::super::accepted::planned;
-use super::super::call::{Collective, Issued, Unit};
+use super::super::accepted::{planned, refusal};
+use super::super::call::{Call, Collective, Issued, Unit, reductions_without_bound};
 use super::super::header::{counted, header};
 use super::super::inputs::Inputs;
 use super::super::merge::{Step, merge};
@@ -11,9 +11,10 @@ use super::super::text::Node;
 use super::super::unpaired::{self, Counts, Lost};
 use super::super::{Error, Imported};
 use super::build::{FACTOR, Facts};
-use super::collect::{Collector, release};
+use super::collect::{Collector, LogFile, Told, release, shows_groups};
 use super::period::{Piece, with_loops};
 use super::streams;
+use super::world::World;
 use collspec_core::judge::message::ranks_text;
 use collspec_core::plan::{Limits, Plan};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,6 +26,9 @@ const MAX_STEPS: usize = 16_384;
 
 /// What is said of groups of messages of NCCL 2.27 and later.
 const GROUPS: &str = "guessed: messages in a row on a communicator are one group, as far as opCount allows it";
+
+/// What is said where the program cannot finish with groups as they seem to be.
+const JOINED: &str = "guessed: messages in a row are one group even where they receive into one buffer, because they cannot finish otherwise";
 
 /// A step without its place: the family, who makes which unit, and who takes part without a log.
 type Different = (usize, Vec<(usize, u32)>, Vec<usize>);
@@ -63,6 +67,8 @@ struct Program<'a> {
     /// The pieces before ranks disagree.
     whole: usize,
     streams: HashMap<(usize, usize), String>,
+    /// What ranks make where the calls of some differ from those of others.
+    disagreement: Option<String>,
     remarks: Vec<String>,
 }
 
@@ -75,30 +81,36 @@ pub fn scenario(collector: &Collector, facts: Facts) -> Result<Imported, Error> 
     let units = collector.units.clone();
     let has_messages = units.all().iter().any(|unit| !unit.is_collective());
     let logged = Program::new(programs.clone(), units.clone(), collector, &facts)?;
-    if !has_messages || collector.is_recording || planned(&logged.text(1).text).is_ok() {
-        return Ok(logged.text(logged.rounds_that_fit()));
+    let refused = refusal(&logged.text(1).text);
+    if !has_messages || collector.is_recording || refused.is_none() {
+        return Ok(logged.finished(refused));
     }
-    // Where groups end is not in every log: perhaps it works if no more of them end than must. A log that lacks lines may have
-    // messages that do not fit together.
-    for (programs, units, remark) in [joined(programs.clone(), units.clone()), without_messages(programs, units)] {
+    let mut others = Vec::new();
+    if !shows_groups(&collector.told.versions) {
+        others.push(joined(programs.clone(), units.clone()));
+    }
+    if collector.told.damaged() > 0 {
+        others.push(without_messages(programs, units));
+    }
+    for (programs, units, remark) in others {
         if let Ok(mut other) = Program::new(programs, units, collector, &facts)
-            && planned(&other.text(1).text).is_ok()
+            && refusal(&other.text(1).text).is_none()
         {
-            other.remarks.extend(remark.map(str::to_owned));
-            return Ok(other.text(other.rounds_that_fit()));
+            other.remarks.push(remark.to_owned());
+            return Ok(other.finished(None));
         }
     }
-    Ok(logged.text(logged.rounds_that_fit()))
+    Ok(logged.finished(refused))
 }
 
 /// Other programs to try, and what is said about them.
-type Other = (Programs, Units, Option<&'static str>);
+type Other = (Programs, Units, &'static str);
 
 fn without_messages(mut programs: Programs, units: Units) -> Other {
     for program in programs.iter_mut().flatten() {
         program.retain(|item| units[item.unit].is_collective());
     }
-    (programs, units, Some("left out: all messages, which do not fit together"))
+    (programs, units, "left out: all messages, which do not fit together")
 }
 
 /// Makes one group of groups of messages that follow each other on a communicator.
@@ -116,7 +128,28 @@ fn joined(mut programs: Programs, mut units: Units) -> Other {
             program.push(Item { unit: units.index(Unit { calls }), ..run[0] });
         }
     }
-    (programs, units, None)
+    (programs, units, JOINED)
+}
+
+/// Whether ranks may lack a call: each time, for each of them, a damaged line of a file with its lines.
+fn may_lack(told: &Told, world: &World) -> impl FnMut(&[usize]) -> bool {
+    let of_file = |file: &LogFile| (file.damaged, file.ranks.iter().map(|logged| world.ranks[*logged]).collect());
+    let mut files: Vec<(u64, BTreeSet<usize>)> = told.files.iter().map(of_file).collect();
+    move |ranks| {
+        let mut left = files.clone();
+        let is_lost = |rank: &usize| match left.iter_mut().find(|(lost, own)| *lost > 0 && own.contains(rank)) {
+            Some((lost, _)) => {
+                *lost -= 1;
+                true
+            }
+            None => false,
+        };
+        let are_lost = ranks.iter().all(is_lost);
+        if are_lost {
+            files = left;
+        }
+        are_lost
+    }
 }
 
 /// The most rounds of a loop.
@@ -136,7 +169,7 @@ impl<'a> Program<'a> {
         };
         let before = calls(&programs, &units);
         // A log that lacks lines shows disagreements that the program did not have.
-        let keeps_disagreement = collector.is_recording || collector.told.damaged == 0;
+        let keeps_disagreement = collector.is_recording || collector.told.damaged() == 0;
         let (mut unpaired, mut cut) = (0, 0);
         let mut order = Order::default();
         let mut invented = BTreeMap::new();
@@ -151,7 +184,8 @@ impl<'a> Program<'a> {
             invented = BTreeMap::<usize, u64>::new();
             let mut reached = vec![0; programs.len()];
             let (mut has_room, mut is_stuck) = (true, false);
-            merge(&programs, &units, comms, collector.told.damaged, &mut |step| {
+            let mut may_lack = may_lack(&collector.told, &facts.world);
+            merge(&programs, &units, comms, &mut may_lack, &mut |step| {
                 if !step.complete && order.whole.is_none() {
                     let next = programs.iter().zip(&reached).map(|(program, at)| program.as_ref()?.get(*at));
                     let next = next.map(|item| item.map(|item| &units[item.unit])).collect();
@@ -201,13 +235,14 @@ impl<'a> Program<'a> {
             let what = counted(unpaired as u64, "message");
             remarks.push(format!("left out: {what} of {before} calls, whose other end is not logged"));
         }
-        if let Some((disagreement, ended)) = why {
+        let mut disagreement = None;
+        if let Some((said, ended)) = why {
             let what = counted(cut as u64, "call");
-            match disagreement {
+            match said {
                 Some(said) if cut > 0 => {
                     remarks.push(format!("left out: {what} of {before} at the end, where ranks disagree; {said}"));
                 }
-                Some(said) => remarks.push(format!("the ranks disagree in what comes next; {said}")),
+                Some(said) => disagreement = Some(said),
                 None => {
                     let ended = ranks_text(&ended);
                     remarks.push(format!("left out: {what} of {before} at the end, after the last ones of {ended}"));
@@ -218,6 +253,11 @@ impl<'a> Program<'a> {
         if used().any(|unit| unit.collectives().any(Collective::lacks_factor)) {
             remarks.push(FACTOR.to_owned());
         }
+        let with_sizes = used().flat_map(|unit| &unit.calls).filter_map(|issued| match &issued.call {
+            Call::Collective(call) => Some((call, comms.group(issued.comm).len())),
+            Call::Message(_) => None,
+        });
+        remarks.extend(reductions_without_bound(with_sizes));
         let shows_groups = collector.told.versions.keys().all(|version| release(version) < (2, 27));
         let shows_groups = shows_groups && !collector.told.versions.is_empty();
         if !shows_groups && !collector.is_recording && used().any(|unit| unit.calls.len() > 1) {
@@ -228,7 +268,24 @@ impl<'a> Program<'a> {
         let whole = pieces.len();
         pieces.extend(with_loops(rest));
         let streams = streams::names(order.different.iter().map(|(_, parts, _)| parts.as_slice()), &units, comms);
-        Ok(Self { facts, units, order, pieces, whole, streams, remarks })
+        Ok(Self { facts, units, order, pieces, whole, streams, disagreement, remarks })
+    }
+
+    /// The scenario. `refused` says why one round of it cannot be run.
+    fn finished(mut self, refused: Option<String>) -> Imported {
+        let disagreement = self.disagreement.take();
+        if let Some(said) = &disagreement {
+            let what = match refused {
+                Some(_) => "the ranks disagree in what comes next",
+                None => "ranks issue the same calls in another order, or in other groups",
+            };
+            self.remarks.push(format!("{what}; {said}"));
+        }
+        let mut imported = self.text(self.rounds_that_fit());
+        if let (Some(why), None) = (refused, disagreement) {
+            imported.tell_refused(&why);
+        }
+        imported
     }
 
     /// Rounds that a case may have, from what the first and the second cost.
@@ -256,9 +313,13 @@ impl<'a> Program<'a> {
     fn text_of(&self, pieces: &[Piece], most: u64) -> Imported {
         let Facts { source, what, world, .. } = self.facts;
         let mut inputs = Inputs::default();
-        self.nodes(pieces, most, &mut inputs);
+        let (agreed, rest) = pieces.split_at(self.whole);
+        let nodes = |inputs: &mut Inputs| {
+            [self.nodes(agreed, most, false, inputs), self.nodes(rest, most, true, inputs)].concat()
+        };
+        nodes(&mut inputs);
         inputs.complete();
-        let nodes = self.nodes(pieces, most, &mut inputs);
+        let nodes = nodes(&mut inputs);
         let rounds = most_rounds(&self.pieces);
         let mut remarks = self.remarks.clone();
         if most < rounds {
@@ -281,13 +342,13 @@ impl<'a> Program<'a> {
         Imported { text: text.to_string(), remarks }
     }
 
-    fn nodes(&self, pieces: &[Piece], most: u64, inputs: &mut Inputs) -> Vec<Node> {
+    fn nodes(&self, pieces: &[Piece], most: u64, may_disagree: bool, inputs: &mut Inputs) -> Vec<Node> {
         let node = |piece: &Piece| match piece {
-            Piece::One(step) => self.node(*step, inputs),
+            Piece::One(step) => self.node(*step, may_disagree, inputs),
             Piece::Loop(times, inner) => {
                 let times = most.min(*times);
                 Node {
-                    steps: self.nodes(inner, most, inputs),
+                    steps: self.nodes(inner, most, may_disagree, inputs),
                     ..Node::new(format!("{{ op = \"loop\", times = {times}"))
                 }
             }
@@ -295,7 +356,7 @@ impl<'a> Program<'a> {
         pieces.iter().map(node).collect()
     }
 
-    fn node(&self, step: u32, inputs: &mut Inputs) -> Node {
+    fn node(&self, step: u32, may_disagree: bool, inputs: &mut Inputs) -> Node {
         let (_, parts, absent) = &self.order.different[step as usize];
         let parts: Vec<(usize, &Unit)> = parts.iter().map(|(rank, unit)| (*rank, &self.units[*unit])).collect();
         let calls = parts.first().map_or(&[][..], |(_, unit)| &unit.calls);
@@ -304,7 +365,8 @@ impl<'a> Program<'a> {
         let in_place = parts.iter().all(|(_, unit)| unit.collectives().any(|call| call.in_place));
         let comment = if in_place { "in place".to_owned() } else { String::new() };
         let world = &self.facts.world;
-        let merged = Merged { world: world.size, comms: &world.comms, parts, absent, streams: &streams };
+        let comms = &world.comms;
+        let merged = Merged { world: world.size, comms, parts, absent, streams: &streams, may_disagree };
         Node { comment, ..node(&merged, inputs) }
     }
 }

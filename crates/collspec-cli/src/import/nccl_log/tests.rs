@@ -11,8 +11,14 @@ fn imported(files: &[PathBuf], form: Form) -> String {
 
 /// The scenario of a text, or why there is none.
 fn of_text(text: &[u8], form: Form) -> Result<String, String> {
+    of_files(&[text], form)
+}
+
+fn of_files(files: &[&[u8]], form: Form) -> Result<String, String> {
     let mut collector = Collector::new(form == Form::Rounds);
-    read(text, "text.log", &mut collector, &mut |_| ()).map_err(|error| error.to_string())?;
+    for text in files {
+        read(*text, "text.log", &mut collector, &mut |_| ()).map_err(|error| error.to_string())?;
+    }
     collector.end()?;
     let imported = super::build::build(&collector, &[], form).map_err(|error| error.to_string())?;
     Ok(imported.text)
@@ -107,7 +113,7 @@ fn init(rank: usize, n: usize, pid: usize) -> String {
 fn call(rank: usize, pid: usize, name: &str, number: usize, count: u64, root: usize) -> String {
     format!(
         "h:{pid}:{pid} [{rank}] NCCL INFO {name}: opCount {number:x} sendbuff 0x1000 recvbuff 0x2000 count {count} datatype 7 op 0 \
-         root {root} comm 0xa{rank} [nranks=2] stream 0x5\n"
+         root {root} comm 0xa{rank} stream 0x5\n"
     )
 }
 
@@ -298,6 +304,15 @@ fn a_call_that_a_rank_did_not_log_is_told_as_guessed() {
 }
 
 #[test]
+fn a_damaged_log_says_nothing_about_the_other_logs() {
+    let damaged = init(0, 2, 1) + "h:1:1 [0] NCCL INFO AllReduce: opCo\n" + &call(0, 1, "AllReduce", 0, 6, 0);
+    let damaged = damaged + &call(0, 1, "AllReduce", 1, 7, 0) + &call(0, 1, "AllReduce", 2, 8, 0);
+    let intact = init(1, 2, 2) + &call(1, 2, "AllReduce", 0, 6, 0) + &call(1, 2, "AllReduce", 2, 8, 0);
+    let text = of_files(&[damaged.as_bytes(), intact.as_bytes()], Form::Rounds).unwrap();
+    assert!(!text.contains("collective of rank 1") && text.contains("left out: 3 calls of 5 at the end"), "{text}");
+}
+
+#[test]
 fn what_is_left_out_at_the_end_names_the_ranks_that_have_ended() {
     let mut log = String::new();
     for rank in 0..3 {
@@ -336,6 +351,125 @@ fn ranks_that_disagree_are_told_and_their_calls_stay() {
         log += "h:2:2 [0] NCCL INFO AllReduce: opCo\n";
         let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
         assert_eq!(refusals(&text), "", "{text}");
+    }
+}
+
+#[test]
+fn where_only_the_root_reads_each_rank_keeps_its_count_and_type() {
+    for (name, part) in [("Broadcast", 8), ("Scatter", 4)] {
+        for (datatype, count, words) in [(7, part + 1, format!("{} f32", part + 1)), (9, part, format!("{part} bf16"))]
+        {
+            let root = init(0, 2, 0) + &call(0, 0, name, 0, part, 0) + &call(0, 0, name, 1, part, 0);
+            let other = call(1, 1, name, 1, count, 0).replace("datatype 7", &format!("datatype {datatype}"));
+            let log = root + &init(1, 2, 1) + &call(1, 1, name, 0, part, 0) + &other;
+            let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+            let refused = refusals(&text);
+            assert!(refused.contains(&format!("rank 1 calls {name} of {words} with root 0, but")), "{refused}\n{text}");
+        }
+    }
+}
+
+/// A version's line, and two ranks that each receive from the other before they send to it.
+fn receives_before_sends(version: &str, numbers: [usize; 2]) -> String {
+    let mut log = format!("NCCL version {version}+cuda12.9\n");
+    for rank in 0..2 {
+        log += &(init(rank, 2, rank) + &call(rank, rank, "Recv", numbers[0], 6, 1 - rank));
+        log += &call(rank, rank, "Send", numbers[1], 6, 1 - rank).replace("recvbuff 0x2000", "recvbuff 0x3000");
+    }
+    log
+}
+
+#[test]
+fn messages_with_different_numbers_are_one_group_only_where_each_call_has_its_own() {
+    for version in ["2.26.2", "2.27.5", "2.28.9"] {
+        let text = of_text(receives_before_sends(version, [0, 1]).as_bytes(), Form::Rounds).unwrap();
+        assert!(refusals(&text).contains("waits for rank 1") && !text.contains("send_recv"), "{version}\n{text}");
+        let text = of_text(receives_before_sends(version, [1, 1]).as_bytes(), Form::Rounds).unwrap();
+        assert!(refusals(&text).is_empty() && text.contains("send_recv"), "{version}\n{text}");
+    }
+    let text = of_text(receives_before_sends("2.31.2", [0, 1]).as_bytes(), Form::Rounds).unwrap();
+    assert!(text.contains("send_recv") && text.contains("# guessed: messages in a row"), "{text}");
+}
+
+#[test]
+fn messages_of_different_lengths_stay_where_no_line_is_damaged() {
+    let log = init(0, 2, 0) + &call(0, 0, "Send", 0, 6, 1) + &call(0, 0, "AllReduce", 1, 6, 0);
+    let log = log + &init(1, 2, 1) + &call(1, 1, "Recv", 0, 7, 0) + &call(1, 1, "AllReduce", 1, 6, 0);
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert!(text.contains("# check refuses this: rank 0 sends 6 f32, but rank 1 receives 7 f32"), "{text}");
+}
+
+#[test]
+fn a_call_that_says_another_number_of_ranks_is_of_a_communicator_that_is_not_known() {
+    let own = |line: String| line.replace(" stream", " [nranks=2] stream");
+    let mut log = String::new();
+    for rank in 0..2 {
+        log += &(init(rank, 2, rank) + &own(call(rank, rank, "AllReduce", 0, 6, 0)));
+        log += &own(call(rank, rank, "AllReduce", 1, 7, 0)).replace("=2]", "=4]");
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert!(
+        text.contains("# left out: 2 calls of communicators whose beginning is not in the log (first: text.log:3)")
+    );
+    assert_eq!(steps(&text).len(), 1, "{text}");
+}
+
+/// Rank 0 has a group, and rank 1 makes the same calls without one.
+#[test]
+fn what_completes_is_not_called_a_disagreement() {
+    let mut log = String::new();
+    for rank in 0..2 {
+        log += &format!("h:{rank}:{rank} [0] NCCL INFO collspec record\n");
+        log += &init(rank, 2, rank);
+        for (number, count) in [(0, 6), (1, 7)] {
+            let group = if rank == 0 { 5 } else { number };
+            let line = call(rank, rank, "AllReduce", number, count, 0);
+            log += &line.replace(" stream", &format!(" group {group} stream"));
+        }
+    }
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains("# ranks issue the same calls in another order, or in other groups; rank 0: "), "{text}");
+    assert!(!text.contains("disagree"), "{text}");
+}
+
+#[test]
+fn of_many_ranks_that_disagree_the_rest_is_counted_and_takes_no_time() {
+    let n = 512;
+    let mut log = String::new();
+    for rank in 0..n {
+        log += &init(rank, n, rank);
+        for number in 0..60 {
+            log += &call(rank, rank, "AllReduce", number, (10 + number + 100 * rank.min(5)) as u64, 0);
+        }
+    }
+    let before = std::time::Instant::now();
+    let text = of_text(log.as_bytes(), Form::Rounds).unwrap();
+    assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
+    assert!(text.contains("rank 3: all_reduce of 310 f32; and 508 more\n"), "{text}");
+}
+
+#[test]
+fn sums_of_many_ranks_have_inputs_with_which_they_can_be_judged() {
+    let lines = |n: usize, op: usize| {
+        let line = call(0, 0, "AllReduce", 0, 6, 0).replace("datatype 7 op 0", &format!("datatype 9 op {op}"));
+        of_text((init(0, n, 0) + &line).as_bytes(), Form::Rounds).unwrap()
+    };
+    let text = lines(253, 0);
+    assert!(text.contains("random = { seed = 0 }") && !text.contains("guessed: inputs of"), "{text}");
+    let text = lines(512, 4);
+    assert!(text.contains("each = \"(rank + i) % 4 == 0\"") && text.contains("# guessed: inputs of 0 and 1"), "{text}");
+    let case = super::super::accepted::planned(&text).unwrap();
+    assert!(collspec_core::oracle::Forecast::new(&case, 0).is_ok(), "{text}");
+    assert!(lines(300, 4).contains("# check refuses this: avg of 300 ranks' bf16 round so often"));
+}
+
+#[test]
+fn buffers_that_no_case_may_have_are_told() {
+    for form in [Form::Rounds, Form::Unique { bench: false }] {
+        let log = init(0, 1, 0) + &call(0, 0, "AllReduce", 0, 1 << 40, 0);
+        let text = of_text(log.as_bytes(), form).unwrap();
+        assert!(text.starts_with("# check refuses this: ") && text.contains("more than the limit of"), "{text}");
     }
 }
 

@@ -1,8 +1,10 @@
 //! Every different call of a log once, as a variant.
 use super::super::Imported;
+use super::super::call::reductions_without_bound;
 use super::super::call::{Call, Collective, Message};
 use super::super::comms::Family;
 use super::super::header::{counted, header};
+use super::super::inputs::content;
 use super::super::peers::{pair, peer};
 use super::super::per_rank::numbers;
 use super::bench;
@@ -51,6 +53,11 @@ pub fn scenario(collector: &Collector, facts: Facts, with_bench: bool) -> Import
     if any(|what| matches!(what, What::Messages { .. })) {
         remarks.push("guessed: all messages of one length and type in a communicator are one group".to_owned());
     }
+    let family = |variant: &Variant| world.comms.families[variant.family].size();
+    remarks.extend(reductions_without_bound(variants.iter().filter_map(|variant| match &variant.what {
+        What::Collective(call) => Some((call, family(variant))),
+        What::Messages { .. } => None,
+    })));
     let measured = if with_bench { bench::keys(&variants, world.size) } else { vec![None; variants.len()] };
     if with_bench && measured.iter().all(Option::is_none) {
         remarks.push("no [bench]: no collective is on all ranks".to_owned());
@@ -66,12 +73,16 @@ pub fn scenario(collector: &Collector, facts: Facts, with_bench: bool) -> Import
     for (seed, (variant, bench)) in variants.iter().zip(measured).enumerate() {
         let dtype = variant.dtype();
         let dtype = if dtype == usual { String::new() } else { format!(", dtype = \"{}\"", dtype.name()) };
-        let random = format!("random = {{ seed = {seed} }}");
         let family = &world.comms.families[variant.family];
+        let ones_every = match &variant.what {
+            What::Collective(call) => call.ones_every(family.size(), world.size),
+            What::Messages { .. } => None,
+        };
+        let content = content(seed, ones_every);
         let (mut name, value) = match &variant.what {
-            What::Collective(call) => collective(call, family, &random, &dtype, bench),
+            What::Collective(call) => collective(call, family, &content, &dtype, bench),
             What::Messages { dtype: own, count, pairs } => {
-                let input = format!("{{ {random}, count = {count}{dtype} }}");
+                let input = format!("{{ {content}, count = {count}{dtype} }}");
                 (with_comm(format!("messages_{count}_{}", own.name()), family), messages(*count, pairs, family, &input))
             }
         };
@@ -139,7 +150,7 @@ fn with_comm(name: String, family: &Family) -> String {
 fn collective(
     call: &Collective,
     family: &Family,
-    random: &str,
+    content: &str,
     dtype: &str,
     bench: Option<String>,
 ) -> (String, String) {
@@ -148,7 +159,7 @@ fn collective(
     let part = call.part(family.size());
     let mut name = with_comm(format!("{op}{reduction}_{part}_{}", call.dtype.name()), family);
     let mut value = format!("{{ op = \"{op}\"{}{}", family.key(), call.keys());
-    let mut input = format!("{random}, count = {count}{dtype}");
+    let mut input = format!("{content}, count = {count}{dtype}");
     if *root != 0 {
         name.push_str(&format!("_root_{root}"));
     }

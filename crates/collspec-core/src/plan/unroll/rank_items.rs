@@ -124,7 +124,7 @@ impl<'a> Unroll<'a> {
         member: &Member<'a>,
         stream: u32,
     ) -> Result<ItemKind, Diagnostic> {
-        let CollectiveStep { op, input, output, in_place, root, reduce, algorithm } = collective;
+        let CollectiveStep { op, input, output, in_place, root, size, reduce, algorithm } = collective;
         let send = self.slice(input, member)?;
         let in_place = in_place.as_ref().map_or(Ok(false), |v| v.truth(&member.names))?;
         let mut recv = output.as_ref().map(|r| self.slice(r, member)).transpose()?;
@@ -139,7 +139,7 @@ impl<'a> Unroll<'a> {
             rank: member.names.rank,
             send: Some(send),
             recv,
-            size: WrittenSize::default(),
+            size: written_size(size, member)?,
             reduction: op.reduces.then(|| reduction(reduce.as_ref(), member)).transpose()?,
             root,
             in_place,

@@ -92,12 +92,14 @@ pub struct CollectiveStep {
     pub in_place: Option<NumberByRank>,
     /// The default is 0.
     pub root: Option<NumberByRank>,
+    /// What is passed where only the root reads; the default is what the root passes.
+    pub size: StepSize,
     /// The default is sum.
     pub reduce: Option<StepReduction>,
     pub algorithm: Option<StepAlgorithm>,
 }
 
-/// The number and type of the elements that a recv or map writes, as far as the step says them.
+/// The number and type of the elements that a step writes, as far as the step says them.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct StepSize {
