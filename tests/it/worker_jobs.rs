@@ -74,6 +74,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         reuse: None,
         fault: String::new(),
         words_unseen: false,
+        seed: None,
         timed: None,
         world: None,
     }

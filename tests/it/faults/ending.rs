@@ -5,7 +5,7 @@ use collspec_cli::audit::examples::scenario_for;
 use collspec_core::judge::{Outcome, Status, Verdict, judge};
 use collspec_core::scenario::{SourceFile, parse};
 use collspec_run::child::Workers;
-use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner};
+use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner, Variation};
 use soft_nccl::fault::{Fault, FaultMode};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -53,8 +53,12 @@ impl Seen {
             Prepared::Settled(verdict) => panic!("{wish}: {:?}", verdict.reason),
         };
         let wish: FaultMode = if wish.is_empty() { FaultMode::Sound } else { wish.parse().unwrap() };
-        let (verdict, seen) =
-            runner.run_once(&ready, &Experiment { fault: wish, limit: Some(600.0), judge: &judge }).unwrap();
+        let (verdict, seen) = runner
+            .run_once(
+                &ready,
+                &Experiment { variation: Variation { fault: wish, seed: None }, limit: Some(600.0), judge: &judge },
+            )
+            .unwrap();
         Self { verdict, reached: seen.into_iter().filter_map(|seen| seen.reached).collect() }
     }
 

@@ -84,7 +84,10 @@ impl Backend {
     pub fn schedule(&self, seed: u64) -> Result<(), String> {
         match self.device {
             Device::Software { .. } => software_gpus::schedule(seed).map_err(|error| error.to_string()),
-            Device::Host => Ok(soft_nccl::schedule(seed)),
+            Device::Host => {
+                soft_nccl::schedule(seed);
+                Ok(())
+            }
             Device::Cuda(_) => Ok(()),
         }
     }
