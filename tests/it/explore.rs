@@ -1,7 +1,7 @@
 //! `collspec explore`: many schedules pass on the sound library, and one that fails can be run again.
 use crate::support::Home;
 
-const RING: &str = "world_size = 4\nop = \"all_reduce\"\ninputs.x = { iota = true, count = 64 }\nin = \"x\"\n";
+const RING: &str = "world_size = 4\nop = \"all_reduce\"\ninputs = { each = \"2 ^ rank + i\", count = 63 }\n";
 
 #[test]
 fn every_schedule_passes_on_the_sound_library() {
