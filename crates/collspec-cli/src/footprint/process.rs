@@ -142,10 +142,15 @@ mod tests {
         assert_eq!(opened.map(|(_, count)| *count), Some(2), "{state:?}");
         assert!(!state.descriptors.keys().any(|name| name.ends_with("/fd")), "{state:?}");
         assert!(state.threads.values().sum::<u64>() > 0 && state.device_bytes == Some(3), "{state:?}");
-        let before = state.host_bytes.unwrap();
-        let used = std::hint::black_box(vec![1u8; 64 << 20]);
-        assert!(ProcessState::now(None).host_bytes.unwrap() >= before + (48 << 20));
-        drop(used);
+        // Tests that run beside this one give memory back.
+        let is_seen = |_| {
+            let before = ProcessState::now(None).host_bytes.unwrap();
+            let used = std::hint::black_box(vec![1u8; 64 << 20]);
+            let more = ProcessState::now(None).host_bytes.unwrap() >= before + (48 << 20);
+            drop(used);
+            more
+        };
+        assert!((0..20).any(is_seen));
     }
 
     #[test]
