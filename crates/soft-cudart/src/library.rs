@@ -68,7 +68,7 @@ fn machine() -> Result<&'static Machine, LibraryError> {
 ///
 /// # Errors
 ///
-/// There are no threads for kernels.
+/// The threads that run kernels cannot be started.
 pub fn schedule(seed: Option<u64>) -> Result<(), LibraryError> {
     machine().map(|machine| machine.pool.schedule(seed))
 }

@@ -2,6 +2,7 @@
 use super::exit::Exit;
 use super::explore_args::ExploreArgs;
 use super::{backend, run, terminal};
+use crate::compare::words::cases;
 use crate::explore::{Explored, Found, Request, explore};
 use collspec_core::printable::{one_line, thousands};
 use collspec_run::run::Backend;
@@ -16,8 +17,6 @@ use std::time::{Duration, Instant};
 
 /// The number of schedules of each case if neither it nor the time is given.
 const USUAL: u64 = 100;
-/// Seconds for a case whose file sets no limit, as for `collspec run`.
-const LIMIT: f64 = 30.0;
 /// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -48,7 +47,6 @@ pub fn explore_schedules(args: &ExploreArgs) -> anyhow::Result<Exit> {
         first: options.seed.unwrap_or_default(),
         schedules: args.schedules.map(NonZeroU64::get).or(usual),
         time: args.seconds.map(Duration::from_secs_f64),
-        limit: options.timeout.unwrap_or(LIMIT),
         confirmations: args.confirmations,
     };
     let repeats = options.clone();
@@ -78,11 +76,11 @@ pub fn explore_schedules(args: &ExploreArgs) -> anyhow::Result<Exit> {
     }
     writeln!(
         out,
-        "{} schedules of {} cases, {} of each or more: {failed} failed{}",
+        "{} schedules of {}, at least {} of each that did not fail: {failed} failed, {} skipped",
         thousands(explored.schedules),
-        thousands((suite.cases.len() - explored.skipped.len()) as u64),
+        cases(suite.cases.len() - explored.skipped.len()),
         thousands(explored.of_each),
-        if skipped.is_empty() { String::new() } else { format!(", {} cases skipped", explored.skipped.len()) }
+        explored.skipped.len()
     )?;
     out.flush()?;
     Ok(if failed > 0 {
@@ -95,13 +93,21 @@ pub fn explore_schedules(args: &ExploreArgs) -> anyhow::Result<Exit> {
 }
 
 fn describe(out: &mut impl Write, found: &Found, options: &RunOptions) -> anyhow::Result<()> {
-    let Found { case, seed, verdict, again: (failed, runs) } = found;
-    writeln!(out, "FAIL {} on schedule {seed}", one_line(&case.name))?;
+    let Found { case, schedules, verdict, again: (failed, runs) } = found;
+    let (seed, last) = (schedules.start(), schedules.end());
+    let name = one_line(&case.name);
+    if seed == last {
+        writeln!(out, "FAIL {name} on schedule {seed}")?;
+    } else {
+        writeln!(out, "FAIL {name}: schedules {seed} to {last} give different bits")?;
+    }
     writeln!(out, "  {}", one_line(verdict.reason.as_deref().unwrap_or("failed")))?;
     for note in &verdict.notes {
         note.lines().try_for_each(|line| writeln!(out, "  {}", one_line(line)))?;
     }
-    writeln!(out, "  {failed} of {runs} more runs on this schedule failed")?;
+    if *runs > 0 {
+        writeln!(out, "  {failed} of {runs} more runs on this schedule failed")?;
+    }
     let repeats = RunOptions { seed: Some(*seed), ..options.clone() }.to_repeat();
     let rerun = RerunCommand::command_line(repeats, InheritedVariables::here());
     writeln!(out, "  run it again: {}\n", one_line(&rerun.command(case)))?;

@@ -12,8 +12,8 @@ use std::num::NonZeroU64;
 /// Run cases on many schedules, and find one on which a case fails.
 ///
 /// A schedule is the order in which warps of software GPUs, or tasks of the software library, take turns; a seed decides it. Most give every warp
-/// the same chance, some let one run far ahead, and some hold one back for a long time. Results must be right on each of them, and have the
-/// same bits on all. A case that fails is reported with its seed and not continued; `collspec run --seed N` runs it on that schedule again.
+/// the same chance, some let one run far ahead, and some hold one back for a long time. Results must be right on each of them, and
+/// those of schedules that run together, up to 100, must have the same bits. A case that fails is reported with its seed and not continued; `collspec run --seed N` runs it on that schedule again.
 ///
 /// The threads of the library's host code run as the machine lets them, so a schedule need not fail every time.
 ///

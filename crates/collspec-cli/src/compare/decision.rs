@@ -38,7 +38,7 @@ pub struct Decision {
     pub stale: Vec<String>,
 }
 
-/// If more than this share of the cases fail on the base, there is no verdict, because a case that already fails cannot get worse.
+/// A case that already fails on the base cannot get worse. If more than this share of the cases do, there is no verdict.
 const MOST_FAILING: f64 = 0.5;
 
 impl Decision {

@@ -37,7 +37,7 @@ mod seen;
 mod side;
 pub mod speed;
 mod structures;
-mod words;
+pub mod words;
 pub mod work;
 
 pub use change::{Change, Meaning};

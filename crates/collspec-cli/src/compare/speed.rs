@@ -43,7 +43,7 @@ impl fmt::Display for FailedRow {
 }
 
 impl Speed {
-    /// The rows that are slower, unless there is no verdict.
+    /// The slower rows. There are none if the measurement does not allow a verdict.
     fn slower(&self) -> impl Iterator<Item = &Row> {
         let is_worse = self.timed.verdict.is_worse();
         let slower = self.timed.rows.iter().filter(move |row| is_worse && row.change == Change::Slower);

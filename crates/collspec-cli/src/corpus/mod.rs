@@ -17,7 +17,7 @@ const CHECKOUT: &str = env!("CORPUS");
 /// The reason the corpus cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CorpusError {
-    /// There is no folder to which its files can be written.
+    /// The user has no cache folder, to which the corpus is written before it is used.
     #[error(transparent)]
     NoCacheFolder(#[from] NoCacheFolder),
     /// A file cannot be written.

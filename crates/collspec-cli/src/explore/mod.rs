@@ -5,6 +5,7 @@ use collspec_core::judge::{Status, Verdict, judge_pass_or_fail, skipped};
 use collspec_core::scenario::Case;
 use collspec_run::run::Error;
 use collspec_suite::suite::{Experiment, Prepared, Runner, Variation};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,22 +28,20 @@ pub struct Request {
     pub schedules: Option<u64>,
     /// The time after which no further schedule begins.
     pub time: Option<Duration>,
-    /// The time limit of a case in seconds, if its file sets none.
-    pub limit: f64,
     /// How often a schedule that fails is run again.
     pub confirmations: u32,
 }
 
-/// A schedule on which a case fails.
+/// A case that fails.
 #[derive(Debug)]
 pub struct Found {
     /// The case.
     pub case: Arc<Case>,
-    /// The schedule.
-    pub seed: u64,
-    /// The verdict on it, or on the results of two schedules if they differ.
+    /// The schedule on which it fails, or the schedules whose results have different bits although each is right by itself.
+    pub schedules: RangeInclusive<u64>,
+    /// The verdict.
     pub verdict: Verdict,
-    /// How many of the runs after the first failed too, and their number.
+    /// How many further runs on this schedule failed, and how many there were.
     pub again: (u32, u32),
 }
 
@@ -51,7 +50,7 @@ pub struct Found {
 pub struct Explored {
     /// Schedules that were run, of all cases.
     pub schedules: u64,
-    /// The smallest number of schedules of a case that was not given up.
+    /// Every case that did not fail was run on at least this many schedules.
     pub of_each: u64,
     /// Cases that cannot run here, or that may hang, with the reason.
     pub skipped: Vec<Verdict>,
@@ -101,8 +100,7 @@ pub fn explore(
             let count = fit.clamp(1, MOST_AT_ONCE).min(left);
             let seed = request.first.wrapping_add(turn.done);
             let start = Instant::now();
-            let limit = limit(&turn, request, count);
-            match run(runner, &turn.case, seed, count, limit)? {
+            match run(runner, &turn.case, seed, count, limit(turn.each, count))? {
                 Ran::Skipped(verdict) => explored.skipped.push(*verdict),
                 Ran::Passed => {
                     turn.done += count;
@@ -113,13 +111,17 @@ pub fn explore(
                 Ran::Failed(at, verdict) => {
                     explored.schedules += at + 1;
                     let seed = seed.wrapping_add(at);
-                    let alone = self::limit(&turn, request, 1);
                     let (start, mut again) = (Instant::now(), (0, 0));
                     while again.1 < request.confirmations && start.elapsed() < CONFIRMED {
-                        let failed = matches!(run(runner, &turn.case, seed, 1, alone)?, Ran::Failed(..));
-                        again = (again.0 + u32::from(failed), again.1 + 1);
+                        let ran = run(runner, &turn.case, seed, 1, limit(turn.each, 1))?;
+                        again = (again.0 + u32::from(matches!(ran, Ran::Failed(..))), again.1 + 1);
                     }
-                    found(Found { case: turn.case, seed, verdict: *verdict, again })?;
+                    found(Found { case: turn.case, schedules: seed..=seed, verdict: *verdict, again })?;
+                }
+                Ran::Differed(verdict) => {
+                    explored.schedules += count;
+                    let schedules = seed..=seed.wrapping_add(count - 1);
+                    found(Found { case: turn.case, schedules, verdict: *verdict, again: (0, 0) })?;
                 }
             }
             progress(&explored)?;
@@ -131,12 +133,9 @@ pub fn explore(
     Ok(explored)
 }
 
-/// Seconds that so many runs may take.
-fn limit(turn: &Turn, request: &Request, count: u64) -> f64 {
-    match turn.each {
-        Some(each) => MARGIN + LONGER * each.as_secs_f64() * count as f64,
-        None => turn.case.timeout.as_ref().map_or(request.limit, |timeout| timeout.value),
-    }
+/// The time limit of `count` runs in seconds, from the time that one took; that of the case if none was timed yet.
+fn limit(each: Option<Duration>, count: u64) -> Option<f64> {
+    each.map(|each| MARGIN + LONGER * each.as_secs_f64() * count as f64)
 }
 
 enum Ran {
@@ -144,10 +143,12 @@ enum Ran {
     Skipped(Box<Verdict>),
     /// The number of schedules before the one that failed, and the verdict.
     Failed(u64, Box<Verdict>),
+    /// Each schedule is right by itself, but not all of them have the same bits.
+    Differed(Box<Verdict>),
 }
 
-/// Runs a case on so many schedules from `seed` on.
-fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: f64) -> Result<Ran, Error> {
+/// Runs a case on `count` schedules, beginning with `seed`.
+fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: Option<f64>) -> Result<Ran, Error> {
     let repeated = |times: u64| {
         let mut repeated = (**case).clone();
         repeated.repeat = u32::try_from(times).unwrap_or(1);
@@ -160,29 +161,33 @@ fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: f64) -> 
         }
         (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) => return Ok(Ran::Skipped(verdict)),
     };
-    let failed_at = Mutex::new(0);
+    let failed_at = Mutex::new(None);
     let experiment = Experiment {
         variation: Variation { seed: Some(seed), ..runner.variation() },
-        limit: Some(limit),
+        limit,
         // Each run by itself first, so that the one that fails is known; together they must also have the same bits.
         judge: &|plan, forecast, seen| {
-            for (at, run) in seen.iter().enumerate() {
+            for (at, run) in (0..).zip(seen) {
                 let verdict = judge_pass_or_fail(&single.plan, &single.forecast, std::slice::from_ref(run), None);
                 if verdict.status == Status::Fail {
-                    *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = at as u64;
+                    *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
                     return verdict;
                 }
             }
-            let verdict = judge_pass_or_fail(plan, forecast, seen, None);
-            *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = seen.len().saturating_sub(1) as u64;
-            verdict
+            if (seen.len() as u64) < count {
+                // Between two runs the communicators could not be destroyed.
+                *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen.len().saturating_sub(1) as u64);
+            }
+            judge_pass_or_fail(plan, forecast, seen, None)
         },
     };
     let (verdict, _) = runner.run_once(&ready, &experiment)?;
     let at = *failed_at.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(match verdict.status {
-        Status::Pass => Ran::Passed,
-        Status::Skip => Ran::Skipped(Box::new(verdict)),
-        Status::Fail => Ran::Failed(at, Box::new(verdict)),
+    Ok(match (verdict.status, at) {
+        (Status::Pass, _) => Ran::Passed,
+        (Status::Skip, _) => Ran::Skipped(Box::new(verdict)),
+        (Status::Fail, Some(at)) => Ran::Failed(at, Box::new(verdict)),
+        (Status::Fail, None) if count > 1 => Ran::Differed(Box::new(verdict)),
+        (Status::Fail, None) => Ran::Failed(0, Box::new(verdict)),
     })
 }

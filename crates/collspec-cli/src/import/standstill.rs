@@ -4,10 +4,10 @@ use super::comms::Comms;
 use collspec_core::judge::message::ranks_text;
 use std::collections::BTreeMap;
 
-/// Different calls that are told.
+/// Number of different calls that are listed.
 const MAX_TOLD: usize = 4;
 
-/// What each rank makes next; nothing if its program has ended.
+/// Each rank's next call; none if its program has ended.
 #[derive(Debug)]
 pub struct Standstill<'a> {
     pub next: Vec<Option<&'a Unit>>,
@@ -15,7 +15,7 @@ pub struct Standstill<'a> {
 }
 
 impl Standstill<'_> {
-    /// What ranks make that cannot go on, whatever follows the end of the other programs.
+    /// The next calls of ranks that can never continue, even if the programs that have ended made more calls.
     pub fn disagreement(&self) -> Option<String> {
         let awaited: Vec<BTreeMap<usize, Unit>> =
             self.next.iter().map(|unit| unit.map(|unit| unit.awaited(self.comms)).unwrap_or_default()).collect();

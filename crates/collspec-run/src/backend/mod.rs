@@ -80,7 +80,7 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// There are no threads for kernels.
+    /// The threads that run kernels cannot be started.
     pub fn schedule(&self, seed: u64) -> Result<(), String> {
         match self.device {
             Device::Software { .. } => software_gpus::schedule(seed).map_err(|error| error.to_string()),

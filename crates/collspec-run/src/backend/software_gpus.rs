@@ -148,7 +148,7 @@ pub fn work(device: usize) -> Work {
 ///
 /// # Errors
 ///
-/// There are no threads for kernels.
+/// The threads that run kernels cannot be started.
 pub fn schedule(seed: u64) -> Result<(), LibraryError> {
     soft_cudart::library::schedule(Some(seed))
 }

@@ -1,14 +1,14 @@
 //! The block that has the next turn, if a seed decides it.
 //!
-//! Errors of order need different chances: some show if any block may be next, some if one block runs far ahead of the others, and some if
-//! one is late by thousands of turns. So the seed also decides the manner.
+//! Some errors of order show if any block may be next, some if one block runs far ahead of the others, and some if one is late by thousands of
+//! turns. So the seed also decides the manner in which blocks are chosen.
 use super::launch::Order;
 use super::pool::Job;
 use std::collections::VecDeque;
 
-/// One turn in so many changes a priority, or begins a stall.
+/// On average, one turn in this many changes a priority or begins a stall.
 const CHANGE: usize = 256;
-/// The most turns that a block is passed over.
+/// The longest stall, in turns.
 const LONGEST_STALL: usize = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Choice {
         Order(self.order.below(usize::MAX) as u64)
     }
 
-    /// What is drawn for a block when it begins.
+    /// The first value of [`Job::chance`] for a block that begins.
     pub(super) fn chance(&mut self) -> u64 {
         match self.manner {
             Manner::Priorities => self.lowest.saturating_add(self.order.below(u32::MAX as usize) as u64),

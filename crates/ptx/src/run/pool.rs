@@ -49,7 +49,7 @@ struct Queue {
     live: usize,
     /// Turns in a row in which nothing happened.
     idle: usize,
-    /// The order of turns, if a seed decides it: then one thread takes them all.
+    /// The order of turns, if a seed decides it. Then only one block has a turn at a time.
     choice: Option<Choice>,
     ends: bool,
 }
@@ -61,7 +61,7 @@ pub(super) struct Job {
     launch: Arc<Running>,
     /// Turns in a row in which it did nothing.
     pub(super) idle: u32,
-    /// What a seed decides of it.
+    /// If a seed decides the order: its priority, or the turn until which it stalls.
     pub(super) chance: u64,
 }
 

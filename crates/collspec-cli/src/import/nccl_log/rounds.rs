@@ -291,7 +291,7 @@ impl<'a> Program<'a> {
     /// Rounds that a case may have, from what the first and the second cost.
     fn rounds_that_fit(&self) -> u64 {
         let rounds = most_rounds(&self.pieces);
-        // Where ranks disagree there is no plan.
+        // A program whose ranks disagree cannot be planned.
         let plan = |most| planned(&self.text_of(&self.pieces[..self.whole], most).text);
         let Ok(one) = plan(1) else { return rounds };
         let Ok(two) = plan(2) else { return 1 };
