@@ -20,6 +20,7 @@ const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 /// Sets up the devices, before the program's first call.
 fn configure() {
     let settings = Settings::default();
+    // `collspec gpu` has checked the number.
     let devices = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.devices);
     // Only this function configures them, and once.
     let _ = api::configure(Settings { devices, legacy_default_stream: true, ..settings });

@@ -52,7 +52,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     become_program(&args.program, &[(PRELOAD, preload), (FOLDER_VARIABLE, folder.into())])
 }
 
-/// A path, and behind it those of the environment's list.
+/// A path, followed by those of the list in this environment variable.
 pub(super) fn before(path: PathBuf, list: &str) -> OsString {
     let mut all = path.into_os_string();
     if let Some(others) = std::env::var_os(list).filter(|others| !others.is_empty()) {

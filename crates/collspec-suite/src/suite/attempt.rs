@@ -73,8 +73,7 @@ impl Runner {
             let devices = self.rank_devices_at(case, &key.sites).map(|devices| devices.all()).unwrap_or_default();
             let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
-            job.fault = variation.fault.to_string();
-            job.seed = variation.seed;
+            variation.apply_to(&mut job);
             let print = fingerprint(&job);
             let kept = if self.chosen.backend == Backend::Soft { self.pool.largest_arena() } else { 0 };
             let large = job.arena > LARGE_ARENA.max(kept);

@@ -73,8 +73,7 @@ impl Runner {
                 }
             }
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
-            job.fault = variation.fault.to_string();
-            job.seed = variation.seed;
+            variation.apply_to(&mut job);
             let (repeat, images) = (case.repeat, &ForecastImages { forecast, in_place: observer.judges_at_once() });
             let task = Task { job, images, map, repeat, again, opening, limit, used_before: false };
             let (mut wanted, mut ended) = (true, None);
@@ -123,8 +122,7 @@ impl Runner {
             Err(faults) => return Ok(judge::judge_refusal(&history.case, &faults)),
         };
         let (mut job, map) = job(history, &forecast, self.chosen.backend.memory_place());
-        job.fault = variation.fault.to_string();
-        job.seed = variation.seed;
+        variation.apply_to(&mut job);
         let (images, opening) = (&ForecastImages { forecast: &forecast, in_place: true }, self.opening_limit());
         let task = Task { job, images, map, repeat: 1, again: Again::Same, opening, limit, used_before: false };
         let mut judge = CaseJudge::new(history, &forecast).with_details(Details::None);

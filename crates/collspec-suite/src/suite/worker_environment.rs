@@ -145,7 +145,6 @@ impl RunOptions {
     /// Variables that pass the software library's own options to it.
     pub fn soft_variables(&self) -> Vec<(String, String)> {
         let settings = [
-            ("COLLSPEC_SOFT_SEED", self.seed.map(|seed| seed.to_string())),
             ("COLLSPEC_SOFT_EAGER", self.eager.map(|bytes| bytes.to_string())),
             ("COLLSPEC_SOFT_CONNECT", self.connect.map(|when| when.name().to_owned())),
             ("COLLSPEC_SOFT_RANKS_PER_NODE", self.ranks_per_node.map(|ranks| ranks.to_string())),

@@ -66,7 +66,7 @@ impl Told {
         &mut self.files[last]
     }
 
-    fn is_homeless(&mut self) {
+    fn count_homeless(&mut self) {
         self.homeless += 1;
         if self.homeless == 1 {
             let LogFile { path, lines, .. } = self.file();
@@ -175,7 +175,7 @@ impl Collector {
                         }
                         self.call(writer.tid, &call, seen)?;
                     }
-                    _ => self.told.is_homeless(),
+                    _ => self.told.count_homeless(),
                 },
             }
         }
