@@ -428,7 +428,10 @@ pub enum Op {
         reduce: Option<Reduction>,
     },
     /// `fence` and `membar`.
-    Fence,
+    Fence {
+        /// True if it orders accesses for the threads of its block alone, or orders nothing but accesses by different proxies.
+        only_block: bool,
+    },
     /// A `bra`; with a guard, for the threads in which it holds.
     Branch {
         target: usize,

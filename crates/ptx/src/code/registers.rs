@@ -104,7 +104,7 @@ impl Op {
             Self::ReadSpecial { .. }
             | Self::Load { .. }
             | Self::ActiveMask { .. }
-            | Self::Fence
+            | Self::Fence { .. }
             | Self::Branch { .. }
             | Self::Return
             | Self::Exit

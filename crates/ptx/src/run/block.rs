@@ -1,6 +1,7 @@
 //! A block: its warps, its shared memory, and its barriers.
 #![allow(unsafe_code)] // constants go to the slots that lowering has given them
 
+use super::delay::Delayed;
 use super::executable::SharedLayout;
 use super::fault::{Fault, Spot};
 use super::frame::Frame;
@@ -136,6 +137,8 @@ pub struct Block {
     next: usize,
     /// Number of times a barrier has let a warp continue.
     releases: u64,
+    /// Its stores that others do not see yet, if a seed delays them.
+    delayed: Option<Box<Delayed>>,
     // The warps access it, so it is dropped after them.
     _shared: Buffer,
 }
@@ -157,7 +160,12 @@ impl Block {
         let none = || Barrier { arrived: vec![0; warps.len()], open: true, ..Barrier::default() };
         let barriers = std::array::from_fn(|_| none());
         let number = warps.first().map_or(0, |warp| warp.block);
-        Self { number, warps, barriers, next: 0, releases: 0, _shared: shared }
+        Self { number, warps, barriers, next: 0, releases: 0, delayed: None, _shared: shared }
+    }
+
+    /// From now on others see its stores late.
+    pub fn delay_stores(&mut self, delayed: Delayed) {
+        self.delayed = Some(Box::new(delayed));
     }
 
     /// Number of warps in the block.
@@ -229,19 +237,36 @@ impl Block {
     ///
     /// A warp cannot continue.
     pub fn turn_of_one(&mut self, budget: u32, pick: impl FnOnce(usize) -> usize) -> Result<(Turn, usize), Fault> {
+        let seen = self.delayed.as_mut().is_some_and(|delayed| delayed.pass());
+        let idle = if seen { Turn::Moved } else { Turn::Idle };
         let can = |warp: &Warp| warp.alive & !warp.blocked != 0;
         let ready: Vec<usize> = (0..self.warps.len()).filter(|at| can(&self.warps[*at])).collect();
         let Some(at) = ready.get(pick(ready.len())).copied() else {
-            let over = self.warps.iter().all(|warp| warp.alive == 0);
-            return Ok((if over { Turn::Over } else { Turn::Idle }, 0));
+            return Ok((if self.is_over() { Turn::Over } else { idle }, 0));
         };
         let turn = self.turn(at, budget, None)?;
-        let over = turn == Turn::Over && self.warps.iter().all(|warp| warp.alive == 0);
-        Ok((if turn == Turn::Over && !over { Turn::Moved } else { turn }, at))
+        let turn = match turn {
+            Turn::Over if !self.is_over() => Turn::Moved,
+            Turn::Idle => idle,
+            turn => turn,
+        };
+        Ok((turn, at))
+    }
+
+    /// True if all warps have ended, and all see what they have stored.
+    fn is_over(&self) -> bool {
+        self.delayed.as_ref().is_none_or(|delayed| delayed.is_empty()) && self.warps.iter().all(|warp| warp.alive == 0)
     }
 
     /// Gives a warp a turn. With `steps`, the turn ends after that many instructions.
     fn turn(&mut self, at: usize, budget: u32, steps: Option<u32>) -> Result<Turn, Fault> {
+        self.warps[at].delayed = self.delayed.take();
+        let turn = self.turn_of_warp(at, budget, steps);
+        self.delayed = self.warps[at].delayed.take();
+        turn
+    }
+
+    fn turn_of_warp(&mut self, at: usize, budget: u32, steps: Option<u32>) -> Result<Turn, Fault> {
         let (mut moved, mut budget) = (false, budget);
         loop {
             let warp = &mut self.warps[at];

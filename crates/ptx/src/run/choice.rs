@@ -2,6 +2,7 @@
 //!
 //! Some errors of order show if any block may be next, some if one block runs far ahead of the others, and some if one is late by thousands of
 //! turns. So the seed also decides the manner in which blocks are chosen.
+use super::delay::{Delayed, StoreUnit};
 use super::launch::Order;
 use super::pool::Job;
 use std::collections::VecDeque;
@@ -10,6 +11,22 @@ use std::collections::VecDeque;
 const CHANGE: usize = 256;
 /// The longest stall, in turns.
 const LONGEST_STALL: usize = 20_000;
+
+/// What decides the order of turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// The same seed gives the same order.
+    pub seed: u64,
+    /// If it also decides when others see the stores of kernels, the part of a store that they see at once.
+    pub delayed_stores: Option<StoreUnit>,
+}
+
+impl Schedule {
+    /// Others see stores at once, in the order in which they are made.
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, delayed_stores: None }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
@@ -27,6 +44,7 @@ enum Manner {
 pub(super) struct Choice {
     order: Order,
     manner: Manner,
+    delayed_stores: Option<StoreUnit>,
     /// The number of turns so far.
     turns: u64,
     /// The next lowest priority.
@@ -34,15 +52,21 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    pub(super) fn new(seed: u64) -> Self {
-        let mut order = Order(seed);
+    pub(super) fn new(schedule: Schedule) -> Self {
+        let mut order = Order(schedule.seed);
         let manner = [Manner::Equal, Manner::Priorities, Manner::Stalls][order.below(3)];
-        Self { order, manner, turns: 0, lowest: u64::from(u32::MAX) }
+        Self { order, manner, delayed_stores: schedule.delayed_stores, turns: 0, lowest: u64::from(u32::MAX) }
     }
 
     /// The order of the turns of a block's warps.
     pub(super) fn of_warps(&mut self) -> Order {
         Order(self.order.below(usize::MAX) as u64)
+    }
+
+    /// The stores of a block that begins, if others see them late.
+    pub(super) fn delayed(&mut self) -> Option<Delayed> {
+        let unit = self.delayed_stores?;
+        Some(Delayed::new(unit, self.order.below(usize::MAX) as u64))
     }
 
     /// The first value of [`Job::chance`] for a block that begins.

@@ -192,6 +192,11 @@ impl Reach {
         self.last_is_own
     }
 
+    /// True if accesses that were just permitted are all to one region of the device's memory.
+    pub fn last_is_of_the_device(&self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> bool {
+        !self.last_is_own && lanes_of(mask).all(|lane| self.last.holds(addresses[lane], len))
+    }
+
     /// Checks accesses of `len` bytes at the addresses of the lanes in the mask.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Kernels run: warps of 32 lanes, blocks with shared memory and barriers, launches.
 mod block;
 mod choice;
+mod delay;
 mod executable;
 mod fault;
 mod frame;
@@ -18,6 +19,8 @@ mod scalar;
 mod warp;
 mod work;
 
+pub use choice::Schedule;
+pub use delay::StoreUnit;
 pub use executable::{Executable, Options};
 pub use fault::{Fault, Spot};
 pub use handlers::Vectors;

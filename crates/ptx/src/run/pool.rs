@@ -1,6 +1,6 @@
 //! Threads that run launches: all blocks of all launches are at work at the same time, and take turns.
 use super::block::{Block, Turn};
-use super::choice::Choice;
+use super::choice::{Choice, Schedule};
 use super::fault::{Fault, Spot};
 use super::launch::{Figures, LEAST_BUDGET, Launch, MOST_BUDGET, Order};
 use super::rounding::with_default_rounding;
@@ -128,12 +128,13 @@ impl Pool {
         Ok(pool)
     }
 
-    /// From now on warps take their turns one after the other, in an order that a seed decides, or without a seed on all threads. The seed does not
+    /// From now on warps take their turns one after the other, as a schedule says, or without one on all threads. A schedule does not
     /// control the host's actions in between.
-    pub fn schedule(&self, seed: Option<u64>) {
-        self.shared.queue().choice = seed.map(Choice::new);
+    pub fn schedule(&self, schedule: Option<Schedule>) {
+        self.shared.queue().choice = schedule.map(Choice::new);
         self.shared.changed.notify_all();
     }
+
     /// Begins a launch; `ended` is called on a thread of the pool when all its threads have ended, or when one cannot continue.
     pub fn launch(&self, launch: Launch, ended: Ended) {
         let running = Arc::new(Running {
@@ -144,7 +145,10 @@ impl Pool {
         let mut queue = self.shared.queue();
         queue.live += launch.blocks.len();
         queue.idle = 0;
-        for block in launch.blocks {
+        for mut block in launch.blocks {
+            if let Some(delayed) = queue.choice.as_mut().and_then(Choice::delayed) {
+                block.delay_stores(delayed);
+            }
             let chance = queue.choice.as_mut().map_or(0, Choice::chance);
             queue.blocks.push_back(Job { block, launch: running.clone(), idle: 0, chance });
         }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // the instructions at hand are reached by address while their function is there
 
 use super::block::{Arrival, Common};
+use super::delay::Delayed;
 use super::fault::Spot;
 use super::frame::Frame;
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
@@ -95,6 +96,8 @@ pub struct Warp {
     pub common: Arc<Common>,
     pub block: u32,
     pub number: u32,
+    /// During its turn, the stores of its block that others do not see yet, if a seed delays them.
+    pub delayed: Option<Box<Delayed>>,
     /// Lanes that have not ended.
     pub alive: Mask,
     /// Lanes that wait at a barrier of the block.
@@ -155,6 +158,7 @@ impl Warp {
             common,
             block,
             number,
+            delayed: None,
             alive: lanes,
             blocked: 0,
             released: false,

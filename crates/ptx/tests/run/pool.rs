@@ -1,7 +1,7 @@
 //! Launches on a pool of threads: several at once, some that wait for each other, and some that never end.
 
 use crate::device::Device;
-use ptx::run::{Fault, Figures, Pool};
+use ptx::run::{Fault, Figures, Pool, Schedule};
 use std::sync::mpsc::{Receiver, channel};
 
 /// Raises a flag, or waits for one: `[m]` is polled until it is not 0, and `[m + 4]` becomes 1.
@@ -120,7 +120,7 @@ fn what_runs_when_the_pool_goes_is_told_so() {
 fn a_seeded_pool_runs_what_waits_for_another_launch() {
     for seed in 0..20 {
         let pool = Pool::new(2).unwrap();
-        pool.schedule(Some(seed));
+        pool.schedule(Some(Schedule::new(seed)));
         let mut device = Device::new(KERNELS);
         let memory = device.array(&[0; 4]);
         let waits = begin(&pool, &device, "waits", (2, 64), memory);
@@ -143,7 +143,7 @@ fn schedules_let_a_block_be_early_late_and_in_between() {
     let pool = Pool::new(2).unwrap();
     let seen: Vec<u32> = (0..60)
         .map(|seed| {
-            pool.schedule(Some(seed));
+            pool.schedule(Some(Schedule::new(seed)));
             let mut device = Device::new(LOOKS);
             let memory = device.array(&[0; 4]);
             begin(&pool, &device, "looks", (2, 1), memory).recv().unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! Tests that the work of kernels is counted the same in every order of turns.
 
 use crate::device::Device;
-use ptx::run::{Pool, Work};
+use ptx::run::{Pool, Schedule, Work};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ AGAIN:\nadd.s32 %r1, %r1, 1;\nst.volatile.global.u32 [%d1], %r1;\nsetp.lt.s32 %p
 fn waiting_for_a_late_writer_is_no_work() {
     let run = |threads: usize, delay: u64, begin_with_writer: bool| {
         let pool = Pool::new(threads).unwrap();
-        pool.schedule((threads == 0).then_some(delay));
+        pool.schedule((threads == 0).then_some(Schedule::new(delay)));
         let mut device = Device::new(POLLS);
         let memory = device.array(&[0; 128]);
         let (told, outcome) = channel();

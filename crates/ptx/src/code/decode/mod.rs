@@ -260,7 +260,8 @@ mod tests {
         let call =
             Op::Call { target: Register(d(1)), results: vec!["a".into()], arguments: vec!["b".into(), "c".into()] };
         assert_eq!(op("call.uni (a), %d1, (b, c), prototype;"), Ok(call));
-        assert_eq!(op("fence.acq_rel.sys;"), Ok(Op::Fence));
+        assert_eq!(op("fence.acq_rel.sys;"), Ok(Op::Fence { only_block: false }));
+        assert_eq!(op("membar.cta;"), Ok(Op::Fence { only_block: true }));
         assert_eq!(op("top: bra.uni top;"), Ok(Op::Branch { target: 0 }));
     }
 

@@ -161,6 +161,7 @@ fn fence(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
         ) || word.starts_with("shared::")
             || *word == "global"
     };
-    // All threads see one memory, and all accesses in one order: a fence of any kind and for anyone is the same.
-    if words.iter().all(known) { Ok(Op::Fence) } else { Err("this fence is not known".into()) }
+    // A cluster has one block.
+    let only_block = words.iter().any(|word| matches!(*word, "cta" | "cluster" | "proxy"));
+    if words.iter().all(known) { Ok(Op::Fence { only_block }) } else { Err("this fence is not known".into()) }
 }

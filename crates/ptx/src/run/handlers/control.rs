@@ -290,11 +290,17 @@ pub fn reduction_number(mode: VoteMode) -> u64 {
     }
 }
 
+/// A flag of a fence: only the block's threads notice it.
+pub const FENCE_OF_BLOCK: u32 = 1;
+
 /// `fence` and `membar`.
 ///
 /// # Safety
 /// As for every [`super::Handler`].
-pub unsafe fn fence(_w: &mut Warp, _i: &Instruction, at: u32) -> u32 {
+pub unsafe fn fence(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    if i.flags & FENCE_OF_BLOCK == 0 {
+        super::memory::show_all_delayed(w);
+    }
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     at + 1
 }

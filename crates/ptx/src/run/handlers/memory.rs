@@ -29,6 +29,69 @@ fn moved(w: &Warp, flags: u32, waits: bool, bytes: u64) -> u64 {
     if is_global { bytes * u64::from(w.mask.count_ones()) } else { 0 }
 }
 
+/// A flag of an address: its store, or atomic, is seen after all earlier ones of the block.
+pub const RELEASES: u32 = 32;
+
+/// Before an access of the block, lets all see its delayed stores that the access meets or must follow.
+#[inline(always)]
+fn show_delayed(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
+    #[cold]
+    fn show(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
+        let Some(delayed) = &mut w.delayed else { return };
+        if flags & RELEASES != 0 {
+            delayed.show_all();
+        } else if flags & (SHARED | OWN | CONST) == 0 {
+            lanes_of(w.mask).for_each(|lane| delayed.show_at(addresses[lane], len));
+        }
+    }
+    if w.delayed.is_some() {
+        show(w, flags, addresses, len);
+    }
+}
+
+/// Lets all see every delayed store of the block.
+pub fn show_all_delayed(w: &mut Warp) {
+    if let Some(delayed) = &mut w.delayed {
+        delayed.show_all();
+    }
+}
+
+/// Adds a store of `count` elements of `size` bytes to those that others see later. False if it is not for the device's memory, or
+/// none are delayed.
+///
+/// # Safety
+/// As for [`Parts::store_lanes`].
+#[cold]
+unsafe fn is_delayed(
+    w: &mut Warp,
+    flags: u32,
+    addresses: &Lanes<u64>,
+    (size, count): (usize, usize),
+    element: impl Fn(usize, usize) -> u128,
+) -> bool {
+    let len = (size * count) as u64;
+    if flags & (SHARED | OWN | CONST) != 0 || !w.reach.last_is_of_the_device(addresses, w.mask, len) {
+        return false;
+    }
+    let Some(delayed) = &mut w.delayed else { return false };
+    if flags & RELEASES != 0 {
+        delayed.show_all();
+    }
+    let at_once = (16 / size).min(count);
+    for lane in lanes_of(w.mask) {
+        for first in (0..count).step_by(at_once) {
+            let mut bytes = [0; 16];
+            for (number, place) in bytes.chunks_exact_mut(size).take(at_once).enumerate() {
+                place.copy_from_slice(&element(first + number, lane).to_le_bytes()[..size]);
+            }
+            let address = addresses[lane] + (first * size) as u64;
+            // SAFETY: as the caller says; memory is not unmapped before the kernels that run have ended.
+            unsafe { delayed.add(address, &bytes[..at_once * size], size) };
+        }
+    }
+    true
+}
+
 /// The addresses of an access in each lane.
 ///
 /// # Safety
@@ -111,6 +174,7 @@ impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
             w.work.loaded += moved(w, i.flags, i.waits, bytes);
+            show_delayed(w, i.flags, &addresses, bytes);
             let parts = W::load_lanes(&addresses, w.mask);
             for (slot, part) in i.more.into_iter().zip(&parts).take(W::COUNT) {
                 give(w, slot, part);
@@ -141,7 +205,10 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
             for (slot, part) in i.more.into_iter().zip(&mut parts).take(W::COUNT) {
                 *part = w.registers.read(slot);
             }
-            W::store_lanes(&addresses, w.mask, &parts);
+            let shape = (size_of::<E>(), W::COUNT);
+            if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, shape, |part, lane| parts[part][lane].wide()) {
+                W::store_lanes(&addresses, w.mask, &parts);
+            }
             w.work.stored += moved(w, i.flags, i.waits, bytes);
         }
         if i.flags & OWN == 0 {
@@ -182,6 +249,7 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             return w.refuse_access(at, "reads", whole, bad);
         }
         w.work.loaded += moved(w, i.flags, i.waits, whole);
+        show_delayed(w, i.flags, &addresses, whole);
         let mut seen = 0u64;
         for (number, to) in general.to.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
@@ -226,10 +294,15 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             return w.refuse_access(at, "writes", whole, bad);
         }
         w.work.stored += moved(w, i.flags, i.waits, whole);
-        for (number, source) in general.sources.iter().enumerate() {
-            let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            for lane in lanes_of(w.mask) {
-                store_bits(places[lane], size, general::read(w.registers, *source, lane));
+        let registers = w.registers;
+        let element = |number: usize, lane| general::read(registers, general.sources[number], lane);
+        let shape = (size as usize, general.sources.len());
+        if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, shape, element) {
+            for number in 0..shape.1 {
+                let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
+                for lane in lanes_of(w.mask) {
+                    store_bits(places[lane], size, element(number, lane));
+                }
             }
         }
     }
@@ -289,6 +362,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         }
         let bytes = moved(w, i.flags, i.waits, u64::from(size));
         (w.work.loaded, w.work.stored) = (w.work.loaded + bytes, w.work.stored + bytes);
+        show_delayed(w, i.flags, &addresses, u64::from(size));
         let mut values = [0u128; LANES];
         for lane in lanes_of(w.mask) {
             let operand = |number: usize| {
@@ -449,6 +523,7 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let signed = |offset: u32| offset as i32 as u64;
         let to = addresses(w, i.a, signed(i.number as u32), to_flags);
         let from = addresses(w, i.b, signed((i.number >> 32) as u32), from_flags);
+        show_all_delayed(w);
         let barrier = (i.flags != 0).then(|| addresses(w, i.d, signed(barrier_offset), barrier_flags));
         for lane in lanes_of(w.mask) {
             let bytes = u64::from(w.registers.read_lane::<u32>(i.c, lane));

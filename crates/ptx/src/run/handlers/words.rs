@@ -7,6 +7,8 @@ use crate::run::memory::Word;
 pub trait Part: Number {
     /// 64 bits of it, or all of them mixed.
     fn folded(self) -> u64;
+    /// All of it.
+    fn wide(self) -> u128;
 }
 
 macro_rules! part {
@@ -16,6 +18,10 @@ macro_rules! part {
             fn folded(self) -> u64 {
                 let $part = self;
                 $folded
+            }
+            #[inline(always)]
+            fn wide(self) -> u128 {
+                u128::from(self)
             }
         }
     )*};

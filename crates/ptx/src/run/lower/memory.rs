@@ -13,6 +13,13 @@ struct Place {
     flags: u32,
 }
 
+impl Place {
+    fn releasing(self, order: MemoryOrder) -> Self {
+        let releases = matches!(order, MemoryOrder::Release | MemoryOrder::AcquireRelease);
+        Self { flags: self.flags | if releases { memory::RELEASES } else { 0 }, ..self }
+    }
+}
+
 impl Lowering<'_> {
     fn address(&mut self, address: &Address) -> Result<Place, Refusal> {
         let window = match address.space {
@@ -76,8 +83,8 @@ impl Lowering<'_> {
                     (i.a, i.number, i.flags, i.c, i.more) = (place.base, place.offset, place.flags, number, more);
                 });
             }
-            Op::Store { ty, address, values, .. } => {
-                let place = self.address(address)?;
+            Op::Store { ty, order, address, values } => {
+                let place = self.address(address)?.releasing(*order);
                 let width = memory::part_width(ty.bytes()).filter(|_| !self.one_by_one);
                 let width = width.filter(|width| values.iter().all(|value| self.places.fits(value, *width)));
                 let run = width.and_then(|_| store::<I>(ty.bytes(), values.len()));
@@ -95,8 +102,8 @@ impl Lowering<'_> {
                     (i.a, i.number, i.flags, i.c, i.more) = (place.base, place.offset, place.flags, number, more);
                 });
             }
-            Op::Atomic { address, .. } => {
-                let place = self.address(address)?;
+            Op::Atomic { order, address, .. } => {
+                let place = self.address(address)?.releasing(*order);
                 let number = self.describe(op)?;
                 self.push(memory::atomic, |i| {
                     (i.a, i.number, i.flags, i.c) = (place.base, place.offset, place.flags, number);

@@ -217,7 +217,9 @@ impl Lowering<'_> {
             Op::Unknown(why) => self.refuse(why.clone()),
             Op::Nothing => self.push(control::nothing, |i| i.weight = 0),
             Op::BulkCommit | Op::BulkWait { .. } => self.push(control::nothing, |_| {}),
-            Op::Fence => self.push(control::fence, |_| {}),
+            Op::Fence { only_block } => {
+                self.push(control::fence, |i| i.flags = if *only_block { control::FENCE_OF_BLOCK } else { 0 });
+            }
             Op::Call { target, results, arguments } => self.call(target, results, arguments)?,
             Op::Barrier { number, threads, reduce } => self.barrier(number, threads.as_ref(), reduce.as_ref())?,
             Op::ReadSpecial { register, width, to } => self.special(*register, *width, *to)?,
