@@ -26,6 +26,14 @@ fn a_schedule_that_fails_is_run_again_by_its_number() {
 }
 
 #[test]
+fn the_software_library_has_no_stores_to_delay() {
+    let home = Home::new();
+    home.file("ring.toml", RING);
+    let run = home.run(&["explore", "ring.toml", "--backend", "soft", "--delay-stores", "line"]);
+    assert!(run.code == 2 && run.err.contains("--delay-stores is for kernels on software GPUs"), "{run}");
+}
+
+#[test]
 fn gpus_have_no_schedules() {
     let home = Home::new();
     home.file("ring.toml", RING);

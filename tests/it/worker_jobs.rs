@@ -75,6 +75,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         fault: String::new(),
         words_unseen: false,
         seed: None,
+        delay_stores: None,
         timed: None,
         world: None,
     }

@@ -252,7 +252,7 @@ fn load(path: &Path) -> Result<Nccl, Failure> {
     let settings = soft_cudart::api::Settings { devices: DEVICES, ..Default::default() };
     soft_cudart::api::configure(settings)?;
     if let Ok(seed) = std::env::var("NCCL_MATRIX_SEED") {
-        soft_cudart::library::schedule(Some(seed.parse()?))?;
+        soft_cudart::library::schedule(Some(ptx::run::Schedule::new(seed.parse()?)))?;
     }
     let began = Instant::now();
     let nccl = Nccl::load(path)?;

@@ -7,7 +7,7 @@ use crate::counts;
 use crate::fatbin::{FatBinaries, FatbinError, Section};
 use crate::imports;
 use ptx::link::{LinkError, Program};
-use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region};
+use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region, Schedule};
 use ptx::text::Unit;
 use std::collections::HashMap;
 use std::path::Path;
@@ -69,8 +69,8 @@ fn machine() -> Result<&'static Machine, LibraryError> {
 /// # Errors
 ///
 /// The threads that run kernels cannot be started.
-pub fn schedule(seed: Option<u64>) -> Result<(), LibraryError> {
-    machine().map(|machine| machine.pool.schedule(seed))
+pub fn schedule(schedule: Option<Schedule>) -> Result<(), LibraryError> {
+    machine().map(|machine| machine.pool.schedule(schedule))
 }
 
 /// The position of every warp and what it waits for, if all kernels of this process wait or poll memory that does not change: only

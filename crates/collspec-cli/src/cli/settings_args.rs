@@ -2,11 +2,13 @@
 use super::args::{BACKEND, MANNER, SOFTWARE};
 use clap::Args as ClapArgs;
 use collspec_core::scenario::Placement;
+use collspec_run::job::StoreUnit;
 use collspec_run::run::{RanksPerGpu, seconds};
 use collspec_suite::suite::RunOptions;
 use soft_nccl::Connect;
 use soft_nccl::fault::{FaultMode as Fault, NoFault};
 use std::num::NonZeroUsize;
+use std::str::FromStr;
 
 /// How cases run.
 #[derive(Debug, ClapArgs)]
@@ -47,6 +49,12 @@ pub struct SoftwareArgs {
     /// Shuffle the order in which the software library's tasks run, or the warps of software GPUs take turns; the same number gives the same order.
     #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
     pub seed: Option<u64>,
+
+    /// Let others see the stores of kernels on software GPUs late, and in any order that no fence forbids, as --seed decides [seed: 0 if
+    /// unset]. The value is what becomes visible at once: an `element` of a thread's vector, which is all that PTX guarantees; what a
+    /// `thread` stores with one instruction; or a `line` of 128 bytes.
+    #[arg(long, value_name = "UNIT", value_parser = StoreUnit::from_str, help_heading = SOFTWARE)]
+    pub delay_stores: Option<StoreUnit>,
 
     /// Send messages of up to this many bytes without waiting for their receive (soft backend) [default: 0].
     #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
@@ -93,6 +101,7 @@ impl SoftwareArgs {
     pub fn apply(&self, options: RunOptions) -> RunOptions {
         RunOptions {
             seed: self.seed,
+            delay_stores: self.delay_stores,
             eager: self.eager,
             connect: self.connect,
             ranks_per_node: self.ranks_per_node,

@@ -141,10 +141,13 @@ impl SideRequest {
         // With the stand-in driver, the library is the software library under NCCL's interface, and reads its variables.
         let stand_in = chosen.machine.as_ref().is_some_and(|machine| machine.probed.maker == Maker::Collspec);
         let is_soft = chosen.machine.is_none();
+        let has_software_gpus = chosen.backend.has_software_gpus();
         let of_soft = "it is a setting of the software library, and this side is an NCCL library";
         let of_nccl = "it is a setting of NCCL libraries, and this side is the software library";
         let option = |name: &str| match name {
-            "fault" | "seed" | "eager" | "connect" | "ranks-per-node" if !is_soft && !stand_in => Some(of_soft),
+            "seed" if !is_soft && !stand_in && !has_software_gpus => Some(of_soft),
+            "delay-stores" if !has_software_gpus => Some("it is a setting of software GPUs, and this side has none"),
+            "fault" | "eager" | "connect" | "ranks-per-node" if !is_soft && !stand_in => Some(of_soft),
             "driver" | "ranks-per-gpu" if is_soft => Some(of_nccl),
             _ => None,
         };
@@ -234,6 +237,7 @@ fn is_setting(name: &str) -> bool {
             | "timeout"
             | "opening-timeout"
             | "seed"
+            | "delay-stores"
             | "eager"
             | "connect"
             | "fault"

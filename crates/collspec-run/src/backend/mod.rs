@@ -22,6 +22,7 @@ pub use library::Library;
 pub use nccl_sys::version_text;
 pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};
 
+use crate::job::StoreUnit;
 use std::path::Path;
 
 /// An NCCL library and its device.
@@ -76,14 +77,15 @@ impl Backend {
     pub fn standing_kernels(&self) -> Option<String> {
         if matches!(self.device, Device::Software { .. }) { software_gpus::standing() } else { None }
     }
-    /// From now on tasks of the software library, or warps of software GPUs, take turns in the order of this seed. GPUs decide theirs.
+    /// From now on tasks of the software library, or warps of software GPUs, take turns in the order of this seed, which may also delay
+    /// the stores of kernels. GPUs decide all this themselves.
     ///
     /// # Errors
     ///
     /// The threads that run kernels cannot be started.
-    pub fn schedule(&self, seed: u64) -> Result<(), String> {
+    pub fn schedule(&self, seed: u64, delay_stores: Option<StoreUnit>) -> Result<(), String> {
         match self.device {
-            Device::Software { .. } => software_gpus::schedule(seed).map_err(|error| error.to_string()),
+            Device::Software { .. } => software_gpus::schedule(seed, delay_stores).map_err(|error| error.to_string()),
             Device::Host => {
                 soft_nccl::schedule(seed);
                 Ok(())

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
-use crate::job::Work;
+use crate::job::{StoreUnit, Work};
 use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
-use ptx::run::Options;
+use ptx::run::{self, Options, Schedule};
 use soft_cudart::api::{self, Settings};
 use soft_cudart::attach::runtime_functions;
 use soft_cudart::fatbin::FatBinaries;
@@ -144,13 +144,18 @@ pub fn work(device: usize) -> Work {
     Work { instructions: work.instructions, loaded: work.loaded, stored: work.stored, launches, blocks }
 }
 
-/// From now on kernels take turns in the order of this seed.
+/// From now on kernels take turns in the order of this seed, and others may see their stores late.
 ///
 /// # Errors
 ///
 /// The threads that run kernels cannot be started.
-pub fn schedule(seed: u64) -> Result<(), LibraryError> {
-    soft_cudart::library::schedule(Some(seed))
+pub fn schedule(seed: u64, delay_stores: Option<StoreUnit>) -> Result<(), LibraryError> {
+    let delayed_stores = delay_stores.map(|unit| match unit {
+        StoreUnit::Element => run::StoreUnit::Element,
+        StoreUnit::Thread => run::StoreUnit::Thread,
+        StoreUnit::Line => run::StoreUnit::Line,
+    });
+    soft_cudart::library::schedule(Some(Schedule { seed, delayed_stores }))
 }
 
 /// Limit on the positions listed of kernels that stand still.

@@ -3,12 +3,14 @@ pub mod arena;
 mod mapped;
 mod messages;
 mod share;
+mod store_unit;
 pub mod wire;
 
 pub use collspec_core::job::*;
 pub use mapped::{MappedLibrary, mapped_libraries};
 pub use messages::{Finish, Id, PROTOCOL, Reply, Request};
 pub use share::{ELSEWHERE, Share, World};
+pub use store_unit::StoreUnit;
 
 use collspec_core::ops::ConfigValue;
 use serde::{Deserialize, Serialize};
@@ -115,6 +117,8 @@ pub struct Job {
     pub words_unseen: bool,
     /// The seed of the order in which tasks or warps take turns in software. Each further run of the job has the next seed.
     pub seed: Option<u64>,
+    /// If the seed also decides when others see the stores of kernels on software GPUs, the part of a store that they see at once.
+    pub delay_stores: Option<StoreUnit>,
     /// The repetitions of the programs for timing; `None` if they run once and are not timed.
     pub timed: Option<Timed>,
     /// A part's knowledge of all ranks; `None` if they all live in this worker.

@@ -205,6 +205,7 @@ mod tests {
             fault: String::new(),
             words_unseen: true,
             seed: None,
+            delay_stores: None,
             timed: None,
             world: None,
         }

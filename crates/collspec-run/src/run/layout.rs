@@ -109,6 +109,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         fault: String::new(),
         words_unseen: false,
         seed: None,
+        delay_stores: None,
         timed: None,
         world: None,
     };

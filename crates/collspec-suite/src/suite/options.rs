@@ -7,6 +7,7 @@ use collspec_core::judge::{Details, ShowBuffers};
 use collspec_core::plan::Limits;
 use collspec_core::scenario::{AllowEnv, Placement};
 use collspec_run::child::Workers;
+use collspec_run::job::StoreUnit;
 use collspec_run::run::memory::free;
 use collspec_run::run::{RanksPerGpu, seconds};
 use soft_nccl::Connect;
@@ -35,6 +36,8 @@ pub struct RunOptions {
     pub opening_timeout: Option<f64>,
     /// Seed for the order in which the software library's tasks, or the warps of software GPUs, take turns.
     pub seed: Option<u64>,
+    /// If others see the stores of kernels on software GPUs late, the part of a store that they see at once.
+    pub delay_stores: Option<StoreUnit>,
     /// Number of bytes that the software library's sends may leave unreceived.
     pub eager: Option<u64>,
     /// When the software library's ranks connect.
@@ -159,6 +162,11 @@ pub const NAMED: &[NamedOption] = &[
         |options| shown(&options.seed),
     ),
     option(
+        "delay-stores",
+        |options, text| text.parse().map(|value| options.delay_stores = Some(value)),
+        |options| options.delay_stores.iter().map(|unit| unit.name().to_owned()).collect(),
+    ),
+    option(
         "eager",
         |options, text| number(text).map(|value| options.eager = Some(value)),
         |options| shown(&options.eager),
@@ -279,7 +287,9 @@ impl NamedOption {
 impl RunOptions {
     /// What these options make different in every run.
     pub fn variation(&self) -> Variation {
-        Variation { fault: self.fault, seed: self.seed }
+        // Stores that are delayed need a seed that says how long.
+        let seed = self.seed.or(self.delay_stores.map(|_| 0));
+        Variation { fault: self.fault, seed, delay_stores: self.delay_stores }
     }
 
     /// Sets an option as on the command line.
@@ -348,6 +358,7 @@ mod tests {
             ("timeout", "2.5"),
             ("opening-timeout", "9"),
             ("seed", "7"),
+            ("delay-stores", "line"),
             ("eager", "4096"),
             ("connect", "lazy"),
             ("ranks-per-node", "8"),

@@ -206,7 +206,8 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
                 *part = w.registers.read(slot);
             }
             let shape = (size_of::<E>(), W::COUNT);
-            if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, shape, |part, lane| parts[part][lane].wide()) {
+            if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, shape, |part, lane| parts[part][lane].wide())
+            {
                 W::store_lanes(&addresses, w.mask, &parts);
             }
             w.work.stored += moved(w, i.flags, i.waits, bytes);
