@@ -159,6 +159,9 @@ fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: Option<f
         (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) if verdict.status == Status::Fail => {
             return Ok(Ran::Failed(0, verdict));
         }
+        (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) if verdict.status == Status::Pass => {
+            return Ok(Ran::Skipped(Box::new(skipped(case, "its verdict needs no run"))));
+        }
         (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) => return Ok(Ran::Skipped(verdict)),
     };
     let failed_at = Mutex::new(None);
