@@ -2,17 +2,19 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
-use crate::job::Work;
+use crate::job::{FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, Work};
 use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
 use ptx::run::Options;
 use soft_cudart::api::{self, Settings};
 use soft_cudart::attach::runtime_functions;
 use soft_cudart::fatbin::FatBinaries;
+use soft_cudart::faults::{self, Effect, Fault, Owner};
 use soft_cudart::library::LibraryError;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The most devices of a process: NCCL refuses to work with more.
 const MOST_DEVICES: usize = 32;
@@ -151,6 +153,48 @@ pub fn work(device: usize) -> Work {
 /// The threads that run kernels cannot be started.
 pub fn schedule(seed: u64) -> Result<(), LibraryError> {
     soft_cudart::library::schedule(Some(seed))
+}
+
+/// How long a slow GPU halts, and data is late.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// From now on what faults can strike is counted, and the fault strikes if there is one; the device is the one that it halts. The log says what
+/// it has done.
+///
+/// # Errors
+///
+/// The threads that run kernels cannot be started.
+pub fn disturb(fault: Option<(MachineFault, usize)>) -> Result<(), LibraryError> {
+    let fault = fault.map(|(MachineFault { kind, moment, seed, .. }, device)| {
+        let (effect, before) = match kind {
+            FaultKind::BitFlipUser => (Effect::FlippedBit(Owner::Caller), 1),
+            FaultKind::BitFlipNccl => (Effect::FlippedBit(Owner::Library), 1),
+            FaultKind::LostWrite => (Effect::LostStore, 0),
+            FaultKind::StuckGpu => (Effect::Halt { device, time: None }, 0),
+            FaultKind::SlowGpu => (Effect::Halt { device, time: Some(PAUSE) }, 0),
+            FaultKind::NetCut => (Effect::CutConnection, 0),
+            FaultKind::NetBitFlip => (Effect::FlippedBitInTransit, 0),
+            FaultKind::NetRepeat => (Effect::RepeatedSegment, 0),
+            FaultKind::NetDelay => (Effect::Delay(PAUSE), 0),
+        };
+        Fault { effect, at: moment.saturating_add(before), seed }
+    });
+    faults::begin(fault, |what| eprintln!("{FAULT_IN_LOG}{what}"))
+}
+
+/// Nothing happens to the machine any more, and nothing is counted.
+///
+/// # Errors
+///
+/// As for [`disturb`].
+pub fn leave_alone() -> Result<(), LibraryError> {
+    faults::end()
+}
+
+/// What faults could have struck in this process.
+pub fn counts() -> MachineCounts {
+    let faults::Counts { stores, to_library, to_caller, received } = faults::counts();
+    MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received }
 }
 
 /// Limit on the positions listed of kernels that stand still.

@@ -107,6 +107,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         arena: end,
         reuse: None,
         fault: String::new(),
+        disturbance: None,
         words_unseen: false,
         seed: None,
         timed: None,
@@ -185,6 +186,7 @@ mod tests {
             answers: Answers::default(),
             times: Vec::new(),
             work: None,
+            machine: None,
         };
         let mut all = Report {
             ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())],

@@ -3,7 +3,7 @@ use super::runner::Ready;
 use collspec_core::judge::{CaseJudge, Verdict};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::Plan;
-use collspec_run::job::{Job, Observation};
+use collspec_run::job::{Disturbance, Job, Observation};
 use collspec_run::run::Error;
 use soft_nccl::fault::FaultMode;
 
@@ -14,6 +14,8 @@ pub struct Variation {
     pub fault: FaultMode,
     /// The seed of the order in which tasks and warps take turns; each repetition of the case has the next one.
     pub seed: Option<u64>,
+    /// What happens to the machine; on software GPUs only.
+    pub disturbance: Option<Disturbance>,
 }
 
 impl Variation {
@@ -21,6 +23,7 @@ impl Variation {
     pub(super) fn apply_to(self, job: &mut Job) {
         job.fault = self.fault.to_string();
         job.seed = self.seed;
+        job.disturbance = self.disturbance;
     }
 }
 

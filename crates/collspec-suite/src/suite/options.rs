@@ -279,7 +279,7 @@ impl NamedOption {
 impl RunOptions {
     /// What these options make different in every run.
     pub fn variation(&self) -> Variation {
-        Variation { fault: self.fault, seed: self.seed }
+        Variation { fault: self.fault, seed: self.seed, disturbance: None }
     }
 
     /// Sets an option as on the command line.

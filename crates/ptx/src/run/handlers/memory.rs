@@ -141,8 +141,10 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
             for (slot, part) in i.more.into_iter().zip(&mut parts).take(W::COUNT) {
                 *part = w.registers.read(slot);
             }
-            W::store_lanes(&addresses, w.mask, &parts);
-            w.work.stored += moved(w, i.flags, i.waits, bytes);
+            let stored = moved(w, i.flags, i.waits, bytes);
+            w.work.stored += stored;
+            let mask = w.storing(&addresses, bytes, stored > 0);
+            W::store_lanes(&addresses, mask, &parts);
         }
         if i.flags & OWN == 0 {
             w.wrote();
@@ -225,10 +227,12 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
             return w.refuse_access(at, "writes", whole, bad);
         }
-        w.work.stored += moved(w, i.flags, i.waits, whole);
+        let stored = moved(w, i.flags, i.waits, whole);
+        w.work.stored += stored;
+        let mask = w.storing(&addresses, whole, stored > 0);
         for (number, source) in general.sources.iter().enumerate() {
             let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            for lane in lanes_of(w.mask) {
+            for lane in lanes_of(mask) {
                 store_bits(places[lane], size, general::read(w.registers, *source, lane));
             }
         }
