@@ -2,6 +2,7 @@
 use super::exit::Exit;
 use super::faults_args::FaultsArgs;
 use super::{backend, output, run, terminal};
+use crate::compare::words::cases;
 use crate::faults::{Outcome, Request, Results, VERSION, changes, try_case, words};
 use anyhow::Context;
 use collspec_core::files;
@@ -123,8 +124,8 @@ fn table(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
     let total = |of: fn(&crate::faults::SoundRun) -> u64| thousands(sound().map(of).sum());
     writeln!(
         out,
-        "without a fault: {} cases in {:.1} s, {} stores of warps, {} bytes by NET/Socket\n",
-        results.cases.len(),
+        "without a fault: {} in {:.1} s, {} stores of warps, {} bytes by NET/Socket\n",
+        cases(results.cases.len()),
         sound().map(|run| run.seconds).sum::<f64>(),
         total(|run| run.counts.stores),
         total(|run| run.counts.received)
@@ -151,7 +152,7 @@ fn table(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
 }
 
 /// An example of each kind: of the worst outcome that it had.
-fn examples(out: &mut impl Write, results: &Results, cases: &[Arc<Case>], options: &RunOptions) -> anyhow::Result<()> {
+fn examples(out: &mut impl Write, results: &Results, all: &[Arc<Case>], options: &RunOptions) -> anyhow::Result<()> {
     for kind in results.kinds() {
         let struck = results.of_kind(kind).filter(|(_, run)| !run.fault.is_empty());
         let rank = |outcome: Outcome| Outcome::ALL.iter().position(|known| *known == outcome);
@@ -161,7 +162,7 @@ fn examples(out: &mut impl Write, results: &Results, cases: &[Arc<Case>], option
         if !run.reason.is_empty() {
             writeln!(out, "  {}", one_line(&run.reason))?;
         }
-        let Some(case) = cases.iter().find(|case| case.name == name) else { continue };
+        let Some(case) = all.iter().find(|case| case.name == name) else { continue };
         let mut words = options.to_repeat();
         words.extend(["--kind", kind.name(), "--seed", &run.seed.to_string(), "--runs", "1"].map(str::to_owned));
         let rerun = RerunCommand::command_line(words, InheritedVariables::here()).command(case);
@@ -178,9 +179,9 @@ fn skips(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
     if !skipped.is_empty() {
         writeln!(out)?;
     }
-    for ((kind, reason), cases) in skipped {
+    for ((kind, reason), count) in skipped {
         let of = kind.map_or_else(String::new, |kind| format!(" with {kind}"));
-        writeln!(out, "skipped {cases}{of}: {}", one_line(reason))?;
+        writeln!(out, "skipped {count}{of}: {}", one_line(reason))?;
     }
     Ok(())
 }

@@ -21,6 +21,9 @@ const MOST_DEVICES: usize = 32;
 /// The variable with their number.
 pub const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 
+/// Ranks that wait for a software GPU look this often whether the library has an asynchronous error.
+const ERROR_CHECKS: Duration = Duration::from_millis(50);
+
 /// The reason a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum SoftwareGpuError {
@@ -130,7 +133,14 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     if identity(&file) != before {
         return Err(SoftwareGpuError::Replaced(file));
     }
-    library.map_err(|source| SoftwareGpuError::Library { path: file, source })?;
+    let checks = || {
+        loop {
+            std::thread::sleep(ERROR_CHECKS);
+            soft_cuda::wake_hosts();
+        }
+    };
+    let begun = std::thread::Builder::new().name("error checks".into()).spawn(checks).map_err(LibraryError::Threads);
+    library.and(begun).map_err(|source| SoftwareGpuError::Library { path: file, source })?;
     Ok(nccl)
 }
 
