@@ -2,7 +2,8 @@
 use crate::support::Home;
 use serde_json::Value;
 
-const RING: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"rank + i % 7\", count = 20000, dtype = \"f32\" }\n";
+const RING: &str =
+    "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"rank + i % 7\", count = 20000, dtype = \"f32\" }\n";
 
 /// With COLLSPEC_TEST_NCCL_LIBRARIES: each kind of fault strikes, does what only it can do, and can be compared.
 #[test]
@@ -30,7 +31,10 @@ fn faults_strike_a_real_library() {
     assert!(outcomes("stuck_gpu").contains(&"hang") && !outcomes("stuck_gpu").contains(&"wrong"), "{run}");
     assert!(outcomes("bit_flip_user").contains(&"wrong") && outcomes("net_bit_flip").contains(&"wrong"), "{run}");
     for kind in ["bit_flip_user", "bit_flip_nccl", "lost_write", "stuck_gpu", "net_cut", "net_repeat"] {
-        assert!(of(kind).iter().any(|run| run["fault"].as_str().is_some_and(|fault| !fault.is_empty())), "{kind}: {run}");
+        assert!(
+            of(kind).iter().any(|run| run["fault"].as_str().is_some_and(|fault| !fault.is_empty())),
+            "{kind}: {run}"
+        );
     }
     let again = ["--kind", "slow_gpu", "--runs", "1", "--seed", "1", "--against", "all.json"];
     let run = home.run(&[&options[..], &again].concat());

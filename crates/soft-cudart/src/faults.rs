@@ -87,7 +87,8 @@ struct Connection {
 
 struct State {
     fault: Option<Fault>,
-    has_struck: bool,
+    /// What the fault has done.
+    struck: Option<String>,
     order: Order,
     counts: Counts,
     /// For a flipped bit, the number of the store whose place it has, and the place.
@@ -138,9 +139,9 @@ pub fn end() -> Result<(), library::LibraryError> {
     library::observe_stores(None)
 }
 
-/// The counts since [`begin`].
-pub fn counts() -> Counts {
-    with(|state| state.counts).unwrap_or_default()
+/// The counts since [`begin`], and what the fault did if it has struck.
+pub fn seen() -> (Counts, Option<String>) {
+    with(|state| (state.counts, state.struck.clone())).unwrap_or_default()
 }
 
 #[derive(Debug)]
@@ -168,7 +169,7 @@ impl State {
         let ago = order.below(1 << magnitude.min(62)) as u64;
         Self {
             fault,
-            has_struck: false,
+            struck: None,
             order,
             counts: Counts::default(),
             source: before.saturating_sub(ago),
@@ -195,7 +196,7 @@ impl State {
             None => {}
         }
         let none = (Strike::None, None);
-        let Some(fault) = self.fault.filter(|_| !self.has_struck) else { return none };
+        let Some(fault) = self.fault.filter(|_| self.struck.is_none()) else { return none };
         let whose = match owner {
             Some(Owner::Library) => "memory that NCCL allocated",
             Some(Owner::Caller) => "a buffer of the program's",
@@ -210,7 +211,10 @@ impl State {
                     self.place = Some((address, self.order.below(8) as u32));
                 }
                 let Some((address, bit)) = place.filter(|_| number == fault.at) else { return none };
-                self.strike(format!("bit {bit} of a byte in {whose} flips, {} stores after it was written", number - source));
+                self.strike(format!(
+                    "bit {bit} of a byte in {whose} flips; stores since it was written: {}",
+                    number - source
+                ));
                 (Strike::Flip { address, bit }, None)
             }
             Effect::LostStore if before.stores == fault.at => {
@@ -218,7 +222,7 @@ impl State {
                 let lost = (0..LANES).filter(|lane| lanes & 1 << lane != 0 && addresses[*lane] / LINE == line);
                 let lost = lost.fold(0, |lost, lane| lost | 1 << lane);
                 let threads: u32 = u32::count_ones(lost);
-                self.strike(format!("a store of {bytes} bytes each by {threads} threads to {whose} is lost"));
+                self.strike(format!("a store of {bytes} bytes per thread to {whose} is lost; threads: {threads}"));
                 (Strike::Lost(lost), None)
             }
             Effect::Halt { device, time } if before.stores == fault.at => {
@@ -236,8 +240,8 @@ impl State {
     }
 
     fn strike(&mut self, what: String) {
-        self.has_struck = true;
         (self.tell)(&what);
+        self.struck = Some(what);
     }
 
     /// Data has arrived by a connection.
@@ -256,7 +260,8 @@ impl State {
         }
         let first = self.counts.received;
         self.counts.received += data.len() as u64;
-        let Some(fault) = self.fault.filter(|fault| !self.has_struck && (first..self.counts.received).contains(&fault.at))
+        let Some(fault) =
+            self.fault.filter(|fault| self.struck.is_none() && (first..self.counts.received).contains(&fault.at))
         else {
             return After::Nothing;
         };
@@ -393,7 +398,10 @@ mod tests {
         let wrong: Vec<usize> = (0..20).filter(|at| seen[*at] != data[*at]).collect();
         assert_eq!((wrong, after.len()), (vec![10], 0));
         let (seen, after) = arrive(&mut state(Effect::RepeatedSegment, 10), NET_SOCKET, &data);
-        assert_eq!((&seen[..16], &seen[16..], after.len()), (&[&data[..12], &data[8..12]].concat()[..], &data[12..], 0));
+        assert_eq!(
+            (&seen[..16], &seen[16..], after.len()),
+            (&[&data[..12], &data[8..12]].concat()[..], &data[12..], 0)
+        );
         let cut = || state(Effect::CutConnection, 10);
         assert_eq!(arrive(&mut cut(), NET_SOCKET, &data), (data.clone(), vec![After::Cut]));
         assert_eq!(arrive(&mut cut(), 1, &data), (data.clone(), Vec::new()), "a connection of the bootstrap");

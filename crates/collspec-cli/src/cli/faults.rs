@@ -205,7 +205,13 @@ fn compare(out: &mut impl Write, before: &Results, after: &Results) -> anyhow::R
     for run in runs.iter().take(MOST_CHANGES) {
         let (was, is) = (run.before.outcome.name(), run.after.outcome.name());
         let verdict = if run.is_worse() { " (worse)" } else { "" };
-        writeln!(out, "  {} with {}, seed {}: {was} -> {is}{verdict}", one_line(run.case), run.after.kind, run.after.seed)?;
+        writeln!(
+            out,
+            "  {} with {}, seed {}: {was} -> {is}{verdict}",
+            one_line(run.case),
+            run.after.kind,
+            run.after.seed
+        )?;
     }
     if runs.len() > MOST_CHANGES {
         writeln!(out, "  and {} more runs", thousands((runs.len() - MOST_CHANGES) as u64))?;

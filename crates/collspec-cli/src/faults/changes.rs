@@ -103,13 +103,18 @@ mod tests {
         assert_eq!(worse(&[Error; 6], &[Hang; 6]), (true, 6));
         assert_eq!(worse(&[Hang; 6], &[Error; 6]), (false, 6), "it is better");
         assert_eq!(worse(&[Right; 6], &[Error; 6]), (false, 6), "NCCL says it");
-        assert_eq!(worse(&[Error, Hang, Error], &[Hang, Error, Hang]), (false, 3), "two of three are not more than one");
+        assert_eq!(
+            worse(&[Error, Hang, Error], &[Hang, Error, Hang]),
+            (false, 3),
+            "two of three are not more than one"
+        );
         assert_eq!(worse(&[Error; 6], &[Hang; 3]), (true, 3), "only the runs that both have");
     }
 
     #[test]
     fn kinds_and_seeds_that_only_one_has_are_left_out() {
-        let (before, after) = (results(FaultKind::NetCut, &[Outcome::Error]), results(FaultKind::LostWrite, &[Outcome::Hang]));
+        let (before, after) =
+            (results(FaultKind::NetCut, &[Outcome::Error]), results(FaultKind::LostWrite, &[Outcome::Hang]));
         assert_eq!(changes(&before, &after), (Vec::new(), Vec::new()));
     }
 }

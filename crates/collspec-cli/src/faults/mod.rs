@@ -64,7 +64,7 @@ pub fn try_case(
             continue;
         };
         let by_rank: Vec<(u32, MachineCounts)> =
-            (0..).zip(&seen.ranks).filter_map(|(rank, report)| Some((rank, report.machine?))).collect();
+            (0..).zip(&seen.ranks).filter_map(|(rank, report)| Some((rank, report.machine.as_ref()?.counts))).collect();
         results.sound.push(SoundRun { on_hosts, seconds: seen.seconds, counts: sum(&by_rank) });
         let limit = MARGIN + LONGER * seen.seconds;
         for kind in kinds {
@@ -164,14 +164,16 @@ fn judged(kind: FaultKind, seed: u64, verdict: Verdict, seen: Option<&Observatio
         RankEnd::Error { code, .. } => Some(format!("{:?}", ncclResult_t(code))),
         _ => None,
     });
+    let reported = seen.into_iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.machine.as_ref()?.fault.clone());
+    // A process that hangs or has crashed has reported nothing, but its log is there by then.
     let log = seen.map(|seen| seen.log.as_str()).unwrap_or_default();
-    let did = log.lines().find_map(|line| line.split_once(FAULT_IN_LOG)).map(|(_, did)| did.to_owned());
+    let logged = log.lines().find_map(|line| line.split_once(FAULT_IN_LOG)).map(|(_, did)| did.to_owned());
     FaultyRun {
         kind,
         seed,
         outcome,
         code: code.filter(|_| outcome == Outcome::Error),
-        fault: did.unwrap_or_default(),
+        fault: reported.or(logged).unwrap_or_default(),
         reason: verdict.reason.unwrap_or_default(),
     }
 }

@@ -21,7 +21,11 @@ pub enum FaultKind {
 /// Every kind, its name, and what happens.
 const KINDS: [(FaultKind, &str, &str); 9] = [
     (FaultKind::BitFlipUser, "bit_flip_user", "a bit flips in an input or output that kernels have written"),
-    (FaultKind::BitFlipNccl, "bit_flip_nccl", "a bit flips in device memory that NCCL allocated and kernels have written"),
+    (
+        FaultKind::BitFlipNccl,
+        "bit_flip_nccl",
+        "a bit flips in device memory that NCCL allocated and kernels have written",
+    ),
     (FaultKind::LostWrite, "lost_write", "a store of a warp to 128 bytes of global memory does not happen"),
     (FaultKind::StuckGpu, "stuck_gpu", "the kernels of a GPU halt and never continue"),
     (FaultKind::SlowGpu, "slow_gpu", "the kernels of a GPU halt for half a second"),
@@ -112,6 +116,15 @@ pub struct MachineCounts {
     pub stores_to_user: u64,
     /// Bytes that have arrived by NET/Socket.
     pub received: u64,
+}
+
+/// What happened to the machine in a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineReport {
+    /// What faults could have struck.
+    pub counts: MachineCounts,
+    /// What the fault did, if it struck here.
+    pub fault: Option<String>,
 }
 
 /// The beginning of the line of a worker's log that says what a fault has done.

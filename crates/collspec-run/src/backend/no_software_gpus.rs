@@ -1,6 +1,6 @@
 //! What a build without software GPUs, and so without an interpreter of PTX, has in their place.
 use super::cuda::DriverReport;
-use crate::job::{MachineCounts, MachineFault, Work};
+use crate::job::{MachineFault, MachineReport, Work};
 use nccl_sys::Nccl;
 use std::path::Path;
 
@@ -88,8 +88,8 @@ pub fn leave_alone() -> Result<(), SoftwareGpuError> {
 }
 
 /// Nothing: no kernel runs.
-pub fn counts() -> MachineCounts {
-    MachineCounts::default()
+pub fn disturbed() -> MachineReport {
+    MachineReport::default()
 }
 
 /// Nothing: no kernel runs.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
-use crate::job::{FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, Work};
+use crate::job::{FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, Work};
 use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
 use ptx::run::Options;
@@ -201,10 +201,11 @@ pub fn leave_alone() -> Result<(), LibraryError> {
     faults::end()
 }
 
-/// What faults could have struck in this process.
-pub fn counts() -> MachineCounts {
-    let faults::Counts { stores, to_library, to_caller, received } = faults::counts();
-    MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received }
+/// What faults could have struck in this process, and what the fault did if it has.
+pub fn disturbed() -> MachineReport {
+    let (faults::Counts { stores, to_library, to_caller, received }, fault) = faults::seen();
+    let counts = MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received };
+    MachineReport { counts, fault }
 }
 
 /// Limit on the positions listed of kernels that stand still.

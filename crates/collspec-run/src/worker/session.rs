@@ -450,7 +450,7 @@ impl Run {
         ranks.truncate(own.end as usize);
         ranks.drain(..(own.start as usize).min(ranks.len()));
         if let Some(first) = ranks.first_mut().filter(|_| self.job().disturbance.is_some()) {
-            first.machine = Some(software_gpus::counts());
+            first.machine = Some(software_gpus::disturbed());
         }
         Report { ranks, reached: self.backend.library.faults_reached() }
     }

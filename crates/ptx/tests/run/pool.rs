@@ -161,22 +161,22 @@ fn a_device_that_is_halted_has_no_turn_until_it_goes_on() {
         let pool = Pool::new(2).unwrap();
         pool.schedule(seed);
         let mut device = Device::new(KERNELS);
-        let begin = |memory: u64, number: usize| {
+        let memory = device.array(&[0; 4]);
+        let begin = |number: usize| {
             let (told, outcome) = channel();
             let launch = device.launch("counts", 2, 64, &[memory]).unwrap().on_device(number);
             pool.launch(launch, Box::new(move |outcome| told.send(outcome).unwrap()));
             outcome
         };
-        let memory = device.array(&[0; 4]);
-        let before = begin(memory, 1);
+        let before = begin(1);
         pool.halt(1, None);
-        let after = begin(memory, 1);
-        begin(memory, 0).recv().unwrap().unwrap();
+        let after = begin(1);
+        begin(0).recv().unwrap().unwrap();
         assert!(before.try_recv().is_err() && after.try_recv().is_err() && !pool.is_empty());
         pool.resume();
-        [before, after].map(|outcome| outcome.recv().unwrap().unwrap());
+        [before, after].iter().for_each(|outcome| _ = outcome.recv().unwrap().unwrap());
         pool.halt(1, Some(std::time::Duration::from_millis(50)));
-        begin(memory, 1).recv().unwrap().unwrap();
+        begin(1).recv().unwrap().unwrap();
         assert_eq!(device.values(0)[0], 4 * 2 * 64 * 1000);
     }
 }
