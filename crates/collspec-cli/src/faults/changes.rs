@@ -108,7 +108,8 @@ mod tests {
             (false, 3),
             "two of three are not more than one"
         );
-        assert_eq!(worse(&[Error; 6], &[Hang; 3]), (true, 3), "only the runs that both have");
+        assert_eq!(worse(&[Error; 6], &[Hang; 4]), (true, 4), "only the runs that both have");
+        assert_eq!(worse(&[Error; 6], &[Hang; 3]), (false, 3), "too few");
     }
 
     #[test]
