@@ -56,7 +56,11 @@ impl Seen {
         let (verdict, seen) = runner
             .run_once(
                 &ready,
-                &Experiment { variation: Variation { fault: wish, ..Variation::default() }, limit: Some(600.0), judge: &judge },
+                &Experiment {
+                    variation: Variation { fault: wish, ..Variation::default() },
+                    limit: Some(600.0),
+                    judge: &judge,
+                },
             )
             .unwrap();
         Self { verdict, reached: seen.into_iter().filter_map(|seen| seen.reached).collect() }
