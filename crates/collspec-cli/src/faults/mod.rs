@@ -93,7 +93,7 @@ fn prepared(case: &Arc<Case>, on_hosts: bool, runner: &Runner) -> Result<Result<
     once.repeat = 1;
     if on_hosts {
         let ranks = once.total_ranks();
-        if once.placement == Placement::OneThread || ranks < 2 || ranks > Placement::MAX_PROCESSES {
+        if once.placement == Placement::OneThread || !(2..=Placement::MAX_PROCESSES).contains(&ranks) {
             return Ok(Err("its ranks cannot be on hosts of their own".into()));
         }
         once.placement = Placement::Processes;
