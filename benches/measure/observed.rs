@@ -32,6 +32,7 @@ pub fn observation(ranks: usize, images: Vec<Vec<u8>>) -> Observation {
         answers: Answers::default(),
         times: Vec::new(),
         work: None,
+        machine: None,
     };
     Observation {
         ended: Ended::Done,

@@ -48,6 +48,8 @@ mod large_memory;
 mod limits;
 // Files that are no scenarios get the recorded messages.
 mod malformed_files;
+// Faults of the machine strike a real library as their kinds say.
+mod machine_faults;
 // Any bytes are refused at a place or run.
 mod malformed_texts;
 // No case fails on a library that computes in another way that NCCL allows.

@@ -73,6 +73,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         arena: place(2 * n, 0),
         reuse: None,
         fault: String::new(),
+        disturbance: None,
         words_unseen: false,
         seed: None,
         delay_stores: None,

@@ -10,6 +10,7 @@ pub mod compare;
 mod corpus;
 mod explain;
 mod explore;
+mod faults;
 mod fetch;
 mod footprint;
 mod formats;

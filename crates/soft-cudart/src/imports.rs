@@ -2,6 +2,7 @@
 //! GPUs, so they must not spin; kernels are slower than a GPU's, so memory must not be freed under them; and NVML is this crate's.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments, and a library's imports are changed
 
+use crate::faults::{self, After};
 use crate::{api, nvml};
 use libc::{c_char, c_int, c_void, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::cell::Cell;
@@ -10,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The replacements, by the names of the imported functions. Each has the parameters and result of the C function of that name.
-pub fn functions() -> [(&'static str, *const ()); 11] {
+pub fn functions() -> [(&'static str, *const ()); 12] {
     [
         ("fallocate", extend_without_pages as *const ()),
         ("memset", fill_without_pages as *const ()),
@@ -19,6 +20,7 @@ pub fn functions() -> [(&'static str, *const ()); 11] {
         ("mmap64", map_and_keep as *const ()),
         ("recv", recv_without_spinning as *const ()),
         ("accept", accept_without_spinning as *const ()),
+        ("close", close_and_note as *const ()),
         ("poll", poll_in_steps as *const ()),
         ("dlopen", open_nvml_here as *const ()),
         ("dlsym", find_nvml_here as *const ()),
@@ -212,16 +214,54 @@ fn has_nothing() -> bool {
 
 /// `recv`: while NCCL's ranks connect, each polls its sockets as fast as it can.
 unsafe extern "C" fn recv_without_spinning(socket: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    if faults::is_at_work() {
+        // SAFETY: as the caller says, there is room for `len` bytes.
+        return unsafe { recv_with_faults(socket, buffer, len, flags) };
+    }
     // SAFETY: as the caller says.
     let got = unsafe { libc::recv(socket, buffer, len, flags) };
     pace(socket, got < 0 && has_nothing());
     got
 }
 
+/// `recv` on a machine whose connections can fail.
+unsafe fn recv_with_faults(socket: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    let looks_only = flags & libc::MSG_PEEK != 0;
+    let room = if looks_only { 0 } else { len };
+    if let Some(again) = faults::repeated(socket, room) {
+        // SAFETY: as the caller says, there is room for `len` bytes, and these are not more.
+        unsafe { std::ptr::copy_nonoverlapping(again.as_ptr(), buffer.cast(), again.len()) };
+        return again.len().cast_signed();
+    }
+    // SAFETY: as the caller says.
+    let got = unsafe { libc::recv(socket, buffer, len, flags) };
+    pace(socket, got < 0 && has_nothing());
+    let Some(received) = usize::try_from(got).ok().filter(|received| *received > 0 && !looks_only) else { return got };
+    // SAFETY: these bytes have just been written to the caller's memory.
+    let data = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), received) };
+    match faults::received(socket, data) {
+        After::Nothing => {}
+        After::Late(time) => std::thread::sleep(time),
+        // SAFETY: only numbers.
+        After::Cut => _ = unsafe { libc::shutdown(socket, libc::SHUT_RDWR) },
+    }
+    got
+}
+
+/// `close`, after which another connection can have the same number.
+unsafe extern "C" fn close_and_note(file: c_int) -> c_int {
+    faults::closed(file);
+    // SAFETY: as the caller says.
+    unsafe { libc::close(file) }
+}
+
 /// `accept` with the same treatment as `recv`.
 unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: as the caller says.
     let got = unsafe { libc::accept(socket, address, len) };
+    if got >= 0 {
+        faults::accepted(got);
+    }
     pace(socket, got < 0 && has_nothing());
     got
 }

@@ -6,6 +6,7 @@
 //! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
 //! | [`api`] | the runtime's functions, over soft-cuda |
 //! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
+//! | [`faults`] | faults of the machine on demand |
 //! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
 #![deny(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod attach;
 mod counts;
 mod elf;
 pub mod fatbin;
+pub mod faults;
 mod imports;
 pub mod library;
 mod nvml;

@@ -7,11 +7,12 @@ use crate::counts;
 use crate::fatbin::{FatBinaries, FatbinError, Section};
 use crate::imports;
 use ptx::link::{LinkError, Program};
-use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region, Schedule};
+use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region, Schedule, Stores};
 use ptx::text::Unit;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The reason a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +72,21 @@ fn machine() -> Result<&'static Machine, LibraryError> {
 /// The threads that run kernels cannot be started.
 pub fn schedule(schedule: Option<Schedule>) -> Result<(), LibraryError> {
     machine().map(|machine| machine.pool.schedule(schedule))
+}
+
+/// Kernels launched from now on report their stores to this observer, or to none.
+pub(crate) fn observe_stores(stores: Option<Arc<dyn Stores>>) -> Result<(), LibraryError> {
+    machine().map(|machine| machine.memory.observe_stores(stores))
+}
+
+/// The kernels of a device halt, for a time or until [`resume`].
+pub(crate) fn halt(device: usize, time: Option<Duration>) -> Result<(), LibraryError> {
+    machine().map(|machine| machine.pool.halt(device, time))
+}
+
+/// The kernels of a device that was halted continue.
+pub(crate) fn resume() -> Result<(), LibraryError> {
+    machine().map(|machine| machine.pool.resume())
 }
 
 /// The position of every warp and what it waits for, if all kernels of this process wait or poll memory that does not change: only
@@ -280,7 +296,7 @@ impl Kernels for Programs {
                     }
                     ended(outcome.map(|_| ()).map_err(|fault| fault.to_string()));
                 };
-                machine.pool.launch(launch, Box::new(told));
+                machine.pool.launch(launch.on_device(device), Box::new(told));
             }
             Err(fault) => ended(Err(fault.to_string())),
         }

@@ -47,6 +47,7 @@ pub enum Command {
     Import(super::import_args::ImportArgs),
     Minimize(Box<super::minimize_args::MinimizeArgs>),
     Explore(Box<super::explore_args::ExploreArgs>),
+    Faults(Box<super::faults_args::FaultsArgs>),
     Soak(Box<super::soak_args::SoakArgs>),
     /// List this machine's NCCL libraries, or fetch one.
     #[command(subcommand)]

@@ -20,6 +20,8 @@ mod explain_args;
 mod explore;
 mod explore_args;
 mod failed_cases;
+mod faults;
+mod faults_args;
 mod foreign_arguments;
 mod gate;
 mod gpu;
@@ -92,6 +94,9 @@ pub fn command() -> ExitCode {
         }
         args::Command::Explore(options) => {
             launched::in_one_process(options.alone.launcher, "explore", || explore::explore_schedules(options))
+        }
+        args::Command::Faults(options) => {
+            launched::in_one_process(options.alone.launcher, "faults", || faults::try_faults(options))
         }
         args::Command::Soak(options) => {
             launched::in_one_process(options.alone.launcher, "soak", || soak::soak_library(options))

@@ -1,11 +1,13 @@
 //! The calls of a rank's program, and the observations of a run of all programs.
 mod answers;
 mod calls;
+mod machine_fault;
 mod observation;
 mod report;
 
 pub use answers::{Answer, Answers, Asked, MemoryAnswer, MemoryAsked, PointerAnswer, WindowAnswer};
 pub use calls::{Call, CallKind, MapRead, Ptr, Red, Signal};
+pub use machine_fault::{Disturbance, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport};
 pub use observation::{Ended, Observation};
 pub use report::{Figure, RankEnd, RankReport, Traffic, Work};
 

@@ -1,5 +1,5 @@
 //! The endings of a job's ranks, as the worker reports them.
-use super::Answers;
+use super::{Answers, MachineReport};
 use serde::{Deserialize, Serialize};
 
 /// The ending of one rank.
@@ -17,6 +17,8 @@ pub struct RankReport {
     pub times: Vec<f64>,
     /// The total work of the kernels of the timed iterations, if it is counted.
     pub work: Option<Work>,
+    /// What happened to the machine in its process, if it was disturbed and this is the process's first rank.
+    pub machine: Option<MachineReport>,
 }
 
 /// The work done by kernels. On software GPUs it is counted, and the same in every run.

@@ -102,6 +102,7 @@ impl TestCase {
             answers: Answers::default(),
             times: Vec::new(),
             work: None,
+            machine: None,
         };
         Observation {
             ended: Ended::Done,

@@ -175,7 +175,7 @@ impl Device {
     }
 
     /// The number of a rank's device in software, where only a real library knows how many there are.
-    fn software_number(self, rank: usize) -> usize {
+    pub(super) fn software_number(self, rank: usize) -> usize {
         match self {
             Self::Software { offset, count } => rank.wrapping_add(offset) % count,
             _ => rank,

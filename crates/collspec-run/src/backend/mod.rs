@@ -22,7 +22,7 @@ pub use library::Library;
 pub use nccl_sys::version_text;
 pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};
 
-use crate::job::StoreUnit;
+use crate::job::{Disturbance, Job, StoreUnit};
 use std::path::Path;
 
 /// An NCCL library and its device.
@@ -92,6 +92,28 @@ impl Backend {
             }
             Device::Cuda(_) => Ok(()),
         }
+    }
+    /// What happens to the machine from now on, as the job says. Only software GPUs can be disturbed.
+    ///
+    /// # Errors
+    ///
+    /// The job asks for a fault on another device, or the threads that run kernels cannot be started.
+    pub fn disturb(&self, job: &Job) -> Result<(), String> {
+        let Device::Software { .. } = self.device else {
+            let refused = || "faults of the machine need software GPUs".to_owned();
+            return job.disturbance.map_or(Ok(()), |_| Err(refused()));
+        };
+        let disturbed = match job.disturbance {
+            None => software_gpus::leave_alone(),
+            Some(Disturbance::Fault(fault)) if job.ranks.contains(&fault.rank) => {
+                // Any GPU of this process, whichever rank the process was chosen by.
+                let first = u64::from(job.ranks.start);
+                let rank = first + fault.seed % u64::from(job.ranks.end - job.ranks.start).max(1);
+                software_gpus::disturb(Some((fault, self.device.software_number(rank as usize))))
+            }
+            Some(_) => software_gpus::disturb(None),
+        };
+        disturbed.map_err(|error| error.to_string())
     }
     /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {

@@ -1,6 +1,6 @@
 //! What a build without software GPUs, and so without an interpreter of PTX, has in their place.
 use super::cuda::DriverReport;
-use crate::job::{StoreUnit, Work};
+use crate::job::{MachineFault, MachineReport, StoreUnit, Work};
 use nccl_sys::Nccl;
 use std::path::Path;
 
@@ -67,6 +67,29 @@ pub fn work(_: usize) -> Work {
 /// Never.
 pub fn schedule(_: u64, _: Option<StoreUnit>) -> Result<(), SoftwareGpuError> {
     Ok(())
+}
+
+/// Nothing: no kernel runs.
+///
+/// # Errors
+///
+/// Never.
+pub fn disturb(_: Option<(MachineFault, usize)>) -> Result<(), SoftwareGpuError> {
+    Ok(())
+}
+
+/// Nothing: no kernel runs.
+///
+/// # Errors
+///
+/// Never.
+pub fn leave_alone() -> Result<(), SoftwareGpuError> {
+    Ok(())
+}
+
+/// Nothing: no kernel runs.
+pub fn disturbed() -> MachineReport {
+    MachineReport::default()
 }
 
 /// Nothing: no kernel runs.

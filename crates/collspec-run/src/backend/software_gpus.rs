@@ -2,22 +2,27 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
-use crate::job::{StoreUnit, Work};
+use crate::job::{FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Work};
 use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
 use ptx::run::{self, Options, Schedule};
 use soft_cudart::api::{self, Settings};
 use soft_cudart::attach::runtime_functions;
 use soft_cudart::fatbin::FatBinaries;
+use soft_cudart::faults::{self, Effect, Fault, Owner};
 use soft_cudart::library::LibraryError;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The most devices of a process: NCCL refuses to work with more.
 const MOST_DEVICES: usize = 32;
 /// The variable with their number.
 pub const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
+
+/// Ranks that wait for a software GPU look this often whether the library has an asynchronous error.
+const ERROR_CHECKS: Duration = Duration::from_millis(50);
 
 /// The reason a library cannot run on software GPUs.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +133,14 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     if identity(&file) != before {
         return Err(SoftwareGpuError::Replaced(file));
     }
-    library.map_err(|source| SoftwareGpuError::Library { path: file, source })?;
+    let checks = || {
+        loop {
+            std::thread::sleep(ERROR_CHECKS);
+            soft_cuda::wake_hosts();
+        }
+    };
+    let begun = std::thread::Builder::new().name("error checks".into()).spawn(checks).map_err(LibraryError::Threads);
+    library.and(begun).map_err(|source| SoftwareGpuError::Library { path: file, source })?;
     Ok(nccl)
 }
 
@@ -156,6 +168,49 @@ pub fn schedule(seed: u64, delay_stores: Option<StoreUnit>) -> Result<(), Librar
         StoreUnit::Line => run::StoreUnit::Line,
     });
     soft_cudart::library::schedule(Some(Schedule { seed, delayed_stores }))
+}
+
+/// How long a slow GPU halts, and data is late.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// From now on what faults can strike is counted, and the fault strikes if there is one; the device is the one that it halts. The log says what
+/// it has done.
+///
+/// # Errors
+///
+/// The threads that run kernels cannot be started.
+pub fn disturb(fault: Option<(MachineFault, usize)>) -> Result<(), LibraryError> {
+    let fault = fault.map(|(MachineFault { kind, moment, seed, .. }, device)| {
+        let (effect, before) = match kind {
+            FaultKind::BitFlipUser => (Effect::FlippedBit(Owner::Caller), 1),
+            FaultKind::BitFlipNccl => (Effect::FlippedBit(Owner::Library), 1),
+            FaultKind::LostWrite => (Effect::LostStore, 0),
+            FaultKind::StuckGpu => (Effect::Halt { device, time: None }, 0),
+            FaultKind::SlowGpu => (Effect::Halt { device, time: Some(PAUSE) }, 0),
+            FaultKind::NetCut => (Effect::CutConnection, 0),
+            FaultKind::NetBitFlip => (Effect::FlippedBitInTransit, 0),
+            FaultKind::NetRepeat => (Effect::RepeatedSegment, 0),
+            FaultKind::NetDelay => (Effect::Delay(PAUSE), 0),
+        };
+        Fault { effect, at: moment.saturating_add(before), seed }
+    });
+    faults::begin(fault, |what| eprintln!("{FAULT_IN_LOG}{what}"))
+}
+
+/// Nothing happens to the machine any more, and nothing is counted.
+///
+/// # Errors
+///
+/// As for [`disturb`].
+pub fn leave_alone() -> Result<(), LibraryError> {
+    faults::end()
+}
+
+/// What faults could have struck in this process, and what the fault did if it has.
+pub fn disturbed() -> MachineReport {
+    let (faults::Counts { stores, to_library, to_caller, received }, fault) = faults::seen();
+    let counts = MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received };
+    MachineReport { counts, fault }
 }
 
 /// Limit on the positions listed of kernels that stand still.

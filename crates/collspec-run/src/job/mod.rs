@@ -112,6 +112,8 @@ pub struct Job {
     pub reuse: Option<SetId>,
     /// The fault that the software library must have; empty if none.
     pub fault: String,
+    /// What happens to the machine meanwhile; on software GPUs only.
+    pub disturbance: Option<Disturbance>,
     /// True if the parent cannot see the step words while the ranks run, because they are in another machine's memory: it then receives
     /// a message when the ranks begin.
     pub words_unseen: bool,

@@ -203,6 +203,7 @@ mod tests {
             arena: 1 << 20,
             reuse: None,
             fault: String::new(),
+            disturbance: None,
             words_unseen: true,
             seed: None,
             delay_stores: None,

@@ -450,7 +450,15 @@ fn trouble(worker: &mut Worker, text: String) -> Error {
 
 fn running(call: u32) -> RankReport {
     let (codes, figures, times) = (Vec::new(), Vec::new(), Vec::new());
-    RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times, work: None }
+    RankReport {
+        end: RankEnd::Running { call },
+        codes,
+        figures,
+        answers: Answers::default(),
+        times,
+        work: None,
+        machine: None,
+    }
 }
 
 /// Names the processes of a worker that has several, before the text on how one ended.

@@ -107,6 +107,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         arena: end,
         reuse: None,
         fault: String::new(),
+        disturbance: None,
         words_unseen: false,
         seed: None,
         delay_stores: None,
@@ -186,6 +187,7 @@ mod tests {
             answers: Answers::default(),
             times: Vec::new(),
             work: None,
+            machine: None,
         };
         let mut all = Report {
             ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())],

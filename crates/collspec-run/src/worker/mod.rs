@@ -184,6 +184,7 @@ impl Worker {
         let job = Arc::new(job);
         let kept = self.take_kept(&job);
         self.backend.library.request_fault(&job.fault)?;
+        self.backend.disturb(&job)?;
         let session = Arc::new(Session::new(job, kept)?);
         self.current = Some(session.clone());
         self.start(session, true)

@@ -6,7 +6,9 @@ use super::rank::GraphMaps;
 use super::rank::Halt;
 use super::rank::registrations::Registered;
 use super::watch;
-use crate::backend::{Backend, CallError, CommSlot, DeviceGraph, DeviceMemory, DeviceStream, SetAside, Staging};
+use crate::backend::{
+    Backend, CallError, CommSlot, DeviceGraph, DeviceMemory, DeviceStream, SetAside, Staging, software_gpus,
+};
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
 use crate::job::{Answers, CallKind, ELSEWHERE, Id, Job, RankEnd, RankReport, Reply, Report, Work};
@@ -211,6 +213,7 @@ impl Run {
             answers: Answers::default(),
             times: Vec::new(),
             work: None,
+            machine: None,
         };
         Self {
             backend,
@@ -446,6 +449,9 @@ impl Run {
         let own = &self.job().ranks;
         ranks.truncate(own.end as usize);
         ranks.drain(..(own.start as usize).min(ranks.len()));
+        if let Some(first) = ranks.first_mut().filter(|_| self.job().disturbance.is_some()) {
+            first.machine = Some(software_gpus::disturbed());
+        }
         Report { ranks, reached: self.backend.library.faults_reached() }
     }
 

@@ -289,7 +289,7 @@ impl RunOptions {
     pub fn variation(&self) -> Variation {
         // Stores that are delayed need a seed that says how long.
         let seed = self.seed.or(self.delay_stores.map(|_| 0));
-        Variation { fault: self.fault, seed, delay_stores: self.delay_stores }
+        Variation { fault: self.fault, seed, delay_stores: self.delay_stores, disturbance: None }
     }
 
     /// Sets an option as on the command line.

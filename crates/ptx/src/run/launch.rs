@@ -44,6 +44,8 @@ pub struct Configuration {
 #[derive(Debug)]
 pub struct Launch {
     pub(super) blocks: Vec<Block>,
+    /// The number of the device that it is on.
+    pub(super) device: usize,
 }
 
 /// The figures of a launch.
@@ -117,7 +119,7 @@ impl Launch {
         }
         let number = image.time();
         let common = Arc::new(Common { image, grid, block, parameters: given, layout, shared, number });
-        let mut launch = Self { blocks: Vec::new() };
+        let mut launch = Self { blocks: Vec::new(), device: 0 };
         for number in 0..blocks as u32 {
             let memory = Buffer::new(shared.1, align.max(common.layout.room.align));
             let window = (memory.region().start, shared.1);
@@ -132,6 +134,11 @@ impl Launch {
             launch.blocks.push(Block::new(memory, warps));
         }
         Ok(launch)
+    }
+
+    /// Places it on a device, 0 if this is not called; the devices of a [`Pool`](super::Pool) can be halted separately.
+    pub fn on_device(self, device: usize) -> Self {
+        Self { device, ..self }
     }
 
     /// Runs it to its end on this thread, one warp after the other, in an order that `seed` decides: the same seed gives the same order.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // kernels have addresses, which are those of the host
 
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
+use super::stores::Stores;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -105,6 +106,8 @@ pub struct Memory {
     regions: RwLock<Arc<Regions>>,
     /// Number of times the list was replaced.
     changes: AtomicU64,
+    /// The observer of stores, if there is one.
+    stores: RwLock<Option<Arc<dyn Stores>>>,
 }
 
 impl Memory {
@@ -120,6 +123,11 @@ impl Memory {
     /// Takes the memory that begins at this address away.
     pub fn unmap(&self, start: u64) {
         self.change(|regions| regions.remove(start));
+    }
+
+    /// Kernels launched from now on report their stores to this observer, or to none.
+    pub fn observe_stores(&self, stores: Option<Arc<dyn Stores>>) {
+        *self.stores.write().unwrap_or_else(PoisonError::into_inner) = stores;
     }
 
     fn change(&self, f: impl FnOnce(&mut Regions)) {
@@ -148,6 +156,20 @@ impl Reach {
     /// The regions in `own` are readable and writable as long as this lives, in the way that [`Memory::map`] says.
     pub unsafe fn new(memory: Arc<Memory>, own: Vec<Region>) -> Self {
         Self { memory, known: Arc::default(), changes: u64::MAX, own, last: Region::new(0, 0), last_is_own: false }
+    }
+
+    /// The observer of stores, if there is one.
+    pub fn stores(&self) -> Option<Arc<dyn Stores>> {
+        self.memory.stores.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes a bit of a byte, if it is mapped.
+    pub fn flip(&mut self, address: u64, bit: u32) {
+        let word = address & !3;
+        if self.is_mapped(word, 4, false) {
+            // SAFETY: the word is mapped and aligned.
+            unsafe { update(word, 4, |old| old ^ 1 << (8 * (address - word) + u64::from(bit & 7))) };
+        }
     }
 
     /// Adds memory that only this warp reaches.

@@ -16,6 +16,7 @@ mod ready;
 mod registers;
 mod rounding;
 mod scalar;
+mod stores;
 mod warp;
 mod work;
 
@@ -25,7 +26,9 @@ pub use executable::{Executable, Options};
 pub use fault::{Fault, Spot};
 pub use handlers::Vectors;
 pub use image::Image;
-pub use launch::{Configuration, Figures, Launch};
+pub use lanes::LANES;
+pub use launch::{Configuration, Figures, Launch, Order};
 pub use memory::{BadAccess, Memory, Region};
 pub use pool::{Ended, Pool};
+pub use stores::{Stores, Strike};
 pub use work::Work;

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Instructions after which a block lets others have its thread.
 const SLICE: u64 = 20_000;
@@ -52,6 +52,40 @@ struct Queue {
     /// The order of turns, if a seed decides it. Then only one block has a turn at a time.
     choice: Option<Choice>,
     ends: bool,
+    /// The device whose blocks get no turn, and when that ends.
+    halted: Option<(usize, Option<Instant>)>,
+    /// The blocks of that device; they are not in `live`.
+    halted_blocks: Vec<Job>,
+}
+
+impl Queue {
+    /// Adds a block that is live, or puts it aside if its device is halted.
+    fn put(&mut self, job: Job) {
+        if self.halted.is_some_and(|(device, _)| device == job.launch.device) {
+            self.live -= 1;
+            self.halted_blocks.push(job);
+        } else {
+            self.blocks.push_back(job);
+        }
+    }
+
+    /// Ends a halt.
+    fn resume(&mut self) {
+        self.halted = None;
+        self.live += self.halted_blocks.len();
+        self.blocks.extend(self.halted_blocks.drain(..));
+        self.idle = 0;
+    }
+
+    /// The time until the halt ends, if it does; a halt whose time has come ends here.
+    fn left_of_halt(&mut self) -> Option<Duration> {
+        let left = self.halted?.1?.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            self.resume();
+            return None;
+        }
+        Some(left)
+    }
 }
 
 /// A block and its launch.
@@ -73,6 +107,7 @@ struct Outcome {
 }
 
 struct Running {
+    device: usize,
     blocks_left: AtomicUsize,
     failed: AtomicBool,
     outcome: Mutex<Outcome>,
@@ -135,9 +170,27 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
+    /// From now on no block of this device has a turn, for a time or until [`Pool::resume`]. At most one device is halted.
+    pub fn halt(&self, device: usize, time: Option<Duration>) {
+        let mut queue = self.shared.queue();
+        queue.resume();
+        queue.halted = Some((device, time.map(|time| Instant::now() + time)));
+        let blocks = std::mem::take(&mut queue.blocks);
+        blocks.into_iter().for_each(|job| queue.put(job));
+        drop(queue);
+        self.shared.changed.notify_all();
+    }
+
+    /// The blocks of a device that was halted have turns again.
+    pub fn resume(&self) {
+        self.shared.queue().resume();
+        self.shared.changed.notify_all();
+    }
+
     /// Begins a launch; `ended` is called on a thread of the pool when all its threads have ended, or when one cannot continue.
     pub fn launch(&self, launch: Launch, ended: Ended) {
         let running = Arc::new(Running {
+            device: launch.device,
             blocks_left: AtomicUsize::new(launch.blocks.len()),
             failed: AtomicBool::new(false),
             outcome: Mutex::new(Outcome { ended: Some(ended), ..Outcome::default() }),
@@ -150,7 +203,7 @@ impl Pool {
                 block.delay_stores(delayed);
             }
             let chance = queue.choice.as_mut().map_or(0, Choice::chance);
-            queue.blocks.push_back(Job { block, launch: running.clone(), idle: 0, chance });
+            queue.put(Job { block, launch: running.clone(), idle: 0, chance });
         }
         drop(queue);
         self.shared.changed.notify_all();
@@ -158,7 +211,8 @@ impl Pool {
 
     /// True if the pool has nothing to execute.
     pub fn is_empty(&self) -> bool {
-        self.shared.queue().live == 0
+        let queue = self.shared.queue();
+        queue.live == 0 && queue.halted_blocks.is_empty()
     }
 
     /// The position of every warp, if all of them wait or poll memory that does not change, so that only the host can help them. `None` if
@@ -181,7 +235,10 @@ impl Drop for Pool {
             // A thread that has panicked has nothing more to do.
             _ = thread.join();
         }
-        let left = std::mem::take(&mut self.shared.queue().blocks);
+        let mut queue = self.shared.queue();
+        queue.resume();
+        let left = std::mem::take(&mut queue.blocks);
+        drop(queue);
         for job in left {
             let fault = Fault::Launch("the device is gone".to_owned());
             job.launch.block_ends(job.block.figures(), Some(fault));
@@ -205,14 +262,14 @@ impl Shared {
                     job.idle = 0;
                     let mut queue = self.queue();
                     queue.idle = 0;
-                    queue.blocks.push_back(job);
+                    queue.put(job);
                     pause = PAUSES.0;
                 }
                 Ok(Turn::Idle) => {
                     job.idle = job.idle.saturating_add(1);
                     let mut queue = self.queue();
                     queue.idle += 1;
-                    queue.blocks.push_back(job);
+                    queue.put(job);
                     if queue.idle > queue.live {
                         // No block has made progress: only the host can change the memory that they poll.
                         let waited = self.changed.wait_timeout(queue, pause);
@@ -230,6 +287,7 @@ impl Shared {
     fn next(&self) -> Option<(Job, Option<Order>)> {
         let mut queue = self.queue();
         while !queue.ends {
+            let halted = queue.left_of_halt();
             let Queue { blocks, live, idle, choice, .. } = &mut *queue;
             let (job, order) = match choice {
                 // One turn at a time.
@@ -243,7 +301,10 @@ impl Shared {
             if let Some(job) = job {
                 return Some((job, order));
             }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = match halted {
+                Some(left) => self.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
         }
         None
     }

@@ -13,6 +13,7 @@ use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use super::memory::{BadAccess, Reach};
 use super::ready::{Instruction, Ready};
 use super::registers::{Base, Registers};
+use super::stores::{Stores, Strike};
 use super::work::Work;
 use crate::error::Error;
 use std::sync::Arc;
@@ -91,6 +92,8 @@ pub struct Warp {
     pub frames: Vec<Frame>,
     spare: Vec<Registers>,
     pub reach: Reach,
+    /// The observer of its stores, if there is one.
+    stores: Option<Arc<dyn Stores>>,
     /// The block's shared memory: its address and its bytes.
     pub shared: (u64, u64),
     pub common: Arc<Common>,
@@ -153,6 +156,7 @@ impl Warp {
             current: 0,
             frames: Vec::new(),
             spare: Vec::new(),
+            stores: reach.stores(),
             reach,
             shared,
             common,
@@ -326,6 +330,25 @@ impl Warp {
     #[cold]
     pub fn refuse_access(&mut self, at: u32, does: &str, len: u64, (address, bad): (u64, BadAccess)) -> u32 {
         self.refuse(at, format!("{does} {len} bytes at {address:#x}, {bad}"))
+    }
+
+    /// The lanes at hand whose store of `bytes` bytes happens: all of them, unless an observer prevents it.
+    #[inline(always)]
+    pub fn storing(&mut self, addresses: &Lanes<u64>, bytes: u64, is_global: bool) -> Mask {
+        if self.stores.is_some() && is_global { self.observed(addresses, bytes) } else { self.mask }
+    }
+
+    #[cold]
+    fn observed(&mut self, addresses: &Lanes<u64>, bytes: u64) -> Mask {
+        let strike = self.stores.as_ref().map_or(Strike::None, |stores| stores.before(addresses, self.mask, bytes));
+        match strike {
+            Strike::None => self.mask,
+            Strike::Lost(lanes) => self.mask & !lanes,
+            Strike::Flip { address, bit } => {
+                self.reach.flip(address, bit);
+                self.mask
+            }
+        }
     }
 
     /// This warp has changed memory: the memory that it polls may be different now.

@@ -1,6 +1,6 @@
 //! A device with memory for kernels of the tests' own.
 use ptx::link::Program;
-use ptx::run::{Configuration, Executable, Fault, Figures, Image, Launch, Memory, Options, Region};
+use ptx::run::{Configuration, Executable, Fault, Figures, Image, Launch, Memory, Options, Region, Stores};
 use ptx::text::Unit;
 use std::sync::Arc;
 
@@ -43,6 +43,11 @@ impl Device {
         unsafe { self.memory.map(Region::new(start, 4 * values.len() as u64)) };
         self.arrays.push(words);
         start
+    }
+
+    /// Kernels report their stores from now on.
+    pub fn observe_stores(&self, stores: Arc<dyn Stores>) {
+        self.memory.observe_stores(Some(stores));
     }
 
     pub fn values(&self, array: usize) -> Vec<u32> {

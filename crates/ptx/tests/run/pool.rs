@@ -1,7 +1,8 @@
 //! Launches on a pool of threads: several at once, some that wait for each other, and some that never end.
 
 use crate::device::Device;
-use ptx::run::{Fault, Figures, Pool, Schedule};
+use ptx::run::{Fault, Figures, LANES, Pool, Schedule, Stores, Strike};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 /// Raises a flag, or waits for one: `[m]` is polled until it is not 0, and `[m + 4]` becomes 1.
@@ -152,4 +153,67 @@ fn schedules_let_a_block_be_early_late_and_in_between() {
         .collect();
     assert!(seen.contains(&0) && seen.contains(&1000), "{seen:?}");
     assert!(seen.iter().any(|count| (1..1000).contains(count)), "{seen:?}");
+}
+
+#[test]
+fn a_device_that_is_halted_has_no_turn_until_it_goes_on() {
+    for seed in [None, Some(3)] {
+        let pool = Pool::new(2).unwrap();
+        pool.schedule(seed.map(Schedule::new));
+        let mut device = Device::new(KERNELS);
+        let memory = device.array(&[0; 4]);
+        let begin = |number: usize| {
+            let (told, outcome) = channel();
+            let launch = device.launch("counts", 2, 64, &[memory]).unwrap().on_device(number);
+            pool.launch(launch, Box::new(move |outcome| told.send(outcome).unwrap()));
+            outcome
+        };
+        let before = begin(1);
+        pool.halt(1, None);
+        let after = begin(1);
+        begin(0).recv().unwrap().unwrap();
+        assert!(before.try_recv().is_err() && after.try_recv().is_err() && !pool.is_empty());
+        pool.resume();
+        [before, after].iter().for_each(|outcome| _ = outcome.recv().unwrap().unwrap());
+        pool.halt(1, Some(std::time::Duration::from_millis(50)));
+        begin(1).recv().unwrap().unwrap();
+        assert_eq!(device.values(0)[0], 4 * 2 * 64 * 1000);
+    }
+}
+
+/// Loses the stores of two lanes, and flips a bit of what was written before, at the first store of a kernel.
+#[derive(Debug)]
+struct Spoiler(std::sync::Mutex<Option<Strike>>);
+
+impl Stores for Spoiler {
+    fn before(&self, _: &[u64; LANES], lanes: u32, bytes: u64) -> Strike {
+        assert_eq!((lanes, bytes), (u32::MAX, 4));
+        self.0.lock().unwrap().take().unwrap_or(Strike::None)
+    }
+}
+
+#[test]
+fn an_observer_of_stores_can_lose_one_or_flip_a_bit_once() {
+    let text = ".visible .entry k(.param .u64 m)\n{\n.reg .b32 %r<3>;\n.reg .b64 %d<4>;\nld.param.u64 %d1, [m];\nmov.u32 %r1, %tid.x;\n\
+        mul.wide.u32 %d2, %r1, 4;\nadd.u64 %d3, %d1, %d2;\nst.global.u32 [%d3], 7;\nst.global.u32 [%d3+128], 8;\nret;\n}";
+    for number in 0..2 {
+        let mut device = Device::new(text);
+        let memory = device.array(&[0; 64]);
+        let strike = [Strike::Lost(0b110), Strike::Flip { address: memory + 4 * 40 + 1, bit: 3 }][number];
+        device.observe_stores(Arc::new(Spoiler(Some(strike).into())));
+        device.run("k", 1, 32, &[memory], 0).unwrap();
+        let values = device.values(0);
+        let wrong: Vec<(usize, u32)> =
+            (0..64).filter(|at| values[*at] != if *at < 32 { 7 } else { 8 }).map(|at| (at, values[at])).collect();
+        // The bit flips before it is overwritten.
+        let wanted: &[(usize, u32)] = [&[(1, 0), (2, 0)][..], &[]][number];
+        assert_eq!(wrong, wanted);
+    }
+    let mut device = Device::new(text);
+    let (memory, other) = (device.array(&[0; 64]), device.array(&[0; 4]));
+    device.observe_stores(Arc::new(Spoiler(Some(Strike::Flip { address: other + 5, bit: 3 }).into())));
+    device.run("k", 1, 32, &[memory], 0).unwrap();
+    assert_eq!(device.values(1), [0, 8 << 8, 0, 0]);
+    device.observe_stores(Arc::new(Spoiler(Some(Strike::Flip { address: 64, bit: 3 }).into())));
+    device.run("k", 1, 32, &[memory], 0).unwrap();
 }

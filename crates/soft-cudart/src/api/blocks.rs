@@ -2,6 +2,7 @@
 use super::raw::give_back;
 use super::settings::settings;
 use super::{errors, graves, watch};
+use crate::faults::Owner;
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -93,6 +94,15 @@ pub(super) fn find(address: usize) -> Option<Found> {
     }
     let (start, len) = soft_cuda::memory::block_of(std::ptr::with_exposed_provenance(address))?;
     Some(Found { start, len, device: super::devices::current(), kind: Kind::Elsewhere })
+}
+
+/// The program that allocated the device memory at this address; `None` if it is not device memory.
+pub(crate) fn owner(address: usize) -> Option<Owner> {
+    match find(address)?.kind {
+        Kind::Device | Kind::Opened => Some(Owner::Library),
+        Kind::Elsewhere => Some(Owner::Caller),
+        Kind::Pinned | Kind::Registered => None,
+    }
 }
 
 /// True if the whole range lies in one block of `cudaHostAlloc`. Such a block is private to the process and starts as zeros.

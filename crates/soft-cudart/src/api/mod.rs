@@ -38,7 +38,7 @@ mod transfer;
 mod watch;
 mod work;
 
-pub(crate) use blocks::are_pinned;
+pub(crate) use blocks::{are_pinned, owner};
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
 pub use kernels::{Attributes, Configuration, Kernels, Resolver, add_kernels};

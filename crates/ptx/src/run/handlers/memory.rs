@@ -56,7 +56,7 @@ pub fn show_all_delayed(w: &mut Warp) {
     }
 }
 
-/// Adds a store of `count` elements of `size` bytes to those that others see later. False if it is not for the device's memory, or
+/// Adds a store of `count` elements of `size` bytes in the lanes of the mask to those that others see later. False if it is not for the device's memory, or
 /// none are delayed.
 ///
 /// # Safety
@@ -66,11 +66,12 @@ unsafe fn is_delayed(
     w: &mut Warp,
     flags: u32,
     addresses: &Lanes<u64>,
+    mask: Mask,
     (size, count): (usize, usize),
     element: impl Fn(usize, usize) -> u128,
 ) -> bool {
     let len = (size * count) as u64;
-    if flags & (SHARED | OWN | CONST) != 0 || !w.reach.last_is_of_the_device(addresses, w.mask, len) {
+    if flags & (SHARED | OWN | CONST) != 0 || !w.reach.last_is_of_the_device(addresses, mask, len) {
         return false;
     }
     let Some(delayed) = &mut w.delayed else { return false };
@@ -78,7 +79,7 @@ unsafe fn is_delayed(
         delayed.show_all();
     }
     let at_once = (16 / size).min(count);
-    for lane in lanes_of(w.mask) {
+    for lane in lanes_of(mask) {
         for first in (0..count).step_by(at_once) {
             let mut bytes = [0; 16];
             for (number, place) in bytes.chunks_exact_mut(size).take(at_once).enumerate() {
@@ -205,12 +206,14 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
             for (slot, part) in i.more.into_iter().zip(&mut parts).take(W::COUNT) {
                 *part = w.registers.read(slot);
             }
-            let shape = (size_of::<E>(), W::COUNT);
-            if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, shape, |part, lane| parts[part][lane].wide())
+            let stored = moved(w, i.flags, i.waits, bytes);
+            w.work.stored += stored;
+            let (mask, shape) = (w.storing(&addresses, bytes, stored > 0), (size_of::<E>(), W::COUNT));
+            if w.delayed.is_none()
+                || !is_delayed(w, i.flags, &addresses, mask, shape, |part, lane| parts[part][lane].wide())
             {
-                W::store_lanes(&addresses, w.mask, &parts);
+                W::store_lanes(&addresses, mask, &parts);
             }
-            w.work.stored += moved(w, i.flags, i.waits, bytes);
         }
         if i.flags & OWN == 0 {
             w.wrote();
@@ -294,14 +297,15 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
             return w.refuse_access(at, "writes", whole, bad);
         }
-        w.work.stored += moved(w, i.flags, i.waits, whole);
+        let stored = moved(w, i.flags, i.waits, whole);
+        w.work.stored += stored;
+        let (mask, shape) = (w.storing(&addresses, whole, stored > 0), (size as usize, general.sources.len()));
         let registers = w.registers;
         let element = |number: usize, lane| general::read(registers, general.sources[number], lane);
-        let shape = (size as usize, general.sources.len());
-        if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, shape, element) {
+        if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, mask, shape, element) {
             for number in 0..shape.1 {
                 let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-                for lane in lanes_of(w.mask) {
+                for lane in lanes_of(mask) {
                     store_bits(places[lane], size, element(number, lane));
                 }
             }

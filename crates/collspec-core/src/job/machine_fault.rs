@@ -1,0 +1,144 @@
+//! Faults of the machine on which a job runs: what they are, and what they can strike.
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A kind of fault of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the table says what each is
+pub enum FaultKind {
+    BitFlipUser,
+    BitFlipNccl,
+    LostWrite,
+    StuckGpu,
+    SlowGpu,
+    NetCut,
+    NetBitFlip,
+    NetRepeat,
+    NetDelay,
+}
+
+/// Every kind, its name, and what happens.
+const KINDS: [(FaultKind, &str, &str); 9] = [
+    (FaultKind::BitFlipUser, "bit_flip_user", "a bit flips in an input or output that kernels have written"),
+    (
+        FaultKind::BitFlipNccl,
+        "bit_flip_nccl",
+        "a bit flips in device memory that NCCL allocated and kernels have written",
+    ),
+    (FaultKind::LostWrite, "lost_write", "a store of a warp to 128 bytes of global memory does not happen"),
+    (FaultKind::StuckGpu, "stuck_gpu", "the kernels of a GPU halt and never continue"),
+    (FaultKind::SlowGpu, "slow_gpu", "the kernels of a GPU halt for half a second"),
+    (FaultKind::NetCut, "net_cut", "a connection of NET/Socket is cut"),
+    (FaultKind::NetBitFlip, "net_bit_flip", "a bit flips in data that arrives by NET/Socket"),
+    (FaultKind::NetRepeat, "net_repeat", "a segment that arrives by NET/Socket arrives twice"),
+    (FaultKind::NetDelay, "net_delay", "data arrives half a second late by NET/Socket"),
+];
+
+impl FaultKind {
+    /// All kinds.
+    pub fn all() -> impl Iterator<Item = Self> {
+        KINDS.iter().map(|(kind, ..)| *kind)
+    }
+
+    fn entry(self) -> Option<&'static (Self, &'static str, &'static str)> {
+        KINDS.iter().find(|(kind, ..)| *kind == self)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.entry().map_or("", |(_, name, _)| name)
+    }
+
+    /// What happens, in words.
+    pub fn describe(self) -> &'static str {
+        self.entry().map_or("", |(_, _, words)| words)
+    }
+
+    /// The kind with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        KINDS.iter().find(|(_, known, _)| *known == name).map(|(kind, ..)| *kind)
+    }
+
+    /// True if it strikes connections between hosts, so that ranks must be on hosts of their own.
+    pub fn is_of_network(self) -> bool {
+        matches!(self, Self::NetCut | Self::NetBitFlip | Self::NetRepeat | Self::NetDelay)
+    }
+
+    /// The number of moments at which it can strike.
+    pub fn moments(self, counts: &MachineCounts) -> u64 {
+        match self {
+            // It strikes what an earlier store has written.
+            Self::BitFlipUser => counts.stores_to_user.saturating_sub(1),
+            Self::BitFlipNccl => counts.stores_to_nccl.saturating_sub(1),
+            Self::LostWrite | Self::StuckGpu | Self::SlowGpu => counts.stores,
+            Self::NetCut | Self::NetBitFlip | Self::NetRepeat | Self::NetDelay => counts.received,
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A fault that strikes once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineFault {
+    /// What happens.
+    pub kind: FaultKind,
+    /// A world rank of the process in which it happens.
+    pub rank: u32,
+    /// The moment: less than [`FaultKind::moments`] of this process.
+    pub moment: u64,
+    /// Decides the place.
+    pub seed: u64,
+}
+
+/// What happens to the machine while a job runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Disturbance {
+    /// Nothing, but what faults could strike is counted.
+    None,
+    /// A fault strikes.
+    Fault(MachineFault),
+}
+
+/// What faults could strike in a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineCounts {
+    /// Stores of warps to global memory.
+    pub stores: u64,
+    /// Those to device memory that NCCL allocated.
+    pub stores_to_nccl: u64,
+    /// Those to inputs and outputs.
+    pub stores_to_user: u64,
+    /// Bytes that have arrived by NET/Socket.
+    pub received: u64,
+}
+
+/// What happened to the machine in a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineReport {
+    /// What faults could have struck.
+    pub counts: MachineCounts,
+    /// What the fault did, if it struck here.
+    pub fault: Option<String>,
+}
+
+/// The beginning of the line of a worker's log that says what a fault has done.
+pub const FAULT_IN_LOG: &str = "fault of the machine: ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_those_of_the_files() {
+        for kind in FaultKind::all() {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            assert_eq!(FaultKind::named(kind.name()), Some(kind));
+        }
+    }
+}
