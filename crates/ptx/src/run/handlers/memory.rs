@@ -72,6 +72,7 @@ unsafe fn is_delayed(
 ) -> bool {
     let len = (size * count) as u64;
     if flags & (SHARED | OWN | CONST) != 0 || !w.reach.last_is_of_the_device(addresses, mask, len) {
+        show_delayed(w, flags, addresses, len);
         return false;
     }
     let Some(delayed) = &mut w.delayed else { return false };
