@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // a C interface
 
 use super::{Outcome, errors};
+use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Null, or the address of values that can be read during the call.
@@ -201,4 +202,22 @@ impl HostFunction {
 pub(super) fn give_back(address: usize) {
     // SAFETY: it was in the table of blocks, from which one call alone takes it, and the work that could use it has ended.
     unsafe { soft_cuda::arena::free(std::ptr::with_exposed_provenance_mut(address)) };
+}
+
+/// Maps a part of a file at reserved addresses.
+pub(super) fn map(to: &Reservation, start: usize, file: &SealedFile, offset: u64, bytes: usize) -> Outcome {
+    // SAFETY: nothing is mapped there, or the caller has unmapped it, and vouches that its kernels do not use it.
+    unsafe { to.map(start, file, offset, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
+}
+
+/// Allows accesses to a mapping.
+pub(super) fn allow(to: &Reservation, start: usize, bytes: usize) -> Outcome {
+    // SAFETY: the caller has it from the table of mappings.
+    unsafe { to.allow(start, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
+}
+
+/// Unmaps what was mapped at reserved addresses, once all work that was launched before has ended.
+pub(super) fn unmap(from: &Reservation, start: usize, bytes: usize) {
+    // SAFETY: it was taken out of the table of mappings, and the work that could use it has ended.
+    let _ = unsafe { from.unmap(start, bytes) };
 }
