@@ -1,11 +1,12 @@
 //! Memory that kernels reach by address. An access outside mapped memory is refused before it happens.
 #![allow(unsafe_code)] // kernels have addresses, which are those of the host
 
+use super::Multicast;
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// Bytes from `start` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum BadAccess {
     Unmapped,
     /// The bytes are not in the block's shared memory, as they must be.
     NotShared,
+    /// The bytes are not in multicast memory that every member has bound.
+    NotMulticast,
 }
 
 impl fmt::Display for BadAccess {
@@ -44,6 +47,7 @@ impl fmt::Display for BadAccess {
             Self::Misaligned => "a misaligned address",
             Self::Unmapped => "an address outside of all memory",
             Self::NotShared => "an address outside of the block's shared memory",
+            Self::NotMulticast => "an address outside of multicast memory that every device has bound",
         })
     }
 }
@@ -105,6 +109,7 @@ pub struct Memory {
     regions: RwLock<Arc<Regions>>,
     /// Number of times the list was replaced.
     changes: AtomicU64,
+    multicast: OnceLock<Box<dyn Multicast>>,
 }
 
 impl Memory {
@@ -115,6 +120,19 @@ impl Memory {
     /// threads that share memory may: by atomic accesses, or in an order that synchronisation guarantees.
     pub unsafe fn map(&self, region: Region) {
         self.change(|regions| regions.add(region));
+    }
+
+    /// Names who knows what multicast addresses stand for; the first one stays.
+    ///
+    /// # Safety
+    /// Its members are accessible as it promises.
+    pub unsafe fn set_multicast(&self, multicast: Box<dyn Multicast>) {
+        let _ = self.multicast.set(multicast);
+    }
+
+    /// As [`Multicast::with_members`] says; false if nobody knows.
+    pub fn with_members(&self, address: u64, len: u64, f: &mut dyn FnMut(&[u64])) -> bool {
+        self.multicast.get().is_some_and(|multicast| multicast.with_members(address, len, f))
     }
 
     /// Takes the memory that begins at this address away.
@@ -148,6 +166,11 @@ impl Reach {
     /// The regions in `own` are readable and writable as long as this lives, in the way that [`Memory::map`] says.
     pub unsafe fn new(memory: Arc<Memory>, own: Vec<Region>) -> Self {
         Self { memory, known: Arc::default(), changes: u64::MAX, own, last: Region::new(0, 0), last_is_own: false }
+    }
+
+    /// The device's memory.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Adds memory that only this warp reaches.

@@ -4,6 +4,7 @@
 mod accesses;
 mod device;
 mod kernels;
+mod multimem;
 mod pool;
 mod shared;
 mod turns;

@@ -178,7 +178,9 @@ impl Multicast {
     }
 
     fn parts(&self) -> impl Iterator<Item = (usize, u64, Bound)> {
-        (0..MOST_PARTS).filter_map(|number| self.part(number).map(|(state, bound)| (number, state, bound)))
+        // The first free ones are taken, so that after one that was never used there are none.
+        let used = (0..MOST_PARTS).take_while(|number| self.read(PARTS + PART * number) != 0);
+        used.filter_map(|number| self.part(number).map(|(state, bound)| (number, state, bound)))
     }
 
     fn changed(&self) {

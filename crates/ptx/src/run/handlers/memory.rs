@@ -34,7 +34,7 @@ fn moved(w: &Warp, flags: u32, waits: bool, bytes: u64) -> u64 {
 /// # Safety
 /// As for every [`super::Handler`].
 #[inline(always)]
-unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64> {
+pub(super) unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64> {
     let start = offset.wrapping_add(if flags & SHARED != 0 { w.shared.0 } else { 0 });
     // SAFETY: a slot of 64 or 32 bits, as the flags say.
     unsafe {
@@ -241,7 +241,7 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 
 /// # Safety
 /// As for [`Word::load`].
-unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
+pub(super) unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
     // SAFETY: as the caller says.
     unsafe {
         match bytes {
@@ -256,7 +256,7 @@ unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
 
 /// # Safety
 /// As for [`Word::store`].
-unsafe fn store_bits(address: u64, bytes: u32, value: u128) {
+pub(super) unsafe fn store_bits(address: u64, bytes: u32, value: u128) {
     // SAFETY: as the caller says.
     unsafe {
         match bytes {
