@@ -22,7 +22,7 @@ const OF_ONE: &[&str] = &[
 ];
 
 /// Those of this program's own that workers know.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",

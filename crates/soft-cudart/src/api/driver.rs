@@ -2,7 +2,7 @@
 use super::launch::{Launch, LaunchAttribute};
 use super::raw::{In, Room};
 use super::blocks::Kind;
-use super::{Handle, Out, blocks, devices, errors, int, launch, memory, multicast, put, put_if, virtual_memory};
+use super::{Handle, Out, blocks, devices, errors, int, launch, memory, multicast, put, put_if, stream_memory, virtual_memory};
 use crate::api::kernels::Configuration;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::without_provenance_mut;
@@ -144,6 +144,6 @@ driver! {
 
 /// A function by its name.
 pub(super) fn find(name: &str) -> Option<*const ()> {
-    let all = [functions(), virtual_memory::functions(), multicast::functions()].concat();
+    let all = [functions(), virtual_memory::functions(), multicast::functions(), stream_memory::functions()].concat();
     all.into_iter().find(|(known, _)| *known == name).map(|(_, address)| address)
 }

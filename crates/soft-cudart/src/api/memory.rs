@@ -150,8 +150,8 @@ pub(super) fn pointer_attribute(place: Room, attribute: c_int, address: usize) -
         // managed: no memory is
         8 => place.write(&[0]),
         9 => place.write(&int(found.device).to_ne_bytes()),
-        // another process can open it
-        10 => place.write(&[u8::from(found.kind == Kind::Device)]),
+        // memory of cudaMalloc, which another process can open, or of soft-cuda, which stands for such memory
+        10 => place.write(&[u8::from(matches!(found.kind, Kind::Device | Kind::Elsewhere))]),
         11 => place.write(&found.start.to_ne_bytes()),
         12 => place.write(&found.len.to_ne_bytes()),
         13 => place.write(&[1]),

@@ -32,6 +32,7 @@ mod programs;
 mod properties;
 mod raw;
 mod settings;
+mod stream_memory;
 mod streams;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 use super::{Outcome, errors};
 use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Null, or the address of values that can be read during the call.
 #[repr(transparent)]
@@ -220,4 +221,26 @@ pub(super) fn allow(to: &Reservation, start: usize, bytes: usize) -> Outcome {
 pub(super) fn unmap(from: &Reservation, start: usize, bytes: usize) {
     // SAFETY: it was taken out of the table of mappings, and the work that could use it has ended.
     let _ = unsafe { from.unmap(start, bytes) };
+}
+
+/// Reads a word of 8 or 4 bytes.
+pub(super) fn load_word(address: usize, wide: bool) -> u64 {
+    // SAFETY: the caller has found it in a live block, aligned, which stays while work runs; others access it as kernels do.
+    unsafe {
+        match wide {
+            true => (*std::ptr::with_exposed_provenance::<AtomicU64>(address)).load(Ordering::Acquire),
+            false => (*std::ptr::with_exposed_provenance::<AtomicU32>(address)).load(Ordering::Acquire).into(),
+        }
+    }
+}
+
+/// Writes a word of 8 or 4 bytes.
+pub(super) fn store_word(address: usize, wide: bool, value: u64) {
+    // SAFETY: as for `load_word`.
+    unsafe {
+        match wide {
+            true => (*std::ptr::with_exposed_provenance::<AtomicU64>(address)).store(value, Ordering::Release),
+            false => (*std::ptr::with_exposed_provenance::<AtomicU32>(address)).store(value as u32, Ordering::Release),
+        }
+    }
 }
