@@ -14,7 +14,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 21] = [
+const OTHERS: [&str; 22] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_RECORD",
