@@ -333,6 +333,6 @@ mod tests {
         // SAFETY: a text with its end; the descriptor is new.
         let unsealed = unsafe { File::from_raw_fd(libc::memfd_create(c"collspec:test".as_ptr(), 0)) };
         assert!(SealedFile::of(unsealed).is_err(), "it could become shorter while it is mapped");
-        assert!(Reservation::new(PAGE, 3).is_err() && Reservation::new(usize::MAX / PAGE * PAGE, 1).is_err());
+        assert!(Reservation::new(PAGE, 3 * PAGE).is_err() && Reservation::new(usize::MAX / PAGE * PAGE, 1).is_err());
     }
 }

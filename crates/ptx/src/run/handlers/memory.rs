@@ -1,5 +1,6 @@
 //! Loads, stores, atomics, and copies in the background.
 use super::general;
+use super::multimem;
 use super::words::{Part, Parts};
 use super::{Execute, each, give, mask};
 use crate::code::{AtomicOp, Op, Width};
@@ -134,12 +135,18 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
         // SAFETY: as for a load.
         unsafe {
             let addresses = addresses(w, i.a, i.number, i.flags);
-            if let Err(bad) = admit(w, i.flags, &addresses, w.mask, bytes, false) {
-                return w.refuse_access(at, "writes", bytes, bad);
-            }
+            let admitted = admit(w, i.flags, &addresses, w.mask, bytes, false);
             let mut parts = [[E::default(); LANES]; 4];
             for (slot, part) in i.more.into_iter().zip(&mut parts).take(W::COUNT) {
                 *part = w.registers.read(slot);
+            }
+            if let Err(bad) = admitted {
+                let Some(members) = multimem::members(w, &addresses, bytes) else {
+                    return w.refuse_access(at, "writes", bytes, bad);
+                };
+                members.iter().for_each(|addresses| W::store_lanes(addresses, w.mask, &parts));
+                w.wrote();
+                return at + 1;
             }
             W::store_lanes(&addresses, w.mask, &parts);
             w.work.stored += moved(w, i.flags, i.waits, bytes);

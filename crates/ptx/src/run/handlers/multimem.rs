@@ -89,6 +89,19 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     w.looked(addresses[w.mask.trailing_zeros() as usize % LANES], at + 1, || seen)
 }
 
+/// The addresses of a plain store in the memory of each member: a switch gives it to all of them, and NCCL's kernels rely on that though the ISA
+/// does not say it. `None` if an address is not in multicast memory.
+#[cold]
+pub fn members(w: &Warp, addresses: &Lanes<u64>, len: u64) -> Option<Vec<Lanes<u64>>> {
+    let mut members: Vec<Lanes<u64>> = Vec::new();
+    let mut note = |lane: usize, places: &[u64]| {
+        members.resize(members.len().max(places.len()), [0; LANES]);
+        members.iter_mut().zip(places).for_each(|(member, place)| member[lane] = *place);
+    };
+    each_lane(w, addresses, len, &mut note).ok()?;
+    Some(members)
+}
+
 /// Calls `f` with each lane and the places of its bytes in the members' memory.
 ///
 /// # Errors
