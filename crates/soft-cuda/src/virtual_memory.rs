@@ -34,8 +34,7 @@ impl SealedFile {
     pub fn new(name: &str, bytes: usize) -> io::Result<Self> {
         let full = CString::new(format!("{PREFIX}{name}"))?;
         // SAFETY: the name is a text with its end.
-        let descriptor =
-            unsafe { libc::memfd_create(full.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let descriptor = unsafe { libc::memfd_create(full.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }

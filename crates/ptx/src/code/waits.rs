@@ -107,7 +107,9 @@ fn polled(body: &Body, flow: &Flow, waiting: &[bool]) -> Vec<bool> {
     }
     let mut changed = true;
     while std::mem::take(&mut changed) {
-        for operation in body.operations.iter().filter(|operation| !matches!(operation.op, Op::Load { .. } | Op::Multimem { .. })) {
+        for operation in
+            body.operations.iter().filter(|operation| !matches!(operation.op, Op::Load { .. } | Op::Multimem { .. }))
+        {
             let mut reads = false;
             operation.each_read(&mut |register| reads |= polled[register.0 as usize]);
             if reads {

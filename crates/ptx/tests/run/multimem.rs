@@ -43,7 +43,8 @@ fn half_precision_is_added_in_the_width_that_the_instruction_says() {
     // 256 + 1 + 1 in bf16, whose step is 2 there: 258 in single precision, and 256 if each step is rounded to even. f16: 2048 + 1 + 1.
     let bf16 = [0x4380_4380, 0x3f80_3f80, 0x3f80_3f80].map(|pair| [pair; 16]);
     let f16 = [0x6800_6800, 0x3c00_3c00, 0x3c00_3c00].map(|pair| [pair; 16]);
-    let line = |ty: &str| format!("multimem.ld_reduce.relaxed.sys.global.add{ty} %r1, [%d1];\nst.global.u32 [%d2], %r1;");
+    let line =
+        |ty: &str| format!("multimem.ld_reduce.relaxed.sys.global.add{ty} %r1, [%d1];\nst.global.u32 [%d2], %r1;");
     assert_eq!(loaded(&line(".acc::f32.bf16x2"), &bf16)[0], 0x4381_4381);
     assert_eq!(loaded(&line(".bf16x2"), &bf16)[0], 0x4380_4380);
     assert_eq!(loaded(&line(".acc::f32.f16x2"), &f16)[0], 0x6801_6801);

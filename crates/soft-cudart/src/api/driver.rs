@@ -1,8 +1,10 @@
 //! Functions of the driver that the runtime hands out: those that NCCL needs. They have no last error.
+use super::blocks::Kind;
 use super::launch::{Launch, LaunchAttribute};
 use super::raw::{In, Room};
-use super::blocks::Kind;
-use super::{Handle, Out, blocks, devices, errors, int, launch, memory, multicast, put, put_if, stream_memory, virtual_memory};
+use super::{
+    Handle, Out, blocks, devices, errors, int, launch, memory, multicast, put, put_if, stream_memory, virtual_memory,
+};
 use crate::api::kernels::Configuration;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::without_provenance_mut;

@@ -215,15 +215,19 @@ impl Multicast {
             let first = PARTS + PART * number;
             let state = self.word(first)?;
             let was = state.load(Ordering::Acquire);
-            let free = was % 4 == FREE
-                && state.compare_exchange(was, was + BUSY, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            let free =
+                was % 4 == FREE && state.compare_exchange(was, was + BUSY, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if free {
                 for (at, field) in (first + 1..).zip(fields) {
                     self.word(at)?.store(field, Ordering::Release);
                 }
                 state.store(was + READY, Ordering::Release);
                 self.changed();
-                self.own.lock().unwrap_or_else(PoisonError::into_inner).push((number, was + READY, Arc::clone(&object)));
+                self.own.lock().unwrap_or_else(PoisonError::into_inner).push((
+                    number,
+                    was + READY,
+                    Arc::clone(&object),
+                ));
                 return Ok(());
             }
         }

@@ -107,9 +107,7 @@ impl Memory {
     fn imported(file: SealedFile) -> Result<Self, c_int> {
         let location = match (file.name(), file.name().strip_prefix("device")) {
             ("host", _) => Location::Host,
-            (_, Some(number)) => {
-                Location::Device(devices::device(number.parse().map_err(|_| errors::INVALID_VALUE)?)?)
-            }
+            (_, Some(number)) => Location::Device(devices::device(number.parse().map_err(|_| errors::INVALID_VALUE)?)?),
             _ => return Err(errors::INVALID_VALUE),
         };
         Ok(Self { file, location, shareable: true, own: false })

@@ -38,7 +38,10 @@ pub fn decode(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     let is_half = matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);
     let is_float = is_half || matches!(ty, Type::F32 | Type::F64);
     let fits = match op {
-        None => *name == "st" && (is_float || matches!(ty, Type::B32 | Type::B64 | Type::U32 | Type::U64 | Type::S32 | Type::S64)),
+        None => {
+            *name == "st"
+                && (is_float || matches!(ty, Type::B32 | Type::B64 | Type::U32 | Type::U64 | Type::S32 | Type::S64))
+        }
         Some(BinaryOp::Add) => is_float || matches!(ty, Type::U32 | Type::S32 | Type::U64),
         Some(BinaryOp::Min | BinaryOp::Max) => is_half || matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
         Some(_) => matches!(ty, Type::B32 | Type::B64),

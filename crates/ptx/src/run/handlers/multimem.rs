@@ -2,8 +2,8 @@
 //!
 //! A reduction goes through the members in their order, beginning with the first one's value, and rounds each step in the type of the elements, or
 //! with `acc::f32` in single precision and the result once in that type. The ISA leaves the order open, and a switch may compute more precisely.
-use super::memory::{addresses, load_bits, store_bits};
 use super::general;
+use super::memory::{addresses, load_bits, store_bits};
 use crate::code::{BinaryOp, MemoryOrder, MultimemAction, Op};
 use crate::module::Type;
 use crate::num::{BF16, F16, canonical_f32};

@@ -18,13 +18,15 @@ fn device(number: c_int) -> LocationOf {
 }
 
 fn create(location: LocationOf, len: usize, handles: c_int) -> Result<u64, c_int> {
-    let properties = Properties { kind: 1, handles, location, windows: 0, compression: 0, network: 0, usage: 0, reserved: [0; 4] };
+    let properties =
+        Properties { kind: 1, handles, location, windows: 0, compression: 0, network: 0, usage: 0, reserved: [0; 4] };
     let create: extern "C" fn(Out<'_, u64>, usize, In<Properties>, c_ulonglong) -> c_int = driver("cuMemCreate");
     asked(|place| create(place, len, In::of(&properties), 0))
 }
 
 fn reserve(len: usize) -> Result<usize, c_int> {
-    let reserve: extern "C" fn(Out<'_, usize>, usize, usize, usize, c_ulonglong) -> c_int = driver("cuMemAddressReserve");
+    let reserve: extern "C" fn(Out<'_, usize>, usize, usize, usize, c_ulonglong) -> c_int =
+        driver("cuMemAddressReserve");
     asked(|place| reserve(place, len, 0, 0, 0))
 }
 
@@ -51,7 +53,8 @@ fn import(descriptor: c_int) -> Result<u64, c_int> {
 }
 
 fn export(handle: u64) -> Result<c_int, c_int> {
-    let export: extern "C" fn(Out<'_, c_int>, u64, c_int, c_ulonglong) -> c_int = driver("cuMemExportToShareableHandle");
+    let export: extern "C" fn(Out<'_, c_int>, u64, c_int, c_ulonglong) -> c_int =
+        driver("cuMemExportToShareableHandle");
     asked(|place| export(place, handle, DESCRIPTOR, 0))
 }
 
@@ -74,7 +77,8 @@ fn memory_is_known_where_it_is_mapped_with_access() {
     assert_eq!(blocks::in_use(5), before + 2 * GRANULARITY);
     let at = reserve(8 * GRANULARITY).unwrap();
     let about = |at: usize| {
-        let known = asked::<PointerAttributes>(|place| cudaPointerGetAttributes(place, with_exposed_provenance_mut(at)));
+        let known =
+            asked::<PointerAttributes>(|place| cudaPointerGetAttributes(place, with_exposed_provenance_mut(at)));
         known.map(|known| (known.kind, known.device))
     };
     assert_eq!(map(at, 2 * GRANULARITY, 0, handle), 0);
@@ -180,7 +184,10 @@ fn a_multicast_address_stands_for_what_each_device_has_bound() {
     }
     let seen = memory.map(|memory| of(mapped(memory, 2 * GRANULARITY), 16)[8]);
     assert_eq!(seen, [40, 60]);
-    assert_eq!([0, 2 * GRANULARITY - 8, 2 * GRANULARITY, 4 * GRANULARITY].map(|byte| members(at + byte, 16)), [const { None }; 4]);
+    assert_eq!(
+        [0, 2 * GRANULARITY - 8, 2 * GRANULARITY, 4 * GRANULARITY].map(|byte| members(at + byte, 16)),
+        [const { None }; 4]
+    );
 
     assert_eq!(unbind(object, 6, GRANULARITY, GRANULARITY), errors::INVALID_VALUE, "half of what was bound");
     assert_eq!(unbind(object, 6, GRANULARITY, 2 * GRANULARITY), 0);
@@ -200,7 +207,8 @@ const VARIABLE: &str = "COLLSPEC_TEST_DESCRIPTORS";
 #[test]
 fn the_process_that_imports() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
-    let files: Vec<File> = text.split(' ').map(|path| File::options().read(true).write(true).open(path).unwrap()).collect();
+    let files: Vec<File> =
+        text.split(' ').map(|path| File::options().read(true).write(true).open(path).unwrap()).collect();
     let [memory, object] = [0, 1].map(|at| import(files[at].as_raw_fd()).unwrap());
     drop(files);
     let at = mapped(memory, GRANULARITY);
@@ -226,7 +234,12 @@ fn two_processes_share_memory_and_an_object() {
     let mut other = Command::new(std::env::current_exe().unwrap());
     other.args(["--exact", "api::tests::virtual_memory::the_process_that_imports", "--nocapture"]);
     let output = other.env(VARIABLE, paths.join(" ")).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     assert_eq!(of(at, 2), [0x5a, 0xa5]);
     assert_eq!(add_device(object, 1), errors::INVALID_VALUE, "the other process has added it");
