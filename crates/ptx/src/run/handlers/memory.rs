@@ -229,14 +229,22 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         let whole = u64::from(size) * general.sources.len() as u64;
-        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
-            return w.refuse_access(at, "writes", whole, bad);
+        let mut members = None;
+        match admit(w, i.flags, &addresses, w.mask, whole, false) {
+            Ok(()) => w.work.stored += moved(w, i.flags, i.waits, whole),
+            Err(bad) => {
+                members = multimem::members(w, &addresses, whole);
+                if members.is_none() {
+                    return w.refuse_access(at, "writes", whole, bad);
+                }
+            }
         }
-        w.work.stored += moved(w, i.flags, i.waits, whole);
-        for (number, source) in general.sources.iter().enumerate() {
-            let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            for lane in lanes_of(w.mask) {
-                store_bits(places[lane], size, general::read(w.registers, *source, lane));
+        for addresses in members.as_deref().unwrap_or(std::slice::from_ref(&addresses)) {
+            for (number, source) in general.sources.iter().enumerate() {
+                for lane in lanes_of(w.mask) {
+                    let place = addresses[lane].wrapping_add(u64::from(size) * number as u64);
+                    store_bits(place, size, general::read(w.registers, *source, lane));
+                }
             }
         }
     }
