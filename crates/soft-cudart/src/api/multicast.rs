@@ -325,6 +325,12 @@ pub(super) fn mapped(start: usize, bytes: usize, offset: u64, object: Arc<Object
     MAPPED.write().unwrap_or_else(PoisonError::into_inner).insert(start, Mapped { bytes, offset, object });
 }
 
+/// True if kernels can access an object at this address.
+pub(super) fn is_mapped(address: usize) -> bool {
+    let mapped = MAPPED.read().unwrap_or_else(PoisonError::into_inner);
+    mapped.range(..=address).next_back().is_some_and(|(start, known)| address - start < known.bytes)
+}
+
 /// Ends that, unless another object has been mapped there.
 pub(super) fn unmapped(start: usize, object: &Arc<Object>) {
     let mut mapped = MAPPED.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! Addresses given by C callers, with the guarantees of the functions' documentation.
 #![allow(unsafe_code)] // a C interface
 
-use super::{Outcome, errors};
+use super::{Outcome, errors, with_members};
 use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -143,26 +143,36 @@ impl Bytes {
         bytes
     }
 
+    /// Calls `f` with the address, or with what each device has bound to it if it is one of multicast memory.
+    fn each_place(self, len: usize, f: impl Fn(*mut u8)) {
+        let each = &mut |members: &[u64]| {
+            members.iter().for_each(|member| f(std::ptr::with_exposed_provenance_mut(*member as usize)));
+        };
+        if !with_members(self.0.addr() as u64, len as u64, each) {
+            f(self.0);
+        }
+    }
+
     /// Overwrites it with these.
     pub fn store(self, bytes: &[u8]) {
         // SAFETY: the caller promises this many writable bytes.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
+        self.each_place(bytes.len(), |to| unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) });
     }
 
     /// Overwrites it with the contents of another place; they may overlap.
     pub fn copy_from(self, from: Bytes, len: usize) {
         // SAFETY: the caller promises both ranges.
-        unsafe { std::ptr::copy(from.0, self.0, len) };
+        self.each_place(len, |to| unsafe { std::ptr::copy(from.0, to, len) });
     }
 
     pub fn fill(self, value: u8, len: usize) {
         // SAFETY: the caller promises this many writable bytes, which nothing accesses in the meantime.
-        unsafe {
+        self.each_place(len, |to| unsafe {
             match value {
-                0 => soft_cuda::arena::clear(self.0, len),
-                value => self.0.write_bytes(value, len),
+                0 => soft_cuda::arena::clear(to, len),
+                value => to.write_bytes(value, len),
             }
-        }
+        });
     }
 
     #[cfg(test)]
