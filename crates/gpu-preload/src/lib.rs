@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// The variable with the number of devices.
 const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
+/// The variable with the number of NVLinks of each.
+const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
 
 /// Sets up the devices, before the program's first call.
 fn configure() {
@@ -23,7 +25,8 @@ fn configure() {
     // `collspec gpu` has checked the number.
     let devices = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.devices);
     // Only this function configures them, and once.
-    let _ = api::configure(Settings { devices, legacy_default_stream: true, ..settings });
+    let nvlinks = std::env::var(LINKS).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.nvlinks);
+    let _ = api::configure(Settings { devices, nvlinks, legacy_default_stream: true, ..settings });
     library::load_modules(Options::default());
 }
 

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // pages are given back
 
 use crate::memory::{self, OutOfMemory};
+use crate::virtual_memory;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -207,12 +208,14 @@ pub fn in_use(device: usize) -> usize {
     locked().as_ref().and_then(|arenas| arenas.devices.get(&device)).map_or(0, |device| device.used)
 }
 
-/// Writes zeros. Where many are in memory of this module, their pages are given back instead.
+/// Writes zeros. Where many are in memory of this module or of [`virtual_memory`], their pages are given back instead.
 ///
 /// # Safety
 /// The range is writable, and nothing accesses it in the meantime.
 pub unsafe fn clear(pointer: *mut u8, len: usize) {
-    let gone = len >= MANY && locked().as_ref().is_some_and(|arenas| zero(arenas, pointer as usize, len));
+    let in_arenas = || locked().as_ref().is_some_and(|arenas| zero(arenas, pointer as usize, len));
+    // SAFETY: the caller's promise.
+    let gone = len >= MANY && (in_arenas() || unsafe { virtual_memory::clear(pointer as usize, len) });
     if !gone {
         // SAFETY: the caller's promise.
         unsafe { pointer.write_bytes(0, len) }

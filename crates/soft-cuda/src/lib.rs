@@ -17,6 +17,7 @@ pub mod memory;
 mod point;
 mod pool;
 mod stream;
+pub mod virtual_memory;
 
 pub use capture::{CaptureError, CaptureMode, CaptureStatus};
 pub use current::{current, set_current};

@@ -7,7 +7,7 @@ use crate::counts;
 use crate::fatbin::{FatBinaries, FatbinError, Section};
 use crate::imports;
 use ptx::link::{LinkError, Program};
-use ptx::run::{self, Executable, Image, Launch, Memory, Options, Pool, Region, Schedule, Stores};
+use ptx::run::{self, Executable, Image, Launch, Memory, Multicast, Options, Pool, Region, Schedule, Stores};
 use ptx::text::Unit;
 use std::collections::HashMap;
 use std::path::Path;
@@ -43,6 +43,16 @@ struct Machine {
     memory: Arc<Memory>,
 }
 
+/// The multicast memory that the runtime knows.
+#[derive(Debug)]
+struct OfRuntime;
+
+impl Multicast for OfRuntime {
+    fn with_members(&self, address: u64, len: u64, f: &mut dyn FnMut(&[u64])) -> bool {
+        api::with_members(address, len, f)
+    }
+}
+
 /// The machine, which begins with the first library.
 fn machine() -> Result<&'static Machine, LibraryError> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
@@ -58,6 +68,8 @@ fn machine() -> Result<&'static Machine, LibraryError> {
             },
             Change::Unmapped { address } => watched.unmap(address as u64),
         }));
+        // SAFETY: members stay until the kernels that were running when they were given up have ended.
+        unsafe { memory.set_multicast(Box::new(OfRuntime)) };
         Ok(Machine { pool, memory })
     };
     let machine = MACHINE.get_or_init(begin);

@@ -20,6 +20,10 @@ use std::time::Duration;
 const MOST_DEVICES: usize = 32;
 /// The variable with their number.
 pub const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
+/// The variable with the number of NVLinks of each.
+pub const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
+/// The most NVLinks of a device, as on a B200.
+const MOST_LINKS: usize = 18;
 
 /// Ranks that wait for a software GPU look this often whether the library has an asynchronous error.
 const ERROR_CHECKS: Duration = Duration::from_millis(50);
@@ -28,8 +32,8 @@ const ERROR_CHECKS: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum SoftwareGpuError {
     /// Their number is none.
-    #[error("{COUNT} is `{0}`, and not a number from 1 to {MOST_DEVICES}")]
-    Count(String),
+    #[error("{0} is `{1}`, and not a number from 1 to {2}")]
+    Count(&'static str, String, usize),
     /// The devices were used before.
     #[error(transparent)]
     Configured(#[from] api::AlreadyConfigured),
@@ -64,13 +68,21 @@ pub const NAME: &str = "collspec software GPU";
 ///
 /// COLLSPEC_SOFTWARE_GPUS is not their number, or this build has no software GPUs.
 pub fn device_count() -> Result<usize, SoftwareGpuError> {
-    let Some(text) = std::env::var_os(COUNT).filter(|text| !text.is_empty()) else { return Ok(MOST_DEVICES) };
-    let count = text.to_str().and_then(|text| text.parse().ok()).filter(|count| (1..=MOST_DEVICES).contains(count));
-    count.ok_or_else(|| SoftwareGpuError::Count(one_line(&text.to_string_lossy()).into_owned()))
+    Ok(count(COUNT, MOST_DEVICES)?.unwrap_or(MOST_DEVICES))
+}
+
+/// The number in a variable, if it is set.
+fn count(variable: &'static str, most: usize) -> Result<Option<usize>, SoftwareGpuError> {
+    let Some(text) = std::env::var_os(variable).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let count = text.to_str().and_then(|text| text.parse().ok()).filter(|count| (1..=most).contains(count));
+    let refused = || SoftwareGpuError::Count(variable, one_line(&text.to_string_lossy()).into_owned(), most);
+    count.map(Some).ok_or_else(refused)
 }
 
 fn settings() -> Result<Settings, SoftwareGpuError> {
-    Ok(Settings { devices: device_count()?, name: NAME.to_owned(), ..Settings::default() })
+    let usual = Settings::default();
+    let nvlinks = count(LINKS, MOST_LINKS)?.map_or(usual.nvlinks, |links| links as u32);
+    Ok(Settings { devices: device_count()?, name: NAME.to_owned(), nvlinks, ..usual })
 }
 
 /// The devices, described as a driver would.

@@ -12,8 +12,8 @@ pub use body::Body;
 pub use contract::contract;
 pub use decode::{Unsupported, decode, unsupported};
 pub use op::{
-    Address, AddressBase, AtomicOp, BinaryOp, Comparison, ConstantBits, MemoryOrder, MulPart, Op, Operation, Reduction,
-    Rounding, ShuffleMode, Source, SpecialRegister, TernaryOp, UnaryOp, VoteMode, Width,
+    Address, AddressBase, AtomicOp, BinaryOp, Comparison, ConstantBits, MemoryOrder, MulPart, MultimemAction, Op,
+    Operation, Reduction, Rounding, ShuffleMode, Source, SpecialRegister, TernaryOp, UnaryOp, VoteMode, Width,
 };
 pub use slots::Slots;
 pub use waits::waits;

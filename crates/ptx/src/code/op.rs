@@ -199,6 +199,25 @@ pub enum AtomicOp {
     Decrement,
 }
 
+/// An access to multicast memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MultimemAction {
+    /// `ld_reduce`: reads the memory of all members, and reduces the values; with `wide`, in single precision (`acc::f32`).
+    LoadReduce {
+        /// The reduction.
+        op: BinaryOp,
+        /// True if half-precision numbers are added in single precision.
+        wide: bool,
+    },
+    /// `st`: writes to the memory of all members.
+    Store,
+    /// `red`: changes the memory of each member.
+    Reduce {
+        /// The operation on the old value and the new one.
+        op: BinaryOp,
+    },
+}
+
 /// The result of a vote or of a barrier with a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VoteMode {
@@ -387,6 +406,15 @@ pub enum Op {
         address: Address,
         a: Source,
         b: Option<Source>,
+    },
+    /// `multimem`: `to` are the results of a load, and `values` what others write.
+    Multimem {
+        action: MultimemAction,
+        ty: Type,
+        order: MemoryOrder,
+        to: Vec<Option<RegisterId>>,
+        address: Address,
+        values: Vec<Source>,
     },
     /// `vote.sync`.
     Vote {

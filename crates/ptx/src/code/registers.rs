@@ -23,7 +23,9 @@ impl Operation {
     /// Calls `f` with each register that it writes; with a guard only in some lanes.
     pub fn each_write(&self, f: &mut dyn FnMut(RegisterId)) {
         match &self.op {
-            Op::Unpack { to, .. } | Op::Load { to, .. } => to.iter().flatten().for_each(|register| f(*register)),
+            Op::Unpack { to, .. } | Op::Load { to, .. } | Op::Multimem { to, .. } => {
+                to.iter().flatten().for_each(|register| f(*register))
+            }
             Op::Shuffle { to, inside, .. } => [to, inside].into_iter().flatten().for_each(|register| f(*register)),
             Op::Barrier { reduce, .. } => reduce.iter().filter_map(|reduce| reduce.to).for_each(f),
             other => other.target().into_iter().for_each(f),
@@ -35,7 +37,9 @@ impl Op {
     /// Calls `f` with each result in order; `None` for a result that no instruction reads.
     pub fn each_result(&self, f: &mut dyn FnMut(Option<RegisterId>)) {
         match self {
-            Self::Unpack { to, .. } | Self::Load { to, .. } => to.iter().for_each(|to| f(*to)),
+            Self::Unpack { to, .. } | Self::Load { to, .. } | Self::Multimem { to, .. } => {
+                to.iter().for_each(|to| f(*to))
+            }
             other => f(other.target()),
         }
     }
@@ -85,7 +89,9 @@ impl Op {
                 [field, into, start, length].into_iter().for_each(f);
             }
             Self::Select { a, b, predicate, .. } => [a, b, predicate].into_iter().for_each(f),
-            Self::Pack { parts, .. } | Self::Store { values: parts, .. } => parts.iter().for_each(f),
+            Self::Pack { parts, .. } | Self::Store { values: parts, .. } | Self::Multimem { values: parts, .. } => {
+                parts.iter().for_each(f)
+            }
             Self::Atomic { a, b, .. } => [Some(a), b.as_ref()].into_iter().flatten().for_each(f),
             Self::Vote { predicate, members, .. } => [predicate, members].into_iter().for_each(f),
             Self::Shuffle { a, by, clamp, members, .. } => [a, by, clamp, members].into_iter().for_each(f),
@@ -122,6 +128,7 @@ impl Op {
             Self::Load { address, .. }
             | Self::Store { address, .. }
             | Self::Atomic { address, .. }
+            | Self::Multimem { address, .. }
             | Self::BarrierInit { address, .. }
             | Self::BarrierArriveExpect { address, .. }
             | Self::BarrierTryWait { address, .. } => f(address),

@@ -4,7 +4,7 @@
 //! depends on a polled value and the place where both of its paths meet again.
 use super::body::Body;
 use super::flow::Flow;
-use super::op::{Address, AddressBase, MemoryOrder, Op, Operation};
+use super::op::{Address, AddressBase, MemoryOrder, MultimemAction, Op, Operation};
 use crate::module::{RegisterId, Space};
 
 /// Functions with more blocks are not searched for loops, because the search may visit every block for each loop. NCCL's functions
@@ -50,13 +50,21 @@ fn has(body: &Body, flow: &Flow, block: usize, what: fn(&Op) -> bool) -> bool {
 
 /// True if the operation reads memory that another thread may write at the same time.
 fn looks(op: &Op) -> bool {
-    matches!(op, Op::BarrierTryWait { .. }) || matches!(op, Op::Load { order, .. } if *order != MemoryOrder::Weak)
+    match op {
+        Op::BarrierTryWait { .. } => true,
+        Op::Load { order, .. } => *order != MemoryOrder::Weak,
+        // One that is relaxed is data: flags are acquired.
+        Op::Multimem { action: MultimemAction::LoadReduce { .. }, order, .. } => *order == MemoryOrder::Acquire,
+        _ => false,
+    }
 }
 
 /// The address that an operation accesses, if it does.
 fn place(op: &Op) -> Option<&Address> {
     match op {
-        Op::Load { address, .. } | Op::BarrierTryWait { address, .. } if looks(op) => Some(address),
+        Op::Load { address, .. } | Op::BarrierTryWait { address, .. } | Op::Multimem { address, .. } if looks(op) => {
+            Some(address)
+        }
         _ => None,
     }
 }
@@ -75,6 +83,7 @@ fn acts(op: &Op) -> bool {
 fn works(op: &Op) -> bool {
     match op {
         Op::Store { address, .. } => !matches!(address.space, Some(Space::Shared | Space::Local)),
+        Op::Multimem { .. } => !looks(op),
         Op::Atomic { .. }
         | Op::Call { .. }
         | Op::Barrier { .. }
@@ -98,7 +107,9 @@ fn polled(body: &Body, flow: &Flow, waiting: &[bool]) -> Vec<bool> {
     }
     let mut changed = true;
     while std::mem::take(&mut changed) {
-        for operation in body.operations.iter().filter(|operation| !matches!(operation.op, Op::Load { .. })) {
+        for operation in
+            body.operations.iter().filter(|operation| !matches!(operation.op, Op::Load { .. } | Op::Multimem { .. }))
+        {
             let mut reads = false;
             operation.each_read(&mut |register| reads |= polled[register.0 as usize]);
             if reads {

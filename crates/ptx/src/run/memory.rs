@@ -1,12 +1,13 @@
 //! Memory that kernels reach by address. An access outside mapped memory is refused before it happens.
 #![allow(unsafe_code)] // kernels have addresses, which are those of the host
 
+use super::Multicast;
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use super::stores::Stores;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// Bytes from `start` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub enum BadAccess {
     Unmapped,
     /// The bytes are not in the block's shared memory, as they must be.
     NotShared,
+    /// The bytes are not in multicast memory that every member has bound.
+    NotMulticast,
 }
 
 impl fmt::Display for BadAccess {
@@ -45,6 +48,7 @@ impl fmt::Display for BadAccess {
             Self::Misaligned => "a misaligned address",
             Self::Unmapped => "an address outside of all memory",
             Self::NotShared => "an address outside of the block's shared memory",
+            Self::NotMulticast => "an address outside of multicast memory that every device has bound",
         })
     }
 }
@@ -108,6 +112,7 @@ pub struct Memory {
     changes: AtomicU64,
     /// The observer of stores, if there is one.
     stores: RwLock<Option<Arc<dyn Stores>>>,
+    multicast: OnceLock<Box<dyn Multicast>>,
 }
 
 impl Memory {
@@ -118,6 +123,19 @@ impl Memory {
     /// threads that share memory may: by atomic accesses, or in an order that synchronisation guarantees.
     pub unsafe fn map(&self, region: Region) {
         self.change(|regions| regions.add(region));
+    }
+
+    /// Names who knows what multicast addresses stand for; the first one stays.
+    ///
+    /// # Safety
+    /// Its members are accessible as it promises.
+    pub unsafe fn set_multicast(&self, multicast: Box<dyn Multicast>) {
+        let _ = self.multicast.set(multicast);
+    }
+
+    /// As [`Multicast::with_members`] says; false if nobody knows.
+    pub fn with_members(&self, address: u64, len: u64, f: &mut dyn FnMut(&[u64])) -> bool {
+        self.multicast.get().is_some_and(|multicast| multicast.with_members(address, len, f))
     }
 
     /// Takes the memory that begins at this address away.
@@ -170,6 +188,11 @@ impl Reach {
             // SAFETY: the word is mapped and aligned.
             unsafe { update(word, 4, |old| old ^ 1 << (8 * (address - word) + u64::from(bit & 7))) };
         }
+    }
+
+    /// The device's memory.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Adds memory that only this warp reaches.

@@ -150,7 +150,8 @@ fn unary(op: UnaryOp, ty: Type, a: u64) -> u64 {
     }
 }
 
-fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
+/// The result of an operation with two operands on their bits.
+pub fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
     if let Some((format, parts)) = narrow(ty) {
         return by_parts(parts, |at| narrow_binary(op, format, (a >> at) as u16, (b >> at) as u16));
     }

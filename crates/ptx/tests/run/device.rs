@@ -1,6 +1,6 @@
 //! A device with memory for kernels of the tests' own.
 use ptx::link::Program;
-use ptx::run::{Configuration, Executable, Fault, Figures, Image, Launch, Memory, Options, Region, Stores};
+use ptx::run::{Configuration, Executable, Fault, Figures, Image, Launch, Memory, Multicast, Options, Region, Stores};
 use ptx::text::Unit;
 use std::sync::Arc;
 
@@ -10,6 +10,25 @@ const HEAD: &str = ".version 8.8\n.target sm_90\n.address_size 64\n";
 #[derive(Clone, Copy)]
 #[repr(align(16))]
 struct Words([u32; 4]);
+
+/// Arrays at one address.
+#[derive(Debug)]
+struct Together {
+    address: u64,
+    len: u64,
+    members: Vec<u64>,
+}
+
+impl Multicast for Together {
+    fn with_members(&self, address: u64, len: u64, f: &mut dyn FnMut(&[u64])) -> bool {
+        let offset = address.wrapping_sub(self.address);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        if inside {
+            f(&self.members.iter().map(|member| member + offset).collect::<Vec<_>>());
+        }
+        inside
+    }
+}
 
 /// A program on a device, and arrays that its kernels reach.
 pub struct Device {
@@ -48,6 +67,12 @@ impl Device {
     /// Kernels report their stores from now on.
     pub fn observe_stores(&self, stores: Arc<dyn Stores>) {
         self.memory.observe_stores(Some(stores));
+    }
+
+    /// Lets an address stand for arrays of `len` bytes.
+    pub fn multicast(&self, address: u64, len: u64, members: Vec<u64>) {
+        // SAFETY: as for an array.
+        unsafe { self.memory.set_multicast(Box::new(Together { address, len, members })) };
     }
 
     pub fn values(&self, array: usize) -> Vec<u32> {

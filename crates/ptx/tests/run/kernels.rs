@@ -138,7 +138,8 @@ fn what_cannot_be_executed_ends_the_launch_with_its_place() {
         ("ld.global.u32 %r1, [%d1+2];", "a misaligned address"),
         ("ld.global.u64 %d2, [0];", "reads 8 bytes at 0x0, an address outside of all memory"),
         ("trap;", "a trap"),
-        ("multimem.red.add.u32 [%d1], %r1;", "this instruction is not known"),
+        ("multimem.red.add.u32 [%d1], %r1;", "an address outside of multicast memory that every device has bound"),
+        ("surprise.b32 %r1;", "this instruction is not known"),
         ("mov.u64 %d2, nothing;", "`nothing` is defined nowhere"),
         ("call %d1;", "is not the address of a function"),
     ] {
@@ -156,7 +157,7 @@ fn what_cannot_be_executed_ends_the_launch_with_its_place() {
 #[test]
 fn what_cannot_be_decoded_is_a_fault_only_where_its_guard_holds() {
     let text = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\nld.param.u64 %d1, [m];\n\
-        ld.global.u32 %r1, [%d1];\nsetp.eq.u32 %p1, %r1, 1;\nmov.u32 %r2, %r1;\n@%p1 multimem.red.add.u32 [%d1], %r1;\n\
+        ld.global.u32 %r1, [%d1];\nsetp.eq.u32 %p1, %r1, 1;\nmov.u32 %r2, %r1;\n@%p1 surprise.u32 [%d1], %r1;\n\
         add.s32 %r2, %r2, %r1;\nst.global.u32 [%d1+4], %r2;\nret;\n}";
     let mut device = Device::new(text);
     let memory = [device.array(&[5, 0]), device.array(&[1, 0])];

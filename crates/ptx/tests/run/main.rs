@@ -5,6 +5,7 @@ mod accesses;
 mod delay;
 mod device;
 mod kernels;
+mod multimem;
 mod pool;
 mod shared;
 mod turns;

@@ -21,11 +21,15 @@ pub(super) enum Kind {
     Registered,
     /// Device memory that soft-cuda allocated for another caller.
     Elsewhere,
+    /// Device memory with a handle, mapped at reserved addresses.
+    Virtual,
+    /// The same on the host.
+    VirtualHost,
 }
 
 impl Kind {
     pub fn on_device(self) -> bool {
-        matches!(self, Self::Device | Self::Opened | Self::Elsewhere)
+        matches!(self, Self::Device | Self::Opened | Self::Elsewhere | Self::Virtual)
     }
 }
 
@@ -99,9 +103,9 @@ pub(super) fn find(address: usize) -> Option<Found> {
 /// The program that allocated the device memory at this address; `None` if it is not device memory.
 pub(crate) fn owner(address: usize) -> Option<Owner> {
     match find(address)?.kind {
-        Kind::Device | Kind::Opened => Some(Owner::Library),
+        Kind::Device | Kind::Opened | Kind::Virtual => Some(Owner::Library),
         Kind::Elsewhere => Some(Owner::Caller),
-        Kind::Pinned | Kind::Registered => None,
+        Kind::Pinned | Kind::Registered | Kind::VirtualHost => None,
     }
 }
 
@@ -116,18 +120,33 @@ pub(super) fn in_use(device: usize) -> usize {
     blocks.as_ref().and_then(|blocks| blocks.used.get(&device)).copied().unwrap_or(0)
 }
 
-/// Device memory, at least one byte.
-pub(super) fn alloc_device(device: usize, len: usize) -> Result<usize, c_int> {
-    let room = settings().memory.saturating_sub(in_use(device));
-    if len > room {
+/// Takes bytes of a device's memory, if it has them.
+pub(super) fn take_room(device: usize, len: usize) -> Result<(), c_int> {
+    let mut blocks = locked();
+    let used = blocks.get_or_insert_default().used.entry(device).or_default();
+    if len > settings().memory.saturating_sub(*used) {
         return Err(errors::MEMORY_ALLOCATION);
     }
-    let pointer = soft_cuda::arena::alloc(device, len).map_err(|_| errors::MEMORY_ALLOCATION)?;
+    *used += len;
+    Ok(())
+}
+
+/// Gives bytes of [`take_room`] back.
+pub(super) fn give_room(device: usize, len: usize) {
+    if let Some(used) = locked().as_mut().and_then(|blocks| blocks.used.get_mut(&device)) {
+        *used -= len;
+    }
+}
+
+/// Device memory, at least one byte.
+pub(super) fn alloc_device(device: usize, len: usize) -> Result<usize, c_int> {
+    take_room(device, len)?;
+    let pointer = soft_cuda::arena::alloc(device, len).map_err(|_| {
+        give_room(device, len);
+        errors::MEMORY_ALLOCATION
+    })?;
     let start = pointer.expose_provenance();
-    let mut blocks = locked();
-    let blocks = blocks.get_or_insert_default();
-    *blocks.used.entry(device).or_default() += len;
-    blocks.insert(start, Block { len, device, kind: Kind::Device, map: None });
+    locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Device, map: None });
     Ok(start)
 }
 
@@ -153,9 +172,16 @@ pub(super) fn register(device: usize, start: usize, len: usize) -> Result<(), c_
     Ok(())
 }
 
-/// Records another process's device memory, which is mapped in this process.
-pub(super) fn opened(device: usize, start: usize, len: usize) {
-    locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Opened, map: None });
+/// Records memory of this kind, which is mapped in this process.
+pub(super) fn mapped(device: usize, start: usize, len: usize, kind: Kind) {
+    locked().get_or_insert_default().insert(start, Block { len, device, kind, map: None });
+}
+
+/// Forgets the block of one of these kinds that begins here. Kernels reach it until the caller reports otherwise.
+pub(super) fn forget(start: usize, kinds: &[Kind]) {
+    if let Some(blocks) = locked().as_mut() {
+        blocks.take(start, kinds);
+    }
 }
 
 /// Ends the block of one of these kinds that begins at this address: it is unknown from now on, and freed when all work launched so far

@@ -70,6 +70,10 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
         75 => of(major),                   // compute capability
         76 => of(minor),                   //
         78 | 95 | 115 => 1,                // priorities, cooperative launches, pools
+        102 | 103 => 1,                    // memory with handles, which are descriptors
+        132 => c_int::from(major >= 9),    // multicast
+        134 => 0,                          // node of the host's memory
+        141 => 1,                          // memory with handles on the host's nodes
         81 => int(MULTIPROCESSOR_SHARED),  // shared memory of a multiprocessor
         97 => int(MOST_SHARED),            // shared memory of a block that asks for it
         106 => int(MULTIPROCESSOR_BLOCKS), // blocks of a multiprocessor

@@ -1,7 +1,10 @@
 //! Functions of the driver that the runtime hands out: those that NCCL needs. They have no last error.
+use super::blocks::Kind;
 use super::launch::{Launch, LaunchAttribute};
 use super::raw::{In, Room};
-use super::{Handle, Out, blocks, devices, errors, int, launch, memory, put, put_if};
+use super::{
+    Handle, Out, blocks, devices, errors, int, launch, memory, multicast, put, put_if, stream_memory, virtual_memory,
+};
 use crate::api::kernels::Configuration;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::without_provenance_mut;
@@ -84,9 +87,6 @@ macro_rules! driver {
 
 pub(super) use driver;
 
-/// Granularity of memory with handles: a large page.
-const GRANULARITY: usize = 2 << 20;
-
 driver! {
     fn cuGetErrorName(code: c_int, place: Out<'_, *const c_char>) { put(place, words(code)?.0.as_ptr()) }
     fn cuGetErrorString(code: c_int, place: Out<'_, *const c_char>) { put(place, words(code)?.1.as_ptr()) }
@@ -106,7 +106,7 @@ driver! {
     }
     fn cuCtxGetDevice(place: Out<'_, c_int>) { put(place, int(devices::current())) }
     fn cuMemGetAddressRange(base: Out<'_, usize>, len: Out<'_, usize>, address: usize) {
-        let found = blocks::find(address).filter(|found| found.kind.on_device()).ok_or(errors::INVALID_VALUE)?;
+        let found = blocks::find(address).filter(|found| found.kind.on_device() || found.kind == Kind::VirtualHost).ok_or(errors::INVALID_VALUE)?;
         put_if(base, found.start);
         put_if(len, found.len);
         Ok(())
@@ -114,8 +114,6 @@ driver! {
     fn cuPointerGetAttribute(place: Room, attribute: c_int, address: usize) {
         memory::pointer_attribute(place, attribute, address)
     }
-    // NCCL 2.30 calls it without checking that it exists. It does not imply that such memory can be allocated.
-    fn cuMemGetAllocationGranularity(place: Out<'_, usize>, _property: In<u8>, _option: c_int) { put(place, GRANULARITY) }
     fn cuLaunchKernel(
         function: *const (),
         grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
@@ -148,5 +146,6 @@ driver! {
 
 /// A function by its name.
 pub(super) fn find(name: &str) -> Option<*const ()> {
-    functions().into_iter().find(|(known, _)| *known == name).map(|(_, address)| address)
+    let all = [functions(), virtual_memory::functions(), multicast::functions(), stream_memory::functions()].concat();
+    all.into_iter().find(|(known, _)| *known == name).map(|(_, address)| address)
 }

@@ -1,5 +1,4 @@
-//! The driver's functions by name. Missing functions (memory with handles, multicast, and so on) are "not found": libraries then use
-//! their older methods.
+//! The driver's functions by name. Missing functions are "not found": libraries then use their older methods.
 use super::raw::Text;
 use super::{Handle, Out, Outcome, Runtime, driver, errors, put_if, runtime};
 use std::ffi::{c_int, c_uint, c_ulonglong};

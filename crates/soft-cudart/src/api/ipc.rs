@@ -107,7 +107,8 @@ runtime! {
         let start = pointer.expose_provenance();
         // It is memory of the device that it was allocated on; a process without that device takes its current one.
         let device = c_int::try_from(handle.device).ok().and_then(|number| devices::device(number).ok());
-        blocks::opened(device.unwrap_or_else(devices::current), start, usize::try_from(handle.len).unwrap_or(bytes));
+        let len = usize::try_from(handle.len).unwrap_or(bytes);
+        blocks::mapped(device.unwrap_or_else(devices::current), start, len, Kind::Opened);
         opened.insert(handle, (start, 1));
         place.write(pointer.cast());
         Ok(())

@@ -2,7 +2,7 @@
 use super::blocks::{self, Found, Kind};
 use super::raw::{In, Room};
 use super::settings::settings;
-use super::{Handle, Out, Outcome, devices, errors, int, put, runtime, streams, work};
+use super::{Handle, Out, Outcome, devices, errors, int, put, runtime, streams, virtual_memory, work};
 use std::ffi::{c_int, c_uint};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
@@ -150,13 +150,13 @@ pub(super) fn pointer_attribute(place: Room, attribute: c_int, address: usize) -
         // managed: no memory is
         8 => place.write(&[0]),
         9 => place.write(&int(found.device).to_ne_bytes()),
-        // another process can open it
-        10 => place.write(&[u8::from(found.kind == Kind::Device)]),
+        // memory of cudaMalloc, which another process can open, or of soft-cuda, which stands for such memory
+        10 => place.write(&[u8::from(matches!(found.kind, Kind::Device | Kind::Elsewhere))]),
         11 => place.write(&found.start.to_ne_bytes()),
         12 => place.write(&found.len.to_ne_bytes()),
         13 => place.write(&[1]),
-        // types of handle that it can be exported as, and access by network cards: none
-        14 => place.write(&0u64.to_ne_bytes()),
+        14 => place.write(&virtual_memory::handle_types(address).unwrap_or(0).to_ne_bytes()),
+        // access by network cards
         15 => place.write(&[0]),
         _ => Err(errors::NOT_SUPPORTED),
     }

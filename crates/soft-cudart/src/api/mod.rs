@@ -25,16 +25,19 @@ mod kernels;
 mod launch;
 mod memory;
 mod modules;
+mod multicast;
 mod objects;
 mod pools;
 mod programs;
 mod properties;
 mod raw;
 mod settings;
+mod stream_memory;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod virtual_memory;
 mod watch;
 mod work;
 
@@ -43,6 +46,7 @@ pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
 pub use kernels::{Attributes, Configuration, Kernels, Resolver, add_kernels};
 pub use modules::{Loader, load_modules_with};
+pub use multicast::with_members;
 pub use programs::driver_function;
 pub(crate) use settings::settings;
 pub use settings::{AlreadyConfigured, Settings, configure};

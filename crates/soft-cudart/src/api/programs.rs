@@ -7,7 +7,8 @@ use super::raw::{Bytes, In, Room, Text};
 use super::settings::settings;
 use super::streams::Target;
 use super::{
-    Handle, Out, Outcome, Runtime, blocks, devices, errors, int, memory, modules, put, put_if, streams, transfer,
+    Handle, Out, Outcome, Runtime, blocks, devices, errors, int, memory, modules, multicast, put, put_if,
+    stream_memory, streams, transfer, virtual_memory,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -268,7 +269,8 @@ fn all() -> &'static HashMap<&'static str, usize> {
         // These functions are the same in all versions of the runtime.
         let runtime: HashMap<_, _> = super::functions(Runtime::V12).into_iter().collect();
         let same = SAME.iter().filter_map(|(name, like)| Some((*name, *runtime.get(like)?)));
-        let own = [driver::functions(), modules::functions(), functions()].concat().into_iter();
+        let virtual_memory = [virtual_memory::functions(), multicast::functions(), stream_memory::functions()].concat();
+        let own = [driver::functions(), modules::functions(), functions(), virtual_memory].concat().into_iter();
         own.chain(same).map(|(name, address)| (name, address.expose_provenance())).collect()
     })
 }

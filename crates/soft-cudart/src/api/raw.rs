@@ -1,8 +1,10 @@
 //! Addresses given by C callers, with the guarantees of the functions' documentation.
 #![allow(unsafe_code)] // a C interface
 
-use super::{Outcome, errors};
+use super::{Outcome, errors, with_members};
+use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Null, or the address of values that can be read during the call.
 #[repr(transparent)]
@@ -141,26 +143,36 @@ impl Bytes {
         bytes
     }
 
+    /// Calls `f` with the address, or with what each device has bound to it if it is one of multicast memory.
+    fn each_place(self, len: usize, f: impl Fn(*mut u8)) {
+        let each = &mut |members: &[u64]| {
+            members.iter().for_each(|member| f(std::ptr::with_exposed_provenance_mut(*member as usize)));
+        };
+        if !with_members(self.0.addr() as u64, len as u64, each) {
+            f(self.0);
+        }
+    }
+
     /// Overwrites it with these.
     pub fn store(self, bytes: &[u8]) {
         // SAFETY: the caller promises this many writable bytes.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
+        self.each_place(bytes.len(), |to| unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) });
     }
 
     /// Overwrites it with the contents of another place; they may overlap.
     pub fn copy_from(self, from: Bytes, len: usize) {
         // SAFETY: the caller promises both ranges.
-        unsafe { std::ptr::copy(from.0, self.0, len) };
+        self.each_place(len, |to| unsafe { std::ptr::copy(from.0, to, len) });
     }
 
     pub fn fill(self, value: u8, len: usize) {
         // SAFETY: the caller promises this many writable bytes, which nothing accesses in the meantime.
-        unsafe {
+        self.each_place(len, |to| unsafe {
             match value {
-                0 => soft_cuda::arena::clear(self.0, len),
-                value => self.0.write_bytes(value, len),
+                0 => soft_cuda::arena::clear(to, len),
+                value => to.write_bytes(value, len),
             }
-        }
+        });
     }
 
     #[cfg(test)]
@@ -201,4 +213,44 @@ impl HostFunction {
 pub(super) fn give_back(address: usize) {
     // SAFETY: it was in the table of blocks, from which one call alone takes it, and the work that could use it has ended.
     unsafe { soft_cuda::arena::free(std::ptr::with_exposed_provenance_mut(address)) };
+}
+
+/// Maps a part of a file at reserved addresses.
+pub(super) fn map(to: &Reservation, start: usize, file: &SealedFile, offset: u64, bytes: usize) -> Outcome {
+    // SAFETY: nothing is mapped there, or the caller has unmapped it, and vouches that its kernels do not use it.
+    unsafe { to.map(start, file, offset, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
+}
+
+/// Allows accesses to a mapping.
+pub(super) fn allow(to: &Reservation, start: usize, bytes: usize) -> Outcome {
+    // SAFETY: the caller has it from the table of mappings.
+    unsafe { to.allow(start, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
+}
+
+/// Unmaps what was mapped at reserved addresses, once all work that was launched before has ended.
+pub(super) fn unmap(from: &Reservation, start: usize, bytes: usize) {
+    // SAFETY: it was taken out of the table of mappings, and the work that could use it has ended.
+    let _ = unsafe { from.unmap(start, bytes) };
+}
+
+/// Reads a word of 8 or 4 bytes.
+pub(super) fn load_word(address: usize, wide: bool) -> u64 {
+    // SAFETY: the caller has found it in a live block, aligned, which stays while work runs; others access it as kernels do.
+    unsafe {
+        match wide {
+            true => (*std::ptr::with_exposed_provenance::<AtomicU64>(address)).load(Ordering::Acquire),
+            false => (*std::ptr::with_exposed_provenance::<AtomicU32>(address)).load(Ordering::Acquire).into(),
+        }
+    }
+}
+
+/// Writes a word of 8 or 4 bytes.
+pub(super) fn store_word(address: usize, wide: bool, value: u64) {
+    // SAFETY: as for `load_word`.
+    unsafe {
+        match wide {
+            true => (*std::ptr::with_exposed_provenance::<AtomicU64>(address)).store(value, Ordering::Release),
+            false => (*std::ptr::with_exposed_provenance::<AtomicU32>(address)).store(value as u32, Ordering::Release),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Copies and fills.
 use super::raw::{Bytes, In};
 use super::streams::{self, Target};
-use super::{Handle, Out, Outcome, Runtime, blocks, devices, errors, put_if, runtime, work};
+use super::{Handle, Out, Outcome, Runtime, blocks, devices, errors, multicast, put_if, runtime, work};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ const LAST_KIND: c_int = 4;
 
 /// Memory that the program may change or free as soon as the call returns.
 fn pageable(bytes: Bytes) -> bool {
-    blocks::find(bytes.address().addr()).is_none()
+    let address = bytes.address().addr();
+    blocks::find(address).is_none() && !multicast::is_mapped(address)
 }
 
 /// Copies in stream order. As on a real device, it is done with pageable memory when it returns.

@@ -2,6 +2,7 @@
 mod arithmetic;
 mod convert;
 mod memory;
+mod multimem;
 mod operands;
 mod sync;
 
@@ -46,6 +47,7 @@ fn operation(opcode: &str, operands: &Operands<'_>) -> Result<Op, Refusal> {
         | "selp" | "setp" => arithmetic::decode(name, words, operands),
         "cvt" | "cvta" | "isspacep" => convert::decode(name, words, operands),
         "ld" | "st" | "atom" | "red" | "cp" | "mbarrier" => memory::decode(name, words, operands),
+        "multimem" => multimem::decode(words, operands),
         _ => sync::decode(name, words, operands),
     }
 }
@@ -268,7 +270,9 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_with_its_text() {
         for (text, message) in [
-            ("multimem.ld_reduce.add.f32 %r0, [%d1];", "this instruction is not known"),
+            ("multimem.ld_reduce.mul.f32 %r0, [%d1];", "this instruction is not known"),
+            ("multimem.ld_reduce.min.f32 %r0, [%d1];", "this access is not known for f32"),
+            ("multimem.st.v4.f64 [%d1], {%d0, %d0, %d0, %d0};", "this access is not known for f64"),
             ("add.b32 %r0, %r1, %r2;", "`add` is not defined for b32"),
             ("add.s32 %r0, %r1;", "3 operands are expected, not 2"),
             ("add.s32 %d0, %r1, %r2;", "a register of 64 bits stands where one of 32 is expected"),

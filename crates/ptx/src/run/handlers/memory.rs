@@ -1,5 +1,6 @@
 //! Loads, stores, atomics, and copies in the background.
 use super::general;
+use super::multimem;
 use super::words::{Part, Parts};
 use super::{Execute, each, give, mask};
 use crate::code::{AtomicOp, Op, Width};
@@ -34,7 +35,7 @@ pub const RELEASES: u32 = 32;
 
 /// Before an access of the block, lets all see its delayed stores that the access meets or must follow.
 #[inline(always)]
-fn show_delayed(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
+pub(super) fn show_delayed(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
     #[cold]
     fn show(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
         let Some(delayed) = &mut w.delayed else { return };
@@ -99,7 +100,7 @@ unsafe fn is_delayed(
 /// # Safety
 /// As for every [`super::Handler`].
 #[inline(always)]
-unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64> {
+pub(super) unsafe fn addresses(w: &Warp, base: Slot, offset: u64, flags: u32) -> Lanes<u64> {
     let start = offset.wrapping_add(if flags & SHARED != 0 { w.shared.0 } else { 0 });
     // SAFETY: a slot of 64 or 32 bits, as the flags say.
     unsafe {
@@ -200,12 +201,21 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
         // SAFETY: as for a load.
         unsafe {
             let addresses = addresses(w, i.a, i.number, i.flags);
-            if let Err(bad) = admit(w, i.flags, &addresses, w.mask, bytes, false) {
-                return w.refuse_access(at, "writes", bytes, bad);
-            }
+            let admitted = admit(w, i.flags, &addresses, w.mask, bytes, false);
             let mut parts = [[E::default(); LANES]; 4];
             for (slot, part) in i.more.into_iter().zip(&mut parts).take(W::COUNT) {
                 *part = w.registers.read(slot);
+            }
+            if let Err(bad) = admitted {
+                let Some(members) = multimem::members(w, &addresses, bytes) else {
+                    return w.refuse_access(at, "writes", bytes, bad);
+                };
+                for addresses in &members {
+                    show_delayed(w, i.flags, addresses, bytes);
+                    W::store_lanes(addresses, w.mask, &parts);
+                }
+                w.wrote();
+                return at + 1;
             }
             let stored = moved(w, i.flags, i.waits, bytes);
             w.work.stored += stored;
@@ -295,20 +305,30 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     unsafe {
         let addresses = addresses(w, i.a, i.number, i.flags);
         let whole = u64::from(size) * general.sources.len() as u64;
-        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
-            return w.refuse_access(at, "writes", whole, bad);
-        }
-        let stored = moved(w, i.flags, i.waits, whole);
-        w.work.stored += stored;
-        let (mask, shape) = (w.storing(&addresses, whole, stored > 0), (size as usize, general.sources.len()));
-        let registers = w.registers;
+        let (size, count, registers) = (size as usize, general.sources.len(), w.registers);
         let element = |number: usize, lane| general::read(registers, general.sources[number], lane);
-        if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, mask, shape, element) {
-            for number in 0..shape.1 {
-                let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
+        let store = |addresses: &Lanes<u64>, mask: Mask| {
+            for number in 0..count {
                 for lane in lanes_of(mask) {
-                    store_bits(places[lane], size, element(number, lane));
+                    let place = addresses[lane].wrapping_add((size * number) as u64);
+                    store_bits(place, size as u32, element(number, lane));
                 }
+            }
+        };
+        if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
+            let Some(members) = multimem::members(w, &addresses, whole) else {
+                return w.refuse_access(at, "writes", whole, bad);
+            };
+            for addresses in &members {
+                show_delayed(w, i.flags, addresses, whole);
+                store(addresses, w.mask);
+            }
+        } else {
+            let stored = moved(w, i.flags, i.waits, whole);
+            w.work.stored += stored;
+            let mask = w.storing(&addresses, whole, stored > 0);
+            if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, mask, (size, count), element) {
+                store(&addresses, mask);
             }
         }
     }
@@ -320,7 +340,7 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
 
 /// # Safety
 /// As for [`Word::load`].
-unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
+pub(super) unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
     // SAFETY: as the caller says.
     unsafe {
         match bytes {
@@ -335,7 +355,7 @@ unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
 
 /// # Safety
 /// As for [`Word::store`].
-unsafe fn store_bits(address: u64, bytes: u32, value: u128) {
+pub(super) unsafe fn store_bits(address: u64, bytes: u32, value: u128) {
     // SAFETY: as the caller says.
     unsafe {
         match bytes {

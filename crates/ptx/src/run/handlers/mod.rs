@@ -8,6 +8,7 @@ pub mod control;
 pub mod float;
 pub mod general;
 pub mod memory;
+pub mod multimem;
 pub mod narrow;
 pub mod together;
 pub mod whole;

@@ -2,7 +2,7 @@
 use super::{Lowering, Refusal};
 use crate::code::{Address, AddressBase, MemoryOrder, Op, Width};
 use crate::module::{RegisterId, Space};
-use crate::run::handlers::{Handler, Isa, memory};
+use crate::run::handlers::{Handler, Isa, memory, multimem};
 use crate::run::ready::{Known, NOWHERE};
 use crate::run::registers::Slot;
 
@@ -106,6 +106,13 @@ impl Lowering<'_> {
                 let place = self.address(address)?.releasing(*order);
                 let number = self.describe(op)?;
                 self.push(memory::atomic, |i| {
+                    (i.a, i.number, i.flags, i.c) = (place.base, place.offset, place.flags, number);
+                });
+            }
+            Op::Multimem { order, address, .. } => {
+                let place = self.address(address)?.releasing(*order);
+                let number = self.describe(op)?;
+                self.push(multimem::multimem, |i| {
                     (i.a, i.number, i.flags, i.c) = (place.base, place.offset, place.flags, number);
                 });
             }

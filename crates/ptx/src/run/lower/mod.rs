@@ -286,6 +286,7 @@ impl Lowering<'_> {
             Op::Load { .. }
             | Op::Store { .. }
             | Op::Atomic { .. }
+            | Op::Multimem { .. }
             | Op::BarrierInit { .. }
             | Op::BarrierArriveExpect { .. }
             | Op::BarrierTryWait { .. }

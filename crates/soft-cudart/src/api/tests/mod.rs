@@ -8,6 +8,7 @@ mod ipc;
 mod launch;
 mod memory;
 mod streams;
+mod virtual_memory;
 
 use super::{Handle, Runtime, functions};
 use std::ffi::c_int;
@@ -31,6 +32,14 @@ fn named<F: Copy>(runtime: Runtime, name: &str) -> F {
     assert_eq!(size_of::<F>(), size_of::<usize>());
     // SAFETY: the caller names the function's type.
     unsafe { std::mem::transmute_copy(address) }
+}
+
+/// A function of the driver by its name. The type is the caller's to know.
+fn driver<F: Copy>(name: &str) -> F {
+    let address = super::driver_function(name).unwrap_or_else(|| panic!("{name}"));
+    assert_eq!(size_of::<F>(), size_of::<usize>());
+    // SAFETY: the caller names the function's type.
+    unsafe { std::mem::transmute_copy(&address) }
 }
 
 /// Tests that launch kernels or check that something is gone run one after the other: they all share the running work.

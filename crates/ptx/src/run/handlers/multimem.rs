@@ -1,0 +1,164 @@
+//! Accesses to multicast memory: a switch between GPUs writes to all of them, or reads and reduces what all of them hold.
+//!
+//! A reduction goes through the members in their order, beginning with the first one's value, and rounds each step in the type of the elements, or
+//! with `acc::f32` in single precision and the result once in that type. The ISA leaves the order open, and a switch may compute more precisely.
+use super::general;
+use super::memory::{addresses, load_bits, show_delayed, store_bits};
+use crate::code::{BinaryOp, MemoryOrder, MultimemAction, Op};
+use crate::module::Type;
+use crate::num::{BF16, F16, canonical_f32};
+use crate::run::lanes::{LANES, Lanes, lanes_of};
+use crate::run::memory::{BadAccess, update};
+use crate::run::ready::Instruction;
+use crate::run::scalar::binary;
+use crate::run::warp::Warp;
+
+/// `multimem`: the operation is the function's general one with the number `c`; the base is `a`, the offset the number.
+///
+/// # Safety
+/// As for every [`super::Handler`].
+pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let code = w.frames[w.current].code.clone();
+    let Some((general, Op::Multimem { action, ty, order, .. })) =
+        code.general.get(i.c as usize).map(|general| (general, &general.op))
+    else {
+        return w.refuse(at, "the access has no description: this is a bug".into());
+    };
+    let size = ty.bytes();
+    let count = general.to.len().max(general.sources.len());
+    let whole = size * count as u32;
+    // SAFETY: lowering gives the slots and widths of the operation's registers.
+    let addresses = unsafe { addresses(w, i.a, i.number, i.flags) };
+    if w.delayed.is_some() {
+        for addresses in members(w, &addresses, u64::from(whole)).unwrap_or_default() {
+            show_delayed(w, i.flags, &addresses, u64::from(whole));
+        }
+    }
+    let mut values = [[0u128; LANES]; 8];
+    for (values, source) in values.iter_mut().zip(&general.sources) {
+        for lane in lanes_of(w.mask) {
+            // SAFETY: as above.
+            values[lane] = unsafe { general::read(w.registers, *source, lane) };
+        }
+    }
+    let mut seen = 0u64;
+    let mut lane_at = |lane: usize, members: &[u64]| {
+        // SAFETY: the members' memory is accessible during the call, and the address is aligned.
+        unsafe {
+            match action {
+                MultimemAction::LoadReduce { op, wide } => {
+                    let all: Vec<u128> = members.iter().map(|member| load_bits(*member, whole)).collect();
+                    for (number, values) in values.iter_mut().enumerate().take(count) {
+                        let part = all.iter().map(|bits| (bits >> (8 * size * number as u32)) as u64 & mask_of(size));
+                        values[lane] = u128::from(if *wide { wide_sum(*ty, part) } else { reduced(*op, *ty, part) });
+                        seen = (seen ^ addresses[lane] ^ values[lane] as u64)
+                            .wrapping_mul(0x0000_0100_0000_01b3)
+                            .rotate_left(23);
+                    }
+                }
+                MultimemAction::Store => {
+                    let parts = values.iter().take(count).enumerate();
+                    let bits = parts.fold(0, |all, (number, values)| all | values[lane] << (8 * size * number as u32));
+                    members.iter().for_each(|member| store_bits(*member, whole, bits));
+                }
+                MultimemAction::Reduce { op } => {
+                    for (number, values) in values.iter().enumerate().take(count) {
+                        for member in members {
+                            let place = member + u64::from(size) * number as u64;
+                            update(place, size, |old| binary(*op, *ty, old, values[lane] as u64));
+                        }
+                    }
+                }
+            }
+        }
+    };
+    if let Err(bad) = each_lane(w, &addresses, u64::from(whole), &mut lane_at) {
+        return w.refuse_access(at, "accesses", u64::from(whole), bad);
+    }
+    let moved = if i.waits { 0 } else { u64::from(whole) * u64::from(w.mask.count_ones()) };
+    if !matches!(action, MultimemAction::LoadReduce { .. }) {
+        w.work.stored += moved;
+        w.wrote();
+        return at + 1;
+    }
+    w.work.loaded += moved;
+    for (to, values) in general.to.iter().zip(&values) {
+        if let Some(to) = to {
+            // SAFETY: as above.
+            unsafe { general::write(w.registers, *to, values, w.mask) };
+        }
+    }
+    if *order == MemoryOrder::Weak {
+        return at + 1;
+    }
+    w.looked(addresses[w.mask.trailing_zeros() as usize % LANES], at + 1, || seen)
+}
+
+/// The addresses of a plain store in the memory of each member: a switch gives it to all of them, and NCCL's kernels rely on that though the ISA
+/// does not say it. `None` if an address is not in multicast memory.
+#[cold]
+pub fn members(w: &Warp, addresses: &Lanes<u64>, len: u64) -> Option<Vec<Lanes<u64>>> {
+    let mut members: Vec<Lanes<u64>> = Vec::new();
+    let mut note = |lane: usize, places: &[u64]| {
+        members.resize(members.len().max(places.len()), [0; LANES]);
+        members.iter_mut().zip(places).for_each(|(member, place)| member[lane] = *place);
+    };
+    each_lane(w, addresses, len, &mut note).ok()?;
+    Some(members)
+}
+
+/// Calls `f` with each lane and the places of its bytes in the members' memory.
+///
+/// # Errors
+///
+/// An address is misaligned, or no multicast memory; with it. Lanes before it were served.
+fn each_lane(
+    w: &Warp,
+    addresses: &Lanes<u64>,
+    len: u64,
+    f: &mut dyn FnMut(usize, &[u64]),
+) -> Result<(), (u64, BadAccess)> {
+    if let Some(lane) = lanes_of(w.mask).find(|lane| !addresses[*lane].is_multiple_of(len)) {
+        return Err((addresses[lane], BadAccess::Misaligned));
+    }
+    let mut places = Vec::new();
+    let mut serve = |first: u64, lane: usize, members: &[u64]| {
+        places.clear();
+        places.extend(members.iter().map(|member| member + (addresses[lane] - first)));
+        f(lane, &places);
+    };
+    let all = || lanes_of(w.mask).map(|lane| addresses[lane]);
+    let (least, most) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
+    let memory = w.reach.memory();
+    let together = memory.with_members(least, (most - least).saturating_add(len), &mut |members| {
+        lanes_of(w.mask).for_each(|lane| serve(least, lane, members));
+    });
+    if together {
+        return Ok(());
+    }
+    for lane in lanes_of(w.mask) {
+        if !memory.with_members(addresses[lane], len, &mut |members| serve(addresses[lane], lane, members)) {
+            return Err((addresses[lane], BadAccess::NotMulticast));
+        }
+    }
+    Ok(())
+}
+
+fn mask_of(bytes: u32) -> u64 {
+    u64::MAX >> (64 - 8 * bytes)
+}
+
+fn reduced(op: BinaryOp, ty: Type, parts: impl Iterator<Item = u64>) -> u64 {
+    parts.reduce(|all, part| binary(op, ty, all, part)).unwrap_or(0)
+}
+
+/// The sum of half-precision numbers or pairs of them in single precision, rounded once.
+fn wide_sum(ty: Type, parts: impl Iterator<Item = u64> + Clone) -> u64 {
+    let format = if matches!(ty, Type::Bf16 | Type::Bf16x2) { BF16 } else { F16 };
+    let sum = |shift: u32| {
+        let numbers = parts.clone().map(|bits| format.decode((bits >> shift) as u16) as f32);
+        let sum = numbers.reduce(|sum, number| canonical_f32(sum + number)).unwrap_or(0.0);
+        u64::from(format.encode(f64::from(sum), false))
+    };
+    if ty.bytes() == 2 { sum(0) } else { sum(0) | sum(16) << 16 }
+}
