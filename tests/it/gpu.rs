@@ -63,7 +63,7 @@ fn calls_the_driver() {
     let find: Symbol<Find> = function(&cuda, "cuGetProcAddress_v2");
     let (mut address, mut status) = (std::ptr::null_mut(), 0);
     // SAFETY: as above.
-    let code = unsafe { find(c"cuMulticastCreate".as_ptr(), &mut address, 12000, 0, &mut status) };
+    let code = unsafe { find(c"cuArrayCreate_v2".as_ptr(), &mut address, 12000, 0, &mut status) };
     assert_eq!((code, status, address.is_null()), (500, 1, true), "a function that is not there is not found");
     // SAFETY: as above.
     assert_eq!(unsafe { find(c"cuMemsetD32Async".as_ptr(), &mut address, 12000, 0, &mut status) }, 0);

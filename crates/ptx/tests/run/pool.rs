@@ -161,23 +161,25 @@ fn a_device_that_is_halted_has_no_turn_until_it_goes_on() {
         let pool = Pool::new(2).unwrap();
         pool.schedule(seed.map(Schedule::new));
         let mut device = Device::new(KERNELS);
-        let memory = device.array(&[0; 4]);
-        let begin = |number: usize| {
+        let (flag, counter) = (device.array(&[0; 4]), device.array(&[0; 4]));
+        let begin = |kernel: &str, memory: u64, number: usize| {
             let (told, outcome) = channel();
-            let launch = device.launch("counts", 2, 64, &[memory]).unwrap().on_device(number);
+            let launch = device.launch(kernel, 2, 64, &[memory]).unwrap().on_device(number);
             pool.launch(launch, Box::new(move |outcome| told.send(outcome).unwrap()));
             outcome
         };
-        let before = begin(1);
+        let before = begin("waits", flag, 1);
         pool.halt(1, None);
-        let after = begin(1);
-        begin(0).recv().unwrap().unwrap();
+        let after = begin("counts", counter, 1);
+        // The counting takes longer than a turn that had begun before the halt.
+        begin("counts", counter, 0).recv().unwrap().unwrap();
+        begin("raises", flag, 0).recv().unwrap().unwrap();
         assert!(before.try_recv().is_err() && after.try_recv().is_err() && !pool.is_empty());
         pool.resume();
         [before, after].iter().for_each(|outcome| _ = outcome.recv().unwrap().unwrap());
         pool.halt(1, Some(std::time::Duration::from_millis(50)));
-        begin(1).recv().unwrap().unwrap();
-        assert_eq!(device.values(0)[0], 4 * 2 * 64 * 1000);
+        begin("counts", counter, 1).recv().unwrap().unwrap();
+        assert_eq!(device.values(1)[0], 3 * 2 * 64 * 1000);
     }
 }
 

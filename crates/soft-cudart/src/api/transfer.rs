@@ -1,7 +1,7 @@
 //! Copies and fills.
 use super::raw::{Bytes, In};
 use super::streams::{self, Target};
-use super::{Handle, Out, Outcome, Runtime, blocks, devices, errors, multicast, put_if, runtime, work};
+use super::{Handle, Out, Outcome, Runtime, blocks, devices, errors, multicast, put_if, runtime, virtual_memory, work};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -15,6 +15,16 @@ fn pageable(bytes: Bytes) -> bool {
     blocks::find(address).is_none() && !multicast::is_mapped(address)
 }
 
+/// Checks memory of a copy or fill: an address of the host's own may be anything, but one that was reserved must lead somewhere.
+fn check(bytes: Bytes, len: usize) -> Outcome {
+    let address = bytes.address().addr();
+    let unbound = multicast::is_mapped(address) && !multicast::with_members(address as u64, len as u64, &mut |_| {});
+    if bytes.is_null() || unbound || virtual_memory::reach_nothing(address, len) {
+        return Err(errors::INVALID_VALUE);
+    }
+    Ok(())
+}
+
 /// Copies in stream order. As on a real device, it is done with pageable memory when it returns.
 pub(super) fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_int) -> Outcome {
     errors::check(target.device)?;
@@ -24,9 +34,8 @@ pub(super) fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_
     if len == 0 {
         return Ok(());
     }
-    if to.is_null() || from.is_null() {
-        return Err(errors::INVALID_VALUE);
-    }
+    check(to, len)?;
+    check(from, len)?;
     if pageable(from) {
         let staged = from.copied(len);
         work::put(target, Arc::new(move || to.store(&staged)));
@@ -44,9 +53,7 @@ fn fill(target: &Target, to: Bytes, value: c_int, len: usize) -> Outcome {
     if len == 0 {
         return Ok(());
     }
-    if to.is_null() {
-        return Err(errors::INVALID_VALUE);
-    }
+    check(to, len)?;
     // The low byte, as `memset` takes it.
     let byte = value.to_le_bytes()[0];
     work::put(target, Arc::new(move || to.fill(byte, len)));

@@ -308,6 +308,18 @@ pub(super) fn mapped_parts(start: usize, bytes: usize) -> Result<Vec<Part>, c_in
     })
 }
 
+/// True if some of the bytes lie at reserved addresses where nothing is mapped, or nothing may be accessed.
+pub(super) fn reach_nothing(start: usize, bytes: usize) -> bool {
+    locked().as_ref().is_some_and(|table| {
+        let reserved = table.reservations.range(..=start).next_back();
+        let end = start.saturating_add(bytes);
+        reserved.is_some_and(|(first, reservation)| start - first < reservation.bytes())
+            && (!table.gaps(start, end).is_empty()
+                || table.at(start).is_some_and(|(_, mapping)| !mapping.accessible())
+                || table.mappings.range(start..end).any(|(_, mapping)| !mapping.accessible()))
+    })
+}
+
 /// The types of handle that the memory at an address can be exported as; `None` if it is not of this module.
 pub(super) fn handle_types(address: usize) -> Option<c_ulonglong> {
     let table = locked();

@@ -136,7 +136,7 @@ fn driver_functions_are_handed_out_by_name() {
     cudaSetDevice(4);
     assert_eq!(asked(|place| device(place)), Ok(4));
 
-    let missing = c"cuMemCreate".as_ptr();
+    let missing = c"cuArrayCreate_v2".as_ptr();
     let status = asked(|status| {
         let mut found = std::mem::MaybeUninit::new(address);
         let code = later(missing, Some(&mut found), 0, status);

@@ -2,7 +2,8 @@
 use super::{alone, asked, bytes, driver};
 use crate::api::memory::{PointerAttributes, cudaPointerGetAttributes};
 use crate::api::multicast::{self, with_members};
-use crate::api::raw::In;
+use crate::api::raw::{Bytes, In};
+use crate::api::transfer::cudaMemset;
 use crate::api::virtual_memory::{Access, GRANULARITY, LocationOf, Properties};
 use crate::api::{Handle, Out, blocks, errors};
 use std::ffi::{c_int, c_ulonglong};
@@ -129,6 +130,14 @@ fn what_memory_cannot_be_is_refused() {
     assert_eq!(map(at, GRANULARITY, 0, 5), errors::INVALID_VALUE, "no handle");
     assert_eq!(map(at, GRANULARITY, 0, handle), 0);
     assert_eq!(map(at, GRANULARITY, 0, handle), errors::INVALID_VALUE, "twice");
+    let fill = |at: usize, len: usize| cudaMemset(Bytes::of::<u8>(with_exposed_provenance_mut(at)), 1, len);
+    assert_eq!(fill(at, 1), errors::INVALID_VALUE, "no device has access");
+    assert_eq!(set_access(at, GRANULARITY, device(0), 3), 0);
+    assert_eq!(
+        (fill(at, GRANULARITY), fill(at, GRANULARITY + 1)),
+        (0, errors::INVALID_VALUE),
+        "nothing is mapped there"
+    );
     assert_eq!(set_access(at, 2 * GRANULARITY, device(0), 3), errors::INVALID_VALUE, "half of it is not mapped");
     assert_eq!(set_access(at, GRANULARITY, device(0), 2), errors::INVALID_VALUE);
     let elsewhere = File::open("/dev/null").unwrap();
