@@ -22,7 +22,7 @@ const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
 /// Sets up the devices, before the program's first call.
 fn configure() {
     let settings = Settings::default();
-    // `collspec gpu` has checked the number.
+    // `collspec gpu` has checked the numbers.
     let devices = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.devices);
     // Only this function configures them, and once.
     let nvlinks = std::env::var(LINKS).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.nvlinks);

@@ -163,7 +163,7 @@ impl Stores for Observer {
 impl State {
     fn new(fault: Option<Fault>, tell: fn(&str)) -> Self {
         let mut order = Order(fault.map_or(0, |fault| fault.seed));
-        // How long ago its place was written: as likely 1 as 2 or 3, or 4 to 7 stores, and so on.
+        // How many stores ago its place was written: 1 is as likely as 2 or 3 together, as 4 to 7, and so on.
         let before = fault.map_or(0, |fault| fault.at).saturating_sub(1);
         let magnitude = order.below(65 - before.leading_zeros() as usize);
         let ago = order.below(1 << magnitude.min(62)) as u64;

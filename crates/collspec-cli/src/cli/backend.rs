@@ -51,6 +51,15 @@ impl<'a> Resolved<'a> {
     }
 }
 
+/// Refuses stores that are to be delayed where no kernels run that this program executes.
+pub fn check_delayed_stores(options: &RunOptions, chosen: &ChosenBackend) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        options.delay_stores.is_none() || chosen.backend.has_software_gpus(),
+        "--delay-stores is for kernels on software GPUs, and there are none here"
+    );
+    Ok(())
+}
+
 /// The backend that the options select. If it is missing, the reason is written to stderr, and the command ends with the exit code.
 ///
 /// # Errors

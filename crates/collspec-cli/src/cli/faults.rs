@@ -3,7 +3,7 @@ use super::exit::Exit;
 use super::faults_args::FaultsArgs;
 use super::{backend, output, run, terminal};
 use crate::compare::words::cases;
-use crate::faults::{Outcome, Request, Results, VERSION, changes, try_case, words};
+use crate::faults::{KindChange, Outcome, Request, Results, RunChange, VERSION, changes, try_case, words};
 use anyhow::Context;
 use collspec_core::files;
 use collspec_core::job::FaultKind;
@@ -13,7 +13,7 @@ use collspec_run::signals;
 use collspec_suite::report::{InheritedVariables, RerunCommand};
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{RunOptions, Runner, files_in_words};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,13 +93,22 @@ pub fn try_faults(args: &FaultsArgs) -> anyhow::Result<Exit> {
         examples(&mut out, &results, &suite.cases, &repeats)?;
         skips(&mut out, &results)?;
     }
-    let worse = match &against {
-        Some(before) if shown => compare(&mut out, before, &results)?,
-        Some(before) => changes(before, &results).0.iter().any(|kind| kind.is_worse),
-        None => false,
-    };
+    let mut worse = false;
+    if let Some(before) = &against {
+        let (kinds, runs) = changes(before, &results);
+        let failing = now_failing(before, &results);
+        if shown {
+            compare(&mut out, before, (&kinds, &runs, &failing))?;
+        }
+        out.flush()?;
+        anyhow::ensure!(
+            signals::is_interrupted() || !kinds.is_empty() || !failing.is_empty(),
+            "no run has the same case, kind and seed as one of the file: nothing was compared"
+        );
+        worse = !failing.is_empty() || kinds.iter().any(|kind| kind.is_worse);
+    }
     out.flush()?;
-    anyhow::ensure!(signals::is_interrupted() || !results.cases.is_empty(), "no case could be tried");
+    anyhow::ensure!(signals::is_interrupted() || worse || !results.cases.is_empty(), "no case could be tried");
     Ok(if worse {
         Exit::SOME_FAILED
     } else if signals::is_interrupted() {
@@ -172,28 +181,44 @@ fn examples(out: &mut impl Write, results: &Results, all: &[Arc<Case>], options:
 }
 
 fn skips(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
-    let mut skipped: BTreeMap<(Option<FaultKind>, &str), usize> = BTreeMap::new();
+    // By reason and case: the kinds.
+    let mut skipped: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for skip in &results.skipped {
-        *skipped.entry((skip.kind, &skip.reason)).or_default() += 1;
+        skipped.entry((&skip.reason, &skip.case)).or_default().push(skip.kind.name());
     }
-    if !skipped.is_empty() {
+    let mut cases: BTreeMap<(&str, Vec<&str>), usize> = BTreeMap::new();
+    for ((reason, _), kinds) in skipped {
+        *cases.entry((reason, kinds)).or_default() += 1;
+    }
+    if !cases.is_empty() {
         writeln!(out)?;
     }
-    for ((kind, reason), count) in skipped {
-        let of = kind.map_or_else(String::new, |kind| format!(" with {kind}"));
+    for ((reason, kinds), count) in cases {
+        let of =
+            if kinds.len() == FaultKind::all().count() { String::new() } else { format!(" with {}", kinds.join(", ")) };
         writeln!(out, "skipped {count}{of}: {}", one_line(reason))?;
     }
     Ok(())
 }
 
-/// Says what is different; true if something became worse.
-fn compare(out: &mut impl Write, before: &Results, after: &Results) -> anyhow::Result<bool> {
-    let (kinds, runs) = changes(before, after);
+/// Cases that were tried before, and now fail without a fault.
+fn now_failing<'a>(before: &Results, after: &'a Results) -> BTreeSet<&'a str> {
+    let tried = |case: &str| before.cases.iter().any(|known| known.case == case && !known.faulty.is_empty());
+    let failing = after.skipped.iter().filter(|skip| skip.fails_without_fault && tried(&skip.case));
+    failing.map(|skip| skip.case.as_str()).collect()
+}
+
+/// Says what is different.
+fn compare(
+    out: &mut impl Write,
+    before: &Results,
+    (kinds, runs, failing): (&[KindChange], &[RunChange<'_>], &BTreeSet<&str>),
+) -> anyhow::Result<()> {
     writeln!(out, "\nagainst {}:", one_line(&before.library))?;
-    if kinds.is_empty() {
-        writeln!(out, "  no run has the same case, kind and seed")?;
+    for case in failing {
+        writeln!(out, "  {} now fails without a fault (worse)", one_line(case))?;
     }
-    for change in &kinds {
+    for change in kinds {
         let [was, is] = change.tallies.map(|tally| words(&tally));
         let verdict = if change.is_worse { " (worse)" } else { "" };
         if was == is {
@@ -216,5 +241,5 @@ fn compare(out: &mut impl Write, before: &Results, after: &Results) -> anyhow::R
     if runs.len() > MOST_CHANGES {
         writeln!(out, "  and {} more runs", thousands((runs.len() - MOST_CHANGES) as u64))?;
     }
-    Ok(kinds.iter().any(|kind| kind.is_worse))
+    Ok(())
 }

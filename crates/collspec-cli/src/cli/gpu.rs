@@ -27,6 +27,7 @@ pub struct GpuArgs {
 /// Becomes the program. Comes back only if that fails.
 pub fn gpu(args: &GpuArgs) -> anyhow::Result<Exit> {
     anyhow::ensure!(cfg!(target_arch = "x86_64"), "software GPUs need a processor of the x86-64 family");
+    software_gpus::check_variables()?;
     let devices = software_gpus::device_count()?;
     let folder = standin::presented(FOLDER, &NAMES)?;
     let variables = [

@@ -1,6 +1,6 @@
 //! `collspec run`.
 use super::args::{DEFAULT_FOLDER, QuickArg, RunArgs, SelectionArgs};
-use super::backend::Resolved;
+use super::backend::{self, Resolved};
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
 use super::launched::on_all_processes;
@@ -67,6 +67,7 @@ fn run_here(
         Err(exit) => return Ok(exit),
     };
     chosen.cluster = cluster;
+    backend::check_delayed_stores(options, &chosen)?;
     if args.settings.software.fault.is_some() && chosen.machine.is_some() && args.backend.library.driver.is_none() {
         anyhow::bail!("--fault changes the software library, but this run uses a real one: add --backend soft");
     }

@@ -2,7 +2,7 @@
 mod changes;
 mod results;
 
-pub use changes::{changes, words};
+pub use changes::{KindChange, RunChange, changes, words};
 pub use results::{CaseResults, FaultyRun, Outcome, Results, Skipped, SoundRun, VERSION};
 
 use collspec_core::job::{Disturbance, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, NOT_NCCL, RankEnd};
@@ -48,19 +48,28 @@ pub fn try_case(
     for on_hosts in [false, true] {
         let kinds: Vec<FaultKind> =
             request.kinds.iter().copied().filter(|kind| kind.is_of_network() == on_hosts).collect();
-        let mut skip = |kind, reason: String| skipped.push(Skipped { case: case.name.clone(), kind, reason });
-        let Some(first) = kinds.first().copied() else { continue };
-        let whose = if request.kinds.len() == kinds.len() { None } else { Some(first) };
+        let mut skip = |kinds: &[FaultKind], reason: &str, fails_without_fault| {
+            skipped.extend(kinds.iter().map(|kind| Skipped {
+                case: case.name.clone(),
+                kind: *kind,
+                reason: reason.to_owned(),
+                fails_without_fault,
+            }));
+        };
+        if kinds.is_empty() {
+            continue;
+        }
         let ready = match prepared(case, on_hosts, runner)? {
             Ok(ready) => ready,
             Err(reason) => {
-                skip(whose, reason);
+                skip(&kinds, &reason, false);
                 continue;
             }
         };
         let (verdict, seen) = run(&ready, runner, Disturbance::None, None)?;
         let Some(seen) = seen.filter(|_| verdict.status == Status::Pass) else {
-            skip(whose, format!("without a fault: {}", verdict.reason.unwrap_or_default()));
+            let fails = verdict.status == Status::Fail;
+            skip(&kinds, &format!("without a fault: {}", verdict.reason.unwrap_or_default()), fails);
             continue;
         };
         let by_rank: Vec<(u32, MachineCounts)> =
@@ -73,7 +82,7 @@ pub fn try_case(
                     return Ok(Some(results));
                 }
                 let Some(fault) = choose(kind, seed, &by_rank) else {
-                    skip(Some(kind), "nothing that it could strike".into());
+                    skip(&[kind], "nothing that it could strike", false);
                     break;
                 };
                 let (verdict, seen) = run(&ready, runner, Disturbance::Fault(fault), Some(limit))?;
@@ -81,7 +90,7 @@ pub fn try_case(
             }
         }
     }
-    Ok((!results.sound.is_empty()).then_some(results))
+    Ok((!results.faulty.is_empty()).then_some(results))
 }
 
 /// A case that is run once, with each rank on a host of its own if faults of the network are to strike it; or the reason why it cannot be tried.

@@ -67,10 +67,12 @@ pub struct FaultyRun {
 pub struct Skipped {
     /// The case.
     pub case: String,
-    /// The kind of fault; all if it is absent.
-    pub kind: Option<FaultKind>,
+    /// The kind of fault.
+    pub kind: FaultKind,
     /// The reason.
     pub reason: String,
+    /// True if the case fails without a fault.
+    pub fails_without_fault: bool,
 }
 
 /// The end of a run with a fault.

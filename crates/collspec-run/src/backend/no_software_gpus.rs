@@ -18,6 +18,15 @@ pub fn device_count() -> Result<usize, SoftwareGpuError> {
     Err(SoftwareGpuError)
 }
 
+/// Checks nothing: this build has no software GPUs.
+///
+/// # Errors
+///
+/// Always.
+pub fn check_variables() -> Result<(), SoftwareGpuError> {
+    Err(SoftwareGpuError)
+}
+
 /// Reports nothing.
 ///
 /// # Errors

@@ -25,7 +25,7 @@ pub const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
 /// The most NVLinks of a device, as on a B200.
 const MOST_LINKS: usize = 18;
 
-/// Ranks that wait for a software GPU look this often whether the library has an asynchronous error.
+/// Ranks that wait for a software GPU check this often for an asynchronous error of the library.
 const ERROR_CHECKS: Duration = Duration::from_millis(50);
 
 /// The reason a library cannot run on software GPUs.
@@ -77,6 +77,15 @@ fn count(variable: &'static str, most: usize) -> Result<Option<usize>, SoftwareG
     let count = text.to_str().and_then(|text| text.parse().ok()).filter(|count| (1..=most).contains(count));
     let refused = || SoftwareGpuError::Count(variable, one_line(&text.to_string_lossy()).into_owned(), most);
     count.map(Some).ok_or_else(refused)
+}
+
+/// Checks the variables that describe the devices.
+///
+/// # Errors
+///
+/// As for [`device_count`]; or COLLSPEC_SOFTWARE_NVLINKS is not a number of links.
+pub fn check_variables() -> Result<(), SoftwareGpuError> {
+    settings().map(|_| ())
 }
 
 fn settings() -> Result<Settings, SoftwareGpuError> {

@@ -183,6 +183,17 @@ pub enum MemoryOrder {
     AcquireRelease,
 }
 
+impl MemoryOrder {
+    /// The order if it applies to the threads of the block alone: a release need not wait for anything.
+    pub fn within_block(self) -> Self {
+        match self {
+            Self::Release => Self::Relaxed,
+            Self::AcquireRelease => Self::Acquire,
+            order => order,
+        }
+    }
+}
+
 /// The operation of an atomic on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // PTX's own names

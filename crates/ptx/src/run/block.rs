@@ -194,6 +194,10 @@ impl Block {
     ///
     /// A warp cannot continue.
     pub fn round(&mut self, budget: u32) -> Result<Turn, Fault> {
+        // Without a schedule nothing is delayed.
+        if let Some(mut delayed) = self.delayed.take() {
+            delayed.show_all();
+        }
         let count = self.warps.len();
         let (mut moved, mut left) = (false, false);
         let mut note = |turn| match turn {

@@ -71,6 +71,8 @@ impl Bound {
     /// Maps the memory in this process.
     fn map(&self) -> Option<MmapRaw> {
         let file = SealedFile::of_process(self.process.try_into().ok()?, self.descriptor.try_into().ok()?).ok()?;
+        // Another process wrote these numbers.
+        aligned(&[self.start, self.bytes, self.offset]).ok()?;
         let bytes = usize::try_from(self.bytes).ok()?;
         (file.inode() == self.inode && file.name() != NAME).then(|| file.map(self.offset, bytes).ok())?
     }
@@ -245,7 +247,7 @@ impl Multicast {
 
     /// Calls `f` with the addresses of a byte in the devices' memory, if `len` bytes from it on are bound for every device.
     fn with_members(&self, offset: u64, len: u64, f: &mut dyn FnMut(&[u64])) -> bool {
-        let changes = self.read(CHANGES) + 1;
+        let changes = self.read(CHANGES).wrapping_add(1);
         {
             let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
             if view.changes == changes {
@@ -313,6 +315,8 @@ impl View {
 
 /// A mapping that kernels can access.
 struct Mapped {
+    /// Which mapping it is of all that were made.
+    number: u64,
     bytes: usize,
     offset: u64,
     object: Arc<Object>,
@@ -322,7 +326,14 @@ static MAPPED: RwLock<BTreeMap<usize, Mapped>> = RwLock::new(BTreeMap::new());
 
 /// Lets kernels access an object at an address.
 pub(super) fn mapped(start: usize, bytes: usize, offset: u64, object: Arc<Object>) {
-    MAPPED.write().unwrap_or_else(PoisonError::into_inner).insert(start, Mapped { bytes, offset, object });
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    MAPPED.write().unwrap_or_else(PoisonError::into_inner).insert(start, Mapped { number, bytes, offset, object });
+}
+
+/// The number of the mapping that begins at an address.
+pub(super) fn number_at(start: usize) -> Option<u64> {
+    MAPPED.read().unwrap_or_else(PoisonError::into_inner).get(&start).map(|known| known.number)
 }
 
 /// True if kernels can access an object at this address.
@@ -331,10 +342,10 @@ pub(super) fn is_mapped(address: usize) -> bool {
     mapped.range(..=address).next_back().is_some_and(|(start, known)| address - start < known.bytes)
 }
 
-/// Ends that, unless another object has been mapped there.
-pub(super) fn unmapped(start: usize, object: &Arc<Object>) {
+/// Ends the mapping with this number, unless another one has taken its place.
+pub(super) fn unmapped(start: usize, number: Option<u64>) {
     let mut mapped = MAPPED.write().unwrap_or_else(PoisonError::into_inner);
-    let known = mapped.get(&start).is_some_and(|known| Arc::ptr_eq(&known.object, object));
+    let known = mapped.get(&start).is_some_and(|known| Some(known.number) == number);
     // The object may end with it, which must not happen under the lock.
     let gone = if known { mapped.remove(&start) } else { None };
     drop(mapped);

@@ -1,7 +1,7 @@
 //! Addresses given by C callers, with the guarantees of the functions' documentation.
 #![allow(unsafe_code)] // a C interface
 
-use super::{Outcome, errors, with_members};
+use super::{Outcome, errors, multicast, with_members};
 use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -148,7 +148,8 @@ impl Bytes {
         let each = &mut |members: &[u64]| {
             members.iter().for_each(|member| f(std::ptr::with_exposed_provenance_mut(*member as usize)));
         };
-        if !with_members(self.0.addr() as u64, len as u64, each) {
+        // What is no longer bound for every device leads nowhere.
+        if !with_members(self.0.addr() as u64, len as u64, each) && !multicast::is_mapped(self.0.addr()) {
             f(self.0);
         }
     }

@@ -36,6 +36,9 @@ pub(super) fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_
     }
     check(to, len)?;
     check(from, len)?;
+    if multicast::is_mapped(from.address().addr()) {
+        return Err(errors::INVALID_VALUE);
+    }
     if pageable(from) {
         let staged = from.copied(len);
         work::put(target, Arc::new(move || to.store(&staged)));

@@ -10,7 +10,8 @@ use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_ushort};
 use std::os::fd::IntoRawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// Sizes and addresses are multiples of it: a large page of a GPU.
 pub(super) const GRANULARITY: usize = 2 << 20;
@@ -196,12 +197,19 @@ struct Table {
     objects: BTreeMap<u64, Weak<Object>>,
     reservations: BTreeMap<usize, Arc<Reservation>>,
     mappings: BTreeMap<usize, Mapping>,
+    /// What was unmapped while kernels ran that may still use it: bytes by address.
+    leaving: BTreeMap<usize, usize>,
 }
 
 /// Handles are numbers from here on.
 const FIRST_HANDLE: u64 = 0xe00_0000;
 
+/// The time for which mapping waits for kernels that may still use what was mapped there before.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+/// Something that was leaving is gone.
+static GONE: Condvar = Condvar::new();
 
 fn locked() -> MutexGuard<'static, Option<Table>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -351,8 +359,8 @@ fn close(start: usize, object: &Arc<Object>) {
         blocks::forget(start, &[blocks::Kind::Virtual, blocks::Kind::VirtualHost]);
         graves::after_launched_work(Box::new(move || watch::unmapped(start)));
     } else {
-        let object = Arc::clone(object);
-        graves::after_launched_work(Box::new(move || multicast::unmapped(start, &object)));
+        let number = multicast::number_at(start);
+        graves::after_launched_work(Box::new(move || multicast::unmapped(start, number)));
     }
 }
 
@@ -363,13 +371,11 @@ fn end(start: usize, mapping: Mapping) {
     }
     graves::after_launched_work(Box::new(move || {
         {
-            // Memory may have been mapped there since.
             let mut table = locked();
-            let gaps = table.get_or_insert_default().gaps(start, start + mapping.bytes);
-            for (at, bytes) in gaps {
-                raw::unmap(&mapping.reservation, at, bytes);
-            }
+            raw::unmap(&mapping.reservation, start, mapping.bytes);
+            table.get_or_insert_default().leaving.remove(&start);
         }
+        GONE.notify_all();
         drop(mapping);
     }));
 }
@@ -490,6 +496,14 @@ driver! {
         size(bytes)?;
         aligned(start)?;
         aligned(offset)?;
+        let is_leaving = |table: &mut Option<Table>| {
+            let leaving = table.as_ref().and_then(|table| table.leaving.range(..start.saturating_add(bytes)).next_back());
+            leaving.is_some_and(|(at, bytes)| at + bytes > start)
+        };
+        let waited = GONE.wait_timeout_while(locked(), LONGEST_WAIT, is_leaving);
+        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+            return Err(errors::MEMORY_ALLOCATION);
+        }
         table(|table| {
             let object = table.object(handle)?;
             let end = (offset as u64).checked_add(bytes as u64).ok_or(errors::INVALID_VALUE)?;
@@ -509,7 +523,9 @@ driver! {
     fn cuMemUnmap(start: usize, bytes: usize) {
         let gone = table(|table| {
             let starts = table.whole(start, bytes)?;
-            Ok(starts.into_iter().filter_map(|start| table.mappings.remove_entry(&start)).collect::<Vec<_>>())
+            let gone: Vec<_> = starts.into_iter().filter_map(|start| table.mappings.remove_entry(&start)).collect();
+            table.leaving.extend(gone.iter().map(|(start, mapping)| (*start, mapping.bytes)));
+            Ok(gone)
         })?;
         gone.into_iter().for_each(|(start, mapping)| end(start, mapping));
         Ok(())

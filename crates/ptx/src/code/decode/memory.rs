@@ -35,8 +35,9 @@ impl Access {
                 "acq_rel" => access.order = MemoryOrder::AcquireRelease,
                 "v2" => access.lanes = 2,
                 "v4" => access.lanes = 4,
-                // Caches, and the scope of threads to which an order applies: all threads see one memory.
-                "weak" | "sys" | "gpu" | "cta" | "cluster" | "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" => {}
+                // A cluster has one block, whose threads see each other's stores at once.
+                "cta" | "cluster" => access.order = access.order.within_block(),
+                "weak" | "sys" | "gpu" | "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" => {}
                 _ if word.starts_with("L1::") || word.starts_with("L2::") => {}
                 _ if access.reads_space(word) => {}
                 _ if !is_plain && access.op.is_none() && atomic_op(word).is_some() => access.op = atomic_op(word),

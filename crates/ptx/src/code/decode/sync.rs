@@ -161,7 +161,8 @@ fn fence(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
         ) || word.starts_with("shared::")
             || *word == "global"
     };
-    // A cluster has one block.
-    let only_block = words.iter().any(|word| matches!(*word, "cta" | "cluster" | "proxy"));
+    // A cluster has one block. Other addresses of the same memory are reached by a proxy of their own.
+    let of_block = words.iter().any(|word| matches!(*word, "cta" | "cluster"));
+    let only_block = of_block || words.contains(&"proxy") && !words.contains(&"alias");
     if words.iter().all(known) { Ok(Op::Fence { only_block }) } else { Err("this fence is not known".into()) }
 }

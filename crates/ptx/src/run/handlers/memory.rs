@@ -35,7 +35,7 @@ pub const RELEASES: u32 = 32;
 
 /// Before an access of the block, lets all see its delayed stores that the access meets or must follow.
 #[inline(always)]
-pub(super) fn show_delayed(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
+fn show_delayed(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
     #[cold]
     fn show(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
         let Some(delayed) = &mut w.delayed else { return };
@@ -47,6 +47,13 @@ pub(super) fn show_delayed(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len
     }
     if w.delayed.is_some() {
         show(w, flags, addresses, len);
+    }
+}
+
+/// Lets all see every delayed store of the block, if an access releases them.
+pub(super) fn show_all_if_released(w: &mut Warp, flags: u32) {
+    if flags & RELEASES != 0 {
+        show_all_delayed(w);
     }
 }
 
@@ -210,10 +217,9 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
                 let Some(members) = multimem::members(w, &addresses, bytes) else {
                     return w.refuse_access(at, "writes", bytes, bad);
                 };
-                for addresses in &members {
-                    show_delayed(w, i.flags, addresses, bytes);
-                    W::store_lanes(addresses, w.mask, &parts);
-                }
+                show_all_if_released(w, i.flags);
+                members.iter().for_each(|addresses| W::store_lanes(addresses, w.mask, &parts));
+                w.work.stored += if i.waits { 0 } else { bytes * u64::from(w.mask.count_ones()) };
                 w.wrote();
                 return at + 1;
             }
@@ -319,10 +325,9 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             let Some(members) = multimem::members(w, &addresses, whole) else {
                 return w.refuse_access(at, "writes", whole, bad);
             };
-            for addresses in &members {
-                show_delayed(w, i.flags, addresses, whole);
-                store(addresses, w.mask);
-            }
+            show_all_if_released(w, i.flags);
+            members.iter().for_each(|addresses| store(addresses, w.mask));
+            w.work.stored += if i.waits { 0 } else { whole * u64::from(w.mask.count_ones()) };
         } else {
             let stored = moved(w, i.flags, i.waits, whole);
             w.work.stored += stored;

@@ -3,7 +3,7 @@
 //! A reduction goes through the members in their order, beginning with the first one's value, and rounds each step in the type of the elements, or
 //! with `acc::f32` in single precision and the result once in that type. The ISA leaves the order open, and a switch may compute more precisely.
 use super::general;
-use super::memory::{addresses, load_bits, show_delayed, store_bits};
+use super::memory::{addresses, load_bits, show_all_delayed, show_all_if_released, store_bits};
 use crate::code::{BinaryOp, MemoryOrder, MultimemAction, Op};
 use crate::module::Type;
 use crate::num::{BF16, F16, canonical_f32};
@@ -29,11 +29,11 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let whole = size * count as u32;
     // SAFETY: lowering gives the slots and widths of the operation's registers.
     let addresses = unsafe { addresses(w, i.a, i.number, i.flags) };
-    if w.delayed.is_some() {
-        for addresses in members(w, &addresses, u64::from(whole)).unwrap_or_default() {
-            show_delayed(w, i.flags, &addresses, u64::from(whole));
-        }
+    if matches!(action, MultimemAction::LoadReduce { .. }) {
+        // The block's own stores may be to other addresses of this memory.
+        show_all_delayed(w);
     }
+    show_all_if_released(w, i.flags);
     let mut values = [[0u128; LANES]; 8];
     for (values, source) in values.iter_mut().zip(&general.sources) {
         for lane in lanes_of(w.mask) {
