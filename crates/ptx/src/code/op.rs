@@ -111,6 +111,10 @@ pub enum BinaryOp {
     Rem,
     Min,
     Max,
+    /// The smaller number, or 0 if it is negative.
+    MinRelu,
+    /// The larger number, or 0 if it is negative.
+    MaxRelu,
     And,
     Or,
     Xor,

@@ -213,6 +213,8 @@ fn whole_binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         BinaryOp::Min => a.min(b),
         BinaryOp::Max if signed => (a as i64).max(b as i64) as u64,
         BinaryOp::Max => a.max(b),
+        BinaryOp::MinRelu => (a as i64).min(b as i64).max(0) as u64,
+        BinaryOp::MaxRelu => (a as i64).max(b as i64).max(0) as u64,
         BinaryOp::And => a & b,
         BinaryOp::Or => a | b,
         BinaryOp::Xor => a ^ b,

@@ -26,6 +26,9 @@ pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refus
     if let Some((op, rounds)) = binary(name, words) {
         allowed(name, ty)?;
         check_rounding(name, ty, rounds)?;
+        if matches!(op, BinaryOp::MinRelu | BinaryOp::MaxRelu) && ty != Type::S32 {
+            return Err(format!("`{name}.relu` is not known for {}", ty.name()));
+        }
         of.count(3)?;
         let into = if op == BinaryOp::Mul(MulPart::Wide) { twice(ty)? } else { ty };
         let says_rounding = rounds == Some("rn");
@@ -132,6 +135,8 @@ fn binary(name: &str, words: &[&str]) -> Option<(BinaryOp, Option<&'static str>)
         ("rem", []) => (BinaryOp::Rem, None),
         ("min", []) => (BinaryOp::Min, None),
         ("max", []) => (BinaryOp::Max, None),
+        ("min", ["relu"]) => (BinaryOp::MinRelu, None),
+        ("max", ["relu"]) => (BinaryOp::MaxRelu, None),
         ("and", []) => (BinaryOp::And, None),
         ("or", []) => (BinaryOp::Or, None),
         ("xor", []) => (BinaryOp::Xor, None),

@@ -15,6 +15,8 @@ operations!(Two, |a, b|:
     Xor [u16 => u16, u32 => u32, u64 => u64] a ^ b;
     Min [u16 => u16, u32 => u32, u64 => u64, i16 => i16, i32 => i32, i64 => i64] if a < b { a } else { b };
     Max [u16 => u16, u32 => u32, u64 => u64, i16 => i16, i32 => i32, i64 => i64] if a > b { a } else { b };
+    MinRelu [i32 => i32] if a < b { a.max(0) } else { b.max(0) };
+    MaxRelu [i32 => i32] if a > b { a.max(0) } else { b.max(0) };
     Eq [u16 => bool, u32 => bool, u64 => bool, i16 => bool, i32 => bool, i64 => bool, f32 => bool, f64 => bool] a == b;
     Lt [u16 => bool, u32 => bool, u64 => bool, i16 => bool, i32 => bool, i64 => bool, f32 => bool, f64 => bool] a < b;
     Le [u16 => bool, u32 => bool, u64 => bool, i16 => bool, i32 => bool, i64 => bool, f32 => bool, f64 => bool] a <= b;

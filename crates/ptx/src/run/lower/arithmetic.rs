@@ -243,6 +243,8 @@ fn binary<I: Isa>(op: BinaryOp, ty: Type) -> Chosen {
         (BinaryOp::Xor, _) => by_width!(width, whole::Xor),
         (BinaryOp::Min, _) => by_type!(ty, whole::Min),
         (BinaryOp::Max, _) => by_type!(ty, whole::Max),
+        (BinaryOp::MinRelu, Type::S32) => two::<I, i32, i32, whole::MinRelu>(),
+        (BinaryOp::MaxRelu, Type::S32) => two::<I, i32, i32, whole::MaxRelu>(),
         (BinaryOp::Shl, _) if width == Width::W16 => I::handler::<whole::ShiftLeft<u16>>(),
         (BinaryOp::Shl, _) if width == Width::W32 => I::handler::<whole::ShiftLeft<u32>>(),
         (BinaryOp::Shl, _) => I::handler::<whole::ShiftLeft<u64>>(),
