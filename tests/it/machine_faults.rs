@@ -1,5 +1,6 @@
 //! `collspec faults`: faults of the machine strike a real library as their kinds say, and what cannot be tried is refused.
 use crate::support::Home;
+use crate::support::real::newest_real;
 use serde_json::Value;
 
 const RING: &str =
@@ -8,13 +9,7 @@ const RING: &str =
 /// With COLLSPEC_TEST_NCCL_LIBRARIES: each kind of fault strikes, does what only it can do, and can be compared.
 #[test]
 fn faults_strike_a_real_library() {
-    let Some(folder) = std::env::var_os("COLLSPEC_TEST_NCCL_LIBRARIES") else {
-        eprintln!("skipped: COLLSPEC_TEST_NCCL_LIBRARIES does not name a folder with VERSION/libnccl.so.2");
-        return;
-    };
-    let mut libraries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    libraries.sort();
-    let library = libraries.last().unwrap().join("libnccl.so.2");
+    let Some(library) = newest_real() else { return };
     let home = Home::new();
     home.file("ring.toml", RING);
     let options = ["faults", "ring.toml", "--driver", "software", "--nccl", library.to_str().unwrap()];

@@ -1,4 +1,5 @@
 //! Real libraries on software GPUs, as far as no library has to be fetched: what cannot run there is refused before a case runs.
+use crate::support::real::newest_real;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -59,13 +60,7 @@ fn software_gpus_never_count_as_gpus() {
 /// With COLLSPEC_TEST_NCCL_LIBRARIES: the counts of two runs, one of them beside other work, are equal to the last digit.
 #[test]
 fn counts_of_a_real_library_are_equal_in_every_run() {
-    let Some(folder) = std::env::var_os("COLLSPEC_TEST_NCCL_LIBRARIES") else {
-        eprintln!("skipped: COLLSPEC_TEST_NCCL_LIBRARIES does not name a folder with VERSION/libnccl.so.2");
-        return;
-    };
-    let mut libraries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    libraries.sort();
-    let library = libraries.last().unwrap().join("libnccl.so.2");
+    let Some(library) = newest_real() else { return };
     let bench = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
         command.args(["bench", "all_reduce", "-b", "1K", "-e", "64K", "-f", "64", "-g", "2", "--driver", "software"]);

@@ -5,6 +5,7 @@ pub mod fragments;
 pub mod jobs;
 pub mod libraries;
 pub mod processes;
+pub mod real;
 
 use std::fmt;
 use std::fs;

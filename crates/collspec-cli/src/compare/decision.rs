@@ -38,7 +38,7 @@ pub struct Decision {
     pub stale: Vec<String>,
 }
 
-/// A case that already fails on the base cannot get worse. If more than this share of the cases do, there is no verdict.
+/// A case that already fails on the base cannot get worse. If more than this share of the cases fail there, no verdict is given.
 const MOST_FAILING: f64 = 0.5;
 
 impl Decision {

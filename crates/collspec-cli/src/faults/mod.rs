@@ -93,7 +93,7 @@ pub fn try_case(
     Ok((!results.faulty.is_empty()).then_some(results))
 }
 
-/// A case that is run once, with each rank on a host of its own if faults of the network are to strike it; or the reason why it cannot be tried.
+/// Prepares a case to run once. For faults of the network each rank gets a different host. If the case cannot be tried, the result is the reason.
 fn prepared(case: &Arc<Case>, on_hosts: bool, runner: &Runner) -> Result<Result<Box<Ready>, String>, Error> {
     if case.outcome.as_ref().is_some_and(|outcome| outcome.value.iter().any(|end| *end != ExpectedOutcome::Ok)) {
         return Ok(Err("its file expects an error, a hang or a crash".into()));
@@ -103,7 +103,7 @@ fn prepared(case: &Arc<Case>, on_hosts: bool, runner: &Runner) -> Result<Result<
     if on_hosts {
         let ranks = once.total_ranks();
         if once.placement == Placement::OneThread || !(2..=Placement::MAX_PROCESSES).contains(&ranks) {
-            return Ok(Err("its ranks cannot be on hosts of their own".into()));
+            return Ok(Err("its ranks cannot be on different hosts".into()));
         }
         once.placement = Placement::Processes;
         let hosts = (0..ranks).map(|rank| format!("collspec-host-{rank}")).collect();

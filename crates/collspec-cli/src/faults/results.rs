@@ -27,7 +27,7 @@ pub struct Results {
 pub struct CaseResults {
     /// Its name.
     pub case: String,
-    /// What the runs without a fault were like: the case as its file says, and with its ranks on hosts of their own.
+    /// The runs without a fault: one with the placement in the file, and one with each rank on a different host.
     pub sound: Vec<SoundRun>,
     /// The runs with a fault.
     pub faulty: Vec<FaultyRun>,
@@ -36,7 +36,7 @@ pub struct CaseResults {
 /// A run without a fault.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct SoundRun {
-    /// True if each rank was on a host of its own.
+    /// True if each rank was on a different host.
     pub on_hosts: bool,
     /// Its time.
     pub seconds: f64,

@@ -60,7 +60,7 @@ impl FaultKind {
         KINDS.iter().find(|(_, known, _)| *known == name).map(|(kind, ..)| *kind)
     }
 
-    /// True if it strikes connections between hosts, so that ranks must be on hosts of their own.
+    /// True if it strikes connections between hosts, so that each rank must be on a different host.
     pub fn is_of_network(self) -> bool {
         matches!(self, Self::NetCut | Self::NetBitFlip | Self::NetRepeat | Self::NetDelay)
     }

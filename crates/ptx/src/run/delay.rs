@@ -6,7 +6,7 @@
 #![allow(unsafe_code)] // stores go to addresses of the host, as those of kernels do
 
 use super::launch::Order;
-use super::memory::Word;
+use super::word::store_bits;
 use rustc_hash::FxHashMap;
 
 /// Bytes of a line.
@@ -72,17 +72,8 @@ impl Line {
         let address = number * LINE + start as u64;
         let mut word = [0; 16];
         word[..end - start].copy_from_slice(&self.bytes[start..end]);
-        let value = u128::from_le_bytes(word);
-        // SAFETY: parts are aligned words of these sizes, and whoever added it vouches for the address.
-        unsafe {
-            match end - start {
-                1 => u8::store(address, value as u8),
-                2 => u16::store(address, value as u16),
-                4 => u32::store(address, value as u32),
-                8 => u64::store(address, value as u64),
-                _ => u128::store(address, value),
-            }
-        }
+        // SAFETY: a part is an aligned word, and the caller of `Delayed::add` has promised that its address stays valid.
+        unsafe { store_bits(address, (end - start) as u32, u128::from_le_bytes(word)) };
         self.stored &= !(bits(end) & !bits(start));
         self.starts &= !(1 << start);
     }
@@ -179,7 +170,7 @@ impl Delayed {
         for _ in 0..self.order.below(starts.count_ones() as usize) {
             starts &= starts - 1;
         }
-        // SAFETY: whoever added it vouches for it.
+        // SAFETY: the caller of `add` has promised that the address stays valid.
         unsafe { line.show(number, starts.trailing_zeros() as usize) };
         if line.starts == 0 {
             self.lines.remove(&number);
@@ -198,7 +189,7 @@ impl Delayed {
         }
         let number = self.numbers.swap_remove(at);
         if let Some(mut line) = self.lines.remove(&number) {
-            // SAFETY: whoever added it vouches for it.
+            // SAFETY: the caller of `add` has promised that the address stays valid.
             unsafe { line.show_all(number) }
         }
     }

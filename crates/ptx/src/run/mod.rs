@@ -19,6 +19,7 @@ mod rounding;
 mod scalar;
 mod stores;
 mod warp;
+mod word;
 mod work;
 
 pub use choice::Schedule;

@@ -161,7 +161,7 @@ fn fence(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
         ) || word.starts_with("shared::")
             || *word == "global"
     };
-    // A cluster has one block. Other addresses of the same memory are reached by a proxy of their own.
+    // A cluster has one block here. `proxy.alias` orders accesses to one memory by different addresses, which other blocks may use.
     let of_block = words.iter().any(|word| matches!(*word, "cta" | "cluster"));
     let only_block = of_block || words.contains(&"proxy") && !words.contains(&"alias");
     if words.iter().all(known) { Ok(Op::Fence { only_block }) } else { Err("this fence is not known".into()) }

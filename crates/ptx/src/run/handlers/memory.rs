@@ -6,10 +6,11 @@ use super::{Execute, each, give, mask};
 use crate::code::{AtomicOp, Op, Width};
 use crate::module::Type;
 use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
-use crate::run::memory::{BadAccess, Word, update};
+use crate::run::memory::BadAccess;
 use crate::run::ready::{Instruction, NOWHERE};
 use crate::run::registers::Slot;
 use crate::run::warp::Warp;
+use crate::run::word::{Word, load_bits, store_bits, update};
 use std::marker::PhantomData;
 
 /// A flag of an address: its base has 64 bits.
@@ -341,36 +342,6 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         w.wrote();
     }
     at + 1
-}
-
-/// # Safety
-/// As for [`Word::load`].
-pub(super) unsafe fn load_bits(address: u64, bytes: u32) -> u128 {
-    // SAFETY: as the caller says.
-    unsafe {
-        match bytes {
-            1 => u128::from(u8::load(address)),
-            2 => u128::from(u16::load(address)),
-            4 => u128::from(u32::load(address)),
-            8 => u128::from(u64::load(address)),
-            _ => u128::load(address),
-        }
-    }
-}
-
-/// # Safety
-/// As for [`Word::store`].
-pub(super) unsafe fn store_bits(address: u64, bytes: u32, value: u128) {
-    // SAFETY: as the caller says.
-    unsafe {
-        match bytes {
-            1 => u8::store(address, value as u8),
-            2 => u16::store(address, value as u16),
-            4 => u32::store(address, value as u32),
-            8 => u64::store(address, value as u64),
-            _ => u128::store(address, value),
-        }
-    }
 }
 
 /// `atom` and `red`: the operation is the function's general one with the number `c`; the base is `a`, the offset the number.

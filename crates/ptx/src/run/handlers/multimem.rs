@@ -3,15 +3,16 @@
 //! A reduction goes through the members in their order, beginning with the first one's value, and rounds each step in the type of the elements, or
 //! with `acc::f32` in single precision and the result once in that type. The ISA leaves the order open, and a switch may compute more precisely.
 use super::general;
-use super::memory::{addresses, load_bits, show_all_delayed, show_all_if_released, store_bits};
+use super::memory::{addresses, show_all_delayed, show_all_if_released};
 use crate::code::{BinaryOp, MemoryOrder, MultimemAction, Op};
 use crate::module::Type;
 use crate::num::{BF16, F16, canonical_f32};
 use crate::run::lanes::{LANES, Lanes, lanes_of};
-use crate::run::memory::{BadAccess, update};
+use crate::run::memory::BadAccess;
 use crate::run::ready::Instruction;
 use crate::run::scalar::binary;
 use crate::run::warp::Warp;
+use crate::run::word::{load_bits, store_bits, update};
 
 /// `multimem`: the operation is the function's general one with the number `c`; the base is `a`, the offset the number.
 ///

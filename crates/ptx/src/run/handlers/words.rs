@@ -1,7 +1,7 @@
 //! Memory words that registers hold in parts, the lowest part first: the words of all lanes are read and written at once.
 use super::Number;
 use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
-use crate::run::memory::Word;
+use crate::run::word::Word;
 
 /// A part of a word, as wide as a register.
 pub trait Part: Number {
@@ -122,7 +122,7 @@ parts! {
 #[cfg(target_arch = "x86_64")]
 mod quads {
     use super::{LANES, Lanes, Mask, Parts, lanes_of};
-    use crate::run::memory::{load_quad, store_quad};
+    use crate::run::word::{load_quad, store_quad};
     use std::arch::x86_64::{
         __m128i, _mm_loadu_si128, _mm_setzero_si128, _mm_storeu_si128, _mm_unpackhi_epi32, _mm_unpackhi_epi64,
         _mm_unpacklo_epi32, _mm_unpacklo_epi64,
