@@ -79,3 +79,19 @@ fn counts_of_a_real_library_are_equal_in_every_run() {
     assert_eq!(counted(bench(&["--samples", "2"]).output().unwrap()), first);
     assert!(first.len() == 2 && !first.iter().any(|line| line.contains("N/A")), "{first:?}");
 }
+
+/// With COLLSPEC_TEST_NCCL_LIBRARIES: a hang of kernels is proved long before the time limit.
+#[test]
+fn a_hang_of_kernels_says_which_rank_waits_for_which() {
+    let Some(library) = newest_real() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = "world_size = 3\ntimeout = 500\noutcome = \"hang\"\ninputs.x = { each = \"rank\", count = 8 }\nsteps = [\n\
+        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"all_reduce\", in = \"x\", out = \"z\", ranks = [0, 2] },\n]\n";
+    std::fs::write(folder.path().join("sum.toml"), scenario).unwrap();
+    let arguments = ["--driver", "software", "--nccl", library.to_str().unwrap(), "--format", "jsonl"];
+    let (code, words) = run(folder.path(), &arguments);
+    assert_eq!(code, Some(0), "{words}");
+    for part in ["no kernel on the software GPUs moves:", "waits for rank 1", "rank 1 runs no kernel"] {
+        assert!(words.contains(part), "{words}");
+    }
+}

@@ -323,8 +323,10 @@ fn watch() -> ! {
         std::thread::sleep(PATIENCE);
         let now = soft_cudart::library::standing();
         if let Some(spots) = now.as_ref().filter(|_| now == before) {
-            for (spot, kernel) in spots {
-                eprintln!("  {kernel}: {spot}");
+            for block in spots {
+                for (spot, wait) in &block.spots {
+                    eprintln!("  {}: {spot} {wait}", block.kernel);
+                }
             }
             give_up("nothing moves");
         }

@@ -1,7 +1,7 @@
 //! Libraries on software GPUs: their calls of the runtime are redirected to [`api`], and their kernels are executed from their PTX.
 #![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
 
-use crate::api::{self, Attributes, Change, Configuration, Kernels, Runtime};
+use crate::api::{self, Attributes, Change, Configuration, Kernels, Place, Runtime};
 use crate::attach::{Answers, AttachError, Attached, Report, attach, runtime_functions};
 use crate::counts;
 use crate::fatbin::{FatBinaries, FatbinError, Section};
@@ -9,7 +9,7 @@ use crate::imports;
 use ptx::link::{LinkError, Program};
 use ptx::run::{self, Executable, Image, Launch, Memory, Multicast, Options, Pool, Region, Schedule, Stores};
 use ptx::text::Unit;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -101,10 +101,20 @@ pub(crate) fn resume() -> Result<(), LibraryError> {
     machine().map(|machine| machine.pool.resume())
 }
 
-/// The position of every warp and what it waits for, if all kernels of this process wait or poll memory that does not change: only
-/// the host can help them then.
-pub fn standing() -> Option<Vec<(run::Spot, String)>> {
+/// All blocks that are at work in this process, if all of them wait or poll memory that does not change: only the host can help them then.
+pub fn standing() -> Option<Vec<run::StandingBlock>> {
     machine().ok()?.pool.standing()
+}
+
+/// As [`Pool::turns_before_standstill`], for this process.
+pub fn turns_before_standstill() -> Option<u64> {
+    machine().ok()?.pool.turns_before_standstill()
+}
+
+/// The devices whose kernels have written to an allocation.
+pub fn writers(place: &Place) -> BTreeSet<usize> {
+    let Ok(machine) = machine() else { return BTreeSet::new() };
+    place.starts.iter().flat_map(|start| machine.memory.writers(*start as u64)).collect()
 }
 
 /// A library's programs. Those of the device linker have many units, and whole ones have one each.

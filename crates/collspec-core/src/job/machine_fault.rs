@@ -130,6 +130,9 @@ pub struct MachineReport {
 /// The beginning of the line of a worker's log that says what a fault has done.
 pub const FAULT_IN_LOG: &str = "fault of the machine: ";
 
+/// The first line of what software GPUs say about a hang. Indented lines about each kernel follow, and then a line for each rank that waits.
+pub const NO_KERNEL_MOVES: &str = "no kernel on the software GPUs moves:";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,9 @@ mod report;
 
 pub use answers::{Answer, Answers, Asked, MemoryAnswer, MemoryAsked, PointerAnswer, WindowAnswer};
 pub use calls::{Call, CallKind, MapRead, Ptr, Red, Signal};
-pub use machine_fault::{Disturbance, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport};
+pub use machine_fault::{
+    Disturbance, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, NO_KERNEL_MOVES,
+};
 pub use observation::{Ended, Observation};
 pub use report::{Figure, RankEnd, RankReport, Traffic, Work};
 

@@ -5,9 +5,9 @@ use super::fitting_words;
 use super::flaw::Flaw;
 use super::waiting::{first_unfinished, most_telling, says_disagreement};
 use super::{Finding, Lane, Outcome, Subject, message, windows};
-use crate::job::NOT_NCCL;
 use crate::job::{CallKind, RankEnd, RankReport};
 use crate::job::{Ended, Observation};
+use crate::job::{NO_KERNEL_MOVES, NOT_NCCL};
 use crate::plan::{Comm, Plan};
 use crate::scenario::{ExpectedOutcome, Spanned};
 use nccl_sys::ncclResult_t;
@@ -28,6 +28,9 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     collector.count_checked(Lane::Expected, 1);
     if let (true, Some(why)) = (outcome_of(observation) != Outcome::Ok, &plan.undefined) {
         collector.note(format!("foreseen: {why}"));
+    }
+    if let Some(waits) = waiting_kernels(observation) {
+        collector.note(waits.to_owned());
     }
     let default = [ExpectedOutcome::Ok];
     let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.value.as_slice());
@@ -168,6 +171,14 @@ fn reported_texts(observation: &Observation) -> Vec<&str> {
     texts
 }
 
+/// What the kernels of a real library wait for, if software GPUs have proved that the run hangs.
+fn waiting_kernels(observation: &Observation) -> Option<&str> {
+    match &observation.ended {
+        Ended::Hung { waits, .. } => Some(waits.as_str()).filter(|waits| waits.starts_with(NO_KERNEL_MOVES)),
+        _ => None,
+    }
+}
+
 /// The ending in one line.
 fn describe_ending(plan: &Plan, observation: &Observation) -> String {
     let opening = |opening: bool| if opening { " while making communicators" } else { "" };
@@ -205,7 +216,14 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
             }
             let at: Vec<String> =
                 places.iter().map(|(place, ranks)| message::ranks_text(ranks) + place).take(8).collect();
-            let detail = if waits.is_empty() { at.join(", ") } else { with_comm_names(plan, &most_telling(waits)) };
+            let detail = match waiting_kernels(observation) {
+                Some(waits) => {
+                    let ranks = waits.lines().skip(1).filter(|line| !line.starts_with(' '));
+                    [at.join(", ")].into_iter().chain(ranks.map(str::to_owned)).collect::<Vec<_>>().join("; ")
+                }
+                None if waits.is_empty() => at.join(", "),
+                None => with_comm_names(plan, &most_telling(waits)),
+            };
             let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
             format!("hang{} ({how}){detail}", opening(*o))
         }

@@ -14,6 +14,8 @@ pub mod software_gpus;
 #[path = "no_software_gpus.rs"]
 pub mod software_gpus;
 pub mod standin;
+#[cfg(feature = "software-gpus")]
+mod standing;
 mod stream;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, PutCall, RegistrationSlot, TransferCall};
@@ -23,6 +25,7 @@ pub use nccl_sys::version_text;
 pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};
 
 use crate::job::{Disturbance, Job, StoreUnit};
+use std::ops::Range;
 use std::path::Path;
 
 /// An NCCL library and its device.
@@ -73,9 +76,19 @@ impl Backend {
             blocked: usize::try_from(activity.blocked_hosts).unwrap_or(0),
         })
     }
-    /// The positions of all kernels, if there are some on software GPUs and none of them moves.
-    pub fn standing_kernels(&self) -> Option<String> {
-        if matches!(self.device, Device::Software { .. }) { software_gpus::standing() } else { None }
+    /// What all kernels wait for, if there are some on software GPUs and none of them moves; the ranks are those of this process.
+    pub fn standing_kernels(&self, ranks: Range<u32>) -> Option<String> {
+        #[cfg(feature = "software-gpus")]
+        if matches!(self.device, Device::Software { .. }) {
+            let on =
+                |device: usize| ranks.clone().filter(move |rank| self.device.software_number(*rank as usize) == device);
+            return standing::standing(&|device| {
+                let ranks: Vec<String> = on(device).map(|rank| format!("rank {rank}")).collect();
+                (!ranks.is_empty()).then(|| ranks.join(" and "))
+            });
+        }
+        let _ = ranks;
+        None
     }
     /// From now on tasks of the software library, or warps of software GPUs, take turns in the order of this seed, which may also delay
     /// the stores of kernels. GPUs decide all this themselves.

@@ -102,6 +102,6 @@ pub fn disturbed() -> MachineReport {
 }
 
 /// Nothing: no kernel runs.
-pub fn standing() -> Option<String> {
+pub fn standstill() -> Option<(usize, u64)> {
     None
 }

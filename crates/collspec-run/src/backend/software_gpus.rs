@@ -11,7 +11,6 @@ use soft_cudart::attach::runtime_functions;
 use soft_cudart::fatbin::FatBinaries;
 use soft_cudart::faults::{self, Effect, Fault, Owner};
 use soft_cudart::library::LibraryError;
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -234,25 +233,12 @@ pub fn disturbed() -> MachineReport {
     MachineReport { counts, fault }
 }
 
-/// Limit on the positions listed of kernels that stand still.
-const MOST_PLACES: usize = 8;
-
-/// The positions of all kernels of this process, if none of them moves: only the host can help them then.
-pub fn standing() -> Option<String> {
-    // By place: the number of warps there, and what one of them waits for.
-    let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
-    for (spot, wait) in soft_cudart::library::standing()? {
-        places.entry(spot.at).or_insert((0, wait)).0 += 1;
-    }
-    let mut text = "every kernel on the software GPUs waits, or polls memory that does not change:".to_owned();
-    for (at, (warps, wait)) in places.iter().take(MOST_PLACES) {
-        let of = if *warps == 1 { "a warp".to_owned() } else { format!("{warps} warps") };
-        text.push_str(&format!("\n  {of} at {at}: {wait}"));
-    }
-    if places.len() > MOST_PLACES {
-        text.push_str(&format!("\n  and warps at {} more places", places.len() - MOST_PLACES));
-    }
-    Some(text)
+/// The number of host threads that wait for a device, and the number of turns that kernels had, if streams have nothing to do now and all kernels
+/// of this process wait or poll memory that does not change.
+pub fn standstill() -> Option<(usize, u64)> {
+    let activity = soft_cuda::activity();
+    let turns = soft_cudart::library::turns_before_standstill()?;
+    (!activity.busy).then_some((activity.blocked_hosts, turns))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod barrier;
 mod deaths;
 mod drive;
 mod grow_ids;
+mod kernel_watch;
 mod map;
 mod rank;
 mod rank_threads;
@@ -59,7 +60,7 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
     // A process started through a link in /proc has the link's name, so it is given that of the program.
     let _ = rustix::thread::set_name(c"collspec worker");
     let replies = Arc::new(Replies::new(replies));
-    if let Err(error) = watch::start(backend) {
+    if let Err(error) = watch::start(backend).and_then(|()| kernel_watch::start(backend)) {
         replies.send(&Reply::Trouble(format!("no thread for the hang proof: {error}")));
     }
     let library = &backend.library;
@@ -166,7 +167,8 @@ impl Worker {
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
             Request::Reached => {
-                if let Some(words) = self.backend.standing_kernels() {
+                let ranks = self.run.as_ref().map(|run| run.job().ranks.clone());
+                if let Some(words) = ranks.and_then(|ranks| self.backend.standing_kernels(ranks)) {
                     eprintln!("{words}");
                 }
                 self.replies.send(&Reply::Reached(self.backend.library.faults_reached()));
@@ -238,6 +240,7 @@ impl Worker {
         self.run = Some(run.clone());
         // With other parts running, this process alone cannot prove a standstill.
         watch::set(job.alone().then(|| run.clone()));
+        kernel_watch::set(job.alone().then(|| run.clone()));
         if job.one_thread {
             self.threads.give(0, Box::new(move || drive::all_ranks(&run)));
         } else {
@@ -267,6 +270,7 @@ impl Worker {
         let Finish { keep, destroy, answer } = finish;
         let session = self.current.take().ok_or("no job to finish")?;
         watch::set(None);
+        kernel_watch::set(None);
         self.run = None;
         if !answer && (keep.is_none() || !destroy.is_empty()) {
             return Err("communicators are destroyed without an answer".into());

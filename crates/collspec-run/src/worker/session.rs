@@ -463,7 +463,8 @@ impl Run {
     /// Reports that no rank can continue, and the progress of each. If a rank has failed, that failure is the result of the run: the
     /// others wait only because they cannot be stopped.
     pub fn stuck(&self) {
-        let waits = self.backend.library.waiting_text();
+        let kernels = self.backend.standing_kernels(self.job().ranks.clone());
+        let waits = kernels.unwrap_or_else(|| self.backend.library.waiting_text());
         let mut ranks = self.reports().clone();
         for (rank, report) in ranks.iter_mut().enumerate() {
             if let RankEnd::Running { call } = &mut report.end {

@@ -3,7 +3,7 @@
 
 use super::delay::Delayed;
 use super::executable::SharedLayout;
-use super::fault::{Fault, Spot};
+use super::fault::{Fault, Spot, Wait};
 use super::frame::Frame;
 use super::image::Image;
 use super::lanes::{LANES, Mask};
@@ -166,6 +166,11 @@ impl Block {
     /// From now on others see its stores late.
     pub fn delay_stores(&mut self, delayed: Delayed) {
         self.delayed = Some(Box::new(delayed));
+    }
+
+    /// Places it on a device.
+    pub fn put_on(&mut self, device: usize) {
+        self.warps.iter_mut().for_each(|warp| warp.reach.put_on(device));
     }
 
     /// Number of warps in the block.
@@ -344,22 +349,13 @@ impl Block {
     }
 
     /// The positions of its warps, and what each waits for.
-    pub fn spots(&self) -> Vec<(Spot, String)> {
+    pub fn spots(&self) -> Vec<(Spot, Wait)> {
         let barrier = |warp: usize| {
             let came_to = |barrier: &Barrier| barrier.arrived.get(warp).is_some_and(|lanes| *lanes != 0);
             let number = self.barriers.iter().position(came_to)?;
-            let of = self.barriers[number].threads.map_or("all".to_owned(), |threads| threads.to_string());
-            Some(format!("waits at barrier {number} for {of} threads"))
+            Some(Wait::Barrier { number, threads: self.barriers[number].threads })
         };
-        let name = |at: usize, (spot, why): (Spot, String)| {
-            let blocked = spot.lanes & self.warps[at].blocked != 0;
-            let why = barrier(at).filter(|_| blocked).unwrap_or(why);
-            (spot, why)
-        };
-        let warps = self.warps.iter().enumerate();
-        warps
-            .flat_map(|(at, warp)| warp.spots().into_iter().map(move |spot| (at, spot)))
-            .map(|(at, spot)| name(at, spot))
-            .collect()
+        let spots = |(at, warp): (usize, &Warp)| warp.spots(barrier(at).unwrap_or(Wait::Nothing));
+        self.warps.iter().enumerate().flat_map(spots).collect()
     }
 }

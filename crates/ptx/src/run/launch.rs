@@ -46,6 +46,7 @@ pub struct Launch {
     pub(super) blocks: Vec<Block>,
     /// The number of the device that it is on.
     pub(super) device: usize,
+    pub(super) kernel: Arc<str>,
 }
 
 /// The figures of a launch.
@@ -119,7 +120,7 @@ impl Launch {
         }
         let number = image.time();
         let common = Arc::new(Common { image, grid, block, parameters: given, layout, shared, number });
-        let mut launch = Self { blocks: Vec::new(), device: 0 };
+        let mut launch = Self { blocks: Vec::new(), device: 0, kernel: kernel.into() };
         for number in 0..blocks as u32 {
             let memory = Buffer::new(shared.1, align.max(common.layout.room.align));
             let window = (memory.region().start, shared.1);
@@ -137,8 +138,10 @@ impl Launch {
     }
 
     /// Places it on a device, 0 if this is not called; the devices of a [`Pool`](super::Pool) can be halted separately.
-    pub fn on_device(self, device: usize) -> Self {
-        Self { device, ..self }
+    pub fn on_device(mut self, device: usize) -> Self {
+        self.device = device;
+        self.blocks.iter_mut().for_each(|block| block.put_on(device));
+        self
     }
 
     /// Runs it to its end on this thread, one warp after the other, in an order that `seed` decides: the same seed gives the same order.

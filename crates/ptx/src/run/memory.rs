@@ -5,10 +5,11 @@ use super::Multicast;
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use super::stores::Stores;
 use super::word::update;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Bytes from `start` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,8 @@ pub struct Memory {
     /// The observer of stores, if there is one.
     stores: RwLock<Option<Arc<dyn Stores>>>,
     multicast: OnceLock<Box<dyn Multicast>>,
+    /// The devices whose kernels have written to a region, by its start.
+    writers: Mutex<BTreeMap<u64, BTreeSet<usize>>>,
 }
 
 impl Memory {
@@ -142,6 +145,13 @@ impl Memory {
     /// Takes the memory that begins at this address away.
     pub fn unmap(&self, start: u64) {
         self.change(|regions| regions.remove(start));
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner).remove(&start);
+    }
+
+    /// The devices whose kernels have written to the memory that begins at this address, since it was mapped.
+    pub fn writers(&self, start: u64) -> Vec<usize> {
+        let writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.get(&start).into_iter().flatten().copied().collect()
     }
 
     /// Kernels launched from now on report their stores to this observer, or to none.
@@ -168,13 +178,33 @@ pub struct Reach {
     last: Region,
     /// True if that region is in `own`.
     last_is_own: bool,
+    device: usize,
+    /// Start of the last region that was recorded as written to by this device.
+    written: u64,
 }
 
 impl Reach {
     /// # Safety
     /// The regions in `own` are readable and writable as long as this lives, in the way that [`Memory::map`] says.
     pub unsafe fn new(memory: Arc<Memory>, own: Vec<Region>) -> Self {
-        Self { memory, known: Arc::default(), changes: u64::MAX, own, last: Region::new(0, 0), last_is_own: false }
+        let none = Region::new(0, 0);
+        let known = Arc::default();
+        Self { memory, known, changes: u64::MAX, own, last: none, last_is_own: false, device: 0, written: 0 }
+    }
+
+    /// Says on which device the warp runs.
+    pub fn put_on(&mut self, device: usize) {
+        self.device = device;
+    }
+
+    /// Records who writes to the region of the last access.
+    #[cold]
+    fn record_writer(&mut self) {
+        self.written = self.last.start;
+        if !self.last_is_own {
+            let mut writers = self.memory.writers.lock().unwrap_or_else(PoisonError::into_inner);
+            writers.entry(self.last.start).or_default().insert(self.device);
+        }
     }
 
     /// The observer of stores, if there is one.
@@ -223,12 +253,14 @@ impl Reach {
             let end = if reads { region.end.next_multiple_of(16) } else { region.end };
             Region { start: region.start, end }.holds(start, len)
         };
-        if holds(&self.last) {
-            return true;
+        if !holds(&self.last) {
+            let own = self.own.iter().find(|region| holds(region));
+            let Some(found) = own.or_else(|| self.known.find(start, holds)) else { return false };
+            (self.last, self.last_is_own) = (*found, own.is_some());
         }
-        let own = self.own.iter().find(|region| holds(region));
-        let Some(found) = own.or_else(|| self.known.find(start, holds)) else { return false };
-        (self.last, self.last_is_own) = (*found, own.is_some());
+        if !reads && self.last.start != self.written {
+            self.record_writer();
+        }
         true
     }
 

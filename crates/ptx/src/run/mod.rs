@@ -25,7 +25,7 @@ mod work;
 pub use choice::Schedule;
 pub use delay::StoreUnit;
 pub use executable::{Executable, Options};
-pub use fault::{Fault, Spot};
+pub use fault::{Fault, Spot, StandingBlock, Wait};
 pub use handlers::Vectors;
 pub use image::Image;
 pub use lanes::LANES;

@@ -1,7 +1,7 @@
 //! Threads that run launches: all blocks of all launches are at work at the same time, and take turns.
 use super::block::{Block, Turn};
 use super::choice::{Choice, Schedule};
-use super::fault::{Fault, Spot};
+use super::fault::{Fault, StandingBlock};
 use super::launch::{Figures, LEAST_BUDGET, Launch, MOST_BUDGET, Order};
 use super::rounding::with_default_rounding;
 use std::collections::VecDeque;
@@ -49,6 +49,8 @@ struct Queue {
     live: usize,
     /// Turns in a row in which nothing happened.
     idle: usize,
+    /// Turns in which something happened.
+    moves: u64,
     /// The order of turns, if a seed decides it. Then only one block has a turn at a time.
     choice: Option<Choice>,
     ends: bool,
@@ -75,6 +77,15 @@ impl Queue {
         self.live += self.halted_blocks.len();
         self.blocks.extend(self.halted_blocks.drain(..));
         self.idle = 0;
+    }
+
+    /// True if there are blocks that could have a turn, and all of them wait or poll memory that does not change. No halt will end by itself then.
+    fn stands(&mut self) -> bool {
+        // With a seed a turn is one warp's.
+        let turns = |job: &Job| if self.choice.is_some() { SEEDED_LOOKS * job.block.warps() as u32 } else { LOOKS };
+        let all =
+            self.live > 0 && self.blocks.len() == self.live && self.blocks.iter().all(|job| job.idle >= turns(job));
+        all && self.left_of_halt().is_none()
     }
 
     /// The time until the halt ends, if it does; a halt whose time has come ends here.
@@ -108,6 +119,7 @@ struct Outcome {
 
 struct Running {
     device: usize,
+    kernel: Arc<str>,
     blocks_left: AtomicUsize,
     failed: AtomicBool,
     outcome: Mutex<Outcome>,
@@ -191,6 +203,7 @@ impl Pool {
     pub fn launch(&self, launch: Launch, ended: Ended) {
         let running = Arc::new(Running {
             device: launch.device,
+            kernel: launch.kernel,
             blocks_left: AtomicUsize::new(launch.blocks.len()),
             failed: AtomicBool::new(false),
             outcome: Mutex::new(Outcome { ended: Some(ended), ..Outcome::default() }),
@@ -215,15 +228,29 @@ impl Pool {
         queue.live == 0 && queue.halted_blocks.is_empty()
     }
 
-    /// The position of every warp, if all of them wait or poll memory that does not change, so that only the host can help them. `None` if
-    /// some warp makes progress, or there is nothing to execute.
-    pub fn standing(&self) -> Option<Vec<(Spot, String)>> {
-        let queue = self.shared.queue();
-        // With a seed a turn is one warp's.
-        let turns = |job: &Job| if queue.choice.is_some() { SEEDED_LOOKS * job.block.warps() as u32 } else { LOOKS };
-        let stands = |job: &Job| job.idle >= turns(job);
-        let all = queue.live > 0 && queue.blocks.len() == queue.live && queue.blocks.iter().all(stands);
-        all.then(|| queue.blocks.iter().flat_map(|job| job.block.spots()).collect())
+    /// All blocks, if all their warps wait or poll memory that does not change, so that only the host can help them. `None` if some warp makes
+    /// progress or will do so when a halt ends, or there is nothing to execute.
+    pub fn standing(&self) -> Option<Vec<StandingBlock>> {
+        let mut queue = self.shared.queue();
+        if !queue.stands() {
+            return None;
+        }
+        let block = |halted: bool| {
+            move |Job { block, launch, .. }: &Job| StandingBlock {
+                device: launch.device,
+                halted,
+                kernel: launch.kernel.clone(),
+                spots: block.spots(),
+            }
+        };
+        Some(queue.blocks.iter().map(block(false)).chain(queue.halted_blocks.iter().map(block(true))).collect())
+    }
+
+    /// The number of turns in which something happened, if all blocks stand still as [`Pool::standing`] says: two equal numbers mean that
+    /// they did so all the time in between.
+    pub fn turns_before_standstill(&self) -> Option<u64> {
+        let mut queue = self.shared.queue();
+        queue.stands().then_some(queue.moves)
     }
 }
 
@@ -262,6 +289,7 @@ impl Shared {
                     job.idle = 0;
                     let mut queue = self.queue();
                     queue.idle = 0;
+                    queue.moves += 1;
                     queue.put(job);
                     pause = PAUSES.0;
                 }
@@ -314,6 +342,7 @@ impl Shared {
             let mut queue = self.queue();
             queue.live -= 1;
             queue.idle = 0;
+            queue.moves += 1;
         }
         let Job { block, launch, .. } = job;
         let figures = block.figures();

@@ -7,7 +7,7 @@
 
 use super::block::{Arrival, Common};
 use super::delay::Delayed;
-use super::fault::Spot;
+use super::fault::{Spot, Wait};
 use super::frame::Frame;
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use super::memory::{BadAccess, Reach};
@@ -484,8 +484,8 @@ impl Warp {
         self.polled.retain(|poll| poll.place.0 != number);
     }
 
-    /// The positions of lanes, and what they wait for.
-    pub fn spots(&self) -> Vec<(Spot, String)> {
+    /// The positions of lanes, and what they wait for; `barrier` is what those that are blocked wait for.
+    pub fn spots(&self, barrier: Wait) -> Vec<(Spot, Wait)> {
         let mut spots = Vec::new();
         for (number, frame) in self.frames.iter().enumerate() {
             let here = frame.lanes & !frame.calling;
@@ -498,24 +498,24 @@ impl Warp {
                 let lanes =
                     lanes_of(together).filter(|lane| frame.at[*lane] == at).fold(0, |all, lane| all | 1 << lane);
                 left &= !lanes;
-                spots.push(self.waits(frame, lanes, at, polled));
+                spots.push(self.waits(frame, lanes, at, polled, &barrier));
             }
         }
         spots
     }
 
-    fn waits(&self, frame: &Frame, lanes: Mask, at: u32, polled: Option<&Polled>) -> (Spot, String) {
+    fn waits(&self, frame: &Frame, lanes: Mask, at: u32, polled: Option<&Polled>, barrier: &Wait) -> (Spot, Wait) {
         if lanes & self.blocked != 0 {
-            return (self.spot(frame, lanes, at.saturating_sub(1)), "waits at a barrier of the block".to_owned());
+            return (self.spot(frame, lanes, at.saturating_sub(1)), barrier.clone());
         }
         if lanes & self.syncing != 0 {
-            return (self.spot(frame, lanes, at), "waits for other lanes of the warp".to_owned());
+            return (self.spot(frame, lanes, at), Wait::Lanes);
         }
         match polled {
             Some(Polled { address, place: (_, poll), .. }) => {
-                (self.spot(frame, lanes, *poll), format!("polls {address:#x}, which does not change"))
+                (self.spot(frame, lanes, *poll), Wait::Poll { address: *address })
             }
-            None => (self.spot(frame, lanes, at), "can go on".to_owned()),
+            None => (self.spot(frame, lanes, at), Wait::Nothing),
         }
     }
 

@@ -69,6 +69,11 @@ impl Device {
         self.memory.observe_stores(Some(stores));
     }
 
+    /// The devices whose kernels have written to an array.
+    pub fn writers(&self, array: u64) -> Vec<usize> {
+        self.memory.writers(array)
+    }
+
     /// Lets an address stand for arrays of `len` bytes.
     pub fn multicast(&self, address: u64, len: u64, members: Vec<u64>) {
         // SAFETY: as for an array.

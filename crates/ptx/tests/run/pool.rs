@@ -55,8 +55,8 @@ fn warps_that_only_the_host_can_help_are_told_with_their_places() {
     assert_eq!(pool.standing(), None, "nothing is at work");
     let waits = begin(&pool, &device, "waits", (2, 40), memory);
     let spots = loop {
-        if let Some(spots) = pool.standing() {
-            break spots;
+        if let Some(blocks) = pool.standing() {
+            break blocks.into_iter().flat_map(|block| block.spots).collect::<Vec<_>>();
         }
         std::thread::yield_now();
     };
@@ -79,8 +79,8 @@ fn each_group_of_lanes_is_told_with_what_it_polls() {
     let memory = device.array(&[0; 4]);
     let waits = begin(&pool, &device, "k", (1, 32), memory);
     let spots = loop {
-        if let Some(spots) = pool.standing() {
-            break spots;
+        if let Some(blocks) = pool.standing() {
+            break blocks.into_iter().flat_map(|block| block.spots).collect::<Vec<_>>();
         }
         std::thread::yield_now();
     };
@@ -93,6 +93,28 @@ fn each_group_of_lanes_is_told_with_what_it_polls() {
     }
     drop(pool);
     assert!(waits.recv().unwrap().is_err());
+}
+
+#[test]
+fn blocks_that_stand_are_told_with_their_device_and_who_has_written_to_memory() {
+    let pool = Pool::new(1).unwrap();
+    let mut device = Device::new(KERNELS);
+    let memory = device.array(&[0; 4]);
+    let launch = |kernel: &str, on: usize| device.launch(kernel, 1, 32, &[memory]).unwrap().on_device(on);
+    let (told, waits) = channel();
+    pool.launch(launch("waits", 3), Box::new(move |outcome| told.send(outcome).unwrap()));
+    let blocks = loop {
+        if let Some(blocks) = pool.standing() {
+            break blocks;
+        }
+        std::thread::yield_now();
+    };
+    let turns = pool.turns_before_standstill();
+    assert_eq!((blocks[0].device, &*blocks[0].kernel, blocks[0].halted), (3, "waits", false));
+    assert!(turns.is_some() && device.writers(memory).is_empty());
+    pool.launch(launch("raises", 2), Box::new(|_| ()));
+    waits.recv().unwrap().unwrap();
+    assert_eq!(device.writers(memory), [2, 3], "the one that waited has written, too");
 }
 
 #[test]

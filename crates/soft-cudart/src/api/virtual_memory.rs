@@ -335,6 +335,16 @@ pub(super) fn handle_types(address: usize) -> Option<c_ulonglong> {
     Some(c_ulonglong::from(mapping.object.shareable()))
 }
 
+/// The addresses at which this process has mapped the memory that is mapped at an address.
+pub(super) fn aliases(address: usize) -> Vec<usize> {
+    let table = locked();
+    let Some((table, (_, mapping))) = table.as_ref().and_then(|table| Some((table, table.at(address)?))) else {
+        return Vec::new();
+    };
+    let same = table.mappings.iter().filter(|(_, other)| Arc::ptr_eq(&other.object, &mapping.object));
+    same.map(|(start, _)| *start).collect()
+}
+
 /// Lets kernels and copies reach a mapping that had no access until now.
 fn open(start: usize, mapping: &Mapping) -> Outcome {
     match &*mapping.object {

@@ -1,6 +1,6 @@
 //! Texts of findings on wrong results and endings; snapshots and outputs.
-use crate::job::RankEnd;
 use crate::job::{Ended, Observation};
+use crate::job::{NO_KERNEL_MOVES, RankEnd};
 use crate::judge::test_case::{TestCase, cases, planned_case, traffic, try_planned_case};
 use crate::judge::{Outcome, Status, judge_refusal, missing_refusal, skipped};
 
@@ -248,6 +248,17 @@ fn endings() {
     let verdict = ending(ADD, &hang);
     assert_eq!(verdict.outcome, Some(Outcome::Hang));
     assert!(verdict.findings[0].text.contains("rank 0 waits for rank 1"), "{:?}", verdict.findings);
+    // On software GPUs: the ranks on the line, and the positions in a note.
+    let waits = format!(
+        "{NO_KERNEL_MOVES}\n  rank 0: a kernel\n    a warp polls\nrank 0 waits for rank 1\nrank 1 runs no kernel"
+    );
+    let hang = |seen: &mut Observation| {
+        seen.ended = Ended::Hung { proved: true, opening: false, waits: waits.clone() };
+    };
+    let verdict = ending(ADD, &hang);
+    let text = &verdict.findings[0].text;
+    assert!(text.ends_with("; rank 0 waits for rank 1; rank 1 runs no kernel"), "{text}");
+    assert!(verdict.notes.contains(&waits), "{:?}", verdict.notes);
     // A run that finishes although an error is expected.
     let verdict = ending(&format!("outcome = \"error\"\n{ADD}"), &|_| {});
     assert_eq!(verdict.status, Status::Fail);
