@@ -7,7 +7,7 @@ const AT: u64 = 1 << 60;
 /// A kernel in which `%d1` is the lane's 16 bytes of multicast memory, and `%d2` those of an array.
 fn device(line: &str) -> Device {
     let text = format!(
-        ".visible .entry k(.param .u64 m, .param .u64 a)\n{{\n.reg .b16 %h<9>;\n.reg .b32 %r<9>;\n.reg .b64 %d<9>;\n\
+        ".visible .entry k(.param .u64 m, .param .u64 a)\n{{\n.reg .pred %p<2>;\n.reg .b16 %h<9>;\n.reg .b32 %r<9>;\n.reg .b64 %d<9>;\n\
          ld.param.u64 %d1, [m];\nld.param.u64 %d2, [a];\nmov.u32 %r8, %tid.x;\nmul.wide.u32 %d3, %r8, 16;\n\
          add.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n{line}\nret;\n}}"
     );
@@ -69,6 +69,20 @@ fn stores_and_reductions_change_every_member() {
     device.multicast(AT, 64, arrays);
     device.run("k", 1, 1, &[AT, 7], 1).unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!((&device.values(0)[..3], &device.values(1)[..3]), (&[7, 0, 0][..], &[7, 0, 0][..]), "plain stores, too");
+}
+
+#[test]
+fn lanes_of_one_store_may_reach_multicast_memory_and_others_an_array() {
+    let line = "setp.lt.u32 %p1, %r8, 2;\nselp.b64 %d4, %d1, %d2, %p1;\nst.u32 [%d4], %r8;";
+    let mut device = device(line);
+    let arrays = vec![device.array(&[9; 16]), device.array(&[8; 16])];
+    device.multicast(AT, 64, arrays);
+    let array = device.array(&[7; 16]);
+    device.run("k", 1, 4, &[AT, array], 1).unwrap_or_else(|fault| panic!("{fault}"));
+    let words = |array: usize| -> Vec<u32> { device.values(array).into_iter().step_by(4).collect() };
+    assert_eq!([0, 1, 2].map(words), [vec![0, 1, 9, 9], vec![0, 1, 8, 8], vec![7, 7, 2, 3]]);
+    let fault = device.run("k", 1, 4, &[AT, AT + 64], 1).unwrap_err().to_string();
+    assert!(fault.contains("an address outside of all memory"), "{fault}");
 }
 
 #[test]

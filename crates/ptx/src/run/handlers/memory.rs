@@ -215,14 +215,8 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
                 *part = w.registers.read(slot);
             }
             if let Err(bad) = admitted {
-                let Some(members) = multimem::members(w, &addresses, bytes) else {
-                    return w.refuse_access(at, "writes", bytes, bad);
-                };
-                show_all_if_released(w, i.flags);
-                members.iter().for_each(|addresses| W::store_lanes(addresses, w.mask, &parts));
-                w.work.stored += if i.waits { 0 } else { bytes * u64::from(w.mask.count_ones()) };
-                w.wrote();
-                return at + 1;
+                let store = |addresses: &Lanes<u64>, mask: Mask| W::store_lanes(addresses, mask, &parts);
+                return store_multicast(w, i, at, (&addresses, bytes, bad), store);
             }
             let stored = moved(w, i.flags, i.waits, bytes);
             w.work.stored += stored;
@@ -238,6 +232,28 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
         }
         at + 1
     }
+}
+
+/// Plain stores of `len` bytes, some of them to multicast memory; `bad` is the reason that not all are to mapped memory.
+#[cold]
+fn store_multicast(
+    w: &mut Warp,
+    i: &Instruction,
+    at: u32,
+    (addresses, len, bad): (&Lanes<u64>, u64, (u64, BadAccess)),
+    store: impl Fn(&Lanes<u64>, Mask),
+) -> u32 {
+    let members = multimem::members(w, addresses, len);
+    let others = members.first().map(|(lanes, _)| w.mask & !lanes);
+    let Some(others) = others.filter(|others| admit(w, i.flags, addresses, *others, len, false).is_ok()) else {
+        return w.refuse_access(at, "writes", len, bad);
+    };
+    show_all_if_released(w, i.flags);
+    members.iter().for_each(|(lanes, addresses)| store(addresses, *lanes));
+    store(addresses, others);
+    w.work.stored += if i.waits { 0 } else { len * u64::from(w.mask.count_ones()) };
+    w.wrote();
+    at + 1
 }
 
 /// A number that differs if an address or a part does, but for chance. Lanes that are not at hand have read nothing.
@@ -323,19 +339,13 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             }
         };
         if let Err(bad) = admit(w, i.flags, &addresses, w.mask, whole, false) {
-            let Some(members) = multimem::members(w, &addresses, whole) else {
-                return w.refuse_access(at, "writes", whole, bad);
-            };
-            show_all_if_released(w, i.flags);
-            members.iter().for_each(|addresses| store(addresses, w.mask));
-            w.work.stored += if i.waits { 0 } else { whole * u64::from(w.mask.count_ones()) };
-        } else {
-            let stored = moved(w, i.flags, i.waits, whole);
-            w.work.stored += stored;
-            let mask = w.storing(&addresses, whole, stored > 0);
-            if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, mask, (size, count), element) {
-                store(&addresses, mask);
-            }
+            return store_multicast(w, i, at, (&addresses, whole, bad), store);
+        }
+        let stored = moved(w, i.flags, i.waits, whole);
+        w.work.stored += stored;
+        let mask = w.storing(&addresses, whole, stored > 0);
+        if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, mask, (size, count), element) {
+            store(&addresses, mask);
         }
     }
     if i.flags & OWN == 0 {

@@ -7,7 +7,7 @@ use super::memory::{addresses, show_all_delayed, show_all_if_released};
 use crate::code::{BinaryOp, MemoryOrder, MultimemAction, Op};
 use crate::module::Type;
 use crate::num::{BF16, F16, canonical_f32};
-use crate::run::lanes::{LANES, Lanes, lanes_of};
+use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
 use crate::run::memory::BadAccess;
 use crate::run::ready::Instruction;
 use crate::run::scalar::binary;
@@ -95,17 +95,21 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     w.looked(addresses[w.mask.trailing_zeros() as usize % LANES], at + 1, || seen)
 }
 
-/// The addresses of a plain store in the memory of each member: a switch gives it to all of them, and NCCL's kernels rely on that though the ISA
-/// does not say it. `None` if an address is not in multicast memory.
+/// The addresses of a plain store in the memory of each member, and the lanes whose store is to multicast memory: a switch gives it to all members,
+/// and NCCL's kernels rely on that though the ISA does not say it.
 #[cold]
-pub fn members(w: &Warp, addresses: &Lanes<u64>, len: u64) -> Option<Vec<Lanes<u64>>> {
-    let mut members: Vec<Lanes<u64>> = Vec::new();
-    let mut note = |lane: usize, places: &[u64]| {
-        members.resize(members.len().max(places.len()), [0; LANES]);
-        members.iter_mut().zip(places).for_each(|(member, place)| member[lane] = *place);
-    };
-    each_lane(w, addresses, len, &mut note).ok()?;
-    Some(members)
+pub fn members(w: &Warp, addresses: &Lanes<u64>, len: u64) -> Vec<(Mask, Lanes<u64>)> {
+    let mut members: Vec<(Mask, Lanes<u64>)> = Vec::new();
+    for lane in lanes_of(w.mask).filter(|lane| addresses[*lane].is_multiple_of(len)) {
+        w.reach.memory().with_members(addresses[lane], len, &mut |places| {
+            members.resize(members.len().max(places.len()), (0, [0; LANES]));
+            for ((lanes, member), place) in members.iter_mut().zip(places) {
+                *lanes |= 1 << lane;
+                member[lane] = *place;
+            }
+        });
+    }
+    members
 }
 
 /// Calls `f` with each lane and the places of its bytes in the members' memory.
