@@ -1,5 +1,15 @@
 # A real NCCL on software GPUs, between machines over sockets. Sourced by ci/cluster-check.
 
+# second_cable NUMBER: a machine gets a second network interface.
+second_cable() {
+  local machine=${machines[$(($1 - 1))]} cable
+  cable=$(cable "$1")b
+  ip link add "$cable" type veth peer name eth1 netns "$machine"
+  ip link set "$cable" master "$bridge" up
+  ip -n "$machine" addr add "10.78.0.$1/24" dev eth1
+  ip -n "$machine" link set eth1 up
+}
+
 # nccl_passes NAME PATH...: with two processes of two ranks on each of two machines nothing fails.
 nccl_passes() {
   local name=$1 begun=$SECONDS
@@ -20,6 +30,10 @@ check_real_nccl() {
   timeout "${COLLSPEC_FETCH_LIMIT:-180}" "$collspec" nccl fetch "$nccl" >/dev/null 2>"$work/why" ||
     { skipped "NCCL $nccl could not be fetched: $(cat "$work/why")"; return; }
   nccl_passes "two machines" scenarios/documented
+  # NCCL adds up by NVLSTree only between machines with two network interfaces each.
+  second_cable 1
+  second_cable 2
+  COLLSPEC_SOFTWARE_NVLINKS=5 nccl_passes "two machines, each with an NVLink switch" tests/real/nvls_tree.toml
   slow 2 1mbit
   nccl_passes "a link of 1 Mbit/s" tests/real/protocols.toml
   fast_again 2

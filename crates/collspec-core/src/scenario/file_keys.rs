@@ -280,6 +280,7 @@ pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Require
         }
         out.compute = parsed;
     }
+    out.multicast = t.get("multicast").and_then(|e| reader.bool("multicast", &e.value)).unwrap_or(false);
     if let Some(text) = t.get("backend").and_then(|e| reader.text("backend", &e.value)) {
         if !["soft", "nccl"].contains(&text.value.as_str()) {
             report_unknown(reader, &text, "backend", &["soft", "nccl"]);

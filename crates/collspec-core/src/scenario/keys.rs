@@ -254,6 +254,7 @@ pub static KEYS: &[Key] = &[
     key("gpus", &[Requires], Int, "least number of GPUs"),
     key("nodes", &[Requires], Int, "least number of machines"),
     key("compute", &[Requires], ExprOrNumber, "least compute capability"),
+    key("multicast", &[Requires], Bool, "true: GPUs with multicast memory, as for NVLS"),
     key("backend", &[Requires], Word(&["soft", "nccl"]), "soft or nccl"),
     key("ranks_per_node", &[Requires], Word(&["unset"]), "unset: the option --ranks-per-node is not given"),
     // bench.

@@ -21,6 +21,8 @@ const MOST_DEVICES: usize = 32;
 pub const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 /// The variable with the number of NVLinks of each.
 pub const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
+/// The fewest NVLinks with which NCCL uses multicast memory for collectives.
+const LINKS_FOR_NVLS: u32 = 5;
 /// The most NVLinks of a device, as on a B200.
 const MOST_LINKS: usize = 18;
 
@@ -99,10 +101,11 @@ fn settings() -> Result<Settings, SoftwareGpuError> {
 ///
 /// As [`device_count`].
 pub fn report() -> Result<DriverReport, SoftwareGpuError> {
-    let Settings { devices, capability, memory, name, driver_version, .. } = settings()?;
+    let Settings { devices, capability, memory, name, driver_version, nvlinks, .. } = settings()?;
     let device = |number: usize| DeviceInfo {
         name: name.clone(),
         compute: capability,
+        multicast: nvlinks >= LINKS_FOR_NVLS,
         memory: memory as u64,
         uuid: format!("software-GPU-{number}"),
         bus: String::new(),
@@ -159,8 +162,9 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
             soft_cuda::wake_hosts();
         }
     };
-    let begun = std::thread::Builder::new().name("error checks".into()).spawn(checks).map_err(LibraryError::Threads);
-    library.and(begun).map_err(|source| SoftwareGpuError::Library { path: file, source })?;
+    let begin =
+        |_| std::thread::Builder::new().name("error checks".into()).spawn(checks).map_err(LibraryError::Threads);
+    library.and_then(begin).map_err(|source| SoftwareGpuError::Library { path: file, source })?;
     Ok(nccl)
 }
 

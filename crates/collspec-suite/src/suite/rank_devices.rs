@@ -87,6 +87,11 @@ impl<'a> RankDevices<'a> {
         self.ranks.iter().map(|rank| rank.device.compute).min()
     }
 
+    /// True if all used GPUs support multicast memory.
+    pub fn have_multicast(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.device.multicast)
+    }
+
     /// The offset of a process of the worker: added to a rank's number, modulo the number of its GPUs, it gives the rank's GPU.
     pub fn offset(&self, part: usize) -> usize {
         self.offsets.get(part).copied().unwrap_or(0)

@@ -1,6 +1,7 @@
 //! Requirements of a case that the machine or the options do not meet: reasons to skip it.
 use super::rank_devices::RankDevices;
 use collspec_core::scenario::{Case, EnvValue, Placement};
+use collspec_run::backend::cuda::DriverState;
 use collspec_run::backend::version_text;
 use collspec_run::cluster::{Among, Cluster};
 use collspec_run::run::{Backend, Machine, RanksPerGpu};
@@ -68,6 +69,9 @@ pub fn missing(
             if let Some(n) = needs.gpus.filter(|n| *n > 0) {
                 return Some(format!("needs {}; the backend soft has none", gpus(n as usize)));
             }
+            if needs.multicast {
+                return Some("needs GPUs with multicast memory (NVLS); the backend soft has none".to_owned());
+            }
             let (major, minor) = needs.compute?;
             Some(format!("needs a GPU of compute capability {major}.{minor}; the backend soft has none"))
         }
@@ -128,6 +132,12 @@ fn missing_gpus(
     if busiest > 1 && case.placement == Placement::OneThread {
         return Some(format!("needs {}; {are}, and placement one_thread cannot share them", gpus(ranks)));
     }
+    if needs.multicast && !devices.have_multicast() {
+        let software = matches!(machine.gpus.state, DriverState::Software(_));
+        let advice =
+            if software { "; COLLSPEC_SOFTWARE_NVLINKS=5 gives software GPUs enough NVLinks for that" } else { "" };
+        return Some(format!("needs GPUs with multicast memory (NVLS){advice}"));
+    }
     let (major, minor) = needs.compute?;
     let least = devices.least_compute()?;
     (least < (major, minor))
@@ -169,6 +179,24 @@ mod tests {
             library: "/lib/libnccl.so.2".into(),
             probed: LibraryInfo { version: 23007, maker, symbols: Vec::new(), slimmed: false },
         }
+    }
+
+    #[test]
+    fn multicast_memory_is_a_requirement() {
+        let text = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\nrequires.multicast = true\n";
+        let file = Arc::new(SourceFile { path: "nvls.toml".into(), text: text.into() });
+        let case = &scenario::parse(&file, "nvls").unwrap()[0];
+        let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: Driver::Machine };
+        let mut machine = machine(Maker::Nvidia);
+        let reason = |machine: &Machine| {
+            missing(case, &nccl, Some((machine, &RankDevices::of_machine(machine, 2))), RanksPerGpu::One, None)
+        };
+        assert_eq!(reason(&machine).as_deref(), Some("needs GPUs with multicast memory (NVLS)"));
+        machine.gpus.devices[0].multicast = true;
+        assert!(reason(&machine).is_some(), "one of two");
+        machine.gpus.devices[1].multicast = true;
+        assert_eq!(reason(&machine), None);
+        assert!(missing(case, &Backend::Soft, None, RanksPerGpu::One, None).is_some());
     }
 
     #[test]

@@ -81,6 +81,7 @@ impl Step {
 
 /// Operations that a stream has reached; their memory stays until they are over.
 struct Waiting {
+    device: usize,
     steps: Arc<[Step]>,
     next: usize,
     done: Done,
@@ -88,9 +89,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Goes on as far as it can; gives itself back if it has to wait.
+    /// Goes on as far as it can; gives itself back if it has to wait. Nothing more happens on a device where a kernel has failed.
     fn advance(mut self) -> Option<Self> {
-        while let Some(step) = self.steps.get(self.next) {
+        while let Some(step) = self.steps.get(self.next).filter(|_| errors::check(self.device).is_ok()) {
             if !step.done() {
                 return Some(self);
             }
@@ -131,23 +132,24 @@ fn look() {
     }
 }
 
-fn begin(steps: Arc<[Step]>, running: Running, done: Done) {
-    if let Some(waiting) = (Waiting { steps, next: 0, done, running }).advance() {
+fn begin(device: usize, steps: Arc<[Step]>, running: Running, done: Done) {
+    if let Some(waiting) = (Waiting { device, steps, next: 0, done, running }).advance() {
         wait(waiting);
     }
 }
 
 fn put(target: &Target, steps: Vec<Step>) -> Outcome {
-    errors::check(target.device)?;
+    let device = target.device;
+    errors::check(device)?;
     let steps: Arc<[Step]> = steps.into();
     let again = Arc::clone(&steps);
     let node = move |_: u64| -> Option<Vec<Start>> {
         let (running, steps) = (Running::begin(), Arc::clone(&again));
-        Some(vec![Box::new(move |done| begin(steps, running, done))])
+        Some(vec![Box::new(move |done| begin(device, steps, running, done))])
     };
     if !target.stream.capture_launch(Arc::new(node)) {
         let running = Running::begin();
-        target.stream.launch(Box::new(move |done| begin(steps, running, done)));
+        target.stream.launch(Box::new(move |done| begin(device, steps, running, done)));
     }
     Ok(())
 }

@@ -14,6 +14,8 @@ pub struct Requires {
     pub nodes: Option<u32>,
     /// The lowest compute capability.
     pub compute: Option<(u32, u32)>,
+    /// True if the GPUs must support multicast memory, on which NVLS depends.
+    pub multicast: bool,
     /// The name of the backend.
     pub backend: Option<String>,
     /// True if the case does not run with `--ranks-per-node`.

@@ -49,6 +49,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// Its compute capability.
     pub compute: (u32, u32),
+    /// True if its memory can be part of multicast objects, on which NVLS depends.
+    pub multicast: bool,
     /// Bytes of device memory.
     pub memory: u64,
     /// `GPU-...`, as `nvidia-smi -L` prints it.
@@ -145,6 +147,8 @@ fn describe_device(driver: &Driver, number: usize, of: usize, private: bool) -> 
     };
     let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    // A driver that does not know the attribute has no multicast objects.
+    let multicast = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED).unwrap_or(0) != 0;
     let mut memory = 0usize;
     // SAFETY: a place for the answer.
     unsafe { driver.device_memory(&mut memory, device) }?;
@@ -153,7 +157,8 @@ fn describe_device(driver: &Driver, number: usize, of: usize, private: bool) -> 
     unsafe { driver.device_uuid(&mut uuid, device) }?;
     let reaches = (0..of).filter(|other| *other != number && can_reach(driver, device, *other)).collect();
     let uuid = uuid_text(uuid.bytes.map(|byte| byte as u8));
-    Ok(DeviceInfo { name, compute: (major, minor), memory: memory as u64, uuid, bus, reaches, private })
+    let compute = (major, minor);
+    Ok(DeviceInfo { name, compute, multicast, memory: memory as u64, uuid, bus, reaches, private })
 }
 
 fn can_reach(driver: &Driver, from: CUdevice, to: usize) -> bool {
