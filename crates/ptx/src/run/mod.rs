@@ -2,10 +2,12 @@
 mod block;
 mod choice;
 mod delay;
+mod early;
 mod executable;
 mod fault;
 mod frame;
 mod handlers;
+mod history;
 mod image;
 mod lanes;
 mod launch;
@@ -19,11 +21,13 @@ mod rounding;
 mod scalar;
 mod stores;
 mod warp;
+mod weak;
 mod word;
 mod work;
 
 pub use choice::Schedule;
 pub use delay::StoreUnit;
+pub use early::EarlyLoads;
 pub use executable::{Executable, Options};
 pub use fault::{Fault, Spot};
 pub use handlers::Vectors;
