@@ -69,7 +69,8 @@ fn what_a_block_sees_of_one_place_never_goes_back() {
     let writes = "st.global.u32 [%d1+512], 1;\nst.global.u32 [%d1+124], 1;\nst.global.u32 [%d1+512], 2;\nst.global.u32 [%d1+512], 3;";
     let reads = "ld.global.u32 %r2, [%d1+512];\nld.volatile.global.u32 %r5, [%d1+512];\nld.global.u32 %r6, [%d1+512];\n\
         mad.lo.u32 %r2, %r2, 10, %r5;\nmad.lo.u32 %r2, %r2, 10, %r6;";
-    let (weak, all) = (seen(&kernel(writes, reads), 1, EarlyLoads::Weak), seen(&kernel(writes, reads), 1, EarlyLoads::All));
+    let (weak, all) =
+        (seen(&kernel(writes, reads), 1, EarlyLoads::Weak), seen(&kernel(writes, reads), 1, EarlyLoads::All));
     for seen in weak.iter().chain(&all) {
         let digits = [seen / 100, seen / 10 % 10, seen % 10];
         assert!(digits.is_sorted() && digits[2] <= 3, "{digits:?}");
@@ -90,8 +91,7 @@ fn a_block_sees_its_own_stores_and_atomics() {
                 ("atom.global.add.u32 %r5, [%d1+512], 0;", 7),
             ] {
                 let text = kernel(WRITES, &format!("{own}\nld.global.u32 %r2, [%d1+512];"));
-                let schedule =
-                    |seed| Schedule { early_loads: Some(loads), delayed_stores, ..Schedule::new(seed) };
+                let schedule = |seed| Schedule { early_loads: Some(loads), delayed_stores, ..Schedule::new(seed) };
                 assert_eq!(seen_on(&text, 1, schedule), [expected], "{own} {loads:?} {delayed_stores:?}");
             }
         }

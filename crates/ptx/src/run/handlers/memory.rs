@@ -215,7 +215,8 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let mut seen = 0u64;
         for (values, to) in parts.iter().zip(&general.to) {
             for lane in lanes_of(w.mask).rev() {
-                seen = (seen ^ addresses[lane] ^ values[lane] as u64).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+                seen =
+                    (seen ^ addresses[lane] ^ values[lane] as u64).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
             }
             let extended = values.map(|bits| match ty {
                 Type::S8 => u128::from(bits as i8 as u64),
