@@ -9,7 +9,7 @@ use super::launch::Order;
 use super::pool::Job;
 use super::weak::WeakMemory;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// On average, one turn in this many changes a priority or begins a stall.
 const CHANGE: usize = 256;
@@ -74,6 +74,13 @@ impl Choice {
     /// The order of the turns of a block's warps.
     pub(super) fn of_warps(&mut self) -> Order {
         Order(self.order.below(usize::MAX) as u64)
+    }
+
+    /// A launch begins: kernels may reach memory at addresses that are new.
+    pub(super) fn launches(&mut self) {
+        if self.early_loads.is_some() {
+            self.history.lock().unwrap_or_else(PoisonError::into_inner).update_aliases();
+        }
     }
 
     /// For a block that begins, if its accesses need not happen in the order of the program.

@@ -8,7 +8,6 @@
 use super::history::{Change, Recorder};
 use super::lanes::{Lanes, Mask, lanes_of};
 use super::launch::Order;
-use super::weak::LINE;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -60,7 +59,7 @@ impl Early {
     /// The block has seen what is there now at these addresses.
     pub fn saw(&mut self, addresses: impl Iterator<Item = u64>) {
         let history = self.recorder.history();
-        let (lines, now) = (addresses.map(|address| address / LINE), history.now());
+        let (lines, now) = (addresses.map(|address| history.line(address).0), history.now());
         self.seen.extend(lines.filter(|line| history.of(*line).is_some()).map(|line| (line, now)));
         drop(history);
         self.limit();
@@ -73,7 +72,7 @@ impl Early {
         let history = recorder.history();
         chosen.clear();
         for lane in lanes_of(mask) {
-            let (line, offset) = (addresses[lane] / LINE, (addresses[lane] % LINE) as usize);
+            let (line, offset) = history.line(addresses[lane]);
             let Some(changes) = history.of(line) else { continue };
             let known = chosen.iter().find(|(known, _)| *known == line).map(|(_, moment)| *moment);
             let moment = known.unwrap_or_else(|| {

@@ -1,6 +1,7 @@
 //! What stores of kernels have replaced, so that a load can find it.
 #![allow(unsafe_code)] // the old bytes are read at addresses of the host, as kernels do
 
+use super::aliases::Aliases;
 use super::weak::LINE;
 use super::word::load_bits;
 use rustc_hash::FxHashMap;
@@ -15,6 +16,8 @@ const MOST: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub struct History {
     now: u64,
+    aliases: Aliases,
+    /// By the number of the line's place.
     lines: FxHashMap<u64, VecDeque<Change>>,
     /// The line and the moment of every change, the oldest first.
     kept: VecDeque<(u64, u64)>,
@@ -48,6 +51,17 @@ impl History {
     /// The present moment.
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    /// Learns anew what is mapped at several addresses.
+    pub fn update_aliases(&mut self) {
+        self.aliases.update();
+    }
+
+    /// The line of an address, and the byte in it.
+    pub fn line(&self, address: u64) -> (u64, usize) {
+        let place = self.aliases.place(address);
+        (place / LINE, (place % LINE) as usize)
     }
 
     /// The changes of a line that are kept, the oldest first.
@@ -121,10 +135,10 @@ impl Recorder {
 
     /// Bytes that were `old` are replaced: at most 16, which do not reach beyond a line.
     pub fn add_known(&self, address: u64, len: u64, old: u128) {
-        let (line, offset) = (address / LINE, (address % LINE) as u8);
         let mut history = self.history();
+        let (line, offset) = history.line(address);
         let (moment, block) = (history.now, self.block);
-        history.add(line, Change { moment, block, offset, len: len as u8, old: old.to_le_bytes() });
+        history.add(line, Change { moment, block, offset: offset as u8, len: len as u8, old: old.to_le_bytes() });
     }
 }
 

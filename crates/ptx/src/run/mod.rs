@@ -1,4 +1,5 @@
 //! Kernels run: warps of 32 lanes, blocks with shared memory and barriers, launches.
+mod aliases;
 mod block;
 mod choice;
 mod delay;

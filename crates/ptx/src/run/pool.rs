@@ -198,6 +198,9 @@ impl Pool {
         let mut queue = self.shared.queue();
         queue.live += launch.blocks.len();
         queue.idle = 0;
+        if let Some(choice) = &mut queue.choice {
+            choice.launches();
+        }
         for mut block in launch.blocks {
             if let Some(weak) = queue.choice.as_mut().and_then(Choice::weak_memory) {
                 block.weaken(weak);
