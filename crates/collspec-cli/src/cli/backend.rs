@@ -54,7 +54,7 @@ impl<'a> Resolved<'a> {
 /// Refuses late stores and early loads where no kernels run that this program executes.
 pub fn check_weak_memory(options: &RunOptions, chosen: &ChosenBackend) -> anyhow::Result<()> {
     let asked = [("--delay-stores", options.delay_stores.is_some()), ("--early-loads", options.early_loads.is_some())];
-    for (option, _) in asked.iter().filter(|(_, is_set)| *is_set && !chosen.backend.has_software_gpus()) {
+    if let Some((option, _)) = asked.iter().find(|(_, is_set)| *is_set && !chosen.backend.has_software_gpus()) {
         anyhow::bail!("{option} is for kernels on software GPUs, and there are none here");
     }
     Ok(())
