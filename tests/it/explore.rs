@@ -26,14 +26,14 @@ fn a_schedule_that_fails_is_run_again_by_its_number() {
 }
 
 #[test]
-fn the_software_library_has_no_stores_to_delay() {
+fn the_software_library_has_no_kernels_whose_accesses_change_places() {
     let home = Home::new();
     home.file("ring.toml", RING);
-    let run = home.run(&["explore", "ring.toml", "--backend", "soft", "--delay-stores", "line"]);
-    assert!(
-        run.code == 2 && run.err.contains("--delay-stores is for kernels on software GPUs, and there are none here"),
-        "{run}"
-    );
+    for (option, value) in [("--delay-stores", "line"), ("--early-loads", "weak")] {
+        let run = home.run(&["explore", "ring.toml", "--backend", "soft", option, value]);
+        let refused = format!("{option} is for kernels on software GPUs, and there are none here");
+        assert!(run.code == 2 && run.err.contains(&refused), "{run}");
+    }
 }
 
 #[test]

@@ -77,6 +77,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         words_unseen: false,
         seed: None,
         delay_stores: None,
+        early_loads: None,
         timed: None,
         world: None,
     }

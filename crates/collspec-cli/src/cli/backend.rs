@@ -51,12 +51,12 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// Refuses stores that are to be delayed where no kernels run that this program executes.
-pub fn check_delayed_stores(options: &RunOptions, chosen: &ChosenBackend) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        options.delay_stores.is_none() || chosen.backend.has_software_gpus(),
-        "--delay-stores is for kernels on software GPUs, and there are none here"
-    );
+/// Refuses late stores and early loads where no kernels run that this program executes.
+pub fn check_weak_memory(options: &RunOptions, chosen: &ChosenBackend) -> anyhow::Result<()> {
+    let asked = [("--delay-stores", options.delay_stores.is_some()), ("--early-loads", options.early_loads.is_some())];
+    if let Some((option, _)) = asked.iter().find(|(_, is_set)| *is_set && !chosen.backend.has_software_gpus()) {
+        anyhow::bail!("{option} is for kernels on software GPUs, and there are none here");
+    }
     Ok(())
 }
 

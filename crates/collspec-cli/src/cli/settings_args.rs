@@ -2,7 +2,7 @@
 use super::args::{BACKEND, MANNER, SOFTWARE};
 use clap::Args as ClapArgs;
 use collspec_core::scenario::Placement;
-use collspec_run::job::StoreUnit;
+use collspec_run::job::{EarlyLoads, StoreUnit};
 use collspec_run::run::{RanksPerGpu, seconds};
 use collspec_suite::suite::RunOptions;
 use soft_nccl::Connect;
@@ -56,6 +56,11 @@ pub struct SoftwareArgs {
     #[arg(long, value_name = "UNIT", value_parser = StoreUnit::from_str, help_heading = SOFTWARE)]
     pub delay_stores: Option<StoreUnit>,
 
+    /// Let loads of kernels on software GPUs find what memory held earlier, as far as no acquire forbids it, as --seed decides [seed: 0 if
+    /// unset]: `weak` loads, which a GPU's L1 cache may satisfy; or `all` of them, which PTX permits, so volatile and relaxed ones too.
+    #[arg(long, value_name = "LOADS", value_parser = EarlyLoads::from_str, help_heading = SOFTWARE)]
+    pub early_loads: Option<EarlyLoads>,
+
     /// Send messages of up to this many bytes without waiting for their receive (soft backend) [default: 0].
     #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
     pub eager: Option<u64>,
@@ -102,6 +107,7 @@ impl SoftwareArgs {
         RunOptions {
             seed: self.seed,
             delay_stores: self.delay_stores,
+            early_loads: self.early_loads,
             eager: self.eager,
             connect: self.connect,
             ranks_per_node: self.ranks_per_node,

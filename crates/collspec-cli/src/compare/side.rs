@@ -146,7 +146,9 @@ impl SideRequest {
         let of_nccl = "it is a setting of NCCL libraries, and this side is the software library";
         let option = |name: &str| match name {
             "seed" if !is_soft && !stand_in && !has_software_gpus => Some(of_soft),
-            "delay-stores" if !has_software_gpus => Some("it is a setting of software GPUs, and this side has none"),
+            "delay-stores" | "early-loads" if !has_software_gpus => {
+                Some("it is a setting of software GPUs, and this side has none")
+            }
             "fault" | "eager" | "connect" | "ranks-per-node" if !is_soft && !stand_in => Some(of_soft),
             "driver" | "ranks-per-gpu" if is_soft => Some(of_nccl),
             _ => None,
@@ -238,6 +240,7 @@ fn is_setting(name: &str) -> bool {
             | "opening-timeout"
             | "seed"
             | "delay-stores"
+            | "early-loads"
             | "eager"
             | "connect"
             | "fault"

@@ -24,7 +24,7 @@ pub use library::Library;
 pub use nccl_sys::version_text;
 pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};
 
-use crate::job::{Disturbance, Job, StoreUnit};
+use crate::job::{Disturbance, EarlyLoads, Job, StoreUnit};
 use std::ops::Range;
 use std::path::Path;
 
@@ -91,14 +91,21 @@ impl Backend {
         None
     }
     /// From now on tasks of the software library, or warps of software GPUs, take turns in the order of this seed, which may also delay
-    /// the stores of kernels. GPUs decide all this themselves.
+    /// the stores of kernels and let their loads be early. GPUs decide all this themselves.
     ///
     /// # Errors
     ///
     /// The threads that run kernels cannot be started.
-    pub fn schedule(&self, seed: u64, delay_stores: Option<StoreUnit>) -> Result<(), String> {
+    pub fn schedule(
+        &self,
+        seed: u64,
+        delay_stores: Option<StoreUnit>,
+        early_loads: Option<EarlyLoads>,
+    ) -> Result<(), String> {
         match self.device {
-            Device::Software { .. } => software_gpus::schedule(seed, delay_stores).map_err(|error| error.to_string()),
+            Device::Software { .. } => {
+                software_gpus::schedule(seed, delay_stores, early_loads).map_err(|error| error.to_string())
+            }
             Device::Host => {
                 soft_nccl::schedule(seed);
                 Ok(())

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
-use crate::job::{FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Work};
+use crate::job::{EarlyLoads, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Work};
 use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
 use ptx::run::{self, Options, Schedule};
@@ -180,18 +180,26 @@ pub fn work(device: usize) -> Work {
     Work { instructions: work.instructions, loaded: work.loaded, stored: work.stored, launches, blocks }
 }
 
-/// From now on kernels take turns in the order of this seed, and others may see their stores late.
+/// From now on kernels take turns in the order of this seed, others may see their stores late, and their loads may be early.
 ///
 /// # Errors
 ///
 /// The threads that run kernels cannot be started.
-pub fn schedule(seed: u64, delay_stores: Option<StoreUnit>) -> Result<(), LibraryError> {
+pub fn schedule(
+    seed: u64,
+    delay_stores: Option<StoreUnit>,
+    early_loads: Option<EarlyLoads>,
+) -> Result<(), LibraryError> {
     let delayed_stores = delay_stores.map(|unit| match unit {
         StoreUnit::Element => run::StoreUnit::Element,
         StoreUnit::Thread => run::StoreUnit::Thread,
         StoreUnit::Line => run::StoreUnit::Line,
     });
-    soft_cudart::library::schedule(Some(Schedule { seed, delayed_stores }))
+    let early_loads = early_loads.map(|loads| match loads {
+        EarlyLoads::Weak => run::EarlyLoads::Weak,
+        EarlyLoads::All => run::EarlyLoads::All,
+    });
+    soft_cudart::library::schedule(Some(Schedule { seed, delayed_stores, early_loads }))
 }
 
 /// How long a slow GPU halts, and data is late.

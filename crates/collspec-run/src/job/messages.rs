@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 20;
+pub const PROTOCOL: u32 = 21;
 
 /// A unique id's bytes, or the code and the text of its failure.
 pub type Id = Result<Vec<u8>, (i32, String)>;

@@ -1,5 +1,6 @@
 //! The data exchanged between parent and worker: programs of calls, the messages around them, the shared arena, observations.
 pub mod arena;
+mod early_loads;
 mod mapped;
 mod messages;
 mod share;
@@ -7,6 +8,7 @@ mod store_unit;
 pub mod wire;
 
 pub use collspec_core::job::*;
+pub use early_loads::EarlyLoads;
 pub use mapped::{MappedLibrary, mapped_libraries};
 pub use messages::{Finish, Id, PROTOCOL, Reply, Request};
 pub use share::{ELSEWHERE, Share, World};
@@ -121,6 +123,8 @@ pub struct Job {
     pub seed: Option<u64>,
     /// If the seed also decides when others see the stores of kernels on software GPUs, the part of a store that they see at once.
     pub delay_stores: Option<StoreUnit>,
+    /// If it also decides the moments at which kernels' loads see memory, the loads for which it does.
+    pub early_loads: Option<EarlyLoads>,
     /// The repetitions of the programs for timing; `None` if they run once and are not timed.
     pub timed: Option<Timed>,
     /// A part's knowledge of all ranks; `None` if they all live in this worker.

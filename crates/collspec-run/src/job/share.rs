@@ -207,6 +207,7 @@ mod tests {
             words_unseen: true,
             seed: None,
             delay_stores: None,
+            early_loads: None,
             timed: None,
             world: None,
         }

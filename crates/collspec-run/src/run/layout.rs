@@ -111,6 +111,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         words_unseen: false,
         seed: None,
         delay_stores: None,
+        early_loads: None,
         timed: None,
         world: None,
     };

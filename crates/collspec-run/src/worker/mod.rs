@@ -214,7 +214,7 @@ impl Worker {
         let job = session.job.clone();
         self.again = if first { 0 } else { self.again + 1 };
         if let Some(seed) = job.seed {
-            self.backend.schedule(seed.wrapping_add(self.again), job.delay_stores)?;
+            self.backend.schedule(seed.wrapping_add(self.again), job.delay_stores, job.early_loads)?;
         }
         let words = u64::from(job.n) * 8;
         let arena = self.arena.ensure(job.arena.max(words), false).map_err(|e| format!("arena: {e}"))?;

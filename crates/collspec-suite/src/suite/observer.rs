@@ -3,7 +3,7 @@ use super::runner::Ready;
 use collspec_core::judge::{CaseJudge, Verdict};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::Plan;
-use collspec_run::job::{Disturbance, Job, Observation, StoreUnit};
+use collspec_run::job::{Disturbance, EarlyLoads, Job, Observation, StoreUnit};
 use collspec_run::run::Error;
 use soft_nccl::fault::FaultMode;
 
@@ -16,6 +16,8 @@ pub struct Variation {
     pub seed: Option<u64>,
     /// If the seed also delays the stores of kernels, the part of a store that others see at once.
     pub delay_stores: Option<StoreUnit>,
+    /// If the seed also decides the moments at which kernels' loads see memory, the loads for which it does.
+    pub early_loads: Option<EarlyLoads>,
     /// What happens to the machine; on software GPUs only.
     pub disturbance: Option<Disturbance>,
 }
@@ -26,6 +28,7 @@ impl Variation {
         job.fault = self.fault.to_string();
         job.seed = self.seed;
         job.delay_stores = self.delay_stores;
+        job.early_loads = self.early_loads;
         job.disturbance = self.disturbance;
     }
 }

@@ -7,7 +7,7 @@ use collspec_core::judge::{Details, ShowBuffers};
 use collspec_core::plan::Limits;
 use collspec_core::scenario::{AllowEnv, Placement};
 use collspec_run::child::Workers;
-use collspec_run::job::StoreUnit;
+use collspec_run::job::{EarlyLoads, StoreUnit};
 use collspec_run::run::memory::free;
 use collspec_run::run::{RanksPerGpu, seconds};
 use soft_nccl::Connect;
@@ -38,6 +38,8 @@ pub struct RunOptions {
     pub seed: Option<u64>,
     /// If others see the stores of kernels on software GPUs late, the part of a store that they see at once.
     pub delay_stores: Option<StoreUnit>,
+    /// If loads of kernels on software GPUs may find what memory held before, the loads that may.
+    pub early_loads: Option<EarlyLoads>,
     /// Number of bytes that the software library's sends may leave unreceived.
     pub eager: Option<u64>,
     /// When the software library's ranks connect.
@@ -167,6 +169,11 @@ pub const NAMED: &[NamedOption] = &[
         |options| options.delay_stores.iter().map(|unit| unit.name().to_owned()).collect(),
     ),
     option(
+        "early-loads",
+        |options, text| text.parse().map(|value| options.early_loads = Some(value)),
+        |options| options.early_loads.iter().map(|loads| loads.name().to_owned()).collect(),
+    ),
+    option(
         "eager",
         |options, text| number(text).map(|value| options.eager = Some(value)),
         |options| shown(&options.eager),
@@ -287,9 +294,10 @@ impl NamedOption {
 impl RunOptions {
     /// What these options make different in every run.
     pub fn variation(&self) -> Variation {
-        // Stores that are delayed need a seed that says how long.
-        let seed = self.seed.or(self.delay_stores.map(|_| 0));
-        Variation { fault: self.fault, seed, delay_stores: self.delay_stores, disturbance: None }
+        // Stores that are late and loads that are early need a seed that says how much.
+        let seed = self.seed.or((self.delay_stores.is_some() || self.early_loads.is_some()).then_some(0));
+        let Self { fault, delay_stores, early_loads, .. } = *self;
+        Variation { fault, seed, delay_stores, early_loads, disturbance: None }
     }
 
     /// Sets an option as on the command line.
@@ -359,6 +367,7 @@ mod tests {
             ("opening-timeout", "9"),
             ("seed", "7"),
             ("delay-stores", "line"),
+            ("early-loads", "weak"),
             ("eager", "4096"),
             ("connect", "lazy"),
             ("ranks-per-node", "8"),

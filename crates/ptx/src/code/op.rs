@@ -188,12 +188,11 @@ pub enum MemoryOrder {
 }
 
 impl MemoryOrder {
-    /// The order if it applies to the threads of the block alone: a release need not wait for anything.
+    /// The order if it applies to the threads of the block alone, which see each other's accesses in order anyway.
     pub fn within_block(self) -> Self {
         match self {
-            Self::Release => Self::Relaxed,
-            Self::AcquireRelease => Self::Acquire,
-            order => order,
+            Self::Weak => Self::Weak,
+            _ => Self::Relaxed,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! A block: its warps, its shared memory, and its barriers.
 #![allow(unsafe_code)] // constants go to the slots that lowering has given them
 
-use super::delay::Delayed;
 use super::executable::SharedLayout;
 use super::fault::{Fault, Spot, Wait};
 use super::frame::Frame;
@@ -11,6 +10,7 @@ use super::launch::Figures;
 use super::memory::Buffer;
 use super::ready::Known;
 use super::warp::{BARRIERS, Pause, Warp};
+use super::weak::WeakMemory;
 use super::work::Work;
 use crate::code::{SpecialRegister, Width};
 use crate::error::Error;
@@ -137,8 +137,8 @@ pub struct Block {
     next: usize,
     /// Number of times a barrier has let a warp continue.
     releases: u64,
-    /// Its stores that others do not see yet, if a seed delays them.
-    delayed: Option<Box<Delayed>>,
+    /// The accesses that a seed takes out of their order, if it does.
+    weak: Option<Box<WeakMemory>>,
     // The warps access it, so it is dropped after them.
     _shared: Buffer,
 }
@@ -160,12 +160,12 @@ impl Block {
         let none = || Barrier { arrived: vec![0; warps.len()], open: true, ..Barrier::default() };
         let barriers = std::array::from_fn(|_| none());
         let number = warps.first().map_or(0, |warp| warp.block);
-        Self { number, warps, barriers, next: 0, releases: 0, delayed: None, _shared: shared }
+        Self { number, warps, barriers, next: 0, releases: 0, weak: None, _shared: shared }
     }
 
-    /// From now on others see its stores late.
-    pub fn delay_stores(&mut self, delayed: Delayed) {
-        self.delayed = Some(Box::new(delayed));
+    /// From now on its accesses need not happen in the order of the program.
+    pub fn weaken(&mut self, weak: WeakMemory) {
+        self.weak = Some(Box::new(weak));
     }
 
     /// Places it on a device.
@@ -199,9 +199,9 @@ impl Block {
     ///
     /// A warp cannot continue.
     pub fn round(&mut self, budget: u32) -> Result<Turn, Fault> {
-        // Without a schedule nothing is delayed.
-        if let Some(mut delayed) = self.delayed.take() {
-            delayed.show_all();
+        // Without a schedule nothing is out of order.
+        if let Some(mut weak) = self.weak.take() {
+            weak.show_all();
         }
         let count = self.warps.len();
         let (mut moved, mut left) = (false, false);
@@ -246,7 +246,7 @@ impl Block {
     ///
     /// A warp cannot continue.
     pub fn turn_of_one(&mut self, budget: u32, pick: impl FnOnce(usize) -> usize) -> Result<(Turn, usize), Fault> {
-        let seen = self.delayed.as_mut().is_some_and(|delayed| delayed.pass());
+        let seen = self.weak.as_mut().is_some_and(|weak| weak.pass());
         let idle = if seen { Turn::Moved } else { Turn::Idle };
         let can = |warp: &Warp| warp.alive & !warp.blocked != 0;
         let ready: Vec<usize> = (0..self.warps.len()).filter(|at| can(&self.warps[*at])).collect();
@@ -264,14 +264,14 @@ impl Block {
 
     /// True if all warps have ended, and all see what they have stored.
     fn is_over(&self) -> bool {
-        self.delayed.as_ref().is_none_or(|delayed| delayed.is_empty()) && self.warps.iter().all(|warp| warp.alive == 0)
+        self.weak.as_ref().is_none_or(|weak| weak.is_shown()) && self.warps.iter().all(|warp| warp.alive == 0)
     }
 
     /// Gives a warp a turn. With `steps`, the turn ends after that many instructions.
     fn turn(&mut self, at: usize, budget: u32, steps: Option<u32>) -> Result<Turn, Fault> {
-        self.warps[at].delayed = self.delayed.take();
+        self.warps[at].weak = self.weak.take();
         let turn = self.turn_of_warp(at, budget, steps);
-        self.delayed = self.warps[at].delayed.take();
+        self.weak = self.warps[at].weak.take();
         turn
     }
 

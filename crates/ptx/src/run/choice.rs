@@ -3,9 +3,13 @@
 //! Some errors of order show if any block may be next, some if one block runs far ahead of the others, and some if one is late by thousands of
 //! turns. So the seed also decides the manner in which blocks are chosen.
 use super::delay::{Delayed, StoreUnit};
+use super::early::{Early, EarlyLoads};
+use super::history::{History, Recorder};
 use super::launch::Order;
 use super::pool::Job;
+use super::weak::WeakMemory;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// On average, one turn in this many changes a priority or begins a stall.
 const CHANGE: usize = 256;
@@ -19,12 +23,14 @@ pub struct Schedule {
     pub seed: u64,
     /// If it also decides when others see the stores of kernels, the part of a store that they see at once.
     pub delayed_stores: Option<StoreUnit>,
+    /// If it also decides the moment at which a load sees memory, the loads for which it does.
+    pub early_loads: Option<EarlyLoads>,
 }
 
 impl Schedule {
-    /// Others see stores at once, in the order in which they are made.
+    /// Accesses happen in the order of the program.
     pub const fn new(seed: u64) -> Self {
-        Self { seed, delayed_stores: None }
+        Self { seed, delayed_stores: None, early_loads: None }
     }
 }
 
@@ -45,6 +51,11 @@ pub(super) struct Choice {
     order: Order,
     manner: Manner,
     delayed_stores: Option<StoreUnit>,
+    early_loads: Option<EarlyLoads>,
+    /// The stores of all blocks, if loads are early.
+    history: Arc<Mutex<History>>,
+    /// The number of blocks so far.
+    blocks: u64,
     /// The number of turns so far.
     turns: u64,
     /// The next lowest priority.
@@ -55,7 +66,9 @@ impl Choice {
     pub(super) fn new(schedule: Schedule) -> Self {
         let mut order = Order(schedule.seed);
         let manner = [Manner::Equal, Manner::Priorities, Manner::Stalls][order.below(3)];
-        Self { order, manner, delayed_stores: schedule.delayed_stores, turns: 0, lowest: u64::from(u32::MAX) }
+        let Schedule { delayed_stores, early_loads, .. } = schedule;
+        let (history, lowest) = (Arc::default(), u64::from(u32::MAX));
+        Self { order, manner, delayed_stores, early_loads, history, blocks: 0, turns: 0, lowest }
     }
 
     /// The order of the turns of a block's warps.
@@ -63,10 +76,21 @@ impl Choice {
         Order(self.order.below(usize::MAX) as u64)
     }
 
-    /// The stores of a block that begins, if others see them late.
-    pub(super) fn delayed(&mut self) -> Option<Delayed> {
-        let unit = self.delayed_stores?;
-        Some(Delayed::new(unit, self.order.below(usize::MAX) as u64))
+    /// A launch begins: kernels may reach memory at addresses that are new.
+    pub(super) fn launches(&mut self) {
+        if self.early_loads.is_some() {
+            self.history.lock().unwrap_or_else(PoisonError::into_inner).update_aliases();
+        }
+    }
+
+    /// For a block that begins, if its accesses need not happen in the order of the program.
+    pub(super) fn weak_memory(&mut self) -> Option<WeakMemory> {
+        self.blocks += 1;
+        let mut seed = || self.order.below(usize::MAX) as u64;
+        let recorder = self.early_loads.map(|_| Recorder::new(self.history.clone(), self.blocks));
+        let delayed = self.delayed_stores.map(|unit| Delayed::new(unit, seed(), recorder.clone()));
+        let early = self.early_loads.zip(recorder).map(|(loads, recorder)| Early::new(loads, seed(), recorder));
+        (delayed.is_some() || early.is_some()).then_some(WeakMemory { delayed, early })
     }
 
     /// The first value of [`Job::chance`] for a block that begins.

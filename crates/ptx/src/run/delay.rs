@@ -5,12 +5,12 @@
 //! the block, before a release, and when the block ends; those that the block itself reads again are seen before the read.
 #![allow(unsafe_code)] // stores go to addresses of the host, as those of kernels do
 
+use super::history::Recorder;
 use super::launch::Order;
+use super::weak::LINE;
 use super::word::store_bits;
 use rustc_hash::FxHashMap;
 
-/// Bytes of a line.
-const LINE: u64 = 128;
 /// Lines that a block keeps at most.
 const MOST_LINES: usize = 64;
 
@@ -30,6 +30,8 @@ pub enum StoreUnit {
 pub struct Delayed {
     unit: StoreUnit,
     order: Order,
+    /// Records stores when they are seen, if loads may find what was there before.
+    recorder: Option<Recorder>,
     lines: FxHashMap<u64, Line>,
     /// The numbers of these lines, so that one can be picked.
     numbers: Vec<u64>,
@@ -66,14 +68,19 @@ impl Line {
     ///
     /// # Safety
     /// As for [`Delayed::add`].
-    unsafe fn show(&mut self, number: u64, start: usize) {
+    unsafe fn show(&mut self, number: u64, start: usize, recorder: Option<&Recorder>) {
         let others = (self.starts | !self.stored) & !bits(start + 1);
         let end = (others.trailing_zeros() as usize).min(LINE as usize);
         let address = number * LINE + start as u64;
         let mut word = [0; 16];
         word[..end - start].copy_from_slice(&self.bytes[start..end]);
         // SAFETY: a part is an aligned word, and the caller of `Delayed::add` has promised that its address stays valid.
-        unsafe { store_bits(address, (end - start) as u32, u128::from_le_bytes(word)) };
+        unsafe {
+            if let Some(recorder) = recorder {
+                recorder.add(address, (end - start) as u64);
+            }
+            store_bits(address, (end - start) as u32, u128::from_le_bytes(word));
+        }
         self.stored &= !(bits(end) & !bits(start));
         self.starts &= !(1 << start);
     }
@@ -82,10 +89,11 @@ impl Line {
     ///
     /// # Safety
     /// As for [`Delayed::add`].
-    unsafe fn show_all(&mut self, number: u64) {
+    unsafe fn show_all(&mut self, number: u64, recorder: Option<&Recorder>) {
+        recorder.inspect(|recorder| recorder.begin());
         while self.starts != 0 {
             // SAFETY: as the caller says.
-            unsafe { self.show(number, self.starts.trailing_zeros() as usize) }
+            unsafe { self.show(number, self.starts.trailing_zeros() as usize, recorder) }
         }
     }
 }
@@ -97,8 +105,8 @@ fn bits(end: usize) -> u128 {
 
 impl Delayed {
     /// No stores yet; a seed decides when those to come are seen.
-    pub fn new(unit: StoreUnit, seed: u64) -> Self {
-        Self { unit, order: Order(seed), lines: FxHashMap::default(), numbers: Vec::new() }
+    pub fn new(unit: StoreUnit, seed: u64, recorder: Option<Recorder>) -> Self {
+        Self { unit, order: Order(seed), recorder, lines: FxHashMap::default(), numbers: Vec::new() }
     }
 
     /// Adds a store whose elements have `element` bytes.
@@ -117,7 +125,7 @@ impl Delayed {
         let line = self.lines.entry(number).or_insert(Line::EMPTY);
         if !line.add(offset, bytes, part) {
             // SAFETY: as the caller says.
-            unsafe { line.show_all(number) };
+            unsafe { line.show_all(number, self.recorder.as_ref()) };
             line.add(offset, bytes, part);
         }
     }
@@ -170,8 +178,9 @@ impl Delayed {
         for _ in 0..self.order.below(starts.count_ones() as usize) {
             starts &= starts - 1;
         }
+        let recorder = self.recorder.as_ref().inspect(|recorder| recorder.begin());
         // SAFETY: the caller of `add` has promised that the address stays valid.
-        unsafe { line.show(number, starts.trailing_zeros() as usize) };
+        unsafe { line.show(number, starts.trailing_zeros() as usize, recorder) };
         if line.starts == 0 {
             self.lines.remove(&number);
             self.numbers.swap_remove(at);
@@ -190,7 +199,7 @@ impl Delayed {
         let number = self.numbers.swap_remove(at);
         if let Some(mut line) = self.lines.remove(&number) {
             // SAFETY: the caller of `add` has promised that the address stays valid.
-            unsafe { line.show_all(number) }
+            unsafe { line.show_all(number, self.recorder.as_ref()) }
         }
     }
 }

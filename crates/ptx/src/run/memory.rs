@@ -272,7 +272,16 @@ impl Reach {
 
     /// True if accesses that were just permitted are all to one region of the device's memory.
     pub fn last_is_of_the_device(&self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> bool {
-        !self.last_is_own && lanes_of(mask).all(|lane| self.last.holds(addresses[lane], len))
+        !self.last_is_own && self.last_holds(addresses, mask, len)
+    }
+
+    /// True if they are all to one region that is not the device's.
+    pub fn last_is_only_own(&self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> bool {
+        self.last_is_own && self.last_holds(addresses, mask, len)
+    }
+
+    fn last_holds(&self, addresses: &Lanes<u64>, mask: Mask, len: u64) -> bool {
+        lanes_of(mask).all(|lane| self.last.holds(addresses[lane], len))
     }
 
     /// Checks accesses of `len` bytes at the addresses of the lanes in the mask.

@@ -1,11 +1,14 @@
 //! Kernels run: warps of 32 lanes, blocks with shared memory and barriers, launches.
+mod aliases;
 mod block;
 mod choice;
 mod delay;
+mod early;
 mod executable;
 mod fault;
 mod frame;
 mod handlers;
+mod history;
 mod image;
 mod lanes;
 mod launch;
@@ -19,11 +22,13 @@ mod rounding;
 mod scalar;
 mod stores;
 mod warp;
+mod weak;
 mod word;
 mod work;
 
 pub use choice::Schedule;
 pub use delay::StoreUnit;
+pub use early::EarlyLoads;
 pub use executable::{Executable, Options};
 pub use fault::{Fault, Spot, StandingBlock, Wait};
 pub use handlers::Vectors;

@@ -211,9 +211,12 @@ impl Pool {
         let mut queue = self.shared.queue();
         queue.live += launch.blocks.len();
         queue.idle = 0;
+        if let Some(choice) = &mut queue.choice {
+            choice.launches();
+        }
         for mut block in launch.blocks {
-            if let Some(delayed) = queue.choice.as_mut().and_then(Choice::delayed) {
-                block.delay_stores(delayed);
+            if let Some(weak) = queue.choice.as_mut().and_then(Choice::weak_memory) {
+                block.weaken(weak);
             }
             let chance = queue.choice.as_mut().map_or(0, Choice::chance);
             queue.put(Job { block, launch: running.clone(), idle: 0, chance });

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)] // the instructions at hand are reached by address while their function is there
 
 use super::block::{Arrival, Common};
-use super::delay::Delayed;
 use super::fault::{Spot, Wait};
 use super::frame::Frame;
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
@@ -14,6 +13,7 @@ use super::memory::{BadAccess, Reach};
 use super::ready::{Instruction, Ready};
 use super::registers::{Base, Registers};
 use super::stores::{Stores, Strike};
+use super::weak::WeakMemory;
 use super::work::Work;
 use crate::error::Error;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ pub struct Warp {
     pub common: Arc<Common>,
     pub block: u32,
     pub number: u32,
-    /// During its turn, the stores of its block that others do not see yet, if a seed delays them.
-    pub delayed: Option<Box<Delayed>>,
+    /// During its turn, the accesses of its block that a seed takes out of their order, if it does.
+    pub weak: Option<Box<WeakMemory>>,
     /// Lanes that have not ended.
     pub alive: Mask,
     /// Lanes that wait at a barrier of the block.
@@ -162,7 +162,7 @@ impl Warp {
             common,
             block,
             number,
-            delayed: None,
+            weak: None,
             alive: lanes,
             blocked: 0,
             released: false,

@@ -5,7 +5,7 @@ use ptx::run::{Pool, Schedule, StoreUnit};
 use std::sync::mpsc::channel;
 
 /// Block 0 runs `writes`; block 1 polls `[m+124]` until it is not 0, runs `reads` and stores `%r2` at `[out]`.
-fn kernel(writes: &str, reads: &str) -> String {
+pub fn kernel(writes: &str, reads: &str) -> String {
     format!(
         ".visible .entry k(.param .u64 m, .param .u64 out)\n{{\n.reg .pred %p<4>;\n.reg .b32 %r<8>;\n.reg .b64 %d<6>;\n\
          ld.param.u64 %d1, [m];\nld.param.u64 %d2, [out];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r4, %tid.x;\nmul.wide.u32 %d3, %r4, 4;\n\
@@ -14,12 +14,16 @@ fn kernel(writes: &str, reads: &str) -> String {
     )
 }
 
-/// The different values of `[out]` after many schedules.
 fn seen(text: &str, threads: u32, delayed_stores: Option<StoreUnit>) -> Vec<u32> {
+    seen_on(text, threads, |seed| Schedule { delayed_stores, ..Schedule::new(seed) })
+}
+
+/// The different values of `[out]` after many schedules.
+pub fn seen_on(text: &str, threads: u32, schedule: impl Fn(u64) -> Schedule) -> Vec<u32> {
     let pool = Pool::new(1).unwrap();
     let mut seen: Vec<u32> = (0..300)
         .map(|seed| {
-            pool.schedule(Some(Schedule { seed, delayed_stores }));
+            pool.schedule(Some(schedule(seed)));
             let mut device = Device::new(text);
             let (memory, out) = (device.array(&[0; 256]), device.array(&[9; 4]));
             let (told, outcome) = channel();
@@ -98,7 +102,7 @@ fn a_block_sees_its_own_stores_and_the_last_one_stays() {
     let pool = Pool::new(1).unwrap();
     for unit in [StoreUnit::Element, StoreUnit::Thread, StoreUnit::Line] {
         for seed in 0..100 {
-            pool.schedule(Some(Schedule { seed, delayed_stores: Some(unit) }));
+            pool.schedule(Some(Schedule { delayed_stores: Some(unit), ..Schedule::new(seed) }));
             let mut device = Device::new(&kernel(writes, "mov.b32 %r2, 3;"));
             let (memory, out) = (device.array(&[0; 256]), device.array(&[9; 4]));
             let (told, outcome) = channel();

@@ -4,6 +4,7 @@
 mod accesses;
 mod delay;
 mod device;
+mod early;
 mod kernels;
 mod multimem;
 mod pool;

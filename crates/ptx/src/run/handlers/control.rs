@@ -299,7 +299,7 @@ pub const FENCE_OF_BLOCK: u32 = 1;
 /// As for every [`super::Handler`].
 pub unsafe fn fence(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     if i.flags & FENCE_OF_BLOCK == 0 {
-        super::memory::show_all_delayed(w);
+        super::weak::fence(w);
     }
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     at + 1

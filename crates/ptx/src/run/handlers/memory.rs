@@ -1,6 +1,7 @@
 //! Loads, stores, atomics, and copies in the background.
 use super::general;
 use super::multimem;
+use super::weak;
 use super::words::{Part, Parts};
 use super::{Execute, each, give, mask};
 use crate::code::{AtomicOp, Op, Width};
@@ -29,78 +30,6 @@ pub const CONST: u32 = 16;
 fn moved(w: &Warp, flags: u32, waits: bool, bytes: u64) -> u64 {
     let is_global = flags & (SHARED | OWN | CONST) == 0 && !waits && !w.reach.is_own();
     if is_global { bytes * u64::from(w.mask.count_ones()) } else { 0 }
-}
-
-/// A flag of an address: its store, or atomic, is seen after all earlier ones of the block.
-pub const RELEASES: u32 = 32;
-
-/// Before an access of the block, lets all see its delayed stores that the access meets or must follow.
-#[inline(always)]
-fn show_delayed(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
-    #[cold]
-    fn show(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, len: u64) {
-        let Some(delayed) = &mut w.delayed else { return };
-        if flags & RELEASES != 0 {
-            delayed.show_all();
-        } else if flags & (SHARED | OWN | CONST) == 0 {
-            lanes_of(w.mask).for_each(|lane| delayed.show_at(addresses[lane], len));
-        }
-    }
-    if w.delayed.is_some() {
-        show(w, flags, addresses, len);
-    }
-}
-
-/// Lets all see every delayed store of the block, if an access releases them.
-pub(super) fn show_all_if_released(w: &mut Warp, flags: u32) {
-    if flags & RELEASES != 0 {
-        show_all_delayed(w);
-    }
-}
-
-/// Lets all see every delayed store of the block.
-pub fn show_all_delayed(w: &mut Warp) {
-    if let Some(delayed) = &mut w.delayed {
-        delayed.show_all();
-    }
-}
-
-/// Adds a store of `count` elements of `size` bytes in the lanes of the mask to those that others see later. False if it is not for the device's memory, or
-/// none are delayed.
-///
-/// # Safety
-/// As for [`Parts::store_lanes`].
-#[cold]
-unsafe fn is_delayed(
-    w: &mut Warp,
-    flags: u32,
-    addresses: &Lanes<u64>,
-    mask: Mask,
-    (size, count): (usize, usize),
-    element: impl Fn(usize, usize) -> u128,
-) -> bool {
-    let len = (size * count) as u64;
-    if flags & (SHARED | OWN | CONST) != 0 || !w.reach.last_is_of_the_device(addresses, mask, len) {
-        show_delayed(w, flags, addresses, len);
-        return false;
-    }
-    let Some(delayed) = &mut w.delayed else { return false };
-    if flags & RELEASES != 0 {
-        delayed.show_all();
-    }
-    let at_once = (16 / size).min(count);
-    for lane in lanes_of(mask) {
-        for first in (0..count).step_by(at_once) {
-            let mut bytes = [0; 16];
-            for (number, place) in bytes.chunks_exact_mut(size).take(at_once).enumerate() {
-                place.copy_from_slice(&element(first + number, lane).to_le_bytes()[..size]);
-            }
-            let address = addresses[lane] + (first * size) as u64;
-            // SAFETY: as the caller says; memory is not unmapped before the kernels that run have ended.
-            unsafe { delayed.add(address, &bytes[..at_once * size], size) };
-        }
-    }
-    true
 }
 
 /// The addresses of an access in each lane.
@@ -185,8 +114,11 @@ impl<W: Parts<E>, E: Part, const LOOKS: bool> Execute for Load<W, E, LOOKS> {
                 return w.refuse_access(at, "reads", bytes, bad);
             }
             w.work.loaded += moved(w, i.flags, i.waits, bytes);
-            show_delayed(w, i.flags, &addresses, bytes);
-            let parts = W::load_lanes(&addresses, w.mask);
+            let parts = if w.weak.is_none() {
+                W::load_lanes(&addresses, w.mask)
+            } else {
+                weak::load::<W, E>(w, i.flags, &addresses)
+            };
             for (slot, part) in i.more.into_iter().zip(&parts).take(W::COUNT) {
                 give(w, slot, part);
             }
@@ -221,8 +153,8 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
             let stored = moved(w, i.flags, i.waits, bytes);
             w.work.stored += stored;
             let (mask, shape) = (w.storing(&addresses, bytes, stored > 0), (size_of::<E>(), W::COUNT));
-            if w.delayed.is_none()
-                || !is_delayed(w, i.flags, &addresses, mask, shape, |part, lane| parts[part][lane].wide())
+            if w.weak.is_none()
+                || !weak::delays(w, i.flags, &addresses, mask, shape, |part, lane| parts[part][lane].wide())
             {
                 W::store_lanes(&addresses, mask, &parts);
             }
@@ -243,14 +175,16 @@ fn store_multicast(
     (addresses, len, bad): (&Lanes<u64>, u64, (u64, BadAccess)),
     store: impl Fn(&Lanes<u64>, Mask),
 ) -> u32 {
-    let members = multimem::members(w, addresses, len);
-    let others = members.first().map(|(lanes, _)| w.mask & !lanes);
+    let mut places = multimem::members(w, addresses, len);
+    let others = places.first().map(|(lanes, _)| w.mask & !lanes);
     let Some(others) = others.filter(|others| admit(w, i.flags, addresses, *others, len, false).is_ok()) else {
         return w.refuse_access(at, "writes", len, bad);
     };
-    show_all_if_released(w, i.flags);
-    members.iter().for_each(|(lanes, addresses)| store(addresses, *lanes));
-    store(addresses, others);
+    places.push((others, *addresses));
+    weak::show_all_if_released(w, i.flags);
+    // SAFETY: these are places in the members' memory, or were admitted.
+    unsafe { weak::record(w, &places, len) };
+    places.iter().for_each(|(lanes, addresses)| store(addresses, *lanes));
     w.work.stored += if i.waits { 0 } else { len * u64::from(w.mask.count_ones()) };
     w.wrote();
     at + 1
@@ -287,14 +221,20 @@ pub unsafe fn load_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             return w.refuse_access(at, "reads", whole, bad);
         }
         w.work.loaded += moved(w, i.flags, i.waits, whole);
-        show_delayed(w, i.flags, &addresses, whole);
-        let mut seen = 0u64;
-        for (number, to) in general.to.iter().enumerate() {
-            let places = addresses.map(|address| address.wrapping_add(u64::from(size) * number as u64));
-            let mut values = [0u128; LANES];
+        weak::before(w, i.flags, &addresses, whole);
+        let mut parts = [[0u128; LANES]; 4];
+        let parts = &mut parts[..general.to.len().min(4)];
+        for (number, values) in parts.iter_mut().enumerate() {
             for lane in lanes_of(w.mask).rev() {
-                values[lane] = load_bits(places[lane], size);
-                seen = (seen ^ places[lane] ^ values[lane] as u64).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+                values[lane] = load_bits(addresses[lane] + u64::from(size) * number as u64, size);
+            }
+        }
+        weak::look_back(w, i.flags, &addresses, size as usize, parts);
+        let mut seen = 0u64;
+        for (values, to) in parts.iter().zip(&general.to) {
+            for lane in lanes_of(w.mask).rev() {
+                seen =
+                    (seen ^ addresses[lane] ^ values[lane] as u64).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
             }
             let extended = values.map(|bits| match ty {
                 Type::S8 => u128::from(bits as i8 as u64),
@@ -344,7 +284,7 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let stored = moved(w, i.flags, i.waits, whole);
         w.work.stored += stored;
         let mask = w.storing(&addresses, whole, stored > 0);
-        if w.delayed.is_none() || !is_delayed(w, i.flags, &addresses, mask, (size, count), element) {
+        if w.weak.is_none() || !weak::delays(w, i.flags, &addresses, mask, (size, count), element) {
             store(&addresses, mask);
         }
     }
@@ -374,7 +314,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         }
         let bytes = moved(w, i.flags, i.waits, u64::from(size));
         (w.work.loaded, w.work.stored) = (w.work.loaded + bytes, w.work.stored + bytes);
-        show_delayed(w, i.flags, &addresses, u64::from(size));
+        weak::before(w, i.flags, &addresses, u64::from(size));
         let mut values = [0u128; LANES];
         for lane in lanes_of(w.mask) {
             let operand = |number: usize| {
@@ -386,6 +326,7 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             seen = (seen ^ addresses[lane] ^ old).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
             values[lane] = u128::from(old);
         }
+        weak::after_atomic(w, i.flags, &addresses, u64::from(size), changed.then_some(&values));
         if let Some(Some(to)) = general.to.first() {
             general::write(w.registers, *to, &values, w.mask);
         }
@@ -535,7 +476,7 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let signed = |offset: u32| offset as i32 as u64;
         let to = addresses(w, i.a, signed(i.number as u32), to_flags);
         let from = addresses(w, i.b, signed((i.number >> 32) as u32), from_flags);
-        show_all_delayed(w);
+        weak::show_all(w);
         let barrier = (i.flags != 0).then(|| addresses(w, i.d, signed(barrier_offset), barrier_flags));
         for lane in lanes_of(w.mask) {
             let bytes = u64::from(w.registers.read_lane::<u32>(i.c, lane));
@@ -558,6 +499,7 @@ pub unsafe fn bulk_copy(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
                 return w.refuse_access(at, "writes", bytes, bad);
             }
             w.work.stored += if to_flags & SHARED == 0 && !w.reach.is_own() { bytes } else { 0 };
+            weak::before_copy(w, (to_flags, to[lane]), from[lane], bytes);
             for offset in (0..bytes).step_by(16) {
                 u128::store(to[lane] + offset, u128::load(from[lane] + offset));
             }

@@ -11,6 +11,7 @@ pub mod memory;
 pub mod multimem;
 pub mod narrow;
 pub mod together;
+pub mod weak;
 pub mod whole;
 pub mod words;
 

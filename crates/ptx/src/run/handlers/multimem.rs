@@ -3,7 +3,8 @@
 //! A reduction goes through the members in their order, beginning with the first one's value, and rounds each step in the type of the elements, or
 //! with `acc::f32` in single precision and the result once in that type. The ISA leaves the order open, and a switch may compute more precisely.
 use super::general;
-use super::memory::{addresses, show_all_delayed, show_all_if_released};
+use super::memory::addresses;
+use super::weak;
 use crate::code::{BinaryOp, MemoryOrder, MultimemAction, Op};
 use crate::module::Type;
 use crate::num::{BF16, F16, canonical_f32};
@@ -30,11 +31,12 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     let whole = size * count as u32;
     // SAFETY: lowering gives the slots and widths of the operation's registers.
     let addresses = unsafe { addresses(w, i.a, i.number, i.flags) };
-    if matches!(action, MultimemAction::LoadReduce { .. }) {
+    let stores = !matches!(action, MultimemAction::LoadReduce { .. });
+    if !stores {
         // The block's own stores may be to other addresses of this memory.
-        show_all_delayed(w);
+        weak::show_all(w);
     }
-    show_all_if_released(w, i.flags);
+    weak::show_all_if_released(w, i.flags);
     let mut values = [[0u128; LANES]; 8];
     for (values, source) in values.iter_mut().zip(&general.sources) {
         for lane in lanes_of(w.mask) {
@@ -43,9 +45,17 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         }
     }
     let mut seen = 0u64;
+    let mut weak = w.weak.take();
+    let mut early = weak.as_mut().and_then(|weak| weak.early.as_mut());
+    if let Some(early) = early.as_ref().filter(|_| stores) {
+        early.recorder.begin();
+    }
     let mut lane_at = |lane: usize, members: &[u64]| {
         // SAFETY: the members' memory is accessible during the call, and the address is aligned.
         unsafe {
+            if let Some(early) = &mut early {
+                weak::before_multimem(early, members, whole.into(), stores);
+            }
             match action {
                 MultimemAction::LoadReduce { op, wide } => {
                     let all: Vec<u128> = members.iter().map(|member| load_bits(*member, whole)).collect();
@@ -73,11 +83,16 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             }
         }
     };
-    if let Err(bad) = each_lane(w, &addresses, u64::from(whole), &mut lane_at) {
+    let done = each_lane(w, &addresses, u64::from(whole), &mut lane_at);
+    if let Some(early) = early.filter(|_| *order == MemoryOrder::Acquire) {
+        early.acquire();
+    }
+    w.weak = weak;
+    if let Err(bad) = done {
         return w.refuse_access(at, "accesses", u64::from(whole), bad);
     }
     let moved = if i.waits { 0 } else { u64::from(whole) * u64::from(w.mask.count_ones()) };
-    if !matches!(action, MultimemAction::LoadReduce { .. }) {
+    if stores {
         w.work.stored += moved;
         w.wrote();
         return at + 1;

@@ -9,6 +9,8 @@ pub trait Part: Number {
     fn folded(self) -> u64;
     /// All of it.
     fn wide(self) -> u128;
+    /// The lowest bits of a number.
+    fn narrow(wide: u128) -> Self;
 }
 
 macro_rules! part {
@@ -22,6 +24,10 @@ macro_rules! part {
             #[inline(always)]
             fn wide(self) -> u128 {
                 u128::from(self)
+            }
+            #[inline(always)]
+            fn narrow(wide: u128) -> Self {
+                wide as Self
             }
         }
     )*};

@@ -2,7 +2,7 @@
 use super::{Lowering, Refusal};
 use crate::code::{Address, AddressBase, MemoryOrder, Op, Width};
 use crate::module::{RegisterId, Space};
-use crate::run::handlers::{Handler, Isa, memory, multimem};
+use crate::run::handlers::{Handler, Isa, memory, multimem, weak};
 use crate::run::ready::{Known, NOWHERE};
 use crate::run::registers::Slot;
 
@@ -14,9 +14,15 @@ struct Place {
 }
 
 impl Place {
-    fn releasing(self, order: MemoryOrder) -> Self {
-        let releases = matches!(order, MemoryOrder::Release | MemoryOrder::AcquireRelease);
-        Self { flags: self.flags | if releases { memory::RELEASES } else { 0 }, ..self }
+    fn ordered(self, order: MemoryOrder) -> Self {
+        let flags = match order {
+            MemoryOrder::Weak => weak::WEAK,
+            MemoryOrder::Relaxed => 0,
+            MemoryOrder::Acquire => weak::ACQUIRES,
+            MemoryOrder::Release => weak::RELEASES,
+            MemoryOrder::AcquireRelease => weak::ACQUIRES | weak::RELEASES,
+        };
+        Self { flags: self.flags | flags, ..self }
     }
 }
 
@@ -66,7 +72,7 @@ impl Lowering<'_> {
     pub(super) fn memory<I: Isa>(&mut self, op: &Op) -> Result<(), Refusal> {
         match op {
             Op::Load { ty, order, to, address } => {
-                let place = self.address(address)?;
+                let place = self.address(address)?.ordered(*order);
                 let looks = *order != MemoryOrder::Weak;
                 let targets: Vec<Option<RegisterId>> = to.clone();
                 let fits = |to: &Option<RegisterId>, width| to.is_none_or(|to| self.places.width(to) == width);
@@ -84,7 +90,7 @@ impl Lowering<'_> {
                 });
             }
             Op::Store { ty, order, address, values } => {
-                let place = self.address(address)?.releasing(*order);
+                let place = self.address(address)?.ordered(*order);
                 let width = memory::part_width(ty.bytes()).filter(|_| !self.one_by_one);
                 let width = width.filter(|width| values.iter().all(|value| self.places.fits(value, *width)));
                 let run = width.and_then(|_| store::<I>(ty.bytes(), values.len()));
@@ -103,14 +109,14 @@ impl Lowering<'_> {
                 });
             }
             Op::Atomic { order, address, .. } => {
-                let place = self.address(address)?.releasing(*order);
+                let place = self.address(address)?.ordered(*order);
                 let number = self.describe(op)?;
                 self.push(memory::atomic, |i| {
                     (i.a, i.number, i.flags, i.c) = (place.base, place.offset, place.flags, number);
                 });
             }
             Op::Multimem { order, address, .. } => {
-                let place = self.address(address)?.releasing(*order);
+                let place = self.address(address)?.ordered(*order);
                 let number = self.describe(op)?;
                 self.push(multimem::multimem, |i| {
                     (i.a, i.number, i.flags, i.c) = (place.base, place.offset, place.flags, number);
