@@ -19,6 +19,16 @@ const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 /// The variable with the number of NVLinks of each.
 const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
 
+/// The variable with the way in which the NVLink switch adds.
+const SWITCH: &str = "COLLSPEC_SOFTWARE_SWITCH";
+
+/// How kernels are executed.
+fn options() -> Options {
+    // `collspec gpu` has checked it.
+    let switch_sum = std::env::var(SWITCH).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    Options { switch_sum, ..Options::default() }
+}
+
 /// Sets up the devices, before the program's first call.
 fn configure() {
     let settings = Settings::default();
@@ -27,7 +37,7 @@ fn configure() {
     // Only this function configures them, and once.
     let nvlinks = std::env::var(LINKS).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.nvlinks);
     let _ = api::configure(Settings { devices, nvlinks, legacy_default_stream: true, ..settings });
-    library::load_modules(Options::default());
+    library::load_modules(options());
 }
 
 /// Makes a loaded library call this runtime.
@@ -41,7 +51,7 @@ unsafe fn attach(path: &Path) -> Result<(), LibraryError> {
     unsafe {
         match FatBinaries::open(path) {
             Err(FatbinError::NoDeviceCode) => library::attach_runtime(path, Box::new(not_supported)).map(|_| ())?,
-            _ => library::load(path, Options::default(), Box::new(not_supported)).map(|_| ())?,
+            _ => library::load(path, options(), Box::new(not_supported)).map(|_| ())?,
         }
     }
     Ok(())

@@ -62,7 +62,7 @@ impl Device {
         let reached = Arc::new(Memory::default());
         // SAFETY: the memory lives as long as the device.
         unsafe { reached.map(Region::new(memory.as_ptr() as u64, 4096)) };
-        let executable = Executable::new(Arc::new(program), Options { contracts: true, vectors });
+        let executable = Executable::new(Arc::new(program), Options { vectors, ..Options::default() });
         Self { image: Arc::new(Image::new(executable, reached)), memory }
     }
 

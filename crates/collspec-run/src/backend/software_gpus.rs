@@ -5,7 +5,7 @@ use super::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::job::{EarlyLoads, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Work};
 use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
-use ptx::run::{self, Options, Schedule};
+use ptx::run::{self, Options, Schedule, SwitchSum};
 use soft_cudart::api::{self, Settings};
 use soft_cudart::attach::runtime_functions;
 use soft_cudart::fatbin::FatBinaries;
@@ -21,6 +21,8 @@ const MOST_DEVICES: usize = 32;
 pub const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 /// The variable with the number of NVLinks of each.
 pub const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
+/// The variable with the way in which the NVLink switch adds.
+const SWITCH: &str = "COLLSPEC_SOFTWARE_SWITCH";
 /// The fewest NVLinks with which NCCL uses multicast memory for collectives.
 const LINKS_FOR_NVLS: u32 = 5;
 /// The most NVLinks of a device, as on a B200.
@@ -35,6 +37,9 @@ pub enum SoftwareGpuError {
     /// Their number is none.
     #[error("{0} is `{1}`, and not a number from 1 to {2}")]
     Count(&'static str, String, usize),
+    /// The way in which the NVLink switch adds is none.
+    #[error("{SWITCH} is `{0}`: {1}")]
+    Switch(String, String),
     /// The devices were used before.
     #[error(transparent)]
     Configured(#[from] api::AlreadyConfigured),
@@ -84,15 +89,23 @@ fn count(variable: &'static str, most: usize) -> Result<Option<usize>, SoftwareG
 ///
 /// # Errors
 ///
-/// As for [`device_count`]; or COLLSPEC_SOFTWARE_NVLINKS is not a number of links.
+/// As for [`device_count`]; or COLLSPEC_SOFTWARE_NVLINKS is not a number of links, or COLLSPEC_SOFTWARE_SWITCH no way of adding.
 pub fn check_variables() -> Result<(), SoftwareGpuError> {
-    settings().map(|_| ())
+    settings().and_then(|_| options()).map(|_| ())
 }
 
 fn settings() -> Result<Settings, SoftwareGpuError> {
     let usual = Settings::default();
     let nvlinks = count(LINKS, MOST_LINKS)?.map_or(usual.nvlinks, |links| links as u32);
     Ok(Settings { devices: device_count()?, name: NAME.to_owned(), nvlinks, ..usual })
+}
+
+/// How kernels are executed.
+fn options() -> Result<Options, SoftwareGpuError> {
+    let text = std::env::var_os(SWITCH).unwrap_or_default().to_string_lossy().into_owned();
+    let refused = |why| SoftwareGpuError::Switch(one_line(&text).into_owned(), why);
+    let switch_sum = if text.is_empty() { SwitchSum::default() } else { text.parse().map_err(refused)? };
+    Ok(Options { switch_sum, ..Options::default() })
 }
 
 /// The devices, described as a driver would.
@@ -141,6 +154,7 @@ pub fn is_slimmed(path: &Path) -> bool {
 ///
 /// The library cannot be loaded, has no CUDA runtime that can be replaced, or no kernels that can be read.
 pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
+    let options = options()?;
     api::configure(settings()?)?;
     let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = identity(&file);
@@ -151,7 +165,7 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
         }
     };
     // SAFETY: the library was loaded from this file, stays, and nothing has called it.
-    let library = unsafe { soft_cudart::library::load(&file, Options::default(), Box::new(not_supported)) };
+    let library = unsafe { soft_cudart::library::load(&file, options, Box::new(not_supported)) };
     // Checked after everything was read from it, and before the findings are reported.
     if identity(&file) != before {
         return Err(SoftwareGpuError::Replaced(file));

@@ -22,7 +22,7 @@ const OF_ONE: &[&str] = &[
 ];
 
 /// Those of this program's own that workers know.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
@@ -32,6 +32,7 @@ const OWN: [&str; 12] = [
     "COLLSPEC_SOFT_SEED",
     "COLLSPEC_SOFTWARE_GPUS",
     "COLLSPEC_SOFTWARE_NVLINKS",
+    "COLLSPEC_SOFTWARE_SWITCH",
     "COLLSPEC_STANDIN_DEVICES",
     "COLLSPEC_STANDIN_DRIVER",
     "COLLSPEC_STANDIN_FAULT",

@@ -19,6 +19,31 @@ pub fn handle(function: FunctionId) -> u64 {
     FUNCTIONS + u64::from(function.0) * STEP
 }
 
+/// How a switch adds numbers that several devices hold. The PTX ISA leaves the order open, and the precision above a least one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SwitchSum {
+    /// From the first device to the last, in the least precision.
+    #[default]
+    InOrder,
+    /// From the last device to the first, in the least precision.
+    Reversed,
+    /// In double precision, rounded once.
+    Wide,
+}
+
+impl std::str::FromStr for SwitchSum {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "in-order" => Ok(Self::InOrder),
+            "reversed" => Ok(Self::Reversed),
+            "wide" => Ok(Self::Wide),
+            _ => Err("expected in-order, reversed or wide".to_owned()),
+        }
+    }
+}
+
 /// Options for running a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -26,12 +51,14 @@ pub struct Options {
     pub contracts: bool,
     /// The vector instructions to use; the processor must have them.
     pub vectors: Vectors,
+    /// How loads of multicast memory add.
+    pub switch_sum: SwitchSum,
 }
 
 impl Default for Options {
     /// Fused, with the best vectors that the processor has.
     fn default() -> Self {
-        Self { contracts: true, vectors: Vectors::best() }
+        Self { contracts: true, vectors: Vectors::best(), switch_sum: SwitchSum::default() }
     }
 }
 
@@ -72,6 +99,11 @@ impl Executable {
     /// True if products and sums are fused.
     pub fn contracts(&self) -> bool {
         self.options.contracts
+    }
+
+    /// How loads of multicast memory add.
+    pub fn switch_sum(&self) -> SwitchSum {
+        self.options.switch_sum
     }
 
     /// True if every operation is executed from its description.

@@ -29,7 +29,7 @@ mod work;
 pub use choice::Schedule;
 pub use delay::StoreUnit;
 pub use early::EarlyLoads;
-pub use executable::{Executable, Options};
+pub use executable::{Executable, Options, SwitchSum};
 pub use fault::{Fault, Spot, StandingBlock, Wait};
 pub use handlers::Vectors;
 pub use image::Image;

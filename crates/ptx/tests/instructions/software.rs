@@ -11,7 +11,7 @@ pub fn results(texts: &[String], vectors: Vectors, input: &[u64], blocks: usize)
     let memory = Arc::new(Memory::default());
     let units = texts.iter().zip(INSTRUCTIONS).map(|(text, (name, ..))| Unit::new(name, text.as_str().into()).unwrap());
     let program = Arc::new(Program::link(units.collect(), 1).unwrap());
-    let executable = Executable::new(program, Options { contracts: true, vectors });
+    let executable = Executable::new(program, Options { vectors, ..Options::default() });
     let image = Arc::new(Image::new(executable, memory.clone()));
     let mut all = Vec::new();
     // SAFETY: both arrays live until the kernels have ended.

@@ -1,22 +1,31 @@
 //! Multicast memory: one address for arrays of several devices.
 use crate::device::Device;
+use ptx::run::{Options, SwitchSum};
 
 /// An address that nothing else has.
 const AT: u64 = 1 << 60;
 
 /// A kernel in which `%d1` is the lane's 16 bytes of multicast memory, and `%d2` those of an array.
 fn device(line: &str) -> Device {
+    device_with(line, Options::default())
+}
+
+fn device_with(line: &str, options: Options) -> Device {
     let text = format!(
         ".visible .entry k(.param .u64 m, .param .u64 a)\n{{\n.reg .pred %p<2>;\n.reg .b16 %h<9>;\n.reg .b32 %r<9>;\n.reg .b64 %d<9>;\n\
          ld.param.u64 %d1, [m];\nld.param.u64 %d2, [a];\nmov.u32 %r8, %tid.x;\nmul.wide.u32 %d3, %r8, 16;\n\
          add.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n{line}\nret;\n}}"
     );
-    Device::new(&text)
+    Device::with(&text, options)
 }
 
 /// What the kernel leaves in the array after the members', on 4 lanes.
 fn loaded(line: &str, members: &[[u32; 16]]) -> Vec<u32> {
-    let mut device = device(line);
+    loaded_with(line, members, Options::default())
+}
+
+fn loaded_with(line: &str, members: &[[u32; 16]], options: Options) -> Vec<u32> {
+    let mut device = device_with(line, options);
     let arrays = members.iter().map(|member| device.array(member)).collect();
     device.multicast(AT, 64, arrays);
     let to = device.array(&[0; 16]);
@@ -36,6 +45,24 @@ fn loads_reduce_over_the_members_in_order() {
     let singles = [16777216f32, 1.0, 1.0].map(|value| [value.to_bits(); 16]);
     let line = "multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%r1, %r2, %r3, %r4}, [%d1];\nst.global.v4.u32 [%d2], {%r1, %r2, %r3, %r4};";
     assert_eq!(loaded(line, &singles), [16777216f32.to_bits(); 16]);
+}
+
+#[test]
+fn a_switch_may_add_in_another_order_or_wider() {
+    let single = [16777216f32, 1.0, 1.0].map(|value| [value.to_bits(); 16]);
+    let bf16 = [0x4380_4380, 0x3f80_3f80, 0x3f80_3f80].map(|pair| [pair; 16]);
+    let line =
+        |ty: &str| format!("multimem.ld_reduce.relaxed.sys.global.add.{ty} %r1, [%d1];\nst.global.u32 [%d2], %r1;");
+    // 2^24 + 1 + 1 and 256 + 1 + 1 lose both ones from left to right, and none from right to left, or in double precision.
+    for (switch_sum, sums) in [
+        (SwitchSum::InOrder, [16777216f32.to_bits(), 0x4380_4380]),
+        (SwitchSum::Reversed, [16777218f32.to_bits(), 0x4381_4381]),
+        (SwitchSum::Wide, [16777218f32.to_bits(), 0x4381_4381]),
+    ] {
+        let options = Options { switch_sum, ..Options::default() };
+        let first = |ty: &str, members: &[[u32; 16]]| loaded_with(&line(ty), members, options)[0];
+        assert_eq!([first("f32", &single), first("bf16x2", &bf16)], sums, "{switch_sum:?}");
+    }
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Accesses to multicast memory: a switch between GPUs writes to all of them, or reads and reduces what all of them hold.
 //!
 //! A reduction goes through the members in their order, beginning with the first one's value, and rounds each step in the type of the elements, or
-//! with `acc::f32` in single precision and the result once in that type. The ISA leaves the order open, and a switch may compute more precisely.
+//! with `acc::f32` in single precision and the result once in that type. The ISA leaves the order open, and a switch may compute more precisely:
+//! [`SwitchSum`] has other ways.
 use super::general;
 use super::memory::addresses;
 use super::weak;
 use crate::code::{BinaryOp, MemoryOrder, MultimemAction, Op};
 use crate::module::Type;
 use crate::num::{BF16, F16, canonical_f32};
+use crate::run::executable::SwitchSum;
 use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
 use crate::run::memory::BadAccess;
 use crate::run::ready::Instruction;
@@ -44,6 +46,7 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             values[lane] = unsafe { general::read(w.registers, *source, lane) };
         }
     }
+    let switch = w.common.image.executable().switch_sum();
     let mut seen = 0u64;
     let mut weak = w.weak.take();
     let mut early = weak.as_mut().and_then(|weak| weak.early.as_mut());
@@ -58,10 +61,22 @@ pub unsafe fn multimem(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
             }
             match action {
                 MultimemAction::LoadReduce { op, wide } => {
-                    let all: Vec<u128> = members.iter().map(|member| load_bits(*member, whole)).collect();
+                    let mut all: Vec<u128> = members.iter().map(|member| load_bits(*member, whole)).collect();
+                    if switch == SwitchSum::Reversed {
+                        all.reverse();
+                    }
                     for (number, values) in values.iter_mut().enumerate().take(count) {
                         let part = all.iter().map(|bits| (bits >> (8 * size * number as u32)) as u64 & mask_of(size));
-                        values[lane] = u128::from(if *wide { wide_sum(*ty, part) } else { reduced(*op, *ty, part) });
+                        values[lane] = u128::from(match (*op, *ty) {
+                            (BinaryOp::Add, Type::F32) if switch == SwitchSum::Wide => single_sum(part),
+                            (BinaryOp::Add, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2)
+                                if switch == SwitchSum::Wide =>
+                            {
+                                half_sum(*ty, part, |a, b| a + b)
+                            }
+                            _ if *wide => half_sum(*ty, part, |a, b| canonical_f32(a as f32 + b as f32).into()),
+                            _ => reduced(*op, *ty, part),
+                        });
                         seen = (seen ^ addresses[lane] ^ values[lane] as u64)
                             .wrapping_mul(0x0000_0100_0000_01b3)
                             .rotate_left(23);
@@ -172,13 +187,18 @@ fn reduced(op: BinaryOp, ty: Type, parts: impl Iterator<Item = u64>) -> u64 {
     parts.reduce(|all, part| binary(op, ty, all, part)).unwrap_or(0)
 }
 
-/// The sum of half-precision numbers or pairs of them in single precision, rounded once.
-fn wide_sum(ty: Type, parts: impl Iterator<Item = u64> + Clone) -> u64 {
+/// The sum of single-precision numbers in double precision, rounded once.
+fn single_sum(parts: impl Iterator<Item = u64>) -> u64 {
+    let numbers = parts.map(|bits| f64::from(f32::from_bits(bits as u32)));
+    canonical_f32(numbers.reduce(|a, b| a + b).unwrap_or(0.0) as f32).to_bits().into()
+}
+
+/// The sum of half-precision numbers or pairs of them, rounded once; `add` makes the sum of two of them.
+fn half_sum(ty: Type, parts: impl Iterator<Item = u64> + Clone, add: impl Fn(f64, f64) -> f64) -> u64 {
     let format = if matches!(ty, Type::Bf16 | Type::Bf16x2) { BF16 } else { F16 };
     let sum = |shift: u32| {
-        let numbers = parts.clone().map(|bits| format.decode((bits >> shift) as u16) as f32);
-        let sum = numbers.reduce(|sum, number| canonical_f32(sum + number)).unwrap_or(0.0);
-        u64::from(format.encode(f64::from(sum), false))
+        let numbers = parts.clone().map(|bits| format.decode((bits >> shift) as u16));
+        u64::from(format.encode(numbers.reduce(&add).unwrap_or(0.0), false))
     };
     if ty.bytes() == 2 { sum(0) } else { sum(0) | sum(16) << 16 }
 }
