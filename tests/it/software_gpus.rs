@@ -85,13 +85,28 @@ fn counts_of_a_real_library_are_equal_in_every_run() {
 fn a_hang_of_kernels_says_which_rank_waits_for_which() {
     let Some(library) = newest_real() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let scenario = "world_size = 3\ntimeout = 500\noutcome = \"hang\"\ninputs.x = { each = \"rank\", count = 8 }\nsteps = [\n\
-        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"all_reduce\", in = \"x\", out = \"z\", ranks = [0, 2] },\n]\n";
-    std::fs::write(folder.path().join("sum.toml"), scenario).unwrap();
-    let arguments = ["--driver", "software", "--nccl", library.to_str().unwrap(), "--format", "jsonl"];
-    let (code, words) = run(folder.path(), &arguments);
-    assert_eq!(code, Some(0), "{words}");
+    let hang = |world_size: usize, steps: &str| {
+        let scenario = format!(
+            "world_size = {world_size}\ntimeout = 500\noutcome = \"hang\"\ninputs.x = {{ each = \"rank\", count = 8 }}\nsteps = [\n{steps}\n]\n"
+        );
+        std::fs::write(folder.path().join("sum.toml"), scenario).unwrap();
+        let arguments = ["--driver", "software", "--nccl", library.to_str().unwrap(), "--format", "jsonl"];
+        let (code, words) = run(folder.path(), &arguments);
+        assert_eq!(code, Some(0), "{words}");
+        words
+    };
+    let words = hang(
+        3,
+        "{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"all_reduce\", in = \"x\", out = \"z\", ranks = [0, 2] },",
+    );
     for part in ["no kernel on the software GPUs moves:", "waits for rank 1", "rank 1 runs no kernel"] {
         assert!(words.contains(part), "{words}");
     }
+    // Several blocks, each of which polls memory of another peer.
+    let receive = |peer: usize| {
+        format!("{{ op = \"recv\", ranks = [0], peer = {peer}, count = 2, dtype = \"i32\", out = \"r{peer}\" }},")
+    };
+    let group = format!("{{ op = \"group\", steps = [ {}{}{} ] }},", receive(1), receive(2), receive(3));
+    let words = hang(4, &format!("{{ op = \"all_to_all\", in = \"x\", out = \"y\" }},\n{group}"));
+    assert!(words.contains("rank 0 waits for rank 1, rank 2 and rank 3"), "{words}");
 }

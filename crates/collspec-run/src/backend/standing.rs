@@ -1,22 +1,30 @@
 //! Kernels on software GPUs that cannot go on, in words: which warps wait, for what, and for which rank.
 use crate::job::NO_KERNEL_MOVES;
-use ptx::run::{Spot, StandingBlock, Wait};
+use ptx::run::{StandingBlock, Wait};
 use soft_cudart::api::{Home, place};
 use soft_cudart::library;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Limit on the positions listed of one kernel.
+/// Limit on the positions of one kernel in the text.
 const MOST_PLACES: usize = 6;
-/// Limit on the kernels listed.
+/// Limit on the kernels in the text.
 const MOST_KERNELS: usize = 32;
 
-/// The warps at one position of a kernel.
+/// The warps of a kernel at one position that wait for the same ranks.
 #[derive(Default)]
 struct Position {
     warps: usize,
     blocks: BTreeSet<u32>,
+    /// What one of them waits for.
     waits: String,
+}
+
+/// What lanes wait for.
+struct Reason {
+    text: String,
+    /// The other devices that have written to the memory that the lanes poll; `None` if they do not poll device memory.
+    writers: Option<BTreeSet<usize>>,
 }
 
 /// What all kernels of this process wait for, if none of them moves: only the host can help them then. `ranks` names the ranks of a device.
@@ -28,18 +36,28 @@ pub fn standing(ranks: &dyn Fn(usize) -> Option<String>) -> Option<String> {
         kernels.entry((block.device, &block.kernel, block.halted)).or_default().push(block);
     }
     let mut text = NO_KERNEL_MOVES.to_owned();
-    // For each device, those that have written to the memory that it polls.
-    let mut writers: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for ((device, kernel, halted), blocks) in kernels.iter().take(MOST_KERNELS) {
+    let mut awaited: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (number, ((device, kernel, halted), blocks)) in kernels.iter().enumerate() {
+        let mut positions: BTreeMap<(&str, Option<BTreeSet<usize>>), Position> = BTreeMap::new();
+        for (spot, wait) in blocks.iter().flat_map(|block| &block.spots) {
+            let reason = reason(*device, wait, &name);
+            // A GPU that has stopped waits for nobody.
+            if let Some(writers) = reason.writers.as_ref().filter(|_| !halted) {
+                awaited.entry(*device).or_default().extend(writers);
+            }
+            let position = positions.entry((&spot.at, reason.writers)).or_default();
+            if position.warps == 0 {
+                position.waits = reason.text;
+            }
+            position.warps += 1;
+            position.blocks.insert(spot.block);
+        }
+        if number >= MOST_KERNELS {
+            continue;
+        }
         let stopped = if *halted { ", whose GPU has stopped" } else { "" };
         _ = write!(text, "\n  {}{stopped}: {}", name(*device), plain(kernel));
-        let mut positions: BTreeMap<&str, Position> = BTreeMap::new();
-        for (spot, wait) in blocks.iter().flat_map(|block| &block.spots) {
-            // What a stopped GPU does not do is not what others wait for.
-            let writers = if *halted { &mut BTreeMap::new() } else { &mut writers };
-            add(&mut positions, spot, || words(*device, wait, &name, writers));
-        }
-        for (at, position) in positions.iter().take(MOST_PLACES) {
+        for ((at, _), position) in positions.iter().take(MOST_PLACES) {
             _ = write!(text, "\n    {position}\n      at {at}");
         }
         if positions.len() > MOST_PLACES {
@@ -49,22 +67,35 @@ pub fn standing(ranks: &dyn Fn(usize) -> Option<String>) -> Option<String> {
     if kernels.len() > MOST_KERNELS {
         _ = write!(text, "\n  and {} more kernels", kernels.len() - MOST_KERNELS);
     }
-    let mut awaited = BTreeSet::new();
     let at_work: BTreeSet<usize> = blocks.iter().map(|block| block.device).collect();
-    for (device, writers) in writers {
-        _ = match &*writers.iter().map(|writer| name(*writer)).collect::<Vec<_>>() {
-            [] => write!(text, "\n{} waits for a rank that has not written to this memory before", name(device)),
-            names => write!(text, "\n{} waits for {}", name(device), names.join(" and ")),
+    for (device, writers) in &awaited {
+        let device = name(*device);
+        _ = match writers.is_empty() {
+            true => write!(
+                text,
+                "\n{device} waits for a rank whose kernels have not written there before, as far as is recorded"
+            ),
+            false => write!(text, "\n{device} waits for {}", list(writers, &name)),
         };
-        awaited.extend(writers);
     }
-    for device in awaited.difference(&at_work) {
+    for device in
+        awaited.values().flatten().collect::<BTreeSet<_>>().into_iter().filter(|device| !at_work.contains(device))
+    {
         _ = write!(text, "\n{} runs no kernel", name(*device));
     }
     for (device, ..) in kernels.keys().filter(|(_, _, halted)| *halted) {
         _ = write!(text, "\nthe GPU of {} has stopped", name(*device));
     }
     Some(text)
+}
+
+/// The names of devices in a sentence.
+fn list(devices: &BTreeSet<usize>, name: &dyn Fn(usize) -> String) -> String {
+    let mut names: Vec<String> = devices.iter().map(|device| name(*device)).collect();
+    match names.pop() {
+        Some(last) if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+        last => last.unwrap_or_default(),
+    }
 }
 
 /// A kernel's name without C++'s notes on its parameters, as in `_Z6kernelPf`.
@@ -75,15 +106,6 @@ fn plain(name: &str) -> &str {
         rest[digits..].get(..rest[..digits].parse().ok()?)
     };
     plain().unwrap_or(name)
-}
-
-fn add<'a>(positions: &mut BTreeMap<&'a str, Position>, spot: &'a Spot, words: impl FnOnce() -> String) {
-    let position = positions.entry(&spot.at).or_default();
-    if position.warps == 0 {
-        position.waits = words();
-    }
-    position.warps += 1;
-    position.blocks.insert(spot.block);
 }
 
 impl std::fmt::Display for Position {
@@ -97,27 +119,24 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// What lanes on a device wait for; notes the other devices that have written to memory that they poll.
-fn words(
-    device: usize,
-    wait: &Wait,
-    name: &dyn Fn(usize) -> String,
-    writers: &mut BTreeMap<usize, BTreeSet<usize>>,
-) -> String {
-    let Wait::Poll { address } = wait else { return wait.to_string() };
-    let Some(place) = usize::try_from(*address).ok().and_then(place) else { return wait.to_string() };
-    let mut wrote = library::writers(&place);
-    wrote.remove(&device);
+/// What lanes on a device wait for.
+fn reason(device: usize, wait: &Wait, name: &dyn Fn(usize) -> String) -> Reason {
+    let unknown = || Reason { text: wait.to_string(), writers: None };
+    let Wait::Poll { address } = wait else { return unknown() };
+    let Some(place) = usize::try_from(*address).ok().and_then(place) else { return unknown() };
+    let mut writers = library::writers(&place);
+    writers.remove(&device);
     let memory = match place.home {
-        Home::Host => return format!("{wait}: host memory"),
+        Home::Host => return Reason { text: format!("{wait}: host memory"), writers: None },
         Home::Caller => "memory of the scenario".to_owned(),
         Home::Device(owner) => format!("NCCL's memory of {}", name(owner)),
     };
-    let written = match &*wrote.iter().map(|writer| name(*writer)).collect::<Vec<_>>() {
-        [] => "no other rank has written there yet".to_owned(),
-        names => format!("{} has written there before", names.join(", ")),
+    let written = if writers.is_empty() {
+        "no write of another rank's kernel is recorded".to_owned()
+    } else {
+        format!("written before by {}", list(&writers, name))
     };
-    writers.entry(device).or_default().extend(wrote);
     let word = place.word.map_or(String::new(), |word| format!(", which holds {word:#x}"));
-    format!("{wait}: byte {} of {} of {memory}{word}; {written}", place.offset, place.bytes)
+    let text = format!("{wait}: byte {} of {} of {memory}{word}; {written}", place.offset, place.bytes);
+    Reason { text, writers: Some(writers) }
 }

@@ -1,8 +1,8 @@
 //! The proof that a run hangs on software GPUs: every rank waits for its GPU, every kernel waits or polls memory that does not change, and
 //! no other thread of the process, such as a proxy of NCCL, executes. All of that is seen at ten moments of a second.
 //!
-//! A thread that sleeps for longer than that and then helps would not be noticed; ranks that sleep as their scenario says do not count as
-//! waiting.
+//! Since the last move of a kernel every block has polled several times, so that a new value would have been seen. A thread that sleeps for
+//! longer than a second and then helps would not be noticed; ranks that sleep as their scenario says do not count as waiting.
 use super::session::Run;
 use crate::backend::{Backend, Device, software_gpus};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -55,9 +55,11 @@ fn watch() {
         let turns = guard.as_ref().filter(|_| waited.timed_out()).and_then(|run| standstill(run));
         seen = (turns, if turns.is_some() && turns == seen.0 { seen.1 + 1 } else { 0 });
         if seen.1 >= LOOKS
-            && let Some(run) = guard.take()
+            && let Some(run) = guard.as_ref()
+            && let Some(waits) = run.backend.standing_kernels(run.job().ranks.clone())
         {
-            run.stuck();
+            run.stuck(waits);
+            *guard = None;
         }
     }
 }

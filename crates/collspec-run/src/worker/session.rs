@@ -460,11 +460,9 @@ impl Run {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Reports that no rank can continue, and the progress of each. If a rank has failed, that failure is the result of the run: the
+    /// Reports that no rank can continue, what the ranks wait for, and the progress of each. If a rank has failed, that failure is the result of the run: the
     /// others wait only because they cannot be stopped.
-    pub fn stuck(&self) {
-        let kernels = self.backend.standing_kernels(self.job().ranks.clone());
-        let waits = kernels.unwrap_or_else(|| self.backend.library.waiting_text());
+    pub fn stuck(&self, waits: String) {
         let mut ranks = self.reports().clone();
         for (rank, report) in ranks.iter_mut().enumerate() {
             if let RankEnd::Running { call } = &mut report.end {

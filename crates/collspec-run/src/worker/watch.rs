@@ -66,7 +66,7 @@ fn watch() {
         if let Some(run) = run {
             while let Some(first) = watch.look(&run) {
                 if watch.look(&run) == Some(first) {
-                    run.stuck();
+                    run.stuck(watch.backend.library.waiting_text());
                     break;
                 }
             }

@@ -66,7 +66,7 @@ impl Early {
     }
 
     /// Chooses the moments of a load of `len` bytes, which do not reach beyond a line. Calls `put` with a lane, the place of one of these bytes and its value for
-    /// bytes that were different then; the last call for a byte is valid.
+    /// bytes that were different then; the last call for a byte counts.
     pub fn look_back(&mut self, addresses: &Lanes<u64>, mask: Mask, len: u64, mut put: impl FnMut(usize, usize, u8)) {
         let Self { order, recorder, since, seen, chosen, .. } = self;
         let history = recorder.history();

@@ -55,6 +55,9 @@ impl fmt::Display for BadAccess {
     }
 }
 
+/// Regions that a warp remembers as recorded: more than it has peers, as a rule.
+const MOST_WRITTEN: usize = 16;
+
 /// Regions by their start. They may overlap: memory can be mapped again before the last kernel using it has ended.
 #[derive(Clone, Debug, Default)]
 struct Regions {
@@ -179,8 +182,8 @@ pub struct Reach {
     /// True if that region is in `own`.
     last_is_own: bool,
     device: usize,
-    /// Start of the last region that was recorded as written to by this device.
-    written: u64,
+    /// Starts of the last regions that were recorded as written to by this device, the latest at the end.
+    written: Vec<u64>,
 }
 
 impl Reach {
@@ -189,7 +192,7 @@ impl Reach {
     pub unsafe fn new(memory: Arc<Memory>, own: Vec<Region>) -> Self {
         let none = Region::new(0, 0);
         let known = Arc::default();
-        Self { memory, known, changes: u64::MAX, own, last: none, last_is_own: false, device: 0, written: 0 }
+        Self { memory, known, changes: u64::MAX, own, last: none, last_is_own: false, device: 0, written: Vec::new() }
     }
 
     /// Says on which device the warp runs.
@@ -197,14 +200,19 @@ impl Reach {
         self.device = device;
     }
 
-    /// Records who writes to the region of the last access.
+    fn is_recorded(&self, start: u64) -> bool {
+        self.written.iter().rev().any(|known| *known == start)
+    }
+
+    /// Records who writes to a region.
     #[cold]
-    fn record_writer(&mut self) {
-        self.written = self.last.start;
-        if !self.last_is_own {
-            let mut writers = self.memory.writers.lock().unwrap_or_else(PoisonError::into_inner);
-            writers.entry(self.last.start).or_default().insert(self.device);
+    fn record_writer(&mut self, start: u64) {
+        if self.written.len() >= MOST_WRITTEN {
+            self.written.remove(0);
         }
+        self.written.push(start);
+        let mut writers = self.memory.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.entry(start).or_default().insert(self.device);
     }
 
     /// The observer of stores, if there is one.
@@ -258,8 +266,8 @@ impl Reach {
             let Some(found) = own.or_else(|| self.known.find(start, holds)) else { return false };
             (self.last, self.last_is_own) = (*found, own.is_some());
         }
-        if !reads && self.last.start != self.written {
-            self.record_writer();
+        if !reads && !self.last_is_own && !self.is_recorded(self.last.start) {
+            self.record_writer(self.last.start);
         }
         true
     }

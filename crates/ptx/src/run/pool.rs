@@ -22,6 +22,8 @@ const LOOKS: u32 = 16;
 /// Number of polls of a block that stands still in one turn. NCCL's loops count their polls before they check for an abort, and that
 /// count must make progress although threads pause between turns.
 const LOOKS_IN_A_TURN: u32 = 64;
+/// The time for which a look at all blocks waits for those that have a turn.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// The same for each warp if a seed chooses one warp for a turn: it is unlikely that a warp had no turn.
 const SEEDED_LOOKS: u32 = 64;
 
@@ -49,8 +51,12 @@ struct Queue {
     live: usize,
     /// Turns in a row in which nothing happened.
     idle: usize,
-    /// Turns in which something happened.
+    /// Turns in which something happened, and changes of what has turns.
     moves: u64,
+    /// Blocks that have polled long enough since the last move to count as standing still.
+    standing: usize,
+    /// True while no block may begin a turn, so that all of them can be looked at.
+    held: bool,
     /// The order of turns, if a seed decides it. Then only one block has a turn at a time.
     choice: Option<Choice>,
     ends: bool,
@@ -65,6 +71,7 @@ impl Queue {
     fn put(&mut self, job: Job) {
         if self.halted.is_some_and(|(device, _)| device == job.launch.device) {
             self.live -= 1;
+            self.moved();
             self.halted_blocks.push(job);
         } else {
             self.blocks.push_back(job);
@@ -76,16 +83,30 @@ impl Queue {
         self.halted = None;
         self.live += self.halted_blocks.len();
         self.blocks.extend(self.halted_blocks.drain(..));
-        self.idle = 0;
+        self.moved();
     }
 
-    /// True if there are blocks that could have a turn, and all of them wait or poll memory that does not change. No halt will end by itself then.
-    fn stands(&mut self) -> bool {
+    /// Something has happened: no block stands still before it has polled again.
+    fn moved(&mut self) {
+        self.idle = 0;
+        self.moves += 1;
+        self.standing = 0;
+    }
+
+    /// A block has had a turn in which it did nothing.
+    fn note_idle(&mut self, job: &mut Job) {
+        self.idle += 1;
+        job.idle = job.idle.saturating_add(1);
+        let before = if job.since_move.0 == self.moves { job.since_move.1 } else { 0 };
+        job.since_move = (self.moves, before + 1);
         // With a seed a turn is one warp's.
-        let turns = |job: &Job| if self.choice.is_some() { SEEDED_LOOKS * job.block.warps() as u32 } else { LOOKS };
-        let all =
-            self.live > 0 && self.blocks.len() == self.live && self.blocks.iter().all(|job| job.idle >= turns(job));
-        all && self.left_of_halt().is_none()
+        let enough = if self.choice.is_some() { SEEDED_LOOKS * job.block.warps() as u32 } else { LOOKS };
+        self.standing += usize::from(before + 1 == enough);
+    }
+
+    /// True if there are blocks that could have a turn, and all of them wait or poll memory that does not change. No halt ends by itself then.
+    fn stands(&mut self) -> bool {
+        self.live > 0 && self.standing == self.live && self.left_of_halt().is_none()
     }
 
     /// The time until the halt ends, if it does; a halt whose time has come ends here.
@@ -106,6 +127,8 @@ pub(super) struct Job {
     launch: Arc<Running>,
     /// Turns in a row in which it did nothing.
     pub(super) idle: u32,
+    /// The number of moves at its last turn, and how many turns in which it did nothing it has had since.
+    since_move: (u64, u32),
     /// If a seed decides the order: its priority, or the turn until which it stalls.
     pub(super) chance: u64,
 }
@@ -210,7 +233,7 @@ impl Pool {
         });
         let mut queue = self.shared.queue();
         queue.live += launch.blocks.len();
-        queue.idle = 0;
+        queue.moved();
         if let Some(choice) = &mut queue.choice {
             choice.launches();
         }
@@ -219,7 +242,7 @@ impl Pool {
                 block.weaken(weak);
             }
             let chance = queue.choice.as_mut().map_or(0, Choice::chance);
-            queue.put(Job { block, launch: running.clone(), idle: 0, chance });
+            queue.put(Job { block, launch: running.clone(), idle: 0, since_move: (0, 0), chance });
         }
         drop(queue);
         self.shared.changed.notify_all();
@@ -238,6 +261,13 @@ impl Pool {
         if !queue.stands() {
             return None;
         }
+        // Blocks that have a turn now are looked at when they have come back.
+        queue.held = true;
+        let is_out = |queue: &mut Queue| queue.blocks.len() < queue.live;
+        let waited = self.shared.changed.wait_timeout_while(queue, LONGEST_TURN, is_out);
+        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.held = false;
+        self.shared.changed.notify_all();
         let block = |halted: bool| {
             move |Job { block, launch, .. }: &Job| StandingBlock {
                 device: launch.device,
@@ -246,7 +276,9 @@ impl Pool {
                 spots: block.spots(),
             }
         };
-        Some(queue.blocks.iter().map(block(false)).chain(queue.halted_blocks.iter().map(block(true))).collect())
+        let stands = queue.stands() && queue.blocks.len() == queue.live;
+        let all = || queue.blocks.iter().map(block(false)).chain(queue.halted_blocks.iter().map(block(true))).collect();
+        stands.then(all)
     }
 
     /// The number of turns in which something happened, if all blocks stand still as [`Pool::standing`] says: two equal numbers mean that
@@ -291,17 +323,20 @@ impl Shared {
                 Ok(Turn::Moved) => {
                     job.idle = 0;
                     let mut queue = self.queue();
-                    queue.idle = 0;
-                    queue.moves += 1;
+                    queue.moved();
                     queue.put(job);
+                    if queue.held {
+                        self.changed.notify_all();
+                    }
                     pause = PAUSES.0;
                 }
                 Ok(Turn::Idle) => {
-                    job.idle = job.idle.saturating_add(1);
                     let mut queue = self.queue();
-                    queue.idle += 1;
+                    queue.note_idle(&mut job);
                     queue.put(job);
-                    if queue.idle > queue.live {
+                    if queue.held {
+                        self.changed.notify_all();
+                    } else if queue.idle > queue.live {
                         // No block has made progress: only the host can change the memory that they poll.
                         let waited = self.changed.wait_timeout(queue, pause);
                         drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -318,6 +353,10 @@ impl Shared {
     fn next(&self) -> Option<(Job, Option<Order>)> {
         let mut queue = self.queue();
         while !queue.ends {
+            if queue.held {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
             let halted = queue.left_of_halt();
             let Queue { blocks, live, idle, choice, .. } = &mut *queue;
             let (job, order) = match choice {
@@ -344,8 +383,10 @@ impl Shared {
         {
             let mut queue = self.queue();
             queue.live -= 1;
-            queue.idle = 0;
-            queue.moves += 1;
+            queue.moved();
+            if queue.held {
+                self.changed.notify_all();
+            }
         }
         let Job { block, launch, .. } = job;
         let figures = block.figures();

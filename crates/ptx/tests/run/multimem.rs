@@ -109,7 +109,9 @@ fn lanes_of_one_store_may_reach_multicast_memory_and_others_an_array() {
     let words = |array: usize| -> Vec<u32> { device.values(array).into_iter().step_by(4).collect() };
     assert_eq!([0, 1, 2].map(words), [vec![0, 1, 9, 9], vec![0, 1, 8, 8], vec![7, 7, 2, 3]]);
     let fault = device.run("k", 1, 4, &[AT, AT + 64], 1).unwrap_err().to_string();
-    assert!(fault.contains("an address outside of all memory"), "{fault}");
+    let outside = format!("at {:#x}, an address outside of all memory", AT + 64 + 32);
+    assert!(fault.contains(&outside), "the first lane that reaches neither: {fault}");
+    assert_eq!(device.writers(array), [0]);
 }
 
 #[test]

@@ -154,7 +154,7 @@ impl<W: Parts<E>, E: Part> Execute for Store<W, E> {
             w.work.stored += stored;
             let (mask, shape) = (w.storing(&addresses, bytes, stored > 0), (size_of::<E>(), W::COUNT));
             if w.weak.is_none()
-                || !weak::delays(w, i.flags, &addresses, mask, shape, |part, lane| parts[part][lane].wide())
+                || !weak::try_delay(w, i.flags, &addresses, mask, shape, |part, lane| parts[part][lane].wide())
             {
                 W::store_lanes(&addresses, mask, &parts);
             }
@@ -176,10 +176,12 @@ fn store_multicast(
     store: impl Fn(&Lanes<u64>, Mask),
 ) -> u32 {
     let mut places = multimem::members(w, addresses, len);
-    let others = places.first().map(|(lanes, _)| w.mask & !lanes);
-    let Some(others) = others.filter(|others| admit(w, i.flags, addresses, *others, len, false).is_ok()) else {
+    let Some(others) = places.first().map(|(lanes, _)| w.mask & !lanes) else {
         return w.refuse_access(at, "writes", len, bad);
     };
+    if let Err(bad) = admit(w, i.flags, addresses, others, len, false) {
+        return w.refuse_access(at, "writes", len, bad);
+    }
     places.push((others, *addresses));
     weak::show_all_if_released(w, i.flags);
     // SAFETY: these are places in the members' memory, or were admitted.
@@ -284,7 +286,7 @@ pub unsafe fn store_general(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
         let stored = moved(w, i.flags, i.waits, whole);
         w.work.stored += stored;
         let mask = w.storing(&addresses, whole, stored > 0);
-        if w.weak.is_none() || !weak::delays(w, i.flags, &addresses, mask, (size, count), element) {
+        if w.weak.is_none() || !weak::try_delay(w, i.flags, &addresses, mask, (size, count), element) {
             store(&addresses, mask);
         }
     }

@@ -96,7 +96,7 @@ pub fn look_back<E: Part>(w: &mut Warp, flags: u32, addresses: &Lanes<u64>, size
 /// # Safety
 /// As for [`Parts::store_lanes`].
 #[cold]
-pub unsafe fn delays(
+pub unsafe fn try_delay(
     w: &mut Warp,
     flags: u32,
     addresses: &Lanes<u64>,
