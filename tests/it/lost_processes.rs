@@ -18,6 +18,13 @@ fn runs_a_rank(process: u32) -> bool {
     children(process).into_iter().any(|pid| threads(pid).any(is_rank))
 }
 
+/// True if no thread of a process executes, because a signal has stopped it.
+fn is_stopped(process: i32) -> bool {
+    let mut threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads
+        .all(|thread| fs::read_to_string(thread.unwrap().path().join("stat")).is_ok_and(|stat| stat.contains(") T ")))
+}
+
 #[test]
 fn a_process_that_is_killed_costs_its_case_and_is_named() {
     let home = Home::new();
@@ -97,6 +104,7 @@ fn all_processes_that_are_lost_at_once_are_named() {
     // While the leader does not look, a machine goes with all that runs on it.
     let leader = process(0);
     leader.signal(Signal::STOP);
+    wait_until("the leader stands still", || is_stopped(leader.pid));
     for rank in 1..4 {
         let lost = process(rank);
         lost.signal(Signal::KILL);

@@ -37,7 +37,7 @@ pub enum SoftwareGpuError {
     /// Their number is none.
     #[error("{0} is `{1}`, and not a number from 1 to {2}")]
     Count(&'static str, String, usize),
-    /// The way in which the NVLink switch adds is none.
+    /// COLLSPEC_SOFTWARE_SWITCH has a value that it cannot have.
     #[error("{SWITCH} is `{0}`: {1}")]
     Switch(String, String),
     /// The devices were used before.
@@ -89,7 +89,7 @@ fn count(variable: &'static str, most: usize) -> Result<Option<usize>, SoftwareG
 ///
 /// # Errors
 ///
-/// As for [`device_count`]; or COLLSPEC_SOFTWARE_NVLINKS is not a number of links, or COLLSPEC_SOFTWARE_SWITCH no way of adding.
+/// As for [`device_count`]; COLLSPEC_SOFTWARE_NVLINKS is not a number of links, or COLLSPEC_SOFTWARE_SWITCH has a value that it cannot have.
 pub fn check_variables() -> Result<(), SoftwareGpuError> {
     settings().and_then(|_| options()).map(|_| ())
 }
