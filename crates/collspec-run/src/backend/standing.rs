@@ -1,4 +1,5 @@
 //! Kernels on software GPUs that cannot go on, in words: which warps wait, for what, and for which rank.
+use crate::cluster::names_in_words;
 use crate::job::NO_KERNEL_MOVES;
 use ptx::run::{StandingBlock, Wait};
 use soft_cudart::api::{Home, place};
@@ -41,7 +42,7 @@ pub fn standing(ranks: &dyn Fn(usize) -> Option<String>) -> Option<String> {
         let mut positions: BTreeMap<(&str, Option<BTreeSet<usize>>), Position> = BTreeMap::new();
         for (spot, wait) in blocks.iter().flat_map(|block| &block.spots) {
             let reason = reason(*device, wait, &name);
-            // A GPU that has stopped waits for nobody.
+            // A stopped GPU is not waiting for other ranks.
             if let Some(writers) = reason.writers.as_ref().filter(|_| !halted) {
                 awaited.entry(*device).or_default().extend(writers);
             }
@@ -67,20 +68,16 @@ pub fn standing(ranks: &dyn Fn(usize) -> Option<String>) -> Option<String> {
     if kernels.len() > MOST_KERNELS {
         _ = write!(text, "\n  and {} more kernels", kernels.len() - MOST_KERNELS);
     }
-    let at_work: BTreeSet<usize> = blocks.iter().map(|block| block.device).collect();
     for (device, writers) in &awaited {
-        let device = name(*device);
-        _ = match writers.is_empty() {
-            true => write!(
-                text,
-                "\n{device} waits for a rank whose kernels have not written there before, as far as is recorded"
-            ),
-            false => write!(text, "\n{device} waits for {}", list(writers, &name)),
+        let whom = match writers.is_empty() {
+            true => "a rank whose kernels have not written there before, as far as is recorded".to_owned(),
+            false => list(writers, &name),
         };
+        _ = write!(text, "\n{} waits for {whom}", name(*device));
     }
-    for device in
-        awaited.values().flatten().collect::<BTreeSet<_>>().into_iter().filter(|device| !at_work.contains(device))
-    {
+    let at_work: BTreeSet<usize> = blocks.iter().map(|block| block.device).collect();
+    let all_awaited: BTreeSet<usize> = awaited.into_values().flatten().collect();
+    for device in all_awaited.difference(&at_work) {
         _ = write!(text, "\n{} runs no kernel", name(*device));
     }
     for (device, ..) in kernels.keys().filter(|(_, _, halted)| *halted) {
@@ -91,11 +88,7 @@ pub fn standing(ranks: &dyn Fn(usize) -> Option<String>) -> Option<String> {
 
 /// The names of devices in a sentence.
 fn list(devices: &BTreeSet<usize>, name: &dyn Fn(usize) -> String) -> String {
-    let mut names: Vec<String> = devices.iter().map(|device| name(*device)).collect();
-    match names.pop() {
-        Some(last) if !names.is_empty() => format!("{} and {last}", names.join(", ")),
-        last => last.unwrap_or_default(),
-    }
+    names_in_words(&devices.iter().map(|device| name(*device)).collect::<Vec<_>>())
 }
 
 /// A kernel's name without C++'s notes on its parameters, as in `_Z6kernelPf`.

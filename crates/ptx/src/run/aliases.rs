@@ -1,9 +1,10 @@
-//! Memory that is mapped at several addresses, as shared memory and CUDA's virtual memory are: a place has one number, whatever its address.
+//! Finds out which addresses refer to the same memory. Shared memory and CUDA's virtual memory can be mapped at several addresses, so each byte
+//! gets one number, its place, that is the same for all of its addresses.
 
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Places in files have numbers from here on, above all addresses; there are as many between two files as a file may have bytes.
+/// Places in files are numbered from here on, above all addresses, with room for this many bytes in each file.
 const FIRST: u64 = 1 << 62;
 const FILE: u64 = 1 << 44;
 
@@ -17,7 +18,7 @@ pub struct Aliases {
 }
 
 impl Aliases {
-    /// Reads the mappings anew. Where the system does not tell them, each address is a place of its own.
+    /// Reads this process's mappings again. If the system does not list them, every address counts as a separate place.
     pub fn update(&mut self) {
         let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
         self.read(&String::from_utf8_lossy(&maps));
