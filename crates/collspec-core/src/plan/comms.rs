@@ -1,19 +1,24 @@
 //! Communicators: the world, those named in the file, and those of a step's `groups`.
-use super::eval::{Names, Ranked, ranks};
+use super::eval::ranks;
 use super::types::{Comm, CommId};
 use crate::job::CallKind;
-use crate::scenario::{Case, CommCreation, CommDef, ConfigValue, Diagnostic, NumberByRank, Span, Spanned};
+use crate::scenario::{Case, CommCreation, ConfigValue, Diagnostic, Span, Spanned};
 use std::collections::{BTreeMap, HashMap};
 
 mod blocking;
 mod changed;
 mod ids;
+mod maker;
+mod meetings;
+mod split;
 mod standing;
 
 use blocking::Blocking;
-pub use changed::ChangedBy;
-use ids::ScalableIds;
 pub use ids::id_of;
+use ids::scalable_ids;
+pub use maker::{Calls, Maker};
+use meetings::Gathering;
+pub use meetings::Meetings;
 pub use standing::{Standing, Use};
 
 /// A named communicator as seen by every rank of the world.
@@ -33,6 +38,13 @@ impl Named {
         let n = of.len();
         Self { of, ended: vec![None; n], standing: vec![Standing::default(); n] }
     }
+
+    /// Gives the name to another communicator of a rank, or to none.
+    fn set(&mut self, world: usize, of: Option<(CommId, usize)>) {
+        self.of[world] = of;
+        self.ended[world] = None;
+        self.standing[world] = Standing::default();
+    }
 }
 
 /// All communicators of a program.
@@ -42,6 +54,7 @@ pub struct Comms {
     /// One entry per concrete communicator; 0 is the world.
     pub list: Vec<Comm>,
     blocking: Blocking,
+    pub meetings: Meetings,
     named: HashMap<String, Named>,
     groups: HashMap<Vec<Vec<usize>>, Named>,
     /// The distinct configurations of communicators.
@@ -60,14 +73,11 @@ pub struct Comms {
     pub prelude: Vec<Vec<CallKind>>,
 }
 
-/// A rank that joins: (key, rank in the parent, world rank), so that sorting gives the order in the new communicator.
-type Joining = (i32, usize, usize);
-
 type Config = [(Spanned<String>, Spanned<ConfigValue>)];
 
 impl Comms {
-    /// The communicators at the beginning: the world, not yet used.
-    pub fn new(case: &Case) -> Self {
+    /// The communicators at the beginning: the world, not yet used. `meetings` has what is foreseen of calls that come later.
+    pub fn new(case: &Case, meetings: Meetings) -> Self {
         let n = case.world_size.value;
         let of = (0..n).map(|r| Some((0, r))).collect();
         let world = Named::new(of);
@@ -75,6 +85,7 @@ impl Comms {
             n,
             list: Vec::new(),
             blocking: Blocking::new(case),
+            meetings,
             named: HashMap::from([("world".to_owned(), world)]),
             groups: HashMap::new(),
             configs: Vec::new(),
@@ -168,7 +179,7 @@ impl Comms {
         if let Some(named) = self.groups.get(&lists) {
             return Ok(named.clone());
         }
-        let (named, calls) = self.make(None, &lists, self.base, None)?;
+        let (named, calls) = self.make(None, &lists, self.base)?;
         for (rank, call) in calls {
             self.prelude[rank].push(call);
         }
@@ -212,29 +223,62 @@ impl Comms {
         self.list.len() - 1
     }
 
+    /// The communicators of `lists`, for each caller in `by`, or for all ranks without one; with the calls that make them.
     fn make(
         &mut self,
-        name: Option<&str>,
+        by: Option<&Maker<'_>>,
         lists: &[Vec<usize>],
         config: Option<u32>,
-        ids: Option<ScalableIds>,
-    ) -> Result<(Named, Vec<(usize, CallKind)>), Diagnostic> {
-        let mut named = Named::new(vec![None; self.n]);
-        let mut calls = Vec::new();
+    ) -> Result<(Named, Calls), Diagnostic> {
+        let name = by.map(|by| by.def.name.value.as_str());
+        let ids = by.and_then(|by| by.def.ids.as_ref());
+        let mut named = self.named_before(by);
+        let mut calls = Calls::new();
         for list in lists {
-            let comm = self.add(name, list.clone(), config, None);
-            let id = self.ids;
-            let scalable = ids.map(|ids| ids.of(list.len())).transpose()?;
-            self.ids += scalable.unwrap_or(1).max(1);
-            for (r, &world) in list.iter().enumerate() {
-                named.of[world] = Some((comm, r));
+            let scalable = match (ids, by) {
+                (Some(ids), Some(by)) => Some(scalable_ids(ids, list.len(), by.may_fail())?),
+                _ => None,
+            };
+            let gathering = self.meetings.gathering(Gathering::Init {
+                name: name.map(str::to_owned),
+                members: list.clone(),
+                ids: scalable,
+            });
+            let runs = |world: &usize| by.is_none_or(|by| by.runs[*world]);
+            let works = |world: usize| by.is_none_or(|by| by.works(world));
+            let callers: Vec<(usize, usize, Option<u32>)> = (0..list.len())
+                .zip(list.iter().copied())
+                .filter(|(_, world)| runs(world))
+                .map(|(rank, world)| (rank, world, works(world).then(|| self.meetings.next(gathering, world))))
+                .collect();
+            let first = callers.iter().find_map(|(_, _, number)| *number);
+            // For calls that fail, if no other call of the step makes one.
+            let mut unmade = None;
+            for (rank, world, number) in callers {
+                let lineage = number.or(first).map(|number| self.meetings.lineage(gathering, number, 0));
+                let made = lineage.map_or(unmade, |lineage| self.meetings.made(lineage));
+                let (comm, id) = match made {
+                    Some(made) => made,
+                    None => {
+                        let comm = self.add(name, list.clone(), config, None);
+                        let id = self.ids;
+                        self.ids += scalable.unwrap_or(1).max(1);
+                        match lineage {
+                            Some(lineage) => self.meetings.makes(lineage, comm, id),
+                            None => unmade = Some((comm, id)),
+                        }
+                        (comm, id)
+                    }
+                };
+                self.check_blocking_agrees(by, comm, config, None)?;
+                named.set(world, Some((comm, rank)));
                 calls.push((
                     world,
                     CallKind::Init {
                         comm: comm as u32,
                         id,
                         ids: scalable,
-                        rank: r as i32,
+                        rank: rank as i32,
                         n: list.len() as i32,
                         config,
                     },
@@ -244,89 +288,38 @@ impl Comms {
         Ok((named, calls))
     }
 
-    /// Defines a named communicator; returns the calls that create it, each with its world rank. `t` is the round of `times`.
+    /// What the name stands for on each rank before the step gives it to others: on ranks that do not run the step, what it has stood
+    /// for so far, since each rank may come to its call by another step.
+    fn named_before(&self, by: Option<&Maker<'_>>) -> Named {
+        let nothing = || Named::new(vec![None; self.n]);
+        let Some(by) = by else { return nothing() };
+        let mut named = self.named.get(&by.def.name.value).cloned().unwrap_or_else(nothing);
+        (0..self.n).filter(|world| by.works(*world)).for_each(|world| named.set(world, None));
+        named
+    }
+
+    /// Defines the communicators that a step makes, or an entry of `comms`; returns the calls that make them, each with its world
+    /// rank.
     ///
     /// # Errors
     ///
-    /// A rank outside the world or in two groups, an unknown parent, or a colour or key without a usable value.
-    pub fn define(
-        &mut self,
-        case: &Case,
-        def: &CommDef,
-        t: Option<u64>,
-        may_fail: bool,
-    ) -> Result<Vec<(usize, CallKind)>, Diagnostic> {
-        let CommDef { name, creation: how, config: own, ids } = def;
-        let ids = ids.as_ref().map(|ids| ScalableIds { count: ids.value, span: ids.span, may_fail });
-        let config = self.config(own, self.base);
-        let (named, calls) = match how {
+    /// A rank outside the world or in two groups; an unknown parent; a colour or key without a usable value; ranks that the
+    /// communicator lacks or already has; no rank that leaves or remains; or calls of ranks that must not make one.
+    pub fn define(&mut self, by: &Maker<'_>) -> Result<Calls, Diagnostic> {
+        let config = self.config(&by.def.config, self.base);
+        let (named, calls) = match &by.def.creation {
             CommCreation::Groups(groups) => {
                 let lists = self.checked(groups)?;
-                self.make(Some(&name.value), &lists, config, ids)?
+                self.make(Some(by), &lists, config)?
             }
-            CommCreation::Split { comm, color, key } => {
-                self.split(case, &name.value, comm, color, key.as_ref(), config, t)?
-            }
-            CommCreation::Shrink { .. } | CommCreation::Grow { .. } => {
-                return Err(Diagnostic::new(name.span, "only a step makes a communicator in this way"));
-            }
+            CommCreation::Split { comm, color, key } => self.split(by, comm, color, key.as_ref(), config)?,
+            CommCreation::Shrink { comm, without, abort } => self.shrink(by, comm, without, *abort, config)?,
+            CommCreation::Grow { comm, with } => self.grow(by, comm, with, config)?,
         };
-        self.named.insert(name.value.clone(), named);
+        // A shrink or grow that fails everywhere gives its name to nothing.
+        if named.of.iter().any(Option::is_some) {
+            self.named.insert(by.def.name.value.clone(), named);
+        }
         Ok(calls)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the keys of one step")]
-    fn split(
-        &mut self,
-        case: &Case,
-        name: &str,
-        parent: &Spanned<String>,
-        color: &NumberByRank,
-        key: Option<&NumberByRank>,
-        config: Option<u32>,
-        t: Option<u64>,
-    ) -> Result<(Named, Vec<(usize, CallKind)>), Diagnostic> {
-        let of = self.by_name(parent)?.clone();
-        let mut parts: BTreeMap<(CommId, i32), Vec<Joining>> = BTreeMap::new(); // by parent and colour
-        let mut asked = Vec::new();
-        for world in 0..self.n {
-            let Some((comm, rank)) = of.of[world] else { continue };
-            let n = self.list[comm].members.len();
-            let names =
-                Names { rank, n, world_rank: world, world_size: self.n, t, peer: None, i: None, axes: &case.axes };
-            let number = |num: &NumberByRank, what: &str| {
-                let v = num.whole(&names)?;
-                i32::try_from(v).map_err(|_| {
-                    Diagnostic::new(num.span, format!("the {what} {v} of rank {rank} does not fit 32 bits"))
-                })
-            };
-            let colour = number(color, "colour")?;
-            if colour < -1 {
-                let text = format!("the colour of rank {rank} is {colour}");
-                return Err(Diagnostic::new(color.span, text)
-                    .help("colours count from 0; -1 is for ranks that join no new communicator"));
-            }
-            let order = key.map_or(Ok(rank as i32), |k| number(k, "key"))?;
-            asked.push((world, comm, colour, order));
-            if colour >= 0 {
-                parts.entry((comm, colour)).or_default().push((order, rank, world));
-            }
-        }
-        let mut named = Named::new(vec![None; self.n]);
-        for ((parent, _), members) in &mut parts {
-            members.sort_unstable();
-            let comm = self.add(Some(name), members.iter().map(|m| m.2).collect(), config, Some(*parent));
-            for (r, m) in members.iter().enumerate() {
-                named.of[m.2] = Some((comm, r));
-            }
-        }
-        let calls = asked
-            .into_iter()
-            .map(|(world, comm, color, key)| {
-                let new = named.of[world].map(|(c, _)| c as u32);
-                (world, CallKind::Split { parent: comm as u32, color, key, new, config })
-            })
-            .collect();
-        Ok((named, calls))
     }
 }

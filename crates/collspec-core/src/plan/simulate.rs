@@ -341,25 +341,29 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets `Init`, `Split` and `Register` of a window wait on the host for every member; true once all have arrived.
-    fn host_meeting(&mut self, rank: usize, index: usize) -> bool {
-        let lowered = self.lowered;
-        let (comm, sequence, kind) = match lowered.programs[rank][index].kind {
+    /// The meeting of hosts that a call of a rank waits for, and the communicator all of whose ranks make such a call.
+    fn meeting_of(&mut self, rank: usize, index: usize) -> Option<((u32, usize), u32)> {
+        let (comm, sequence, kind) = match self.lowered.programs[rank][index].kind {
             CallKind::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
             CallKind::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
-            CallKind::Register { comm, .. } => (comm, Sequence::Windows { comm, rank }, 2),
+            CallKind::Register { comm, window: true, .. } => (comm, Sequence::Windows { comm, rank }, 2),
             // A shrink or grow creates one new communicator, and the ranks of that one meet.
             CallKind::Shrink { new: Some(comm), .. } | CallKind::Grow { new: Some(comm), .. } => {
                 (comm, Sequence::Inits { comm, rank }, 0)
             }
-            _ => return true,
+            _ => return None,
         };
-        let members = &lowered.unrolled.comms.list[comm as usize].members;
         let number = match self.numbers.get(&(rank, index)) {
             Some(number) => *number,
             None => self.number((rank, index), sequence),
         };
-        let key = (comm * 3 + kind, number);
+        Some(((comm * 3 + kind, number), comm))
+    }
+
+    /// Lets calls that make communicators, and `Register` of a window, wait on the host for every member; true once all have arrived.
+    fn host_meeting(&mut self, rank: usize, index: usize) -> bool {
+        let Some((key, comm)) = self.meeting_of(rank, index) else { return true };
+        let members = &self.lowered.unrolled.comms.list[comm as usize].members;
         let here = self.hosts.entry(key).or_default();
         if !self.ranks[rank].host_arrived {
             self.ranks[rank].host_arrived = true;

@@ -1,5 +1,5 @@
 //! Turns steps into every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
-use super::comms::{Comms, Named};
+use super::comms::{Comms, Maker, Meetings, Named};
 use super::cost::{self, CallCount};
 use super::eval::{Names, Ranked, among};
 use super::item::{Item, ItemKind, Name, Phase, Program, RegistrationPoint};
@@ -8,12 +8,14 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use crate::job::CallKind;
 use crate::num::DType;
 use crate::ops::{CommOp, Composite, Kind};
-use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError, StepKind, all_steps};
+use crate::scenario::{
+    Case, CommCreation, CommDef, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError, StepKind, all_steps,
+};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-mod change;
+mod allowed_calls;
 mod comm_steps;
 mod deaths;
 mod group_steps;
@@ -56,6 +58,8 @@ struct Unroll<'a> {
     signals: bool,
     /// Ranks whose processes have ended.
     ended: deaths::Ended,
+    /// True while only the calls that make communicators are of interest.
+    only_communicators: bool,
 }
 
 /// A loop that is being unrolled.
@@ -84,71 +88,60 @@ struct Member<'a> {
 
 /// Unrolls the steps of a case into every rank's items.
 pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnostic>> {
-    let (program, was_right) = unroll_where(case, limits, true)?;
-    if was_right { Ok(program) } else { Ok(unroll_where(case, limits, false)?.0) }
+    let meetings = foresee_splits(case, limits)?;
+    let (program, was_right) = unroll_where(case, limits, true, meetings.clone())?;
+    if was_right { Ok(program) } else { Ok(unroll_where(case, limits, false, meetings)?.0) }
+}
+
+/// Limit on the depth of communicators that are split out of each other by steps of some ranks.
+const MOST_SPLITS_OF_SPLITS: usize = 32;
+
+/// Finds the ranks of communicators whose ranks come to one split by different steps. What an early one makes depends on the later
+/// ones, so that the steps that make communicators are gone through until nothing changes: once for each depth of splits of splits.
+fn foresee_splits(case: &Arc<Case>, limits: &Limits) -> Result<Meetings, Vec<Diagnostic>> {
+    let mut meetings = Meetings::default();
+    let by_some = |step: &&Step| {
+        let splits = matches!(&step.kind, StepKind::NewComm(def) if matches!(def.creation, CommCreation::Split { .. }));
+        splits && !matches!(step.ranks, Ranks::All)
+    };
+    let Some(step) = all_steps(&case.steps).find(by_some) else { return Ok(meetings) };
+    for _ in 0..=MOST_SPLITS_OF_SPLITS {
+        let mut unroll = Unroll::new(case, limits, true, meetings);
+        unroll.only_communicators = true;
+        // What is wrong is reported when the whole case is unrolled.
+        unroll.comms();
+        let _ = unroll.steps(&case.steps, "", None);
+        let seen = unroll.program.comms.meetings;
+        let done = seen.were_foreseen();
+        meetings = seen.foresight();
+        if done {
+            return Ok(meetings);
+        }
+    }
+    let text = format!(
+        "communicators are split out of each other more than {MOST_SPLITS_OF_SPLITS} deep, by steps of some ranks"
+    );
+    Err(vec![Diagnostic::new(step.span, text).help("leave out `ranks`, so that all ranks split by one step")])
 }
 
 /// Unrolls a case with or without creating the communicator of all ranks. Also returns whether that choice was right: a rank may wait
 /// for an error of that communicator although no step uses it, so that it is not created.
-fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Result<(Program, bool), Vec<Diagnostic>> {
+fn unroll_where(
+    case: &Arc<Case>,
+    limits: &Limits,
+    world_is_made: bool,
+    meetings: Meetings,
+) -> Result<(Program, bool), Vec<Diagnostic>> {
     let n = case.world_size.value;
     if n == 0 || case.total_ranks() > limits.ranks {
         let text = format!("a world of {} ranks; 1 to {} can be run", case.total_ranks(), limits.ranks);
         return Err(vec![Diagnostic::new(case.world_size.span, text)]);
     }
-    let program = Program {
-        case: case.clone(),
-        n,
-        names: Vec::new(),
-        comms: Comms::new(case),
-        steps: Vec::new(),
-        tags: Vec::new(),
-        streams: 1,
-        real_streams: 1,
-        stream_names: vec!["main".to_owned()],
-        graphs: Vec::new(),
-        null_stream: None,
-        items: vec![Vec::new(); n],
-        order: Vec::new(),
-        comm_steps: false,
-        exits: false,
-        units: Vec::new(),
-    };
-    let stream_ids = HashMap::from([("main".to_owned(), 0)]);
-    let has = |is: fn(&StepKind) -> bool| all_steps(&case.steps).any(|step| is(&step.kind));
-    let registers = has(|kind| matches!(kind, StepKind::Register { .. } | StepKind::Deregister { .. }));
-    let mut unroll = Unroll {
-        case,
-        program,
-        limits,
-        by_name: HashMap::new(),
-        stream_ids,
-        diags: Vec::new(),
-        calls: 0,
-        rounds: 0,
-        loops: Vec::new(),
-        work: 0,
-        bytes: 0,
-        registers: registers || case.registers_buffers(),
-        phase: Phase::Eager,
-        group: None,
-        signals: has(|kind| matches!(kind, StepKind::OneSided(_))),
-        ended: deaths::Ended::new(n, world_is_made),
-    };
+    let mut unroll = Unroll::new(case, limits, world_is_made, meetings);
     for (index, def) in case.inputs.iter().enumerate() {
         unroll.name(&def.name.value, def.name.span, Some(index), Some(def.dtype));
     }
-    for def in &case.comms {
-        match unroll.program.comms.define(case, def, None, false) {
-            Ok(calls) => {
-                if let Err(d) = unroll.count(calls.len(), def.name.span) {
-                    return Err(vec![d]);
-                }
-                calls.into_iter().for_each(|(rank, call)| unroll.program.comms.prelude[rank].push(call));
-            }
-            Err(d) => unroll.diags.push(d),
-        }
-    }
+    unroll.comms();
     if unroll.diags.is_empty() {
         unroll.registration_point(RegistrationPoint::First);
         let end = unroll.steps(&case.steps, "", None);
@@ -168,6 +161,61 @@ fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Resul
 }
 
 impl<'a> Unroll<'a> {
+    fn new(case: &'a Arc<Case>, limits: &'a Limits, world_is_made: bool, meetings: Meetings) -> Self {
+        let n = case.world_size.value;
+        let program = Program {
+            case: case.clone(),
+            n,
+            names: Vec::new(),
+            comms: Comms::new(case, meetings),
+            steps: Vec::new(),
+            tags: Vec::new(),
+            streams: 1,
+            real_streams: 1,
+            stream_names: vec!["main".to_owned()],
+            graphs: Vec::new(),
+            null_stream: None,
+            items: vec![Vec::new(); n],
+            order: Vec::new(),
+            comm_steps: false,
+            exits: false,
+            units: Vec::new(),
+        };
+        let stream_ids = HashMap::from([("main".to_owned(), 0)]);
+        let has = |is: fn(&StepKind) -> bool| all_steps(&case.steps).any(|step| is(&step.kind));
+        let registers = has(|kind| matches!(kind, StepKind::Register { .. } | StepKind::Deregister { .. }));
+        Self {
+            case,
+            program,
+            limits,
+            by_name: HashMap::new(),
+            stream_ids,
+            diags: Vec::new(),
+            calls: 0,
+            rounds: 0,
+            loops: Vec::new(),
+            work: 0,
+            bytes: 0,
+            registers: registers || case.registers_buffers(),
+            phase: Phase::Eager,
+            group: None,
+            signals: has(|kind| matches!(kind, StepKind::OneSided(_))),
+            ended: deaths::Ended::new(n, world_is_made),
+            only_communicators: false,
+        }
+    }
+
+    /// The communicators that are made before the first step.
+    fn comms(&mut self) {
+        for def in &self.case.comms {
+            let calls = self.program.comms.define(&Maker::entry(self.case, def));
+            match calls.and_then(|calls| self.count(calls.len(), def.name.span).map(|()| calls)) {
+                Ok(calls) => calls.into_iter().for_each(|(rank, call)| self.program.comms.prelude[rank].push(call)),
+                Err(d) => self.diags.push(d),
+            }
+        }
+    }
+
     fn name(&mut self, name: &str, span: Span, input: Option<usize>, dtype: Option<DType>) -> BufId {
         if let Some(id) = self.by_name.get(name) {
             return *id;
@@ -293,7 +341,13 @@ impl<'a> Unroll<'a> {
             let of = |rank: &Spanned<i128>| {
                 usize::try_from(rank.value).ok().and_then(|r| named.of.get(r).copied().flatten())
             };
-            if let Some(rank) = ranks.iter().find(|rank| of(rank).is_none()) {
+            let joins = |rank: &Spanned<i128>| match &step.kind {
+                StepKind::NewComm(CommDef { creation: CommCreation::Grow { with, .. }, .. }) => {
+                    usize::try_from(rank.value).is_ok_and(|r| among(&with.value, self.case, r).unwrap_or(false))
+                }
+                _ => false,
+            };
+            if let Some(rank) = ranks.iter().find(|rank| of(rank).is_none() && !joins(rank)) {
                 let text = format!("rank {} is not in the communicator of this step", rank.value);
                 return Err(Diagnostic::new(rank.span, text).help("`ranks` are world ranks"));
             }
@@ -378,6 +432,13 @@ impl<'a> Unroll<'a> {
             None => Phase::Eager,
         };
         self.errors(step, id, &members)?;
+        if self.only_communicators {
+            return match &step.kind {
+                StepKind::Loop(steps) | StepKind::Group(steps) => self.steps(steps, &position.path, position.t),
+                StepKind::NewComm(new) => self.new_comm(step, new, id, position),
+                _ => Ok(()),
+            };
+        }
         self.check_left_in_progress(step, id)?;
         self.check_standing(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));

@@ -1,6 +1,5 @@
 //! Determines which communicators are non-blocking: only their calls may return that they are in progress.
-use super::changed::ChangedBy;
-use super::{CommId, Comms};
+use super::{CommId, Comms, Maker};
 use crate::scenario::{Case, ConfigValue, Diagnostic, EnvValue};
 
 /// The settings that decide if a communicator's calls wait until they are done.
@@ -24,12 +23,16 @@ impl Blocking {
 
     /// Adds the next communicator. Without a configuration it is like its parent.
     pub(super) fn add(&mut self, config: Option<&Vec<(String, ConfigValue)>>, parent: Option<CommId>) {
-        let nonblocking = match (config, parent) {
+        self.nonblocking.push(self.of(config, parent));
+    }
+
+    /// True if a communicator that is made so is non-blocking.
+    fn of(&self, config: Option<&Vec<(String, ConfigValue)>>, parent: Option<CommId>) -> bool {
+        match (config, parent) {
             (Some(config), _) => is_nonblocking(config),
             (None, Some(parent)) => self.nonblocking[parent],
             (None, None) => false,
-        };
-        self.nonblocking.push(nonblocking);
+        }
     }
 
     /// The variable's value for a rank.
@@ -52,6 +55,28 @@ impl Comms {
         self.blocking.variable(world).unwrap_or(self.blocking.nonblocking[comm])
     }
 
+    /// Refuses a step that makes a communicator with another `blocking` than the step by which other ranks make it. NCCL allows it,
+    /// but here a communicator is blocking or non-blocking on all its ranks.
+    ///
+    /// # Errors
+    ///
+    /// The step.
+    pub(super) fn check_blocking_agrees(
+        &self,
+        by: Option<&Maker<'_>>,
+        comm: CommId,
+        config: Option<u32>,
+        parent: Option<CommId>,
+    ) -> Result<(), Diagnostic> {
+        let Some(by) = by else { return Ok(()) };
+        let config = config.and_then(|index| self.configs.get(index as usize));
+        if self.blocking.of(config, parent) == self.blocking.nonblocking[comm] {
+            return Ok(());
+        }
+        let text = "other ranks make this communicator by a step with another `blocking`";
+        Err(Diagnostic::new(by.span, text).help("give both steps the same `blocking` in `config`"))
+    }
+
     /// For each rank: its non-blocking communicators, in ascending order. Empty if no rank has any.
     pub fn nonblocking(&self, ranks: usize) -> Vec<Vec<u32>> {
         let mut by_rank = vec![Vec::new(); ranks];
@@ -70,7 +95,7 @@ impl Comms {
     /// One of them is blocking and the other is not, but the calls of one group must be alike.
     pub(super) fn check_one_thread_grow(
         &self,
-        by: &ChangedBy<'_>,
+        by: &Maker<'_>,
         parent: CommId,
         new: CommId,
         config: Option<u32>,

@@ -1,55 +1,24 @@
 //! Communicators with fewer or more ranks than the one from which they are created: shrink and grow.
 use super::super::eval::{Names, among, evaluate, no_value, ranks};
-use super::{CommId, Comms, Named};
+use super::meetings::Gathering;
+use super::{Calls, CommId, Comms, Maker, Named};
 use crate::expr::Mode;
 use crate::job::CallKind;
-use crate::scenario::{Case, CommCreation, CommDef, Diagnostic, Placement, Ranks, Span, Spanned};
+use crate::scenario::{Diagnostic, Placement, Ranks, Spanned};
 use std::collections::BTreeSet;
 
-/// The step that creates a communicator from another one.
-pub struct ChangedBy<'a> {
-    pub case: &'a Case,
-    pub def: &'a CommDef,
-    pub span: Span,
-    /// The round of `times`.
-    pub t: Option<u64>,
-    /// World ranks that the step's `ranks` admit.
-    pub runs: Vec<bool>,
-    /// True if the step itself names the communicators.
-    pub named: bool,
-    /// World ranks whose call is expected to fail.
-    pub fails: Vec<bool>,
-}
-
-/// Calls that create communicators, each with its world rank.
-pub type Calls = Vec<(usize, CallKind)>;
-
 impl Comms {
-    /// Defines the communicator that a shrink or grow creates; returns the calls that create it.
-    ///
-    /// # Errors
-    ///
-    /// Ranks that the communicator lacks or already has, no rank that leaves or remains, or calls of ranks that must not create
-    /// one.
-    pub fn change(&mut self, by: &ChangedBy<'_>) -> Result<Calls, Diagnostic> {
-        match &by.def.creation {
-            CommCreation::Shrink { comm, without, abort } => self.shrink(by, comm, without, *abort),
-            CommCreation::Grow { comm, with } => self.grow(by, comm, with),
-            CommCreation::Groups(_) | CommCreation::Split { .. } => Ok(Calls::new()),
-        }
-    }
-
-    fn shrink(
+    pub(super) fn shrink(
         &mut self,
-        by: &ChangedBy<'_>,
+        by: &Maker<'_>,
         parent: &Spanned<String>,
         without: &Spanned<Ranks>,
         abort: bool,
-    ) -> Result<Calls, Diagnostic> {
-        let config = self.config(&by.def.config, self.base);
-        let of = self.by_name(parent)?.clone();
-        let parents: BTreeSet<CommId> = of.of.iter().flatten().map(|(comm, _)| *comm).collect();
-        let mut named = Named::new(vec![None; self.n]);
+        config: Option<u32>,
+    ) -> Result<(Named, Calls), Diagnostic> {
+        let of = self.by_name(parent)?.of.clone();
+        let parents: BTreeSet<CommId> = of.iter().flatten().map(|(comm, _)| *comm).collect();
+        let mut named = self.named_before(Some(by));
         let mut calls = Calls::new();
         for comm in parents {
             let members = self.list[comm].members.clone();
@@ -57,9 +26,7 @@ impl Comms {
             let exclude: Vec<i32> = out.iter().map(|rank| *rank as i32).collect();
             let stays = |rank: &usize| !out.contains(rank);
             let remaining: Vec<usize> = (0..members.len()).filter(stays).map(|rank| members[rank]).collect();
-            let calling = |world: usize| by.runs[world] && !by.fails[world];
-            let mut new = None;
-            if members.iter().any(|world| calling(*world)) {
+            if members.iter().any(|world| by.works(*world)) {
                 if out.is_empty() {
                     let text = "this shrink leaves no rank out, which NCCL refuses";
                     return Err(Diagnostic::new(without.span, text)
@@ -68,8 +35,9 @@ impl Comms {
                 if remaining.is_empty() {
                     return Err(Diagnostic::new(without.span, "this shrink leaves no rank in the communicator"));
                 }
-                new = Some(self.add(Some(&by.def.name.value), remaining.clone(), config, Some(comm)));
             }
+            let gathering = Gathering::Shrink { parent: self.meetings.lineage_of(comm), without: out.clone() };
+            let gathering = self.meetings.gathering(gathering);
             for (rank, world) in members.iter().copied().enumerate().filter(|(_, world)| by.runs[*world]) {
                 let leaves = out.contains(&rank);
                 let call = |new: Option<CommId>| CallKind::Shrink {
@@ -87,27 +55,35 @@ impl Comms {
                         "only the ranks that remain call it; a call that is to fail has `error = \"invalid_argument\"`",
                     ));
                 } else if !leaves {
-                    let number = remaining.iter().position(|other| *other == world);
-                    named.of[world] = new.zip(number);
-                    calls.push((world, call(new)));
+                    let number = self.meetings.next(gathering, world);
+                    let lineage = self.meetings.lineage(gathering, number, 0);
+                    let new = match self.meetings.made(lineage) {
+                        Some((new, _)) => new,
+                        None => {
+                            let new = self.add(Some(&by.def.name.value), remaining.clone(), config, Some(comm));
+                            self.meetings.makes(lineage, new, 0);
+                            new
+                        }
+                    };
+                    self.check_blocking_agrees(Some(by), new, config, Some(comm))?;
+                    let rank = remaining.iter().position(|other| *other == world);
+                    named.set(world, rank.map(|rank| (new, rank)));
+                    calls.push((world, call(Some(new))));
                 }
             }
         }
-        if named.of.iter().any(Option::is_some) {
-            self.named.insert(by.def.name.value.clone(), named);
-        }
-        Ok(calls)
+        Ok((named, calls))
     }
 
-    fn grow(
+    pub(super) fn grow(
         &mut self,
-        by: &ChangedBy<'_>,
+        by: &Maker<'_>,
         parent: &Spanned<String>,
         with: &Spanned<Ranks>,
-    ) -> Result<Calls, Diagnostic> {
-        let config = self.config(&by.def.config, self.base);
-        let of = self.by_name(parent)?.clone();
-        let parents: BTreeSet<CommId> = of.of.iter().flatten().map(|(comm, _)| *comm).collect();
+        config: Option<u32>,
+    ) -> Result<(Named, Calls), Diagnostic> {
+        let of = self.by_name(parent)?.of.clone();
+        let parents: BTreeSet<CommId> = of.iter().flatten().map(|(comm, _)| *comm).collect();
         let Some(comm) = parents.first().copied().filter(|_| parents.len() == 1) else {
             let text = format!("`{}` is {} communicators, and only one can grow", parent.value, parents.len());
             return Err(Diagnostic::new(parent.span, text).help("give the one that is to grow a separate name"));
@@ -126,50 +102,56 @@ impl Comms {
             return Err(Diagnostic::new(with.span, text).help("`with` are world ranks that are not in it yet"));
         }
         let members: Vec<usize> = old.iter().chain(&joining).copied().collect();
-        let calling = |world: &usize| by.runs[*world] && !by.fails[*world];
-        let any = members.iter().any(calling);
-        if any && joining.is_empty() {
+        if joining.is_empty() && members.iter().any(|world| by.works(*world)) {
             return Err(Diagnostic::new(with.span, "no rank joins, which NCCL refuses")
                 .help("a grow that is to fail has `error = \"invalid_argument\"`"));
         }
-        let id = self.grow_ids;
-        let new = any.then(|| self.add(Some(&by.def.name.value), members.clone(), config, Some(comm)));
-        if let (Some(new), Placement::OneThread) = (new, by.case.placement) {
-            self.check_one_thread_grow(by, comm, new, config)?;
-        }
-        if any {
-            self.grow_ids += 1;
-        }
-        let mut named = Named::new(vec![None; self.n]);
+        let gathering = Gathering::Grow { parent: self.meetings.lineage_of(comm), with: joining };
+        let gathering = self.meetings.gathering(gathering);
+        let mut named = self.named_before(Some(by));
         let mut calls = Calls::new();
         for (rank, world) in members.iter().copied().enumerate().filter(|(_, world)| by.runs[*world]) {
-            let new = new.filter(|_| !by.fails[world]);
             let inside = rank < old.len();
-            if let (0, Some(_)) = (rank, new) {
-                calls.push((world, CallKind::GrowId { comm: comm as u32, id }));
+            let mut made = None;
+            if by.works(world) {
+                let number = self.meetings.next(gathering, world);
+                let lineage = self.meetings.lineage(gathering, number, 0);
+                let (new, id) = match self.meetings.made(lineage) {
+                    Some(made) => made,
+                    None => {
+                        let new = self.add(Some(&by.def.name.value), members.clone(), config, Some(comm));
+                        self.meetings.makes(lineage, new, self.grow_ids);
+                        self.grow_ids += 1;
+                        (new, self.grow_ids - 1)
+                    }
+                };
+                if by.case.placement == Placement::OneThread {
+                    self.check_one_thread_grow(by, comm, new, config)?;
+                }
+                if rank == 0 {
+                    calls.push((world, CallKind::GrowId { comm: comm as u32, id }));
+                }
+                made = Some((new, id));
+                named.set(world, Some((new, rank)));
             }
             calls.push((
                 world,
                 CallKind::Grow {
                     parent: inside.then_some(comm as u32),
-                    id,
+                    id: made.map_or(self.grow_ids, |(_, id)| id),
                     rank: if inside { -1 } else { rank as i32 },
                     n: members.len() as i32,
-                    new: new.map(|new| new as u32),
+                    new: made.map(|(new, _)| new as u32),
                     config,
                 },
             ));
-            named.of[world] = new.map(|new| (new, rank));
         }
-        if any {
-            self.named.insert(by.def.name.value.clone(), named);
-        }
-        Ok(calls)
+        Ok((named, calls))
     }
 }
 
 /// The ranks of a communicator that a shrink leaves out, in ascending order.
-fn left_out(by: &ChangedBy<'_>, without: &Spanned<Ranks>, members: &[usize]) -> Result<Vec<usize>, Diagnostic> {
+fn left_out(by: &Maker<'_>, without: &Spanned<Ranks>, members: &[usize]) -> Result<Vec<usize>, Diagnostic> {
     let n = members.len();
     let mut out = Vec::new();
     match &without.value {

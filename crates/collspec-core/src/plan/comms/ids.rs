@@ -1,15 +1,6 @@
 //! The number of unique ids with which a communicator is created (`ncclCommInitRankScalable`).
 use super::super::eval::ranks;
-use crate::scenario::{Diagnostic, Span};
-
-/// A number of ids as given in the file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ScalableIds {
-    pub count: i128,
-    pub span: Span,
-    /// True if the call may be refused.
-    pub may_fail: bool,
-}
+use crate::scenario::{Diagnostic, Spanned};
 
 /// The id whose root a rank reports to: each id has an equal share of the ranks, as far as possible, in order.
 pub fn id_of(rank: usize, n: usize, ids: usize) -> usize {
@@ -22,22 +13,20 @@ pub fn id_of(rank: usize, n: usize, ids: usize) -> usize {
 /// Upper bound on the number of ids: more than any communicator has ranks.
 const MOST: i128 = 1024;
 
-impl ScalableIds {
-    /// The number of ids for a communicator of `n` ranks.
-    ///
-    /// # Errors
-    ///
-    /// A number that NCCL refuses, unless the step expects this.
-    pub fn of(self, n: usize) -> Result<u32, Diagnostic> {
-        let fits = (1..=n as i128).contains(&self.count);
-        match u32::try_from(self.count) {
-            Ok(count) if fits || (self.may_fail && self.count <= MOST) => Ok(count),
-            _ => {
-                let text = format!("{} unique ids for a communicator of {}", self.count, ranks(n));
-                Err(Diagnostic::new(self.span, text).help(format!(
-                    "1 to {n} are possible; a step that is to fail, with 0 to {MOST} ids, has `error = \"invalid_argument\"`"
-                )))
-            }
+/// The number of ids for a communicator of `n` ranks, as given in the file.
+///
+/// # Errors
+///
+/// A number that NCCL refuses, unless the call `may_fail`.
+pub(super) fn scalable_ids(given: &Spanned<i128>, n: usize, may_fail: bool) -> Result<u32, Diagnostic> {
+    let fits = (1..=n as i128).contains(&given.value);
+    match u32::try_from(given.value) {
+        Ok(count) if fits || (may_fail && given.value <= MOST) => Ok(count),
+        _ => {
+            let text = format!("{} unique ids for a communicator of {}", given.value, ranks(n));
+            Err(Diagnostic::new(given.span, text).help(format!(
+                "1 to {n} are possible; a step that is to fail, with 0 to {MOST} ids, has `error = \"invalid_argument\"`"
+            )))
         }
     }
 }

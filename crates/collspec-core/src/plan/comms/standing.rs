@@ -121,13 +121,6 @@ impl Comms {
         }
     }
 
-    /// Records that a rank does not create a communicator that others create.
-    pub fn leave_unmade(&mut self, name: &str, rank: usize) {
-        if let Some(named) = self.named.get_mut(name) {
-            named.standing[rank].unmade = true;
-        }
-    }
-
     /// The first call that was left in progress, or has failed for good, and whose communicator was not aborted, on ranks that
     /// `live` to the end; and the problem.
     pub fn left_to_abort(&self, live: impl Fn(usize) -> bool) -> Option<(Span, &'static str)> {

@@ -53,6 +53,9 @@ fn cure(case: &Case, waiting: &[Waiting], steps: &[&Step]) -> Option<String> {
     if all(|kind| matches!(kind, Kind::Send | Kind::Recv)) && each_other {
         return Some("use `op = \"send_recv\"`, or put both calls into one `group`".to_owned());
     }
+    if first.own_ranks && all(|kind| matches!(kind, Kind::Comm(_))) {
+        return Some("let the missing ranks make the call too, by this step or by one of their own".to_owned());
+    }
     if !all(|kind| matches!(kind, Kind::Collective(_) | Kind::Composite(_))) {
         return None;
     }

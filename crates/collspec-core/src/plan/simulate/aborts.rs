@@ -131,13 +131,18 @@ impl Simulation<'_> {
         self.aborts.ended.contains(&at)
     }
 
+    /// True if the results of a call are unknown, because it may not have ended when its communicator was aborted or lost a rank.
+    pub(super) fn is_unknown(&self, at: Index) -> bool {
+        self.is_lost(at) || self.aborts.may_be_cut(at)
+    }
+
     /// A call's partners have done their part: it is over, unless a dead rank may have left it unfinished, or an abort may
     /// come first.
     pub(super) fn over(&mut self, at: Index, node: usize) {
         if self.causes.is_some() {
             self.aborts.over.insert(at);
         }
-        if self.is_lost(at) || self.aborts.may_be_cut(at) {
+        if self.is_unknown(at) {
             self.undefine(at);
         }
         if !self.is_kept(at) {

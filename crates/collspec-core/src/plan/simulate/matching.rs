@@ -80,15 +80,19 @@ pub fn lone_message_to_oneself(lowered: &LoweredProgram) -> Option<Diagnostic> {
     })
 }
 
-/// The event of a collective that all ranks have called.
+/// The event of a collective that all ranks have called. The results of calls that `is_unknown` names are left out: who judges the
+/// event must not look at them.
 ///
 /// # Errors
 ///
 /// A description of how the ranks' calls differ.
-pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<CollectiveEvent, Diagnostic> {
+pub fn collective_event(
+    lowered: &LoweredProgram,
+    calls: &[Index],
+    is_unknown: impl Fn(Index) -> bool,
+) -> Result<CollectiveEvent, Diagnostic> {
     let rank_call = |at: &Index| match lowered.op(*at) {
-        // The results of a lost call are unknown.
-        Some(RankOp::Collective(op)) if lowered.deaths.is_lost(*at) => {
+        Some(RankOp::Collective(op)) if is_unknown(*at) => {
             Some(lowered.rank_call(*at, Arc::new(RankCollective { recv: None, ..(**op).clone() })))
         }
         Some(RankOp::Collective(op)) => Some(lowered.rank_call(*at, op.clone())),

@@ -24,7 +24,7 @@ impl Simulation<'_> {
                 let (arrived, nodes) = (meeting.arrived.clone(), meeting.nodes.clone());
                 self.causes_collective(&arrived, &nodes);
                 self.clocks_collective(&arrived, &nodes);
-                match collective_event(lowered, &arrived) {
+                match collective_event(lowered, &arrived, |at| self.is_unknown(at)) {
                     Ok(event) => {
                         self.out.mismatches.extend(check_collective(lowered, &arrived).err());
                         self.out.events.push(Event::Collective(event));
@@ -85,7 +85,7 @@ impl Simulation<'_> {
             self.clocks_message(send.map(|(_, node)| node), node);
             self.causes_message(send.map(|(_, node)| node), at, node);
             self.out.mismatches.extend(check_message(lowered, from, at).err());
-            if !self.is_lost(at) {
+            if !self.is_unknown(at) {
                 self.out.events.push(Event::Received { message, call: lowered.rank_call(at, op.clone()) });
             }
             self.over(at, node);

@@ -90,16 +90,15 @@ impl Simulation<'_> {
                 self.out.waiting.push(Waiting { rank, step: call.step, what, on: self.absent(death) });
                 return;
             }
-            let comm = match &call.kind {
-                CallKind::Init { comm, .. } => *comm,
-                CallKind::Split { parent, .. } => *parent,
-                CallKind::Register { comm, window: true, .. } => *comm,
-                CallKind::Shrink { new: Some(comm), .. } | CallKind::Grow { new: Some(comm), .. } => *comm,
-                _ => return,
-            };
+            // One thread may not have come to the rank's call yet.
+            if !self.ranks[rank].host_arrived {
+                return;
+            }
+            let Some((meeting, comm)) = self.meeting_of(rank, self.ranks[rank].cursor) else { return };
             let members = &lowered.unrolled.comms.list[comm as usize].members;
-            let on: Vec<usize> =
-                members.iter().copied().filter(|r| *r != rank && !self.ranks[*r].host_arrived).collect();
+            let here = self.hosts.get(&meeting);
+            let absent = |member: &usize| !here.is_some_and(|here| here.contains(member));
+            let on: Vec<usize> = members.iter().copied().filter(absent).collect();
             let mut what = "every member must make this call".to_owned();
             if let CallKind::Init { ids: Some(ids), .. } = call.kind {
                 what.push_str(&roots_that_wait(members, &on, ids as usize));

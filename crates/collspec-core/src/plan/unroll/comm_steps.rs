@@ -2,13 +2,18 @@
 use super::{Member, StepPosition, Unroll};
 use crate::job::CallKind;
 use crate::ops::CommOp;
+use crate::plan::comms::Maker;
 use crate::plan::eval::among;
 use crate::plan::item::{ItemKind, RegistrationPoint};
 use crate::plan::types::StepId;
-use crate::scenario::{CommCreation, CommDef, Diagnostic, Step, StepComm};
+use crate::scenario::{CommCreation, CommDef, Diagnostic, Span, Step, StepComm};
 
 impl<'a> Unroll<'a> {
-    /// A step that makes a communicator.
+    /// A step that makes communicators.
+    ///
+    /// # Errors
+    ///
+    /// See [`super::super::comms::Comms::define`].
     pub(super) fn new_comm(
         &mut self,
         step: &Step,
@@ -17,23 +22,47 @@ impl<'a> Unroll<'a> {
         position: &StepPosition,
     ) -> Result<(), Diagnostic> {
         self.program.comm_steps = true;
-        if let CommCreation::Shrink { .. } | CommCreation::Grow { .. } = def.creation {
-            return self.changed_comm(step, def, id, position);
-        }
-        let calls = self.program.comms.define(self.case, def, position.t, step.error.is_some())?;
+        let n = self.program.n;
+        let runs = (0..n).map(|world| among(&step.ranks, self.case, world)).collect::<Result<Vec<_>, _>>()?;
+        let fails = (0..n).map(|world| self.fails(id, world)).collect();
+        let by = Maker { case: self.case, def, span: step.span, t: position.t, runs, named: step.own_ranks, fails };
+        let calls = self.program.comms.define(&by)?;
         self.count(calls.len(), step.span)?;
+        let abort_of = match &def.creation {
+            CommCreation::Shrink { comm, abort: true, .. } => Some(comm),
+            _ => None,
+        };
+        let mut callers: Vec<usize> = Vec::new();
         for (world, kind) in calls {
             let fails = self.fails(id, world);
-            if among(&step.ranks, self.case, world)? {
-                self.check_joins(step, world)?;
-                self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
-                self.push(world, id, step.span, fails, ItemKind::Call(kind));
-            } else {
-                self.program.comms.leave_unmade(&def.name.value, world);
+            let parent = match &kind {
+                CallKind::Split { .. } | CallKind::Shrink { .. } | CallKind::Grow { parent: Some(_), .. } => {
+                    Some(step.span)
+                }
+                _ => None,
+            };
+            self.check_joins(step, world)?;
+            self.check_parent_lives(step, world, parent)?;
+            self.push(world, id, step.span, fails, ItemKind::Call(kind));
+            if let (Some(comm), false) = (abort_of, fails) {
+                self.program.comms.note(&comm.value, world, CommOp::Shrink, step.span);
             }
+            callers.push(world);
         }
-        self.registration_point_of_new(&def.name.value);
+        self.registration_point_of_new(&def.name.value, &callers);
         Ok(())
+    }
+
+    /// Refuses a call that creates a communicator from one that this rank has ended.
+    fn check_parent_lives(&mut self, step: &Step, world: usize, at: Option<Span>) -> Result<(), Diagnostic> {
+        let (Some(at), StepComm::Comm(name)) = (at, &step.comm) else { return Ok(()) };
+        match self.program.comms.ended(&name.value, world) {
+            Some(end) => {
+                let text = format!("world rank {world} has ended this communicator before");
+                Err(Diagnostic::new(at, text).related(end, "ended here"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// A step that changes or ends its communicator.

@@ -178,7 +178,8 @@ impl<'a> Unroll<'a> {
             // Calls on a parent count as the parent's.
             StepKind::NewComm(new) if new.creation.parent().is_none() => {
                 let made = self.program.comms.of_name(&new.name.value);
-                made.into_iter().enumerate().filter_map(|(world, of)| Some((world, of?.0))).collect()
+                let of = |member: &Member<'a>| Some((member.world, made.get(member.world).copied().flatten()?.0));
+                members.iter().filter_map(of).collect()
             }
             _ => members.iter().map(|member| (member.world, member.comm)).collect(),
         };

@@ -49,15 +49,16 @@ impl Unroll<'_> {
         }
     }
 
-    /// Adds a registration point after the step that created the communicators of this name.
-    pub(super) fn registration_point_of_new(&mut self, name: &str) {
+    /// Adds a registration point after the step by which these ranks made the communicators of a name.
+    pub(super) fn registration_point_of_new(&mut self, name: &str, callers: &[usize]) {
         if !self.registers {
             return;
         }
         let step = self.begin_registration(&format!("the registration with `{name}`"));
-        for (world, of) in self.program.comms.of_name(name).into_iter().enumerate() {
-            if let Some((comm, _)) = of {
-                self.point(world, step, RegistrationPoint::Made(comm));
+        let made = self.program.comms.of_name(name);
+        for world in callers {
+            if let Some((comm, _)) = made.get(*world).copied().flatten() {
+                self.point(*world, step, RegistrationPoint::Made(comm));
             }
         }
         self.first_signals();
