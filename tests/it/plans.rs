@@ -384,6 +384,49 @@ fn first_collectives_that_wait_for_each_other_are_warned_of() {
 }
 
 #[test]
+fn a_communicator_that_some_ranks_destroy_and_others_cut_short_is_warned_of() {
+    let program = |ends: &str| {
+        warnings(&format!(
+            "world_size = 3\ncomms.old = {{ color = 0 }}\ninputs.x = {{ each = \"rank\", count = 4 }}\nsteps = [\n\
+             {{ op = \"all_reduce\", comm = \"old\", in = \"x\", out = \"y\" }},\n{{ op = \"wait\" }},\n{ends}]\n"
+        ))
+    };
+    let call = |op: &str, ranks: &str| format!("{{ op = \"{op}\", comm = \"old\", ranks = {ranks} }},\n");
+    let shrink = "{ op = \"shrink\", comm = \"old\", new = \"rest\", without = [2], abort = true },\n";
+    for cut in [call("abort", "[2]"), call("revoke", "[2]"), shrink.to_owned()] {
+        let told = program(&format!("{cut}{}", call("destroy", "[0, 1]")));
+        let fits = |text: &String| text.contains("rank 0 destroys this communicator, and rank 2 does not");
+        assert!(told.len() == 1 && told.iter().all(fits), "{cut}: {told:?}");
+    }
+    for sound in [
+        call("abort", "[0, 1, 2]"),
+        call("destroy", "[0, 1, 2]"),
+        format!("{}{}", call("revoke", "[0, 1, 2]"), call("destroy", "[0, 1, 2]")),
+        format!("{shrink}{}", call("abort", "[0, 1, 2]")),
+    ] {
+        assert_eq!(program(&sound), [""; 0], "{sound}");
+    }
+}
+
+#[test]
+fn launches_of_some_ranks_of_a_process_are_warned_of_where_all_launch_together() {
+    let program = |placement: &str, calls: &str| {
+        warnings(&format!(
+            "world_size = 3\nplacement = \"{placement}\"\nenv.NCCL_LAUNCH_MODE = \"GROUP\"\n\
+             inputs.x = {{ each = \"rank\", count = 4 }}\nsteps = [\n{calls}]\n"
+        ))
+    };
+    let sum = "{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n";
+    let message = "{ op = \"send\", ranks = [0], peer = 1, in = \"x\" },\n{ op = \"recv\", ranks = [1], peer = 0, out = \"z\" },\n";
+    let told = program("threads", &format!("{sum}{message}"));
+    let fits =
+        |text: &String| text.contains("rank 0 launches 2 times on a communicator on which rank 2 launches 1 times");
+    assert!(told.len() == 1 && told.iter().all(fits), "{told:?}");
+    assert_eq!(program("threads", sum), [""; 0]);
+    assert_eq!(program("processes", &format!("{sum}{message}")), [""; 0]);
+}
+
+#[test]
 fn a_rank_that_aborts_its_own_call_does_not_wait_for_itself() {
     let text = refusal(
         "world_size = 2\ncomms.a = { groups = [[0, 1]], config = { blocking = 0 } }\ninputs.x = { each = \"rank\", count = 4 }\nsteps = [\n\

@@ -316,8 +316,9 @@ impl Comms {
             CommCreation::Shrink { comm, without, abort } => self.shrink(by, comm, without, *abort, config)?,
             CommCreation::Grow { comm, with } => self.grow(by, comm, with, config)?,
         };
-        // A shrink or grow that fails everywhere gives its name to nothing.
-        if named.of.iter().any(Option::is_some) {
+        // A shrink or grow that fails everywhere gives its name to nothing; a split without colours gives it to communicators of no rank.
+        let may_be_of_none = matches!(by.def.creation, CommCreation::Groups(_) | CommCreation::Split { .. });
+        if may_be_of_none || named.of.iter().any(Option::is_some) {
             self.named.insert(by.def.name.value.clone(), named);
         }
         Ok(calls)

@@ -9,6 +9,7 @@ use crate::job::{Call, CallKind};
 use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement, Span, dedupe};
 
 mod advice;
+mod dead_partners;
 mod waiting;
 
 use waiting::cycle;
@@ -61,6 +62,12 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
             (true, true) => foresight = Foresight::MayBlock(cycle(hosts.waiting)),
             // Whether NCCL connects at that point depends on the machine and its settings.
             (true, false) => connecting = cycle(hosts.waiting),
+        }
+    }
+    if foresight == Foresight::Completes {
+        let waiting = dead_partners::connect_to_the_dead(lowered);
+        if !waiting.is_empty() {
+            foresight = Foresight::MayBlock(waiting);
         }
     }
     if !played.mismatches.is_empty() {

@@ -17,6 +17,7 @@ pub(crate) mod expr_fill;
 pub(crate) mod graphs;
 pub(crate) mod inputs;
 mod item;
+mod launch_mode;
 mod launch_order;
 mod limits;
 mod lower;
@@ -32,6 +33,7 @@ mod registration;
 mod resolve;
 mod simulate;
 mod types;
+mod uneven_ends;
 mod unfinished;
 mod unroll;
 
@@ -91,6 +93,8 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     let analysis = deadlock::analyse(&lowered)?;
     let mut warnings = launch_order::warnings(&lowered);
     deadlock::warn_of_connecting(&lowered, &analysis.connecting, &mut warnings);
+    warnings.extend(uneven_ends::warnings(&lowered));
+    warnings.extend(launch_mode::warning(&lowered));
     let mut plan = assemble::assemble(lowered, analysis);
     plan.warnings = warnings;
     // The cost comes first: the later checks evaluate every element.

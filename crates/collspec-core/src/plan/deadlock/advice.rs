@@ -2,6 +2,7 @@
 use super::super::ranks_hint::find;
 use super::super::simulate::{CONNECTS, ENDED, ENDS_TOGETHER, MAY_BE_ABORTED};
 use super::super::types::{StepId, Waiting};
+use super::dead_partners::CONNECTS_TO_THE_DEAD;
 use crate::ops::Kind;
 use crate::scenario::{Case, Span, Step, StepComm};
 
@@ -14,6 +15,12 @@ pub fn against_blocking(waiting: &[Waiting]) -> (&'static str, &'static str) {
         return (
             "these ranks may wait for each other when communicators end",
             "end the communicators in the same order on all ranks, and after what other ranks wait for",
+        );
+    }
+    if waits(CONNECTS_TO_THE_DEAD) {
+        return (
+            "these ranks wait for a rank that has ended",
+            "make a call that needs the rank before its `exit`, so that they are connected, or leave the rank out",
         );
     }
     if waits(CONNECTS) {

@@ -344,7 +344,7 @@ impl Rounds {
 }
 
 /// The routes of a rank's side of a collective, each with true if it sends on it; `None` if NCCL does not build it from messages.
-fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)>> {
+pub fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)>> {
     let (comm, own, root) = (op.comm, op.rank, op.root());
     let others = (0..n).filter(|other| *other != own);
     let to = |other: usize| (Route { comm, from: own, to: other }, true);
