@@ -2,9 +2,10 @@
 use super::super::{Error, MAX_RANKS};
 use super::entry::{Entry, entry};
 use super::files::DumpFile;
-use super::value::{Id, Values};
+use super::value::{Id, Values, Work};
 use super::{json, pickle};
 use collspec_core::files;
+use std::sync::Arc;
 
 /// Bytes of a dump.
 const MAX_BYTES: u64 = 32 << 20;
@@ -14,8 +15,8 @@ const MAX_ENTRIES: usize = 100_000;
 /// A process group as a rank knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    pub name: String,
-    pub desc: String,
+    pub name: Arc<str>,
+    pub desc: Arc<str>,
     /// World ranks; empty if the dump does not say them.
     pub ranks: Vec<usize>,
 }
@@ -48,10 +49,10 @@ pub fn parse(rank: usize, path: &str, bytes: &[u8]) -> Result<Dump, Error> {
         let at = |wrong: pickle::Wrong| Error::at(format!("{path}: byte {}", wrong.offset), wrong.message);
         pickle::read(bytes).map_err(at)?
     };
-    dump(rank, &values).map_err(|message| Error::at(path, message))
+    dump(rank, &values, bytes.len()).map_err(|message| Error::at(path, message))
 }
 
-fn dump(rank: usize, values: &Values) -> Result<Dump, String> {
+fn dump(rank: usize, values: &Values, bytes: usize) -> Result<Dump, String> {
     let root = values.root;
     let entries = values.field(root, "entries").and_then(|id| values.list(id));
     let entries = entries.ok_or("it has no list `entries`, so it is not a dump of the Flight Recorder")?;
@@ -66,7 +67,7 @@ fn dump(rank: usize, values: &Values) -> Result<Dump, String> {
         rank,
         version: word("version").unwrap_or_default(),
         library: word("comm_lib_version").or_else(|| word("nccl_version")).unwrap_or_default(),
-        groups: groups(values)?,
+        groups: groups(values, bytes)?,
         entries: Vec::new(),
         unknown: Vec::new(),
     };
@@ -75,19 +76,24 @@ fn dump(rank: usize, values: &Values) -> Result<Dump, String> {
             Ok(entry) => dump.entries.push(entry),
             Err(name) => dump.unknown.push(name),
         }
+        values.check_work(bytes)?;
     }
     dump.entries.sort_by_key(|entry| entry.record);
     Ok(dump)
 }
 
-fn groups(values: &Values) -> Result<Vec<Group>, String> {
+fn groups(values: &Values, bytes: usize) -> Result<Vec<Group>, String> {
     let Some(config) = values.field(values.root, "pg_config") else { return Ok(Vec::new()) };
     let pairs = values.dict(config).ok_or("pg_config is not a dictionary")?;
     let group = |(key, value): &(Id, Id)| {
+        values.spend(Work::Group, 1);
         let name = values.name(*key).ok_or("pg_config has a key that is not a name")?;
-        let desc = values.field(*value, "desc").and_then(|id| values.text(id)).unwrap_or_default().to_owned();
+        let desc = values.field(*value, "desc").filter(|id| values.text(*id).is_some());
+        let desc = desc.and_then(|id| values.name(id)).unwrap_or_default();
         let ranks = values.field(*value, "ranks").map_or(Ok(Vec::new()), |id| ranks(values, id));
         let ranks = ranks.map_err(|message| format!("pg_config of `{name}`: {message}"))?;
+        values.spend(Work::Rank, ranks.len());
+        values.check_work(bytes)?;
         Ok(Group { name, desc, ranks })
     };
     pairs.iter().take(MAX_ENTRIES).map(group).collect()
@@ -105,12 +111,13 @@ fn ranks(values: &Values, id: Id) -> Result<Vec<usize>, String> {
         (None, None) => return Err("`ranks` is not a list".to_owned()),
     };
     let mut ranks = Vec::with_capacity(numbers.len());
+    let mut known = [false; MAX_RANKS];
     for number in numbers {
         let rank = number.and_then(|number| usize::try_from(number).ok()).ok_or("`ranks` has what is not a rank")?;
         if rank >= MAX_RANKS {
             return Err(format!("rank {rank}: a scenario has at most {MAX_RANKS} ranks"));
         }
-        if ranks.contains(&rank) {
+        if std::mem::replace(&mut known[rank], true) {
             return Err(format!("`ranks` has {rank} twice"));
         }
         ranks.push(rank);

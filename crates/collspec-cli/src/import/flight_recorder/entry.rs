@@ -1,7 +1,8 @@
 //! An entry of a dump: a call.
 use super::super::{MAX_COUNT, MAX_RANKS};
-use super::value::{Id, Values};
+use super::value::{Id, Values, Work};
 use collspec_core::num::DType;
+use std::sync::Arc;
 
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,8 @@ pub enum State {
 pub struct Entry {
     /// The order in which a rank made its calls.
     pub record: i128,
-    pub group: String,
-    pub desc: String,
+    pub group: Arc<str>,
+    pub desc: Arc<str>,
     /// The number among the collectives of the group.
     pub number: u64,
     /// The number among the messages of the group.
@@ -83,6 +84,7 @@ const MAX_FRAMES: usize = 256;
 
 /// Reads an entry; the inner error is the name of an operation that is not known.
 pub fn entry(values: &Values, id: Id, at: usize) -> Result<Result<Entry, String>, String> {
+    values.spend(Work::Entry, 1);
     let number = |key: &str| values.field(id, key).and_then(|id| values.number(id));
     let text = |key: &str| values.field(id, key).and_then(|id| values.text(id));
     let full = text("profiling_name").ok_or("it has no profiling_name")?;
@@ -90,9 +92,10 @@ pub fn entry(values: &Values, id: Id, at: usize) -> Result<Result<Entry, String>
     let Some((what, in_place)) = what(&name)? else { return Ok(Err(name)) };
     let (group, desc) = match values.field(id, "process_group").and_then(|id| values.list(id)) {
         Some([name, desc, ..]) => {
-            (values.name(*name).ok_or("process_group has no name")?, values.text(*desc).unwrap_or_default().to_owned())
+            let desc = values.text(*desc).and_then(|_| values.name(*desc)).unwrap_or_default();
+            (values.name(*name).ok_or("process_group has no name")?, desc)
         }
-        _ => (number("pg_id").ok_or("it has neither process_group nor pg_id")?.to_string(), String::new()),
+        _ => (number("pg_id").ok_or("it has neither process_group nor pg_id")?.to_string().into(), Arc::default()),
     };
     let sequence = number("collective_seq_id").or_else(|| number("seq_id")).unwrap_or(0);
     Ok(Ok(Entry {
@@ -159,10 +162,13 @@ fn sizes(values: &Values, id: Id, key: &str) -> Result<Vec<u64>, String> {
     if list.len() > MAX_TENSORS {
         return Err(format!("{key} has {} tensors: at most {MAX_TENSORS} are read", list.len()));
     }
+    values.spend(Work::Tensor, list.len());
     let elements = |tensor: &Id| {
         let dimensions = values.list(*tensor).filter(|dimensions| dimensions.len() <= MAX_DIMENSIONS);
         let mut elements = 1u64;
-        for dimension in dimensions.ok_or_else(|| format!("{key} is not a list of lists of lengths"))? {
+        let dimensions = dimensions.ok_or_else(|| format!("{key} is not a list of lists of lengths"))?;
+        values.spend(Work::Key, dimensions.len());
+        for dimension in dimensions {
             let length = values.number(*dimension).and_then(|number| u64::try_from(number).ok());
             let length = length.ok_or_else(|| format!("{key} has a length that is not a number"))?;
             elements = elements.saturating_mul(length);

@@ -19,14 +19,14 @@ fn add(values: &mut Values, value: Value) -> Option<Id> {
             (None, Some(number)) => Node::Int(i128::from(number)),
             (None, None) => Node::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
-        Value::String(text) => Node::Text(text),
+        Value::String(text) => Node::Text(text.into()),
         Value::Array(list) => {
             Node::List(list.into_iter().map(|value| add(values, value)).collect::<Option<Vec<Id>>>()?)
         }
         Value::Object(map) => {
             let mut pairs = Vec::with_capacity(map.len());
             for (key, value) in map {
-                pairs.push((values.add(Node::Text(key))?, add(values, value)?));
+                pairs.push((values.add(Node::Text(key.into()))?, add(values, value)?));
             }
             Node::Dict(pairs)
         }

@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     fn text(&mut self, length: usize) -> Result<Node, Wrong> {
         let bytes = self.take(length)?;
         // Python's surrogates are not UTF-8, and nothing that is read here has them.
-        Ok(Node::Text(String::from_utf8_lossy(bytes).into_owned()))
+        Ok(Node::Text(String::from_utf8_lossy(bytes).into()))
     }
 
     fn push(&mut self, node: Node) -> Result<(), Wrong> {

@@ -100,12 +100,22 @@ pub fn messages(line: &str) -> Vec<(Option<Writer<'_>>, Said)> {
         let version = line.split_once("NCCL version ").and_then(|(_, rest)| version(rest));
         return version.map(|version| (None, version)).into_iter().collect();
     }
-    let ends = marks.iter().skip(1).map(|at| place_start(line, *at)).chain([line.len()]);
-    let message = |(mark, end): (&usize, usize)| {
+    let host = writer(&line[place_start(line, marks[0])..marks[0]]).map(|writer| writer.host);
+    let starts: Vec<usize> = marks.iter().map(|mark| place_of_host(line, *mark, host)).collect();
+    let ends = starts.iter().skip(1).copied().chain([line.len()]);
+    let message = |((mark, start), end): ((&usize, &usize), usize)| {
         let from = (mark + MARK.len()).min(end);
-        (writer(&line[place_start(line, *mark)..*mark]), said(&line[from..end]))
+        (writer(&line[*start..*mark]), said(&line[from..end]))
     };
-    marks.iter().zip(ends).map(message).collect()
+    marks.iter().zip(&starts).zip(ends).map(message).collect()
+}
+
+/// Where the place before a mark begins in a line of this host. Without the line break in front of it, the end of the message before
+/// runs into it: `stream 0x1003node1:412:430 [0]`.
+fn place_of_host(line: &str, mark: usize, host: Option<&str>) -> usize {
+    let start = place_start(line, mark);
+    let own = writer(&line[start..mark]).zip(host).filter(|(writer, host)| writer.host.ends_with(host));
+    own.map_or(start, |(writer, host)| start + writer.host.len() - host.len())
 }
 
 /// Where the place before a mark begins: `HOST:PID:TID [DEV]`.
@@ -146,8 +156,11 @@ fn said(text: &str) -> Said {
         "NCCL" | "RCCL" if fields.0.get(1) == Some(&"version") => {
             fields.0.get(2).and_then(|word| version(word)).unwrap_or(Said::Nothing)
         }
-        // The beginning of one of the others.
-        _ if name.is_some_and(|name| kind(name).is_some()) => Said::Damaged,
+        // The beginning of one of the others. After the same name NCCL also says how it tunes a call: `AllReduce: 4000 Bytes -> ...`.
+        _ if name.is_some_and(|name| kind(name).is_some()) => match fields.0.get(1) {
+            Some(word) if !"opCount".starts_with(word) => Said::Nothing,
+            _ => Said::Damaged,
+        },
         _ => Said::Nothing,
     }
 }
