@@ -1,5 +1,5 @@
 //! Bugs of NCCL that are known, by which a failure is recognised.
-use collspec_core::judge::{Lane, Status, Verdict};
+use collspec_core::judge::{Finding, Lane, Status, Subject, Verdict};
 use collspec_core::plan::{self, Event, Limits, Reduction};
 use collspec_core::scenario::Case;
 use nccl_sys::version_text;
@@ -72,8 +72,9 @@ static TABLE: LazyLock<Result<Table, toml::de::Error>> =
 /// A sentence on a failure on this version of NCCL: the known bug that it shows, or else the source of its scenario.
 pub fn note(case: &Arc<Case>, verdict: &Verdict, version: i32) -> Option<String> {
     let first = verdict.findings.first();
-    // If only an expectation of the file fails, the library's results are right.
-    if verdict.status != Status::Fail || first.is_some_and(|finding| finding.lane == Lane::Expected) {
+    // If only an expectation of the file fails, the library's results are right. How a case ends is expected of every file.
+    let is_of_the_file = |finding: &Finding| finding.lane == Lane::Expected && finding.subject != Subject::Ending;
+    if verdict.status != Status::Fail || first.is_some_and(is_of_the_file) {
         return None;
     }
     let words = first.map(|finding| finding.text.as_str()).or(verdict.reason.as_deref());
