@@ -285,6 +285,31 @@ fn a_gate_reports_an_accepted_change_that_did_not_happen() {
     );
 }
 
+/// A file that the comparison reads may lie in the folder of the reports under the name of one, and a link leads to any file.
+#[test]
+fn a_gate_removes_no_file_that_it_reads() {
+    let home = corpus();
+    home.file("upgrade-gate/report.jsonl", "recorded");
+    home.file("upgrade-gate/messages.txt", "[[accept]]\n");
+    for arguments in [
+        &["gate", "upgrade-gate/report.jsonl", "soft"][..],
+        &["gate", "soft", "upgrade-gate/report.jsonl"],
+        &["gate", "soft", "soft", "--allow", "upgrade-gate/messages.txt"],
+        &["gate", "soft", "soft", "--", "--min-busbw", "upgrade-gate/messages.txt"],
+        &["gate", "soft", "soft", "--", "--min-busbw=upgrade-gate/messages.txt"],
+    ] {
+        let refused = home.run(arguments);
+        assert!(refused.code == 2 && refused.err.contains("which this command reads"), "{arguments:?}\n{refused}");
+        assert_eq!(fs::read_to_string(home.path("upgrade-gate/report.jsonl")).unwrap(), "recorded");
+        assert_eq!(fs::read_to_string(home.path("upgrade-gate/messages.txt")).unwrap(), "[[accept]]\n");
+    }
+    home.file("mine", "kept");
+    fs::remove_file(home.path("upgrade-gate/messages.txt")).unwrap();
+    std::os::unix::fs::symlink("../mine", home.path("upgrade-gate/messages.txt")).unwrap();
+    let run = home.run(&["gate", "soft", "soft", "--", "--no-footprint", "--starts", "0"]);
+    assert_eq!((run.code, fs::read_to_string(home.path("mine")).unwrap().as_str()), (0, "kept"), "{run}");
+}
+
 #[test]
 fn too_little_is_no_verdict() {
     let home = corpus();

@@ -35,3 +35,25 @@ fn new_keeps_a_file_that_exists_and_corrects_a_misspelt_name() {
     assert_eq!(misspelt.code, 2, "{misspelt}");
     assert!(misspelt.err.contains("did you mean `pipeline`?"), "{misspelt}");
 }
+
+/// A folder from a stranger can have a link under the name of the schema.
+#[test]
+fn new_writes_the_schema_over_no_file_but_its_own() {
+    let home = Home::new();
+    home.file("mine", "kept");
+    std::os::unix::fs::symlink("mine", home.path(".scenario-schema.json")).unwrap();
+    let linked = home.run(&["new", "fsdp"]);
+    assert!(linked.code == 0 && linked.err.contains("but not over .scenario-schema.json"), "{linked}");
+    assert_eq!(std::fs::read_to_string(home.path("mine")).unwrap(), "kept");
+
+    home.file("there/.scenario-schema.json", "{\"title\": \"another\"}");
+    let another = home.run(&["new", "moe", "-o", "there/a.toml"]);
+    assert!(another.code == 0 && another.err.contains("which is not collspec's"), "{another}");
+    assert_eq!(std::fs::read_to_string(home.path("there/.scenario-schema.json")).unwrap(), "{\"title\": \"another\"}");
+
+    home.file("old/.scenario-schema.json", "{\"title\": \"A scenario of collspec\"}");
+    let old = home.run(&["new", "moe", "-o", "old/a.toml"]);
+    assert!(old.code == 0 && old.err.contains("and .scenario-schema.json for editors"), "{old}");
+    let printed = home.run(&["schema"]);
+    assert_eq!(std::fs::read_to_string(home.path("old/.scenario-schema.json")).unwrap(), printed.out);
+}

@@ -246,3 +246,18 @@ steps = [
     let check = home.run(&["check", "imported.toml"]);
     assert!(check.code == 2 && check.err.contains("rank 2 calls AllGather of 64 f32"), "{check}");
 }
+
+#[test]
+fn a_static_program_is_told_to_record_nothing() {
+    let home = Home::new();
+    home.file("program.c", "int main(void) { return 0; }");
+    let said = |options: &[&str]| {
+        let compiled =
+            Command::new("cc").arg(home.path("program.c")).args(options).arg("-o").arg(home.path("program")).status();
+        assert!(compiled.unwrap().success());
+        let run = home.run(&["record", "--", "./program"]);
+        assert_eq!(run.code, 0, "{run}");
+        run.err.contains("./program is linked statically, so its own calls cannot be recorded")
+    };
+    assert!(said(&["-static"]) && !said(&[]));
+}

@@ -92,6 +92,8 @@ impl Copying {
 
 /// Handles count up from here, so that none is null and none is one of CUDA's small special handles.
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+/// Handles are this far apart, as addresses of memory are: programs keep marks of their own in a handle's low bits.
+const STEP: usize = 16;
 /// Live streams by handle.
 static STREAMS: RwLock<BTreeMap<usize, Weak<Inner>>> = RwLock::new(BTreeMap::new());
 /// Each device's null stream.
@@ -122,7 +124,7 @@ impl Stream {
     }
 
     fn make(null: bool, device: usize) -> Stream {
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = NEXT.fetch_add(STEP, Ordering::Relaxed);
         let inner = Arc::new(Inner { id, null, device, queue: Mutex::default(), part: Mutex::default() });
         STREAMS.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::downgrade(&inner));
         Stream(inner)

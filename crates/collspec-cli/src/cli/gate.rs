@@ -2,7 +2,7 @@
 use super::args::{AloneArgs, Args, Command};
 use super::exit::Exit;
 use super::report_args::ReportRequest;
-use super::{compare, nccl, reports, terminal};
+use super::{compare, nccl, output, reports, terminal};
 use crate::compare::report::{Context as ReportedComparison, write};
 use crate::compare::{Comparison, FirstFailures, SideRequest};
 use crate::formats::{GithubPlaces, ReportFormat};
@@ -73,14 +73,17 @@ pub fn gate(args: &GateArgs) -> anyhow::Result<Exit> {
     let cannot = || format!("cannot write to {}", args.reports.display());
     fs::create_dir_all(&args.reports).with_context(cannot)?;
     let file = |name: &str| args.reports.join(name);
-    // What an earlier comparison left says nothing about this one.
-    for name in REPORTS.iter().map(|(_, name)| *name) {
-        match fs::remove_file(file(name)) {
+    let files: Vec<PathBuf> = REPORTS.iter().map(|(_, name)| *name).chain([MESSAGES]).map(file).collect();
+    // Before any of them is removed.
+    output::check("report", &files, named_files(args))?;
+    // What an earlier comparison left says nothing about this one, and a link there could lead to any file.
+    for file in &files {
+        match fs::remove_file(file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(cannot),
             _ => {}
         }
     }
-    terminal::copy_messages(File::create(file(MESSAGES)).with_context(cannot)?);
+    terminal::copy_messages(File::create_new(file(MESSAGES)).with_context(cannot)?);
     let exit = compare_as_asked(args).unwrap_or_else(|error| super::tell(&error));
     if !file("report.txt").exists() {
         let messages = fs::read_to_string(file(MESSAGES)).unwrap_or_default();
@@ -89,6 +92,16 @@ pub fn gate(args: &GateArgs) -> anyhow::Result<Exit> {
         report_nothing(args, reason)?;
     }
     Ok(exit)
+}
+
+/// Everything in the command line that may be a file which the comparison reads.
+fn named_files(args: &GateArgs) -> impl Iterator<Item = PathBuf> {
+    let sides = [&args.base, &args.candidate].into_iter().map(PathBuf::from);
+    let options = args.options.iter().flat_map(|word| {
+        let value = word.to_str().and_then(|word| word.split_once('=')).map(|(_, value)| value.into());
+        [Some(PathBuf::from(word)), value].into_iter().flatten()
+    });
+    sides.chain(args.allow.clone()).chain(options).chain(args.paths.clone()).chain(output::of_paths(&args.paths))
 }
 
 fn compare_as_asked(args: &GateArgs) -> anyhow::Result<Exit> {

@@ -1,10 +1,13 @@
 //! `collspec new`.
 use super::exit::Exit;
 use super::{output, terminal};
+use crate::output_files;
 use crate::schema::schema;
 use crate::templates::{self, FROM_TORCH, OPERATIONS, PATTERNS, Template};
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
+use collspec_core::files::{self, Refused};
+use serde_json::Value;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +16,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The scenario passes as it is, and its comments say what to change. Without NAME, the command asks for one in a terminal.
 /// Beside it, .scenario-schema.json tells editors which keys and values there are; scenarios in other folders can name it in their
-/// first line, too.
+/// first line, too. A file of that name that is not collspec's, or a link, is left as it is.
 ///
 /// Exit codes: 0 the scenario was written; 2 the command line is wrong, or the file exists.
 #[derive(Debug, ClapArgs)]
@@ -31,6 +34,8 @@ pub struct NewArgs {
     pub output: Option<PathBuf>,
 }
 
+/// Most bytes of a schema that is there already.
+const MAX_SCHEMA: u64 = 4 << 20;
 /// Most bytes of an answer that are read.
 const MAX_ANSWER: u64 = 1024;
 
@@ -57,12 +62,17 @@ pub fn new(args: &NewArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::ALL_PASSED);
     }
     let path = args.output.clone().unwrap_or_else(|| format!("{}.toml", template.name).into());
-    write_new(&path, template).with_context(|| format!("cannot write {}", path.display()))?;
+    let cannot = |path: &Path| format!("cannot write {}", path.display());
+    write_new(&path, template).with_context(|| cannot(&path))?;
+    let beside = path.with_file_name(SCHEMA);
+    let with_schema = write_schema(&beside).with_context(|| cannot(&beside))?;
     let quoted = collspec_suite::report::shell::quote_if_needed(&path.to_string_lossy());
-    writeln!(
-        terminal::err(),
-        "collspec: wrote {quoted}, and {SCHEMA} for editors; run it with `collspec run {quoted}`"
-    )?;
+    let schema = if with_schema {
+        format!("and {SCHEMA} for editors")
+    } else {
+        format!("but not over {SCHEMA}, which is not collspec's")
+    };
+    writeln!(terminal::err(), "collspec: wrote {quoted}, {schema}; run it with `collspec run {quoted}`")?;
     Ok(Exit::ALL_PASSED)
 }
 
@@ -74,9 +84,25 @@ fn write_new(path: &Path, template: &Template) -> io::Result<()> {
         io::ErrorKind::AlreadyExists => io::Error::new(error.kind(), "there is such a file; --output names another"),
         _ => error,
     })?;
-    write!(file, "#:schema ./{SCHEMA}\n{}", template.text)?;
-    // An earlier version's is replaced.
-    std::fs::write(path.with_file_name(SCHEMA), format!("{:#}\n", schema()))
+    write!(file, "#:schema ./{SCHEMA}\n{}", template.text)
+}
+
+/// Writes the schema, also over that of an earlier version. False if something else has its name: a file that was not named is not
+/// replaced, nor is one to which a link leads.
+fn write_schema(path: &Path) -> io::Result<bool> {
+    let schema = schema();
+    let is_ours = match files::open_no_link(path) {
+        Err(Refused::Io(error)) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(_) => false,
+        Ok(file) => {
+            let known = files::read(file, MAX_SCHEMA).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+            known.is_some_and(|known| known["title"] == schema["title"])
+        }
+    };
+    if is_ours {
+        output_files::replace(path, format!("{schema:#}\n").as_bytes())?;
+    }
+    Ok(is_ours)
 }
 
 fn list(to: &mut dyn Write) -> io::Result<()> {

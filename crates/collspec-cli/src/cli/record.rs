@@ -1,10 +1,11 @@
 //! `collspec record`.
 use super::exit::Exit;
 use super::terminal;
+use crate::fetch::elf;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use collspec_run::backend::standin;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -48,8 +49,20 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
 
     let preload = before(standin::installed(RECORDER)?, PRELOAD);
     let quoted = collspec_suite::report::shell::quote_if_needed(&args.output.to_string_lossy());
+    if let Some(program) = args.program.first().and_then(|word| on_path(word)).filter(|path| elf::is_static(path)) {
+        let program = program.display();
+        writeln!(terminal::err(), "collspec: {program} is linked statically, so its own calls cannot be recorded")?;
+    }
     writeln!(terminal::err(), "collspec: recording; afterwards: collspec import nccl-log {quoted}/*.log --rounds")?;
     become_program(&args.program, &[(PRELOAD, preload), (FOLDER_VARIABLE, folder.into())])
+}
+
+/// The file of a program, which the search path leads to if the word is only a name.
+fn on_path(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// A path, followed by those of the list in this environment variable.

@@ -103,6 +103,8 @@ fn describe(to: &mut dyn Write, failed: &Failed, folder: &Path) -> anyhow::Resul
 fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let path = folder.join(name);
     std::fs::create_dir_all(folder).with_context(|| format!("cannot write {}", path.display()))?;
+    // The name is not the user's choice, so it stands for no file elsewhere.
+    anyhow::ensure!(!path.is_symlink(), "cannot write {}: it is a link", path.display());
     output::replace(&path, text.as_bytes())?;
     Ok(path)
 }

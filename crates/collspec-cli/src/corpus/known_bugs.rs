@@ -1,10 +1,11 @@
 //! Bugs of NCCL that are known, by which a failure is recognised.
-use collspec_core::judge::{Lane, Status, Verdict};
+use collspec_core::judge::{Finding, Lane, Status, Subject, Verdict};
+use collspec_core::plan::{self, Event, Limits, Reduction};
 use collspec_core::scenario::Case;
 use nccl_sys::version_text;
 use regex_lite::Regex;
 use serde::{Deserialize, Deserializer};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 #[derive(Deserialize)]
 struct Table {
@@ -15,10 +16,37 @@ struct Table {
 struct Bug {
     name: String,
     cases: Pattern,
+    collective: Option<Described>,
     text: Option<Pattern>,
     log: Option<Pattern>,
     /// The first release that has the bug, and the last one unless the end is open.
     versions: Vec<Vec<Release>>,
+}
+
+/// A collective that shows the bug, in whatever file.
+#[derive(Deserialize)]
+struct Described {
+    dtype: Pattern,
+    reduction: Pattern,
+    ranks: usize,
+}
+
+impl Described {
+    /// True if the case calls such a collective. A case is planned again for it, which only one that failed is.
+    fn is_in(&self, case: &Arc<Case>) -> bool {
+        let Ok(plan) = plan::plan(case, &Limits::default()) else { return false };
+        plan.events.iter().any(|event| {
+            let Event::Collective(collective) = event else { return false };
+            let reduction = match &collective.reduction {
+                Some(Reduction::PreMulSum(_)) => "premul_sum",
+                Some(Reduction::Builtin(op)) if *op == nccl_sys::ncclRedOp_t::Avg => "avg",
+                _ => return false,
+            };
+            collective.calls.len() == self.ranks
+                && self.dtype.0.is_match(collective.dtype().name())
+                && self.reduction.0.is_match(reduction)
+        })
+    }
 }
 
 struct Pattern(Regex);
@@ -42,14 +70,15 @@ static TABLE: LazyLock<Result<Table, toml::de::Error>> =
     LazyLock::new(|| toml::from_str(include_str!("../../known-bugs.toml")));
 
 /// A sentence on a failure on this version of NCCL: the known bug that it shows, or else the source of its scenario.
-pub fn note(case: &Case, verdict: &Verdict, version: i32) -> Option<String> {
+pub fn note(case: &Arc<Case>, verdict: &Verdict, version: i32) -> Option<String> {
     let first = verdict.findings.first();
-    // If only an expectation of the file fails, the library's results are right.
-    if verdict.status != Status::Fail || first.is_some_and(|finding| finding.lane == Lane::Expected) {
+    // If only an expectation of the file fails, the library's results are right. How a case ends is expected of every file.
+    let is_of_the_file = |finding: &Finding| finding.lane == Lane::Expected && finding.subject != Subject::Ending;
+    if verdict.status != Status::Fail || first.is_some_and(is_of_the_file) {
         return None;
     }
     let words = first.map(|finding| finding.text.as_str()).or(verdict.reason.as_deref());
-    known(&name(case), words.unwrap_or_default(), &verdict.notes.join("\n"), version).or_else(|| {
+    known(case, &name(case), words.unwrap_or_default(), &verdict.notes.join("\n"), version).or_else(|| {
         if case.tags.iter().any(|tag| tag == "imported") {
             return None;
         }
@@ -67,13 +96,16 @@ fn name(case: &Case) -> String {
     format!("{}{point}", path.strip_suffix(".toml").unwrap_or(path))
 }
 
-fn known(case: &str, words: &str, log: &str, version: i32) -> Option<String> {
+fn known(case: &Arc<Case>, name: &str, words: &str, log: &str, version: i32) -> Option<String> {
     let has = |pattern: &Option<Pattern>, text: &str| pattern.as_ref().is_none_or(|pattern| pattern.0.is_match(text));
     let within = |range: &Vec<Release>| {
         range.first().is_some_and(|first| first.0 <= version) && range.get(1).is_none_or(|last| version <= last.0)
     };
     let bug = TABLE.as_ref().ok()?.bug.iter().find(|bug| {
-        bug.cases.0.is_match(case) && has(&bug.text, words) && has(&bug.log, log) && bug.versions.iter().any(within)
+        has(&bug.text, words)
+            && has(&bug.log, log)
+            && bug.versions.iter().any(within)
+            && (bug.cases.0.is_match(name) || bug.collective.as_ref().is_some_and(|described| described.is_in(case)))
     })?;
     let range = |range: &Vec<Release>| match range.as_slice() {
         [first, last] => format!("{} to {}", version_text(first.0), version_text(last.0)),
@@ -87,10 +119,18 @@ fn known(case: &str, words: &str, log: &str, version: i32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use collspec_core::scenario::{self, SourceFile};
+
+    fn case(text: &str) -> Arc<Case> {
+        let file = Arc::new(SourceFile { path: "mine.toml".into(), text: text.into() });
+        Arc::new(scenario::parse(&file, "mine").unwrap().remove(0))
+    }
 
     #[test]
     fn a_failure_is_recognised_by_case_words_log_and_version() {
         assert!(TABLE.is_ok(), "{:?}", TABLE.as_ref().err());
+        let sum = case("world_size = 2\nop = \"all_reduce\"\ninputs = { each = 1, count = 4 }\n");
+        let known = |name: &str, words: &str, log: &str, version| known(&sum, name, words, log, version);
         let b01 = |version| known("regressions/b01_avg[count=4097]", "", "", version);
         let words = "this looks like a known bug of NCCL (2.19.3 to 2.29.3; docs/real-nccl.md): NVIDIA/nccl#1950";
         assert_eq!(b01(22809).as_deref(), Some(words));
@@ -106,5 +146,24 @@ mod tests {
         let log = "transport.cc:153 NCCL WARN Cuda failure 'invalid argument'";
         assert!(known("a", "hang", log, 21803).is_some() && known("a", "hang", "", 21803).is_none());
         assert!(known("regressions/b88_x", "", "", 23200).is_some_and(|note| note.contains("since 2.31.2;")));
+    }
+
+    /// In a user's own file, under any name.
+    #[test]
+    fn a_failure_is_recognised_by_what_the_case_calls() {
+        let noted = |words: &str, world: usize, dtype: &str, reduce: &str, comm: &str| {
+            let text = format!(
+                "world_size = {world}\ndtype = \"{dtype}\"\ninputs.x = {{ each = 1, count = 4 }}\n{comm}\n\
+                 steps = [{{ op = \"all_reduce\", in = \"x\", out = \"y\", reduce = {reduce}{} }}]\n",
+                if comm.is_empty() { "" } else { ", comm = \"alone\"" }
+            );
+            known(&case(&text), "mine", words, "", 23203).is_some_and(|note| note.contains("fp8 with avg"))
+        };
+        let error = "ncclAllReduce returned invalid_argument";
+        let alone = "comms.alone = { color = \"rank\" }";
+        assert!(noted(error, 1, "f8e4m3", "\"avg\"", "") && noted(error, 1, "f8e5m2", "{ premul_sum = 2 }", ""));
+        assert!(noted(error, 2, "f8e4m3", "\"avg\"", alone), "a communicator of one rank");
+        assert!(!noted("wrong", 1, "f8e4m3", "\"avg\"", "") && !noted(error, 2, "f8e4m3", "\"avg\"", ""));
+        assert!(!noted(error, 1, "f16", "\"avg\"", "") && !noted(error, 1, "f8e4m3", "\"max\"", ""));
     }
 }

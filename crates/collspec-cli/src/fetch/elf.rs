@@ -1,4 +1,6 @@
 //! Facts about a library from its file, read without loading it.
+use object::elf::PT_INTERP;
+use object::read::elf::ProgramHeader;
 use object::read::{ReadCache, ReadRef};
 use object::{File, Object, ObjectSection, ObjectSymbol};
 use std::collections::BTreeSet;
@@ -47,6 +49,19 @@ pub fn read(path: &Path) -> Result<ElfFacts, ElfError> {
 /// The build id of a file, if it has one that can be read.
 pub fn build_id(path: &Path) -> Option<String> {
     read(path).ok()?.build_id
+}
+
+/// True for a program that no dynamic loader starts: it gets no preloaded libraries. False if it cannot be read as a program.
+pub fn is_static(path: &Path) -> bool {
+    let Ok(file) = collspec_core::files::open(path) else { return false };
+    let cache = ReadCache::new(file);
+    match File::parse(&cache) {
+        Ok(File::Elf64(program)) => {
+            let endian = program.endian();
+            program.elf_program_headers().iter().all(|segment| segment.p_type(endian) != PT_INTERP)
+        }
+        _ => false,
+    }
 }
 
 /// GCC writes the options that bear on code into the debug information (DWARF 5, DW_AT_producer).

@@ -5,7 +5,7 @@ use super::kernels;
 use super::launch::{self, Dimensions};
 use super::raw::{Function, HostFunction, In};
 use super::work::{self, Kernel};
-use super::{Handle, Out, Outcome, Runtime, devices, errors, events, put, put_if, runtime, streams};
+use super::{Handle, Out, Outcome, Runtime, devices, errors, events, handles, put, put_if, runtime, streams};
 use soft_cuda::{CapturePoint, CaptureStatus};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn locked() -> MutexGuard<'static, Option<Handles>> {
 fn handle(known: &mut BTreeMap<usize, CapturePoint>, made: &mut usize, point: CapturePoint) -> usize {
     known.retain(|_, point| !point.is_over());
     *made += 1;
-    let handle = FIRST + *made;
+    let handle = handles::handle(FIRST, *made);
     known.insert(handle, point);
     handle
 }

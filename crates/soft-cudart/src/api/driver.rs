@@ -3,7 +3,8 @@ use super::blocks::Kind;
 use super::launch::{Launch, LaunchAttribute};
 use super::raw::{In, Room};
 use super::{
-    Handle, Out, blocks, devices, errors, int, launch, memory, multicast, put, put_if, stream_memory, virtual_memory,
+    Handle, Out, blocks, devices, errors, handles, int, launch, memory, multicast, put, put_if, stream_memory,
+    virtual_memory,
 };
 use crate::api::kernels::Configuration;
 use std::ffi::{CStr, c_char, c_int, c_uint};
@@ -49,7 +50,7 @@ pub(super) fn result(code: c_int) -> c_int {
 }
 
 pub(super) fn context(device: usize) -> Handle {
-    without_provenance_mut(FIRST_CONTEXT + device)
+    without_provenance_mut(handles::handle(FIRST_CONTEXT, device))
 }
 
 /// `CUlaunchConfig`.
@@ -66,7 +67,7 @@ struct DriverLaunchConfig {
 
 /// The device of a context.
 pub(super) fn device_of(context: Handle) -> Result<usize, c_int> {
-    let device = context.addr().checked_sub(FIRST_CONTEXT).map(int).ok_or(INVALID_CONTEXT)?;
+    let device = handles::number(FIRST_CONTEXT, context.addr()).map(int).ok_or(INVALID_CONTEXT)?;
     devices::device(device).map_err(|_| INVALID_CONTEXT)
 }
 

@@ -1,5 +1,5 @@
 //! Events by handle.
-use super::{Handle, Out, Outcome, devices, errors, put, runtime, streams};
+use super::{Handle, Out, Outcome, devices, errors, handles, put, runtime, streams};
 use soft_cuda::Event;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
@@ -58,7 +58,7 @@ fn create(place: Out<'_, Handle>, flags: c_uint) -> Outcome {
     let event = if timed { Event::timed() } else { Event::new() };
     let mut events = locked();
     let events = events.get_or_insert_default();
-    let handle = FIRST + events.made;
+    let handle = handles::handle(FIRST, events.made);
     events.made += 1;
     events.live.insert(handle, Entry { event, timed, device: devices::current() });
     place.write(without_provenance_mut(handle));

@@ -1,5 +1,5 @@
 //! Captures that programs begin and end, and the graphs that come of them. NCCL only adds to captures of others ([`super::capture`]).
-use super::{Handle, Out, Outcome, errors, put, runtime, streams};
+use super::{Handle, Out, Outcome, errors, handles, put, runtime, streams};
 use soft_cuda::{CaptureError, CaptureMode, Graph, GraphExec};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulonglong};
@@ -27,8 +27,9 @@ fn instantiate(place: Out<'_, Handle>, graph: Handle) -> Outcome {
     let Graphs { graphs, executable, made } = graphs.get_or_insert_default();
     let ready = graphs.get(&graph.addr()).ok_or(errors::INVALID_VALUE)?.instantiate();
     *made += 1;
-    put(place, without_provenance_mut(FIRST + *made))?;
-    executable.insert(FIRST + *made, Arc::new(ready));
+    let handle = handles::handle(FIRST, *made);
+    put(place, without_provenance_mut(handle))?;
+    executable.insert(handle, Arc::new(ready));
     Ok(())
 }
 
@@ -49,8 +50,9 @@ runtime! {
         let mut graphs = locked();
         let Graphs { graphs, made, .. } = graphs.get_or_insert_default();
         *made += 1;
-        graphs.insert(FIRST + *made, graph);
-        place.write(without_provenance_mut(FIRST + *made));
+        let handle = handles::handle(FIRST, *made);
+        graphs.insert(handle, graph);
+        place.write(without_provenance_mut(handle));
         Ok(())
     }
     /// The parameters that follow, which differ by version, have no effect.

@@ -6,7 +6,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-type Burial = Box<dyn FnOnce() + Send>;
+/// What is to be done when work has ended.
+pub(super) type Burial = Box<dyn FnOnce() + Send>;
 
 struct Yard {
     /// The number of the next work.
@@ -57,7 +58,7 @@ impl Drop for Running {
 }
 
 /// Calls `burial` once all work launched so far has ended: immediately if none runs. It must be quick and must not wait.
-pub fn after_launched_work(burial: Box<dyn FnOnce() + Send>) {
+pub fn after_launched_work(burial: Burial) {
     let due = {
         let mut yard = yard();
         let after = yard.next;

@@ -20,6 +20,7 @@ mod errors;
 mod events;
 mod graphs;
 mod graves;
+pub(crate) mod handles;
 mod ipc;
 mod kernels;
 mod launch;

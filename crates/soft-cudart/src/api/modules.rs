@@ -4,7 +4,7 @@ use super::kernels::{self, Kernels, add_kernels};
 use super::launch;
 use super::raw::{In, Text};
 use super::settings::settings;
-use super::{Handle, Out, Outcome, devices, errors, int, put, put_if};
+use super::{Handle, Out, Outcome, devices, errors, handles, int, put, put_if};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
 use std::ptr::without_provenance_mut;
@@ -59,8 +59,9 @@ fn load(place: Out<'_, Handle>, image: Text) -> Outcome {
     let mut modules = locked();
     let modules = modules.get_or_insert_default();
     modules.made += 1;
-    modules.live.insert(FIRST + modules.made, kernels);
-    place.write(without_provenance_mut(FIRST + modules.made));
+    let handle = handles::handle(FIRST, modules.made);
+    modules.live.insert(handle, kernels);
+    place.write(without_provenance_mut(handle));
     Ok(())
 }
 
@@ -80,8 +81,9 @@ fn function(place: Out<'_, Handle>, module: Handle, name: &str) -> Outcome {
         functions.iter().find(|(_, (of, known))| *of == module.addr() && known == name).map(|(handle, _)| *handle);
     let handle = known.unwrap_or_else(|| {
         *made += 1;
-        functions.insert(FIRST + *made, (module.addr(), name.to_owned()));
-        FIRST + *made
+        let handle = handles::handle(FIRST, *made);
+        functions.insert(handle, (module.addr(), name.to_owned()));
+        handle
     });
     put(place, without_provenance_mut(handle))
 }

@@ -1,6 +1,6 @@
 //! User objects: kept by a graph, with a function to call when they are released.
 use super::raw::{Function, HostFunction};
-use super::{Handle, Out, capture, errors, runtime};
+use super::{Handle, Out, capture, errors, handles, runtime};
 use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,7 @@ runtime! {
         let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
         let objects = objects.get_or_insert_default();
         objects.made += 1;
-        let handle = FIRST + objects.made;
+        let handle = handles::handle(FIRST, objects.made);
         objects.live.insert(handle, (Arc::new(Object(HostFunction { function, argument })), references));
         place.write(without_provenance_mut(handle));
         Ok(())

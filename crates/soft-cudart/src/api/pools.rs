@@ -1,6 +1,6 @@
 //! Memory pools: all of them take from the device's memory, and cache nothing.
 use super::raw::{In, Room};
-use super::{Handle, Out, devices, errors, memory, put, runtime, streams};
+use super::{Handle, Out, devices, errors, handles, memory, put, runtime, streams};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr::without_provenance_mut;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Handles are numbers from here on; those of the devices' own pools come first.
 const FIRST: usize = 0xd0_0000;
-const FIRST_MADE: usize = FIRST + 0x1_0000;
+const FIRST_MADE: usize = FIRST + 0x10_0000;
 /// The last attribute of `cudaMemPoolAttr`.
 const LAST_ATTRIBUTE: c_int = 8;
 
@@ -38,7 +38,8 @@ pub(super) struct Properties {
 fn device_of(pool: Handle) -> Result<usize, c_int> {
     let number = pool.addr();
     if (FIRST..FIRST_MADE).contains(&number) {
-        return devices::device(super::int(number - FIRST));
+        let device = handles::number(FIRST, number).map(super::int).ok_or(errors::INVALID_VALUE)?;
+        return devices::device(device);
     }
     let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     pools.as_ref().and_then(|pools| pools.live.get(&number)).copied().ok_or(errors::INVALID_VALUE)
@@ -58,7 +59,7 @@ runtime! {
         let device = devices::device(properties.device)?;
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let pools = pools.get_or_insert_default();
-        let handle = FIRST_MADE + pools.made;
+        let handle = handles::handle(FIRST_MADE, pools.made);
         pools.made += 1;
         pools.live.insert(handle, device);
         place.write(without_provenance_mut(handle));
@@ -91,7 +92,7 @@ runtime! {
     }
     fn cudaMemPoolTrimTo(pool: Handle, _bytes: usize) { device_of(pool).map(|_| ()) }
     fn cudaDeviceGetDefaultMemPool(place: Out<'_, Handle>, device: c_int) {
-        put(place, without_provenance_mut(FIRST + devices::device(device)?))
+        put(place, without_provenance_mut(handles::handle(FIRST, devices::device(device)?)))
     }
     by_thread cudaMallocFromPoolAsync_ptsz fn cudaMallocFromPoolAsync(
         place: Out<'_, Handle>,

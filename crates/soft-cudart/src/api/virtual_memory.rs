@@ -5,13 +5,12 @@
 use super::driver::driver;
 use super::multicast::{self, Multicast};
 use super::raw::{self, In, Room};
-use super::{Handle, Out, Outcome, blocks, devices, errors, graves, int, put, watch};
+use super::{Handle, Out, Outcome, blocks, devices, errors, graves, handles, int, put, watch};
 use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_ushort};
 use std::os::fd::IntoRawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Sizes and addresses are multiples of it: a large page of a GPU.
 pub(super) const GRANULARITY: usize = 2 << 20;
@@ -184,7 +183,30 @@ struct Mapping {
 
 impl Mapping {
     fn accessible(&self) -> bool {
-        self.access.values().any(|flags| *flags != 0)
+        is_accessible(&self.access)
+    }
+}
+
+fn is_accessible(access: &BTreeMap<Location, c_ulonglong>) -> bool {
+    access.values().any(|flags| *flags != 0)
+}
+
+/// What was unmapped while kernels ran that may still use it: it stays until they end, or until something else is mapped there.
+///
+/// Mapping does not wait for these kernels: they can wait for the very rank that maps. Whoever maps at the same addresses knows
+/// that nothing uses what was there, as on a GPU.
+struct Leaving {
+    number: u64,
+    bytes: usize,
+    reservation: Arc<Reservation>,
+    /// Takes it from kernels, if they could access it.
+    closing: Option<graves::Burial>,
+}
+
+impl Leaving {
+    fn end(self, start: usize) {
+        self.closing.into_iter().for_each(|close| close());
+        raw::unmap(&self.reservation, start, self.bytes);
     }
 }
 
@@ -192,24 +214,20 @@ impl Mapping {
 struct Table {
     /// Objects by handle, and how often each must be released.
     handles: BTreeMap<u64, (Arc<Object>, usize)>,
-    made: u64,
+    made: usize,
     /// All objects by their file.
     objects: BTreeMap<u64, Weak<Object>>,
     reservations: BTreeMap<usize, Arc<Reservation>>,
     mappings: BTreeMap<usize, Mapping>,
-    /// What was unmapped while kernels ran that may still use it: bytes by address.
-    leaving: BTreeMap<usize, usize>,
+    leaving: BTreeMap<usize, Leaving>,
+    /// Number of mappings that have left.
+    left: u64,
 }
 
 /// Handles are numbers from here on.
-const FIRST_HANDLE: u64 = 0xe00_0000;
-
-/// The time for which mapping waits for kernels that may still use what was mapped there before.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const FIRST_HANDLE: usize = 0xe00_0000;
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
-/// Something that was leaving is gone.
-static GONE: Condvar = Condvar::new();
 
 fn locked() -> MutexGuard<'static, Option<Table>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -223,7 +241,7 @@ impl Table {
     fn add(&mut self, object: Arc<Object>) -> u64 {
         self.objects.retain(|_, known| known.strong_count() > 0);
         self.objects.insert(object.file().inode(), Arc::downgrade(&object));
-        let handle = FIRST_HANDLE + self.made;
+        let handle = handles::handle(FIRST_HANDLE, self.made) as u64;
         self.made += 1;
         self.handles.insert(handle, (object, 1));
         handle
@@ -249,6 +267,23 @@ impl Table {
             at += mapping.bytes;
         }
         if at == end { Ok(starts) } else { Err(errors::INVALID_VALUE) }
+    }
+
+    /// Unmaps a mapping, and returns its object and number. It stays in reach of the kernels that run.
+    fn unmap(&mut self, start: usize) -> Option<(Arc<Object>, u64)> {
+        let Mapping { bytes, object, reservation, access, .. } = self.mappings.remove(&start)?;
+        let closing = is_accessible(&access).then(|| close(start, &object));
+        self.left += 1;
+        self.leaving.insert(start, Leaving { number: self.left, bytes, reservation, closing });
+        Some((object, self.left))
+    }
+
+    /// Ends the reach of kernels to what has left these addresses.
+    fn clear(&mut self, start: usize, end: usize) {
+        while let Some((at, _)) = self.leaving.range(..end).next_back().filter(|(at, old)| **at + old.bytes > start) {
+            let at = *at;
+            self.leaving.remove(&at).into_iter().for_each(|old| old.end(at));
+        }
     }
 
     /// The parts of a range in which nothing is mapped.
@@ -363,31 +398,15 @@ fn open(start: usize, mapping: &Mapping) -> Outcome {
     Ok(())
 }
 
-/// Takes access away again: calls do not know the memory any more, and running kernels reach it until they end.
-fn close(start: usize, object: &Arc<Object>) {
+/// Takes access away again: calls do not know the memory any more, and running kernels reach it until what is returned is called.
+fn close(start: usize, object: &Arc<Object>) -> graves::Burial {
     if let Object::Memory(_) = &**object {
         blocks::forget(start, &[blocks::Kind::Virtual, blocks::Kind::VirtualHost]);
-        graves::after_launched_work(Box::new(move || watch::unmapped(start)));
+        Box::new(move || watch::unmapped(start))
     } else {
         let number = multicast::number_at(start);
-        graves::after_launched_work(Box::new(move || multicast::unmapped(start, number)));
+        Box::new(move || multicast::unmapped(start, number))
     }
-}
-
-/// Unmaps a mapping that was taken out of the table, after the kernels that may use it.
-fn end(start: usize, mapping: Mapping) {
-    if mapping.accessible() {
-        close(start, &mapping.object);
-    }
-    graves::after_launched_work(Box::new(move || {
-        {
-            let mut table = locked();
-            raw::unmap(&mapping.reservation, start, mapping.bytes);
-            table.get_or_insert_default().leaving.remove(&start);
-        }
-        GONE.notify_all();
-        drop(mapping);
-    }));
 }
 
 driver! {
@@ -506,14 +525,6 @@ driver! {
         size(bytes)?;
         aligned(start)?;
         aligned(offset)?;
-        let is_leaving = |table: &mut Option<Table>| {
-            let leaving = table.as_ref().and_then(|table| table.leaving.range(..start.saturating_add(bytes)).next_back());
-            leaving.is_some_and(|(at, bytes)| at + bytes > start)
-        };
-        let waited = GONE.wait_timeout_while(locked(), LONGEST_WAIT, is_leaving);
-        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
-            return Err(errors::MEMORY_ALLOCATION);
-        }
         table(|table| {
             let object = table.object(handle)?;
             let end = (offset as u64).checked_add(bytes as u64).ok_or(errors::INVALID_VALUE)?;
@@ -522,6 +533,7 @@ driver! {
             if end > object.bytes() || table.gaps(start, start + bytes) != [(start, bytes)] {
                 return Err(errors::INVALID_VALUE);
             }
+            table.clear(start, start + bytes);
             if let Object::Memory(memory) = &*object {
                 raw::map(&reservation, start, &memory.file, offset as u64, bytes)?;
             }
@@ -533,11 +545,19 @@ driver! {
     fn cuMemUnmap(start: usize, bytes: usize) {
         let gone = table(|table| {
             let starts = table.whole(start, bytes)?;
-            let gone: Vec<_> = starts.into_iter().filter_map(|start| table.mappings.remove_entry(&start)).collect();
-            table.leaving.extend(gone.iter().map(|(start, mapping)| (*start, mapping.bytes)));
-            Ok(gone)
+            Ok(starts.into_iter().filter_map(|start| Some((start, table.unmap(start)?))).collect::<Vec<_>>())
         })?;
-        gone.into_iter().for_each(|(start, mapping)| end(start, mapping));
+        for (start, (object, number)) in gone {
+            // Without a handle or another mapping, its room is free at once.
+            drop(object);
+            graves::after_launched_work(Box::new(move || {
+                if let Some(table) = locked().as_mut()
+                    && table.leaving.get(&start).is_some_and(|old| old.number == number)
+                {
+                    table.clear(start, start + 1);
+                }
+            }));
+        }
         Ok(())
     }
     fn cuMemSetAccess(start: usize, bytes: usize, accesses: In<Access>, count: usize) {
@@ -565,7 +585,7 @@ driver! {
         })?;
         for start in closed {
             let object = table(|table| table.mappings.get(&start).map(|known| Arc::clone(&known.object)).ok_or(errors::INVALID_VALUE))?;
-            close(start, &object);
+            graves::after_launched_work(close(start, &object));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Handles of devices, and how long they are valid.
 use super::{INVALID_ARGUMENT, NOT_FOUND, UNINITIALIZED, nvml};
-use crate::api::{self, Settings};
+use crate::api::{self, Settings, handles};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,15 +20,18 @@ pub(super) fn count() -> Result<c_uint, c_int> {
     Ok(c_uint::try_from(ready()?.devices).unwrap_or(c_uint::MAX))
 }
 
-/// The handle of a device: its number and one, never followed.
+/// The handles of devices, which must not be null, begin here.
+const FIRST: usize = 0x7_0000;
+
+/// The handle of a device.
 pub(super) fn handle(device: c_uint) -> *mut c_void {
-    std::ptr::without_provenance_mut(device as usize + 1)
+    std::ptr::without_provenance_mut(handles::handle(FIRST, device as usize))
 }
 
 /// The device of a handle.
 pub(super) fn device(handle: *mut c_void) -> Result<c_uint, c_int> {
     let count = count()?;
-    let number = handle.addr().checked_sub(1).and_then(|number| c_uint::try_from(number).ok());
+    let number = handles::number(FIRST, handle.addr()).and_then(|number| c_uint::try_from(number).ok());
     number.filter(|number| *number < count).ok_or(INVALID_ARGUMENT)
 }
 

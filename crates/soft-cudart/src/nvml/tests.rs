@@ -28,6 +28,7 @@ fn what_nccl_asks_of_the_library() {
 
     let device = |number| asked(|place| nvmlDeviceGetHandleByIndex(number, place));
     let last = device(7).unwrap();
+    assert!((0..8).all(|number| device(number).unwrap().addr().is_multiple_of(16)));
     assert_eq!(device(8), Err(INVALID_ARGUMENT));
     assert_eq!(asked::<c_uint>(|place| nvmlDeviceGetIndex(last, place)), Ok(7));
     assert_eq!(asked::<c_uint>(|place| nvmlDeviceGetIndex(null_mut(), place)), Err(INVALID_ARGUMENT));

@@ -3,6 +3,7 @@ use super::fake::{self, WAITS};
 use super::{alone, asked, launch, named};
 use crate::api::devices::cudaSetDevice;
 use crate::api::events::*;
+use crate::api::pools::cudaDeviceGetDefaultMemPool;
 use crate::api::streams::*;
 use crate::api::{Handle, Runtime, errors};
 use std::ffi::{c_int, c_void};
@@ -110,4 +111,17 @@ fn events_order_streams_and_measure() {
     assert_eq!(cudaEventRecord(start, one), errors::INVALID_RESOURCE_HANDLE);
     assert_eq!(cudaEventQuery(null_mut()), errors::INVALID_RESOURCE_HANDLE);
     assert_eq!((cudaStreamDestroy(one), cudaStreamDestroy(other)), (0, 0));
+}
+
+/// Programs keep marks of their own in the low bits of handles: PyTorch takes a stream with an odd one for one of its own.
+#[test]
+fn handles_look_like_aligned_addresses() {
+    let stream = || asked::<Handle>(|place| cudaStreamCreateWithPriority(place, 1, 0)).unwrap().addr();
+    let event = || asked::<Handle>(|place| cudaEventCreateWithFlags(place, 0)).unwrap().addr();
+    let pool = |device| asked::<Handle>(|place| cudaDeviceGetDefaultMemPool(place, device)).unwrap().addr();
+    let context = |device| crate::api::driver::context(device).addr();
+    let handles = [stream(), stream(), event(), event(), pool(0), pool(7), context(0), context(7)];
+    for handle in handles {
+        assert!(handle != 0 && handle.is_multiple_of(16), "{handle:#x}");
+    }
 }

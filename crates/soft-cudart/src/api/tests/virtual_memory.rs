@@ -1,11 +1,13 @@
 //! Virtual memory and multicast objects, in one process and in two.
-use super::{alone, asked, bytes, driver};
+use super::fake::{self, WAITS};
+use super::launch::launch;
+use super::{alone, asked, bytes, driver, named};
 use crate::api::memory::{PointerAttributes, cudaPointerGetAttributes};
 use crate::api::multicast::{self, with_members};
 use crate::api::raw::{Bytes, In};
 use crate::api::transfer::cudaMemset;
 use crate::api::virtual_memory::{Access, GRANULARITY, LocationOf, Properties};
-use crate::api::{Handle, Out, blocks, errors};
+use crate::api::{Handle, Out, Runtime, blocks, errors};
 use std::ffi::{c_int, c_ulonglong};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -253,4 +255,46 @@ fn two_processes_share_memory_and_an_object() {
     assert_eq!(of(at, 2), [0x5a, 0xa5]);
     assert_eq!(add_device(object, 1), errors::INVALID_VALUE, "the other process has added it");
     assert_eq!((release(memory), release(object)), (0, 0));
+}
+
+/// A rank maps again while a kernel of another rank runs, which may wait for what the rank does next.
+#[test]
+fn memory_is_mapped_again_while_kernels_run() {
+    let _alone = alone();
+    for (location, room) in [(device(3), 4 * GRANULARITY), (LocationOf { kind: 3, number: 0 }, 0)] {
+        let gate = fake::gate();
+        let at = reserve(4 * GRANULARITY).unwrap();
+        let old = [0, 2].map(|part| {
+            let handle = create(location, 2 * GRANULARITY, DESCRIPTOR).unwrap();
+            let at = at + part * GRANULARITY;
+            assert_eq!((map(at, 2 * GRANULARITY, 0, handle), set_access(at, 2 * GRANULARITY, device(3), 3)), (0, 0));
+            of(at, 1)[0] = 1;
+            handle
+        });
+        let stream = soft_cuda::Stream::new();
+        assert_eq!(launch(named(Runtime::V13, "cudaLaunchKernel"), WAITS, stream.raw()), 0);
+        let full = blocks::in_use(3);
+        assert_eq!((range("cuMemUnmap", at, 4 * GRANULARITY), old.map(release)), (0, [0, 0]));
+        assert_eq!(full - blocks::in_use(3), room, "the room of unmapped memory is free at once");
+
+        // In the middle, and then at both ends: parts of what was there before.
+        let new = create(location, GRANULARITY, DESCRIPTOR).unwrap();
+        let begun = std::time::Instant::now();
+        for part in [1, 2, 0, 3] {
+            let at = at + part * GRANULARITY;
+            assert_eq!((map(at, GRANULARITY, 0, new), set_access(at, GRANULARITY, device(3), 3)), (0, 0));
+            assert_eq!(of(at, 1), [if part == 1 { 0 } else { 7 }]);
+            of(at, 1)[0] = 7;
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(1), "mapping waited for the kernel");
+        gate.send(()).unwrap();
+        stream.synchronize();
+        assert_eq!(
+            [0, 1, 2, 3].map(|part| of(at + part * GRANULARITY, 1)[0]),
+            [7; 4],
+            "the old end unmaps nothing new"
+        );
+        assert_eq!((range("cuMemUnmap", at, 4 * GRANULARITY), release(new)), (0, 0));
+        assert_eq!(range("cuMemAddressFree", at, 4 * GRANULARITY), 0);
+    }
 }
