@@ -244,7 +244,8 @@ impl Comms {
         Ok((named, calls))
     }
 
-    /// Defines a named communicator; returns the calls that create it, each with its world rank. `t` is the round of `times`.
+    /// Defines a named communicator; returns the calls that create it, each with its world rank. `t` is the round of `times`;
+    /// on the world ranks of `failing` the call is expected to fail.
     ///
     /// # Errors
     ///
@@ -254,9 +255,10 @@ impl Comms {
         case: &Case,
         def: &CommDef,
         t: Option<u64>,
-        may_fail: bool,
+        failing: &[usize],
     ) -> Result<Vec<(usize, CallKind)>, Diagnostic> {
         let CommDef { name, creation: how, config: own, ids } = def;
+        let may_fail = !failing.is_empty();
         let ids = ids.as_ref().map(|ids| ScalableIds { count: ids.value, span: ids.span, may_fail });
         let config = self.config(own, self.base);
         let (named, calls) = match how {
@@ -265,7 +267,7 @@ impl Comms {
                 self.make(Some(&name.value), &lists, config, ids)?
             }
             CommCreation::Split { comm, color, key } => {
-                self.split(case, &name.value, comm, color, key.as_ref(), config, t)?
+                self.split(case, &name.value, comm, color, key.as_ref(), config, t, failing)?
             }
             CommCreation::Shrink { .. } | CommCreation::Grow { .. } => {
                 return Err(Diagnostic::new(name.span, "only a step makes a communicator in this way"));
@@ -285,6 +287,7 @@ impl Comms {
         key: Option<&NumberByRank>,
         config: Option<u32>,
         t: Option<u64>,
+        failing: &[usize],
     ) -> Result<(Named, Vec<(usize, CallKind)>), Diagnostic> {
         let of = self.by_name(parent)?.clone();
         let mut parts: BTreeMap<(CommId, i32), Vec<Joining>> = BTreeMap::new(); // by parent and colour
@@ -301,7 +304,7 @@ impl Comms {
                 })
             };
             let colour = number(color, "colour")?;
-            if colour < -1 {
+            if colour < -1 && !failing.contains(&world) {
                 let text = format!("the colour of rank {rank} is {colour}");
                 return Err(Diagnostic::new(color.span, text)
                     .help("colours count from 0; -1 is for ranks that join no new communicator"));

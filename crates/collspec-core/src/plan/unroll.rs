@@ -139,7 +139,7 @@ fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Resul
         unroll.name(&def.name.value, def.name.span, Some(index), Some(def.dtype));
     }
     for def in &case.comms {
-        match unroll.program.comms.define(case, def, None, false) {
+        match unroll.program.comms.define(case, def, None, &[]) {
             Ok(calls) => {
                 if let Err(d) = unroll.count(calls.len(), def.name.span) {
                     return Err(vec![d]);

@@ -20,7 +20,8 @@ impl<'a> Unroll<'a> {
         if let CommCreation::Shrink { .. } | CommCreation::Grow { .. } = def.creation {
             return self.changed_comm(step, def, id, position);
         }
-        let calls = self.program.comms.define(self.case, def, position.t, step.error.is_some())?;
+        let failing: Vec<usize> = (0..self.case.world_size.value).filter(|world| self.fails(id, *world)).collect();
+        let calls = self.program.comms.define(self.case, def, position.t, &failing)?;
         self.count(calls.len(), step.span)?;
         for (world, kind) in calls {
             let fails = self.fails(id, world);
