@@ -114,6 +114,7 @@ impl Lowering {
             size,
             context: open.context,
             signal_index: open.signal_index,
+            flags: open.flags,
             stream: open.stream,
         };
         let takes_effect = outside.is_none() && !item.fails;
@@ -131,6 +132,12 @@ impl Lowering {
                 return Err(Diagnostic::new(item.span, text)
                     .help(format!("`config = {{ {field} = {} }}` gives it more", value.max(0) + 1)));
             }
+        }
+        if open.flags != 0 {
+            let text = format!("`flags` are {} on rank {}, and NCCL has none", open.flags, open.rank);
+            return Err(
+                Diagnostic::new(item.span, text).help("a call that is to fail has `error = \"invalid_argument\"`")
+            );
         }
         let eager = self.configured(open.comm, "rmaEagerInit") == Some(1);
         if !eager && !self.lowered.registrations.has_had_window(rank, open.comm) {
