@@ -234,7 +234,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             (|a| a.texts[4].1 = Some(String::new()), "ncclGetErrorString answered an empty text for invalid_argument"),
             (
                 |a| a.texts[6].1 = Some("text 0".into()),
-                "ncclGetErrorString answered the text of success for remote_error",
+                "ncclGetErrorString answered the text of ok for remote_error",
             ),
             (
                 |a| a.texts[6].1 = Some("text 5".into()),
@@ -246,7 +246,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             ),
             (
                 |a| a.texts[0].1 = Some("internal error".into()),
-                "ncclGetErrorString answered a text of another code, \"internal error\", for success",
+                "ncclGetErrorString answered a text of another code, \"internal error\", for ok",
             ),
             (|a| a.kept = 1, "ncclCommSplit answered another one to a rank without a colour, expected a null handle"),
             (|a| a.version = Some(i32::MIN), "ncclGetVersion answered nothing"),
