@@ -232,10 +232,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             (|a| a.comms[0].error = Answer::Is(7), "ncclCommGetAsyncError answered 7"),
             (|a| a.texts[3].1 = None, "ncclGetErrorString answered a null pointer for internal_error"),
             (|a| a.texts[4].1 = Some(String::new()), "ncclGetErrorString answered an empty text for invalid_argument"),
-            (
-                |a| a.texts[6].1 = Some("text 0".into()),
-                "ncclGetErrorString answered the text of ok for remote_error",
-            ),
+            (|a| a.texts[6].1 = Some("text 0".into()), "ncclGetErrorString answered the text of ok for remote_error"),
             (
                 |a| a.texts[6].1 = Some("text 5".into()),
                 "ncclGetErrorString answered the text of invalid_usage for remote_error",
