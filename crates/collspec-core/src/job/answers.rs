@@ -14,6 +14,8 @@ pub struct Answers {
     pub version: Option<i32>,
     /// Calls that failed as they were expected to, after which the last error was a null pointer.
     pub mute: u32,
+    /// Splits without a colour after which the handle was not null.
+    pub kept: u32,
     /// About windows: asked when they have been created.
     pub windows: Vec<WindowAnswer>,
 }

@@ -36,6 +36,13 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
                 || QueryTexts { right: "a text".into(), actual: "a null pointer after a call that failed".into() };
             record("ncclGetLastError", false, rank, collector, texts);
         }
+        if report.answers.kept > 0 {
+            let texts = || QueryTexts {
+                right: "a null handle".into(),
+                actual: "another one to a rank without a colour".into(),
+            };
+            record("ncclCommSplit", false, rank, collector, texts);
+        }
     }
 }
 
@@ -93,20 +100,38 @@ fn check_communicator(
     }
 }
 
-/// Every code must have a text, and no failure the text of success.
+/// For codes whose texts are alike in all libraries, a word of the text.
+const WORDS: [(ncclResult_t, &str); 6] = [
+    (ncclResult_t::UnhandledCudaError, "cuda"),
+    (ncclResult_t::SystemError, "system"),
+    (ncclResult_t::InternalError, "internal"),
+    (ncclResult_t::InvalidArgument, "argument"),
+    (ncclResult_t::InvalidUsage, "usage"),
+    (ncclResult_t::InProgress, "progress"),
+];
+
+/// True if a text speaks of another code and not of its own.
+fn is_of_another(code: i32, text: &str) -> bool {
+    let text = text.to_lowercase();
+    let speaks = |own: bool| WORDS.iter().any(|(of, word)| (of.0 == code) == own && text.contains(word));
+    speaks(false) && !speaks(true)
+}
+
+/// Every code must have a text, which is no other code's.
 fn check_error_texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCollector) {
-    let success = texts.iter().find(|(code, _)| *code == ncclResult_t::Success.0).and_then(|(_, text)| text.as_deref());
     for (code, text) in texts {
-        let failure = *code != ncclResult_t::Success.0;
+        let of = |code: i32| ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned);
+        let same = || texts.iter().find(|(other, its)| other < code && its == text);
         let actual = match text.as_deref() {
-            None => Some("a null pointer"),
-            Some("") => Some("an empty text"),
-            same if failure && same == success => Some("the text of success"),
-            Some(_) => None,
+            None => Some("a null pointer".to_owned()),
+            Some("") => Some("an empty text".to_owned()),
+            Some(words) => match same() {
+                Some((other, _)) => Some(format!("the text of {}", of(*other))),
+                None => is_of_another(*code, words).then(|| format!("a text of another code, {words:?},")),
+            },
         };
         let texts = || {
-            let name = ncclResult_t(*code).name().map_or_else(|| format!("code {code}"), str::to_owned);
-            let actual = format!("{} for {name}", actual.unwrap_or("a text"));
+            let actual = format!("{} for {}", actual.as_deref().unwrap_or("a text"), of(*code));
             QueryTexts { right: "a text for this code alone".into(), actual }
         };
         record("ncclGetErrorString", actual.is_none(), rank, collector, texts);
@@ -207,10 +232,20 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             (|a| a.comms[0].error = Answer::Is(7), "ncclCommGetAsyncError answered 7"),
             (|a| a.texts[3].1 = None, "ncclGetErrorString answered a null pointer for internal_error"),
             (|a| a.texts[4].1 = Some(String::new()), "ncclGetErrorString answered an empty text for invalid_argument"),
+            (|a| a.texts[6].1 = Some("text 0".into()), "ncclGetErrorString answered the text of ok for remote_error"),
             (
-                |a| a.texts[6].1 = Some("text 0".into()),
-                "ncclGetErrorString answered the text of success for remote_error",
+                |a| a.texts[6].1 = Some("text 5".into()),
+                "ncclGetErrorString answered the text of invalid_usage for remote_error",
             ),
+            (
+                |a| a.texts[5].1 = Some("Invalid argument".into()),
+                "ncclGetErrorString answered a text of another code, \"Invalid argument\", for invalid_usage",
+            ),
+            (
+                |a| a.texts[0].1 = Some("internal error".into()),
+                "ncclGetErrorString answered a text of another code, \"internal error\", for ok",
+            ),
+            (|a| a.kept = 1, "ncclCommSplit answered another one to a rank without a colour, expected a null handle"),
             (|a| a.version = Some(i32::MIN), "ncclGetVersion answered nothing"),
             (|a| a.version = Some(0), "ncclGetVersion answered 0"),
             (|a| a.mute = 1, "ncclGetLastError answered a null pointer after a call that failed"),

@@ -192,12 +192,12 @@ pub static TABLE: &[Op] = &[
     op(
         "put",
         Kind::OneSided(OneSided::Put),
-        &["in", "out", "peer", "context", "signal_index", "comm", "groups", "stream", "after", "error"],
+        &["in", "out", "peer", "context", "signal_index", "flags", "comm", "groups", "stream", "after", "error"],
     ),
     op(
         "signal",
         Kind::OneSided(OneSided::Signal),
-        &["peer", "context", "signal_index", "comm", "groups", "stream", "after", "error"],
+        &["peer", "context", "signal_index", "flags", "comm", "groups", "stream", "after", "error"],
     ),
     op(
         "wait_signal",

@@ -303,7 +303,7 @@ impl Lowering {
         fails: bool,
         side: impl FnOnce(RankMessage<Placed>) -> RankOp<Placed>,
     ) -> LoweredOp {
-        let ptr = if open.null_pointers && memory.len == 0 { Ptr::Null } else { self.ptr(&memory) };
+        let ptr = if open.null_pointers && (fails || memory.len == 0) { Ptr::Null } else { self.ptr(&memory) };
         let n = self.lowered.unrolled.comms.list[open.comm].members.len();
         let inside = usize::try_from(open.peer.value).is_ok_and(|peer| peer < n);
         if !inside && !fails {

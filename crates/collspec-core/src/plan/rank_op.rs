@@ -123,6 +123,8 @@ pub struct RankOneSided<S: Stage> {
     pub context: i128,
     /// Index of the signal within the context.
     pub signal_index: i128,
+    /// Flags: 0, unless the call has to fail.
+    pub flags: i128,
     /// The stream that the call is enqueued on.
     pub stream: u32,
 }

@@ -241,6 +241,7 @@ pub static KEYS: &[Key] = &[
     key("signals", &[Step], NumByRank, "how many signals of the peer, or an expression in rank and peer"),
     key("context", &[Step], NumByRank, "context of a one-sided operation, default 0"),
     key("signal_index", &[Step], NumByRank, "which of a context's signals, default 0"),
+    key("flags", &[Step], NumByRank, "flags of a put or signal that must fail: NCCL has none, default 0"),
     key("new", &[Step], Text, "the new communicator's name"),
     key("color", &[Step, Comm], NumByRank, "ranks of one colour come together; -1 for none"),
     key("key", &[Step, Comm], NumByRank, "order in the new communicator"),

@@ -350,6 +350,7 @@ impl<'t> StepReader<'t, '_> {
     fn one_sided(&self, reader: &mut PointReader<'_>, op: OneSided) -> Option<OneSidedStep> {
         let context = self.num(reader, "context", NumberKind::Whole);
         let signal_index = self.num(reader, "signal_index", NumberKind::Whole);
+        let flags = self.num(reader, "flags", NumberKind::Whole);
         let call = match op {
             OneSided::Put => {
                 let ((input, output), peer) = (self.buffers(reader), self.peer(reader));
@@ -365,7 +366,7 @@ impl<'t> StepReader<'t, '_> {
                 OneSidedCall::WaitSignal { peer, signals }
             }
         };
-        Some(OneSidedStep { context, signal_index, call })
+        Some(OneSidedStep { context, signal_index, flags, call })
     }
 
     /// The buffers of an operation that needs both.

@@ -69,7 +69,18 @@ impl CommHandle {
 #[derive(Clone, Debug, Default)]
 pub struct CommSlot(pub(super) Arc<AtomicPtr<c_void>>);
 
+/// What a place holds whose handle the library must set to null.
+static UNSET: u8 = 0;
+
 impl CommSlot {
+    /// A place that holds neither null nor a communicator, for a split without a colour: the library writes null to it.
+    pub fn unset() -> Self {
+        Self(Arc::new(AtomicPtr::new((&raw const UNSET).cast_mut().cast())))
+    }
+    /// True if the library has not written to a place that was made by [`unset`](Self::unset).
+    pub(super) fn is_unset(&self) -> bool {
+        self.get().0 == (&raw const UNSET).cast_mut().cast()
+    }
     /// The communicator stored so far: null until the library has stored one.
     pub fn get(&self) -> CommHandle {
         CommHandle(self.0.load(Ordering::Acquire))

@@ -103,7 +103,8 @@ impl Library {
         let asks = answer == ncclResult_t::Success && self.table.ncclCommGetAsyncError.is_some();
         let in_progress =
             |comm: CommHandle| comm != CommHandle::NULL && self.calls_are_over(comm).is_ok_and(|over| !over);
-        answer == ncclResult_t::InProgress || asks && (in_progress(parent) || in_progress(made.get()))
+        let made = || !made.is_unset() && in_progress(made.get());
+        answer == ncclResult_t::InProgress || asks && (in_progress(parent) || made())
     }
 
     /// Turns a result code into an error with the library's text.
@@ -260,7 +261,7 @@ impl Library {
             let text = call!(self, ncclGetErrorString(ncclResult_t(code))).ok()?;
             Some((code, (!text.is_null()).then(|| self.owned_text(Some(text)))))
         };
-        (ncclResult_t::Success.0..=ncclResult_t::InProgress.0).filter_map(text).collect()
+        (ncclResult_t::Success.0..=ncclResult_t::Timeout.0).filter_map(text).collect()
     }
     /// The version code that the library reports; `None` if it lacks the function.
     pub fn reported_version(&self) -> Option<i32> {

@@ -17,7 +17,7 @@ use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, D
 use crate::job::arena::{Outside, Step};
 use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
 pub use graphs::GraphMaps;
-use nccl_sys::{ncclRedOp_t, ncclResult_t, ncclUniqueId};
+use nccl_sys::{NCCL_SPLIT_NOCOLOR, ncclRedOp_t, ncclResult_t, ncclUniqueId};
 pub use progress::is_in_progress;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -109,6 +109,8 @@ pub struct Rank<'a> {
     new_windows: Vec<u32>,
     /// Communicators requested in the open group, whose query functions have not been called yet.
     made: Vec<u32>,
+    /// Places that splits without a colour have left to look at: their handles must be null.
+    colourless: Vec<CommSlot>,
     /// Communicators that are suspended.
     suspended: BTreeSet<u32>,
     /// Communicators on which the last call, or a call of the open group, may be in progress.
@@ -140,6 +142,7 @@ impl<'a> Rank<'a> {
             clocks: Vec::new(),
             new_windows: Vec::new(),
             made: Vec::new(),
+            colourless: Vec::new(),
             suspended: BTreeSet::new(),
             touched: Vec::new(),
             leaves_in_progress: false,
@@ -295,6 +298,9 @@ impl<'a> Rank<'a> {
                 self.depth = self.depth.saturating_sub(1);
                 let done = library.group_end();
                 let done = self.settled(done);
+                if done.is_err() {
+                    self.colourless.clear();
+                }
                 self.group_ended()?;
                 done
             }
@@ -377,10 +383,14 @@ impl<'a> Rank<'a> {
                 self.settled(done)
             }
             CallKind::Split { parent, color, key, new, config: c } => {
-                let unused = CommSlot::default();
+                let unused = if *color == NCCL_SPLIT_NOCOLOR { CommSlot::unset() } else { CommSlot::default() };
                 let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
                 let done = library.split(self.comm(*parent)?.get(), *color, *key, slot, self.config(*c)?);
-                self.settled(done)
+                self.settled(done)?;
+                if *color == NCCL_SPLIT_NOCOLOR && !self.leaves_in_progress {
+                    self.colourless.push(unused);
+                }
+                Ok(())
             }
             _ => Ok(()),
         }

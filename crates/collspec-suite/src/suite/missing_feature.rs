@@ -13,6 +13,9 @@ use std::collections::BTreeSet;
 /// Lowest compute capability on which NCCL can reduce 8-bit floats.
 const REDUCES_FP8: (u32, u32) = (9, 0);
 
+/// The release since which one-sided operations have contexts other than 0.
+const CONTEXTS: &str = "2.31";
+
 const GROUP: [&str; 2] = ["ncclGroupStart", "ncclGroupEnd"];
 /// The calls that, in a group, replace a collective that the library does not have.
 const PAIRS: [&str; 4] = ["ncclSend", "ncclRecv", "ncclCommCount", "ncclCommUserRank"];
@@ -27,11 +30,16 @@ pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>
     let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
     let always = grouped.iter().chain(&["ncclCommDestroy"]).copied().find(|name| !has(name));
     let of_calls = |plan: &Plan| {
-        let calls = plan.prelude.iter().chain(&plan.programs).flatten();
-        calls.map(|call| call.kind.inner()).find_map(|kind| {
+        let mut calls = plan.prelude.iter().chain(&plan.programs).flatten();
+        calls.find_map(|call| {
+            let kind = call.kind.inner();
             let missing = needs(kind, &has).into_iter().find(|name| !has(name));
             let missing = missing.map(|name| function(name, machine));
-            missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, devices))
+            missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, devices)).or_else(|| {
+                // where the step expects an error, an older library gives it too
+                let lacks = !call.tolerate && lacks_context(kind, machine.probed.version);
+                lacks.then(|| needed("contexts other than 0", CONTEXTS, machine))
+            })
         })
     };
     always
@@ -162,6 +170,15 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     }
 }
 
+/// True if this version of the library refuses the call's context, although its configuration has `numRmaCtx`.
+fn lacks_context(kind: &CallKind, version: i32) -> bool {
+    let (CallKind::Put { signal, .. } | CallKind::Signal { signal, .. } | CallKind::WaitSignal { signal, .. }) = kind
+    else {
+        return false;
+    };
+    signal.context != 0 && release(CONTEXTS).is_some_and(|code| version < code)
+}
+
 fn dtype(kind: &CallKind, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
     let (dtype, reduces) = match kind {
         CallKind::Collective { dtype, red, .. } => (*dtype, *red != Red::None),
@@ -183,6 +200,15 @@ fn dtype(kind: &CallKind, machine: &Machine, devices: &RankDevices<'_>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use collspec_core::job::Signal;
+
+    #[test]
+    fn contexts_came_later_than_the_field_that_counts_them() {
+        let signal =
+            |context| CallKind::Signal { peer: 0, signal: Signal { index: 0, context, flags: 0 }, comm: 0, stream: 0 };
+        assert!(lacks_context(&signal(1), 23007) && !lacks_context(&signal(0), 23007));
+        assert!(!lacks_context(&signal(1), 23100));
+    }
 
     #[test]
     fn every_function_that_cases_need_and_the_library_lacks_is_told() {

@@ -118,6 +118,9 @@ unsafe extern "C" fn put_signal(
         if !there.symmetric {
             return Err(Failure::argument("the window of a put is symmetric"));
         }
+        if bytes > 0 && offset >= there.memory.len {
+            return Err(Failure::argument("a put begins within its own rank's part of the window"));
+        }
         if bytes > 0 && !state.in_window(comm, local.addr(), bytes) {
             return Err(Failure::argument("what a put reads lies in a symmetric window of the communicator"));
         }

@@ -22,11 +22,11 @@ impl Comms {
         let mut calls = Calls::new();
         for comm in parents {
             let members = self.list[comm].members.clone();
-            let out = left_out(by, without, &members)?;
-            let exclude: Vec<i32> = out.iter().map(|rank| *rank as i32).collect();
+            let works = members.iter().any(|world| by.works(*world));
+            let (out, exclude) = left_out(by, without, &members, works)?;
             let stays = |rank: &usize| !out.contains(rank);
             let remaining: Vec<usize> = (0..members.len()).filter(stays).map(|rank| members[rank]).collect();
-            if members.iter().any(|world| by.works(*world)) {
+            if works {
                 if out.is_empty() {
                     let text = "this shrink leaves no rank out, which NCCL refuses";
                     return Err(Diagnostic::new(without.span, text)
@@ -150,14 +150,25 @@ impl Comms {
     }
 }
 
-/// The ranks of a communicator that a shrink leaves out, in ascending order.
-fn left_out(by: &Maker<'_>, without: &Spanned<Ranks>, members: &[usize]) -> Result<Vec<usize>, Diagnostic> {
+/// The ranks of a communicator that a shrink leaves out, and the list that the call passes. If the call fails on every rank, the
+/// list may name ranks that the communicator does not have.
+fn left_out(
+    by: &Maker<'_>,
+    without: &Spanned<Ranks>,
+    members: &[usize],
+    works: bool,
+) -> Result<(Vec<usize>, Vec<i32>), Diagnostic> {
     let n = members.len();
     let mut out = Vec::new();
+    let mut absent = Vec::new();
     match &without.value {
         Ranks::List(list) => {
             for rank in list {
                 let inside = usize::try_from(rank.value).ok().filter(|rank| *rank < n);
+                if let (None, false, Ok(number)) = (inside, works, i32::try_from(rank.value)) {
+                    absent.push(number);
+                    continue;
+                }
                 let left = inside.ok_or_else(|| {
                     let text = format!("rank {} is not in the communicator of {}", rank.value, ranks(n));
                     Diagnostic::new(rank.span, text).help("`without` has ranks of `comm`, not of the world")
@@ -179,5 +190,6 @@ fn left_out(by: &Maker<'_>, without: &Spanned<Ranks>, members: &[usize]) -> Resu
         }
         Ranks::All => {}
     }
-    Ok(out)
+    let exclude = out.iter().map(|rank| *rank as i32).chain(absent).collect();
+    Ok((out, exclude))
 }

@@ -124,7 +124,7 @@ impl Comms {
                 .map_err(|_| Diagnostic::new(num.span, format!("the {what} {v} of rank {rank} does not fit 32 bits")))
         };
         let colour = number(color, "colour")?;
-        if colour < -1 {
+        if colour < -1 && !by.fails[world] {
             let text = format!("the colour of rank {rank} is {colour}");
             return Err(Diagnostic::new(color.span, text)
                 .help("colours count from 0; -1 is for ranks that join no new communicator"));

@@ -60,7 +60,7 @@ impl Lowering {
         }
         let (reduction, factor) = self.reduction(c, world_rank, dtype)?;
         let mut pointer = |region: Option<Region>, used: bool| match region {
-            _ if c.null_pointers && (!used || count == 0) => Ptr::Null,
+            _ if c.null_pointers && (item.fails || !used || count == 0) => Ptr::Null,
             Some(region) => self.ptr(&region),
             None => self.scrap(world_rank),
         };

@@ -9,7 +9,7 @@ use super::{LoweredOp, Lowering, narrow};
 use crate::job::{CallKind, Ptr};
 use crate::num::DType;
 use crate::ops::ConfigValue;
-use crate::scenario::{Diagnostic, Spanned};
+use crate::scenario::{Diagnostic, Span, Spanned};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -114,6 +114,7 @@ impl Lowering {
             size,
             context: open.context,
             signal_index: open.signal_index,
+            flags: open.flags,
             stream: open.stream,
         };
         let takes_effect = outside.is_none() && !item.fails;
@@ -131,6 +132,12 @@ impl Lowering {
                 return Err(Diagnostic::new(item.span, text)
                     .help(format!("`config = {{ {field} = {} }}` gives it more", value.max(0) + 1)));
             }
+        }
+        if open.flags != 0 {
+            let text = format!("`flags` are {} on rank {}, and NCCL has none", open.flags, open.rank);
+            return Err(
+                Diagnostic::new(item.span, text).help("a call that is to fail has `error = \"invalid_argument\"`")
+            );
         }
         let eager = self.configured(open.comm, "rmaEagerInit") == Some(1);
         if !eager && !self.lowered.registrations.has_had_window(rank, open.comm) {
@@ -184,7 +191,31 @@ impl Lowering {
             return Err(Diagnostic::new(to.span, text)
                 .help("a put reads and writes windows: give both buffers `register = \"window\"`"));
         }
+        if let (Some(window), false) = (found, item.fails || self.lenient || source.len == 0) {
+            self.check_own_part(rank, open, window, to.span)?;
+        }
         Ok(Some(Target { region, window: found }))
+    }
+
+    /// Refuses a put that begins beyond its own rank's part of the window: NCCL measures the place by that part.
+    fn check_own_part(
+        &self,
+        rank: usize,
+        open: &RankOneSided<Open>,
+        (id, begin): (u32, u64),
+        span: Span,
+    ) -> Result<(), Diagnostic> {
+        let now = (rank, self.lowered.programs[rank].len());
+        let own = self.lowered.registrations.live(now, open.comm).find(|own| own.id == id);
+        let Some(len) = own.map(|own| own.bytes.end - own.bytes.start).filter(|len| *len <= begin) else {
+            return Ok(());
+        };
+        let text = format!(
+            "the put begins at byte {begin} of the window, of which the part of rank {} has {len} bytes: NCCL refuses it",
+            open.rank
+        );
+        Err(Diagnostic::new(span, text)
+            .help("make the part of the rank that puts longer, or give the buffer the same `offset` on every rank"))
     }
 
     fn buffer_name(&self, buf: usize) -> &str {

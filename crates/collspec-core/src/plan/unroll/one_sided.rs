@@ -21,6 +21,7 @@ impl<'a> Unroll<'a> {
     ) -> Result<ItemKind, Diagnostic> {
         let number = |number: &Option<NumberByRank>| number.as_ref().map_or(Ok(0), |n| n.whole(&member.names));
         let (context, signal_index) = (number(&one_sided.context)?, number(&one_sided.signal_index)?);
+        let flags = number(&one_sided.flags)?;
         let (kind, peers, put) = match &one_sided.call {
             OneSidedCall::Put { input, output, peer } => {
                 let peer = self.peer(peer, member)?;
@@ -41,6 +42,7 @@ impl<'a> Unroll<'a> {
             size: WrittenSize::default(),
             context,
             signal_index,
+            flags,
             stream,
         };
         Ok(ItemKind::Op(RankOp::OneSided(Arc::new(op))))

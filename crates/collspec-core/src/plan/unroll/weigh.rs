@@ -25,6 +25,7 @@ pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
         StepKind::OneSided(one_sided) => {
             some(&one_sided.context)
                 + some(&one_sided.signal_index)
+                + some(&one_sided.flags)
                 + match &one_sided.call {
                     OneSidedCall::Put { peer, .. } | OneSidedCall::Signal { peer } => num(peer),
                     OneSidedCall::WaitSignal { peer, signals } => some(peer) + some(signals).saturating_mul(n),

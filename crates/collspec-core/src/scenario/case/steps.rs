@@ -121,12 +121,13 @@ pub type CountsByPair = Spanned<StepCounts<Vec<Vec<i128>>>>;
 /// Entry j of a list is what rank j receives.
 pub type CountsByRank = Spanned<StepCounts<Vec<i128>>>;
 
-/// The keys of a one-sided step. Context and index of the signal are 0 by default.
+/// The keys of a one-sided step. Context, index of the signal and flags are 0 by default.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct OneSidedStep {
     pub context: Option<NumberByRank>,
     pub signal_index: Option<NumberByRank>,
+    pub flags: Option<NumberByRank>,
     pub call: OneSidedCall,
 }
 

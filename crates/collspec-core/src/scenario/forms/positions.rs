@@ -1,6 +1,7 @@
 //! The forms `misaligned` and `sub`, which change the positions of buffers and ranks.
 use super::super::case::{
-    Case, CommDef, NumberByRank, NumberByRankKind, OuterWorld, Placement, Spanned, Step, StepComm, StepKind, all_steps,
+    Case, CommDef, NumberByRank, NumberByRankKind, OuterWorld, Placement, RegisterByRank, RegisterKind, Spanned, Step,
+    StepComm, StepKind, all_steps,
 };
 use super::super::diagnostic::Span;
 use super::visit;
@@ -20,17 +21,28 @@ pub(super) fn no_buffer(case: &Case) -> Option<&'static str> {
 pub(super) fn misalign(case: &mut Case) {
     let outputs = visit::outputs(case);
     let inputs = case.inputs.len();
+    // The ranks' parts of a window are as long as without the form only if they all begin at the same place.
+    let by_rank = if has_windows(case) { 0 } else { 3 };
     for (index, def) in case.inputs.iter_mut().enumerate() {
-        def.offset = odd_offset(index, def.name.span);
+        def.offset = odd_offset(by_rank, index, def.name.span);
     }
     let offsets = outputs.into_iter().enumerate();
-    case.offsets =
-        offsets.filter_map(|(index, name)| Some((name, odd_offset(inputs + index, Span::default())?))).collect();
+    case.offsets = offsets
+        .filter_map(|(index, name)| Some((name, odd_offset(by_rank, inputs + index, Span::default())?)))
+        .collect();
 }
 
-/// An odd number of elements, which breaks 16-byte alignment for types of every size.
-fn odd_offset(index: usize, span: Span) -> Option<NumberByRank> {
-    let text = format!("2 * ((3 * rank + {}) % 8) + 1", index % 8);
+fn has_windows(case: &Case) -> bool {
+    let keys = case.inputs.iter().map(|def| &def.register).chain([&case.register]);
+    let window = |register: &RegisterByRank| register.kinds.contains(&RegisterKind::Window);
+    keys.flatten().any(window)
+        || visit::all_of(case).any(|step| matches!(step.kind, StepKind::Register { how: RegisterKind::Window, .. }))
+}
+
+/// An odd number of elements, which breaks 16-byte alignment for types of every size. From one rank to the next it moves by
+/// twice `by_rank`.
+fn odd_offset(by_rank: usize, index: usize, span: Span) -> Option<NumberByRank> {
+    let text = format!("2 * (({by_rank} * rank + {}) % 8) + 1", index % 8);
     let expr = expr::parse(&text).ok()?.expr;
     Some(NumberByRank { span, kind: NumberByRankKind::Expr(expr) })
 }

@@ -122,6 +122,27 @@ fn misaligned_buffers_start_off_16_bytes_each_elsewhere() {
 }
 
 #[test]
+fn misaligned_windows_are_as_long_on_every_rank_as_without_the_form() {
+    let put = "world_size = 4\ninputs.x = { each = 1, count = 1, dtype = \"f64\" }\ninputs.w = { count = 1, dtype = \"f64\" }\n";
+    let steps = |before: &str| {
+        format!(
+            "steps = [{before}{{ op = \"put\", ranks = [3], peer = 1, in = \"x\", out = \"w\" }}, {{ op = \"wait_signal\", ranks = [1], peer = 3 }}]\n"
+        )
+    };
+    let step = |name: &str| format!("{{ op = \"register\", register = \"window\", in = \"{name}\" }}, ");
+    for text in
+        [format!("{put}register = \"window\"\n{}", steps("")), format!("{put}{}", steps(&(step("x") + &step("w"))))]
+    {
+        let plan = made("misaligned", &text);
+        for buf in 0..plan.buffers.len() {
+            let places = plan.buffers[buf].places.iter().flatten();
+            let leads: Vec<u64> = places.map(|place| plan.allocs[place.alloc].lead + place.offset).collect();
+            assert!(leads.iter().all(|lead| lead % 16 != 0 && *lead == leads[0]), "{leads:?}");
+        }
+    }
+}
+
+#[test]
 fn grouped_puts_neighbours_that_do_not_meddle_into_one_group() {
     let changed = form("grouped", PROGRAM).unwrap();
     let shape: Vec<(&str, usize)> = changed.steps.iter().map(|step| (step.op.name, step.inner().len())).collect();

@@ -8,6 +8,12 @@ use nccl_sys::ncclCommMemStat_t;
 impl Rank<'_> {
     /// Calls the query functions of new communicators, unless an open group has yet to make them.
     pub(super) fn ask_made(&mut self) -> Result<(), Halt> {
+        if self.depth == 0 {
+            let kept = self.colourless.drain(..).filter(|slot| slot.get() != CommHandle::NULL).count() as u32;
+            if kept > 0 {
+                self.run.record_answers(self.rank, |answers| answers.kept += kept);
+            }
+        }
         if self.depth == 0 && !self.made.is_empty() {
             self.bind()?;
             for comm in std::mem::take(&mut self.made) {
