@@ -71,14 +71,14 @@ static TABLE: LazyLock<Result<Table, toml::de::Error>> =
 
 /// A sentence on a failure on this version of NCCL: the known bug that it shows, or else the source of its scenario.
 pub fn note(case: &Arc<Case>, verdict: &Verdict, version: i32) -> Option<String> {
-    let first = verdict.findings.first();
+    // Without a finding the case was not judged, for example because no worker could be started.
+    let first = verdict.findings.first()?;
     // If only an expectation of the file fails, the library's results are right. How a case ends is expected of every file.
     let is_of_the_file = |finding: &Finding| finding.lane == Lane::Expected && finding.subject != Subject::Ending;
-    if verdict.status != Status::Fail || first.is_some_and(is_of_the_file) {
+    if verdict.status != Status::Fail || is_of_the_file(first) {
         return None;
     }
-    let words = first.map(|finding| finding.text.as_str()).or(verdict.reason.as_deref());
-    known(case, &name(case), words.unwrap_or_default(), &verdict.notes.join("\n"), version).or_else(|| {
+    known(case, &name(case), &first.text, &verdict.notes.join("\n"), version).or_else(|| {
         if case.tags.iter().any(|tag| tag == "imported") {
             return None;
         }

@@ -117,17 +117,22 @@ fn is_of_another(code: i32, text: &str) -> bool {
     speaks(false) && !speaks(true)
 }
 
-/// Every code must have a text, which is no other code's.
+/// Every code must have a text, which is no other code's. A library may have one text for all errors.
 fn check_error_texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCollector) {
+    let mut errors = texts.iter().filter(|(code, _)| *code != ncclResult_t::Success.0).map(|(_, text)| text);
+    let first = errors.next();
+    let one_for_all = errors.all(|other| Some(other) == first);
     for (code, text) in texts {
         let of = |code: i32| ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned);
-        let same = || texts.iter().find(|(other, its)| other < code && its == text);
+        let differs = |other: i32| !one_for_all || other == ncclResult_t::Success.0;
+        let same = || texts.iter().find(|(other, its)| other < code && its == text && differs(*other));
         let actual = match text.as_deref() {
             None => Some("a null pointer".to_owned()),
             Some("") => Some("an empty text".to_owned()),
             Some(words) => match same() {
                 Some((other, _)) => Some(format!("the text of {}", of(*other))),
-                None => is_of_another(*code, words).then(|| format!("a text of another code, {words:?},")),
+                None => (differs(*code) && is_of_another(*code, words))
+                    .then(|| format!("a text of another code, {words:?},")),
             },
         };
         let texts = || {

@@ -295,3 +295,43 @@ proptest! {
         let _ = build::build(&[], dumps, 20, true);
     }
 }
+
+fn short(text: &[u8]) -> Vec<u8> {
+    [&b"X"[..], &(text.len() as u32).to_le_bytes(), text].concat()
+}
+
+/// A pickle in which `shared` is kept, and named again `times` times by two bytes as an entry of the dump.
+fn repeated(shared: &[u8], times: usize) -> Vec<u8> {
+    let entries = b"h\x01".repeat(times);
+    [b"\x80\x02", shared, b"q\x010}(", &short(b"entries")[..], b"](", &entries, b"eu."].concat()
+}
+
+fn pickled_entry(fields: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let fields = fields.iter().flat_map(|(key, value)| [short(key.as_bytes()), value.clone()].concat());
+    [&b"}("[..], &fields.collect::<Vec<u8>>(), b"u"].concat()
+}
+
+/// 350 KB must not become gigabytes: each of these would be 100,000 copies of a text, of 8,000 tensors, or of an entry.
+#[test]
+fn a_pickle_that_repeats_values_is_refused_before_they_are_copied() {
+    let name = || ("profiling_name", short(b"nccl:all_reduce"));
+    let long = short(&vec![b'a'; 300_000]);
+    let group = |name: &[u8]| ("process_group", [b"](", name, &short(b"d"), b"e"].concat());
+    let tensor = [&b"]("[..], &b"K\x01".repeat(64), b"e"].concat();
+    let tensors = [&tensor[..], b"q\x020](", &b"h\x02".repeat(8_000), b"e"].concat();
+    let sizes = |key: &'static str| (key, [&b"]("[..], &tensor, b"e"].concat());
+    for shared in [
+        pickled_entry(&[name(), group(&long)]),
+        pickled_entry(&[name(), group(&short(b"0")), ("input_sizes", b"h\x03".to_vec())]),
+        pickled_entry(&[name(), group(&short(b"0")), sizes("input_sizes")]),
+    ] {
+        let kept = [&tensors[..], b"q\x030", &shared].concat();
+        let refused = dump::parse(0, "bomb", &repeated(&kept, 90_000)).unwrap_err().to_string();
+        assert!(refused.contains("repeats values so often"), "{refused}");
+        // What a program could have recorded is read.
+        assert_eq!(dump::parse(0, "dump", &repeated(&kept, 2)).unwrap().entries.len(), 2);
+    }
+    let digits = [&b"]("[..], b"](", &short(&[b'0'; 5_000]), b"ee"].concat();
+    let number = pickled_entry(&[name(), group(&short(b"0")), ("input_sizes", digits)]);
+    assert!(dump::parse(0, "bomb", &repeated(&number, 1)).unwrap_err().to_string().contains("not a number"));
+}

@@ -558,3 +558,49 @@ fn thousands_of_communicators_are_named_in_a_moment() {
     assert!(of_text(log.as_bytes(), Form::Rounds).unwrap().contains("comms.comm_6999 = "));
     assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
 }
+
+/// With SUBSYS=TUNING or ALL, NCCL says how it does a call after the call's name. Such a line is no half of a call, by which the calls
+/// beside it would be left out.
+#[test]
+fn lines_about_the_tuning_of_a_call_are_not_calls() {
+    let log = |rank: usize, words: &str| {
+        let place = format!("node:{}:{} [{rank}] NCCL INFO", 100 + rank, 200 + rank);
+        let comm = format!("comm 0x7f0{rank}");
+        let init =
+            format!("{place} ncclCommInitRank {comm} rank {rank} nranks 2 cudaDev {rank} busId 1000 commId 0xb8b2");
+        let call = |name: &str, number: usize| {
+            format!(
+                "{place} {name}: opCount {number} sendbuff 0x10 recvbuff 0x20 count 10 datatype 7 op 0 root 0 {comm} [nranks=2] \
+                 stream 0x1003"
+            )
+        };
+        let last = call(if rank == 0 { "AllReduce" } else { "AllGather" }, 1);
+        let tuned = format!("{place} AllReduce: {words}");
+        format!("{init} - Init START\n{init} - Init COMPLETE\n{}\n{tuned}\n{last}\n{tuned}\n", call("AllReduce", 0))
+    };
+    let told = ["4000 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}", "4000 Bytes -> Algo 1 proto 0 time 9.5"];
+    for words in told {
+        let logs = [log(0, words), log(1, words)];
+        let text = of_files(&[logs[0].as_bytes(), logs[1].as_bytes()], Form::Rounds).unwrap();
+        let refused = refusals(&text);
+        assert!(refused.contains("AllReduce") && refused.contains("AllGather"), "{words}: {refused}\n{text}");
+    }
+}
+
+/// Two processes that share a pipe can lose the line break between their messages.
+#[test]
+fn a_second_call_in_a_line_is_read() {
+    let log = |separator: &str| {
+        let place = "node1:41:42 [0] NCCL INFO";
+        let init = format!("{place} ncclCommInitRank comm 0x7f rank 0 nranks 1 cudaDev 0 busId 1000 commId 0xb8b2");
+        let call = |number: usize| {
+            format!(
+                "{place} AllReduce: opCount {number} sendbuff 0x10 recvbuff 0x20 count 10 datatype 7 op 0 root 0 comm 0x7f \
+                 [nranks=1] stream 0x1003"
+            )
+        };
+        format!("{init} - Init START\n{init} - Init COMPLETE\n{}{separator}{}\n", call(0), call(1))
+    };
+    let [apart, joined] = ["\n", ""].map(|separator| of_text(log(separator).as_bytes(), Form::Rounds).unwrap());
+    assert_eq!(apart, joined);
+}
