@@ -92,7 +92,7 @@ impl Copying {
 
 /// Handles count up from here, so that none is null and none is one of CUDA's small special handles.
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
-/// Handles are this far apart, as addresses of memory are: programs keep marks of their own in a handle's low bits.
+/// Handles are this far apart, like addresses of objects: programs store flags in the low bits of a handle.
 const STEP: usize = 16;
 /// Live streams by handle.
 static STREAMS: RwLock<BTreeMap<usize, Weak<Inner>>> = RwLock::new(BTreeMap::new());

@@ -23,7 +23,7 @@ struct Bug {
     versions: Vec<Vec<Release>>,
 }
 
-/// A collective that shows the bug, in whatever file.
+/// A collective that shows the bug, in any file.
 #[derive(Deserialize)]
 struct Described {
     dtype: Pattern,

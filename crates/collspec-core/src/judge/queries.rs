@@ -110,14 +110,14 @@ const WORDS: [(ncclResult_t, &str); 6] = [
     (ncclResult_t::InProgress, "progress"),
 ];
 
-/// True if a text speaks of another code and not of its own.
+/// True if a text has the words of another code, and not those of its code.
 fn is_of_another(code: i32, text: &str) -> bool {
     let text = text.to_lowercase();
     let speaks = |own: bool| WORDS.iter().any(|(of, word)| (of.0 == code) == own && text.contains(word));
     speaks(false) && !speaks(true)
 }
 
-/// Every code must have a text, which is no other code's. A library may have one text for all errors.
+/// Every code must have a text that differs from those of other codes. A library may have one text for all errors.
 fn check_error_texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCollector) {
     let mut errors = texts.iter().filter(|(code, _)| *code != ncclResult_t::Success.0).map(|(_, text)| text);
     let first = errors.next();

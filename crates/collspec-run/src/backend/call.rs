@@ -77,6 +77,7 @@ impl CommSlot {
     pub fn unset() -> Self {
         Self(Arc::new(AtomicPtr::new((&raw const UNSET).cast_mut().cast())))
     }
+
     /// True if the library has not written to a place that was made by [`unset`](Self::unset).
     pub(super) fn is_unset(&self) -> bool {
         self.get().0 == (&raw const UNSET).cast_mut().cast()

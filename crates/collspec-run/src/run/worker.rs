@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Limit on the time a process takes to report that it is a worker. On a machine that is busy with other things, opening a library of
-/// 400 MB has taken more than 20 s.
+/// Limit on the time a process takes to report that it is a worker. On a busy machine, workers have been silent for
+/// 20 s before their first message.
 const HELLO: Duration = Duration::from_secs(90);
 /// Limit on the time a worker takes to end once its standard input has ended.
 const GOODBYE: Duration = Duration::from_secs(2);

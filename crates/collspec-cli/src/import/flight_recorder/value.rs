@@ -71,7 +71,7 @@ impl Values {
         self.work.set(self.work.get().saturating_add((work as u64).saturating_mul(times as u64)));
     }
 
-    /// Fails once reading has taken more than a dump of so many bytes can need.
+    /// Fails once reading has taken more work than a dump of this many bytes can need.
     pub fn check_work(&self, bytes: usize) -> Result<(), String> {
         let most = (bytes as u64).saturating_mul(WORK_OF_A_BYTE).saturating_add(WORK_OF_ANY_DUMP);
         if self.work.get() <= most {

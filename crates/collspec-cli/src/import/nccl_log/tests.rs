@@ -559,8 +559,8 @@ fn thousands_of_communicators_are_named_in_a_moment() {
     assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
 }
 
-/// With SUBSYS=TUNING or ALL, NCCL says how it does a call after the call's name. Such a line is no half of a call, by which the calls
-/// beside it would be left out.
+/// With SUBSYS=TUNING or ALL, NCCL logs how it does a call in a line that begins with the call's name. Such a line must not count as
+/// a damaged call, because the calls beside a damaged one are left out.
 #[test]
 fn lines_about_the_tuning_of_a_call_are_not_calls() {
     let log = |rank: usize, words: &str| {

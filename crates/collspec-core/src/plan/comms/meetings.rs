@@ -1,5 +1,5 @@
 //! Which calls of ranks make one communicator together. NCCL matches the calls as they come, not by their place in a program: the
-//! n-th ncclCommSplit that a rank makes on a communicator meets the n-th of every other rank, each with a colour of its own, and an
+//! n-th ncclCommSplit that a rank makes on a communicator meets the n-th of every other rank, each with its own colour, and an
 //! id joins all calls that pass it. So the ranks of a communicator may come to it by different steps.
 use super::CommId;
 use std::collections::{BTreeMap, HashMap};
