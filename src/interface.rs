@@ -77,7 +77,7 @@ pub enum Error {
     BackendMissing(#[from] BackendMissing),
 }
 
-/// Numbers of cases that passed, failed and were skipped.
+/// Numbers of cases by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -87,6 +87,8 @@ pub struct Counts {
     pub fail: usize,
     /// Number of cases that were skipped, because the machine lacks something that they need.
     pub skip: usize,
+    /// Number of cases that could not be run to a verdict.
+    pub error: usize,
 }
 
 /// The cases of some scenario files, checked and ready to run.
@@ -164,7 +166,7 @@ impl Suite {
         let chosen = self.options.backend.resolve(&self.options.workers)?;
         let mut reporter = Each { backend: chosen.backend.name(), each };
         let tally: Tally = self.selected.run(self.options.clone(), chosen, &mut reporter).map_err(with_causes)?;
-        Ok(Counts { pass: tally.pass, fail: tally.fail, skip: tally.skip() })
+        Ok(Counts { pass: tally.pass, fail: tally.fail, skip: tally.skip(), error: tally.errors })
     }
 }
 

@@ -63,7 +63,7 @@ impl TrialContext {
             Status::Skip => {
                 Ok(Completion::Ignored { reason: verdict.reason.map(|reason| one_line(&reason).into_owned()) })
             }
-            Status::Fail => {
+            Status::Fail | Status::Error => {
                 let again = self.rerun.command(case);
                 let refused = verdict.outcome == Some(Outcome::Refused);
                 Err(match refused.then(|| invalid_files::refusal(case, runner.limits())).flatten() {

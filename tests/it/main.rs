@@ -40,7 +40,7 @@ mod import;
 mod inputs_and_outputs;
 // A killed process costs one case, and no process or file outlives the command.
 mod killed_processes;
-// What a job could not run because some of its processes ended is a failure.
+// What a job could not run because some of its processes ended has no verdict.
 mod lost_processes;
 // Large buffers are judged where the library left them as if they had been copied.
 mod large_memory;

@@ -177,7 +177,7 @@ fn a_program_that_is_no_worker_is_an_error_not_a_hang() {
         let runner =
             Runner::soft(RunOptions { workers: Workers::Command(program.into()), ..RunOptions::default() }).unwrap();
         let verdict = runner.run_case(&case("none", SUM));
-        assert_eq!(verdict.status, Status::Fail);
+        assert_eq!(verdict.status, Status::Error);
         assert!(verdict.reason.as_ref().is_some_and(|r| r.contains(program)), "{:?}", verdict.reason);
     }
 }

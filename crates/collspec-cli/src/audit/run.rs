@@ -376,7 +376,7 @@ fn catch_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String>
 }
 
 fn failed_verdict(case: &Case, text: String) -> Verdict {
-    Verdict { status: Status::Fail, ..collspec_core::judge::skipped(case, text) }
+    Verdict { status: Status::Error, ..collspec_core::judge::skipped(case, text) }
 }
 
 fn contains(set: &Reached, fault: Fault) -> bool {
@@ -419,7 +419,7 @@ fn run_without_fault(case: &Arc<Case>, runner: &dyn CaseRunner, kept: &AtomicU64
                     SoundRun::Passed(Box::new(audited))
                 }
                 Status::Skip => SoundRun::Skipped(verdict.reason.unwrap_or_default()),
-                Status::Fail => SoundRun::Failed(verdict),
+                Status::Fail | Status::Error => SoundRun::Failed(verdict),
             });
         }
     };

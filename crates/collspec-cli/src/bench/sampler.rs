@@ -135,7 +135,7 @@ impl Sampler {
 fn settled(verdict: Verdict) -> RowOutcome {
     match verdict.status {
         Status::Skip => RowOutcome::Skipped { reason: reason(verdict) },
-        Status::Pass | Status::Fail => RowOutcome::Failed { reason: reason(verdict) },
+        Status::Pass | Status::Fail | Status::Error => RowOutcome::Failed { reason: reason(verdict) },
     }
 }
 

@@ -1,6 +1,5 @@
 //! One line on the terminal while cases run: finished and remaining work, running cases, and times.
 use super::progress_line::ProgressState;
-use collspec_core::judge::Status;
 use collspec_suite::report::Event;
 use indicatif::{ProgressBar, ProgressState as BarState, ProgressStyle};
 use std::fmt::Write;
@@ -49,7 +48,7 @@ impl ProgressDisplay {
                 self.bar.tick();
             }
             Event::CaseDone { case, verdict } => {
-                lock(&self.state).ended(&case.name, verdict.status == Status::Fail);
+                lock(&self.state).ended(&case.name, verdict.status.is_bad());
             }
             Event::FileInvalid { .. } | Event::FileWarned { .. } => {}
             Event::Finished { .. } => self.end(),

@@ -127,7 +127,7 @@ fn run_here(
         writeln!(terminal::err(), "collspec: {words} not run after the first failure (--fail-fast)")?;
     }
     let written = failed.and_then(|failed| Ok(failed.write()?));
-    if let (Err(error), true) = (written, tally.fail > 0) {
+    if let (Err(error), true) = (written, tally.fail + tally.errors > 0) {
         let why = printable_lines(&with_causes(&*error)).into_owned();
         writeln!(terminal::err(), "collspec: `--failed` will not know the cases that failed: {why}")?;
     }
@@ -135,7 +135,7 @@ fn run_here(
         let (files, their) = (files_in_words(invalid), if invalid == 1 { "its" } else { "their" });
         writeln!(terminal::err(), "collspec: errors in {files}; {their} cases were not run")?;
     }
-    Ok(match (tally.refused + invalid, tally.fail) {
+    Ok(match (tally.refused + invalid + tally.errors, tally.fail) {
         (0, 0) => Exit::ALL_PASSED,
         (0, _) => Exit::SOME_FAILED,
         _ => Exit::WRONG_INPUT,
@@ -368,8 +368,9 @@ impl Reporter for RunReporter<'_> {
         }
         if let Event::CaseDone { case, verdict } = event {
             self.done += 1;
-            if let (Some(failed), Status::Pass | Status::Fail) = (self.failed.as_mut(), verdict.status) {
-                failed.note(case, verdict.status == Status::Fail);
+            if let (Some(failed), Status::Pass | Status::Fail | Status::Error) = (self.failed.as_mut(), verdict.status)
+            {
+                failed.note(case, verdict.status.is_bad());
             }
         }
         let Self { report, progress, .. } = self;

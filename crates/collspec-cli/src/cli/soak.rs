@@ -66,16 +66,19 @@ pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
         Exit::SOME_FAILED
     } else if report.ended == Ended::Interrupted {
         Exit::INTERRUPTED
+    } else if report.not_run.0 > 0 {
+        Exit::WRONG_INPUT
     } else {
         Exit::ALL_PASSED
     })
 }
 
 fn counts(report: &Report) -> String {
-    let Report { programs, refused, skipped, passed, failed, time, .. } = report;
-    let skips = if *skipped > 0 { format!(", {} skipped", thousands(*skipped)) } else { String::new() };
+    let Report { programs, refused, skipped, not_run, passed, failed, time, .. } = report;
+    let counted = |count: u64, what| if count > 0 { format!(", {} {what}", thousands(count)) } else { String::new() };
+    let (skips, not_run) = (counted(*skipped, "skipped"), counted(not_run.0, "not run"));
     format!(
-        "{} programs in {:.0} s: {} passed, {} refused{skips}, {} failed",
+        "{} programs in {:.0} s: {} passed, {} refused{skips}{not_run}, {} failed",
         thousands(*programs),
         time.as_secs_f64(),
         thousands(*passed),
@@ -121,6 +124,9 @@ fn summary(to: &mut dyn Write, report: &Report, seed: u64) -> io::Result<()> {
     refusals.sort_by_key(|(_, number)| Reverse(**number));
     for (why, number) in refusals.into_iter().take(MOST_REFUSALS) {
         writeln!(to, "refused {}: {}", times(*number), one_line(why))?;
+    }
+    if let (_, Some(why)) = &report.not_run {
+        writeln!(to, "not run, among others: {}", one_line(why))?;
     }
     let held = [("this process", report.held), ("a worker", report.worker_held)];
     for (who, (before, after)) in held.into_iter().filter_map(|(who, held)| Some((who, held?))) {

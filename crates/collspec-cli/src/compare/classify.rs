@@ -3,7 +3,7 @@ use super::change::Change;
 use super::comparison::ChangedResult;
 use super::seen::{Ending, Seen};
 use crate::record::RecordedCase;
-use collspec_core::judge::{CallError, Outcome, Status};
+use collspec_core::judge::{CallError, Outcome};
 use collspec_core::oracle::order_map::{OrderChange, ResultOrder, compare as compare_orders, describe_change};
 use collspec_core::stats::rates::{Interval, fisher};
 use std::collections::{BTreeMap, BTreeSet};
@@ -347,7 +347,7 @@ fn without_numbers(text: &str) -> String {
 
 /// The way a failed run ended.
 pub(super) fn ending(run: &RecordedCase) -> Option<Ending> {
-    if run.status != Status::Fail {
+    if !run.status.is_bad() {
         return None;
     }
     Some(match run.outcome {

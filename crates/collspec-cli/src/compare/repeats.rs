@@ -131,7 +131,7 @@ impl Repeats<'_> {
                 let Some(record) = side.run_apart(case)? else { return Ok::<(), Error>(()) };
                 let of_side = if name == "base" { &mut rates.base } else { &mut rates.candidate };
                 of_side.starts += 1;
-                if record.status == Status::Fail {
+                if record.status.is_bad() {
                     of_side.failed += 1;
                     let reason = record.reason.unwrap_or_default();
                     if of_side.reasons.len() < START_REASONS && !of_side.reasons.contains(&reason) {

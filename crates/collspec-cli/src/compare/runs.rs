@@ -3,7 +3,7 @@ use super::comparison::{FailedRun, SideSummary};
 use super::execute::Observer;
 use super::side::Side;
 use crate::record::RecordedCase;
-use collspec_core::judge::{Status, Verdict};
+use collspec_core::judge::Verdict;
 use collspec_core::scenario::Case;
 use collspec_suite::report::{Event, Reporter};
 use collspec_suite::suite::{CaseSet, ChosenBackend, Error, RunOptions, Runner};
@@ -33,7 +33,7 @@ struct Collector<'a> {
 
 /// Keeps the first failure of each case in full, up to a number of cases.
 fn keep_failure(failures: &mut BTreeMap<String, FailedRun>, case: &Arc<Case>, verdict: &Verdict) {
-    if verdict.status == Status::Fail && failures.len() < MAX_FAILURES {
+    if verdict.status.is_bad() && failures.len() < MAX_FAILURES {
         failures.entry(verdict.case.clone()).or_insert_with(|| (case.clone(), Box::new(verdict.clone())));
     }
 }

@@ -63,7 +63,7 @@ impl Seen {
         for run in runs {
             match run.status {
                 Status::Pass => seen.passed += 1,
-                Status::Fail => seen.failed += 1,
+                Status::Fail | Status::Error => seen.failed += 1,
                 Status::Skip => seen.skipped += 1,
             }
             seen.endings.extend(ending(run));
@@ -78,7 +78,7 @@ impl Seen {
             }
         }
         let with = |status: Status| runs.iter().find(|run| run.status == status).and_then(|run| run.reason.clone());
-        seen.reason = with(Status::Fail).or_else(|| with(Status::Skip));
+        seen.reason = with(Status::Fail).or_else(|| with(Status::Error)).or_else(|| with(Status::Skip));
         seen
     }
 

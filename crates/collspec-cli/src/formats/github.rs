@@ -1,7 +1,7 @@
 //! The report for GitHub Actions: annotations of the files on the standard output, and a summary of the step in Markdown.
 use super::step_summary::StepSummary;
 use crate::output_files;
-use collspec_core::judge::{Status, Verdict};
+use collspec_core::judge::Verdict;
 use collspec_core::printable::{one_line, printable_lines};
 use collspec_core::scenario::{self, Case, Diagnostic, SourceFile, Span};
 use collspec_suite::report::Event;
@@ -116,7 +116,7 @@ impl<W: Write> GithubReporter<W> {
 
     fn case_done(&mut self, case: &Case, verdict: &Verdict) {
         self.tally.add(verdict);
-        if verdict.status != Status::Fail {
+        if !verdict.status.is_bad() {
             return;
         }
         let first = verdict.findings.first();
@@ -183,7 +183,7 @@ impl<W: Write> GithubReporter<W> {
 
     /// Appends the summary to the step's, within the remaining room.
     fn write_summary(&mut self, seconds: f64) -> io::Result<()> {
-        let not_run = self.cases.saturating_sub(self.tally.pass + self.tally.fail + self.tally.skip());
+        let not_run = self.cases.saturating_sub(self.tally.settled());
         append_summary(&self.places, |room| {
             Ok(self.summary.text(&self.tally, not_run, self.invalid_files, seconds, room))
         })

@@ -52,9 +52,9 @@ impl<W: Write> JunitReporter<W> {
                 status.set_message(xml(&one_line(verdict.reason.as_deref().unwrap_or("no reason given"))));
                 status
             }
-            Status::Fail => {
+            Status::Fail | Status::Error => {
                 let kind = match verdict.outcome {
-                    Some(Outcome::Refused) => NonSuccessKind::Error,
+                    Some(Outcome::Refused) | None => NonSuccessKind::Error,
                     _ => NonSuccessKind::Failure,
                 };
                 let mut status = TestCaseStatus::non_success(kind);
@@ -118,7 +118,8 @@ fn failure_type(verdict: &Verdict) -> &'static str {
         Some(Outcome::Crash) => "crash",
         Some(Outcome::Error) => "error",
         Some(Outcome::Refused) => "refused",
-        Some(Outcome::Ok) | None => verdict.findings.first().map_or("failure", |finding| finding.lane.name()),
+        None => "not run",
+        Some(Outcome::Ok) => verdict.findings.first().map_or("failure", |finding| finding.lane.name()),
     }
 }
 

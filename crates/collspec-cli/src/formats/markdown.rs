@@ -1,6 +1,5 @@
 //! The report of a run in Markdown, for a comment on a pull request: the same text as the summary of a step.
 use super::step_summary::StepSummary;
-use collspec_core::judge::Status;
 use collspec_core::scenario;
 use collspec_suite::report::failure::failure_message;
 use collspec_suite::report::{Event, Reporter, RerunCommand, RunFacts, Tally};
@@ -39,14 +38,13 @@ impl<W: Write> Reporter for MarkdownReporter<W> {
             }
             Event::CaseDone { case, verdict } => {
                 self.tally.add(verdict);
-                if verdict.status == Status::Fail {
+                if verdict.status.is_bad() {
                     let text = failure_message(case, verdict, &self.rerun.command(case));
                     self.summary.failed_case(&case.name, verdict.reason.as_deref().unwrap_or("failed"), &text);
                 }
             }
             Event::Finished { seconds } => {
-                let Tally { pass, fail, .. } = self.tally;
-                let not_run = self.planned.saturating_sub(pass + fail + self.tally.skip());
+                let not_run = self.planned.saturating_sub(self.tally.settled());
                 let text = self.summary.text(&self.tally, not_run, self.invalid_files, *seconds, MAX_COMMENT);
                 self.to.write_all(text.as_bytes())?;
                 self.to.flush()?;

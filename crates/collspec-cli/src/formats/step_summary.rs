@@ -62,7 +62,7 @@ impl StepSummary {
     /// another order with every run.
     pub fn text(&mut self, tally: &Tally, not_run: usize, invalid_files: usize, seconds: f64, room: usize) -> String {
         let Tally { pass, fail, skips, .. } = tally;
-        let mut text = match (fail, invalid_files) {
+        let mut text = match (fail + tally.errors, invalid_files) {
             (0, 0) => "## collspec: passed\n\n".to_owned(),
             _ => "## collspec: failed\n\n".to_owned(),
         };

@@ -136,7 +136,7 @@ impl<'a> Trials<'a> {
         }
         let what = match last {
             Some(Status::Skip) => "is skipped",
-            Some(Status::Fail) => "cannot be run",
+            Some(Status::Fail | Status::Error) => "cannot be run",
             _ => "passes",
         };
         Err(Error::DoesNotFail { name, what, runs: self.runs })

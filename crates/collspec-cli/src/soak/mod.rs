@@ -81,6 +81,8 @@ pub struct Report {
     pub refusals: BTreeMap<String, u64>,
     /// Number of programs that need something the machine or the library lacks.
     pub skipped: u64,
+    /// Number of programs that could not be run, and the first reason.
+    pub not_run: (u64, Option<String>),
     /// Number of programs that passed.
     pub passed: u64,
     /// Number of programs that failed.
@@ -114,6 +116,7 @@ const MOST_FAILED: usize = 10;
 enum Tried {
     Refused(String),
     Skipped,
+    NotRun(String),
     Passed(BTreeSet<&'static str>),
     Failed(Box<(u64, Verdict)>),
 }
@@ -136,6 +139,7 @@ pub fn soak<E>(
         refused: 0,
         refusals: BTreeMap::new(),
         skipped: 0,
+        not_run: (0, None),
         passed: 0,
         failed: 0,
         failures: Vec::new(),
@@ -163,6 +167,10 @@ pub fn soak<E>(
                     *report.refusals.entry(why).or_default() += 1;
                 }
                 Tried::Skipped => report.skipped += 1,
+                Tried::NotRun(why) => {
+                    report.not_run.0 += 1;
+                    report.not_run.1.get_or_insert(why);
+                }
                 Tried::Passed(kinds) => {
                     report.passed += 1;
                     kinds.into_iter().for_each(|kind| *report.kinds.entry(kind).or_default() += 1);
@@ -224,6 +232,7 @@ fn try_program(seed: u64, runner: &Runner) -> Tried {
         }
         (Status::Fail, _) => Tried::Failed(Box::new((seed, verdict))),
         (Status::Skip, _) => Tried::Skipped,
+        (Status::Error, _) => Tried::NotRun(verdict.reason.unwrap_or_default()),
         (Status::Pass, _) => Tried::Passed(kinds::kinds(case)),
     }
 }

@@ -11,6 +11,15 @@ pub enum Status {
     Pass,
     Fail,
     Skip,
+    /// The case could not be run to a verdict, for instance because no worker could be started: it says nothing about the library.
+    Error,
+}
+
+impl Status {
+    /// True if a run with such a case cannot count as passed.
+    pub fn is_bad(self) -> bool {
+        matches!(self, Self::Fail | Self::Error)
+    }
 }
 
 /// The way the run ended.

@@ -146,6 +146,14 @@ impl Part {
         }
     }
 
+    /// True if something other than this program and its own code ended the process; not known of one on another machine.
+    pub fn killed_by_another(&self) -> bool {
+        match self {
+            Self::Here(process) => process.killed_by_another,
+            Self::There(_) => false,
+        }
+    }
+
     /// Kills the process with everything that it started; does not wait for its end.
     pub fn kill(&mut self) {
         match self {

@@ -244,6 +244,12 @@ impl Worker {
         self.parts.get_mut(part).map_or_else(|| "no process".into(), Part::end_closed)
     }
 
+    /// True if something other than this program and the parts' own code ended one of them, such as a user or the system when
+    /// memory was short.
+    pub fn killed_by_another(&self) -> bool {
+        self.parts.iter().any(Part::killed_by_another)
+    }
+
     /// Number of parts that have not ended as their programs say.
     pub fn living(&self) -> usize {
         self.buried.iter().filter(|buried| !**buried).count()

@@ -48,6 +48,8 @@ pub struct WorkerProcess {
     pub inbox: Inbox,
     /// Its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
+    /// True if it was dead before this program ended it, by a signal that a process does not send to itself.
+    pub killed_by_another: bool,
 }
 
 /// The pipe on which a process replies, read on the thread that waits for the reply.
@@ -137,7 +139,7 @@ impl WorkerProcess {
         let guard = ChildGuard::of(child);
         let inbox = Inbox::of(guard.reader(reply_reader));
         let log = Log::follow(guard.reader(log_reader)).map_err(Error::Resources)?;
-        Ok(Self { guard, requests: Some(requests), later: Vec::new(), inbox, log })
+        Ok(Self { guard, requests: Some(requests), later: Vec::new(), inbox, log, killed_by_another: false })
     }
 
     /// Process id, for people and tests.
@@ -192,6 +194,8 @@ impl WorkerProcess {
     pub fn end_closed(&mut self) -> String {
         let by_itself = self.guard.ends_within(CLOSING);
         let how = self.end();
+        let signal = self.guard.end().ok().and_then(|status| status.signal());
+        self.killed_by_another = by_itself && matches!(signal, Some(libc::SIGKILL | libc::SIGTERM));
         if by_itself { how } else { format!("{how}, some time after it had closed its pipe to collspec") }
     }
 }

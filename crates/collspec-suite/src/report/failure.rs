@@ -1,7 +1,7 @@
 //! The text of a failed case, for the command and the test harness.
 use super::{Styles, source_place};
 use collspec_core::judge::message::ranks_text;
-use collspec_core::judge::{BufferContents, Finding, Verdict};
+use collspec_core::judge::{BufferContents, Finding, Status, Verdict};
 use collspec_core::printable::{printable, printable_lines};
 use collspec_core::scenario::{Case, Span};
 use std::collections::HashSet;
@@ -15,7 +15,8 @@ pub fn failure_text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles
     let mut text = String::new();
     let (fail, strong) = (styles.fail, styles.strong);
     let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
-    push_line(&mut text, format_args!("{fail}FAIL{fail:#} {strong}{}{strong:#}", printable(&case.name)));
+    let word = if verdict.status == Status::Error { "NOT RUN" } else { "FAIL" };
+    push_line(&mut text, format_args!("{fail}{word}{fail:#} {strong}{}{strong:#}", printable(&case.name)));
     push_body(&mut text, case, verdict, at, styles);
     if let Some(buffers) = verdict.buffers.as_ref().filter(|_| buffers) {
         push_buffers(&mut text, buffers);
@@ -131,7 +132,7 @@ fn push_indented(text: &mut String, prefix: &str, words: &str) {
 mod tests {
     use super::*;
     use crate::suite::fixture;
-    use collspec_core::judge::{Lane, Status, Subject};
+    use collspec_core::judge::{Lane, Subject};
 
     fn finding() -> Finding {
         Finding {

@@ -50,7 +50,7 @@ impl FormSet {
 impl FormOutcomes {
     /// Counts the verdict on a case.
     pub fn add(&mut self, case: &Case, verdict: &Verdict) {
-        if verdict.status == Status::Skip {
+        if matches!(verdict.status, Status::Skip | Status::Error) {
             return;
         }
         let form = case.form.as_ref().map(|derived| derived.form);

@@ -47,7 +47,7 @@ impl<W: Write> HumanReporter<W> {
         self.forms.add(case, verdict);
         self.slowest.add(&case.name, verdict.seconds);
         match verdict.status {
-            Status::Fail => {
+            Status::Fail | Status::Error => {
                 let text = failure::failure_text(case, verdict, &self.rerun.command(case), &self.styles, self.buffers);
                 writeln!(self.to, "{text}\n")?;
                 self.failed.push(printable(&case.name).into_owned());
@@ -101,14 +101,17 @@ impl<W: Write> HumanReporter<W> {
             }
         }
         let failed = if self.tally.fail > 0 { fail } else { faint };
-        writeln!(
+        write!(
             self.to,
-            "{pass}{} passed{pass:#}, {failed}{} failed{failed:#}, {} skipped in {}",
+            "{pass}{} passed{pass:#}, {failed}{} failed{failed:#}, {} skipped",
             self.tally.pass,
             self.tally.fail,
-            self.tally.skip(),
-            duration(seconds)
+            self.tally.skip()
         )?;
+        if self.tally.errors > 0 {
+            write!(self.to, ", {fail}{} not run{fail:#}", self.tally.errors)?;
+        }
+        writeln!(self.to, " in {}", duration(seconds))?;
         self.to.flush()
     }
 }
@@ -164,6 +167,14 @@ mod tests {
     fn a_green_run_is_one_line() {
         let text = report(false, Styles::plain(), vec![fixture::verdict("a", Status::Pass)]);
         assert_eq!(text, "1 passed, 0 failed, 0 skipped in 1.23 s\n");
+    }
+
+    #[test]
+    fn a_case_that_could_not_be_run_is_no_failure() {
+        let reason = Some("cannot lock the GPUs".into());
+        let text = report(false, Styles::plain(), vec![Verdict { reason, ..fixture::verdict("a", Status::Error) }]);
+        assert!(text.starts_with("NOT RUN a\n"), "{text}");
+        assert!(text.ends_with("\n0 passed, 0 failed, 0 skipped, 1 not run in 1.23 s\n"), "{text}");
     }
 
     #[test]

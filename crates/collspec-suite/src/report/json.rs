@@ -10,14 +10,13 @@ pub struct JsonLinesReporter<W> {
     facts: RunFacts,
     tally: Tally,
     cases: usize,
-    done: usize,
     invalid_files: usize,
 }
 
 impl<W: Write> JsonLinesReporter<W> {
     /// A reporter that writes to `to`, for cases that run on this library.
     pub fn new(to: W, facts: RunFacts) -> Self {
-        Self { to, facts, tally: Tally::default(), cases: 0, done: 0, invalid_files: 0 }
+        Self { to, facts, tally: Tally::default(), cases: 0, invalid_files: 0 }
     }
 
     fn line(&mut self, line: ReportLine) -> io::Result<()> {
@@ -45,11 +44,10 @@ impl<W: Write> Reporter for JsonLinesReporter<W> {
             Event::CaseStarted { .. } => Ok(()),
             Event::CaseDone { case, verdict } => {
                 self.tally.add(verdict);
-                self.done += 1;
                 self.line(ReportLine::Case(Box::new(CaseReport::new(case, verdict, &self.facts.backend))))
             }
             Event::Finished { seconds } => {
-                let not_run = self.cases.saturating_sub(self.done);
+                let not_run = self.cases.saturating_sub(self.tally.settled());
                 let summary = RunSummary::new(&self.tally, not_run, self.invalid_files, *seconds, &self.facts);
                 self.line(ReportLine::Summary(summary))
             }

@@ -1,4 +1,4 @@
-//! Counts of passed, failed and skipped cases.
+//! Counts of cases by status.
 use collspec_core::judge::{Outcome, Status, Verdict};
 use collspec_core::oracle::NotLookedAt;
 use std::collections::BTreeMap;
@@ -12,6 +12,8 @@ pub struct Tally {
     pub fail: usize,
     /// Refused cases: those that cannot be run as they are written.
     pub refused: usize,
+    /// Cases that could not be run to a verdict.
+    pub errors: usize,
     /// Number of skipped cases by reason.
     pub skips: BTreeMap<String, usize>,
     /// Results that could not be checked, by reason, with the number of cases.
@@ -33,11 +35,17 @@ impl Tally {
                 self.fail += 1;
                 self.refused += usize::from(verdict.outcome == Some(Outcome::Refused));
             }
+            Status::Error => self.errors += 1,
             Status::Skip => {
                 let reason = verdict.reason.clone().unwrap_or_else(|| "no reason given".to_owned());
                 *self.skips.entry(reason).or_default() += 1;
             }
         }
+    }
+
+    /// Number of cases that passed, failed or were skipped.
+    pub fn settled(&self) -> usize {
+        self.pass + self.fail + self.skip()
     }
 
     /// Number of cases that were skipped.

@@ -39,7 +39,7 @@ pub(super) struct Attempt<R> {
     pub(super) verdict: Verdict,
     /// What the observer returns in addition to the verdict.
     pub(super) rest: R,
-    /// The earlier case whose communicators or worker this one reused.
+    /// The earlier case whose communicators or worker this one reused, unless something else ended the worker.
     pub(super) after: Option<String>,
     /// True if an earlier case may have caused a failure.
     pub(super) doubtful: bool,
@@ -128,7 +128,7 @@ impl Runner {
             });
             // the run has taken over the kept set that it used
             let used = set.filter(|_| reused).and_then(|at| pooled.kept.remove(at)).map(|set| set.user);
-            let after = used.or_else(|| pooled.last.clone());
+            let after = used.or_else(|| pooled.last.clone()).filter(|_| !pooled.worker.killed_by_another());
             match unfinished.as_ref().map(attribute_failure) {
                 Some(Some((outcome, rank, text))) if strict => {
                     judge::fail_at_teardown(&mut verdict, outcome, rank, text)

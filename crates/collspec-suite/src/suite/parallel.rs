@@ -61,7 +61,7 @@ pub fn run_all<E>(
             }
             send(Event::CaseStarted { case: case.clone() });
             let verdict = Box::new(catching_panics(case, || executor.run_case(case)));
-            if fail_fast && verdict.status == Status::Fail {
+            if fail_fast && verdict.status.is_bad() {
                 ended.store(true, Ordering::Relaxed);
             }
             send(Event::CaseDone { case: case.clone(), verdict });
@@ -179,7 +179,7 @@ fn in_turn<T, M, E>(
     Ok(())
 }
 
-/// Returns the verdict on the case. A panic in planning or judging fails only this case, so that the others keep their verdicts.
+/// Returns the verdict on the case. A panic in planning or judging is an error of this case alone, so that the others keep their verdicts.
 pub fn run_catching_panics(executor: &dyn Executor, case: &Arc<Case>) -> Verdict {
     catching_panics(case, || executor.run_case(case))
 }
@@ -187,7 +187,7 @@ pub fn run_catching_panics(executor: &dyn Executor, case: &Arc<Case>) -> Verdict
 fn catching_panics(case: &Arc<Case>, run: impl FnOnce() -> Verdict) -> Verdict {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = format!("collspec itself failed on this case, please report it: {}", panic_text(&*panic));
-        Verdict { status: Status::Fail, ..judge::skipped(case, text) }
+        Verdict { status: Status::Error, ..judge::skipped(case, text) }
     })
 }
 

@@ -165,7 +165,7 @@ impl Runner {
         let reason = self.lacks(case, Among::Living)?;
         let lost = self.chosen.cluster.as_ref().and_then(|cluster| cluster.lost_in_words());
         Some(match lost.filter(|_| self.lacks(case, Among::All).is_none()) {
-            Some(lost) => failed(case, format!("not run, because the job broke: {lost}")),
+            Some(lost) => could_not_run(case, format!("not run, because the job broke: {lost}")),
             None => judge::skipped(case, reason),
         })
     }
@@ -358,7 +358,7 @@ impl Runner {
                 return Ok((second.verdict, second.rest));
             }
             Ok(second) => second.verdict,
-            Err(error) => failed(&ready.plan.case, super::with_causes(&error)),
+            Err(error) => could_not_run(&ready.plan.case, super::with_causes(&error)),
         };
         let mut verdict = first.verdict;
         let after = first.after.as_deref();
@@ -396,23 +396,24 @@ impl Runner {
 /// The reason a case fails that passed, or could not run, when it ran again in a fresh worker.
 fn reason_with_second(reason: Option<String>, after: Option<&str>, second: &Verdict) -> String {
     let reason = reason.unwrap_or_else(|| "failed".into());
-    let after = after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
-    if second.status == Status::Pass {
-        return format!("{reason} (only after {after}: in a fresh worker it passes)");
-    }
     let why = second.reason.as_deref().unwrap_or_default();
-    format!("{reason} (after {after}; it could not be run again in a fresh worker: {why})")
+    match (second.status, after) {
+        (Status::Pass, Some(after)) => format!("{reason} (only after `{after}`: in a fresh worker it passes)"),
+        (Status::Pass, None) => format!("{reason} (in a fresh worker it passes)"),
+        (_, Some(after)) => format!("{reason} (after `{after}`; it could not be run again in a fresh worker: {why})"),
+        (_, None) => format!("{reason} (it could not be run again in a fresh worker: {why})"),
+    }
 }
 
-/// A failure for a case that should have run but could not.
-pub(super) fn failed(case: &Case, reason: String) -> Verdict {
-    Verdict { status: Status::Fail, ..judge::skipped(case, reason) }
+/// The verdict on a case that should have run but could not.
+pub(super) fn could_not_run(case: &Case, reason: String) -> Verdict {
+    Verdict { status: Status::Error, ..judge::skipped(case, reason) }
 }
 
-/// The verdict of a run with its time. An error becomes the case's failure.
+/// The verdict of a run with its time.
 fn timed(case: &Case, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
     let begun = Instant::now();
-    let verdict = run().unwrap_or_else(|error| failed(case, super::with_causes(&error)));
+    let verdict = run().unwrap_or_else(|error| could_not_run(case, super::with_causes(&error)));
     Verdict { wall_seconds: begun.elapsed().as_secs_f64(), ..verdict }
 }
 
@@ -441,9 +442,12 @@ mod tests {
             let second = Verdict { reason: why.map(str::to_owned), outcome: None, ..fixture::verdict("a", status) };
             reason_with_second(Some("wrong".into()), Some("b"), &second)
         };
+        let passed = fixture::verdict("a", Status::Pass);
+        let killed = reason_with_second(Some("signal 9 (SIGKILL)".into()), None, &passed);
+        assert_eq!(killed, "signal 9 (SIGKILL) (in a fresh worker it passes)");
         assert_eq!(reason(Status::Pass, None), "wrong (only after `b`: in a fresh worker it passes)");
         let not_run = |why: &str| format!("wrong (after `b`; it could not be run again in a fresh worker: {why})");
         assert_eq!(reason(Status::Skip, Some("needs 2 processes")), not_run("needs 2 processes"));
-        assert_eq!(reason(Status::Fail, Some("not run")), not_run("not run"));
+        assert_eq!(reason(Status::Error, Some("not run")), not_run("not run"));
     }
 }

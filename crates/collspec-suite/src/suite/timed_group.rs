@@ -1,6 +1,6 @@
 //! Times cases one after another on a group of ranks that nothing else has used.
 use super::Runner;
-use super::runner::{Ready, failed};
+use super::runner::{Ready, could_not_run};
 use super::teardown_failure::attribute_failure;
 use super::time_limits::duration;
 use super::with_causes;
@@ -57,7 +57,7 @@ impl TimedGroup<'_> {
         }
         match self.run_on(&key, ready, timed, judged) {
             // A process of the job may be lost: earlier measurements are still reported.
-            Err(error) if runner.chosen.cluster.is_some() => Ok(not_run(failed(case, with_causes(&error)))),
+            Err(error) if runner.chosen.cluster.is_some() => Ok(not_run(could_not_run(case, with_causes(&error)))),
             tried => tried,
         }
     }

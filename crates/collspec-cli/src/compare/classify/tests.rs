@@ -1,6 +1,7 @@
 //! Tests that every kind of change is distinguished from every other.
 use super::*;
 use crate::record::RecordedCase;
+use collspec_core::judge::Status;
 use collspec_core::judge::{BufferHashes, ContentHash, ObservedResults};
 use collspec_core::oracle::order_map::{Explanation, OrderMap, OrderRun, Pattern};
 use collspec_suite::suite::fixture;

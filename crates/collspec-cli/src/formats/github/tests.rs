@@ -1,4 +1,5 @@
 use super::*;
+use collspec_core::judge::Status;
 use collspec_suite::report::InheritedVariables;
 use collspec_suite::suite::fixture;
 use std::fs;

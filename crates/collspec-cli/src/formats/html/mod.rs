@@ -20,6 +20,7 @@ const MAX_SECTIONS: usize = 2 << 20;
 
 const FAILED: Mark = Mark { tone: Tone::Bad, word: "failed" };
 const INVALID: Mark = Mark { tone: Tone::Bad, word: "invalid" };
+const NOT_RUN: Mark = Mark { tone: Tone::Bad, word: "not run" };
 const PASSED: Mark = Mark { tone: Tone::Good, word: "passed" };
 const SKIPPED: Mark = Mark { tone: Tone::Idle, word: "skipped" };
 
@@ -57,6 +58,7 @@ impl<W: Write> HtmlReporter<W> {
         let (mark, section) = match verdict.status {
             Status::Pass => (PASSED, None),
             Status::Skip => (SKIPPED, None),
+            Status::Error => (NOT_RUN, Some(self.section(case, verdict))),
             Status::Fail => (FAILED, Some(self.section(case, verdict))),
         };
         let results = vec![verdict.reason.clone().filter(|_| mark == SKIPPED).unwrap_or_default()];
@@ -114,7 +116,7 @@ impl<W: Write> HtmlReporter<W> {
         // Cases end in another order with every run.
         cases.sort_by(|a, b| b.mark.tone.cmp(&a.mark.tone).then_with(|| a.name.cmp(&b.name)));
         let (page, tally) = (self.page(cases, seconds), &self.tally);
-        debug_assert_eq!(page.cases.len(), tally.pass + tally.fail + tally.skip() + self.invalid_files);
+        debug_assert_eq!(page.cases.len(), tally.settled() + tally.errors + self.invalid_files);
         self.to.write_all(page.html().as_bytes())?;
         self.to.flush()
     }
