@@ -20,7 +20,6 @@ use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{
     CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
-use nccl_sys::Maker;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
@@ -112,12 +111,7 @@ fn run_here(
         warnings: &suite.warnings,
         progress: ProgressDisplay::new(),
         done: 0,
-        version: chosen
-            .machine
-            .as_ref()
-            .map(|machine| &machine.probed)
-            .filter(|probed| probed.maker == Maker::Nvidia)
-            .map(|probed| probed.version),
+        version: chosen.nvidia_version(),
         failed: failed.as_mut().ok(),
     };
     let tally = suite.run(options.clone(), chosen, &mut reporter).map_err(expose_broken_pipe)?;

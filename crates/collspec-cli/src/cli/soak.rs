@@ -40,6 +40,7 @@ pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
         time: args.seconds.map(Duration::from_secs_f64),
         jobs: options.jobs_on(&chosen),
         budget: BUDGET,
+        version: chosen.nvidia_version(),
     };
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
     let fresh = Runner::new(options.clone(), chosen.clone())?.with_pool_limits(PoolLimits::of(0));
@@ -91,6 +92,9 @@ fn counts(report: &Report) -> String {
 fn describe(to: &mut dyn Write, failed: &Failed, folder: &Path) -> anyhow::Result<()> {
     writeln!(to, "FAIL  seed {}: {}", failed.seed, one_line(&failed.case))?;
     writeln!(to, "      {}", one_line(&failed.reason))?;
+    if let Some(bug) = &failed.known_bug {
+        writeln!(to, "      {}", one_line(bug))?;
+    }
     let whole = write(folder, &format!("{}.toml", failed.seed), &failed.text)?;
     writeln!(to, "      the program is in {}", whole.display())?;
     match &failed.reduced {

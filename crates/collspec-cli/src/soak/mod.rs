@@ -19,6 +19,7 @@ pub use processes::{Course, Held};
 pub use program::Program;
 pub use rng::Rng;
 
+use crate::corpus::known_bugs;
 use crate::minimize::{self, Reduced, minimize};
 use collspec_core::judge::{Outcome, Status, Verdict};
 use collspec_core::scenario::forms::FORMS;
@@ -42,6 +43,8 @@ pub struct Request {
     pub jobs: usize,
     /// The time for making one failing program smaller.
     pub budget: Duration,
+    /// The version code of the library if it is NVIDIA's, by which known bugs are told.
+    pub version: Option<i32>,
 }
 
 /// The reason no further programs were tried.
@@ -64,6 +67,8 @@ pub struct Failed {
     pub case: String,
     /// The reason it failed.
     pub reason: String,
+    /// The bug of this release of NCCL that it may show, if one is known.
+    pub known_bug: Option<String>,
     /// The text of its file.
     pub text: String,
     /// The program made smaller, or the reason that this failed.
@@ -118,7 +123,7 @@ enum Tried {
     Skipped,
     NotRun(String),
     Passed(BTreeSet<&'static str>),
-    Failed(Box<(u64, Verdict)>),
+    Failed(Box<(u64, Arc<Case>, Verdict)>),
 }
 
 /// Runs programs until the request's number or time is reached. `fresh` is a runner that starts a process for every run, to
@@ -225,15 +230,16 @@ fn try_program(seed: u64, runner: &Runner) -> Tried {
         }
     };
     let Some(case) = cases.first() else { return Tried::Refused("it has no case".to_owned()) };
-    let verdict = parallel::run_catching_panics(runner, &Arc::new(in_a_form(case, seed)));
+    let case = Arc::new(in_a_form(case, seed));
+    let verdict = parallel::run_catching_panics(runner, &case);
     match (verdict.status, verdict.outcome) {
         (Status::Fail, Some(Outcome::Refused)) => {
             Tried::Refused(without_numbers(verdict.reason.as_deref().unwrap_or("")))
         }
-        (Status::Fail, _) => Tried::Failed(Box::new((seed, verdict))),
+        (Status::Fail, _) => Tried::Failed(Box::new((seed, case, verdict))),
         (Status::Skip, _) => Tried::Skipped,
         (Status::Error, _) => Tried::NotRun(verdict.reason.unwrap_or_default()),
-        (Status::Pass, _) => Tried::Passed(kinds::kinds(case)),
+        (Status::Pass, _) => Tried::Passed(kinds::kinds(&case)),
     }
 }
 
@@ -268,7 +274,7 @@ fn file_of(program: &Program) -> Arc<SourceFile> {
     Arc::new(SourceFile { path: format!("{}.toml", stem(program.seed)), text: program.to_string().into() })
 }
 
-fn describe((seed, verdict): &(u64, Verdict), request: &Request, fresh: &Runner) -> Failed {
+fn describe((seed, case, verdict): &(u64, Arc<Case>, Verdict), request: &Request, fresh: &Runner) -> Failed {
     let file = file_of(&Program::generate(*seed));
     let text = file.text.to_string();
     let smaller = minimize::Request {
@@ -281,5 +287,6 @@ fn describe((seed, verdict): &(u64, Verdict), request: &Request, fresh: &Runner)
     };
     let reduced = minimize(&smaller, fresh, &mut |_, _| Ok(())).map(Box::new).map_err(|error| error.to_string());
     let reason = verdict.reason.clone().unwrap_or_else(|| "it failed".to_owned());
-    Failed { seed: *seed, case: verdict.case.clone(), reason, text, reduced }
+    let known_bug = request.version.and_then(|version| known_bugs::note(case, verdict, version));
+    Failed { known_bug, seed: *seed, case: verdict.case.clone(), reason, text, reduced }
 }

@@ -132,6 +132,12 @@ impl ChosenBackend {
     pub fn counts_work(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| matches!(machine.gpus.state, DriverState::Software(_)))
     }
+
+    /// The version code of the library if it is NVIDIA's.
+    pub fn nvidia_version(&self) -> Option<i32> {
+        let probed = self.machine.as_ref().map(|machine| &machine.probed);
+        probed.filter(|probed| probed.maker == Maker::Nvidia).map(|probed| probed.version)
+    }
 }
 
 impl BackendRequest {
