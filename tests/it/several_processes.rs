@@ -192,6 +192,25 @@ fn who_has_not_come_is_named() {
     assert!(lonely.err.contains("no process of the job answers on 127.0.0.1, ports"), "{}", lonely.err);
 }
 
+/// For example torchrun's own store, or a server that anyone may have started.
+#[test]
+fn a_port_that_another_program_has_taken_is_named() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut member = home.command(&["run", "sum.toml", "--meeting-timeout", "0.2"]);
+    member.env("COLLSPEC_RANK", "1").env("COLLSPEC_SIZE", "2").env("COLLSPEC_LOCAL_RANK", "1");
+    member.env("COLLSPEC_MEETING", other.local_addr().unwrap().to_string());
+    std::thread::spawn(move || {
+        for stream in other.incoming() {
+            let _ = std::io::Write::write_all(&mut stream.unwrap(), b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let lonely = crate::support::Run::of(&mut member);
+    assert_eq!(lonely.code, 2);
+    assert!(lonely.err.contains("another program listens there"), "{}", lonely.err);
+}
+
 #[test]
 #[ignore = "slow"]
 fn processes_that_differ_are_refused_and_both_are_named() {

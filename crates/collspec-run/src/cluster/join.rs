@@ -41,7 +41,14 @@ enum Failed {
 
 impl From<WireError> for Failed {
     fn from(error: WireError) -> Self {
-        Self::Yet(error.to_string())
+        use std::io::ErrorKind::{TimedOut, WouldBlock};
+        Self::Yet(match error {
+            WireError::Io(error) if matches!(error.kind(), TimedOut | WouldBlock) => {
+                "something listens there but does not answer: the port may be taken by another program".to_owned()
+            }
+            WireError::Garbled(_) => "another program listens there".to_owned(),
+            WireError::Io(error) => error.to_string(),
+        })
     }
 }
 
