@@ -158,6 +158,40 @@ fn a_runtime_inside_a_library_is_replaced_before_the_program_calls_it() {
     assert!(text.contains("software GPU: cudaGetTextureReference is not supported"), "{text}");
 }
 
+/// Its runtime starts before the driver is ready and refuses to be loaded after another library.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_program_with_address_sanitizer_finds_software_gpus_and_no_leaks_of_theirs() {
+    const SOURCE: &str = "
+        #include <dlfcn.h>
+        #include <stdio.h>
+        int main(int count, char **words) {
+            void *cuda = dlopen(\"libcuda.so.1\", RTLD_NOW), *runtime = dlopen(words[1], RTLD_NOW);
+            int devices = 0;
+            int code = ((int (*)(unsigned))dlsym(cuda, \"cuInit\"))(0);
+            code += ((int (*)(int *))dlsym(cuda, \"cuDeviceGetCount\"))(&devices);
+            code += ((int (*)(int *))dlsym(runtime, \"cudaGetDeviceCount\"))(&devices);
+            printf(\"%d devices\", devices);
+            return code;
+        }";
+    let folder = tempfile::tempdir().unwrap();
+    let build = |name: &str, source: &str, options: &[&str]| {
+        let (file, built) = (folder.path().join(format!("{name}.c")), folder.path().join(name));
+        std::fs::write(&file, source).unwrap();
+        let mut compiler = Command::new("cc");
+        compiler.args(options).arg("-o").args([&built, &file]).arg("-ldl");
+        compiler.status().is_ok_and(|status| status.success()).then_some(built)
+    };
+    let runtime = build("liba.so", RUNTIME, &["-shared", "-fPIC"]);
+    let (Some(runtime), Some(program)) = (runtime, build("program", SOURCE, &["-fsanitize=address"])) else {
+        return eprintln!("skipped: no C compiler (cc) with AddressSanitizer");
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+    command.args(["gpu", "--"]).arg(program).arg(runtime).env("COLLSPEC_SOFTWARE_GPUS", "3");
+    let output = command.output().unwrap();
+    assert!(output.status.success() && text(&output).contains("3 devices"), "{}", text(&output));
+}
+
 #[test]
 #[ignore = "the program of the test above"]
 fn calls_a_runtime() {

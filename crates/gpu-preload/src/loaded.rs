@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::mem::zeroed;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Functions of which a library that has a CUDA runtime has one: those of NCCL, and the runtime itself.
@@ -21,13 +22,26 @@ const PROGRAM: &str = "/proc/self/exe";
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static BEGIN: extern "C" fn() = begin;
 
+/// False while the loader still starts libraries that come before this one. The runtime of AddressSanitizer asks for functions then,
+/// with thread-local storage and allocation not usable yet.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
 /// Before the program begins: the libraries that it is linked with are loaded.
 extern "C" fn begin() {
     crate::configure();
     loaders_dlsym();
+    BEGUN.store(true, Ordering::Release);
     // SAFETY: the function may be called at any time.
     unsafe { libc::atexit(crate::report_failures) };
     attach_new(true);
+}
+
+/// What the runtime of AddressSanitizer does not report as a leak: code that replaces a runtime's functions is kept for as long as the
+/// process, and only machine code points at it, which the runtime does not search; what the replaced runtime has registered, it no longer frees.
+#[cfg(not(test))]
+#[unsafe(no_mangle)]
+extern "C" fn __lsan_default_suppressions() -> *const c_char {
+    c"leak:libcuda.so.1\nleak:__cudaRegisterFatBinary\n".as_ptr()
 }
 
 collspec_preload::replace_dlsym!(on_lookup);
@@ -36,6 +50,9 @@ collspec_preload::replace_dlsym!(on_lookup);
 #[cfg_attr(test, allow(dead_code))]
 unsafe extern "C" fn on_lookup(_handle: *mut c_void, name: *const c_char) -> *mut c_void {
     loaders_dlsym();
+    if !BEGUN.load(Ordering::Acquire) {
+        return std::ptr::null_mut();
+    }
     // SAFETY: the caller promises null or a C string.
     let name = if name.is_null() { b"" } else { unsafe { CStr::from_ptr(name) }.to_bytes() };
     // A thread that asks for anything else may be one for which another, which attaches a library, waits.

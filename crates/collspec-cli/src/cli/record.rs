@@ -16,6 +16,10 @@ const RECORDER: &str = "libcollspec_recorder.so";
 /// The variable with the folder, as the recorder reads it. The crate itself is not linked: this program would have its functions.
 const FOLDER_VARIABLE: &str = "COLLSPEC_RECORD";
 pub(super) const PRELOAD: &str = "LD_PRELOAD";
+/// AddressSanitizer's runtime ends a program in which another library comes before its own. That library might replace functions that the
+/// runtime replaces, which none of those that are preloaded here does.
+const SANITIZER: &str = "ASAN_OPTIONS";
+const ORDER_IS_RIGHT: &str = "verify_asan_link_order=0";
 
 /// Run a program and write down its NCCL calls, for `collspec import nccl-log`.
 ///
@@ -75,10 +79,24 @@ pub(super) fn before(path: PathBuf, list: &str) -> OsString {
     all
 }
 
+/// The options in this environment variable, followed by another.
+fn after(list: &str, option: &str) -> OsString {
+    match std::env::var_os(list).filter(|options| !options.is_empty()) {
+        Some(mut options) => {
+            options.push(":");
+            options.push(option);
+            options
+        }
+        None => option.into(),
+    }
+}
+
 /// Becomes a program with these variables. Comes back only if that fails.
 pub(super) fn become_program(words: &[OsString], variables: &[(&str, OsString)]) -> anyhow::Result<Exit> {
     let (program, arguments) = words.split_first().context("no program is named")?;
     let variables = variables.iter().map(|(name, value)| (*name, value));
-    let error = Command::new(program).args(arguments).envs(variables).exec();
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables).env(SANITIZER, after(SANITIZER, ORDER_IS_RIGHT));
+    let error = command.exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))
 }
