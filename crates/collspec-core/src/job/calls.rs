@@ -322,5 +322,7 @@ pub enum Red {
         scalar: Vec<u8>,
         /// The place in device memory (the allocation's initial image holds the value).
         device: Option<Ptr>,
+        /// True if the operator is destroyed before the call instead.
+        destroyed: bool,
     },
 }

@@ -421,7 +421,7 @@ fn fill_unwritten(memory: &mut Memory, image: &Contents, start: usize) {
 /// reads a scalar too early finds another value.
 fn device_scalars(plan: &Plan) -> impl Iterator<Item = (usize, u64, &[u8])> {
     plan.programs.iter().flatten().filter_map(|call| match call.kind.inner() {
-        CallKind::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } => {
+        CallKind::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }), .. }, .. } => {
             Some((*alloc as usize, *byte, scalar.as_slice()))
         }
         _ => None,

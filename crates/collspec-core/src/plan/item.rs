@@ -59,6 +59,8 @@ pub struct Factor {
     pub number: FactorNumber,
     /// True if NCCL reads the factor from device memory.
     pub device: bool,
+    /// True if the operator that has it is destroyed before the call.
+    pub destroyed: bool,
 }
 
 /// The form of the factor.

@@ -329,6 +329,7 @@ impl Lowering {
             reads: reads.iter().map(|region| self.ptr(region)).collect(),
             write: self.ptr(&out),
             factor: None,
+            destroyed_operator: false,
             window: None,
         };
         let map = RankMap::<Placed> {

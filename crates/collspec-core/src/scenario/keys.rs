@@ -207,6 +207,7 @@ pub static KEYS: &[Key] = &[
         Word(&["device", "host"]),
         "device or host: where a premul_sum's factor lies",
     ),
+    key("destroyed", &[Reduce], Bool, "destroy the operator before the call, which must fail"),
     key("premul_sum", &[Reduce], RealByRank, "each rank's input times this, then the sum"),
     default_key("root", &[Step], NumByRank, "the root, default 0"),
     default_key("comm", &[Step, Comm], Text, "the communicator, default world"),

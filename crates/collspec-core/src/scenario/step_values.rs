@@ -64,7 +64,8 @@ pub(crate) fn reduction(reader: &mut PointReader<'_>, val: &TomlValue, device: O
                 RankScope::Communicator,
             )?;
             let inside = t.get("scalar").and_then(|e| is_device_scalar(reader, &e.value));
-            StepReduction::PreMulSum { scalar, device: inside.or(device).unwrap_or(false) }
+            let destroyed = t.get("destroyed").and_then(|e| reader.bool("destroyed", &e.value)).unwrap_or(false);
+            StepReduction::PreMulSum { scalar, device: inside.or(device).unwrap_or(false), destroyed }
         }
         _ => {
             let message = "`reduce` must be \"sum\", \"prod\", \"min\", \"max\", \"avg\" or { premul_sum = 0.5 }";

@@ -255,9 +255,13 @@ impl<'a> Rank<'a> {
                 let op = match red {
                     Red::None => ncclRedOp_t::Sum,
                     Red::Builtin(op) => ncclRedOp_t(*op),
-                    Red::PreMulSum { scalar, device } => {
+                    Red::PreMulSum { scalar, device, destroyed } => {
                         let device = device.map(|ptr| self.scalar(ptr, scalar.len(), *stream)).transpose()?;
-                        library.premul_sum(scalar, device, *dtype, handle)?
+                        let op = library.premul_sum(scalar, device, *dtype, handle)?;
+                        if *destroyed {
+                            library.end_op(op, handle)?;
+                        }
+                        op
                     }
                 };
                 let stream = self.stream(*stream)?;
@@ -275,7 +279,7 @@ impl<'a> Rank<'a> {
                     algorithm: algorithm.as_ref(),
                 });
                 let done = self.settled(done);
-                if matches!(red, Red::PreMulSum { .. }) {
+                if matches!(red, Red::PreMulSum { destroyed: false, .. }) {
                     self.ops.push((op, handle, *comm));
                     self.end_ops()?;
                 }

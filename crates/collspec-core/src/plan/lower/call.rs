@@ -14,6 +14,8 @@ pub struct Pointers {
     pub write: Ptr,
     /// The place of a premul_sum's factor in device memory, if it is there.
     pub factor: Option<Ptr>,
+    /// True if the operator with the factor is destroyed before the call.
+    pub destroyed_operator: bool,
     /// The window that a put writes, and the byte in it.
     pub window: Option<(u32, u64)>,
 }
@@ -21,7 +23,7 @@ pub struct Pointers {
 impl Pointers {
     /// The memory of a call that reads at one place and writes at another.
     pub fn new(read: Ptr, write: Ptr) -> Self {
-        Self { reads: vec![read], write, factor: None, window: None }
+        Self { reads: vec![read], write, factor: None, destroyed_operator: false, window: None }
     }
 
     fn read(&self) -> Ptr {
@@ -38,7 +40,7 @@ pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> 
             recv: pointers.write,
             count: c.size.count,
             dtype: c.size.dtype,
-            red: reduction(c.reduction.as_ref(), c.size.dtype, pointers.factor),
+            red: reduction(c.reduction.as_ref(), c.size.dtype, pointers),
             root: c.root,
             comm: c.comm as u32,
             stream: c.stream,
@@ -92,11 +94,14 @@ fn one_sided(op: &RankOneSided<Placed>, pointers: &Pointers) -> CallKind {
     }
 }
 
-fn reduction(reduction: Option<&Reduction<u64>>, dtype: DType, device: Option<Ptr>) -> Red {
+fn reduction(reduction: Option<&Reduction<u64>>, dtype: DType, pointers: &Pointers) -> Red {
     match reduction {
         None => Red::None,
         Some(Reduction::Builtin(op)) => Red::Builtin(op.0),
-        Some(Reduction::PreMulSum(bits)) => Red::PreMulSum { scalar: factor_bytes(dtype, *bits), device },
+        Some(Reduction::PreMulSum(bits)) => {
+            let (device, destroyed) = (pointers.factor, pointers.destroyed_operator);
+            Red::PreMulSum { scalar: factor_bytes(dtype, *bits), device, destroyed }
+        }
     }
 }
 

@@ -58,6 +58,12 @@ impl Lowering {
         if count > 0 && !item.fails && !self.lenient {
             algorithm_of(c)?;
         }
+        let destroyed_operator =
+            matches!(&c.reduction, Some(Reduction::PreMulSum(factor)) if factor.destroyed);
+        if destroyed_operator && !item.fails {
+            let text = "a call with an operator that was destroyed fails: it needs `error = \"invalid_argument\"`";
+            return Err(Diagnostic::new(item.span, text));
+        }
         let (reduction, factor) = self.reduction(c, world_rank, dtype)?;
         let mut pointer = |region: Option<Region>, used: bool| match region {
             _ if c.null_pointers && (item.fails || !used || count == 0) => Ptr::Null,
@@ -69,7 +75,8 @@ impl Lowering {
         } else {
             pointer(send, reads)
         };
-        let pointers = Pointers { reads: vec![send_pointer], write: pointer(recv, writes), factor, window: None };
+        let write = pointer(recv, writes);
+        let pointers = Pointers { reads: vec![send_pointer], write, factor, destroyed_operator, window: None };
         let op = RankCollective::<Placed> {
             op: c.op,
             comm: c.comm,

@@ -307,7 +307,7 @@ fn reduction(reduce: Option<&StepReduction>, member: &Member<'_>) -> Result<Redu
     Ok(match reduce {
         None => Reduction::Builtin(nccl_sys::ncclRedOp_t::Sum),
         Some(StepReduction::Builtin(op)) => Reduction::Builtin(*op),
-        Some(StepReduction::PreMulSum { scalar, device }) => {
+        Some(StepReduction::PreMulSum { scalar, device, destroyed }) => {
             let own = own(scalar, &member.names)?;
             let number = match &own.kind {
                 NumberByRankKind::Int(v) => FactorNumber::Written(ElementValue::Int(*v)),
@@ -323,7 +323,7 @@ fn reduction(reduce: Option<&StepReduction>, member: &Member<'_>) -> Result<Redu
                     return Err(Diagnostic::new(own.span, "expected a number, not a list"));
                 }
             };
-            Reduction::PreMulSum(Factor { span: own.span, number, device: *device })
+            Reduction::PreMulSum(Factor { span: own.span, number, device: *device, destroyed: *destroyed })
         }
     })
 }

@@ -17,6 +17,8 @@ pub enum StepReduction {
         scalar: NumberByRank,
         /// True if the scalar lies in device memory.
         device: bool,
+        /// True if the operator is destroyed before the call.
+        destroyed: bool,
     },
 }
 
