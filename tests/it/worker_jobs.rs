@@ -270,7 +270,12 @@ fn a_job_before_the_end_of_the_last_is_trouble() {
 fn one_thread_drives_all_ranks() {
     let mut w = worker();
     let mut job = job(4, 3, |rank| {
-        let again = all_reduce(1, rank, 3, Red::PreMulSum { scalar: 1f32.to_le_bytes().to_vec(), device: None, destroyed: false });
+        let again = all_reduce(
+            1,
+            rank,
+            3,
+            Red::PreMulSum { scalar: 1f32.to_le_bytes().to_vec(), device: None, destroyed: false },
+        );
         vec![all_reduce(0, rank, 3, Red::Builtin(0)), call(0, CallKind::Wait { stream: None }), again]
     });
     job.one_thread = true;

@@ -58,8 +58,7 @@ impl Lowering {
         if count > 0 && !item.fails && !self.lenient {
             algorithm_of(c)?;
         }
-        let destroyed_operator =
-            matches!(&c.reduction, Some(Reduction::PreMulSum(factor)) if factor.destroyed);
+        let destroyed_operator = matches!(&c.reduction, Some(Reduction::PreMulSum(factor)) if factor.destroyed);
         if destroyed_operator && !item.fails {
             let text = "a call with an operator that was destroyed fails: it needs `error = \"invalid_argument\"`";
             return Err(Diagnostic::new(item.span, text));
