@@ -5,21 +5,21 @@
 
 pub mod audit;
 pub mod bench;
-mod cli;
-pub mod compare;
-mod corpus;
 mod explain;
 mod explore;
 mod faults;
 mod fetch;
 mod footprint;
-mod formats;
 mod import;
 mod minimize;
 mod output_files;
+mod corpus;
+mod formats;
 pub mod record;
+pub mod compare;
 mod schema;
 pub mod soak;
 mod templates;
+mod cli;
 
 pub use cli::command;

@@ -8,17 +8,17 @@
 compile_error!("collspec runs on Linux only, as NCCL does");
 
 pub mod cores;
-pub mod expr;
 pub mod files;
 pub mod fnv;
-pub mod image;
-pub mod job;
-pub mod judge;
 pub mod num;
 pub mod ops;
-pub mod oracle;
-pub mod plan;
 pub mod printable;
-pub mod scenario;
 pub mod stats;
 pub mod suggest;
+pub mod expr;
+pub mod job;
+pub mod scenario;
+pub mod plan;
+pub mod image;
+pub mod oracle;
+pub mod judge;

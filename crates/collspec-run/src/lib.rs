@@ -3,13 +3,13 @@
 //! It is not an interface: anything may change at any time. The published interface is the crate `collspec`.
 #![deny(unsafe_code)]
 
-pub mod backend;
-pub mod child;
-pub mod cluster;
-pub mod enter;
 pub mod job;
+pub mod child;
 pub mod launch;
+pub mod signals;
+pub mod backend;
+pub mod cluster;
 pub mod library;
 pub mod run;
-pub mod signals;
 pub mod worker;
+pub mod enter;

@@ -6,15 +6,15 @@
 #![allow(non_camel_case_types)]
 
 mod algorithms;
-mod call_config;
 mod config;
 mod elf;
 mod enums;
-mod load;
 mod properties;
-mod table;
 mod types;
+mod call_config;
 mod version;
+mod table;
+mod load;
 
 pub use algorithms::{ALGORITHM_NAMES, AlgorithmName};
 pub use call_config::*;

@@ -15,12 +15,12 @@
 //! multiple of the text. Nothing in a function's body is read before the function is needed.
 #![deny(unsafe_code)]
 
-pub mod code;
 mod error;
-pub mod link;
-pub mod module;
 pub mod num;
-pub mod run;
 pub mod text;
+pub mod module;
+pub mod code;
+pub mod link;
+pub mod run;
 
 pub use error::{Error, Place};

@@ -5,9 +5,9 @@
 #![deny(unsafe_code)]
 
 mod comms;
-mod exports;
 mod file;
 mod groups;
+mod exports;
 mod real;
 
 /// The variable with the folder for the files.

@@ -3,21 +3,21 @@
 //! nothing can move any more.
 #![deny(unsafe_code)]
 
-pub mod arena;
-mod capture;
 mod current;
-mod device;
 mod drive;
-mod event;
-mod executor;
-mod graph;
 mod identity;
-mod lazy;
 pub mod memory;
-mod point;
-mod pool;
-mod stream;
 pub mod virtual_memory;
+pub mod arena;
+mod device;
+mod executor;
+mod lazy;
+mod event;
+mod capture;
+mod pool;
+mod graph;
+mod stream;
+mod point;
 
 pub use capture::{CaptureError, CaptureMode, CaptureStatus};
 pub use current::{current, set_current};

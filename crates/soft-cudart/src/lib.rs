@@ -10,14 +10,14 @@
 //! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
 #![deny(unsafe_code)]
 
-pub mod api;
-pub mod attach;
 mod counts;
 mod elf;
 pub mod fatbin;
+pub mod attach;
+pub mod api;
+mod nvml;
 pub mod faults;
 mod imports;
 pub mod library;
-mod nvml;
 
 pub use counts::{Counts, counts};

@@ -28,18 +28,19 @@
 //!   process counts as busy.
 #![deny(unsafe_code)]
 
-pub mod activity;
-mod algo;
 mod arith;
-pub mod device;
-mod engine;
 mod failure;
-pub mod fault;
-mod ffi;
-mod group;
+mod route;
 mod op;
+mod algo;
 mod settings;
+pub mod device;
 mod transport;
+mod engine;
+pub mod activity;
+mod group;
+mod ffi;
+pub mod fault;
 
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
 pub use arith::manner::{Average, Manner, NoManner, Zero};

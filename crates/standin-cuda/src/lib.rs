@@ -19,15 +19,15 @@
 #![allow(unsafe_code)] // a C interface
 
 mod codes;
-mod context;
 mod devices;
+mod context;
+mod streams;
 mod events;
-mod extension;
 mod graphs;
 mod memory;
-mod names;
-mod streams;
+mod extension;
 mod transfer;
+mod names;
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

@@ -44,12 +44,12 @@
 #![allow(unsafe_code)] // a C interface
 
 mod driver;
-mod effects;
-mod exports;
 mod faults;
 mod log;
-mod misbehave;
 mod slow;
+mod effects;
+mod misbehave;
+mod exports;
 
 pub use exports::EXPORTED;
 
