@@ -257,6 +257,35 @@ pub fn write_json<T: serde::Serialize + ?Sized>(to: &mut dyn Write, value: &T) -
     value.serialize(&mut serde_json::Serializer::with_formatter(to, PrintableJson))
 }
 
+/// Names that a message has room for.
+const NAMED: usize = 4;
+
+/// `rank 3 on b`, `rank 3 on b and rank 4 on b`; of many the first few and their number.
+pub fn names_in_words(names: &[String]) -> String {
+    match names {
+        [] => "nobody".to_owned(),
+        [one] => one.clone(),
+        _ if names.len() > NAMED => {
+            let (named, more) = names.split_at(NAMED);
+            format!("{} and {} {}", named.join(", "), more.len(), if more.len() == 1 { "other" } else { "others" })
+        }
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// A text as a TOML string in which every character is visible.
+pub fn toml_string(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if is_printable(c) => out.push(c),
+            c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+        }
+    }
+    out + "\""
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,5 +361,16 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert!(clean(&text), "{text:?}");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), HOSTILE);
+    }
+
+    #[test]
+    fn many_names_are_a_few_and_a_number() {
+        let named =
+            |count: u32| names_in_words(&(0..count).map(|rank| format!("rank {rank} on b")).collect::<Vec<_>>());
+        assert_eq!(named(1), "rank 0 on b");
+        assert_eq!(named(2), "rank 0 on b and rank 1 on b");
+        assert_eq!(named(4), "rank 0 on b, rank 1 on b, rank 2 on b and rank 3 on b");
+        assert_eq!(named(5), "rank 0 on b, rank 1 on b, rank 2 on b, rank 3 on b and 1 other");
+        assert_eq!(named(70), "rank 0 on b, rank 1 on b, rank 2 on b, rank 3 on b and 66 others");
     }
 }

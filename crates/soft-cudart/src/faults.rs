@@ -2,6 +2,7 @@
 //!
 //! A fault strikes once, at a store of a kernel or at a received byte, which its owner chooses by number. So a run without a fault first
 //! counts stores and bytes. Where the order of warps is decided by a seed, equal numbers are nearly equal moments.
+pub use crate::api::Owner;
 use crate::api::owner;
 use crate::library;
 use ptx::run::{LANES, Order, Stores, Strike};
@@ -19,15 +20,6 @@ const SEGMENT: usize = 1448;
 const GREETING: usize = 12;
 /// The second of these numbers for the data of the transport NET/Socket.
 const NET_SOCKET: u32 = 3;
-
-/// The program that allocated device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// The library, by the CUDA runtime.
-    Library,
-    /// The program that calls the library: its inputs and outputs.
-    Caller,
-}
 
 /// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! An operation as a rank asked for it.
-use crate::algo::{Algorithm, Protocol};
 use crate::arith::{Combine, Scalar, Type};
+use crate::route::{Algorithm, Protocol};
 use serde::{Deserialize, Serialize};
 
 /// The operations of NCCL.

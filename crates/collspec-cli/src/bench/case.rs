@@ -2,6 +2,7 @@
 use super::operation::{Operation, Reduction};
 use super::row::Row;
 use collspec_core::num::DType;
+use collspec_core::printable::toml_string;
 use collspec_core::scenario::{Case, Rejected, SourceFile, parse};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ pub fn case(row: &Row) -> Result<Arc<Case>, Rejected> {
 pub fn scenario(row: &Row) -> String {
     let mut text = format!("world_size = {}\n", row.ranks);
     let mut line = |key: &str, value: &str| _ = writeln!(text, "{key} = {value}");
-    line("op", &quoted(row.operation.name()));
-    line("dtype", &quoted(row.dtype.name()));
+    line("op", &toml_string(row.operation.name()));
+    line("dtype", &toml_string(row.dtype.name()));
     if let Some(reduction) = row.reduction {
         line("reduce", reduction.scenario_value());
     }
@@ -40,18 +41,13 @@ pub fn scenario(row: &Row) -> String {
         line("to", "\"(rank + 1) % n\"");
         line("from", "\"(rank + n - 1) % n\"");
     }
-    line("inputs", &format!("{{ each = {}, count = {} }}", quoted(&each(row)), elements(row)));
+    line("inputs", &format!("{{ each = {}, count = {} }}", toml_string(&each(row)), elements(row)));
     for (name, value) in [("NCCL_ALGO", &row.algorithm), ("NCCL_PROTO", &row.protocol)] {
         if let Some(value) = value {
-            line(&format!("env.{name}"), &quoted(value));
+            line(&format!("env.{name}"), &toml_string(value));
         }
     }
     text
-}
-
-/// The text as a TOML string; TOML accepts all of JSON's escapes.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// Number of elements of each rank's input.

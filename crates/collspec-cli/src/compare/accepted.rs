@@ -2,7 +2,7 @@
 use super::change::{Change, Meaning};
 use super::comparison::Comparison;
 use super::rules_file::{self, RulesError, at_places, lines_at};
-use collspec_core::printable::is_printable;
+use collspec_core::printable::toml_string;
 use collspec_core::scenario::SourceFile;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -167,19 +167,6 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A text as a TOML string in which every character is visible.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if is_printable(c) => out.push(c),
-            c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
-        }
-    }
-    out + "\""
-}
-
 /// The text of a file that would accept every change of the comparison not accepted yet, once each has its reason.
 pub fn to_accept(comparison: &Comparison) -> String {
     let mut text =
@@ -188,7 +175,7 @@ pub fn to_accept(comparison: &Comparison) -> String {
             .to_owned();
     let mut of_library = |subject: &str, what: &str| {
         let what = collspec_core::printable::one_line(what);
-        let _ = write!(text, "\n[[accept]]\n# {what}\nlibrary = {}\nreason = \"\"\n", quoted(subject));
+        let _ = write!(text, "\n[[accept]]\n# {what}\nlibrary = {}\nreason = \"\"\n", toml_string(subject));
     };
     if let Some(starts) = comparison.starts.as_ref().filter(|starts| starts.accepted.is_none())
         && can_be_accepted(starts.change().meaning())
@@ -209,7 +196,7 @@ pub fn to_accept(comparison: &Comparison) -> String {
             text,
             "\n[[accept]]\n# {}\nlibrary = {}\nreason = \"\"\n",
             collspec_core::printable::one_line(&change.text),
-            quoted(&change.subject)
+            toml_string(&change.subject)
         );
     }
     for row in comparison.rows.iter().filter(|row| row.accepted.is_none() && can_be_accepted(row.change.meaning())) {
@@ -217,8 +204,8 @@ pub fn to_accept(comparison: &Comparison) -> String {
             text,
             "\n[[accept]]\n# {}\ncase = {}\nchange = {}\nreason = \"\"\n",
             collspec_core::printable::one_line(&format!("{}: {}", row.change, row.detail)),
-            quoted(&row.case),
-            quoted(&row.change.word())
+            toml_string(&row.case),
+            toml_string(&row.change.word())
         );
     }
     text
@@ -234,8 +221,8 @@ mod tests {
     #[test]
     fn what_is_quoted_reads_back_and_holds_nothing_raw() {
         for text in ["a/b[n=2]", "\"\\u\"", "a\u{202e}b\n\u{1b}[31m\u{e0041}", "ä 漢 ''"] {
-            let quoted = quoted(text);
-            assert!(quoted.chars().all(is_printable), "{quoted}");
+            let quoted = toml_string(text);
+            assert!(quoted.chars().all(collspec_core::printable::is_printable), "{quoted}");
             let read: toml::Table = toml::from_str(&format!("text = {quoted}")).unwrap();
             assert_eq!(read["text"].as_str(), Some(text));
         }

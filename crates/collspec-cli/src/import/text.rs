@@ -1,5 +1,5 @@
 //! The text of a scenario: lines with comments, which are aligned where they follow each other.
-use collspec_core::printable::{bounded_to, printable};
+use collspec_core::printable::{bounded_to, printable, toml_string};
 
 /// Columns up to which comments are aligned.
 const MOST_ALIGNED: usize = 110;
@@ -102,6 +102,5 @@ impl std::fmt::Display for Text {
 
 /// A text in quotes.
 pub fn quoted(text: &str) -> String {
-    // Escaped, it is one line.
-    toml::Value::String(bounded_to(&printable(text), MAX_TEXT).into_owned()).to_string()
+    toml_string(&bounded_to(&printable(text), MAX_TEXT))
 }

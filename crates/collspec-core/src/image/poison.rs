@@ -1,5 +1,6 @@
 //! Poison and guards: patterns in memory that no event has written. Poison differs from the right values.
 use super::contents::Contents;
+use crate::num::splitmix64;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -36,7 +37,7 @@ pub(crate) fn append_guard(bytes: &mut Vec<u8>, alloc: usize, places: Range<usiz
 
 /// The key of the pattern of an allocation's guard bytes from a position on, from which [`fill`] makes the bytes.
 pub fn guard_key(alloc: usize, from: usize) -> u64 {
-    mix(0x6775_6172_6473 ^ (alloc as u64) << 32).wrapping_add(from as u64)
+    splitmix64(0x6775_6172_6473 ^ (alloc as u64) << 32).wrapping_add(from as u64)
 }
 
 /// The poison of an allocation's bytes from a position on, for a key from [`poison_key`].
@@ -47,7 +48,7 @@ pub(crate) fn pattern(key: u64, from: usize, len: usize) -> Contents {
 /// The key of an allocation's poison.
 pub(crate) fn poison_key(case: &str, seed: u64, alloc: usize) -> u64 {
     let name = case.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    mix(mix(name ^ seed).wrapping_add(alloc as u64))
+    splitmix64(splitmix64(name ^ seed).wrapping_add(alloc as u64))
 }
 
 /// Changes the poison of bytes where it equals the final contents.
@@ -60,21 +61,13 @@ pub(crate) fn avoid(poison: &mut [u8], last: &[u8]) {
 
 /// Fills bytes with the pattern of a key, which continues from word to word; `from` is the position of the first byte in it.
 pub fn fill(bytes: &mut [u8], key: u64, from: usize) {
-    let word = |place: usize| mix(key.wrapping_add(place as u64)).to_le_bytes();
+    let word = |place: usize| splitmix64(key.wrapping_add(place as u64)).to_le_bytes();
     let (head, rest) = bytes.split_at_mut(bytes.len().min((8 - from % 8) % 8));
     head.iter_mut().zip(word(from - from % 8).into_iter().skip(from % 8)).for_each(|(place, byte)| *place = byte);
     let from = from + head.len();
     let (words, last) = rest.as_chunks_mut();
     words.iter_mut().enumerate().for_each(|(i, place)| *place = word(from + i * 8));
     last.iter_mut().zip(word(from + words.len() * 8)).for_each(|(place, byte)| *place = byte);
-}
-
-/// A 64-bit finaliser: every input bit changes about half of the output bits.
-fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(crate) fn check(
 ) {
     let ids: HashMap<&str, BufId> = plan.buffers.iter().enumerate().rev().map(|(i, b)| (b.name.as_str(), i)).collect();
     for (number, assertion) in plan.case.asserts.iter().enumerate() {
-        let priority = Priority { kind: 3, event: 1 + number };
+        let priority = Priority::Expectation(1 + number);
         let mut used = References::default();
         used.collect(&ids, &assertion.value.node);
         collector.count_checked(Lane::Expected, 0);

@@ -117,7 +117,7 @@ pub(super) fn check(plan: &Plan, maps: &OrderMaps, collector: &mut FindingCollec
         finding.buffer = Some(order.buffer.clone());
         let step = plan.events.get(number).and_then(|event| plan.steps.get(event.step() as usize));
         finding.span = step.map(|step| step.span);
-        collector.add(Priority { kind: 2, event: number }, finding);
+        collector.add(Priority::Invariant(number), finding);
     }
 }
 

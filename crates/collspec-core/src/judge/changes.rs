@@ -98,7 +98,7 @@ impl Change<'_> {
         };
         let mut finding = message::modified(finding, self.changed(plan), &self.readers(plan, readers, until));
         finding.span = finding.span.or_else(|| Some(self.writer(plan)?.span)).or(Some(buffer.span));
-        collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+        collector.add(Priority::Invariant(NO_EVENT), finding);
     }
 
     /// Adds the finding for a region known only by its digest.
@@ -110,7 +110,7 @@ impl Change<'_> {
         let mut finding =
             message::modified_digest(place, bytes, self.changed(plan), &self.readers(plan, readers, until));
         finding.span = finding.span.or_else(|| Some(self.writer(plan)?.span)).or(Some(buffer.span));
-        collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+        collector.add(Priority::Invariant(NO_EVENT), finding);
     }
 
     fn writer<'p>(&self, plan: &'p Plan) -> Option<&'p PlanStep> {
@@ -165,7 +165,7 @@ impl KeptRead<'_> {
             let name = message::buffer_label(&plan.buffers[region.buf]);
             let text = format!("rank {rank}: no data came back for `{name}`");
             let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
-            return collector.add(Priority { kind: 1, event }, finding);
+            return collector.add(Priority::Data(event), finding);
         }
         let is_right = if only_digest { digest(was) == kept } else { was == kept };
         if is_right {
@@ -207,7 +207,7 @@ pub(crate) fn name_later_readers(plan: &Plan, forecast: &Forecast, collector: &m
     let is_result = |lane: Lane| matches!(lane, Lane::Exact | Lane::Admissible | Lane::Bounded);
     for found in collector.findings_mut() {
         let finding = &mut found.finding;
-        if found.priority.kind != 1 || finding.element.is_none() || !is_result(finding.lane) {
+        if !matches!(found.priority, Priority::Data(_)) || finding.element.is_none() || !is_result(finding.lane) {
             continue;
         }
         let mut events: Vec<usize> = Vec::new();

@@ -1,5 +1,5 @@
 //! Finds the wrong results that follow from earlier wrong ones: a correct step that received wrong data produces wrong results.
-use super::findings::{FindingCollector, Found, NO_EVENT, RankEvent};
+use super::findings::{FindingCollector, Found, NO_EVENT, Priority, RankEvent};
 use super::images::image_bytes;
 use super::lanes::overwritten;
 use super::{Finding, Subject, merge, message};
@@ -14,10 +14,6 @@ use crate::plan::{Plan, Region};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Priority of findings about data.
-const DATA: u8 = 1;
-/// Priority of findings about memory that no event writes, and ranks that differ.
-const INVARIANTS: u8 = 2;
 /// Number of events above which this search is left out.
 const MAX_EVENTS: usize = 10_000;
 
@@ -27,7 +23,7 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
     let wrong: Vec<RankEvent> = collector
         .findings()
         .iter()
-        .filter(|found| found.priority.kind == DATA && found.finding.element.is_some())
+        .filter(|found| matches!(found.priority, Priority::Data(_)) && found.finding.element.is_some())
         .flat_map(|found| found.events.iter().copied())
         .collect();
     let events = wrong.iter().map(|wrong| wrong.event);
@@ -40,21 +36,20 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
     // With several earlier events that are wrong independently, the cause of a result is ambiguous.
     let own: BTreeSet<usize> = wrong.iter().filter(|w| !roots.contains_key(w)).map(|w| w.event).collect();
     roots.retain(|wrong, _| own.range(..wrong.event).count() == 1);
-    let is_changed_elsewhere = |found: &Found| {
-        found.priority.kind == INVARIANTS && found.priority.event == NO_EVENT && found.finding.element.is_some()
-    };
+    let is_changed_elsewhere =
+        |found: &Found| found.priority == Priority::Invariant(NO_EVENT) && found.finding.element.is_some();
     let has_one_cause = own.len() == 1 && !collector.findings().iter().any(is_changed_elsewhere);
     let wrong_buffers: BTreeSet<String> = collector
         .findings()
         .iter()
-        .filter(|found| found.priority.kind == DATA)
+        .filter(|found| matches!(found.priority, Priority::Data(_)))
         .filter_map(|found| found.finding.buffer.clone())
         .collect();
     // For each event that is wrong independently: the findings that follow from it.
     let mut results: BTreeMap<usize, Vec<Found>> = BTreeMap::new();
     let mut words: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     collector.findings_mut().retain_mut(|found| {
-        if found.priority.kind == DATA && found.finding.element.is_some() && !found.events.is_empty() {
+        if matches!(found.priority, Priority::Data(_)) && found.finding.element.is_some() && !found.events.is_empty() {
             let (following, own): (Vec<RankEvent>, Vec<RankEvent>) =
                 found.events.iter().partition(|event| roots.contains_key(event));
             if let Some(root) = following.iter().filter_map(|event| roots.get(event)).min() {
@@ -67,14 +62,14 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
             return false;
         }
         let Found { priority, finding, .. } = found;
-        let same_event =
-            priority.kind == INVARIANTS && finding.element.is_some() && wrong.iter().any(|w| w.event == priority.event);
+        let same_event = matches!(priority, Priority::Invariant(event) if wrong.iter().any(|w| w.event == *event))
+            && finding.element.is_some();
         let reads_wrong = finding.buffer.as_ref().is_none_or(|buffer| wrong_buffers.contains(buffer));
         let follows = finding.follows && has_one_cause && reads_wrong;
         if !(same_event || follows) {
             return true;
         }
-        let event = if same_event { priority.event } else { first };
+        let event = if same_event { priority.event() } else { first };
         let root = roots.iter().find(|(wrong, _)| wrong.event == event).map_or(event, |(_, root)| *root);
         let buffer = finding.buffer.as_deref().unwrap_or_default();
         let text = match finding.subject {
@@ -94,8 +89,9 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
         words.entry(root).or_default().splice(0..0, wrong_results(&found));
     }
     for (root, words) in words {
-        let of_root =
-            |found: &&mut Found| found.priority.kind == DATA && found.events.iter().any(|event| event.event == root);
+        let of_root = |found: &&mut Found| {
+            matches!(found.priority, Priority::Data(_)) && found.events.iter().any(|event| event.event == root)
+        };
         if let Some(found) = collector.findings_mut().iter_mut().filter(of_root).min_by_key(|found| found.priority) {
             found.finding.consequences.extend(words);
         }

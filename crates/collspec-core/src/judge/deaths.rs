@@ -40,6 +40,6 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         finding.rank = Some(rank);
         finding.step = step.map(|step| step.label.clone());
         finding.span = step.map(|step| step.span);
-        collector.add(Priority::default(), finding);
+        collector.add(Priority::Ending, finding);
     }
 }

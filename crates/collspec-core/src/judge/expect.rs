@@ -69,7 +69,7 @@ struct Compared {
     undefined: bool,
 }
 
-const EXPECT_PRIORITY: Priority = Priority { kind: 3, event: 0 };
+const EXPECT_PRIORITY: Priority = Priority::Expectation(0);
 
 fn with_span(span: Span, finding: Finding) -> Finding {
     Finding { span: Some(span), ..finding }

@@ -28,12 +28,30 @@ pub(crate) struct FindingCollector {
 }
 
 /// Sort key of a finding: endings, then wrong data in the order of events, then invariants, then the file's expectations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Priority {
-    /// 0 for a wrong ending, 1 for data, 2 for invariants, 3 for expectations.
-    pub kind: u8,
-    /// Number of the event in the plan; of expectations, their order.
-    pub event: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Priority {
+    Ending,
+    /// With the number of the event in the plan.
+    Data(usize),
+    /// With the number of the event, or [`NO_EVENT`].
+    Invariant(usize),
+    /// With the place among the file's expectations.
+    Expectation(usize),
+}
+
+impl Priority {
+    /// The number that it has.
+    pub fn event(self) -> usize {
+        match self {
+            Self::Ending => 0,
+            Self::Data(event) | Self::Invariant(event) | Self::Expectation(event) => event,
+        }
+    }
+
+    /// True if both are of one kind, whatever their events.
+    pub fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
 }
 
 /// The event number of findings that are not about an event.
@@ -101,11 +119,11 @@ impl FindingCollector {
     pub fn add(&mut self, priority: Priority, finding: Finding) {
         self.lanes.entry(finding.lane).or_default().wrong = true;
         let same = |known: &&mut Found| {
-            let expectations = priority.kind < 3 || known.priority == priority;
-            known.priority.kind == priority.kind && expectations && merge::is_same(&known.finding, &finding)
+            let expectations = !matches!(priority, Priority::Expectation(_)) || known.priority == priority;
+            known.priority.is_like(priority) && expectations && merge::is_same(&known.finding, &finding)
         };
-        let own = finding.rank.map(|rank| RankEvent { event: priority.event, rank });
-        self.wrong_events.extend(own.filter(|_| priority.kind == 1));
+        let own = finding.rank.map(|rank| RankEvent { event: priority.event(), rank });
+        self.wrong_events.extend(own.filter(|_| matches!(priority, Priority::Data(_))));
         if let Some(known) = self.findings.iter_mut().find(same) {
             known.priority = known.priority.min(priority);
             merge::keep_common_pattern(&mut known.finding, &finding);

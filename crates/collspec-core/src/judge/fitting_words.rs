@@ -2,6 +2,7 @@
 use super::outcome::code_name;
 use crate::job::{Ended, NOT_NCCL, Observation, RankEnd};
 use crate::plan::{Foresight, Plan};
+use crate::printable::toml_string;
 use crate::scenario::ExpectedOutcome;
 
 /// The `outcome` that fits the ending of a run; `None` if a file cannot expect this ending.
@@ -59,13 +60,6 @@ pub(crate) fn reason(text: &str) -> Option<String> {
     let words = if end < part.len() { cut.rsplit_once(' ').map_or(cut, |(words, _)| words) } else { cut };
     let quoted = toml_string(words);
     Some(format!("a part of the text is enough; this one would fit: `reason = {quoted}`"))
-}
-
-/// A text as a TOML string.
-fn toml_string(text: &str) -> String {
-    // A literal string cannot hold apostrophes and control characters.
-    let plain = !text.contains('\'') && !text.chars().any(char::is_control);
-    if text.contains(['"', '\\']) && plain { format!("'{text}'") } else { format!("{text:?}") }
 }
 
 #[cfg(test)]

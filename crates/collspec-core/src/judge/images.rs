@@ -61,7 +61,7 @@ pub(crate) fn compare(
         let Some((start, end)) = payload_range(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` was not returned by the worker", spec.rank, spec.label);
             let finding = message::without_element(Lane::Invariants, text, "an image".into(), "none".into());
-            collector.add(Priority { kind: 2, event: NO_EVENT }, Finding { rank: Some(spec.rank), ..finding });
+            collector.add(Priority::Invariant(NO_EVENT), Finding { rank: Some(spec.rank), ..finding });
             continue;
         };
         collector.count_checked(Lane::Invariants, (image.len() - (end - start)) as u64);
@@ -121,7 +121,7 @@ fn check_guards(
         // Counted from the payload's edge: the last byte before it is -1, the first after it +0.
         let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
         let finding = message::guard_overwritten(spec.rank, &spec.label, before, at, wrong, byte(first), image[first]);
-        collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+        collector.add(Priority::Invariant(NO_EVENT), finding);
     }
 }
 
@@ -204,11 +204,11 @@ impl<'p> WrongPayload<'_, 'p> {
             _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
             _ if spec.scrap => {
                 let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
-                collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+                collector.add(Priority::Invariant(NO_EVENT), finding);
             }
             ByteOwner::NoBuffer | ByteOwner::Write(..) => {
                 let finding = message::written_beyond(spec.rank, &spec.label, at, wrong, expected, actual);
-                collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+                collector.add(Priority::Invariant(NO_EVENT), finding);
             }
             ByteOwner::Unwritten(buf) => self.report_unwritten(buf, elements, collector),
         }
@@ -312,7 +312,7 @@ impl<'p> WrongPayload<'_, 'p> {
             pattern: patterns.recognise(collector, &site),
         };
         let step = plan.events[event].step();
-        collector.add(Priority { kind: 1, event }, message::wrong_elements(plan, finding, Some(step), None));
+        collector.add(Priority::Data(event), message::wrong_elements(plan, finding, Some(step), None));
     }
 
     fn report_unwritten(&self, buf: usize, elements: Indices, collector: &mut FindingCollector) {
@@ -437,6 +437,6 @@ pub(crate) fn compare_runs(
         let text = format!("rank {}: {run}: `{name}[{element}]` is {is}, was {was}", spec.rank);
         let mut finding = message::without_element(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
-        collector.add(Priority { kind: 2, event: usize::MAX }, finding);
+        collector.add(Priority::Invariant(NO_EVENT), finding);
     }
 }

@@ -102,7 +102,7 @@ impl ResultResolver for ResultJudge<'_> {
             if self.collector.mutation.compares_rank(region.rank) {
                 let text = format!("rank {}: no data came back for `{}`", region.rank, message::buffer_label(buffer));
                 let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
-                self.collector.add(Priority { kind: 1, event: choice.event }, finding);
+                self.collector.add(Priority::Data(choice.event), finding);
             }
             return None;
         };
@@ -154,7 +154,7 @@ impl ResultResolver for ResultJudge<'_> {
         let mut finding = message::without_element(Lane::Exact, text, "a value".into(), "none".into());
         finding.rank = fault.rank;
         finding.span = self.plan.steps.get(fault.step as usize).map(|s| s.span);
-        self.collector.add(Priority { kind: 1, event: fault.event }, finding);
+        self.collector.add(Priority::Data(fault.event), finding);
     }
 }
 
@@ -194,7 +194,7 @@ impl ResultJudge<'_> {
         if expected.len() != actual.len() {
             let text = format!("rank {}: no data came back for `{}`", region.rank, message::buffer_label(buffer));
             let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
-            return self.collector.add(Priority { kind: 1, event }, finding);
+            return self.collector.add(Priority::Data(event), finding);
         }
         let differs = |i: &u64| {
             get_element(buffer.dtype, expected, *i as usize) != get_element(buffer.dtype, actual, *i as usize)
@@ -217,7 +217,7 @@ impl ResultJudge<'_> {
             pattern: self.patterns.recognise(self.collector, &site),
         };
         let step = self.plan.events[event].step();
-        self.collector.add(Priority { kind: 1, event }, message::wrong_elements(self.plan, finding, Some(step), None));
+        self.collector.add(Priority::Data(event), message::wrong_elements(self.plan, finding, Some(step), None));
     }
 
     /// Reports a wrong result of which only the digest is known.
@@ -233,7 +233,7 @@ impl ResultJudge<'_> {
         let mut finding = message::without_element(Lane::Exact, text, "other bytes".into(), "other bytes".into());
         (finding.rank, finding.buffer, finding.of) = (Some(region.rank), Some(name.into()), region.len);
         (finding.step, finding.span) = (step.map(|step| step.label.clone()), step.map(|step| step.span));
-        self.collector.add(Priority { kind: 1, event }, finding);
+        self.collector.add(Priority::Data(event), finding);
     }
 
     /// Judges every element with several right values; for a checkpoint, all elements. Returns the wrong ones.
@@ -367,10 +367,7 @@ impl ResultJudge<'_> {
             pattern,
         };
         let step = self.plan.events[choice.event].step();
-        self.collector.add(
-            Priority { kind: 1, event: choice.event },
-            message::wrong_elements(self.plan, finding, Some(step), None),
-        );
+        self.collector.add(Priority::Data(choice.event), message::wrong_elements(self.plan, finding, Some(step), None));
         if let (false, Some((alloc, range))) = (checkpoint, region_bytes(self.plan, region)) {
             let size = dtype.size() as u64;
             for i in elements.iter() {
@@ -422,7 +419,7 @@ impl ResultJudge<'_> {
         (finding.step, finding.span) = (step.map(|step| step.label.clone()), step.map(|step| step.span));
         finding.element = Some(region.start + element as u64);
         (finding.wrong, finding.wrong_elements, finding.of) = (differ.count(), differ.digest(), region.len);
-        self.collector.add(Priority { kind: 2, event: choice.event }, finding);
+        self.collector.add(Priority::Invariant(choice.event), finding);
     }
 }
 

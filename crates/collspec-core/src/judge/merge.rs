@@ -73,7 +73,7 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
         let finding = &found.finding;
         let known = gathered.iter_mut().find(|other| {
             let known = &other.finding;
-            other.priority.kind == found.priority.kind
+            other.priority.is_like(found.priority)
                 && (finding.element.is_some() || finding.subject == Subject::Assert)
                 && finding.rank.is_some()
                 && finding.consequences.is_empty()
@@ -147,7 +147,7 @@ pub(crate) fn without_round(label: &str) -> String {
 
 /// The round that a finding is about. Memory that no event writes is checked once: its step is the first that reads it.
 fn round_of(priority: Priority, finding: &Finding) -> Option<(RoundKey, String)> {
-    let is_of_event = finding.subject == Subject::Lane && priority.event != NO_EVENT;
+    let is_of_event = finding.subject == Subject::Lane && priority.event() != NO_EVENT;
     let label = finding.step.clone().filter(|_| is_of_event)?;
     let step = without_round(&label);
     (step != label).then(|| ((step, finding.buffer.clone(), finding.lane), label))

@@ -142,20 +142,18 @@ pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
             let text = diagnostic.message.clone();
             let mut finding = message::about(Subject::Refusal, text, "ok".into(), "refused".into());
             finding.span = Some(diagnostic.span);
-            collector.add(Priority::default(), finding);
+            collector.add(Priority::Ending, finding);
         }
         if diagnostics.is_empty() {
-            collector.add(
-                Priority::default(),
-                message::about(Subject::Refusal, first.into(), "ok".into(), "refused".into()),
-            );
+            collector
+                .add(Priority::Ending, message::about(Subject::Refusal, first.into(), "ok".into(), "refused".into()));
         }
     } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.value)) {
         let text = format!("refused, but the reason does not contain \"{}\": {first}", reason.value);
         let mut finding = message::about(Subject::Ending, text, reason.value.clone(), first.into());
         finding.span = Some(reason.span);
         finding.advice = fitting_words::reason(first);
-        collector.add(Priority::default(), finding);
+        collector.add(Priority::Ending, finding);
     }
     finish_verdict(case, collector, Some(Outcome::Refused), 0.0)
 }
@@ -172,7 +170,7 @@ pub fn missing_refusal(case: &Case) -> Option<Verdict> {
     let mut finding = message::about(Subject::Ending, text, "refused".into(), "planned".into());
     finding.span = Some(outcome.span);
     finding.advice = Some("if it is to run, leave out `outcome`".into());
-    collector.add(Priority::default(), finding);
+    collector.add(Priority::Ending, finding);
     Some(finish_verdict(case, collector, None, 0.0))
 }
 
@@ -186,7 +184,7 @@ pub fn fail_at_teardown(verdict: &mut Verdict, outcome: Outcome, rank: Option<us
     collector.count_checked(Lane::Expected, 1);
     let mut finding = message::about(Subject::Ending, text.clone(), "ok".into(), text);
     finding.rank = rank;
-    collector.add(Priority::default(), finding);
+    collector.add(Priority::Ending, finding);
     let (lanes, findings, _) = collector.finish();
     verdict.lanes.retain(|lane| lane.lane != Lane::Expected);
     verdict.lanes.extend(lanes);

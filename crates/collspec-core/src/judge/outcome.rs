@@ -50,7 +50,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         finding.span = plan.case.outcome.as_ref().map(|o| o.span);
         finding.advice = plan.case.outcome.as_ref().and_then(|_| fitting_words::outcome(plan, observation));
         add_location(plan, observation, &mut finding);
-        collector.add(Priority::default(), finding);
+        collector.add(Priority::Ending, finding);
         return;
     }
     if let Ended::Hung { waits, .. } = &observation.ended
@@ -66,7 +66,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         let mut finding = message::about(Subject::Ending, text, reason.value.clone(), ending);
         finding.span = Some(reason.span);
         finding.advice = reported_texts(observation).into_iter().skip(1).find_map(fitting_words::reason);
-        collector.add(Priority::default(), finding);
+        collector.add(Priority::Ending, finding);
     }
 }
 
@@ -433,5 +433,5 @@ fn report_code(
     finding.rank = Some(rank);
     finding.step = step.map(|s| s.label.clone());
     finding.span = step.map(|s| s.error_span.unwrap_or(s.span));
-    collector.add(Priority::default(), finding);
+    collector.add(Priority::Ending, finding);
 }

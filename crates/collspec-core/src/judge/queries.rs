@@ -169,7 +169,7 @@ fn record(
     let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
     let mut finding = message::without_element(Lane::Invariants, text, right, actual);
     finding.rank = Some(rank);
-    collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+    collector.add(Priority::Invariant(NO_EVENT), finding);
 }
 
 #[cfg(test)]

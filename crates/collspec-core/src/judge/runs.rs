@@ -224,10 +224,8 @@ impl<'a> CaseJudge<'a> {
         let observed = if keep_results { observed() } else { None };
         if ending.is_none() {
             let text = "nothing was observed".to_owned();
-            collector.add(
-                Priority::default(),
-                message::without_element(Lane::Invariants, text, "a run".into(), "none".into()),
-            );
+            collector
+                .add(Priority::Ending, message::without_element(Lane::Invariants, text, "a run".into(), "none".into()));
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
             return Verdict { buffers: shown, observed, ..finish_verdict(case, collector, ending, seconds) };
@@ -235,7 +233,7 @@ impl<'a> CaseJudge<'a> {
         if complete && case.repeat as usize > number && collector.is_empty() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
             collector.add(
-                Priority::default(),
+                Priority::Ending,
                 message::without_element(Lane::Invariants, text, case.repeat.to_string(), number.to_string()),
             );
         }

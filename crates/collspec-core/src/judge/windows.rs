@@ -108,7 +108,7 @@ fn check_pointer(
         format!("rank {rank}: ncclWinGetUserPtr answered {actual} for the window of `{name}`, expected {wanted}");
     let mut finding = message::without_element(Lane::Invariants, text, wanted.to_owned(), actual);
     finding.rank = Some(rank);
-    collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
+    collector.add(Priority::Invariant(NO_EVENT), finding);
 }
 
 /// The buffers in a window.

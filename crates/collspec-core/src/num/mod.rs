@@ -17,5 +17,5 @@ pub use encoding::{
     put_elements, put_floats, repeat_period,
 };
 pub(crate) use format::{FloatFormat, round};
-pub use random::{Random, empty_range};
+pub use random::{Random, SPLITMIX64_STEP, empty_range, splitmix64};
 pub use text::{bits_matter, element_hex, element_text};

@@ -75,13 +75,13 @@ impl Random {
 
     /// The bits of an element.
     pub fn bits(&self, rank: u64, index: u64) -> u64 {
-        self.drawn(mix(self.start(rank).wrapping_add(index)))
+        self.drawn(splitmix64(self.start(rank).wrapping_add(index)))
     }
 
     /// Fills the bytes with a rank's elements from the element `first` on.
     pub fn fill(&self, rank: u64, first: u64, bytes: &mut [u8]) {
         let start = self.start(rank).wrapping_add(first);
-        let words = (0..).map(|index| mix(start.wrapping_add(index)));
+        let words = (0..).map(|index| splitmix64(start.wrapping_add(index)));
         match self.range {
             Range::Type(low) => put_elements(self.dtype, bytes, words.map(|word| self.of_type(low, word))),
             Range::Int(low, values) => put_elements(self.dtype, bytes, words.map(|word| self.whole(low, values, word))),
@@ -127,7 +127,7 @@ impl Random {
     }
 
     fn start(&self, rank: u64) -> u64 {
-        mix(mix(self.seed).wrapping_add(rank))
+        splitmix64(splitmix64(self.seed).wrapping_add(rank))
     }
 
     /// Any value of an integer type: the word's upper bits are its distance from the least.
@@ -153,7 +153,7 @@ impl Random {
                     if low <= value && value < high {
                         return bits;
                     }
-                    word = mix(word);
+                    word = splitmix64(word);
                 }
                 encode_f64(self.dtype, low)
             }
@@ -169,10 +169,13 @@ fn between(low: f64, high: f64, word: u64) -> f64 {
     low * (1.0 - part) + high * part
 }
 
-/// The step and the mixer of SplitMix64.
+/// What SplitMix64 adds to its state for each number.
+pub const SPLITMIX64_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The number that SplitMix64 makes of a state: every bit of it decides about half of the bits.
 #[inline(always)]
-fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+pub fn splitmix64(word: u64) -> u64 {
+    let word = word.wrapping_add(SPLITMIX64_STEP);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31

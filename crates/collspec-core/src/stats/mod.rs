@@ -2,6 +2,8 @@
 //! seed, so that equal data gives equal results.
 
 pub mod bootstrap;
+use crate::num::{SPLITMIX64_STEP, splitmix64};
+
 pub mod rates;
 mod summary;
 
@@ -19,11 +21,9 @@ impl Random {
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        let bits = splitmix64(self.0);
+        self.0 = self.0.wrapping_add(SPLITMIX64_STEP);
+        bits
     }
 
     /// A number from 0 up to, and without, `end`; 0 if `end` is 0.

@@ -1,6 +1,6 @@
 //! Kernels on software GPUs that cannot go on, in words: which warps wait, for what, and for which rank.
-use crate::cluster::names_in_words;
 use crate::job::NO_KERNEL_MOVES;
+use collspec_core::printable::names_in_words;
 use ptx::run::{StandingBlock, Wait};
 use soft_cudart::api::{Home, place};
 use soft_cudart::library;

@@ -1,8 +1,8 @@
 //! All processes of a job, for the one that leads.
 use super::greeting::{Introduction, MemberOrder, gpu_identity};
 use super::member::{Lost, Member};
-use super::names_in_words;
 use super::traffic::{Counted, Traffic};
+use collspec_core::printable::names_in_words;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;

@@ -93,42 +93,10 @@ pub enum MeetingError {
     Resources(#[source] io::Error),
 }
 
-/// Names that a message has room for.
-const NAMED: usize = 4;
-
-/// `rank 3 on b`, `rank 3 on b and rank 4 on b`; of many the first few and their number.
-pub fn names_in_words(names: &[String]) -> String {
-    match names {
-        [] => "nobody".to_owned(),
-        [one] => one.clone(),
-        _ if names.len() > NAMED => {
-            let (named, more) = names.split_at(NAMED);
-            format!("{} and {} {}", named.join(", "), more.len(), if more.len() == 1 { "other" } else { "others" })
-        }
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
 /// `rank 3`, `ranks 3, 4, 9`.
 fn ranks_in_words(ranks: &[u32]) -> String {
     const SHOWN: usize = 16;
     let shown: Vec<String> = ranks.iter().take(SHOWN).map(u32::to_string).collect();
     let more = if ranks.len() > SHOWN { format!(" and {} more", ranks.len() - SHOWN) } else { String::new() };
     format!("{} {}{more}", if ranks.len() == 1 { "rank" } else { "ranks" }, shown.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_names_are_a_few_and_a_number() {
-        let named =
-            |count: u32| names_in_words(&(0..count).map(|rank| format!("rank {rank} on b")).collect::<Vec<_>>());
-        assert_eq!(named(1), "rank 0 on b");
-        assert_eq!(named(2), "rank 0 on b and rank 1 on b");
-        assert_eq!(named(4), "rank 0 on b, rank 1 on b, rank 2 on b and rank 3 on b");
-        assert_eq!(named(5), "rank 0 on b, rank 1 on b, rank 2 on b, rank 3 on b and 1 other");
-        assert_eq!(named(70), "rank 0 on b, rank 1 on b, rank 2 on b, rank 3 on b and 66 others");
-    }
 }

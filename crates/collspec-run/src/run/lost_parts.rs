@@ -1,7 +1,7 @@
 //! The processes of the job that a worker has lost at once: one is the cause that a verdict names first, and if a machine goes down, all
 //! of its processes are lost.
 use super::worker::Worker;
-use crate::cluster::names_in_words;
+use collspec_core::printable::names_in_words;
 
 /// Text on the other lost processes, appended to how this part ended once all parts have ended. Empty if no other is lost.
 pub fn lost_too(worker: &mut Worker, named: usize) -> String {

@@ -2,11 +2,19 @@
 use super::raw::give_back;
 use super::settings::settings;
 use super::{errors, graves, watch};
-use crate::faults::Owner;
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+
+/// The program that allocated device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The library, by the CUDA runtime.
+    Library,
+    /// The program that calls the library: its inputs and outputs.
+    Caller,
+}
 
 /// The origin of a block of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,6 +43,7 @@ mod virtual_memory;
 mod watch;
 mod work;
 
+pub use blocks::Owner;
 pub(crate) use blocks::{are_pinned, owner};
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;

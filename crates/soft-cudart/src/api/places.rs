@@ -1,8 +1,8 @@
 //! Whose memory an address is in.
+use super::blocks::Owner;
 use super::blocks::{self, Kind};
 use super::graves::Running;
 use super::{raw, virtual_memory};
-use crate::faults::Owner;
 
 /// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

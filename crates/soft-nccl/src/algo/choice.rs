@@ -1,32 +1,7 @@
 //! NCCL_ALGO and NCCL_PROTO: which algorithms and protocols are allowed, and which ones an operation takes.
 use crate::op::Kind;
-use serde::{Deserialize, Serialize};
+use crate::route::{Algorithm, Protocol};
 use std::str::FromStr;
-
-/// The routes of an operation's messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Algorithm {
-    /// Around a ring, or along a chain for rooted operations.
-    Ring,
-    /// Two binary trees, each with half of the data; every rank has children in at most one.
-    Tree,
-    /// One binary tree (a word of this library).
-    SingleTree,
-    /// Straight between the two ranks; operations built on that have no choice.
-    Direct,
-}
-
-impl Algorithm {
-    /// The algorithm's name in NCCL_ALGO.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ring => "Ring",
-            Self::Tree => "Tree",
-            Self::SingleTree => "SingleTree",
-            Self::Direct => "Direct",
-        }
-    }
-}
 
 /// Words of NCCL_ALGO; those that need a GPU's hardware are accepted and never serve anything.
 const WORDS: &[(&str, Option<Algorithm>)] = &[
@@ -49,28 +24,6 @@ impl FromStr for Algorithm {
         let word = text.trim().to_ascii_lowercase();
         let known = WORDS.iter().find(|(known, _)| *known == word).and_then(|(_, algorithm)| *algorithm);
         known.ok_or_else(|| format!("no algorithm of this library is called `{}`", word.escape_debug()))
-    }
-}
-
-/// The way a chunk of memory is shared between data and flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Protocol {
-    /// All of it data.
-    Simple,
-    /// Lines of 128 bytes, 8 of which are a flag.
-    Ll128,
-    /// Every 4 bytes of data have a flag of 4 bytes.
-    Ll,
-}
-
-impl Protocol {
-    /// Number of data bytes in this many bytes of memory.
-    pub(crate) fn data(self, bytes: usize) -> usize {
-        match self {
-            Self::Simple => bytes,
-            Self::Ll128 => bytes / 128 * 120,
-            Self::Ll => bytes / 2,
-        }
     }
 }
 

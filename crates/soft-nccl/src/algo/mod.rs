@@ -11,7 +11,8 @@ mod stripes;
 mod topology;
 mod tree;
 
-pub use choice::{Algorithm, Algorithms, Protocol, Protocols};
+pub use crate::route::{Algorithm, Protocol};
+pub use choice::{Algorithms, Protocols};
 
 pub(crate) use cut::{Buffers, Channels, Threads, Topology};
 pub(crate) use machines::Machines;
