@@ -90,21 +90,28 @@ impl Simulation<'_> {
                 self.out.waiting.push(Waiting { rank, step: call.step, what, on: self.absent(death) });
                 return;
             }
-            // One thread may not have come to the rank's call yet.
-            if !self.ranks[rank].host_arrived {
-                return;
+            let group = self.ranks[rank].group.as_ref();
+            let makers = group.map_or_else(|| vec![self.ranks[rank].cursor], |group| group.makers.clone());
+            if let Some(waiting) = makers.into_iter().find_map(|index| self.unmet(rank, index)) {
+                self.out.waiting.push(waiting);
             }
-            let Some((meeting, comm)) = self.meeting_of(rank, self.ranks[rank].cursor) else { return };
-            let members = &lowered.unrolled.comms.list[comm as usize].members;
-            let here = self.hosts.get(&meeting);
-            let absent = |member: &usize| !here.is_some_and(|here| here.contains(member));
-            let on: Vec<usize> = members.iter().copied().filter(absent).collect();
-            let mut what = "every member must make this call".to_owned();
-            if let CallKind::Init { ids: Some(ids), .. } = call.kind {
-                what.push_str(&roots_that_wait(members, &on, ids as usize));
-            }
-            self.out.waiting.push(Waiting { rank, step: call.step, what, on });
         }
+    }
+
+    /// The hosts that a call has come to meet, and which have not come.
+    fn unmet(&mut self, rank: usize, index: usize) -> Option<Waiting> {
+        let lowered = self.lowered;
+        let call = &lowered.programs[rank][index];
+        let (meeting, comm) = self.meeting_of(rank, index)?;
+        // One thread may not have come to the rank's call yet.
+        let here = self.hosts.get(&meeting).filter(|here| here.contains(&rank))?;
+        let members = &lowered.unrolled.comms.list[comm as usize].members;
+        let on: Vec<usize> = members.iter().copied().filter(|member| !here.contains(member)).collect();
+        let mut what = "every member must make this call".to_owned();
+        if let CallKind::Init { ids: Some(ids), .. } = call.kind {
+            what.push_str(&roots_that_wait(members, &on, ids as usize));
+        }
+        (!on.is_empty()).then(|| Waiting { rank, step: call.step, what, on })
     }
 
     /// The world ranks that a call which has arrived but not happened waits for, and the reason.
