@@ -135,7 +135,7 @@ impl Simulation<'_> {
         if let CallKind::Init { ids: Some(ids), .. } = call.kind {
             what.push_str(&roots_that_wait(members, &on, ids as usize));
         }
-        (!on.is_empty()).then(|| Waiting { rank, step: call.step, what, on })
+        (!on.is_empty()).then_some(Waiting { rank, step: call.step, what, on })
     }
 
     /// The world ranks that a call which has arrived but not happened waits for, and the reason.
