@@ -53,6 +53,49 @@ fn what_is_imported_from_logs_passes_in_software() {
     }
 }
 
+/// Calls of PyTorch's that are several of NCCL's, or of numbers that NCCL does not have.
+#[test]
+fn what_is_imported_from_dumps_passes_in_software() {
+    let home = Home::new();
+    for rank in 0..2 {
+        let (send, recv) = (format!("send {rank}->{}", 1 - rank), format!("recv {rank}<-{}", 1 - rank));
+        let calls = [
+            (1, "allreduce_coalesced", "[10], [3, 4], [7]", "[10], [3, 4], [7]", "Float"),
+            (2, "all_gather_into_tensor_coalesced", "[4], [6]", "[8], [12]", "BFloat16\", \"Long"),
+            (3, "reduce_scatter_tensor_coalesced", "[8], [12]", "[4], [6]", "Half"),
+            (4, "all_reduce", "[5]", "[5]", "ComplexFloat"),
+            (5, "all_to_all", "[1], [2]", ["[1], [3]", "[2], [2]"][rank], "ComplexDouble"),
+            (6, "all_gather", "[4, 5]", "[2, 4, 5]", "Double"),
+            (7, "reduce_scatter", "[2, 4, 5]", "[4, 5]", "Float"),
+            (8, "_broadcast_oop", "[3]", "[3]", "Float"),
+            (8, "_broadcast_oop", "[5]", "[5]", "Float"),
+            (8, "ALLGATHER_coalesced", "", "", ""),
+            (9, "_reduce_oop", "[3]", "[3]", "Float"),
+            (9, "_reduce_oop", "[5]", "[5]", "Float"),
+            (9, "REDUCE_SCATTER_coalesced", "", "", ""),
+            (10, &send, "[6]", "[6]", "ComplexHalf"),
+            (10, &recv, "[6]", "[6]", "ComplexHalf"),
+            (10, "coalesced", "", "", ""),
+        ];
+        let calls = calls.map(|(number, name, given, got, types)| {
+            let given = if name == "all_to_all" && rank == 1 { "[3], [2]" } else { given };
+            format!(
+                r#"{{"process_group": ["w", "default_pg"], "collective_seq_id": {number}, "p2p_seq_id": {number},
+                    "profiling_name": "nccl:{name}", "input_sizes": [{given}], "output_sizes": [{got}],
+                    "input_dtypes": ["{types}"], "output_dtypes": ["{types}"], "state": "completed"}}"#
+            )
+        });
+        let groups = r#"{"w": {"desc": "default_pg", "ranks": "[0, 1]"}}"#;
+        let dump = format!(r#"{{"version": "2.10", "pg_config": {groups}, "entries": [{}]}}"#, calls.join(","));
+        fs::write(home.path(&format!("nccl_trace_rank_{rank}")), dump).unwrap();
+    }
+    let run = import(&home, &["flight-recorder", "."]);
+    for told in ["guessed: f32", "guessed: root", "guessed: the pieces", "left out"] {
+        assert!(!run.err.contains(told), "{run}");
+    }
+    passes(&home, "dumps");
+}
+
 #[test]
 fn check_names_the_rank_that_a_dump_waits_for() {
     let home = Home::new();

@@ -15,7 +15,7 @@ pub struct Answers {
     /// Calls that failed as they were expected to, after which the last error was a null pointer.
     pub mute: u32,
     /// Splits without a colour after which the handle was not null.
-    pub kept: u32,
+    pub handles_without_colour: u32,
     /// About windows: asked when they have been created.
     pub windows: Vec<WindowAnswer>,
 }

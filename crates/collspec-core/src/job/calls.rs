@@ -289,13 +289,13 @@ impl CallKind {
     }
 }
 
-/// The signal and context that a one-sided call refers to, and its flags.
+/// The signal and context that a one-sided call refers to, and the flags of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Signal {
     pub index: i32,
     pub context: i32,
-    pub flags: u32,
+    pub call_flags: u32,
 }
 
 /// A buffer that a map reads.

@@ -36,7 +36,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
                 || QueryTexts { right: "a text".into(), actual: "a null pointer after a call that failed".into() };
             record("ncclGetLastError", false, rank, collector, texts);
         }
-        if report.answers.kept > 0 {
+        if report.answers.handles_without_colour > 0 {
             let texts = || QueryTexts {
                 right: "a null handle".into(),
                 actual: "another one to a rank without a colour".into(),
@@ -250,7 +250,10 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
                 |a| a.texts[0].1 = Some("internal error".into()),
                 "ncclGetErrorString answered a text of another code, \"internal error\", for ok",
             ),
-            (|a| a.kept = 1, "ncclCommSplit answered another one to a rank without a colour, expected a null handle"),
+            (
+                |a| a.handles_without_colour = 1,
+                "ncclCommSplit answered another one to a rank without a colour, expected a null handle",
+            ),
             (|a| a.version = Some(i32::MIN), "ncclGetVersion answered nothing"),
             (|a| a.version = Some(0), "ncclGetVersion answered 0"),
             (|a| a.mute = 1, "ncclGetLastError answered a null pointer after a call that failed"),

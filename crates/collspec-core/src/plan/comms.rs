@@ -17,8 +17,8 @@ use blocking::Blocking;
 pub use ids::id_of;
 use ids::scalable_ids;
 pub use maker::{Calls, Maker};
-use meetings::Gathering;
 pub use meetings::Meetings;
+use meetings::{Gathering, Lineage};
 pub use standing::{Standing, Use};
 
 /// A named communicator as seen by every rank of the world.
@@ -223,6 +223,25 @@ impl Comms {
         self.list.len() - 1
     }
 
+    /// The communicator of a lineage, or for calls that fail together that of `unmade`; with the first of its ids. `add` adds it for
+    /// the first of the calls.
+    fn met(
+        &mut self,
+        lineage: Option<Lineage>,
+        unmade: &mut Option<(CommId, u32)>,
+        add: impl FnOnce(&mut Self) -> (CommId, u32),
+    ) -> (CommId, u32) {
+        let known = lineage.map_or(*unmade, |lineage| self.meetings.made(lineage));
+        known.unwrap_or_else(|| {
+            let (comm, id) = add(self);
+            match lineage {
+                Some(lineage) => self.meetings.makes(lineage, comm, id),
+                None => *unmade = Some((comm, id)),
+            }
+            (comm, id)
+        })
+    }
+
     /// The communicators of `lists`, for each caller in `by`, or for all ranks without one; with the calls that make them.
     fn make(
         &mut self,
@@ -256,20 +275,11 @@ impl Comms {
             let mut unmade = None;
             for (rank, world, number) in callers {
                 let lineage = number.or(first).map(|number| self.meetings.lineage(gathering, number, 0));
-                let made = lineage.map_or(unmade, |lineage| self.meetings.made(lineage));
-                let (comm, id) = match made {
-                    Some(made) => made,
-                    None => {
-                        let comm = self.add(name, list.clone(), config, None);
-                        let id = self.ids;
-                        self.ids += scalable.unwrap_or(1).max(1);
-                        match lineage {
-                            Some(lineage) => self.meetings.makes(lineage, comm, id),
-                            None => unmade = Some((comm, id)),
-                        }
-                        (comm, id)
-                    }
-                };
+                let (comm, id) = self.met(lineage, &mut unmade, |comms| {
+                    let id = comms.ids;
+                    comms.ids += scalable.unwrap_or(1).max(1);
+                    (comms.add(name, list.clone(), config, None), id)
+                });
                 self.check_blocking_agrees(by, comm, config, None)?;
                 named.set(world, Some((comm, rank)));
                 calls.push((

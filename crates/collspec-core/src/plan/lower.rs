@@ -275,8 +275,10 @@ impl Lowering {
         }
     }
 
+    /// True if the step says that this rank's call fails, or is left in progress.
     fn tolerated(&self, step: StepId, rank: usize) -> bool {
-        self.lowered.unrolled.steps[step as usize].error.iter().any(|(r, _)| *r == rank)
+        let errors = &self.lowered.unrolled.steps[step as usize].error;
+        errors.iter().any(|(own, code)| *own == rank && *code != Some(ncclResult_t::Success))
     }
 
     /// Gives a rank's operation its memory.

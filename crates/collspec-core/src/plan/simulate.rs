@@ -10,7 +10,7 @@ use clocks::Clocks;
 use connecting::HostWaits;
 use one_sided::{Lane, OneSidedState};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use turns::Turns;
 
 mod aborts;
@@ -71,9 +71,15 @@ struct Stream {
 struct SimulatedRank {
     cursor: usize,
     streams: Vec<Stream>,
-    /// Calls of the open group.
-    group: Option<(usize, Vec<usize>)>,
-    host_arrived: bool,
+    group: Option<OpenGroup>,
+}
+
+#[derive(Default)]
+struct OpenGroup {
+    depth: usize,
+    calls: Vec<usize>,
+    /// Calls that make communicators.
+    makers: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -114,7 +120,8 @@ struct Simulation<'a> {
     ranks: Vec<SimulatedRank>,
     nodes: Vec<Node>,
     meetings: FxHashMap<(CommId, usize), Meeting>,
-    hosts: FxHashMap<(u32, usize), Vec<usize>>,
+    /// The ranks that have come to each meeting of hosts.
+    hosts: FxHashMap<(u32, usize), BTreeSet<usize>>,
     messages: FxHashMap<(Route, usize), Message>,
     /// For each call: its number in its sequence, assigned when the host issues it.
     numbers: FxHashMap<Index, usize>,
@@ -139,12 +146,8 @@ impl<'a> Simulation<'a> {
     fn new(lowered: &'a LoweredProgram, buffered: bool, aborts: Aborts) -> Self {
         let n = lowered.unrolled.n;
         let stream = |_| Stream::default();
-        let rank = |_| SimulatedRank {
-            cursor: 0,
-            streams: (0..lowered.unrolled.streams).map(stream).collect(),
-            group: None,
-            host_arrived: false,
-        };
+        let rank =
+            |_| SimulatedRank { cursor: 0, streams: (0..lowered.unrolled.streams).map(stream).collect(), group: None };
         Self {
             lowered,
             buffered,
@@ -230,7 +233,11 @@ impl Simulation<'_> {
                     }
                 }
                 CallKind::GroupStart => _ = self.opens_group(rank),
-                CallKind::GroupEnd if !self.may_end_group(rank) || !self.closes_group(rank) => return moved,
+                CallKind::GroupEnd
+                    if !self.group_has_met(rank) || !self.may_end_group(rank) || !self.closes_group(rank) =>
+                {
+                    return moved;
+                }
                 CallKind::After { stream, on } => {
                     let deps: Vec<(u32, usize)> =
                         on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].nodes.len())).collect();
@@ -255,24 +262,24 @@ impl Simulation<'_> {
                         None => (0..self.ranks[rank].streams.len()).for_each(|s| self.host_has_waited(rank, s as u32)),
                     }
                 }
-                CallKind::Init { .. } | CallKind::Split { .. } | CallKind::Register { window: true, .. }
+                CallKind::Init { .. }
+                | CallKind::Split { .. }
+                | CallKind::Shrink { new: Some(_), .. }
+                | CallKind::Grow { new: Some(_), .. }
+                | CallKind::Register { window: true, .. }
                     if !call.tolerate =>
                 {
-                    if !self.host_meeting(rank, index) {
-                        return moved;
-                    }
-                    self.ranks[rank].host_arrived = false;
-                }
-                CallKind::Shrink { new: Some(_), .. } | CallKind::Grow { new: Some(_), .. } => {
                     if let CallKind::Shrink { parent, abort: true, .. } = call.kind
-                        && !self.ranks[rank].host_arrived
+                        && !self.numbers.contains_key(&(rank, index))
                     {
                         self.abort(rank, parent as usize);
                     }
-                    if !self.host_meeting(rank, index) {
+                    // NCCL makes the communicators of a group at its end, each in a thread of its own.
+                    if let Some(group) = &mut self.ranks[rank].group {
+                        group.makers.push(index);
+                    } else if !self.hosts_meet(rank, &[index]) {
                         return moved;
                     }
-                    self.ranks[rank].host_arrived = false;
                 }
                 CallKind::Revoke { comm } if !call.tolerate || call.left_in_progress => {
                     self.abort(rank, *comm as usize)
@@ -314,27 +321,34 @@ impl Simulation<'_> {
     }
 
     fn opens_group(&mut self, rank: usize) -> bool {
-        self.ranks[rank].group.get_or_insert_default().0 += 1;
+        self.ranks[rank].group.get_or_insert_default().depth += 1;
         true
     }
 
     /// True unless the host has to wait at the end of the group.
     fn closes_group(&mut self, rank: usize) -> bool {
-        let Some((depth, calls)) = &mut self.ranks[rank].group else { return true };
-        *depth -= 1;
-        if *depth > 0 {
+        let Some(group) = &mut self.ranks[rank].group else { return true };
+        group.depth -= 1;
+        if group.depth > 0 {
             return true;
         }
-        let calls = std::mem::take(calls);
+        let calls = std::mem::take(&mut group.calls);
         self.ranks[rank].group = None;
         self.connect_and_issue(rank, calls)
+    }
+
+    /// True unless the host has to wait at the end of the group for the other ranks of communicators that it makes.
+    fn group_has_met(&mut self, rank: usize) -> bool {
+        let outermost = self.ranks[rank].group.as_ref().filter(|group| group.depth == 1);
+        let makers = outermost.map_or_else(Vec::new, |group| group.makers.clone());
+        self.hosts_meet(rank, &makers)
     }
 
     /// Adds a call to the open group, or issues it; true unless the host waits in it.
     fn give(&mut self, rank: usize, index: usize) -> bool {
         match &mut self.ranks[rank].group {
-            Some((_, calls)) => {
-                calls.push(index);
+            Some(group) => {
+                group.calls.push(index);
                 true
             }
             None => self.connect_and_issue(rank, vec![index]),
@@ -360,26 +374,27 @@ impl Simulation<'_> {
         Some(((comm * 3 + kind, number), comm))
     }
 
-    /// Lets calls that make communicators, and `Register` of a window, wait on the host for every member; true once all have arrived.
-    fn host_meeting(&mut self, rank: usize, index: usize) -> bool {
-        let Some((key, comm)) = self.meeting_of(rank, index) else { return true };
-        let members = &self.lowered.unrolled.comms.list[comm as usize].members;
-        let here = self.hosts.entry(key).or_default();
-        if !self.ranks[rank].host_arrived {
-            self.ranks[rank].host_arrived = true;
-            here.push(rank);
-            let here = here.clone();
-            self.causes_host_comes(rank, key);
-            self.clocks_host_comes(rank, key);
-            if here.len() == members.len() {
-                let others: Vec<usize> = here.clone();
-                others.into_iter().filter(|r| *r != rank).for_each(|r| self.wake(r));
+    /// Lets calls that make communicators, and `Register` of a window, wait on the host for every member; true once all have come.
+    fn hosts_meet(&mut self, rank: usize, calls: &[usize]) -> bool {
+        let lowered = self.lowered;
+        let meetings: Vec<_> = calls.iter().filter_map(|index| self.meeting_of(rank, *index)).collect();
+        let mut met = Vec::with_capacity(meetings.len());
+        for (key, comm) in &meetings {
+            let here = self.hosts.entry(*key).or_default();
+            let comes = here.insert(rank);
+            let all = here.len() >= lowered.unrolled.comms.list[*comm as usize].members.len();
+            let others = if comes && all { here.clone() } else { BTreeSet::new() };
+            if comes {
+                self.causes_host_comes(rank, *key);
+                self.clocks_host_comes(rank, *key);
             }
+            others.into_iter().filter(|other| *other != rank).for_each(|other| self.wake(other));
+            met.extend(all.then_some(*key));
         }
-        let all = self.hosts.get(&key).is_some_and(|h| h.len() >= members.len());
+        let all = met.len() == meetings.len();
         if all {
-            self.causes_hosts_met(rank, key);
-            self.clocks_hosts_met(rank, key);
+            self.causes_hosts_met(rank, &met);
+            met.into_iter().for_each(|key| self.clocks_hosts_met(rank, key));
         }
         all
     }

@@ -204,8 +204,12 @@ mod tests {
 
     #[test]
     fn contexts_came_later_than_the_field_that_counts_them() {
-        let signal =
-            |context| CallKind::Signal { peer: 0, signal: Signal { index: 0, context, flags: 0 }, comm: 0, stream: 0 };
+        let signal = |context| CallKind::Signal {
+            peer: 0,
+            signal: Signal { index: 0, context, call_flags: 0 },
+            comm: 0,
+            stream: 0,
+        };
         assert!(lacks_context(&signal(1), 23007) && !lacks_context(&signal(0), 23007));
         assert!(!lacks_context(&signal(1), 23100));
     }

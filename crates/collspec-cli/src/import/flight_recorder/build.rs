@@ -13,7 +13,7 @@ use super::comment::{comment, made};
 use super::dump::Dump;
 use super::entry::{Entry, State, What};
 use super::groups::Groups;
-use super::launches::{Launches, launches};
+use super::launches::{Launches, ends_alone, launches};
 use super::{DumpFile, lost};
 use collspec_core::judge::message::ranks_text;
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ struct Facts {
 pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> Result<Imported, Error> {
     let facts = Facts::of(files, &dumps);
     let (groups, mut calls) = Groups::of(dumps)?;
+    let ends_alone = ends_alone(&calls);
     let has_lost = lost::ranks(&calls);
     let lost = lost::remove_collectives(&mut calls, &groups.ranks);
     let comms = groups.comms();
@@ -70,6 +71,10 @@ pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> R
     let mut remarks = facts.remarks(&groups, &launches);
     if lost > 0 {
         remarks.push(format!("{} left out at the beginning: other ranks have lost them", counted(lost as u64, "call")));
+    }
+    if ends_alone > 0 {
+        let groups = counted(ends_alone as u64, "group");
+        remarks.push(format!("left out: {groups} of calls of which the dumps have only the end"));
     }
     if cut > 0 {
         remarks.push(format!("{} left out before these: see --last", counted(cut as u64, "complete step")));
@@ -215,7 +220,7 @@ impl Facts {
         }
         let has_data = |entry: &&Entry| !matches!(entry.what, What::End | What::Collective("barrier"));
         let entries = dumps.iter().flat_map(|dump| &dump.entries);
-        let has_other_types = entries.filter(has_data).any(|entry| entry.dtype.is_none());
+        let has_other_types = entries.filter(has_data).any(|entry| entry.dtypes.contains(&None));
         Self { source, unknown, has_other_types }
     }
 

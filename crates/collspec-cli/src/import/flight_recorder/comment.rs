@@ -5,6 +5,7 @@ use super::entry::{Entry, State};
 use super::launches::{Launch, Launches};
 use collspec_core::judge::message::ranks_text;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Texts of a comment that differ by rank.
 const MAX_TOLD: usize = 8;
@@ -16,7 +17,7 @@ pub fn made<'a>(step: &Step, launches: &'a Launches) -> Vec<(usize, &'a Launch)>
 
 pub fn comment(step: &Step, launches: &Launches, comms: &Comms) -> String {
     let made = made(step, launches);
-    let entries: Vec<(usize, &Entry)> = made.iter().map(|(rank, launch)| (*rank, &launch.entries[0])).collect();
+    let entries: Vec<(usize, &Entry)> = made.iter().map(|(rank, launch)| (*rank, &*launch.entries[0])).collect();
     let mut said = differing(&entries, Entry::label);
     if entries.iter().any(|(_, entry)| !entry.line.is_empty()) {
         said.push_str(if said.contains(',') { "; " } else { " " });
@@ -56,7 +57,7 @@ fn elsewhere(rank: usize, launch: &Launch, launches: &Launches) -> String {
         return "no dump".to_owned();
     }
     let call = &launch.entries[0];
-    let is_same = |entry: &&Entry| {
+    let is_same = |entry: &&Arc<Entry>| {
         (entry.is_message(), entry.number, entry.message) == (call.is_message(), call.number, call.message)
     };
     let of_comm = launches.made[rank].iter().filter(|other| other.comm == launch.comm);
@@ -65,7 +66,9 @@ fn elsewhere(rank: usize, launch: &Launch, launches: &Launches) -> String {
     match same {
         None => format!("no call {label}"),
         Some(entry) if entry.name != call.name => format!("call {label} as {}", entry.name),
-        Some(entry) if entry.dtype != call.dtype => format!("call {label} with another type"),
+        Some(entry) if entry.dtypes.iter().zip(&call.dtypes).any(|(own, other)| own != other) => {
+            format!("call {label} with another type")
+        }
         Some(entry) if (&entry.inputs, &entry.outputs) != (&call.inputs, &call.outputs) => {
             format!("call {label} with other sizes")
         }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 const MAX_BYTES: u64 = 32 << 20;
 /// Calls of a rank: more than the recorder keeps unless it is told to.
 const MAX_ENTRIES: usize = 100_000;
+/// NCCL's calls of a rank: an entry may have one for each of its tensors.
+const MAX_CALLS: usize = 1 << 20;
 
 /// A process group as a rank knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +73,16 @@ fn dump(rank: usize, values: &Values, bytes: usize) -> Result<Dump, String> {
         entries: Vec::new(),
         unknown: Vec::new(),
     };
+    let mut calls = 0;
     for (at, id) in entries.iter().enumerate() {
         match entry(values, *id, at).map_err(|message| format!("entries[{at}]: {message}"))? {
-            Ok(entry) => dump.entries.push(entry),
+            Ok(entry) => {
+                calls += entry.calls();
+                if calls > MAX_CALLS {
+                    return Err(format!("entries[{at}]: at most {MAX_CALLS} calls, one for each tensor, are read"));
+                }
+                dump.entries.push(entry);
+            }
             Err(name) => dump.unknown.push(name),
         }
         values.check_work(bytes)?;

@@ -1,5 +1,6 @@
 //! An entry of a dump: a call.
 use super::super::{MAX_COUNT, MAX_RANKS};
+use super::pieces::sum;
 use super::value::{Id, Values, Work};
 use collspec_core::num::DType;
 use std::sync::Arc;
@@ -45,16 +46,54 @@ pub struct Entry {
     /// Elements of each tensor.
     pub inputs: Vec<u64>,
     pub outputs: Vec<u64>,
-    /// `None` if NCCL does not have it.
-    pub dtype: Option<DType>,
+    /// Of each input, or of each output if there are no inputs; at least one. `None` if NCCL does not have it.
+    pub dtypes: Vec<Option<DType>>,
     pub state: State,
     /// The first line that is not torch's: `train.py:150`.
     pub line: String,
 }
 
+/// What one of NCCL's calls is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub dtype: Option<DType>,
+    pub input: u64,
+    pub output: u64,
+}
+
 impl Entry {
+    /// The number of NCCL's calls: torch makes one for each tensor of a coalesced collective, and copies other lists of tensors into
+    /// one first.
+    pub fn calls(&self) -> usize {
+        let takes_each = match self.what {
+            What::Collective("reduce_scatter") => self.outputs.len() > 1,
+            What::Collective("all_reduce" | "all_gather" | "broadcast" | "reduce") => true,
+            _ => false,
+        };
+        if takes_each { self.inputs.len().max(1) } else { 1 }
+    }
+
+    /// What each of the calls is given.
+    pub fn parts(&self) -> Vec<Part> {
+        let elements = |list: &[u64], at: usize| list.get(at).copied().unwrap_or(0);
+        let part = |at| Part {
+            dtype: self.dtypes.get(at).or(self.dtypes.first()).copied().flatten(),
+            input: elements(&self.inputs, at),
+            output: elements(&self.outputs, at),
+        };
+        if self.calls() > 1 {
+            return (0..self.calls()).map(part).collect();
+        }
+        vec![Part { input: sum(&self.inputs), output: sum(&self.outputs), ..part(0) }]
+    }
+
     pub fn is_message(&self) -> bool {
         matches!(self.what, What::Send(_) | What::Recv(_))
+    }
+
+    /// True for the calls of which torch makes a collective of unlike sizes.
+    pub fn is_of_parts(&self) -> bool {
+        matches!(self.name.as_str(), "_broadcast_oop" | "_reduce_oop")
     }
 
     /// How a comment names the call.
@@ -98,6 +137,7 @@ pub fn entry(values: &Values, id: Id, at: usize) -> Result<Result<Entry, String>
         _ => (number("pg_id").ok_or("it has neither process_group nor pg_id")?.to_string().into(), Arc::default()),
     };
     let sequence = number("collective_seq_id").or_else(|| number("seq_id")).unwrap_or(0);
+    let (given, got) = (elements(values, id, "input_dtypes"), elements(values, id, "output_dtypes"));
     Ok(Ok(Entry {
         record: number("record_id").unwrap_or(at as i128),
         group,
@@ -108,9 +148,11 @@ pub fn entry(values: &Values, id: Id, at: usize) -> Result<Result<Entry, String>
         name,
         what,
         in_place,
-        inputs: sizes(values, id, "input_sizes")?,
-        outputs: sizes(values, id, "output_sizes")?,
-        dtype: dtype(values, id, "input_dtypes").or_else(|| dtype(values, id, "output_dtypes")),
+        inputs: sizes(values, id, "input_sizes", &given)?,
+        outputs: sizes(values, id, "output_sizes", &got)?,
+        dtypes: (0..if given.is_empty() { got.len() } else { given.len() }.max(1))
+            .map(|at| [&given, &got].iter().find_map(|list| element(list, at).dtype))
+            .collect(),
         state: match text("state") {
             Some("completed") => State::Completed,
             Some("started") => State::Started,
@@ -130,7 +172,9 @@ fn what(name: &str) -> Result<Option<(What, bool)>, String> {
         let peer = peer.ok_or_else(|| format!("`{name}` names no ranks"))?;
         return Ok(Some((if sends { What::Send(peer) } else { What::Recv(peer) }, false)));
     }
-    if name == "coalesced" {
+    // Of an all_gather or a reduce_scatter of unlike sizes, which is a group of other calls: `ALLGATHER_coalesced`.
+    let is_kind = |name: &str| !name.bytes().any(|byte| byte.is_ascii_lowercase());
+    if name == "coalesced" || name.strip_suffix("_coalesced").is_some_and(is_kind) {
         return Ok(Some((What::End, false)));
     }
     if name.ends_with("barrier") {
@@ -156,16 +200,16 @@ fn what(name: &str) -> Result<Option<(What, bool)>, String> {
     Ok(Some((What::Collective(op), in_place)))
 }
 
-/// The elements of each tensor.
-fn sizes(values: &Values, id: Id, key: &str) -> Result<Vec<u64>, String> {
+/// The elements of each tensor, as NCCL counts them.
+fn sizes(values: &Values, id: Id, key: &str, types: &[Element]) -> Result<Vec<u64>, String> {
     let Some(list) = values.field(id, key).and_then(|id| values.list(id)) else { return Ok(Vec::new()) };
     if list.len() > MAX_TENSORS {
         return Err(format!("{key} has {} tensors: at most {MAX_TENSORS} are read", list.len()));
     }
     values.spend(Work::Tensor, list.len());
-    let elements = |tensor: &Id| {
+    let elements = |(at, tensor): (usize, &Id)| {
         let dimensions = values.list(*tensor).filter(|dimensions| dimensions.len() <= MAX_DIMENSIONS);
-        let mut elements = 1u64;
+        let mut elements = element(types, at).numbers;
         let dimensions = dimensions.ok_or_else(|| format!("{key} is not a list of lists of lengths"))?;
         values.spend(Work::Key, dimensions.len());
         for dimension in dimensions {
@@ -176,17 +220,39 @@ fn sizes(values: &Values, id: Id, key: &str) -> Result<Vec<u64>, String> {
         let fits = elements <= MAX_COUNT;
         fits.then_some(elements).ok_or_else(|| format!("{key} has a tensor of more than {MAX_COUNT} elements"))
     };
-    list.iter().map(elements).collect()
+    list.iter().enumerate().map(elements).collect()
 }
 
-/// The type of the first tensor, if NCCL has it.
-fn dtype(values: &Values, id: Id, key: &str) -> Option<DType> {
-    let list = values.field(id, key).and_then(|id| values.list(id))?;
-    match values.text(*list.first()?)? {
-        "Byte" | "Bool" => Some(DType::U8),
-        "Float8_e4m3fn" => Some(DType::F8e4m3),
-        name => DType::parse(name),
-    }
+/// What an element of a tensor is to NCCL.
+#[derive(Clone, Copy)]
+struct Element {
+    /// `None` if NCCL does not have it.
+    dtype: Option<DType>,
+    /// Numbers of this type.
+    numbers: u64,
+}
+
+/// The elements of each tensor.
+fn elements(values: &Values, id: Id, key: &str) -> Vec<Element> {
+    let list = values.field(id, key).and_then(|id| values.list(id)).unwrap_or_default();
+    values.spend(Work::Key, list.len().min(MAX_TENSORS));
+    let element = |id: &Id| {
+        let name = values.text(*id).unwrap_or_default();
+        // Torch passes complex numbers as pairs of real ones.
+        let (name, numbers) = name.strip_prefix("Complex").map_or((name, 1), |part| (part, 2));
+        let dtype = match name {
+            "Byte" | "Bool" => Some(DType::U8),
+            "Float8_e4m3fn" => Some(DType::F8e4m3),
+            name => DType::parse(name),
+        };
+        Element { dtype, numbers }
+    };
+    list.iter().take(MAX_TENSORS).map(element).collect()
+}
+
+/// That of a tensor; tensors without one are like the first.
+fn element(list: &[Element], at: usize) -> Element {
+    list.get(at).or(list.first()).copied().unwrap_or(Element { dtype: None, numbers: 1 })
 }
 
 /// The file and line that called, as people write it.

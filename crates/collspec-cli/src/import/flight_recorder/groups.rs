@@ -18,7 +18,7 @@ pub struct Placed {
     pub comm: usize,
     /// The rank's number in the communicator.
     pub me: usize,
-    pub entry: Entry,
+    pub entry: Arc<Entry>,
 }
 
 /// By world rank: its calls; `None` without a dump.
@@ -107,7 +107,7 @@ impl Groups {
                 let name = &entry.name;
                 Err(Error::Input(format!("the dump of rank {rank} has `{name}` in a group that has no such rank")))
             }
-            _ => Ok(Placed { comm, me, entry }),
+            _ => Ok(Placed { comm, me, entry: Arc::new(entry) }),
         }
     }
 

@@ -1,18 +1,19 @@
 //! The calls of each rank as units: calls that were launched together are one.
 use super::super::call::{Call, Collective, Issued, Message, Unit, is_rooted};
 use super::super::program::{Item, Programs, Units};
-use super::entry::{Entry, State, What};
+use super::entry::{Entry, Part, State, What};
 use super::groups::{Calls, Groups, Placed};
 use super::pieces::{Given, Pieces, pieces, sum};
 use collspec_core::num::DType;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Calls that were launched together.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub comm: usize,
     /// At least one.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<Arc<Entry>>,
     pub state: State,
 }
 
@@ -32,6 +33,17 @@ pub struct Launches {
 /// What all members gave to each call.
 type AllGiven = HashMap<(usize, u64, &'static str), Vec<Option<Given>>>;
 
+fn are_together(one: &Placed, other: &Placed) -> bool {
+    one.comm == other.comm && other.entry.continues(&one.entry)
+}
+
+/// The launches of which the dumps have only the end: torch before 2.7 records no more of collectives, and a ring buffer may have lost
+/// the rest.
+pub fn ends_alone(calls: &Calls) -> usize {
+    let launches = calls.iter().flatten().flat_map(|own| own.chunk_by(are_together));
+    launches.filter(|launch| launch.iter().all(|placed| placed.entry.what == What::End)).count()
+}
+
 /// Makes units of the calls.
 pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
     let mut given: AllGiven = HashMap::new();
@@ -39,8 +51,8 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
         let What::Collective(op @ ("gather" | "scatter" | "all_to_all")) = placed.entry.what else { continue };
         let members = given.entry((placed.comm, placed.entry.number, op));
         let members = members.or_insert_with(|| vec![None; groups.ranks[placed.comm].len()]);
-        let Entry { inputs, outputs, .. } = placed.entry.clone();
-        members[placed.me] = Some(Given { inputs, outputs });
+        let Entry { inputs, outputs, .. } = &*placed.entry;
+        members[placed.me] = Some(Given { inputs: inputs.clone(), outputs: outputs.clone() });
     }
     let of_call = |((comm, number, op), members): (&(usize, u64, &str), &Vec<_>)| {
         Some(((*comm, *number), (*op == "all_to_all").then(|| pieces(members))??))
@@ -55,8 +67,7 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
         };
         let mut program = Vec::new();
         let mut made = Vec::new();
-        let together = |one: &Placed, other: &Placed| one.comm == other.comm && other.entry.continues(&one.entry);
-        for launch in own.chunk_by(together) {
+        for launch in own.chunk_by(are_together) {
             let calls: Vec<&Placed> = launch.iter().filter(|placed| placed.entry.what != What::End).collect();
             let Some(first) = calls.first() else { continue };
             // Of calls that were launched together, torch follows the launch and not each call.
@@ -64,12 +75,15 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
             let state =
                 end.or(calls.iter().copied().max_by_key(|placed| placed.entry.state)).unwrap_or(first).entry.state;
             let n = groups.ranks[first.comm].len();
-            let mut both: Vec<(Call, Entry)> = Vec::new();
-            for placed in &calls {
-                let made = match launches.messages(placed, &pieces) {
-                    Some(messages) => messages,
-                    None => vec![launches.call(placed, n, &given, &pieces)],
-                };
+            // An all_gather or reduce_scatter of unlike sizes: a call for each rank's part, in the order of the ranks.
+            let is_of_parts = calls.len() == n && calls.iter().all(|placed| placed.entry.is_of_parts());
+            let mut both: Vec<(Call, Arc<Entry>)> = Vec::new();
+            for (at, placed) in calls.iter().enumerate() {
+                let root = is_of_parts.then_some(at);
+                let made = launches.messages(placed, &pieces).unwrap_or_else(|| {
+                    let parts = placed.entry.parts();
+                    parts.into_iter().map(|part| launches.call(placed, part, root, n, &given, &pieces)).collect()
+                });
                 both.extend(made.into_iter().map(|call| (call, placed.entry.clone())));
             }
             if both.iter().all(|(_, entry)| entry.is_message()) {
@@ -89,10 +103,18 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
 }
 
 impl Launches {
-    fn call(&mut self, placed: &Placed, n: usize, given: &AllGiven, pieces: &HashMap<(usize, u64), Pieces>) -> Call {
+    /// One of the calls of an entry.
+    fn call(
+        &mut self,
+        placed: &Placed,
+        Part { dtype, input, output }: Part,
+        root: Option<usize>,
+        n: usize,
+        given: &AllGiven,
+        pieces: &HashMap<(usize, u64), Pieces>,
+    ) -> Call {
         let entry = &placed.entry;
-        let dtype = entry.dtype.unwrap_or(DType::F32);
-        let (input, output) = (sum(&entry.inputs), sum(&entry.outputs));
+        let dtype = dtype.unwrap_or(DType::F32);
         let given_or_got = if input > 0 { input } else { output };
         let op = match entry.what {
             What::Collective(op) => op,
@@ -109,7 +131,7 @@ impl Launches {
             factor: None,
             dtype,
             count: if is_rooted(op) { given_or_got } else { input },
-            root: 0,
+            root: root.unwrap_or(0),
             in_place: entry.in_place,
             offset: 0,
             pieces: Vec::new(),
@@ -127,7 +149,7 @@ impl Launches {
                     (if lists { output } else { given_or_got }).saturating_mul(n as u64)
                 };
             }
-            "broadcast" | "reduce" => self.has_guessed_roots |= n > 1,
+            "broadcast" | "reduce" => self.has_guessed_roots |= n > 1 && root.is_none(),
             "all_to_all" => match pieces.get(&(placed.comm, entry.number)) {
                 Some(Pieces { table, are_guessed, .. }) => {
                     self.has_guessed_pieces |= are_guessed;
@@ -147,7 +169,7 @@ impl Launches {
         let (sent, got) = (&pieces.table[placed.me], &pieces.got.as_ref()?[placed.me]);
         self.has_guessed_pieces |= pieces.are_guessed;
         self.all_to_alls_disagree = true;
-        let (n, dtype) = (sent.len(), placed.entry.dtype.unwrap_or(DType::F32));
+        let (n, dtype) = (sent.len(), placed.entry.dtypes.first().copied().flatten().unwrap_or(DType::F32));
         let message = |sends, (peer, count): (usize, &u64)| {
             let distance = (peer + n - placed.me) % n;
             (*count > 0).then_some(Call::Message(Message { sends, distance, dtype, count: *count, offset: 0 }))

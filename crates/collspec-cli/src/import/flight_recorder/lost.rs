@@ -27,7 +27,7 @@ pub fn remove_collectives(calls: &mut Calls, groups: &[Vec<usize>]) -> usize {
 fn start(calls: &Calls, comm: usize, group: &[usize]) -> u64 {
     // By member with a dump: its first call, and its last one that was completed.
     let members = group.iter().filter_map(|rank| calls.get(*rank)?.as_ref()).map(|program| {
-        let own = program.iter().filter(|placed| placed.comm == comm).map(|placed| &placed.entry);
+        let own = program.iter().filter(|placed| placed.comm == comm).map(|placed| &*placed.entry);
         let collectives = own.filter(|entry| matches!(entry.what, What::Collective(_)));
         let done = |entry: &&&super::entry::Entry| entry.state == State::Completed;
         let own: Vec<_> = collectives.collect();

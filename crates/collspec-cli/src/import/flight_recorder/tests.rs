@@ -188,6 +188,102 @@ fn a_hang_that_the_calls_do_not_show_is_not_claimed() {
     }
 }
 
+/// Torch puts the tensors of each of these into one group, each with a call of its own type and count.
+#[test]
+fn a_coalesced_collective_is_a_call_for_each_tensor() {
+    for (name, op, sizes, calls) in [
+        ("allreduce_coalesced", "all_reduce", ("[[10], [3, 4], [7]]", "[[10], [3, 4], [7]]"), 3),
+        ("all_gather_into_tensor_coalesced", "all_gather", ("[[4], [6]]", "[[8], [12]]"), 2),
+        ("reduce_scatter_tensor_coalesced", "reduce_scatter", ("[[8], [12]]", "[[4], [6]]"), 2),
+        // Lists that torch copies into one tensor before and after one call.
+        ("all_gather", "all_gather", ("[[4]]", "[[4], [4]]"), 1),
+        ("reduce_scatter", "reduce_scatter", ("[[4], [4]]", "[[4]]"), 1),
+    ] {
+        let text = pair(name, [sizes; 2], "completed", false);
+        assert_eq!(refusals(&text), "", "{text}");
+        let own = format!("op = \"{op}\"");
+        assert_eq!((text.matches(&own).count(), text.contains("op = \"group\"")), (calls, calls > 1), "{text}");
+    }
+    let text = pair("allreduce_coalesced", [("[[10], [3, 4], [7]]", "[[10], [3, 4], [7]]"); 2], "completed", false);
+    for count in ["count = 10", "count = 12", "count = 7"] {
+        assert!(text.contains(count), "{count}\n{text}");
+    }
+}
+
+#[test]
+fn ranks_that_coalesce_other_tensors_are_told_apart() {
+    let three = ("[[10], [12], [7]]", "[[10], [12], [7]]");
+    for (other, says) in [
+        (("[[10], [12]]", "[[10], [12]]"), "waits for rank 1"),
+        (
+            ("[[10], [12], [8]]", "[[10], [12], [8]]"),
+            "rank 0 calls AllReduce sum of 7 f32, but rank 1 calls AllReduce sum of 8 f32",
+        ),
+    ] {
+        let text = pair("allreduce_coalesced", [three, other], "started", false);
+        assert!(refusals(&text).contains(says), "{text}");
+        assert!(text.contains("rank 1 has call 1 with other sizes"), "{text}");
+    }
+}
+
+#[test]
+fn each_tensor_has_its_type() {
+    let entry = entry(0, "w", 1, 1, "allreduce_coalesced", ("[[4], [4]]", "[[4], [4]]"), "completed");
+    let entry = entry.replace("[\"Float\"]", "[\"BFloat16\", \"Long\"]");
+    let text = built((0..2).map(|rank| dump_of(rank, WORLD, std::slice::from_ref(&entry))).collect());
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.contains("dtype = \"bf16\"") && text.contains("dtype = \"i64\""), "{text}");
+    assert!(!text.contains("guessed: f32"), "{text}");
+}
+
+/// To NCCL a complex number is two real ones.
+#[test]
+fn complex_tensors_are_twice_as_many_real_numbers() {
+    for (torch, dtype) in [("ComplexHalf", "f16"), ("ComplexFloat", "f32"), ("ComplexDouble", "f64")] {
+        for (name, sizes) in [("all_reduce", "[[5]]"), ("all_to_all", "[[3], [2]]"), ("all_gather", "[[5]]")] {
+            let out = if name == "all_gather" { "[[5], [5]]" } else { sizes };
+            let entry = entry(0, "w", 1, 1, name, (sizes, out), "started").replace("Float", torch);
+            let text = built((0..2).map(|rank| dump_of(rank, WORLD, std::slice::from_ref(&entry))).collect());
+            let whole = [format!("dtype = \"{dtype}\""), "count = 10".to_owned()].iter().all(|key| text.contains(key));
+            let pieces = text.contains(dtype) && text.contains("6") && text.contains("4");
+            assert!(if name == "all_to_all" { pieces } else { whole }, "{text}");
+            assert!(!text.contains("guessed: f32"), "{text}");
+        }
+    }
+}
+
+/// Of unlike sizes, torch makes one broadcast or reduce for each rank, in their order; an entry of its own kind ends them.
+#[test]
+fn collectives_of_unlike_sizes_have_the_roots_of_their_parts() {
+    for (name, end, op) in [
+        ("_broadcast_oop", "ALLGATHER_coalesced", "broadcast"),
+        ("_broadcast_oop", "coalesced", "broadcast"),
+        ("_reduce_oop", "REDUCE_SCATTER_coalesced", "reduce"),
+    ] {
+        let entries = [
+            entry(0, "w", 1, 1, name, ("[[3]]", "[[3]]"), "scheduled"),
+            entry(1, "w", 1, 2, name, ("[[5]]", "[[5]]"), "scheduled"),
+            entry(2, "w", 1, 2, end, ("[]", "[]"), "completed"),
+        ];
+        let text = built((0..2).map(|rank| dump_of(rank, WORLD, &entries)).collect());
+        assert_eq!(refusals(&text), "", "{text}");
+        assert!(text.contains(&format!("op = \"{op}\", root = 1")), "{text}");
+        assert!(!text.contains("guessed: root") && !text.contains("left out"), "{text}");
+        assert!(text.contains("call 1 was complete") || text.contains("; call 1"), "{text}");
+    }
+}
+
+/// Torch before 2.7 records nothing of them but their end.
+#[test]
+fn ends_without_their_calls_are_told() {
+    let entries = [
+        entry(0, "w", 1, 1, "all_reduce", ("[[3]]", "[[3]]"), "completed"),
+        entry(1, "w", 2, 2, "coalesced", ("[]", "[]"), "completed"),
+    ];
+    let text = built((0..2).map(|rank| dump_of(rank, WORLD, &entries)).collect());
+    assert!(text.contains("left out: 2 groups of calls of which the dumps have only the end"), "{text}");
+}
+
 #[test]
 fn a_rank_without_a_dump_has_made_what_others_completed() {
     let one = "[[4]]";
@@ -331,6 +427,14 @@ fn a_pickle_that_repeats_values_is_refused_before_they_are_copied() {
         // What a program could have recorded is read.
         assert_eq!(dump::parse(0, "dump", &repeated(&kept, 2)).unwrap().entries.len(), 2);
     }
+    // Each tensor of an entry may be a call.
+    let many = [short(b"nccl:allreduce_coalesced"), b"q\x04".to_vec()].concat();
+    let coalesced = pickled_entry(&[("profiling_name", many), group(&short(b"0")), ("input_sizes", b"h\x03".to_vec())]);
+    let kept = [&b"]q\x020]("[..], &b"h\x02".repeat(8_000)[..], b"eq\x030", &coalesced].concat();
+    let padding = short(&vec![b'a'; 4_000_000]);
+    let refused =
+        dump::parse(0, "bomb", &repeated(&[&padding, &b"0"[..], &kept].concat(), 200)).unwrap_err().to_string();
+    assert!(refused.contains("entries[131]: at most 1048576 calls"), "{refused}");
     let digits = [&b"]("[..], b"](", &short(&[b'0'; 5_000]), b"ee"].concat();
     let number = pickled_entry(&[name(), group(&short(b"0")), ("input_sizes", digits)]);
     assert!(dump::parse(0, "bomb", &repeated(&number, 1)).unwrap_err().to_string().contains("not a number"));

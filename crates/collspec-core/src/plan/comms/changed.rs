@@ -57,14 +57,9 @@ impl Comms {
                 } else if !leaves {
                     let number = self.meetings.next(gathering, world);
                     let lineage = self.meetings.lineage(gathering, number, 0);
-                    let new = match self.meetings.made(lineage) {
-                        Some((new, _)) => new,
-                        None => {
-                            let new = self.add(Some(&by.def.name.value), remaining.clone(), config, Some(comm));
-                            self.meetings.makes(lineage, new, 0);
-                            new
-                        }
-                    };
+                    let (new, _) = self.met(Some(lineage), &mut None, |comms| {
+                        (comms.add(Some(&by.def.name.value), remaining.clone(), config, Some(comm)), 0)
+                    });
                     self.check_blocking_agrees(Some(by), new, config, Some(comm))?;
                     let rank = remaining.iter().position(|other| *other == world);
                     named.set(world, rank.map(|rank| (new, rank)));
@@ -116,15 +111,10 @@ impl Comms {
             if by.works(world) {
                 let number = self.meetings.next(gathering, world);
                 let lineage = self.meetings.lineage(gathering, number, 0);
-                let (new, id) = match self.meetings.made(lineage) {
-                    Some(made) => made,
-                    None => {
-                        let new = self.add(Some(&by.def.name.value), members.clone(), config, Some(comm));
-                        self.meetings.makes(lineage, new, self.grow_ids);
-                        self.grow_ids += 1;
-                        (new, self.grow_ids - 1)
-                    }
-                };
+                let (new, id) = self.met(Some(lineage), &mut None, |comms| {
+                    comms.grow_ids += 1;
+                    (comms.add(Some(&by.def.name.value), members.clone(), config, Some(comm)), comms.grow_ids - 1)
+                });
                 if by.case.placement == Placement::OneThread {
                     self.check_one_thread_grow(by, comm, new, config)?;
                 }

@@ -38,32 +38,21 @@ impl Comms {
         let mut calls = Calls::new();
         let mut parts: HashMap<(CommId, Option<u32>), BTreeMap<i32, Vec<Joining>>> = HashMap::new();
         // For calls that fail, if no other call of the step makes one.
-        let mut unmade: HashMap<(CommId, i32), CommId> = HashMap::new();
+        let mut unmade: HashMap<(CommId, i32), Option<(CommId, u32)>> = HashMap::new();
         let works: HashMap<(CommId, i32), u32> =
             callers.iter().rev().filter_map(|caller| Some(((caller.parent, caller.color), caller.number?))).collect();
         for Caller { world, parent, color: own, joining, number } in callers {
             let number = number.or_else(|| works.get(&(parent, own)).copied());
             let gathering = self.splits_of(parent);
             let lineage = number.map(|number| self.meetings.lineage(gathering, number, own));
-            let known = match lineage {
-                Some(lineage) => self.meetings.made(lineage).map(|(comm, _)| comm),
-                None => unmade.get(&(parent, own)).copied(),
+            let unmade = unmade.entry((parent, own)).or_default();
+            let add = |comms: &mut Self| {
+                let meeting = (parent, number);
+                let parts = parts.entry(meeting).or_insert_with(|| comms.parts(by, meeting, color, key));
+                let members = parts.get(&own).into_iter().flatten().map(|(_, _, world)| *world).collect();
+                (comms.add(Some(&by.def.name.value), members, config, Some(parent)), 0)
             };
-            let new = match known {
-                _ if own < 0 => None,
-                Some(known) => Some(known),
-                None => {
-                    let parts =
-                        parts.entry((parent, number)).or_insert_with(|| self.parts(by, (parent, number), color, key));
-                    let members = parts.get(&own).into_iter().flatten().map(|(_, _, world)| *world).collect();
-                    let comm = self.add(Some(&by.def.name.value), members, config, Some(parent));
-                    match lineage {
-                        Some(lineage) => self.meetings.makes(lineage, comm, 0),
-                        None => _ = unmade.insert((parent, own), comm),
-                    }
-                    Some(comm)
-                }
-            };
+            let new = (own >= 0).then(|| self.met(lineage, unmade, add).0);
             if let Some(comm) = new {
                 self.check_blocking_agrees(Some(by), comm, config, Some(parent))?;
             }

@@ -44,8 +44,12 @@ pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) 
             "let the rank that aborts wait for the operation first, or abort the communicator on the ranks that wait as well; {IF_MEANT}"
         );
     }
-    let steps: Option<Vec<&Step>> = waiting.iter().map(|w| find(&case.steps, span(w.step))).collect();
-    let cure = steps.and_then(|steps| cure(case, waiting, &steps));
+    // A rank that only waits for ranks that wait goes on when they do.
+    let waits = |rank: &usize| waiting.iter().any(|w| w.rank == *rank);
+    let causes: Vec<Waiting> = waiting.iter().filter(|w| !w.on.iter().all(waits)).cloned().collect();
+    let causes = if causes.is_empty() { waiting.to_vec() } else { causes };
+    let steps: Option<Vec<&Step>> = causes.iter().map(|w| find(&case.steps, span(w.step))).collect();
+    let cure = steps.and_then(|steps| cure(case, &causes, &steps));
     match cure {
         Some(cure) => format!("{cure}; {IF_MEANT}"),
         None => "say `outcome = \"hang\"` to run it all the same".to_owned(),

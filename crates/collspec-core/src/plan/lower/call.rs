@@ -76,8 +76,8 @@ pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> 
 }
 
 fn one_sided(op: &RankOneSided<Placed>, pointers: &Pointers) -> CallKind {
-    let flags = u32::try_from(op.flags).unwrap_or(u32::MAX);
-    let signal = Signal { index: narrow(op.signal_index), context: narrow(op.context), flags };
+    let call_flags = u32::try_from(op.flags).unwrap_or(u32::MAX);
+    let signal = Signal { index: narrow(op.signal_index), context: narrow(op.context), call_flags };
     let (comm, stream) = (op.comm as u32, op.stream);
     let peer = op.peers.first().map_or(0, |(peer, _)| *peer);
     match op.kind {

@@ -194,11 +194,14 @@ impl Simulation<'_> {
         causes.comes(vertex);
     }
 
-    pub(super) fn causes_hosts_met(&mut self, rank: usize, meeting: (u32, usize)) {
+    pub(super) fn causes_hosts_met(&mut self, rank: usize, meetings: &[(u32, usize)]) {
         let Some(causes) = &mut self.causes else { return };
-        // After a meeting all its hosts have the same knowledge.
-        if let Some(met) = causes.met.get(&meeting) {
-            causes.host[rank] = *met;
+        let met: Vec<Vertex> = meetings.iter().filter_map(|meeting| causes.met.get(meeting).copied()).collect();
+        match met.as_slice() {
+            [] => {}
+            // After a meeting all its hosts have the same knowledge.
+            [met] => causes.host[rank] = *met,
+            _ => causes.host[rank] = causes.vertex(met),
         }
     }
 

@@ -53,7 +53,7 @@ impl Simulation<'_> {
             come.into_iter().filter(|other| *other != rank).for_each(|other| self.wake(other));
         }
         if all {
-            self.causes_hosts_met(rank, death_key(death));
+            self.causes_hosts_met(rank, &[death_key(death)]);
             self.clocks_hosts_met(rank, death_key(death));
         }
         all

@@ -285,14 +285,16 @@ impl Simulation<'_> {
         }
         let come = |counter: &Counter| self.one_sided.sent.get(counter).map_or(0, Vec::len);
         let wanted = self.one_sided.wanted.get(&at)?;
-        let (counter, total) = wanted.iter().find(|(counter, total)| come(counter) < *total)?;
-        let missing = total - come(counter);
-        let what = if missing == 1 {
-            "the wait needs one more signal than that rank sends".to_owned()
-        } else {
-            format!("the wait needs {missing} more signals than that rank sends")
+        let lacking = || wanted.iter().filter(|(counter, total)| come(counter) < *total);
+        let missing: usize = lacking().map(|(counter, total)| total - come(counter)).sum();
+        let on: Vec<usize> = lacking().map(|(counter, _)| world(counter.lane.from)).collect();
+        let what = match (missing, on.as_slice()) {
+            (_, []) => return None,
+            (1, _) => "the wait needs one more signal of that rank".to_owned(),
+            (_, [_]) => format!("the wait needs {missing} more signals of that rank"),
+            _ => format!("the wait needs {missing} more signals of these ranks"),
         };
-        Some((vec![world(counter.lane.from)], what))
+        Some((on, what))
     }
 
     /// Reports data that no wait ever sees, and data that is put where a rank may use it in the meantime.

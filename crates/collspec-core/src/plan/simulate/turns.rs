@@ -1,5 +1,5 @@
-//! With `placement = "one_thread"` one thread makes the calls of all ranks, step by step. While it waits for one rank, no other
-//! rank makes a call of a later step.
+//! With `placement = "one_thread"` one thread makes the calls of all ranks, step by step; those of a group are one step. While it waits
+//! for one rank, no other rank makes a call of a later step.
 use super::super::lower::LoweredProgram;
 use super::super::types::StepId;
 use super::Simulation;
@@ -17,7 +17,7 @@ impl Turns {
         }
         let mut ranks = BTreeMap::new();
         for first in lowered.programs.iter().filter_map(|program| program.first()) {
-            *ranks.entry(first.step).or_default() += 1;
+            *ranks.entry(lowered.unrolled.units[first.step as usize]).or_default() += 1;
         }
         Some(Self(ranks))
     }
@@ -45,7 +45,8 @@ impl Turns {
 impl Simulation<'_> {
     /// True if calls of this step may be made now.
     pub(super) fn is_at(&self, step: StepId) -> bool {
-        self.turns.as_ref().and_then(Turns::step).is_none_or(|turn| turn >= step)
+        let unit = self.lowered.unrolled.units[step as usize];
+        self.turns.as_ref().and_then(Turns::step).is_none_or(|turn| turn >= unit)
     }
 
     /// A rank's host has made its call and moves to the next.
@@ -53,7 +54,8 @@ impl Simulation<'_> {
         let program = &self.lowered.programs[rank];
         let cursor = self.ranks[rank].cursor;
         self.ranks[rank].cursor += 1;
-        let (from, to) = (program[cursor].step, program.get(cursor + 1).map(|call| call.step));
+        let unit = |step: StepId| self.lowered.unrolled.units[step as usize];
+        let (from, to) = (unit(program[cursor].step), program.get(cursor + 1).map(|call| unit(call.step)));
         if self.turns.as_mut().is_some_and(|turns| turns.passes(from, to)) {
             self.causes_thread_goes_on();
             (0..self.ranks.len()).filter(|other| *other != rank).for_each(|other| self.wake(other));

@@ -10,6 +10,8 @@ use crate::scenario::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
+const SEND_WAITS: &str = "the send waits for its recv";
+
 /// The roots of a communicator's unique ids that have not heard from all of their ranks; only some of them, if there are many.
 fn roots_that_wait(members: &[usize], absent: &[usize], ids: usize) -> String {
     const TOLD: usize = 4;
@@ -28,9 +30,13 @@ fn roots_that_wait(members: &[usize], absent: &[usize], ids: usize) -> String {
 }
 
 impl Simulation<'_> {
-    /// Reports sends that no rank ever receives: buffered or not, that is an error.
+    /// Reports sends that no rank ever receives: buffered or not, that is an error. Where ranks stand still, the sends are a part of
+    /// that: who should receive them may stand elsewhere, and nothing says what it would do next.
     pub(super) fn report_unreceived(&mut self) {
         let lowered = self.lowered;
+        if !self.out.waiting.is_empty() {
+            return self.report_waiting_sends();
+        }
         let calls = |rank: usize| lowered.ops[rank].iter().enumerate().map(move |(i, op)| ((rank, i), op));
         let mut balance: FxHashMap<Route, (i64, Index)> = FxHashMap::default();
         for (at, op) in (0..lowered.unrolled.n).flat_map(calls) {
@@ -57,6 +63,24 @@ impl Simulation<'_> {
                 let help = hint.unwrap_or_else(|| "add the recv, or remove the send".into());
                 self.out.mismatches.push(Diagnostic::new(step.span, text).help(help));
             }
+        }
+    }
+
+    /// Reports the ranks whose sends were taken as buffered, and which wait for no other reason.
+    fn report_waiting_sends(&mut self) {
+        let lowered = self.lowered;
+        let unreceived = self.messages.values().filter(|message| message.recv.is_none());
+        let mut sends: Vec<Index> = unreceived.filter_map(|message| Some(message.send?.0)).collect();
+        sends.sort_unstable();
+        for at in sends {
+            let (rank, _) = at;
+            let waits = self.out.waiting.iter().any(|waiting| waiting.rank == rank);
+            let Some(route) = lowered.op(at).and_then(RankOp::route) else { continue };
+            if waits || self.is_dead(rank) || self.is_unknown(at) {
+                continue;
+            }
+            let to = lowered.unrolled.comms.list[route.comm].members.get(route.to).copied().unwrap_or(route.to);
+            self.out.waiting.push(Waiting { rank, step: lowered.step(at), what: SEND_WAITS.to_owned(), on: vec![to] });
         }
     }
 
@@ -90,21 +114,28 @@ impl Simulation<'_> {
                 self.out.waiting.push(Waiting { rank, step: call.step, what, on: self.absent(death) });
                 return;
             }
-            // One thread may not have come to the rank's call yet.
-            if !self.ranks[rank].host_arrived {
-                return;
+            let group = self.ranks[rank].group.as_ref();
+            let makers = group.map_or_else(|| vec![self.ranks[rank].cursor], |group| group.makers.clone());
+            if let Some(waiting) = makers.into_iter().find_map(|index| self.unmet(rank, index)) {
+                self.out.waiting.push(waiting);
             }
-            let Some((meeting, comm)) = self.meeting_of(rank, self.ranks[rank].cursor) else { return };
-            let members = &lowered.unrolled.comms.list[comm as usize].members;
-            let here = self.hosts.get(&meeting);
-            let absent = |member: &usize| !here.is_some_and(|here| here.contains(member));
-            let on: Vec<usize> = members.iter().copied().filter(absent).collect();
-            let mut what = "every member must make this call".to_owned();
-            if let CallKind::Init { ids: Some(ids), .. } = call.kind {
-                what.push_str(&roots_that_wait(members, &on, ids as usize));
-            }
-            self.out.waiting.push(Waiting { rank, step: call.step, what, on });
         }
+    }
+
+    /// The hosts that a call has come to meet, and which have not come.
+    fn unmet(&mut self, rank: usize, index: usize) -> Option<Waiting> {
+        let lowered = self.lowered;
+        let call = &lowered.programs[rank][index];
+        let (meeting, comm) = self.meeting_of(rank, index)?;
+        // One thread may not have come to the rank's call yet.
+        let here = self.hosts.get(&meeting).filter(|here| here.contains(&rank))?;
+        let members = &lowered.unrolled.comms.list[comm as usize].members;
+        let on: Vec<usize> = members.iter().copied().filter(|member| !here.contains(member)).collect();
+        let mut what = "every member must make this call".to_owned();
+        if let CallKind::Init { ids: Some(ids), .. } = call.kind {
+            what.push_str(&roots_that_wait(members, &on, ids as usize));
+        }
+        (!on.is_empty()).then_some(Waiting { rank, step: call.step, what, on })
     }
 
     /// The world ranks that a call which has arrived but not happened waits for, and the reason.
@@ -130,7 +161,7 @@ impl Simulation<'_> {
             }
             RankOp::Send(_) => {
                 let route = op.route().filter(|route| unsent(*route))?;
-                Some((world(route.comm, route.to), "the send waits for its recv".to_owned()))
+                Some((world(route.comm, route.to), SEND_WAITS.to_owned()))
             }
             RankOp::Recv(_) => {
                 let route = op.route().filter(|route| unsent(*route))?;

@@ -17,11 +17,11 @@ impl Library {
         let (local, count, dtype) = (put.ptr.as_ptr().cast_const(), put.count as usize, put.dtype.nccl());
         let window = put.window.map_or(ptr::null_mut(), RegistrationSlot::get);
         let offset = usize::try_from(put.offset).unwrap_or(usize::MAX);
-        let Signal { index, context, flags } = put.signal;
+        let Signal { index, context, call_flags } = put.signal;
         let (comm, stream) = (put.comm.0, put.stream.raw());
         let code = call!(
             self,
-            ncclPutSignal(local, count, dtype, put.peer, window, offset, index, context, flags, comm, stream)
+            ncclPutSignal(local, count, dtype, put.peer, window, offset, index, context, call_flags, comm, stream)
         )?;
         self.check("ncclPutSignal", put.comm, code)
     }
@@ -32,7 +32,8 @@ impl Library {
     ///
     /// The library lacks the function, or returns an error.
     pub fn signal(&self, peer: i32, signal: Signal, comm: CommHandle, stream: &DeviceStream) -> Result<()> {
-        let code = call!(self, ncclSignal(peer, signal.index, signal.context, signal.flags, comm.0, stream.raw()))?;
+        let code =
+            call!(self, ncclSignal(peer, signal.index, signal.context, signal.call_flags, comm.0, stream.raw()))?;
         self.check("ncclSignal", comm, code)
     }
 

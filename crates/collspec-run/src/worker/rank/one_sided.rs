@@ -46,7 +46,7 @@ impl Rank<'_> {
         let members = self.job().comms.get(comm as usize).ok_or_else(|| garbled("communicator"))?;
         let own = members.iter().position(|member| *member as usize == self.rank);
         let own = own.and_then(|own| i32::try_from(own).ok()).ok_or_else(|| garbled("communicator"))?;
-        let signal = Signal { index: 0, context: 0, flags: 0 };
+        let signal = Signal { index: 0, context: 0, call_flags: 0 };
         let done = library.signal(own, signal, self.comm(comm)?.get(), self.stream(stream)?);
         self.settled(done)?;
         // The first call is over, so its communicator is recorded again for the second one.

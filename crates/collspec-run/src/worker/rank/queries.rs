@@ -11,7 +11,7 @@ impl Rank<'_> {
         if self.depth == 0 {
             let kept = self.colourless.drain(..).filter(|slot| slot.get() != CommHandle::NULL).count() as u32;
             if kept > 0 {
-                self.run.record_answers(self.rank, |answers| answers.kept += kept);
+                self.run.record_answers(self.rank, |answers| answers.handles_without_colour += kept);
             }
         }
         if self.depth == 0 && !self.made.is_empty() {
