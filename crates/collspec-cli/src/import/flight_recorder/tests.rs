@@ -188,6 +188,14 @@ fn a_hang_that_the_calls_do_not_show_is_not_claimed() {
     }
 }
 
+/// That calls are not complete does not say why the case cannot be run.
+#[test]
+fn calls_that_cost_too_much_are_told_even_if_they_are_not_complete() {
+    let size = "[[3000000000]]";
+    let text = pair("all_reduce", [(size, size); 2], "started", false);
+    assert!(text.starts_with("# check refuses this: this case "), "{text}");
+}
+
 #[test]
 fn a_rank_without_a_dump_has_made_what_others_completed() {
     let one = "[[4]]";

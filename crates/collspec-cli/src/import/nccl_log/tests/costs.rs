@@ -66,3 +66,15 @@ fn buffers_that_no_case_may_have_are_told() {
         assert!(text.starts_with("# check refuses this: ") && text.contains("more than the limit of"), "{text}");
     }
 }
+
+/// Each case could be run, but not all of them in one file.
+#[test]
+fn different_calls_that_cost_too_much_together_are_told() {
+    let mut log = init(0, 2, 1) + &init(1, 2, 2);
+    for count in 20_000_000..20_000_300 {
+        log += &(call(0, 1, "AllReduce", 0, count, 0) + &call(1, 2, "AllReduce", 0, count, 0));
+    }
+    let text = of_text(log.as_bytes(), Form::Unique { bench: false }).unwrap();
+    assert_eq!(refusals(&text), "", "{text}");
+    assert!(text.starts_with("# check refuses this: the 300 cases of this file together take more than "), "{text}");
+}
