@@ -34,6 +34,8 @@ mod minimize;
 mod minimize_args;
 mod nccl;
 mod nccl_tests_line;
+mod nccl_tests_options;
+mod nccl_tests_processes;
 mod new;
 mod output;
 mod places;

@@ -1,43 +1,17 @@
 //! Reads a command line of nccl-tests.
-use super::bench_args::{BenchArgs, operation};
-use crate::bench::Request;
+use super::nccl_tests_options::Options;
+use super::nccl_tests_processes::{Before, GUESSED};
+use crate::bench::{Operation, Reduction, Request, Roots, Sizes, Step};
 use crate::import::nccl_tests::Command;
 use anyhow::{Context, bail};
-use clap::{Args as ClapArgs, Parser};
-use std::num::NonZeroUsize;
+use collspec_core::num::DType;
 
-/// The options of nccl-tests: those that `collspec bench` has, and the others.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true, name = "nccl-tests")]
-struct Options {
-    #[command(flatten)]
-    bench: BenchArgs,
-    #[command(flatten)]
-    others: OtherOptions,
-}
-
-/// What decides the number of ranks, or has no meaning for a scenario.
-#[derive(Debug, ClapArgs)]
-struct OtherOptions {
-    #[arg(long = "nthreads", short = 't', default_value = "1")]
-    threads: usize,
-    #[arg(long = "agg_iters", short = 'm')]
-    aggregated: Option<String>,
-    #[arg(long = "run_cycles", short = 'N')]
-    cycles: Option<String>,
-    #[arg(long = "parallel_init", short = 'p')]
-    parallel_init: Option<String>,
-    #[arg(long = "blocking", short = 'z')]
-    blocking: Option<String>,
-    #[arg(long = "stream_null", short = 'y')]
-    null_stream: Option<String>,
-    #[arg(long = "cudagraph", short = 'G')]
-    graph: Option<String>,
-    #[arg(long = "report_cputime", short = 'C')]
-    cpu_time: Option<String>,
-    #[arg(long = "local_register", short = 'R')]
-    register: Option<String>,
-}
+/// nccl-tests' own.
+const SIZE: u64 = 32 << 20;
+/// nccl-tests' own.
+const STEP: u64 = 1 << 20;
+/// Programs of nccl-tests that are no single operation of a scenario.
+const WITHOUT_STEP: [&str; 2] = ["hypercube", "alltoallv"];
 
 /// The line, with a launcher and variables before the program.
 ///
@@ -46,63 +20,74 @@ struct OtherOptions {
 /// The line does not name a program of nccl-tests, or has an option that these programs do not have.
 pub fn read(line: &str) -> anyhow::Result<Command> {
     let words = shlex::split(line).context("the quotes do not match")?;
-    let named = |word: &String| operation(word.rsplit('/').next().unwrap_or(word));
-    let at = words.iter().position(|word| named(word).is_some());
-    let at = at.context("no program of nccl-tests is named, such as all_reduce_perf")?;
-    let (before, options) = (&words[..at], &words[at..]);
-    let Some(program) = named(&words[at]) else { bail!("no program of nccl-tests is named") };
-    let parsed = Options::try_parse_from(options).map_err(|error| {
-        // Its first line says what is wrong; the others are about a command that does not exist.
-        let text = error.to_string();
-        anyhow::anyhow!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
-    })?;
-    let request = parsed.bench.request()?;
-    let mut left_out = Vec::new();
-    let (mut processes, mut algorithm, mut protocol) = (1, None, None);
-    let mut words = before.iter();
-    while let Some(word) = words.next() {
-        match word.split_once('=') {
-            Some(("NCCL_ALGO", value)) => algorithm = Some(value.to_owned()),
-            Some(("NCCL_PROTO", value)) => protocol = Some(value.to_owned()),
-            Some((option, value)) if PROCESSES.contains(&option) => processes = number(word, value)?,
-            _ if PROCESSES.contains(&word.as_str()) => {
-                processes = number(word, words.next().map_or("", String::as_str))?;
-            }
-            _ => match word.strip_prefix("-np").or_else(|| word.strip_prefix("-n")).map(str::parse::<NonZeroUsize>) {
-                Some(Ok(count)) => processes = count.get(),
-                _ => left_out.push(word.clone()),
-            },
+    let named = words.iter().enumerate().find_map(|(at, word)| Some((at, test(word)?)));
+    let (at, name) = named.context("no program of nccl-tests is named, such as all_reduce_perf")?;
+    let Some(operation) = Operation::parse(name) else {
+        bail!("{name}_perf: a scenario has no single step for it; write its sends and receives as a `group`");
+    };
+    let before = Before::read(&words[..at])?;
+    let options = Options::read(&words[at + 1..])?;
+    let mut guessed = Vec::new();
+    let (processes, guess) = before.processes();
+    guessed.extend(guess);
+    let ranks = match (options.number::<usize>('g')?, options.number::<usize>('t')?, processes) {
+        (None, None, None) => {
+            guessed.push(format!("{GUESSED} ranks; nccl-tests uses one GPU unless -g or a launcher says otherwise"));
+            Some(GUESSED)
         }
+        (gpus, threads, processes) => {
+            let ranks = gpus.unwrap_or(1).checked_mul(threads.unwrap_or(1));
+            ranks.and_then(|ranks| ranks.checked_mul(processes.unwrap_or(1)))
+        }
+    };
+    let ranks = ranks.context("there are too many ranks")?;
+    anyhow::ensure!(ranks > 0, "there must be at least 1 rank");
+    if options.number::<u32>('D')?.is_some_and(|form| form > 0) {
+        guessed.push(format!("NCCL's {name}; with -D nccl-tests calls kernels of its own instead"));
     }
-    let OtherOptions { threads, aggregated, cycles, parallel_init, blocking, null_stream, graph, cpu_time, register } =
-        parsed.others;
-    let others = [
-        ("-m", aggregated),
-        ("-N", cycles),
-        ("-p", parallel_init),
-        ("-z", blocking),
-        ("-y", null_stream),
-        ("-G", graph),
-        ("-C", cpu_time),
-        ("-R", register),
-    ];
-    left_out.extend(others.into_iter().filter_map(|(option, value)| Some(format!("{option} {}", value?))));
-    let gpus = request.ranks.as_ref().and_then(|ranks| ranks.first()).copied();
-    let ranks = gpus.unwrap_or(1).checked_mul(threads).and_then(|ranks| ranks.checked_mul(processes));
-    let said = gpus.is_some() || threads > 1 || processes > 1;
-    let mut request = Request { sizes: request.sizes.or_else(|| crate::bench::SIZES.list().ok()), ..request };
-    request.algorithms = algorithm.map(|value| vec![Some(value)]).or(request.algorithms);
-    request.protocols = protocol.map(|value| vec![Some(value)]).or(request.protocols);
-    let ranks = if said { Some(ranks.context("there are too many ranks")?) } else { None };
-    Ok(Command { line: line.to_owned(), operation: program, ranks, request, left_out })
+    let dtypes = options.list('d', &DType::all(), DType::parse)?;
+    let reductions = options.list('o', &Reduction::ALL, Reduction::parse)?;
+    let roots = match options.value('r') {
+        Some("-1") => Some(Roots::All),
+        _ => options.number('r')?.map(|root| Roots::These(vec![root])),
+    };
+    let register = match options.number('R')? {
+        None | Some(0) => None,
+        Some(2) => Some("window"),
+        Some(_) => Some("local"),
+    };
+    let request = Request {
+        sizes: Some(sizes(&options)?),
+        dtypes,
+        reductions,
+        roots,
+        algorithms: before.algorithm.map(|value| vec![Some(value)]),
+        protocols: before.protocol.map(|value| vec![Some(value)]),
+        iterations: options.number('n')?,
+        warm_up: options.number('w')?,
+        ..Request::default()
+    };
+    let offset = options.number('u')?.unwrap_or(0);
+    let left_out = before.left_out.into_iter().chain(options.others("gtbeifnwdorRu")).collect();
+    Ok(Command { line: line.to_owned(), operation, ranks, request, register, offset, guessed, left_out })
 }
 
-/// The options of mpirun, srun and torchrun for the number of processes.
-const PROCESSES: [&str; 6] = ["-np", "--np", "-n", "--ntasks", "--nproc-per-node", "--nproc_per_node"];
+/// The name of the test whose program this is. Makefiles add a suffix of their own, as in all_reduce_perf_mpi.
+fn test(word: &str) -> Option<&str> {
+    let file = word.rsplit('/').next().unwrap_or(word);
+    let (name, suffix) = file.split_once("_perf").unwrap_or((file, ""));
+    let is_program = Operation::parse(name).is_some() || WITHOUT_STEP.contains(&name);
+    (is_program && (suffix.is_empty() || suffix.starts_with(['_', '-']))).then_some(name)
+}
 
-fn number(option: &str, value: &str) -> anyhow::Result<usize> {
-    let count = value.parse().ok().filter(|count| *count > 0);
-    count.with_context(|| format!("{option}: `{value}` is not a number of processes"))
+/// A factor of at most 1 is none; with one, nccl-tests passes over the step in bytes.
+fn sizes(options: &Options) -> anyhow::Result<Vec<u64>> {
+    let step = match options.number('f')?.filter(|factor| *factor > 1) {
+        Some(factor) => Step::Factor(factor),
+        None => Step::Bytes(options.size('i')?.unwrap_or(STEP)),
+    };
+    let (from, to) = (options.size('b')?.unwrap_or(SIZE), options.size('e')?.unwrap_or(SIZE));
+    Ok(Sizes { from, to, step }.list()?)
 }
 
 #[cfg(test)]
@@ -110,17 +95,19 @@ mod tests {
     use super::*;
     use crate::import::nccl_tests::import;
     use collspec_core::plan::{Limits, plan};
-    use collspec_core::scenario::{SourceFile, parse};
+    use collspec_core::scenario::{Case, SourceFile, parse};
     use std::sync::Arc;
 
     fn imported(line: &str) -> String {
         let text = import(&read(line).unwrap()).unwrap().text;
         let file = Arc::new(SourceFile { path: "imported.toml".into(), text: text.as_str().into() });
         let cases = parse(&file, "imported").unwrap_or_else(|rejected| panic!("{rejected}\n{text}"));
-        for case in cases {
+        let work = |case: Case| {
             let name = case.name.clone();
-            plan(&Arc::new(case), &Limits::default()).unwrap_or_else(|error| panic!("{name}: {error:?}\n{text}"));
-        }
+            let plan = plan(&Arc::new(case), &Limits::default());
+            plan.unwrap_or_else(|error| panic!("{name}: {error:?}\n{text}")).cost.work
+        };
+        assert!(cases.into_iter().map(work).sum::<u64>() <= Limits::default().file_work, "{text}");
         text
     }
 
@@ -147,14 +134,111 @@ mod tests {
         for before in
             ["srun -n16", "mpirun --np=16", "mpirun -np 16", "srun --ntasks 16", "torchrun --nproc-per-node=16"]
         {
-            assert_eq!(read(&format!("{before} all_reduce_perf -g 2")).unwrap().ranks, Some(32), "{before}");
+            assert_eq!(read(&format!("{before} all_reduce_perf -g 2")).unwrap().ranks, 32, "{before}");
         }
+    }
+
+    #[test]
+    fn a_count_of_processes_that_is_not_in_the_line_is_guessed() {
+        for (before, processes, guess) in [
+            ("srun -N2 --ntasks-per-node=8", 16, ""),
+            ("srun --nodes 2 --ntasks-per-node 8 -n 12", 12, ""),
+            ("torchrun --nnodes=2 --nproc-per-node=8", 16, ""),
+            ("mpirun --host h1,h2 -N 8", 16, ""),
+            ("mpiexec.hydra -hosts h1,h2 -ppn 8", 16, ""),
+            ("/opt/bin/mpirun -H h1 --map-by ppr:4:node", 4, ""),
+            ("mpirun --host h1:8,h2:8", 16, "16 processes"),
+            ("mpirun -H h1,h2", 2, "2 processes"),
+            ("srun -N4", 4, "one process on each of 4 nodes"),
+            ("srun --ntasks-per-node=8", 8, "one node"),
+            ("salloc -N2 srun --ntasks-per-node=4", 8, ""),
+            ("mpirun --hostfile hosts", 2, "2 processes, because the line does not say how many mpirun starts"),
+        ] {
+            let read = read(&format!("{before} all_reduce_perf -g 1")).unwrap();
+            assert_eq!((read.ranks, read.guessed.len()), (processes, usize::from(!guess.is_empty())), "{before}");
+            assert!(read.guessed.concat().starts_with(guess), "{before}: {:?}", read.guessed);
+        }
+        assert_eq!(read("all_reduce_perf").unwrap().ranks, 2);
+        assert_eq!(read("all_reduce_perf -g 1").unwrap().ranks, 1);
+    }
+
+    #[test]
+    fn sizes_are_those_that_nccl_tests_would_run() {
+        let sizes = |options: &str| read(&format!("all_reduce_perf {options}")).unwrap().request.sizes.unwrap();
+        assert_eq!(sizes(""), [32 << 20]);
+        assert_eq!(sizes("-b 30M"), [30 << 20, 31 << 20, 32 << 20]);
+        assert_eq!(sizes("-b 9 -e 3M"), [9, (1 << 20) + 9, (2 << 20) + 9]);
+        assert_eq!(sizes("-b 9 -e 3M -f 1"), sizes("-b 9 -e 3M"));
+        assert_eq!(sizes("-b 1k -e 1.5KB -i 256"), [1024, 1280, 1536]);
+        assert_eq!(sizes("--minb=8 --maxbytes 64 -f 2 -i 8 -f4"), [8, 32]);
+    }
+
+    #[test]
+    fn every_option_of_nccl_tests_is_read() {
+        let options = "-p 1 -c 5 -z 3 -y 1 -T 9 -C 1 -S 1 -J a.json -a 3 -x 2 -D 1 -V 32 -M 1 -I 1 -K 2 -m 4 -N 0 -G 2";
+        let read = read(&format!("all_reduce_perf_mpi -b 8 -e 8 -g 2 {options}")).unwrap();
+        assert_eq!(read.left_out.join(" "), options);
+        assert!(read.guessed.concat().contains("with -D nccl-tests calls kernels of its own"), "{:?}", read.guessed);
+    }
+
+    #[test]
+    fn buffers_are_registered_and_begin_as_the_line_says() {
+        for program in [
+            "all_reduce",
+            "all_gather",
+            "reduce_scatter",
+            "gather",
+            "scatter",
+            "alltoall",
+            "sendrecv",
+            "reduce",
+            "broadcast",
+        ] {
+            for (option, key) in
+                [("-R 1", "register = \"local\""), ("-R 2", "register = \"window\""), ("-u 3", "offset = 3")]
+            {
+                let text = imported(&format!("{program}_perf -b 1K -e 2K -f 2 -g 4 {option}"));
+                assert!(text.lines().any(|line| line == key), "{option}\n{text}");
+            }
+        }
+        assert!(!imported("all_reduce_perf -b 8 -e 8 -R 0").contains("register"));
+        // In place, only the root's input and output would be in one window.
+        for (program, has_cases_in_place) in
+            [("gather", false), ("scatter", false), ("all_gather", true), ("reduce", true)]
+        {
+            let text = imported(&format!("{program}_perf -b 1K -e 1K -g 4 -R 2"));
+            assert_eq!(text.contains("\nmatrix.in_place"), has_cases_in_place, "{text}");
+            assert_eq!(text.contains("\n# left out: cases in place"), !has_cases_in_place, "{text}");
+        }
+    }
+
+    #[test]
+    fn cases_are_of_a_smaller_size_where_all_cost_too_much() {
+        let text = imported("srun -N2 --ntasks-per-node=8 all_gather_perf -b 512M -e 8G -f 2 -g 1");
+        assert!(text.contains("\nworld_size = 16\n") && text.contains("# guessed: cases of "), "{text}");
+        assert!(text.contains("bytes = [536870912, 1073741824,"), "{text}");
     }
 
     #[test]
     fn sizes_that_cost_too_much_for_a_case_are_measured_only() {
         let text = imported("./build/all_reduce_perf -b 8 -e 16G -f 2 -g 8");
         assert!(text.contains("left out of the cases: ") && text.contains(", 17179869184]"), "{text}");
+    }
+
+    #[test]
+    fn sizes_that_cost_too_much_for_a_file_are_measured_only() {
+        let text = imported("all_reduce_perf -b 1M -e 64M -i 256K -g 8");
+        assert!(text.contains("left out of the cases: ") && text.contains(", 67108864]"), "{text}");
+    }
+
+    #[test]
+    fn what_planning_refuses_at_every_size_is_told_as_planning_says_it() {
+        for (line, words) in
+            [("all_reduce_perf -b 8 -e 8 -g 5000", "5000 ranks"), ("broadcast_perf -b 8 -e 8 -g 4 -r 4", "root")]
+        {
+            let error = import(&read(line).unwrap()).unwrap_err().to_string();
+            assert!(error.contains(words), "{line}: {error}");
+        }
     }
 
     #[test]
@@ -176,6 +260,16 @@ mod tests {
             ("mpirun -np many all_reduce_perf", "`many` is not a number"),
             ("all_reduce_perf --frobnicate", "frobnicate"),
             ("all_reduce_perf -b 8M -e 8", "smaller"),
+            ("all_reduce_perf -e 8", "smaller"),
+            ("all_reduce_perf -b 8 -i 0", "-i: `0`"),
+            ("all_reduce_perf -b 8 -e 8Q", "`8Q`"),
+            ("all_reduce_perf -k 8", "-k"),
+            ("all_reduce_perf -b", "missing"),
+            ("all_reduce_perf --per_iter 1", "--per_iter_timing or --per_iter_skip"),
+            ("all_reduce_perf -d f12", "f12"),
+            ("all_reduce_perf -g two", "two"),
+            ("hypercube_perf -g 4", "no single step"),
+            ("alltoallv_perf_mpi -g 4", "no single step"),
             ("all_reduce_perf -t 99999999999 -g 99999999999", "too many ranks"),
         ] {
             let error = read(line).map(|_| ()).unwrap_err().to_string();

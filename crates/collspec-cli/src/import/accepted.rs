@@ -1,6 +1,6 @@
 //! Whether an imported text is a scenario, and what planning says about it.
 use super::Error;
-use collspec_core::plan::{self, Limits, Plan};
+use collspec_core::plan::{self, Limits, Plan, cost};
 use collspec_core::scenario::{self, Case, Diagnostic, MAX_BYTES, Rejected, SourceFile};
 use std::sync::Arc;
 
@@ -29,11 +29,39 @@ pub fn accepted(text: String, instead: &str) -> Result<String, Error> {
     }
 }
 
+/// What planning says against a scenario.
+#[derive(Debug)]
+pub struct Refusal {
+    pub why: String,
+    /// True if nothing is wrong with it but what it costs.
+    pub is_cost: bool,
+}
+
 /// Why `collspec check` refuses a scenario.
-pub fn refusal(text: &str) -> Option<String> {
-    let cases = cases(text).unwrap_or_default();
-    let mut refused = cases.into_iter().filter_map(|case| plan::plan(&Arc::new(case), &Limits::default()).err());
-    Some(refused.next()?.first()?.message.clone())
+pub fn refusal(text: &str) -> Option<Refusal> {
+    first_refused(cases(text).unwrap_or_default()).map(|(_, refusal)| refusal)
+}
+
+/// The first of a file's cases that is refused, or with which all before it cost more than a file may.
+pub fn first_refused(cases: Vec<Case>) -> Option<(Arc<Case>, Refusal)> {
+    let (limits, count) = (Limits::default(), cases.len());
+    let mut work = 0u64;
+    for case in cases.into_iter().map(Arc::new) {
+        match plan::plan(&case, &limits) {
+            Ok(plan) => work = work.saturating_add(plan.cost.work),
+            Err(diagnostics) => {
+                let any_cost = Limits { memory: u64::MAX, work: u64::MAX, ..limits };
+                let is_cost = plan::plan(&case, &any_cost).is_ok();
+                let why = diagnostics.into_iter().next()?.message;
+                return Some((case, Refusal { why, is_cost }));
+            }
+        }
+        if work > limits.file_work {
+            let why = cost::too_much_work_of_file(case.span, count, &limits).message;
+            return Some((case, Refusal { why, is_cost: true }));
+        }
+    }
+    None
 }
 
 /// The plan of a text with one case; else what is wrong with it.

@@ -1,14 +1,12 @@
 //! What a command line of nccl-tests runs, as a scenario.
-use super::accepted::{accepted, cases};
+use super::accepted::{Refusal, accepted, cases, first_refused};
 use super::header::header;
 use super::text::{Text, quoted};
 use super::{Error, Imported};
 use crate::bench::{Operation, Reduction, Request, Roots, Row, each};
 use collspec_core::num::DType;
 use collspec_core::ops::Extent;
-use collspec_core::plan::{Limits, plan};
 use collspec_core::scenario::Case;
-use std::sync::Arc;
 
 /// A command line that was read.
 #[derive(Debug)]
@@ -17,16 +15,19 @@ pub struct Command {
     pub line: String,
     /// The operation of its program.
     pub operation: Operation,
-    /// The number of ranks, if the line says it.
-    pub ranks: Option<usize>,
+    /// The number of ranks.
+    pub ranks: usize,
     /// Its options.
     pub request: Request,
+    /// How it registers its buffers, as scenarios call it.
+    pub register: Option<&'static str>,
+    /// Elements by which all buffers begin later.
+    pub offset: u64,
+    /// What the line does not say.
+    pub guessed: Vec<String>,
     /// Words that do not matter to a scenario.
     pub left_out: Vec<String>,
 }
-
-/// Ranks if the line does not say how many.
-const RANKS: usize = 2;
 
 /// The scenario: every size, type, reduction, root and place that the line asks for, with a table `[bench]` of the same.
 ///
@@ -34,60 +35,89 @@ const RANKS: usize = 2;
 ///
 /// There is no such scenario, because there would be too many cases for example.
 pub fn import(command: &Command) -> Result<Imported, Error> {
-    let Command { operation, request, .. } = command;
+    let Command { operation, request, ranks, .. } = command;
     let mut remarks = vec!["guessed: values; nccl-tests has its own".to_owned()];
-    let ranks = command.ranks.unwrap_or_else(|| {
-        remarks.push(format!("guessed: {RANKS} ranks; nccl-tests uses one GPU unless -g or a launcher says otherwise"));
-        RANKS
-    });
+    remarks.extend(command.guessed.iter().map(|guess| format!("guessed: {guess}")));
     if !command.left_out.is_empty() {
         remarks.push(format!("left out: {}", command.left_out.join(" ")));
     }
     let dtypes = request.dtypes.clone().unwrap_or_else(|| vec![DType::F32]);
-    let sizes = request.sizes.clone().unwrap_or_default();
+    let has_elements = |size: &u64| dtypes.iter().all(|dtype| operation.count(*size, *dtype, *ranks).0 > 0);
     // A size without an element for every rank is not run.
-    let sizes: Vec<u64> = sizes
-        .into_iter()
-        .filter(|size| dtypes.iter().all(|dtype| operation.count(*size, *dtype, ranks).0 > 0))
-        .collect();
-    if sizes.is_empty() {
+    let sizes: Vec<u64> = request.sizes.iter().flatten().copied().filter(has_elements).collect();
+    let Some(smallest) = sizes.first() else {
         return Err(Error::Input("no size is large enough for an element of each type on each rank".to_owned()));
+    };
+    if has_windows_in_place_of_one_rank(command) {
+        remarks
+            .push("left out: cases in place, because they would share a window's memory on the root alone".to_owned());
     }
-    let mut of_cases = sizes.clone();
-    let mut text = scenario(command, ranks, &remarks, &of_cases, &sizes)?;
-    while !is_affordable(&text, *of_cases.last().unwrap_or(&0)) {
-        of_cases.pop();
-        if of_cases.is_empty() {
-            return Err(Error::Input("the smallest size costs more than a case may".to_owned()));
+    let text = |of_cases: &[u64]| scenario(command, &remarks, of_cases, &sizes);
+    let lengths: Vec<usize> = (1..=sizes.len()).collect();
+    let accepted = if text(&sizes).is_ok() {
+        sizes.len()
+    } else {
+        lengths.partition_point(|length| text(&sizes[..*length]).is_ok()).max(1)
+    };
+    let refused = too_costly(&text(&sizes[..accepted])?)?;
+    let fitting = refused.as_ref().map_or(accepted, |(bytes, _)| sizes.iter().take_while(|size| *size < bytes).count());
+    let mut of_cases = sizes[..fitting].to_vec();
+    if let (0, Some((_, mut why))) = (fitting, refused) {
+        let mut smaller = smallest / 2;
+        while has_elements(&smaller)
+            && let Some((_, still)) = too_costly(&text(&[smaller])?)?
+        {
+            (smaller, why) = (smaller / 2, still);
         }
-        let (left, last) = (sizes.len() - of_cases.len(), of_cases.last().unwrap_or(&0));
-        let mut remarks = remarks.clone();
+        if !has_elements(&smaller) {
+            return Err(Error::Input(why));
+        }
         remarks.push(format!(
-            "left out of the cases: {left} sizes above {last} bytes, which cost more than a case may; [bench] has them"
+            "guessed: cases of {smaller} bytes, because all sizes cost more than a case or a file may; [bench] has them"
         ));
-        text = scenario(command, ranks, &remarks, &of_cases, &sizes)?;
+        of_cases.push(smaller);
+    } else if fitting < sizes.len() {
+        let (left, last) = (sizes.len() - fitting, sizes[fitting - 1]);
+        remarks.push(format!(
+            "left out of the cases: {left} sizes above {last} bytes, which cost more than a case or a file may; [bench] \
+             has them"
+        ));
     }
+    let text = scenario(command, &remarks, &of_cases, &sizes)?;
     let remarks = text.lines().map_while(|line| line.strip_prefix("# ")).map(str::to_owned).collect();
     Ok(Imported { text, remarks })
 }
 
-/// True if every case of this size can be planned within the limits.
-fn is_affordable(text: &str, bytes: u64) -> bool {
-    let of_size =
-        |case: &Case| case.name.contains(&format!("bytes={bytes},")) || case.name.contains(&format!("bytes={bytes}]"));
-    let all = cases(text).unwrap_or_default();
-    all.into_iter().filter(of_size).all(|case| plan(&Arc::new(case), &Limits::default()).is_ok())
+/// The smallest size in bytes with which the cases cost more than a case or a file may, and what planning says.
+///
+/// # Errors
+///
+/// A case is refused for another reason.
+fn too_costly(text: &str) -> Result<Option<(u64, String)>, Error> {
+    let mut cases = cases(text).unwrap_or_default();
+    cases.sort_by_key(bytes);
+    match first_refused(cases) {
+        Some((case, Refusal { why, is_cost: true })) => Ok(Some((bytes(&case), why))),
+        Some((case, Refusal { why, .. })) => Err(Error::Input(format!("{}: {why}", case.name))),
+        None => Ok(None),
+    }
+}
+
+/// The size that a case's name says.
+fn bytes(case: &Case) -> u64 {
+    let (_, size) = case.name.rsplit_once("bytes=").unwrap_or_default();
+    size.split([',', ']']).next().and_then(|size| size.parse().ok()).unwrap_or(0)
+}
+
+/// True if cases in place would share memory between input and output on the root alone, which ranks with one window may not.
+fn has_windows_in_place_of_one_rank(command: &Command) -> bool {
+    command.register == Some("window") && matches!(command.operation, Operation::Gather | Operation::Scatter)
 }
 
 /// The file, with cases of some sizes and measurements of all.
-fn scenario(
-    command: &Command,
-    ranks: usize,
-    remarks: &[String],
-    of_cases: &[u64],
-    sizes: &[u64],
-) -> Result<String, Error> {
-    let Command { operation, request, .. } = command;
+fn scenario(command: &Command, remarks: &[String], of_cases: &[u64], sizes: &[u64]) -> Result<String, Error> {
+    let Command { operation, request, ranks, .. } = command;
+    let ranks = *ranks;
     let dtypes = request.dtypes.clone().unwrap_or_else(|| vec![DType::F32]);
     let mut text = header(remarks, "From a command line of nccl-tests", &command.line, "nccl_tests", ranks);
     text.line(format!("op = {}", quoted(operation.name())));
@@ -99,6 +129,12 @@ fn scenario(
         if let Some([Some(value)]) = values.as_deref() {
             text.line(format!("env.{variable} = {}", quoted(value)));
         }
+    }
+    if let Some(form) = command.register {
+        text.line(format!("register = {}", quoted(form)));
+    }
+    if command.offset > 0 {
+        text.line(format!("offset = {}", command.offset));
     }
     // With one reduction, values whose result is exact in every order, which is quick to judge.
     let reductions = request.reductions.clone().filter(|_| operation.reduces()).unwrap_or_default();
@@ -133,7 +169,7 @@ fn scenario(
         None => Vec::new(),
     };
     axis(&mut text, "root", roots.iter().map(usize::to_string));
-    if operation.works_in_place() {
+    if operation.works_in_place() && !has_windows_in_place_of_one_rank(command) {
         axis(&mut text, "in_place", ["false", "true"].map(str::to_owned).into_iter());
     }
     if dtypes.len() > 1 {

@@ -115,7 +115,9 @@ pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> R
         None if hang => {
             imported.tell("no outcome = \"hang\": these calls complete, so the dumps do not show what hung")
         }
-        Some(why) if hang || steps.iter().all(|step| step.complete) => imported.tell_refused(&why),
+        Some(refusal) if refusal.is_cost || hang || steps.iter().all(|step| step.complete) => {
+            imported.tell_refused(&refusal.why)
+        }
         _ => {}
     }
     Ok(imported)

@@ -284,6 +284,14 @@ fn ends_without_their_calls_are_told() {
     assert!(text.contains("left out: 2 groups of calls of which the dumps have only the end"), "{text}");
 }
 
+/// That calls are not complete does not say why the case cannot be run.
+#[test]
+fn calls_that_cost_too_much_are_told_even_if_they_are_not_complete() {
+    let size = "[[3000000000]]";
+    let text = pair("all_reduce", [(size, size); 2], "started", false);
+    assert!(text.starts_with("# check refuses this: this case "), "{text}");
+}
+
 #[test]
 fn a_rank_without_a_dump_has_made_what_others_completed() {
     let one = "[[4]]";

@@ -50,8 +50,8 @@ pub fn build(collector: &Collector, files: &[PathBuf], form: Form) -> Result<Imp
         Form::Rounds => rounds::scenario(collector, facts)?,
     };
     imported.text = accepted(imported.text, "import the log of a few rounds, or of fewer ranks")?;
-    if let (Form::Unique { .. }, Some(why)) = (form, refusal(&imported.text)) {
-        imported.tell_refused(&why);
+    if let (Form::Unique { .. }, Some(refusal)) = (form, refusal(&imported.text)) {
+        imported.tell_refused(&refusal.why);
     }
     Ok(imported)
 }

@@ -1,5 +1,5 @@
 //! The program of a log in its order: one list of steps for all ranks, with loops for what repeats.
-use super::super::accepted::{planned, refusal};
+use super::super::accepted::{Refusal, planned, refusal};
 use super::super::call::{Call, Collective, Issued, Unit, reductions_without_bound};
 use super::super::header::{counted, header};
 use super::super::inputs::Inputs;
@@ -272,18 +272,18 @@ impl<'a> Program<'a> {
     }
 
     /// The scenario. `refused` says why one round of it cannot be run.
-    fn finished(mut self, refused: Option<String>) -> Imported {
+    fn finished(mut self, refused: Option<Refusal>) -> Imported {
         let disagreement = self.disagreement.take();
         if let Some(said) = &disagreement {
             let what = match refused {
-                Some(_) => "the ranks disagree in what comes next",
-                None => "ranks issue the same calls in another order, or in other groups",
+                Some(Refusal { is_cost: false, .. }) => "the ranks disagree in what comes next",
+                _ => "ranks issue the same calls in another order, or in other groups",
             };
             self.remarks.push(format!("{what}; {said}"));
         }
         let mut imported = self.text(self.rounds_that_fit());
-        if let (Some(why), None) = (refused, disagreement) {
-            imported.tell_refused(&why);
+        if let Some(refusal) = refused.filter(|refusal| refusal.is_cost || disagreement.is_none()) {
+            imported.tell_refused(&refusal.why);
         }
         imported
     }
