@@ -26,7 +26,19 @@ const IMPORTS_THAT_RUN_UP: [&str; 16] = [
 ];
 
 /// Files in circles, by crate. A number that has become smaller is written down here, so that it stays.
-const FILES_IN_CIRCLES: [(&str, usize); 0] = [];
+const FILES_IN_CIRCLES: [(&str, usize); 11] = [
+    ("collspec-cli", 91),
+    ("collspec-core", 94),
+    ("collspec-run", 26),
+    ("collspec-suite", 10),
+    ("ptx", 36),
+    ("recorder", 2),
+    ("soft-cuda", 8),
+    ("soft-cudart", 34),
+    ("soft-nccl", 76),
+    ("standin-cuda", 4),
+    ("standin-nccl", 2),
+];
 
 /// A module's path in its crate: `["plan", "lower"]`.
 type Module = Vec<String>;

@@ -128,7 +128,7 @@ fn a_mix_of_two_libraries_is_refused() {
     let words = "the process has loaded several NCCL libraries";
     let mut command = super::command(&home, 2, &home.path("base/libnccl.so.2"), &["run", "scenarios"]);
     let run = Run::of(command.env("LD_PRELOAD", &other));
-    assert!(run.code == 1 && run.out.contains(words) && run.out.contains("other/libnccl.so.2"), "{run}");
+    assert!(run.code == 2 && run.out.contains(words) && run.out.contains("other/libnccl.so.2"), "{run}");
     let mut command = home.command(&["compare", "scenarios", "--driver"]);
     command.arg(driver()).arg("--base").arg(home.path("base/libnccl.so.2")).arg("--candidate").arg(&other);
     let compared = Run::of(command.env("LD_PRELOAD", &other).env("XDG_RUNTIME_DIR", home.path(".")));

@@ -130,7 +130,7 @@ fn lock_files_that_exist_already_do_no_harm() {
     fs::remove_file(&lock).unwrap();
     std::os::unix::fs::symlink(home.path("sum.toml"), &lock).unwrap();
     let link = run();
-    assert!(link.code == 1 && link.out.contains("cannot lock the GPUs: "), "{link}");
+    assert!(link.code == 2 && link.out.contains("cannot lock the GPUs: "), "{link}");
     assert!(link.out.contains(lock.file_name().unwrap().to_str().unwrap()), "{link}");
 }
 
@@ -141,7 +141,7 @@ fn a_folder_that_takes_no_lock_files_is_named() {
     let mut command = exclusive(&home, 2, &["run", "sum.toml"]);
     // not even the superuser may create files here
     let run = Run::of(command.env("XDG_RUNTIME_DIR", "/proc"));
-    assert!(run.code == 1 && run.out.contains("cannot lock the GPUs: /proc/collspec-"), "{run}");
+    assert!(run.code == 2 && run.out.contains("cannot lock the GPUs: /proc/collspec-"), "{run}");
     assert!(!run.err.contains("panicked"), "{run}");
 }
 
@@ -180,7 +180,7 @@ fn a_full_disk_is_said_and_nothing_is_left_on_it() {
     // no room for a lock
     if let Some(mut full) = on_a_small_disk(&home, "size=64k,nr_inodes=1", &["run", "sum.toml"]) {
         let run = Run::of(&mut full);
-        assert!(run.code == 1 && run.out.contains("cannot lock the GPUs: "), "{run}");
+        assert!(run.code == 2 && run.out.contains("cannot lock the GPUs: "), "{run}");
         assert!(run.out.contains("No space left on device") && !run.err.contains("panicked"), "{run}");
     }
     // room for locks, and for the beginning of the report

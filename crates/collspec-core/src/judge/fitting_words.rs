@@ -70,7 +70,7 @@ mod tests {
     fn a_reason_is_the_end_of_a_chain_of_causes() {
         let text = "ncclBroadcast: invalid_argument: an argument is out of range: the root is 2, not in 0..2\nmore";
         assert!(reason(text).unwrap().ends_with("`reason = \"the root is 2, not in 0..2\"`"), "{text}");
-        assert!(reason("a \"b\" is no number").unwrap().ends_with("'a \"b\" is no number'`"));
+        assert!(reason("a \"b\" is no number").unwrap().ends_with("`reason = \"a \\\"b\\\" is no number\"`"));
         assert_eq!(reason(" \n"), None);
         let long = "word ".repeat(60);
         assert!(reason(&long).unwrap().len() < 160, "{:?}", reason(&long));

@@ -257,7 +257,7 @@ mod tests {
         })
         .unwrap();
         let statuses: Vec<_> = seen.iter().map(|(status, _)| *status).collect();
-        assert_eq!(statuses, [Status::Pass, Status::Fail, Status::Pass]);
+        assert_eq!(statuses, [Status::Pass, Status::Error, Status::Pass]);
         assert!(seen[1].1.as_ref().is_some_and(|reason| reason.ends_with("no verdict on bad")));
     }
 
