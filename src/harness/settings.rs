@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(with("COLLSPEC_PLACEMENT", "processes").map(|s| s.placement), Ok(Some(Placement::Processes)));
         assert_eq!(with("COLLSPEC_TIMEOUT", "2.5").map(|s| s.timeout), Ok(Some(2.5)));
         assert_eq!(with("COLLSPEC_OPENING_TIMEOUT", "9").map(|s| s.opening_timeout), Ok(Some(9.0)));
-        assert_eq!(with("COLLSPEC_SEED", "7").map(|s| s.seed), Ok(Some(7)));
+        assert_eq!(with("COLLSPEC_SEED", "7").map(|s| s.variation.seed), Ok(Some(7)));
         assert_eq!(with("COLLSPEC_EAGER", "4096").map(|s| s.eager), Ok(Some(4096)));
         assert_eq!(with("COLLSPEC_CONNECT", "lazy").map(|s| s.connect), Ok(Some(Connect::Lazy)));
         assert_eq!(with("COLLSPEC_MAX_MEMORY", "2GiB").map(|s| s.reading.limits.memory), Ok(2 << 30));

@@ -21,7 +21,8 @@ const FAULTS: [&str; 3] = ["F01", "F03", "F20"];
 
 fn runner(fault: FaultMode) -> Runner {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_collspec"));
-    Runner::soft(RunOptions { fault, workers: Workers::Command(program), ..RunOptions::default() }).unwrap()
+    let variation = Variation { fault: fault.to_string(), ..Variation::default() };
+    Runner::soft(RunOptions { variation, workers: Workers::Command(program), ..RunOptions::default() }).unwrap()
 }
 
 fn cases(text: &str) -> Vec<Arc<Case>> {
@@ -44,8 +45,11 @@ fn what_is_judged_in_place_gets_the_verdict_that_copies_get() {
             let in_place = runner(fault).run_case(&case);
             let copies = runner(FaultMode::Sound);
             let Prepared::Ready(ready) = copies.prepare(&case).unwrap() else { panic!("{} is not run", case.name) };
-            let experiment =
-                Experiment { variation: Variation { fault, ..Variation::default() }, limit: None, judge: &judge };
+            let experiment = Experiment {
+                variation: Variation { fault: fault.to_string(), ..Variation::default() },
+                limit: None,
+                judge: &judge,
+            };
             let (copied, _) = copies.run_once(&ready, &experiment).unwrap();
             assert_eq!(words(&in_place), words(&copied), "{} with {fault}", case.name);
             assert!(fault != FaultMode::Sound || in_place.status == Status::Pass, "{:?}", in_place.reason);
@@ -101,8 +105,11 @@ fn what_an_earlier_case_left_in_the_memory_does_not_hide_a_fault() {
     let case = large_arena(0);
     for id in FAULTS {
         let fault = FaultMode::Inject(Injection { fault: Fault::parse(id).unwrap(), rank: Some(1), algorithm: None });
-        let experiment =
-            Experiment { variation: Variation { fault, ..Variation::default() }, limit: None, judge: &judge };
+        let experiment = Experiment {
+            variation: Variation { fault: fault.to_string(), ..Variation::default() },
+            limit: None,
+            judge: &judge,
+        };
         let [after_a_right_run, fresh] = [true, false].map(|before| {
             let runner = runner(FaultMode::Sound);
             if before {

@@ -259,7 +259,8 @@ fn refused(case: &Arc<Case>, text: &str) -> bool {
 
 fn runner(seed: u64) -> Runner {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    Runner::soft(RunOptions { seed: Some(seed), workers: worker, ..RunOptions::default() }).unwrap()
+    let variation = collspec_suite::suite::Variation { seed: Some(seed), ..Default::default() };
+    Runner::soft(RunOptions { variation, workers: worker, ..RunOptions::default() }).unwrap()
 }
 
 fn passes(runner: &Runner, seed: u64, case: &Arc<Case>, text: &str) {

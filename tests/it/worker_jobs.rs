@@ -72,12 +72,8 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         one_thread: false,
         arena: place(2 * n, 0),
         reuse: None,
-        fault: String::new(),
-        disturbance: None,
+        variation: collspec_run::job::Variation::default(),
         words_unseen: false,
-        seed: None,
-        delay_stores: None,
-        early_loads: None,
         timed: None,
         world: None,
     }

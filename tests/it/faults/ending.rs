@@ -57,7 +57,7 @@ impl Seen {
             .run_once(
                 &ready,
                 &Experiment {
-                    variation: Variation { fault: wish, ..Variation::default() },
+                    variation: Variation { fault: wish.to_string(), ..Variation::default() },
                     limit: Some(600.0),
                     judge: &judge,
                 },

@@ -26,7 +26,9 @@ const NOBODY: usize = 60;
 
 fn runner(fault: FaultMode) -> Runner {
     let worker = Workers::Command(PROGRAM.into());
-    Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), fault, workers: worker, ..RunOptions::default() }).unwrap()
+    let variation = collspec_suite::suite::Variation { fault: fault.to_string(), ..Default::default() };
+    Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), variation, workers: worker, ..RunOptions::default() })
+        .unwrap()
 }
 
 fn case(id: &str) -> Arc<Case> {

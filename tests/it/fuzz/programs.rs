@@ -31,7 +31,7 @@ pub fn runner(seed: u64) -> Runner {
     Runner::soft(RunOptions {
         jobs: NonZeroUsize::new(JOBS),
         workers: worker,
-        seed: Some(seed),
+        variation: collspec_suite::suite::Variation { seed: Some(seed), ..Default::default() },
         ..RunOptions::default()
     })
     .expect("a runner")

@@ -70,7 +70,8 @@ impl CaseRunner for Runner {
         limit: Option<f64>,
         judge: &JudgeFn<'_>,
     ) -> Result<JudgedRuns, String> {
-        let experiment = Experiment { variation: Variation { fault: wish, ..self.variation() }, limit, judge };
+        let experiment =
+            Experiment { variation: Variation { fault: wish.to_string(), ..self.variation() }, limit, judge };
         let sound = !matches!(wish, FaultMode::Inject(_));
         let judged = if sound { self.run_twice(ready, &experiment) } else { self.run_once(ready, &experiment) };
         judged.map_err(|error| with_causes(&error))

@@ -4,6 +4,7 @@ use super::terminal;
 use collspec_core::printable::printable_lines;
 use collspec_run::cluster::Equipment;
 use collspec_run::run::Allowed;
+use collspec_suite::suite::options::{IsFor, NAMED};
 use collspec_suite::suite::{BackendMissing, ChosenBackend, RunOptions};
 use std::cell::OnceCell;
 use std::io::{self, Write};
@@ -53,9 +54,9 @@ impl<'a> Resolved<'a> {
 
 /// Refuses late stores and early loads where no kernels run that this program executes.
 pub fn check_weak_memory(options: &RunOptions, chosen: &ChosenBackend) -> anyhow::Result<()> {
-    let asked = [("--delay-stores", options.delay_stores.is_some()), ("--early-loads", options.early_loads.is_some())];
-    if let Some((option, _)) = asked.iter().find(|(_, is_set)| *is_set && !chosen.backend.has_software_gpus()) {
-        anyhow::bail!("{option} is for kernels on software GPUs, and there are none here");
+    let asked = NAMED.iter().find(|option| option.is_for == IsFor::SoftwareGpus && option.is_set(options));
+    if let Some(option) = asked.filter(|_| !chosen.backend.has_software_gpus()) {
+        anyhow::bail!("--{} is for kernels on software GPUs, and there are none here", option.name);
     }
     Ok(())
 }

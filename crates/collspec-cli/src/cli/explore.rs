@@ -8,6 +8,7 @@ use collspec_core::printable::{one_line, thousands};
 use collspec_run::run::Backend;
 use collspec_run::signals;
 use collspec_suite::report::{InheritedVariables, RerunCommand};
+use collspec_suite::suite::Variation;
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{RunOptions, Runner, files_in_words};
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ pub fn explore_schedules(args: &ExploreArgs) -> anyhow::Result<Exit> {
 
     let usual = if args.seconds.is_none() { Some(USUAL) } else { None };
     let request = Request {
-        first: options.seed.unwrap_or_default(),
+        first: options.variation.seed.unwrap_or_default(),
         schedules: args.schedules.map(NonZeroU64::get).or(usual),
         time: args.seconds.map(Duration::from_secs_f64),
         confirmations: args.confirmations,
@@ -109,7 +110,9 @@ fn describe(out: &mut impl Write, found: &Found, options: &RunOptions) -> anyhow
     if *runs > 0 {
         writeln!(out, "  {failed} of {runs} more runs on this schedule failed")?;
     }
-    let repeats = RunOptions { seed: Some(*seed), ..options.clone() }.to_repeat();
+    let repeats =
+        RunOptions { variation: Variation { seed: Some(*seed), ..options.variation.clone() }, ..options.clone() }
+            .to_repeat();
     let rerun = RerunCommand::command_line(repeats, InheritedVariables::here());
     writeln!(out, "  run it again: {}\n", one_line(&rerun.command(case)))?;
     Ok(out.flush()?)

@@ -67,7 +67,7 @@ fn run_here(
     };
     chosen.cluster = cluster;
     backend::check_weak_memory(options, &chosen)?;
-    if args.settings.software.fault.is_some() && chosen.machine.is_some() && args.backend.library.driver.is_none() {
+    if args.settings.software.has("fault") && chosen.machine.is_some() && args.backend.library.driver.is_none() {
         anyhow::bail!("--fault changes the software library, but this run uses a real one: add --backend soft");
     }
     let mut suite = open(&args.selection)?;

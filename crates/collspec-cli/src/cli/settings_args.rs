@@ -2,13 +2,9 @@
 use super::args::{BACKEND, MANNER, SOFTWARE};
 use clap::Args as ClapArgs;
 use collspec_core::scenario::Placement;
-use collspec_run::job::{EarlyLoads, StoreUnit};
 use collspec_run::run::{RanksPerGpu, seconds};
 use collspec_suite::suite::RunOptions;
-use soft_nccl::Connect;
-use soft_nccl::fault::{FaultMode as Fault, NoFault};
-use std::num::NonZeroUsize;
-use std::str::FromStr;
+use collspec_suite::suite::options::{NAMED, NamedOption, OptionError};
 
 /// How cases run.
 #[derive(Debug, ClapArgs)]
@@ -43,42 +39,44 @@ pub struct CommonArgs {
     pub opening_timeout: Option<f64>,
 }
 
-/// What only the software library has.
-#[derive(Debug, ClapArgs)]
-pub struct SoftwareArgs {
-    /// Shuffle the order in which the software library's tasks run, or the warps of software GPUs take turns; the same number gives the same order.
-    #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
-    pub seed: Option<u64>,
+/// What only the software library and software GPUs have: the options of the table with a help.
+#[derive(Clone, Debug, Default)]
+pub struct SoftwareArgs(Vec<(&'static str, String)>);
 
-    /// Let others see the stores of kernels on software GPUs late, and in any order that no fence forbids, as --seed decides [seed: 0 if
-    /// unset]. The value is what becomes visible at once: an `element` of a thread's vector, which is all that PTX guarantees; what a
-    /// `thread` stores with one instruction; or a `line` of 128 bytes.
-    #[arg(long, value_name = "UNIT", value_parser = StoreUnit::from_str, help_heading = SOFTWARE)]
-    pub delay_stores: Option<StoreUnit>,
+fn of_software() -> impl Iterator<Item = (&'static NamedOption, (&'static str, &'static str))> {
+    NAMED.iter().filter_map(|option| Some((option, option.help?)))
+}
 
-    /// Let loads of kernels on software GPUs find what memory held earlier, as far as no acquire forbids it, as --seed decides [seed: 0 if
-    /// unset]: `weak` loads, which a GPU's L1 cache may satisfy; or `all` of them, which PTX permits, so volatile and relaxed ones too.
-    #[arg(long, value_name = "LOADS", value_parser = EarlyLoads::from_str, help_heading = SOFTWARE)]
-    pub early_loads: Option<EarlyLoads>,
+impl clap::Args for SoftwareArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        of_software().fold(command, |command, (option, (value, help))| {
+            let check = |text: &str| match RunOptions::default().set(option.name, text) {
+                Ok(()) => Ok(text.to_owned()),
+                Err(OptionError::Value { reason, .. }) => Err(reason),
+                Err(error) => Err(error.to_string()),
+            };
+            let argument = clap::Arg::new(option.name).long(option.name).value_name(value).value_parser(check);
+            command.arg(argument.help(help).help_heading(SOFTWARE))
+        })
+    }
 
-    /// Send messages of up to this many bytes without waiting for their receive (soft backend) [default: 0].
-    #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
-    pub eager: Option<u64>,
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
 
-    /// When the software library's ranks connect: `init` (the default), while they make a communicator; or `lazy`, in the first
-    /// call that needs it, where the host waits for the other ranks' first call, as with NCCL.
-    #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
-    pub connect: Option<Connect>,
+impl clap::FromArgMatches for SoftwareArgs {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let given = |(option, _): (&'static NamedOption, _)| {
+            Some((option.name, matches.get_one::<String>(option.name)?.clone()))
+        };
+        Ok(Self(of_software().filter_map(given).collect()))
+    }
 
-    /// Let the software library act as if its ranks were on machines with N ranks each (soft backend). Rings, trees, channels and
-    /// chunks are then those of NCCL on such machines, and results that round have the same bits.
-    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
-    pub ranks_per_node: Option<NonZeroUsize>,
-
-    /// Give the software library this deliberate bug, to see which scenarios catch it: F01 and up (`collspec audit
-    /// --list-faults` lists them). `,rank=N` limits it to one rank, and `,algorithm=NAME` to one algorithm.
-    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
-    pub fault: Option<Fault>,
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl SettingsArgs {
@@ -102,26 +100,17 @@ impl CommonArgs {
 }
 
 impl SoftwareArgs {
-    /// The options, with what was typed.
-    pub fn apply(&self, options: RunOptions) -> RunOptions {
-        RunOptions {
-            seed: self.seed,
-            delay_stores: self.delay_stores,
-            early_loads: self.early_loads,
-            eager: self.eager,
-            connect: self.connect,
-            ranks_per_node: self.ranks_per_node,
-            fault: self.fault.unwrap_or_default(),
-            ..options
-        }
+    /// True if this option was typed.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(given, _)| *given == name)
     }
-}
 
-/// Parses a whole number.
-fn whole_number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
-}
-
-fn fault(text: &str) -> Result<Fault, NoFault> {
-    text.parse()
+    /// The options, with what was typed.
+    pub fn apply(&self, mut options: RunOptions) -> RunOptions {
+        for (name, value) in &self.0 {
+            // Each value was checked when it was read.
+            let _ = options.set(name, value);
+        }
+        options
+    }
 }

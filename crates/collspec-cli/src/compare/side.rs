@@ -3,7 +3,7 @@ use crate::fetch::is_version;
 use crate::record::{self, Header, ReadError, Recording};
 use collspec_run::cluster::Cluster;
 use collspec_run::run::Backend;
-use collspec_suite::suite::options::NAMED;
+use collspec_suite::suite::options::{IsFor, NAMED};
 use collspec_suite::suite::{
     BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, Requirement, RunOptions, with_causes,
 };
@@ -101,10 +101,11 @@ impl SideRequest {
             })?;
             if VARIABLES.iter().any(|prefix| name.starts_with(prefix)) {
                 variables.push((name.to_owned(), value.to_owned()));
-            } else if let Some(option) = NAMED.iter().find(|option| option.name == name && is_setting(option.name)) {
+            } else if let Some(option) = NAMED.iter().find(|option| option.name == name && option.may_differ_by_side) {
                 options.push((option.name.to_owned(), value.to_owned()));
             } else {
-                let names: Vec<&str> = NAMED.iter().map(|option| option.name).filter(|name| is_setting(name)).collect();
+                let settings = NAMED.iter().filter(|option| option.may_differ_by_side);
+                let names: Vec<&str> = settings.map(|option| option.name).collect();
                 return Err(format!(
                     "`{name}` is not a setting of a side: it takes variables that begin with NCCL_ or COLLSPEC_SOFT_, and {}",
                     names.join(", ")
@@ -144,13 +145,13 @@ impl SideRequest {
         let has_software_gpus = chosen.backend.has_software_gpus();
         let of_soft = "it is a setting of the software library, and this side is an NCCL library";
         let of_nccl = "it is a setting of NCCL libraries, and this side is the software library";
-        let option = |name: &str| match name {
-            "seed" if !is_soft && !stand_in && !has_software_gpus => Some(of_soft),
-            "delay-stores" | "early-loads" if !has_software_gpus => {
+        let option = |name: &str| match NAMED.iter().find(|option| option.name == name)?.is_for {
+            IsFor::AnySoftware if !is_soft && !stand_in && !has_software_gpus => Some(of_soft),
+            IsFor::SoftwareGpus if !has_software_gpus => {
                 Some("it is a setting of software GPUs, and this side has none")
             }
-            "fault" | "eager" | "connect" | "ranks-per-node" if !is_soft && !stand_in => Some(of_soft),
-            "driver" | "ranks-per-gpu" if is_soft => Some(of_nccl),
+            IsFor::Soft if !is_soft && !stand_in => Some(of_soft),
+            IsFor::Nccl if is_soft => Some(of_nccl),
             _ => None,
         };
         let variable = |name: &str| {
@@ -227,25 +228,6 @@ impl SideRequest {
         let header = Header::new(&chosen, &options);
         Ok(Side::Live { chosen: Box::new(chosen), options: Box::new(options), header: Box::new(header) })
     }
-}
-
-/// Options that may differ between the sides. The others determine the cases, or their limits.
-fn is_setting(name: &str) -> bool {
-    matches!(
-        name,
-        "driver"
-            | "ranks-per-gpu"
-            | "ranks-per-node"
-            | "timeout"
-            | "opening-timeout"
-            | "seed"
-            | "delay-stores"
-            | "early-loads"
-            | "eager"
-            | "connect"
-            | "fault"
-            | "placement"
-    )
 }
 
 impl Side {

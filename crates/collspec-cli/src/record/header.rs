@@ -27,7 +27,7 @@ impl Header {
             devices: machine.map(|machine| machine.gpus.devices.iter().map(device).collect()).unwrap_or_default(),
             environment,
             options: options.to_repeat(),
-            seed: options.seed.unwrap_or(0),
+            seed: options.variation.seed.unwrap_or(0),
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             footprint: None,
         }

@@ -24,7 +24,7 @@ pub use library::Library;
 pub use nccl_sys::version_text;
 pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};
 
-use crate::job::{Disturbance, EarlyLoads, Job, StoreUnit};
+use crate::job::{Disturbance, Job, Variation};
 use std::ops::Range;
 use std::path::Path;
 
@@ -96,16 +96,9 @@ impl Backend {
     /// # Errors
     ///
     /// The threads that run kernels cannot be started.
-    pub fn schedule(
-        &self,
-        seed: u64,
-        delay_stores: Option<StoreUnit>,
-        early_loads: Option<EarlyLoads>,
-    ) -> Result<(), String> {
+    pub fn schedule(&self, seed: u64, variation: &Variation) -> Result<(), String> {
         match self.device {
-            Device::Software { .. } => {
-                software_gpus::schedule(seed, delay_stores, early_loads).map_err(|error| error.to_string())
-            }
+            Device::Software { .. } => software_gpus::schedule(seed, variation).map_err(|error| error.to_string()),
             Device::Host => {
                 soft_nccl::schedule(seed);
                 Ok(())
@@ -121,9 +114,9 @@ impl Backend {
     pub fn disturb(&self, job: &Job) -> Result<(), String> {
         let Device::Software { .. } = self.device else {
             let refused = || "faults of the machine need software GPUs".to_owned();
-            return job.disturbance.map_or(Ok(()), |_| Err(refused()));
+            return job.variation.disturbance.map_or(Ok(()), |_| Err(refused()));
         };
-        let disturbed = match job.disturbance {
+        let disturbed = match job.variation.disturbance {
             None => software_gpus::leave_alone(),
             Some(Disturbance::Fault(fault)) if job.ranks.contains(&fault.rank) => {
                 // Any GPU of this process, whichever rank the process was chosen by.

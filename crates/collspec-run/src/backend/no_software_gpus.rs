@@ -1,6 +1,6 @@
 //! What a build without software GPUs, and so without an interpreter of PTX, has in their place.
 use super::cuda::DriverReport;
-use crate::job::{EarlyLoads, MachineFault, MachineReport, StoreUnit, Work};
+use crate::job::{MachineFault, MachineReport, Variation, Work};
 use nccl_sys::Nccl;
 use std::path::Path;
 
@@ -74,7 +74,7 @@ pub fn work(_: usize) -> Work {
 /// # Errors
 ///
 /// Never.
-pub fn schedule(_: u64, _: Option<StoreUnit>, _: Option<EarlyLoads>) -> Result<(), SoftwareGpuError> {
+pub fn schedule(_: u64, _: &Variation) -> Result<(), SoftwareGpuError> {
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
-use crate::job::{EarlyLoads, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Work};
+use crate::job::{
+    EarlyLoads, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Variation, Work,
+};
 use collspec_core::printable::one_line;
 use nccl_sys::Nccl;
 use ptx::run::{self, Options, Schedule, SwitchSum};
@@ -199,17 +201,13 @@ pub fn work(device: usize) -> Work {
 /// # Errors
 ///
 /// The threads that run kernels cannot be started.
-pub fn schedule(
-    seed: u64,
-    delay_stores: Option<StoreUnit>,
-    early_loads: Option<EarlyLoads>,
-) -> Result<(), LibraryError> {
-    let delayed_stores = delay_stores.map(|unit| match unit {
+pub fn schedule(seed: u64, variation: &Variation) -> Result<(), LibraryError> {
+    let delayed_stores = variation.delay_stores.map(|unit| match unit {
         StoreUnit::Element => run::StoreUnit::Element,
         StoreUnit::Thread => run::StoreUnit::Thread,
         StoreUnit::Line => run::StoreUnit::Line,
     });
-    let early_loads = early_loads.map(|loads| match loads {
+    let early_loads = variation.early_loads.map(|loads| match loads {
         EarlyLoads::Weak => run::EarlyLoads::Weak,
         EarlyLoads::All => run::EarlyLoads::All,
     });

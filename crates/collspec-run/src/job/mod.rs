@@ -1,18 +1,16 @@
 //! The data exchanged between parent and worker: programs of calls, the messages around them, the shared arena, observations.
 pub mod arena;
-mod early_loads;
 mod mapped;
 mod messages;
 mod share;
-mod store_unit;
+mod variation;
 pub mod wire;
 
 pub use collspec_core::job::*;
-pub use early_loads::EarlyLoads;
 pub use mapped::{MappedLibrary, mapped_libraries};
 pub use messages::{Finish, Id, PROTOCOL, Reply, Request};
 pub use share::{ELSEWHERE, Share, World};
-pub use store_unit::StoreUnit;
+pub use variation::{EarlyLoads, StoreUnit, Variation};
 
 use collspec_core::ops::ConfigValue;
 use serde::{Deserialize, Serialize};
@@ -112,19 +110,11 @@ pub struct Job {
     pub arena: u64,
     /// The kept set of communicators to run on, if its prelude is equal; otherwise they are created.
     pub reuse: Option<SetId>,
-    /// The fault that the software library must have; empty if none.
-    pub fault: String,
-    /// What happens to the machine meanwhile; on software GPUs only.
-    pub disturbance: Option<Disturbance>,
+    /// What this run does differently. Each further run of the job has the next seed.
+    pub variation: Variation,
     /// True if the parent cannot see the step words while the ranks run, because they are in another machine's memory: it then receives
     /// a message when the ranks begin.
     pub words_unseen: bool,
-    /// The seed of the order in which tasks or warps take turns in software. Each further run of the job has the next seed.
-    pub seed: Option<u64>,
-    /// If the seed also decides when others see the stores of kernels on software GPUs, the part of a store that they see at once.
-    pub delay_stores: Option<StoreUnit>,
-    /// If it also decides the moments at which kernels' loads see memory, the loads for which it does.
-    pub early_loads: Option<EarlyLoads>,
     /// The repetitions of the programs for timing; `None` if they run once and are not timed.
     pub timed: Option<Timed>,
     /// A part's knowledge of all ranks; `None` if they all live in this worker.

@@ -53,7 +53,7 @@ impl Share {
                 configs: job.configs.clone(),
                 nonblocking: job.nonblocking.clone(),
                 left_to_abort: job.left_to_abort.clone(),
-                fault: job.fault.clone(),
+                variation: job.variation.clone(),
                 ranks: ranks.clone(),
                 comms: Vec::new(),
                 allocs: Vec::new(),
@@ -161,6 +161,7 @@ fn of_world<T>(lists: Vec<Vec<T>>, ranks: &Range<u32>, n: u32) -> Vec<Vec<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Variation;
     use crate::job::wire;
 
     fn wait(step: u32) -> Call {
@@ -202,12 +203,8 @@ mod tests {
             one_thread: false,
             arena: 1 << 20,
             reuse: None,
-            fault: String::new(),
-            disturbance: None,
+            variation: Variation::default(),
             words_unseen: true,
-            seed: None,
-            delay_stores: None,
-            early_loads: None,
             timed: None,
             world: None,
         }

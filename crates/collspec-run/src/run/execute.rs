@@ -91,7 +91,7 @@ pub fn execute(
     let Task { mut job, images, map, repeat, again, opening, limit, used_before } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
     job.words_unseen = worker.has_remote();
-    let seed = job.seed;
+    let seed = job.variation.seed;
     let mark = worker.mark();
     let mut left = limit;
     for round in 0..repeat.max(1) {
@@ -112,7 +112,7 @@ pub fn execute(
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
             remote_images::send_initial(worker, images, &job, round == 0)?;
-            job.seed = seed.map(|seed| seed.wrapping_add(u64::from(round)));
+            job.variation.seed = seed.map(|seed| seed.wrapping_add(u64::from(round)));
             match hand_over(worker, job) {
                 Some(given) => job = given,
                 None if round == 0 => return Ok(Executed::DeadBefore),
@@ -126,7 +126,7 @@ pub fn execute(
             left = watch.patience.left();
         }
         let reached_until_limit = match came {
-            Came::Late if job.fault == FaultMode::Trace.to_string() => reached_so_far(worker)?,
+            Came::Late if job.variation.fault == FaultMode::Trace.to_string() => reached_so_far(worker)?,
             Came::Late => {
                 // When asked, it writes to its log where kernels stand still.
                 _ = reached_so_far(worker);

@@ -1,5 +1,5 @@
 //! Makes a job from a plan: adds checkpoints to the programs and gives every image its place in the arena.
-use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, DIGEST, Job, Ptr, RankEnd, Report};
+use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, DIGEST, Job, Ptr, RankEnd, Report, Variation};
 use collspec_core::oracle::Checkpoint;
 use collspec_core::plan::{Plan, Write};
 use collspec_core::scenario::Placement;
@@ -106,12 +106,8 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (J
         one_thread: plan.case.placement == Placement::OneThread,
         arena: end,
         reuse: None,
-        fault: String::new(),
-        disturbance: None,
+        variation: Variation::default(),
         words_unseen: false,
-        seed: None,
-        delay_stores: None,
-        early_loads: None,
         timed: None,
         world: None,
     };

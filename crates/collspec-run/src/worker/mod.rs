@@ -185,7 +185,7 @@ impl Worker {
         }
         let job = Arc::new(job);
         let kept = self.take_kept(&job);
-        self.backend.library.request_fault(&job.fault)?;
+        self.backend.library.request_fault(&job.variation.fault)?;
         self.backend.disturb(&job)?;
         let session = Arc::new(Session::new(job, kept)?);
         self.current = Some(session.clone());
@@ -213,8 +213,8 @@ impl Worker {
     fn start(&mut self, session: Arc<Session>, first: bool) -> Result<(), String> {
         let job = session.job.clone();
         self.again = if first { 0 } else { self.again + 1 };
-        if let Some(seed) = job.seed {
-            self.backend.schedule(seed.wrapping_add(self.again), job.delay_stores, job.early_loads)?;
+        if let Some(seed) = job.variation.seed {
+            self.backend.schedule(seed.wrapping_add(self.again), &job.variation)?;
         }
         let words = u64::from(job.n) * 8;
         let arena = self.arena.ensure(job.arena.max(words), false).map_err(|e| format!("arena: {e}"))?;

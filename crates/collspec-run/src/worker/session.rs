@@ -449,7 +449,7 @@ impl Run {
         let own = &self.job().ranks;
         ranks.truncate(own.end as usize);
         ranks.drain(..(own.start as usize).min(ranks.len()));
-        if let Some(first) = ranks.first_mut().filter(|_| self.job().disturbance.is_some()) {
+        if let Some(first) = ranks.first_mut().filter(|_| self.job().variation.disturbance.is_some()) {
             first.machine = Some(software_gpus::disturbed());
         }
         Report { ranks, reached: self.backend.library.faults_reached() }

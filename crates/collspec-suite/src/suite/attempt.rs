@@ -1,6 +1,6 @@
 //! One run of a case on a worker, and the fate of the worker and its communicators afterwards.
 use super::Runner;
-use super::observer::{Observer, Variation};
+use super::observer::Observer;
 use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
@@ -8,14 +8,13 @@ use collspec_core::judge::{self, Outcome, Status, Verdict};
 use collspec_core::plan::Plan;
 use collspec_core::scenario::ExpectedOutcome;
 use collspec_run::backend::version_text;
-use collspec_run::job::{Ended, Finish, Job, Observation, Request};
+use collspec_run::job::{Ended, Finish, Job, Observation, Request, Variation};
 use collspec_run::run::execute::{Again, Executed, Task, execute};
 use collspec_run::run::images::ForecastImages;
 use collspec_run::run::lock::{self, Locks};
 use collspec_run::run::pool::{KeptSet, Pooled, WorkerKey};
 use collspec_run::run::teardown::{self, TeardownResult};
 use collspec_run::run::{Backend, Error, job};
-use soft_nccl::fault::FaultMode;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Number of lines of the output of the worker and NCCL that a failure quotes.
@@ -50,7 +49,7 @@ impl Runner {
     pub(super) fn attempt<O: Observer>(
         &self,
         ready: &Ready,
-        variation: Variation,
+        variation: &Variation,
         limits: RunLimits,
         mut observer: O,
         fresh: bool,
@@ -62,7 +61,7 @@ impl Runner {
         let own_core = core.as_ref().map(|claim| claim.core);
         key.core = own_core;
         // a case that may damage its communicators gets new ones and does not leave them to other cases
-        let clean = clean_case(plan) && variation.fault == FaultMode::Sound && variation.disturbance.is_none();
+        let clean = clean_case(plan) && variation.fault.is_empty() && variation.disturbance.is_none();
         loop {
             // Checked after the processes were chosen: those that are left now are a subset of those that the choice was made from.
             if let Some(verdict) = self.lacks_since(case) {
@@ -73,7 +72,7 @@ impl Runner {
             let devices = self.rank_devices_at(case, &key.sites).map(|devices| devices.all()).unwrap_or_default();
             let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
-            variation.apply_to(&mut job);
+            job.variation = variation.clone();
             let print = fingerprint(&job);
             let kept = if self.chosen.backend == Backend::Soft { self.pool.largest_arena() } else { 0 };
             let large = job.arena > LARGE_ARENA.max(kept);

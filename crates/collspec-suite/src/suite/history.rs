@@ -2,7 +2,7 @@
 //! compares the two runs bit for bit, as it does with `repeat`.
 use super::Runner;
 use super::attempt::{Attempt, plain_case, quoted};
-use super::observer::{Observer, Variation};
+use super::observer::Observer;
 use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
@@ -10,7 +10,7 @@ use collspec_core::judge::{self, CaseJudge, Details, Status, Verdict};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::Plan;
 use collspec_run::backend::version_text;
-use collspec_run::job::{Ended, Observation, SetId};
+use collspec_run::job::{Ended, Observation, SetId, Variation};
 use collspec_run::run::execute::{Again, Executed, Task, execute};
 use collspec_run::run::images::ForecastImages;
 use collspec_run::run::lock::{self, Locks};
@@ -42,7 +42,7 @@ impl Runner {
         &self,
         ready: &Ready,
         history: &Plan,
-        variation: Variation,
+        variation: &Variation,
         limits: RunLimits,
         mut observer: O,
     ) -> Result<Attempt<O::Rest>, Error> {
@@ -73,7 +73,7 @@ impl Runner {
                 }
             }
             let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
-            variation.apply_to(&mut job);
+            job.variation = variation.clone();
             let (repeat, images) = (case.repeat, &ForecastImages { forecast, in_place: observer.judges_at_once() });
             let task = Task { job, images, map, repeat, again, opening, limit, used_before: false };
             let (mut wanted, mut ended) = (true, None);
@@ -114,15 +114,15 @@ impl Runner {
         &self,
         pooled: &mut Pooled,
         history: &Plan,
-        variation: Variation,
+        variation: &Variation,
         limit: std::time::Duration,
     ) -> Result<Verdict, Error> {
-        let forecast = match Forecast::new(history, self.options.seed.unwrap_or(0)) {
+        let forecast = match Forecast::new(history, self.options.variation.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
             Err(faults) => return Ok(judge::judge_refusal(&history.case, &faults)),
         };
         let (mut job, map) = job(history, &forecast, self.chosen.backend.memory_place());
-        variation.apply_to(&mut job);
+        job.variation = variation.clone();
         let (images, opening) = (&ForecastImages { forecast: &forecast, in_place: true }, self.opening_limit());
         let task = Task { job, images, map, repeat: 1, again: Again::Same, opening, limit, used_before: false };
         let mut judge = CaseJudge::new(history, &forecast).with_details(Details::None);

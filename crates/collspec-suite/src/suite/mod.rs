@@ -29,13 +29,14 @@ mod waiting;
 mod worker_environment;
 
 pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, Requirement};
+pub use collspec_run::job::Variation;
 pub use driver::DriverRequest;
 pub use filter::{Filter, FilterTerm, Shard};
 pub use forms::Forms;
 pub use invalid_files::InvalidFile;
 pub use missing_feature::functions_of;
 pub use missing_feature::skipped_for_functions;
-pub use observer::{Experiment, Variation};
+pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
 pub use runner::is_small;

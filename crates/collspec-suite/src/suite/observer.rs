@@ -3,35 +3,8 @@ use super::runner::Ready;
 use collspec_core::judge::{CaseJudge, Verdict};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::Plan;
-use collspec_run::job::{Disturbance, EarlyLoads, Job, Observation, StoreUnit};
+use collspec_run::job::{Observation, Variation};
 use collspec_run::run::Error;
-use soft_nccl::fault::FaultMode;
-
-/// What is different in a run of a case.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Variation {
-    /// The fault that the software library is given.
-    pub fault: FaultMode,
-    /// The seed of the order in which tasks and warps take turns; each repetition of the case has the next one.
-    pub seed: Option<u64>,
-    /// If the seed also delays the stores of kernels, the part of a store that others see at once.
-    pub delay_stores: Option<StoreUnit>,
-    /// If the seed also decides the moments at which kernels' loads see memory, the loads for which it does.
-    pub early_loads: Option<EarlyLoads>,
-    /// What happens to the machine; on software GPUs only.
-    pub disturbance: Option<Disturbance>,
-}
-
-impl Variation {
-    /// Makes a job one of this variation.
-    pub(super) fn apply_to(self, job: &mut Job) {
-        job.fault = self.fault.to_string();
-        job.seed = self.seed;
-        job.delay_stores = self.delay_stores;
-        job.early_loads = self.early_loads;
-        job.disturbance = self.disturbance;
-    }
-}
 
 /// A run of a case with a variation, another time limit, or another judge.
 pub struct Experiment<'a> {

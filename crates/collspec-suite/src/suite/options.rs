@@ -1,17 +1,17 @@
 //! Options for reading files and running cases: those of `collspec run` and the variables COLLSPEC_*.
 //!
-//! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `crates/collspec-cli/src/cli/args.rs`.
-use super::observer::Variation;
+//! A new option is an entry of [`NAMED`] and a field of [`RunOptions`], or of its [`Variation`]. If the entry has a help, it is an argument of
+//! the commands that run cases in software; other commands list theirs in `crates/collspec-cli/src/cli/*_args.rs`.
 use super::{BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
 use collspec_core::judge::{Details, ShowBuffers};
 use collspec_core::plan::Limits;
 use collspec_core::scenario::{AllowEnv, Placement};
 use collspec_run::child::Workers;
-use collspec_run::job::{EarlyLoads, StoreUnit};
+use collspec_run::job::Variation;
 use collspec_run::run::memory::free;
 use collspec_run::run::{RanksPerGpu, seconds};
 use soft_nccl::Connect;
-use soft_nccl::fault::FaultMode;
+use soft_nccl::fault::{FaultMode, NoFault};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
@@ -34,20 +34,14 @@ pub struct RunOptions {
     pub timeout: Option<f64>,
     /// Seconds for creating communicators and loading, and for destroying communicators after a case, instead of the default.
     pub opening_timeout: Option<f64>,
-    /// Seed for the order in which the software library's tasks, or the warps of software GPUs, take turns.
-    pub seed: Option<u64>,
-    /// If others see the stores of kernels on software GPUs late, the part of a store that they see at once.
-    pub delay_stores: Option<StoreUnit>,
-    /// If loads of kernels on software GPUs may find what memory held before, the loads that may.
-    pub early_loads: Option<EarlyLoads>,
+    /// What these options make different in every run.
+    pub variation: Variation,
     /// Number of bytes that the software library's sends may leave unreceived.
     pub eager: Option<u64>,
     /// When the software library's ranks connect.
     pub connect: Option<Connect>,
     /// Ranks per simulated machine of the software library's world, which shapes rings, trees, channels and chunks as in NCCL.
     pub ranks_per_node: Option<NonZeroUsize>,
-    /// The fault that the software library is given.
-    pub fault: FaultMode,
     /// Placement for files that do not set one, if the case allows it.
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
@@ -92,6 +86,27 @@ pub struct NamedOption {
     set: fn(&mut RunOptions, &str) -> Result<(), String>,
     /// The non-default values, for a command that runs a case again; `None` if the option does not affect results.
     values: Option<fn(&RunOptions) -> Vec<String>>,
+    /// The libraries that it is for.
+    pub is_for: IsFor,
+    /// True if the two sides of a comparison may differ in it. The others determine the cases, or their limits.
+    pub may_differ_by_side: bool,
+    /// For an option of the software library or of software GPUs: what its value is called, and what the command's help says.
+    pub help: Option<(&'static str, &'static str)>,
+}
+
+/// The libraries that an option is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsFor {
+    /// Every library.
+    Any,
+    /// NCCL libraries.
+    Nccl,
+    /// The software library.
+    Soft,
+    /// NCCL libraries on software GPUs.
+    SoftwareGpus,
+    /// The software library, and NCCL libraries on software GPUs.
+    AnySoftware,
 }
 
 const fn option(
@@ -99,7 +114,27 @@ const fn option(
     set: fn(&mut RunOptions, &str) -> Result<(), String>,
     values: fn(&RunOptions) -> Vec<String>,
 ) -> NamedOption {
-    NamedOption { name, has_variable: true, set, values: Some(values) }
+    NamedOption { values: Some(values), ..unrepeated(name, set) }
+}
+
+/// An option that does not affect results.
+const fn unrepeated(name: &'static str, set: fn(&mut RunOptions, &str) -> Result<(), String>) -> NamedOption {
+    let (is_for, may_differ_by_side) = (IsFor::Any, false);
+    NamedOption { name, has_variable: true, set, values: None, is_for, may_differ_by_side, help: None }
+}
+
+impl NamedOption {
+    const fn on_the_command_line_only(self) -> Self {
+        Self { has_variable: false, ..self }
+    }
+
+    const fn of_a_side(self, is_for: IsFor) -> Self {
+        Self { is_for, may_differ_by_side: true, ..self }
+    }
+
+    const fn with_help(self, value: &'static str, help: &'static str) -> Self {
+        Self { help: Some((value, help)), ..self }
+    }
 }
 
 /// Every option, in the order in which a repeating command lists them.
@@ -112,12 +147,7 @@ pub const NAMED: &[NamedOption] = &[
             if backend == BackendChoice::Auto { Vec::new() } else { vec![backend.name().to_owned()] }
         },
     ),
-    NamedOption {
-        name: "require",
-        has_variable: true,
-        set: |options, text| Requirement::parse(text).map(|value| options.backend.require = Some(value)),
-        values: None,
-    },
+    unrepeated("require", |options, text| Requirement::parse(text).map(|value| options.backend.require = Some(value))),
     option(
         "nccl",
         |options, text| {
@@ -133,70 +163,123 @@ pub const NAMED: &[NamedOption] = &[
             Ok(())
         },
         |options| unless(&options.backend.driver, &DriverRequest::Auto),
-    ),
+    )
+    .of_a_side(IsFor::Nccl),
     option(
         "ranks-per-gpu",
         |options, text| RanksPerGpu::parse(text).map(|value| options.ranks_per_gpu = value),
         |options| unless(&options.ranks_per_gpu, &RanksPerGpu::One),
-    ),
-    NamedOption {
-        name: "ranks-per-process",
-        has_variable: false,
-        set: |options, text| {
+    )
+    .of_a_side(IsFor::Nccl),
+    option(
+        "ranks-per-process",
+        |options, text| {
             options.ranks_per_process = Some(positive(text)?);
             Ok(())
         },
-        values: Some(|options| shown(&options.ranks_per_process)),
-    },
+        |options| shown(&options.ranks_per_process),
+    )
+    .on_the_command_line_only(),
     option(
         "timeout",
         |options, text| seconds(text).map(|value| options.timeout = Some(value)),
         |options| shown(&options.timeout),
-    ),
+    )
+    .of_a_side(IsFor::Any),
     option(
         "opening-timeout",
         |options, text| seconds(text).map(|value| options.opening_timeout = Some(value)),
         |options| shown(&options.opening_timeout),
-    ),
+    )
+    .of_a_side(IsFor::Any),
     option(
         "seed",
-        |options, text| number(text).map(|value| options.seed = Some(value)),
-        |options| shown(&options.seed),
+        |options, text| number(text).map(|value| options.variation.seed = Some(value)),
+        |options| shown(&options.variation.seed),
+    )
+    .of_a_side(IsFor::AnySoftware)
+    .with_help(
+        "N",
+        "Shuffle the order in which the software library's tasks run, or the warps of software GPUs take \
+         turns; the same number gives the same order",
     ),
     option(
         "delay-stores",
-        |options, text| text.parse().map(|value| options.delay_stores = Some(value)),
-        |options| options.delay_stores.iter().map(|unit| unit.name().to_owned()).collect(),
+        |options, text| text.parse().map(|value| options.variation.delay_stores = Some(value)),
+        |options| options.variation.delay_stores.iter().map(|unit| unit.name().to_owned()).collect(),
+    )
+    .of_a_side(IsFor::SoftwareGpus)
+    .with_help(
+        "UNIT",
+        "Let others see the stores of kernels on software GPUs late, and in any order that no fence \
+         forbids, as --seed decides [seed: 0 if unset]. The value is what becomes visible at once: an \
+         `element` of a thread's vector, which is all that PTX guarantees; what a `thread` stores with \
+         one instruction; or a `line` of 128 bytes",
     ),
     option(
         "early-loads",
-        |options, text| text.parse().map(|value| options.early_loads = Some(value)),
-        |options| options.early_loads.iter().map(|loads| loads.name().to_owned()).collect(),
+        |options, text| text.parse().map(|value| options.variation.early_loads = Some(value)),
+        |options| options.variation.early_loads.iter().map(|loads| loads.name().to_owned()).collect(),
+    )
+    .of_a_side(IsFor::SoftwareGpus)
+    .with_help(
+        "LOADS",
+        "Let loads of kernels on software GPUs find what memory held earlier, as far as no acquire \
+         forbids it, as --seed decides [seed: 0 if unset]: `weak` loads, which a GPU's L1 cache may \
+         satisfy; or `all` of them, which PTX permits, so volatile and relaxed ones too",
     ),
     option(
         "eager",
         |options, text| number(text).map(|value| options.eager = Some(value)),
         |options| shown(&options.eager),
+    )
+    .of_a_side(IsFor::Soft)
+    .with_help(
+        "BYTES",
+        "Send messages of up to this many bytes without waiting for their receive (soft backend) \
+         [default: 0]",
     ),
     option(
         "connect",
         |options, text| text.parse().map(|value| options.connect = Some(value)),
         |options| options.connect.iter().map(|when| when.name().to_owned()).collect(),
+    )
+    .of_a_side(IsFor::Soft)
+    .with_help(
+        "WHEN",
+        "When the software library's ranks connect: `init` (the default), while they make a communicator; \
+         or `lazy`, in the first call that needs it, where the host waits for the other ranks' first \
+         call, as with NCCL",
     ),
     option(
         "ranks-per-node",
         |options, text| positive(text).map(|value| options.ranks_per_node = Some(value)),
         |options| shown(&options.ranks_per_node),
+    )
+    .of_a_side(IsFor::Soft)
+    .with_help(
+        "N",
+        "Let the software library act as if its ranks were on machines with N ranks each (soft backend). \
+         Rings, trees, channels and chunks are then those of NCCL on such machines, and results that \
+         round have the same bits",
     ),
-    NamedOption {
-        name: "fault",
-        has_variable: false,
-        set: |options, text| {
-            options.fault = text.parse().map_err(|error: soft_nccl::fault::NoFault| error.to_string())?;
+    option(
+        "fault",
+        |options, text| {
+            let mode: FaultMode = text.parse().map_err(|error: NoFault| error.to_string())?;
+            options.variation.fault = mode.to_string();
             Ok(())
         },
-        values: Some(|options| unless(&options.fault, &FaultMode::default())),
-    },
+        |options| unless(&options.variation.fault, &String::new()),
+    )
+    .of_a_side(IsFor::Soft)
+    .with_help(
+        "FAULT",
+        "Give the software library this deliberate bug, to see which scenarios catch it: F01 and up \
+         (`collspec audit --list-faults` lists them). `,rank=N` limits it to one rank, and \
+         `,algorithm=NAME` to one algorithm",
+    )
+    .on_the_command_line_only(),
     option(
         "max-memory",
         |options, text| Limits::bytes(text).map(|value| options.reading.limits.memory = value),
@@ -224,36 +307,24 @@ pub const NAMED: &[NamedOption] = &[
         "placement",
         |options, text| Placement::parse(text).map(|value| options.placement = Some(value)),
         |options| options.placement.iter().map(|placement| placement.name().to_owned()).collect(),
-    ),
+    )
+    .of_a_side(IsFor::Any),
     option(
         "allow-env",
         |options, text| AllowEnv::parse(text).map(|value| options.reading.allow_env = value),
         |options| options.reading.allow_env.names().to_vec(),
     ),
-    NamedOption {
-        name: "forms",
-        has_variable: true,
-        set: |options, text| Forms::parse(text).map(|value| options.reading.forms = value),
-        values: None, // A command that runs a case again names the case's own form.
-    },
-    NamedOption {
-        name: "jobs",
-        has_variable: false,
-        set: |options, text| {
-            options.jobs = Some(positive(text)?);
-            Ok(())
-        },
-        values: None,
-    },
-    NamedOption {
-        name: "fail-fast",
-        has_variable: false,
-        set: |options, text| {
-            options.fail_fast = text.parse().map_err(|_| "expected true or false".to_owned())?;
-            Ok(())
-        },
-        values: None,
-    },
+    unrepeated("forms", |options, text| Forms::parse(text).map(|value| options.reading.forms = value)),
+    unrepeated("jobs", |options, text| {
+        options.jobs = Some(positive(text)?);
+        Ok(())
+    })
+    .on_the_command_line_only(),
+    unrepeated("fail-fast", |options, text| {
+        options.fail_fast = text.parse().map_err(|_| "expected true or false".to_owned())?;
+        Ok(())
+    })
+    .on_the_command_line_only(),
 ];
 
 /// The limit on memory if none is set: the machine's free memory when first asked, but at least that of
@@ -280,6 +351,11 @@ fn unless<T: ToString + PartialEq>(value: &T, default: &T) -> Vec<String> {
 }
 
 impl NamedOption {
+    /// True if these options have a value for it that is not the default.
+    pub fn is_set(&self, options: &RunOptions) -> bool {
+        self.values.is_some_and(|values| !values(options).is_empty())
+    }
+
     /// True if the option affects results, so that a command that runs a case again must repeat it.
     pub fn bears_on_results(&self) -> bool {
         self.values.is_some()
@@ -292,14 +368,6 @@ impl NamedOption {
 }
 
 impl RunOptions {
-    /// What these options make different in every run.
-    pub fn variation(&self) -> Variation {
-        // Stores that are late and loads that are early need a seed that says how much.
-        let seed = self.seed.or((self.delay_stores.is_some() || self.early_loads.is_some()).then_some(0));
-        let Self { fault, delay_stores, early_loads, .. } = *self;
-        Variation { fault, seed, delay_stores, early_loads, disturbance: None }
-    }
-
     /// Sets an option as on the command line.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 use super::attempt::arena_for;
 use super::missing_feature::missing_feature;
 use super::nccl_memory;
-use super::observer::{Experiment, JudgeAtEnd, Observer, Variation};
+use super::observer::{Experiment, JudgeAtEnd, Observer};
 use super::requires::JobOfCase;
 use super::time_limits::RunLimits;
 use super::{ChosenBackend, RunOptions, requires};
@@ -14,7 +14,7 @@ use collspec_core::scenario::Case;
 use collspec_run::child::Workers;
 use collspec_run::child::program::Program;
 use collspec_run::cluster::Among;
-use collspec_run::job::Observation;
+use collspec_run::job::{Observation, Variation};
 use collspec_run::run::core_binding::{self, Claim, Cores};
 use collspec_run::run::lock;
 use collspec_run::run::memory::{Turn, Turns};
@@ -136,7 +136,7 @@ impl Runner {
 
     /// What the options make different in every run.
     pub fn variation(&self) -> Variation {
-        self.options.variation()
+        self.options.variation.clone().with_seed_if_needed()
     }
 
     /// The reason the case would be skipped, as far as that is known without a worker.
@@ -238,7 +238,7 @@ impl Runner {
                 .keeping_results(options.keep_results)
                 .with_details(options.details)
         };
-        Ok(self.run_and_confirm(ready, self.options.variation(), limits, judge)?.0)
+        Ok(self.run_and_confirm(ready, &self.variation(), limits, judge)?.0)
     }
 
     /// Limits on the work and memory of a case.
@@ -301,7 +301,7 @@ impl Runner {
         }
         let settled = |verdict| Prepared::Settled(Box::new(verdict));
         let case = &plan.case;
-        let seed = self.options.seed.unwrap_or(0);
+        let seed = self.options.variation.seed.unwrap_or(0);
         let history = plan.history.as_ref().map_or(Ok(()), |history| Forecast::new(history, seed).map(|_| ()));
         let forecast = match history.and_then(|()| Forecast::new(&plan, seed)) {
             Ok(forecast) => forecast,
@@ -322,8 +322,8 @@ impl Runner {
         let limits = RunLimits::of_case(experiment.limit);
         let observer = JudgeAtEnd::new(ready, experiment);
         let tried = match &ready.plan.history {
-            Some(history) => self.attempt_with_history(ready, history, experiment.variation, limits, observer)?,
-            None => self.attempt(ready, experiment.variation, limits, observer, false)?,
+            Some(history) => self.attempt_with_history(ready, history, &experiment.variation, limits, observer)?,
+            None => self.attempt(ready, &experiment.variation, limits, observer, false)?,
         };
         Ok((tried.verdict, tried.rest))
     }
@@ -335,13 +335,13 @@ impl Runner {
     /// A worker cannot be started.
     pub fn run_twice(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
         let limits = RunLimits::of_case(experiment.limit);
-        self.run_and_confirm(ready, experiment.variation, limits, || JudgeAtEnd::new(ready, experiment))
+        self.run_and_confirm(ready, &experiment.variation, limits, || JudgeAtEnd::new(ready, experiment))
     }
 
     fn run_and_confirm<O: Observer>(
         &self,
         ready: &Ready,
-        variation: Variation,
+        variation: &Variation,
         limits: RunLimits,
         observer: impl Fn() -> O,
     ) -> Result<(Verdict, O::Rest), Error> {

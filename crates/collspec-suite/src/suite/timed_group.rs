@@ -71,7 +71,7 @@ impl TimedGroup<'_> {
         // Before the last iteration the ranks restore their inputs, so a second copy of them is needed.
         let (mut job, map) = job(plan, forecast, MemoryPlace::Device);
         job.timed = Some(timed);
-        runner.variation().apply_to(&mut job);
+        job.variation = runner.variation();
         job.reuse = pooled.kept.back().map(|set| set.id);
         let (images, limit) =
             (&ForecastImages { forecast, in_place: true }, duration(runner.options.timeout.unwrap_or(ITERATIONS)));
