@@ -9,7 +9,7 @@ use crate::job::{Call, CallKind};
 use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement, Span, dedupe};
 
 mod advice;
-mod dead_partners;
+mod silent_partners;
 mod waiting;
 
 use waiting::cycle;
@@ -65,9 +65,13 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
         }
     }
     if foresight == Foresight::Completes {
-        let waiting = dead_partners::connect_to_the_dead(lowered);
-        if !waiting.is_empty() {
-            foresight = Foresight::MayBlock(waiting);
+        let (sure, unsure) = silent_partners::connect_to_the_silent(lowered);
+        if !sure.is_empty() {
+            foresight = Foresight::MayBlock(sure);
+        } else if case.may_hang() && !unsure.is_empty() {
+            foresight = Foresight::MayBlock(unsure);
+        } else {
+            connecting.extend(unsure);
         }
     }
     if !played.mismatches.is_empty() {

@@ -7,7 +7,7 @@ use collspec_run::backend::version_text;
 use collspec_run::job::{CallKind, Red};
 use collspec_run::library::LibraryInfo;
 use collspec_run::run::Machine;
-use nccl_sys::{ConfigField, Nccl, release};
+use nccl_sys::{ConfigField, Maker, Nccl, release};
 use std::collections::BTreeSet;
 
 /// Lowest compute capability on which NCCL can reduce 8-bit floats.
@@ -35,17 +35,29 @@ pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>
             let kind = call.kind.inner();
             let missing = needs(kind, &has).into_iter().find(|name| !has(name));
             let missing = missing.map(|name| function(name, machine));
-            missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, devices)).or_else(|| {
-                // where the step expects an error, an older library gives it too
-                let lacks = !call.tolerate && lacks_context(kind, machine.probed.version);
-                lacks.then(|| needed("contexts other than 0", CONTEXTS, machine))
-            })
+            missing
+                .or_else(|| field(kind, plan, machine))
+                .or_else(|| dtype(kind, machine, devices))
+                .or_else(|| {
+                    // where the step expects an error, an older library gives it too
+                    let lacks = !call.tolerate && lacks_context(kind, machine.probed.version);
+                    lacks.then(|| needed("contexts other than 0", CONTEXTS, machine))
+                })
+                .or_else(|| waits_for_the_same_thread(kind, plan, machine.probed.maker))
         })
     };
     always
         .map(|name| function(name, machine))
         .or_else(|| plan.history.as_deref().and_then(of_calls))
         .or_else(|| of_calls(plan))
+}
+
+/// NCCL's ranks wait for each other in these calls, which its documentation does not say, so one thread cannot make them for all ranks.
+fn waits_for_the_same_thread(kind: &CallKind, plan: &Plan, maker: Maker) -> Option<String> {
+    let (CallKind::Suspend { comm } | CallKind::Resume { comm }) = kind else { return None };
+    let members = plan.comms.get(*comm as usize)?.members.len();
+    let alone = plan.case.placement == Placement::OneThread && maker == Maker::Nvidia && members > 1;
+    alone.then(|| "suspend and resume need a thread for each rank: NCCL's ranks wait for each other in them".to_owned())
 }
 
 fn function(missing: &str, machine: &Machine) -> String {
@@ -201,6 +213,9 @@ fn dtype(kind: &CallKind, machine: &Machine, devices: &RankDevices<'_>) -> Optio
 mod tests {
     use super::*;
     use collspec_core::job::Signal;
+    use collspec_core::plan::{self, Limits};
+    use collspec_core::scenario::{self, SourceFile};
+    use std::sync::Arc;
 
     #[test]
     fn contexts_came_later_than_the_field_that_counts_them() {
@@ -212,6 +227,21 @@ mod tests {
         };
         assert!(lacks_context(&signal(1), 23007) && !lacks_context(&signal(0), 23007));
         assert!(!lacks_context(&signal(1), 23100));
+    }
+
+    #[test]
+    fn one_thread_cannot_suspend_all_ranks_of_a_communicator_of_nccl() {
+        let skipped = |placement: &str, ranks: usize, maker| {
+            let text = format!("placement = \"{placement}\"\nworld_size = {ranks}\nsteps = [{{ op = \"suspend\" }}]\n");
+            let file = Arc::new(SourceFile { path: "a.toml".into(), text: text.into() });
+            let case = Arc::new(scenario::parse(&file, "a").unwrap().remove(0));
+            let plan = plan::plan(&case, &Limits::default()).unwrap();
+            let mut calls = plan.programs.iter().flatten();
+            calls.find_map(|call| waits_for_the_same_thread(&call.kind, &plan, maker)).is_some()
+        };
+        assert!(skipped("one_thread", 2, Maker::Nvidia));
+        assert!(!skipped("threads", 2, Maker::Nvidia) && !skipped("one_thread", 1, Maker::Nvidia));
+        assert!(!skipped("one_thread", 2, Maker::Collspec), "the software library's ranks do not wait there");
     }
 
     #[test]

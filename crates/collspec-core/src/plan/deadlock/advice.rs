@@ -2,7 +2,7 @@
 use super::super::ranks_hint::find;
 use super::super::simulate::{CONNECTS, ENDED, ENDS_TOGETHER, MAY_BE_ABORTED};
 use super::super::types::{StepId, Waiting};
-use super::dead_partners::CONNECTS_TO_THE_DEAD;
+use super::silent_partners::CONNECTS_TO_THE_SILENT;
 use crate::ops::Kind;
 use crate::scenario::{Case, Span, Step, StepComm};
 
@@ -17,10 +17,10 @@ pub fn against_blocking(waiting: &[Waiting]) -> (&'static str, &'static str) {
             "end the communicators in the same order on all ranks, and after what other ranks wait for",
         );
     }
-    if waits(CONNECTS_TO_THE_DEAD) {
+    if waits(CONNECTS_TO_THE_SILENT) {
         return (
-            "these ranks wait for a rank that has ended",
-            "make a call that needs the rank before its `exit`, so that they are connected, or leave the rank out",
+            "these ranks connect to a rank that does not answer",
+            "make a call that needs the rank while all come to it, so that they are connected, or leave the rank out",
         );
     }
     if waits(CONNECTS) {

@@ -61,12 +61,14 @@ impl<'a> Rank<'a> {
                 self.interrupted.insert(*comm);
             }
             CallKind::Suspend { comm } => {
-                library.suspend(self.comm(*comm)?.get())?;
+                let done = library.suspend(self.comm(*comm)?.get());
+                self.settled(done)?;
                 self.suspended.insert(*comm);
                 self.ask_memory(*comm);
             }
             CallKind::Resume { comm } => {
-                library.resume(self.comm(*comm)?.get())?;
+                let done = library.resume(self.comm(*comm)?.get());
+                self.settled(done)?;
                 self.suspended.remove(comm);
                 self.ask_memory(*comm);
             }

@@ -28,6 +28,8 @@ pub(super) fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
         | CallKind::Deregister { comm, .. }
         | CallKind::Init { comm, .. }
         | CallKind::Finalize { comm }
+        | CallKind::Suspend { comm }
+        | CallKind::Resume { comm }
         | CallKind::Revoke { comm } => [Some(*comm), None],
         CallKind::Split { parent, new, .. } | CallKind::Shrink { parent, new, .. } => [Some(*parent), *new],
         CallKind::Grow { parent, new, .. } => [*parent, *new],

@@ -1,0 +1,129 @@
+//! Calls that connect to a rank that does not answer: its process has ended, or it never makes such a call. NCCL connects two ranks, or
+//! those of a communicator, when a call first needs them, on the host and inside the call: it waits for the other side, and nothing else
+//! of the rank can end that wait, not even an abort, which the rank does not come to. The simulation of hosts leaves out programs in
+//! which processes end or calls are cut short, so this is looked for here.
+use super::super::lower::LoweredProgram;
+use super::super::rank_op::{Placed, RankOp, Route};
+use super::super::simulate::routes;
+use super::super::types::{CommId, Waiting};
+use crate::job::CallKind;
+use std::collections::{BTreeSet, HashSet};
+
+/// The reason a rank waits for one that has ended.
+pub const CONNECTS_TO_THE_SILENT: &str =
+    "NCCL connects to a rank in the first call that needs it, and the call waits for its answer";
+
+/// The first call of each rank that connects to a rank that does not answer. The second list has those whose communicators may be
+/// connected already: releases before 2.22 connect all ranks of one when it is made.
+pub fn connect_to_the_silent(lowered: &LoweredProgram) -> (Vec<Waiting>, Vec<Waiting>) {
+    let cuts = |kind: &CallKind| {
+        matches!(
+            kind,
+            CallKind::AwaitDeath { .. }
+                | CallKind::Abort { .. }
+                | CallKind::Revoke { .. }
+                | CallKind::Shrink { abort: true, .. }
+        )
+    };
+    // In other programs a rank that never comes is a mismatch, or the simulation of hosts knows.
+    if !lowered.programs.iter().flatten().any(|call| cuts(&call.kind)) {
+        return (Vec::new(), Vec::new());
+    }
+    let answers = Answers::of(lowered);
+    let calls = (0..lowered.unrolled.n).filter_map(|rank| first_call(lowered, &answers, rank));
+    let (sure, unsure): (Vec<_>, Vec<_>) = calls.partition(|(_, is_sure)| *is_sure);
+    let waiting = |calls: Vec<(Waiting, bool)>| calls.into_iter().map(|(waiting, _)| waiting).collect();
+    (waiting(sure), waiting(unsure))
+}
+
+/// What each rank connects at some time in its program.
+#[derive(Default)]
+struct Answers {
+    routes: HashSet<(Route, usize)>,
+    communicators: HashSet<(CommId, usize)>,
+}
+
+impl Answers {
+    fn of(lowered: &LoweredProgram) -> Self {
+        let mut answers = Self::default();
+        for (rank, program) in lowered.programs.iter().enumerate() {
+            for index in 0..program.len() {
+                match lowered.given_op((rank, index)).map(|op| (op, needs(lowered, op))) {
+                    Some((_, Needs::Routes(routes))) => {
+                        answers.routes.extend(routes.into_iter().map(|route| (route, rank)));
+                    }
+                    Some((op, Needs::All)) => {
+                        answers.communicators.extend(RankOp::comm(op).map(|comm| (comm, rank)));
+                    }
+                    Some((_, Needs::Nothing)) | None => {}
+                }
+            }
+        }
+        answers
+    }
+}
+
+/// The connections that an operation needs.
+enum Needs {
+    Nothing,
+    Routes(Vec<Route>),
+    /// Those of its communicator.
+    All,
+}
+
+fn needs(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Needs {
+    match op {
+        RankOp::Collective(c) if c.size.count == 0 => Needs::Nothing,
+        RankOp::Collective(c) => match routes(c, lowered.unrolled.comms.list[c.comm].members.len()) {
+            Some(all) => Needs::Routes(all.into_iter().map(|(route, _)| route).collect()),
+            None => Needs::All,
+        },
+        RankOp::Send(_) | RankOp::Recv(_) => Needs::Routes(op.route().into_iter().collect()),
+        RankOp::OneSided(_) | RankOp::Map(_) => Needs::Nothing,
+    }
+}
+
+fn first_call(lowered: &LoweredProgram, answers: &Answers, rank: usize) -> Option<(Waiting, bool)> {
+    let mut dead: BTreeSet<usize> = BTreeSet::new();
+    let mut routes_used: HashSet<Route> = HashSet::new();
+    let mut comms_used: HashSet<CommId> = HashSet::new();
+    // A communicator that has reported the death refuses calls at once.
+    let mut refuses: HashSet<CommId> = HashSet::new();
+    for (index, call) in lowered.programs[rank].iter().enumerate() {
+        match call.kind.effect() {
+            CallKind::AwaitDeath { ranks, .. } => dead.extend(ranks.iter().map(|rank| *rank as usize)),
+            CallKind::AwaitError { comm } => _ = refuses.insert(*comm as usize),
+            _ => {}
+        }
+        let Some(op) = lowered.given_op((rank, index)) else { continue };
+        let Some(comm) = RankOp::comm(op).filter(|comm| !refuses.contains(comm)) else { continue };
+        let members = &lowered.unrolled.comms.list[comm].members;
+        let is_live = |other: &usize| *other < lowered.unrolled.n && *other != rank;
+        let silent = |other: &usize, comes: bool| is_live(other) && (dead.contains(other) || !comes);
+        let on: BTreeSet<usize> = match needs(lowered, op) {
+            Needs::Nothing => continue,
+            // The call does not wait, and a thread of the library connects.
+            _ if call.left_in_progress || call.tolerate => continue,
+            Needs::Routes(own) => own
+                .into_iter()
+                .filter(|route| routes_used.insert(*route))
+                .flat_map(|route| [route.from, route.to].map(|end| (route, end)))
+                .filter_map(|(route, end)| Some((route, *members.get(end)?)))
+                .filter(|(route, other)| silent(other, answers.routes.contains(&(*route, *other))))
+                .map(|(_, other)| other)
+                .collect(),
+            Needs::All if comms_used.insert(comm) => {
+                let others = members.iter().copied();
+                others.filter(|other| silent(other, answers.communicators.contains(&(comm, *other)))).collect()
+            }
+            Needs::All => continue,
+        };
+        if !on.is_empty() {
+            let is_sure = !matches!(needs(lowered, op), Needs::All) || on.iter().any(|other| dead.contains(other));
+            let on = on.into_iter().collect();
+            let waiting = Waiting { rank, step: call.step, what: CONNECTS_TO_THE_SILENT.to_owned(), on };
+            return Some((waiting, is_sure));
+        }
+    }
+    None
+}
