@@ -127,7 +127,7 @@ fn a_process_killed_in_the_middle_costs_one_case_and_the_others_with_it() {
         kill(pids[2]);
         run.join().unwrap()
     });
-    assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(Outcome::Crash)), "{:?}", verdict.reason);
+    assert_eq!((verdict.status, verdict.outcome), (Status::Error, None), "{:?}", verdict.reason);
     let reason = verdict.reason.unwrap_or_default();
     assert!(reason.contains("the process of rank 2: signal 9 (SIGKILL)"), "{reason}");
     for pid in pids {

@@ -6,9 +6,9 @@ use crate::import::nccl_tests::Command;
 use anyhow::{Context, bail};
 use collspec_core::num::DType;
 
-/// nccl-tests' own.
+/// The size in bytes, from -b to -e, if the line does not say.
 const SIZE: u64 = 32 << 20;
-/// nccl-tests' own.
+/// The bytes between two sizes, if the line does not say.
 const STEP: u64 = 1 << 20;
 /// Programs of nccl-tests that are no single operation of a scenario.
 const WITHOUT_STEP: [&str; 2] = ["hypercube", "alltoallv"];
@@ -80,7 +80,7 @@ fn test(word: &str) -> Option<&str> {
     (is_program && (suffix.is_empty() || suffix.starts_with(['_', '-']))).then_some(name)
 }
 
-/// A factor of at most 1 is none; with one, nccl-tests passes over the step in bytes.
+/// A factor of at most 1 does not count. With a larger one, nccl-tests does not look at the step in bytes.
 fn sizes(options: &Options) -> anyhow::Result<Vec<u64>> {
     let step = match options.number('f')?.filter(|factor| *factor > 1) {
         Some(factor) => Step::Factor(factor),
@@ -152,6 +152,9 @@ mod tests {
             ("srun -N4", 4, "one process on each of 4 nodes"),
             ("srun --ntasks-per-node=8", 8, "one node"),
             ("salloc -N2 srun --ntasks-per-node=4", 8, ""),
+            ("nice -n 10 numactl -N 3 mpirun --n 4", 4, ""),
+            ("mpirun -H h1:2 -H h2:2", 4, "4 processes"),
+            ("srun -w h1,h2 --ntasks-per-node=4", 8, ""),
             ("mpirun --hostfile hosts", 2, "2 processes, because the line does not say how many mpirun starts"),
         ] {
             let read = read(&format!("{before} all_reduce_perf -g 1")).unwrap();
@@ -159,6 +162,7 @@ mod tests {
             assert!(read.guessed.concat().starts_with(guess), "{before}: {:?}", read.guessed);
         }
         assert_eq!(read("all_reduce_perf").unwrap().ranks, 2);
+        assert_eq!(read("nice -n 10 all_reduce_perf -g 2").unwrap().ranks, 2);
         assert_eq!(read("all_reduce_perf -g 1").unwrap().ranks, 1);
     }
 
@@ -239,6 +243,13 @@ mod tests {
             let error = import(&read(line).unwrap()).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn sizes_without_elements_are_told() {
+        let text = imported("all_gather_perf -b 16 -e 1K -f 2 -g 8");
+        let told = "# left out: 3 sizes without an element of each type on each rank";
+        assert!(text.lines().any(|line| line == told), "{text}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ const OPTIONS: [(char, &str); 31] = [
     ('K', "per_iter_skip"),
 ];
 
-/// The options of a line, and words that are none.
+/// The options of a line, and its other words.
 #[derive(Debug, Default)]
 pub struct Options {
     given: Vec<(char, String)>,
@@ -127,7 +127,7 @@ impl Options {
         }
     }
 
-    /// Options other than these, and words that are none.
+    /// The other options, and words that are not options.
     pub fn others(self, letters: &str) -> impl Iterator<Item = String> {
         let others = self.given.into_iter().filter(move |(letter, _)| !letters.contains(*letter));
         others.map(|(letter, value)| format!("-{letter} {value}")).chain(self.words)

@@ -20,7 +20,7 @@ const LAUNCHERS: [&str; 11] = [
 ];
 /// Launchers whose -N is a number of nodes, not of processes on each.
 const OF_NODES: [&str; 2] = ["srun", "flux"];
-const TOTAL: [&str; 4] = ["-np", "--np", "-n", "--ntasks"];
+const TOTAL: [&str; 5] = ["-np", "--np", "-n", "--n", "--ntasks"];
 const NODES: [&str; 2] = ["--nodes", "--nnodes"];
 const PER_NODE: [&str; 10] = [
     "--ntasks-per-node",
@@ -34,7 +34,7 @@ const PER_NODE: [&str; 10] = [
     "-perhost",
     "--map-by",
 ];
-const HOSTS: [&str; 5] = ["-H", "-host", "--host", "-hosts", "--hosts"];
+const HOSTS: [&str; 7] = ["-H", "-host", "--host", "-hosts", "--hosts", "-w", "--nodelist"];
 
 /// The words before the program.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub struct Before {
     processes: Option<usize>,
     nodes: Option<usize>,
     per_node: Option<usize>,
-    /// Those that are named.
+    /// The names of machines, as the line lists them.
     hosts: Option<String>,
     /// Value of NCCL_ALGO.
     pub algorithm: Option<String>,
@@ -57,7 +57,7 @@ pub struct Before {
 impl Before {
     /// # Errors
     ///
-    /// A number of processes is none.
+    /// A word stands where a number of processes should.
     pub fn read(words: &[String]) -> anyhow::Result<Self> {
         let mut read = Self::default();
         let mut words = words.iter();
@@ -81,13 +81,16 @@ impl Before {
         Ok(read)
     }
 
+    /// True for an option of the launcher. Other programs that may stand before it, such as nice and numactl, have options of these names.
     fn is_known(&self, option: &str) -> bool {
-        option == "-N" || [&TOTAL[..], &NODES, &PER_NODE, &HOSTS].iter().any(|names| names.contains(&option))
+        let may_count = self.launcher.is_some() || self.left_out.iter().any(|word| word.ends_with("salloc"));
+        may_count
+            && (option == "-N" || [&TOTAL[..], &NODES, &PER_NODE, &HOSTS].iter().any(|names| names.contains(&option)))
     }
 
     fn option(&mut self, word: &str, option: &str, value: &str) -> anyhow::Result<()> {
         if HOSTS.contains(&option) {
-            self.hosts = Some(value.to_owned());
+            self.hosts = Some(self.hosts.take().map_or_else(|| value.to_owned(), |hosts| hosts + "," + value));
             return Ok(());
         }
         if option == "--map-by" {

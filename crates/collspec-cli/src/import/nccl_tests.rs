@@ -45,6 +45,11 @@ pub fn import(command: &Command) -> Result<Imported, Error> {
     let has_elements = |size: &u64| dtypes.iter().all(|dtype| operation.count(*size, *dtype, *ranks).0 > 0);
     // A size without an element for every rank is not run.
     let sizes: Vec<u64> = request.sizes.iter().flatten().copied().filter(has_elements).collect();
+    let without = request.sizes.iter().flatten().count() - sizes.len();
+    if without > 0 {
+        let sizes = if without == 1 { "1 size" } else { &format!("{without} sizes") };
+        remarks.push(format!("left out: {sizes} without an element of each type on each rank"));
+    }
     let Some(smallest) = sizes.first() else {
         return Err(Error::Input("no size is large enough for an element of each type on each rank".to_owned()));
     };

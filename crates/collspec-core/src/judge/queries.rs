@@ -37,10 +37,8 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
             record("ncclGetLastError", false, rank, collector, texts);
         }
         if report.answers.handles_without_colour > 0 {
-            let texts = || QueryTexts {
-                right: "a null handle".into(),
-                actual: "another one to a rank without a colour".into(),
-            };
+            let texts =
+                || QueryTexts { right: "a null handle".into(), actual: "a handle to a rank without a colour".into() };
             record("ncclCommSplit", false, rank, collector, texts);
         }
     }
@@ -252,7 +250,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             ),
             (
                 |a| a.handles_without_colour = 1,
-                "ncclCommSplit answered another one to a rank without a colour, expected a null handle",
+                "ncclCommSplit answered a handle to a rank without a colour, expected a null handle",
             ),
             (|a| a.version = Some(i32::MIN), "ncclGetVersion answered nothing"),
             (|a| a.version = Some(0), "ncclGetVersion answered 0"),

