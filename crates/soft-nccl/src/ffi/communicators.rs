@@ -166,6 +166,9 @@ unsafe extern "C" fn comm_split(
 
 unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
+        if comm.is_null() {
+            return Ok(());
+        }
         let mut state = lock();
         let member = state.member(comm)?;
         if member.finalized || member.revoked {
@@ -184,6 +187,9 @@ unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
 
 unsafe extern "C" fn comm_destroy(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
+        if comm.is_null() {
+            return Ok(());
+        }
         lock().check_destroy(comm)?;
         engine::destroy(comm as usize)
     })
@@ -191,6 +197,9 @@ unsafe extern "C" fn comm_destroy(comm: ncclComm_t) -> ncclResult_t {
 
 unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
+        if comm.is_null() {
+            return Ok(());
+        }
         lock().check_abort(comm)?;
         engine::abort(comm as usize);
         Ok(())
