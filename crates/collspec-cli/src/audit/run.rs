@@ -427,7 +427,7 @@ fn run_without_fault(case: &Arc<Case>, runner: &dyn CaseRunner, kept: &AtomicU64
     let begun = Instant::now();
     let (verdict, observations) = runner.run(&ready, FaultMode::Trace, None, &judge)?;
     let whole_time = begun.elapsed();
-    if verdict.status == Status::Fail {
+    if verdict.status.is_bad() {
         return Ok(SoundRun::Failed(Box::new(verdict)));
     }
     let reached = reached_in_any_run(&observations);
@@ -489,6 +489,9 @@ fn run_with_fault(
     let limit = audited.seconds.map(|seconds| (MAX_SLOWDOWN * seconds).max(MIN_LIMIT_SECONDS));
     let wish = FaultMode::Inject(Injection { fault, rank: None, algorithm: None });
     let (verdict, observations) = runner.run(ready, wish, limit, &judge)?;
+    if verdict.status == Status::Error {
+        return Err(verdict.reason.unwrap_or_else(|| "it does not run".into()));
+    }
     if verdict.status != Status::Fail {
         return Ok(FaultyRun::Passed {
             reached: reached_in_any_run(&observations).is_some_and(|set| contains(&set, fault)),

@@ -10,7 +10,7 @@ use collspec_core::num::DType;
 const SIZE: u64 = 32 << 20;
 /// The bytes between two sizes, if the line does not say.
 const STEP: u64 = 1 << 20;
-/// Programs of nccl-tests that are no single operation of a scenario.
+/// Programs of nccl-tests for which scenarios have no step.
 const WITHOUT_STEP: [&str; 2] = ["hypercube", "alltoallv"];
 
 /// The line, with a launcher and variables before the program.
@@ -72,7 +72,8 @@ pub fn read(line: &str) -> anyhow::Result<Command> {
     Ok(Command { line: line.to_owned(), operation, ranks, request, register, offset, guessed, left_out })
 }
 
-/// The name of the test whose program this is. Makefiles add a suffix of their own, as in all_reduce_perf_mpi.
+/// The test that a program belongs to: `all_reduce` for `build/all_reduce_perf`. Some builds add a suffix to the program's name, such as
+/// `all_reduce_perf_mpi`.
 fn test(word: &str) -> Option<&str> {
     let file = word.rsplit('/').next().unwrap_or(word);
     let (name, suffix) = file.split_once("_perf").unwrap_or((file, ""));

@@ -114,7 +114,7 @@ impl Before {
         Ok(())
     }
 
-    /// The number of processes, and how it was guessed; no number if there is no launcher.
+    /// The number of processes, which is not known without a launcher; and if it had to be guessed, how.
     pub fn processes(&self) -> (Option<usize>, Option<String>) {
         if let Some(processes) = self.processes {
             return (Some(processes), None);

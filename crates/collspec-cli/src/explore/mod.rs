@@ -156,7 +156,7 @@ fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: Option<f
     };
     let (ready, single) = match (repeated(count)?, repeated(1)?) {
         (Prepared::Ready(ready), Prepared::Ready(single)) => (ready, single),
-        (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) if verdict.status.is_bad() => {
+        (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) if verdict.status == Status::Fail => {
             return Ok(Ran::Failed(0, verdict));
         }
         (Prepared::Settled(verdict), _) | (_, Prepared::Settled(verdict)) if verdict.status == Status::Pass => {
@@ -188,9 +188,9 @@ fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: Option<f
     let at = *failed_at.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(match (verdict.status, at) {
         (Status::Pass, _) => Ran::Passed,
-        (Status::Skip, _) => Ran::Skipped(Box::new(verdict)),
+        (Status::Skip | Status::Error, _) => Ran::Skipped(Box::new(verdict)),
         (Status::Fail, Some(at)) => Ran::Failed(at, Box::new(verdict)),
         (Status::Fail, None) if count > 1 => Ran::Differed(Box::new(verdict)),
-        (Status::Fail | Status::Error, _) => Ran::Failed(0, Box::new(verdict)),
+        (Status::Fail, None) => Ran::Failed(0, Box::new(verdict)),
     })
 }

@@ -48,7 +48,7 @@ impl Priority {
         }
     }
 
-    /// True if both are of one kind, whatever their events.
+    /// True for two endings, two wrong results, two invariants or two expectations, whatever their numbers.
     pub fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }

@@ -51,27 +51,14 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
         };
     }
     let mut connecting = Vec::new();
-    if foresight == Foresight::Completes
-        && played.mismatches.is_empty()
-        && let Some(hosts) = simulate::play_hosts(lowered, true).filter(|hosts| !hosts.waiting.is_empty())
-    {
-        let sure = simulate::play_hosts(lowered, false).map_or_else(Vec::new, |hosts| hosts.waiting);
-        let may_hang = case.may_hang();
-        match (sure.is_empty(), may_hang) {
-            (false, _) => foresight = Foresight::MayBlock(cycle(sure)),
-            (true, true) => foresight = Foresight::MayBlock(cycle(hosts.waiting)),
-            // Whether NCCL connects at that point depends on the machine and its settings.
-            (true, false) => connecting = cycle(hosts.waiting),
-        }
-    }
-    if foresight == Foresight::Completes {
-        let (sure, unsure) = silent_partners::connect_to_the_silent(lowered);
+    if foresight == Foresight::Completes && played.mismatches.is_empty() {
+        let (sure, unsure) = hosts_that_wait(lowered);
         if !sure.is_empty() {
             foresight = Foresight::MayBlock(sure);
         } else if case.may_hang() && !unsure.is_empty() {
             foresight = Foresight::MayBlock(unsure);
         } else {
-            connecting.extend(unsure);
+            connecting = unsure;
         }
     }
     if !played.mismatches.is_empty() {
@@ -89,6 +76,21 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
     }
     accept(case, lowered, &foresight, &played, &mut undefined)?;
     Ok(Analysis { events: played.events, foresight, undefined, connecting })
+}
+
+/// The ranks whose hosts wait for each other, or for a rank that never comes, while NCCL connects ranks or ends communicators. The second
+/// list has those that wait only if NCCL connects at the first collective of a communicator, which depends on the machine and its settings.
+fn hosts_that_wait(lowered: &LoweredProgram) -> (Vec<Waiting>, Vec<Waiting>) {
+    match simulate::play_hosts(lowered, true) {
+        Some(hosts) if hosts.waiting.is_empty() => (Vec::new(), Vec::new()),
+        Some(hosts) => {
+            let sure = simulate::play_hosts(lowered, false).map_or_else(Vec::new, |hosts| hosts.waiting);
+            (cycle(sure), cycle(hosts.waiting))
+        }
+        // The crash of a process that exits ends the waiting.
+        None if lowered.unrolled.exits => (Vec::new(), Vec::new()),
+        None => silent_partners::connect_to_the_silent(lowered),
+    }
 }
 
 /// Warns that ranks wait for each other at first collectives: adds to the warning about the same calls, if there is one.

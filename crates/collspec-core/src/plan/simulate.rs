@@ -274,7 +274,7 @@ impl Simulation<'_> {
                     {
                         self.abort(rank, parent as usize);
                     }
-                    // NCCL makes the communicators of a group at its end, each in a thread of its own.
+                    // At the end of a group NCCL makes all of its communicators at the same time, each in a separate thread.
                     if let Some(group) = &mut self.ranks[rank].group {
                         group.makers.push(index);
                     } else if !self.hosts_meet(rank, &[index]) {

@@ -10,7 +10,7 @@ use super::teardown::{TeardownResult, tear_down};
 use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
-use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reached, Reply, Report, Request, Share};
+use crate::job::{AllocSpec, Answers, CallKind, Job, RankEnd, RankReport, Reached, Reply, Report, Request, Share};
 use crate::job::{Ended, Observation};
 use soft_nccl::fault::FaultMode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -161,10 +161,17 @@ pub fn execute(
             }
             Came::Dead(part) => {
                 let how = worker.end_closed(part);
+                // Not even the crash that a case may expect.
+                let exits =
+                    job.programs.iter().flatten().any(|call| matches!(call.kind.inner(), CallKind::Exit { .. }));
+                let killed = worker.killed_by_another(part) && !exits;
                 remote_images::bring_step_words(worker, job.n);
                 let ranks = worker.ranks(part, job.n);
                 if used_before && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
                     return Ok(Executed::DeadBefore);
+                }
+                if killed {
+                    return Err(Error::Killed(whose(worker, part, job.n) + &how));
                 }
                 let how = whose(worker, part, job.n) + &how + &lost_too(worker, part);
                 (Ended::Crashed { how, opening: watch.opening }, by_step_words(&arena, job.n, watch.opening))

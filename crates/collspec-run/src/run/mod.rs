@@ -183,6 +183,9 @@ pub enum Error {
         /// The reason, in words.
         why: String,
     },
+    /// A worker was ended by something other than its own code, which says nothing about the library.
+    #[error("the worker was killed from outside, or because memory was short: {0}")]
+    Killed(String),
     /// Another process of the job is lost.
     #[error(transparent)]
     Lost(#[from] crate::cluster::Lost),

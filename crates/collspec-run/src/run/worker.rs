@@ -244,10 +244,10 @@ impl Worker {
         self.parts.get_mut(part).map_or_else(|| "no process".into(), Part::end_closed)
     }
 
-    /// True if something other than this program and the parts' own code ended one of them, such as a user or the system when
-    /// memory was short.
-    pub fn killed_by_another(&self) -> bool {
-        self.parts.iter().any(Part::killed_by_another)
+    /// True if something other than this program and its own code ended a part that has closed its side, such as a user, or the system
+    /// when memory was short.
+    pub fn killed_by_another(&self, part: usize) -> bool {
+        self.parts.get(part).is_some_and(Part::killed_by_another)
     }
 
     /// Number of parts that have not ended as their programs say.

@@ -1,14 +1,14 @@
 //! One run of a case on a worker, and the fate of the worker and its communicators afterwards.
 use super::Runner;
 use super::observer::Observer;
-use super::runner::{Ready, could_not_run};
+use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
 use collspec_core::judge::{self, Outcome, Status, Verdict};
 use collspec_core::plan::Plan;
 use collspec_core::scenario::ExpectedOutcome;
 use collspec_run::backend::version_text;
-use collspec_run::job::{CallKind, Ended, Finish, Job, Observation, Request, Variation};
+use collspec_run::job::{Ended, Finish, Job, Observation, Request, Variation};
 use collspec_run::run::execute::{Again, Executed, Task, execute};
 use collspec_run::run::images::ForecastImages;
 use collspec_run::run::lock::{self, Locks};
@@ -117,16 +117,6 @@ impl Runner {
                 }
             };
             let (mut verdict, rest) = observer.close(unfinished.is_none() || !strict)?;
-            let exits = plan.programs.iter().flatten().any(|call| matches!(call.kind.inner(), CallKind::Exit { .. }));
-            if let (Some((Ended::Crashed { how, .. }, _)), false, true) =
-                (&last, exits, pooled.worker.killed_by_another())
-            {
-                // It says nothing about the library, and is no crash that a case may expect.
-                verdict = could_not_run(
-                    case,
-                    format!("the worker was killed from outside, or because memory was short: {how}"),
-                );
-            }
             if verdict.status == Status::Fail {
                 verdict.notes.extend(last.as_ref().and_then(|(_, log)| quoted(log)));
             }

@@ -46,7 +46,7 @@ pub struct Entry {
     /// Elements of each tensor.
     pub inputs: Vec<u64>,
     pub outputs: Vec<u64>,
-    /// Of each input, or of each output if there are no inputs; at least one. `None` if NCCL does not have it.
+    /// The types of the inputs, or of the outputs if there are no inputs; at least one. A type that NCCL lacks is `None`.
     pub dtypes: Vec<Option<DType>>,
     pub state: State,
     /// The first line that is not torch's: `train.py:150`.

@@ -188,7 +188,7 @@ fn a_hang_that_the_calls_do_not_show_is_not_claimed() {
     }
 }
 
-/// Torch puts the tensors of each of these into one group, each with a call of its own type and count.
+/// For each of these torch opens one group, and makes a call in it for every tensor, with that tensor's type and count.
 #[test]
 fn a_coalesced_collective_is_a_call_for_each_tensor() {
     for (name, op, sizes, calls) in [
@@ -252,7 +252,8 @@ fn complex_tensors_are_twice_as_many_real_numbers() {
     }
 }
 
-/// Of unlike sizes, torch makes one broadcast or reduce for each rank, in their order; an entry of its own kind ends them.
+/// If the sizes differ, torch makes one broadcast or reduce for each rank, in the order of the ranks, and records a last entry for all of
+/// them.
 #[test]
 fn collectives_of_unlike_sizes_have_the_roots_of_their_parts() {
     for (name, end, op) in [

@@ -16,24 +16,12 @@ pub const CONNECTS_TO_THE_SILENT: &str =
 /// The first call of each rank that connects to a rank that does not answer. The second list has those whose communicators may be
 /// connected already: releases before 2.22 connect all ranks of one when it is made.
 pub fn connect_to_the_silent(lowered: &LoweredProgram) -> (Vec<Waiting>, Vec<Waiting>) {
-    let cuts = |kind: &CallKind| {
-        matches!(
-            kind,
-            CallKind::AwaitDeath { .. }
-                | CallKind::Abort { .. }
-                | CallKind::Revoke { .. }
-                | CallKind::Shrink { abort: true, .. }
-        )
-    };
-    // In other programs a rank that never comes is a mismatch, or the simulation of hosts knows.
-    if !lowered.programs.iter().flatten().any(|call| cuts(&call.kind)) {
-        return (Vec::new(), Vec::new());
-    }
     let answers = Answers::of(lowered);
-    let calls = (0..lowered.unrolled.n).filter_map(|rank| first_call(lowered, &answers, rank));
-    let (sure, unsure): (Vec<_>, Vec<_>) = calls.partition(|(_, is_sure)| *is_sure);
-    let waiting = |calls: Vec<(Waiting, bool)>| calls.into_iter().map(|(waiting, _)| waiting).collect();
-    (waiting(sure), waiting(unsure))
+    let (mut sure, mut unsure) = (Vec::new(), Vec::new());
+    for (waiting, is_sure) in (0..lowered.unrolled.n).filter_map(|rank| first_call(lowered, &answers, rank)) {
+        if is_sure { sure.push(waiting) } else { unsure.push(waiting) }
+    }
+    (sure, unsure)
 }
 
 /// What each rank connects at some time in its program.
@@ -48,14 +36,11 @@ impl Answers {
         let mut answers = Self::default();
         for (rank, program) in lowered.programs.iter().enumerate() {
             for index in 0..program.len() {
-                match lowered.given_op((rank, index)).map(|op| (op, needs(lowered, op))) {
-                    Some((_, Needs::Routes(routes))) => {
-                        answers.routes.extend(routes.into_iter().map(|route| (route, rank)));
-                    }
-                    Some((op, Needs::All)) => {
-                        answers.communicators.extend(RankOp::comm(op).map(|comm| (comm, rank)));
-                    }
-                    Some((_, Needs::Nothing)) | None => {}
+                let Some(op) = lowered.given_op((rank, index)) else { continue };
+                match needs(lowered, op) {
+                    Needs::Nothing => {}
+                    Needs::Routes(routes) => answers.routes.extend(routes.into_iter().map(|route| (route, rank))),
+                    Needs::All(comm) => _ = answers.communicators.insert((comm, rank)),
                 }
             }
         }
@@ -67,8 +52,8 @@ impl Answers {
 enum Needs {
     Nothing,
     Routes(Vec<Route>),
-    /// Those of its communicator.
-    All,
+    /// Those between all ranks of its communicator.
+    All(CommId),
 }
 
 fn needs(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Needs {
@@ -76,7 +61,7 @@ fn needs(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Needs {
         RankOp::Collective(c) if c.size.count == 0 => Needs::Nothing,
         RankOp::Collective(c) => match routes(c, lowered.unrolled.comms.list[c.comm].members.len()) {
             Some(all) => Needs::Routes(all.into_iter().map(|(route, _)| route).collect()),
-            None => Needs::All,
+            None => Needs::All(c.comm),
         },
         RankOp::Send(_) | RankOp::Recv(_) => Needs::Routes(op.route().into_iter().collect()),
         RankOp::OneSided(_) | RankOp::Map(_) => Needs::Nothing,
@@ -100,10 +85,14 @@ fn first_call(lowered: &LoweredProgram, answers: &Answers, rank: usize) -> Optio
         let members = &lowered.unrolled.comms.list[comm].members;
         let is_live = |other: &usize| *other < lowered.unrolled.n && *other != rank;
         let silent = |other: &usize, comes: bool| is_live(other) && (dead.contains(other) || !comes);
-        let on: BTreeSet<usize> = match needs(lowered, op) {
+        // The call does not wait, and a thread of the library connects.
+        if call.left_in_progress || call.tolerate {
+            continue;
+        }
+        let needs = needs(lowered, op);
+        let among_all = matches!(needs, Needs::All(_));
+        let on: BTreeSet<usize> = match needs {
             Needs::Nothing => continue,
-            // The call does not wait, and a thread of the library connects.
-            _ if call.left_in_progress || call.tolerate => continue,
             Needs::Routes(own) => own
                 .into_iter()
                 .filter(|route| routes_used.insert(*route))
@@ -112,14 +101,14 @@ fn first_call(lowered: &LoweredProgram, answers: &Answers, rank: usize) -> Optio
                 .filter(|(route, other)| silent(other, answers.routes.contains(&(*route, *other))))
                 .map(|(_, other)| other)
                 .collect(),
-            Needs::All if comms_used.insert(comm) => {
+            Needs::All(comm) if comms_used.insert(comm) => {
                 let others = members.iter().copied();
                 others.filter(|other| silent(other, answers.communicators.contains(&(comm, *other)))).collect()
             }
-            Needs::All => continue,
+            Needs::All(_) => continue,
         };
         if !on.is_empty() {
-            let is_sure = !matches!(needs(lowered, op), Needs::All) || on.iter().any(|other| dead.contains(other));
+            let is_sure = !among_all || on.iter().any(|other| dead.contains(other));
             let on = on.into_iter().collect();
             let waiting = Waiting { rank, step: call.step, what: CONNECTS_TO_THE_SILENT.to_owned(), on };
             return Some((waiting, is_sure));

@@ -28,7 +28,7 @@ fn the_logs_of_all_releases_become_one_program() {
         let version = path.file_stem().unwrap().to_string_lossy().into_owned();
         let text = imported(std::slice::from_ref(&path), Form::Rounds);
         assert_eq!(refusals(&text), "", "{version}\n{text}");
-        // Before 2.21 a split looks like a communicator of its own, and before 2.23 some types are lost.
+        // Before 2.21 the log does not tell that a communicator was split from another, and before 2.23 it lacks some types.
         let minor: u32 = version.split('.').nth(1).unwrap().parse().unwrap();
         let comm = if minor < 21 { "comm" } else { "split" };
         let in_order =
