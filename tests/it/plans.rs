@@ -99,7 +99,7 @@ fn both_recv_first_is_stuck() {
 fn a_hang_that_cannot_be_is_refused() {
     for outcome in ["\"hang\"", "[\"hang\", \"ok\"]"] {
         let text = refusal(&format!("world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\noutcome = {outcome}\n"));
-        assert!(text.contains("this program cannot hang"), "{text}");
+        assert!(text.contains("so it cannot hang"), "{text}");
     }
     let alone = "world_size = 1\noutcome = \"hang\"\n\
         steps = [{ op = \"recv\", peer = 0, count = 4, dtype = \"f32\", out = \"x\" }]\n";
@@ -424,6 +424,17 @@ fn launches_of_some_ranks_of_a_process_are_warned_of_where_all_launch_together()
     assert!(told.len() == 1 && told.iter().all(fits), "{told:?}");
     assert_eq!(program("threads", sum), [""; 0]);
     assert_eq!(program("processes", &format!("{sum}{message}")), [""; 0]);
+
+    // As many launches on every rank, but rank 2 connects to the others in its first one, and they in their second.
+    let to_itself = "{ op = \"send_recv\", ranks = [2], to = \"2\", from = \"2\", in = \"x\", out = \"own\" },\n";
+    let told = program("threads", &format!("{message}{sum}{to_itself}"));
+    let fits = |text: &String| {
+        text.contains(
+            "rank 0 connects to rank 2 in its launch 2 on a communicator, but rank 2 to rank 0 in its launch 1",
+        )
+    };
+    assert!(told.len() == 1 && told.iter().all(fits), "{told:?}");
+    assert_eq!(program("threads", &format!("{sum}{message}{to_itself}")), [""; 0], "all are connected by the sum");
 }
 
 #[test]

@@ -255,9 +255,15 @@ impl Comms {
         let mut calls = Calls::new();
         for list in lists {
             let scalable = match (ids, by) {
-                (Some(ids), Some(by)) => Some(scalable_ids(ids, list.len(), by.may_fail())?),
+                (Some(ids), Some(by)) => {
+                    let all_fail = !list.iter().any(|world| by.works(*world));
+                    Some(scalable_ids(ids, list.len(), all_fail)?)
+                }
                 _ => None,
             };
+            if let Some(by) = by {
+                by.check_all_end_alike(list.iter().copied())?;
+            }
             let gathering = self.meetings.gathering(Gathering::Init {
                 name: name.map(str::to_owned),
                 members: list.clone(),
@@ -281,7 +287,9 @@ impl Comms {
                     (comms.add(name, list.clone(), config, None), id)
                 });
                 self.check_blocking_agrees(by, comm, config, None)?;
-                named.set(world, Some((comm, rank)));
+                if works(world) {
+                    named.set(world, Some((comm, rank)));
+                }
                 calls.push((
                     world,
                     CallKind::Init {
@@ -326,8 +334,10 @@ impl Comms {
             CommCreation::Shrink { comm, without, abort } => self.shrink(by, comm, without, *abort, config)?,
             CommCreation::Grow { comm, with } => self.grow(by, comm, with, config)?,
         };
-        // A shrink or grow that fails everywhere gives its name to nothing; a split without colours gives it to communicators of no rank.
-        let may_be_of_none = matches!(by.def.creation, CommCreation::Groups(_) | CommCreation::Split { .. });
+        // A split without colours gives its name to communicators of no rank. A call that fails gives it to nothing: had it the
+        // name, a use of what was never made would be planned as one that works.
+        let splits = matches!(by.def.creation, CommCreation::Split { .. });
+        let may_be_of_none = splits && (0..self.n).any(|world| by.works(world));
         if may_be_of_none || named.of.iter().any(Option::is_some) {
             self.named.insert(by.def.name.value.clone(), named);
         }

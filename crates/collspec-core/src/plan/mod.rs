@@ -126,7 +126,7 @@ fn check_hang(case: &Arc<Case>, plan: &Plan, limits: &Limits) -> Result<(), Vec<
     if plan_steps(&Arc::new(without), limits).is_err() {
         return Ok(());
     }
-    let text = "this program cannot hang: every call has a matching call";
+    let text = "no rank of this program waits without end, so it cannot hang";
     Err(vec![Diagnostic::new(outcome.span, text).help("remove `outcome`, or look again at who waits for whom")])
 }
 

@@ -26,7 +26,7 @@ mod unmatched;
 
 pub use aborts::{MAY_BE_ABORTED, play, play_hosts};
 pub use clocks::check_size;
-pub use connecting::{CONNECTS, ENDS_TOGETHER, routes};
+pub use connecting::{CONNECTS, ENDS_TOGETHER, Needs, needs};
 pub use deaths::ENDED;
 pub use matching::{check_one_thread, lone_message_to_oneself};
 

@@ -44,6 +44,7 @@ pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>
                     lacks.then(|| needed("contexts other than 0", CONTEXTS, machine))
                 })
                 .or_else(|| waits_for_the_same_thread(kind, plan, machine.probed.maker))
+                .or_else(|| takes_the_colour(kind, machine.probed.maker))
         })
     };
     always
@@ -58,6 +59,16 @@ fn waits_for_the_same_thread(kind: &CallKind, plan: &Plan, maker: Maker) -> Opti
     let members = plan.comms.get(*comm as usize)?.members.len();
     let alone = plan.case.placement == Placement::OneThread && maker == Maker::Nvidia && members > 1;
     alone.then(|| "suspend and resume need a thread for each rank: NCCL's ranks wait for each other in them".to_owned())
+}
+
+/// NCCL's documentation has no colour below -1, but every release takes one for a colour like any other: the call neither fails nor is
+/// promised to work, so the case has no right answer.
+fn takes_the_colour(kind: &CallKind, maker: Maker) -> Option<String> {
+    let CallKind::Split { color, .. } = kind else { return None };
+    let undocumented = *color < -1 && maker != Maker::Collspec;
+    undocumented.then(|| {
+        format!("a split with the colour {color}: NCCL takes it for a colour like any other, which nothing documents")
+    })
 }
 
 fn function(missing: &str, machine: &Machine) -> String {

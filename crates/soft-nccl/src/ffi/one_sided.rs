@@ -121,7 +121,8 @@ unsafe extern "C" fn put_signal(
         if bytes > 0 && offset >= there.memory.len {
             return Err(Failure::argument("a put begins within its own rank's part of the window"));
         }
-        if bytes > 0 && !state.in_window(comm, local.addr(), bytes) {
+        // NCCL looks the window up by the address alone, which the end of a window is not in.
+        if !state.in_window(comm, local.addr(), bytes.max(1)) {
             return Err(Failure::argument("what a put reads lies in a symmetric window of the communicator"));
         }
         drop(state);

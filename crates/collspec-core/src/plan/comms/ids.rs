@@ -17,11 +17,11 @@ const MOST: i128 = 1024;
 ///
 /// # Errors
 ///
-/// A number that NCCL refuses, unless the call `may_fail`.
-pub(super) fn scalable_ids(given: &Spanned<i128>, n: usize, may_fail: bool) -> Result<u32, Diagnostic> {
+/// A number that NCCL refuses, unless all ranks' calls are expected to fail: the ranks pass the same number, so none of them can succeed.
+pub(super) fn scalable_ids(given: &Spanned<i128>, n: usize, all_fail: bool) -> Result<u32, Diagnostic> {
     let fits = (1..=n as i128).contains(&given.value);
     match u32::try_from(given.value) {
-        Ok(count) if fits || (may_fail && given.value <= MOST) => Ok(count),
+        Ok(count) if fits || (all_fail && given.value <= MOST) => Ok(count),
         _ => {
             let text = format!("{} unique ids for a communicator of {}", given.value, ranks(n));
             Err(Diagnostic::new(given.span, text).help(format!(

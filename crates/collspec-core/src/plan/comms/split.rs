@@ -6,6 +6,9 @@ use crate::plan::eval::{Names, Ranked};
 use crate::scenario::{Diagnostic, NumberByRank, Spanned};
 use std::collections::{BTreeMap, HashMap};
 
+/// The colour of ranks that join no new communicator, and the least that NCCL documents.
+const NO_COLOUR: i32 = -1;
+
 /// A rank's call.
 struct Caller {
     world: usize,
@@ -34,6 +37,8 @@ impl Comms {
             let number = by.works(world).then(|| self.meetings.splits(gathering, world, color, joining));
             callers.push(Caller { world, parent, color, joining, number });
         }
+        // A colour that the library refuses is a fault of its rank alone.
+        by.check_all_end_alike(callers.iter().filter(|caller| caller.color >= NO_COLOUR).map(|caller| caller.world))?;
         let mut named = self.named_before(Some(by));
         let mut calls = Calls::new();
         let mut parts: HashMap<(CommId, Option<u32>), BTreeMap<i32, Vec<Joining>>> = HashMap::new();
@@ -42,6 +47,7 @@ impl Comms {
         let works: HashMap<(CommId, i32), u32> =
             callers.iter().rev().filter_map(|caller| Some(((caller.parent, caller.color), caller.number?))).collect();
         for Caller { world, parent, color: own, joining, number } in callers {
+            let succeeds = number.is_some();
             let number = number.or_else(|| works.get(&(parent, own)).copied());
             let gathering = self.splits_of(parent);
             let lineage = number.map(|number| self.meetings.lineage(gathering, number, own));
@@ -57,7 +63,9 @@ impl Comms {
                 self.check_blocking_agrees(Some(by), comm, config, Some(parent))?;
             }
             let rank = new.and_then(|comm| self.list[comm].members.iter().position(|member| *member == world));
-            named.set(world, new.zip(rank));
+            if succeeds {
+                named.set(world, new.zip(rank));
+            }
             let new = new.map(|comm| comm as u32);
             calls.push((world, CallKind::Split { parent: parent as u32, color: own, key: joining.0, new, config }));
         }
@@ -113,7 +121,7 @@ impl Comms {
                 .map_err(|_| Diagnostic::new(num.span, format!("the {what} {v} of rank {rank} does not fit 32 bits")))
         };
         let colour = number(color, "colour")?;
-        if colour < -1 && !by.fails[world] {
+        if colour < NO_COLOUR && !by.fails[world] {
             let text = format!("the colour of rank {rank} is {colour}");
             return Err(Diagnostic::new(color.span, text)
                 .help("colours count from 0; -1 is for ranks that join no new communicator"));

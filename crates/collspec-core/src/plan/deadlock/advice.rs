@@ -41,7 +41,8 @@ pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) 
     }
     if waiting.iter().any(|w| w.what == MAY_BE_ABORTED) {
         return format!(
-            "let the rank that aborts wait for the operation first, or abort the communicator on the ranks that wait as well; {IF_MEANT}"
+            "let the rank that aborts wait for the operation first, or abort the communicator on the ranks that wait as well; if both \
+             endings are meant, say `outcome = [\"hang\", \"ok\"]`"
         );
     }
     // A rank that only waits for ranks that wait goes on when they do.

@@ -3,8 +3,8 @@
 //! of the rank can end that wait, not even an abort, which the rank does not come to. The simulation of hosts leaves out programs in
 //! which processes end or calls are cut short, so this is looked for here.
 use super::super::lower::LoweredProgram;
-use super::super::rank_op::{Placed, RankOp, Route};
-use super::super::simulate::routes;
+use super::super::rank_op::{RankOp, Route};
+use super::super::simulate::{Needs, needs};
 use super::super::types::{CommId, Waiting};
 use crate::job::CallKind;
 use std::collections::{BTreeSet, HashSet};
@@ -45,26 +45,6 @@ impl Answers {
             }
         }
         answers
-    }
-}
-
-/// The connections that an operation needs.
-enum Needs {
-    Nothing,
-    Routes(Vec<Route>),
-    /// Those between all ranks of its communicator.
-    All(CommId),
-}
-
-fn needs(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Needs {
-    match op {
-        RankOp::Collective(c) if c.size.count == 0 => Needs::Nothing,
-        RankOp::Collective(c) => match routes(c, lowered.unrolled.comms.list[c.comm].members.len()) {
-            Some(all) => Needs::Routes(all.into_iter().map(|(route, _)| route).collect()),
-            None => Needs::All(c.comm),
-        },
-        RankOp::Send(_) | RankOp::Recv(_) => Needs::Routes(op.route().into_iter().collect()),
-        RankOp::OneSided(_) | RankOp::Map(_) => Needs::Nothing,
     }
 }
 

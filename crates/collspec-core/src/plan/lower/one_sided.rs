@@ -184,10 +184,15 @@ impl Lowering {
                 .help(format!("write the part that is meant, such as `\"{name}[0:]\"` from its start on")));
         }
         let found = self.common_window(rank, world, open.comm, &region);
-        let own = source.len == 0 || self.in_window(rank, open.comm, source);
+        let own = self.in_window(rank, open.comm, source);
         if !item.fails && !self.lenient && (found.is_none() || !own) {
             let (whose, name) = if found.is_none() { (*peer, name) } else { (open.rank as i128, from) };
-            let text = format!("`{name}` on rank {whose} is in no window of this communicator");
+            let text = match source.len {
+                0 if found.is_some() => {
+                    format!("`{name}` on rank {whose} does not begin inside a window of this communicator")
+                }
+                _ => format!("`{name}` on rank {whose} is in no window of this communicator"),
+            };
             return Err(Diagnostic::new(to.span, text)
                 .help("a put reads and writes windows: give both buffers `register = \"window\"`"));
         }
@@ -234,10 +239,13 @@ impl Lowering {
         shared.next().map(|r| (r.id, bytes.start - r.bytes.start))
     }
 
+    /// True if what a put reads lies in a window of its rank. NCCL looks the window up by the address alone, so a put of no elements
+    /// must begin inside one as well: the end of a window is in none.
     fn in_window(&self, rank: usize, comm: CommId, region: &Region) -> bool {
         let Some((alloc, bytes)) = image_bytes(&self.lowered, region) else { return false };
-        let holds =
-            |r: &Registration| r.window && r.alloc == alloc && r.bytes.start <= bytes.start && bytes.end <= r.bytes.end;
+        let holds = |r: &Registration| {
+            r.window && r.alloc == alloc && r.bytes.contains(&bytes.start) && bytes.end <= r.bytes.end
+        };
         self.lowered.registrations.live((rank, self.lowered.programs[rank].len()), comm).any(holds)
     }
 }

@@ -4,11 +4,12 @@
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
 use super::super::types::{CommId, Event, Write};
-use super::causes::{Causes, Past};
+use super::causes::{Causes, Past, Vertex};
 use super::connecting::HostWaits;
 use super::{Played, Simulation};
 use crate::scenario::Diagnostic;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 
 /// The reason a rank is stuck that waits for a call which another rank may cut short.
 pub const MAY_BE_ABORTED: &str = "which may abort the communicator before the call is over";
@@ -25,6 +26,8 @@ pub struct Aborts {
     over: FxHashSet<Index>,
     /// Calls that an abort ended before their streams reached them.
     ended: FxHashSet<Index>,
+    /// Calls that an abort ended before their partners came, each with the vertex of the abort.
+    withdrawn: FxHashMap<Index, Vertex>,
     met: Vec<Abort>,
 }
 
@@ -85,7 +88,7 @@ impl Simulation<'_> {
     pub(super) fn abort(&mut self, rank: usize, comm: CommId) {
         let lowered = self.lowered;
         self.release(rank, comm);
-        let mut calls = Vec::new();
+        let (mut calls, mut withdrawn) = (Vec::new(), Vec::new());
         for id in self.unwaited(rank) {
             for index in self.nodes[id].calls.clone() {
                 let at = (rank, index);
@@ -104,20 +107,26 @@ impl Simulation<'_> {
                 }
                 if !self.nodes[id].active {
                     self.aborts.ended.insert(at);
+                    withdrawn.push(at);
                     continue;
                 }
                 if !is_over {
                     self.undefine(at);
                     self.withdraw(at);
+                    withdrawn.push(at);
                 }
                 self.happened(id);
             }
         }
-        if let Some(causes) = &self.causes
+        if let Some(causes) = &mut self.causes
             && !calls.is_empty()
         {
             let at = (rank, self.ranks[rank].cursor);
             self.aborts.met.push(Abort { at, comm, host: causes.host(rank), calls });
+            if !withdrawn.is_empty() {
+                let vertex = causes.abort(rank);
+                self.aborts.withdrawn.extend(withdrawn.into_iter().map(|at| (at, vertex)));
+            }
         }
     }
 
@@ -256,6 +265,23 @@ impl Simulation<'_> {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// The ranks whose own call would have met this one, had they not aborted the communicator first. In another run it may: a call that
+    /// comes after the abort in every run is left out.
+    pub(super) fn withdrawn_partners(&self, at: Index, node: usize) -> Vec<usize> {
+        let (lowered, number) = (self.lowered, self.number_of(at));
+        let Some(causes) = &self.causes else { return Vec::new() };
+        let meets = |other: &Index| match (lowered.op(at), lowered.op(*other)) {
+            (Some(RankOp::Collective(one)), Some(RankOp::Collective(two))) => one.comm == two.comm,
+            (Some(one), Some(two)) => one.route().is_some_and(|route| two.route() == Some(route)),
+            _ => false,
+        };
+        let withdrawn = self.aborts.withdrawn.iter();
+        let partners =
+            withdrawn.filter(|(other, _)| **other != at && self.number_of(**other) == number && meets(other));
+        let in_time = partners.filter(|(_, abort)| !causes.starts_after(node, **abort));
+        in_time.map(|(other, _)| other.0).collect::<BTreeSet<usize>>().into_iter().collect()
     }
 
     /// The reason a call is not over although its partners have done their part.

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 /// The number of vertices and edges that the searches for one simulation may visit.
 const MOST_VISITS: usize = 1 << 28;
 
-type Vertex = u32;
+pub(super) type Vertex = u32;
 
 /// The graph of a simulation.
 pub(super) struct Causes {
@@ -83,6 +83,20 @@ impl Causes {
     /// The time at which a node ended.
     pub fn end_time(&self, node: usize) -> u32 {
         self.time[self.end[node] as usize]
+    }
+
+    /// A vertex for an abort of a rank, which comes before all that its host does later.
+    pub fn abort(&mut self, rank: usize) -> Vertex {
+        let abort = self.vertex(vec![self.host[rank]]);
+        self.host[rank] = abort;
+        abort
+    }
+
+    /// True if the node starts after the vertex in every run.
+    pub fn starts_after(&self, node: usize, vertex: Vertex) -> bool {
+        let mut past = Past::new(self);
+        past.search(self, self.start[node], self.time[vertex as usize]);
+        past.seen[vertex as usize] == past.search
     }
 
     /// The vertex of a rank's host's knowledge.

@@ -344,7 +344,7 @@ impl Rounds {
 }
 
 /// The routes of a rank's side of a collective, each with true if it sends on it; `None` if NCCL does not build it from messages.
-pub fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)>> {
+fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)>> {
     let (comm, own, root) = (op.comm, op.rank, op.root());
     let others = (0..n).filter(|other| *other != own);
     let to = |other: usize| (Route { comm, from: own, to: other }, true);
@@ -357,6 +357,27 @@ pub fn routes(op: &RankCollective<Placed>, n: usize) -> Option<Vec<(Route, bool)
         NcclCall::Scatter => vec![from(root)],
         _ => return None,
     })
+}
+
+/// The connections that an operation needs.
+pub enum Needs {
+    Nothing,
+    Routes(Vec<Route>),
+    /// Those between all ranks of its communicator.
+    All(CommId),
+}
+
+/// What a rank connects in the first call of this kind.
+pub fn needs(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Needs {
+    match op {
+        RankOp::Collective(c) if c.size.count == 0 => Needs::Nothing,
+        RankOp::Collective(c) => match routes(c, lowered.unrolled.comms.list[c.comm].members.len()) {
+            Some(all) => Needs::Routes(all.into_iter().map(|(route, _)| route).collect()),
+            None => Needs::All(c.comm),
+        },
+        RankOp::Send(_) | RankOp::Recv(_) => Needs::Routes(op.route().into_iter().collect()),
+        RankOp::OneSided(_) | RankOp::Map(_) => Needs::Nothing,
+    }
 }
 
 /// The world rank that has to answer.

@@ -5,6 +5,7 @@ use super::super::rank_op::{RankOp, Route};
 use super::super::ranks_hint::who_runs;
 use super::super::types::{CommId, Event, Waiting};
 use super::Simulation;
+use super::aborts::MAY_BE_ABORTED;
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
 use rustc_hash::FxHashMap;
@@ -102,7 +103,7 @@ impl Simulation<'_> {
         let head = streams.iter().filter_map(|s| s.queue.front()).find(|id| self.nodes[**id].active).copied();
         if let Some(id) = head {
             let calls = &self.nodes[id].calls;
-            let open = calls.iter().find_map(|i| self.partners_missing((rank, *i)).map(|missing| (*i, missing)));
+            let open = calls.iter().find_map(|i| self.partners_missing((rank, *i), id).map(|missing| (*i, missing)));
             if let Some((index, (on, what))) = open {
                 self.out.waiting.push(Waiting { rank, step: lowered.step((rank, index)), what, on });
                 return;
@@ -139,9 +140,13 @@ impl Simulation<'_> {
     }
 
     /// The world ranks that a call which has arrived but not happened waits for, and the reason.
-    fn partners_missing(&self, at: Index) -> Option<(Vec<usize>, String)> {
+    fn partners_missing(&self, at: Index, node: usize) -> Option<(Vec<usize>, String)> {
         if let Some(waits) = self.waits_for_abort(at) {
             return Some(waits);
+        }
+        let withdrawn = self.withdrawn_partners(at, node);
+        if !withdrawn.is_empty() {
+            return Some((withdrawn, MAY_BE_ABORTED.to_owned()));
         }
         let lowered = self.lowered;
         let number = self.number_of(at);

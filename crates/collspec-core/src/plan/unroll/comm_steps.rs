@@ -7,6 +7,7 @@ use crate::plan::eval::among;
 use crate::plan::item::{ItemKind, RegistrationPoint};
 use crate::plan::types::StepId;
 use crate::scenario::{CommCreation, CommDef, Diagnostic, Span, Step, StepComm};
+use nccl_sys::ncclResult_t;
 
 impl<'a> Unroll<'a> {
     /// A step that makes communicators.
@@ -25,7 +26,11 @@ impl<'a> Unroll<'a> {
         let n = self.program.n;
         let runs = (0..n).map(|world| among(&step.ranks, self.case, world)).collect::<Result<Vec<_>, _>>()?;
         let fails = (0..n).map(|world| self.fails(id, world)).collect();
-        let by = Maker { case: self.case, def, span: step.span, t: position.t, runs, named: step.own_ranks, fails };
+        let errors = &self.program.steps[id as usize].error;
+        let is_refused = |world| errors.contains(&(world, Some(ncclResult_t::InvalidArgument)));
+        let refused = (0..n).map(is_refused).collect();
+        let by =
+            Maker { case: self.case, def, span: step.span, t: position.t, runs, named: step.own_ranks, fails, refused };
         let calls = self.program.comms.define(&by)?;
         self.count(calls.len(), step.span)?;
         let abort_of = match &def.creation {
