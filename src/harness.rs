@@ -23,7 +23,6 @@ mod trials;
 
 use collspec_core::judge::Details;
 use collspec_core::printable::{printable, printable_lines};
-use collspec_suite::suite::Runner;
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{CaseSet, Filter, Reading, RunOptions, with_causes};
 use libtest_mimic::Arguments;
@@ -152,7 +151,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
             }
             let options =
                 RunOptions { jobs: NonZeroUsize::new(jobs), details: Details::None, ..settings.options.clone() };
-            let runner = Runner::new(options, chosen).map_err(|error| failed(&error))?;
+            let runner = suite.runner(options, chosen).map_err(|error| failed(&error))?;
             Some(Arc::new(runner))
         }
     };

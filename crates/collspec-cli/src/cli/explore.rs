@@ -10,7 +10,7 @@ use collspec_run::signals;
 use collspec_suite::report::{InheritedVariables, RerunCommand};
 use collspec_suite::suite::Variation;
 use collspec_suite::suite::options::cores;
-use collspec_suite::suite::{RunOptions, Runner, files_in_words};
+use collspec_suite::suite::{RunOptions, files_in_words};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -52,7 +52,7 @@ pub fn explore_schedules(args: &ExploreArgs) -> anyhow::Result<Exit> {
         confirmations: args.confirmations,
     };
     let repeats = options.clone();
-    let runner = Runner::new(options, chosen)?;
+    let runner = suite.runner(options, chosen)?;
     signals::catch_interrupt();
     let (mut told, mut failed) = (Instant::now(), 0);
     let mut out = terminal::out();

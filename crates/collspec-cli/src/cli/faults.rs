@@ -12,7 +12,7 @@ use collspec_core::scenario::Case;
 use collspec_run::signals;
 use collspec_suite::report::{InheritedVariables, RerunCommand};
 use collspec_suite::suite::options::cores;
-use collspec_suite::suite::{RunOptions, Runner, files_in_words};
+use collspec_suite::suite::{RunOptions, files_in_words};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
@@ -63,7 +63,7 @@ pub fn try_faults(args: &FaultsArgs) -> anyhow::Result<Exit> {
         skipped: Vec::new(),
     };
     let repeats = options.clone();
-    let runner = Runner::new(options, chosen)?;
+    let runner = suite.runner(options, chosen)?;
     signals::catch_interrupt();
     let mut told = Instant::now();
     for (number, case) in suite.cases.iter().enumerate() {

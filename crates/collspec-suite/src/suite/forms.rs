@@ -1,6 +1,5 @@
 //! Adds the forms of cases that files or options ask for.
 use super::{CaseSet, invalid_files, parallel};
-use collspec_core::plan::{self, Limits};
 use collspec_core::scenario::forms::{self, Form};
 use collspec_core::scenario::{Case, Diagnostic};
 use collspec_core::suggest::nearest;
@@ -62,8 +61,7 @@ pub(super) fn add(suite: &mut CaseSet, wanted: &Forms, jobs: usize) {
         Forms::Named => case.forms.iter().map(|form| form.value).collect(),
         Forms::These(these) => these.clone(),
     };
-    let limits = &suite.limits;
-    let made = parallel::map(&suite.cases, jobs, |case| make(case, &list(case), limits));
+    let made = parallel::map(&suite.cases, jobs, |case| make(suite, case, &list(case)));
     if *wanted == Forms::Named {
         for (case, diagnostic) in unused(&suite.cases, &made) {
             invalid_files::add(&mut suite.invalid_files, &case, vec![diagnostic]);
@@ -72,9 +70,11 @@ pub(super) fn add(suite: &mut CaseSet, wanted: &Forms, jobs: usize) {
     suite.cases.extend(made.into_iter().flat_map(|made| made.cases));
 }
 
-fn make(case: &Arc<Case>, list: &[&'static Form], limits: &Limits) -> Made {
+fn make(suite: &CaseSet, case: &Arc<Case>, list: &[&'static Form]) -> Made {
     let mut made = Made::default();
-    let refuses = |case: &Arc<Case>| plan::plan(case, limits).err().map(|diagnostics| diagnostics.into_iter().next());
+    let refuses = |case: &Arc<Case>| {
+        suite.plans.plan(case, &suite.limits).err().map(|diagnostics| diagnostics.into_iter().next())
+    };
     let mut sound = None;
     for form in list {
         match form.apply(case) {

@@ -12,6 +12,7 @@ pub mod fixture;
 pub mod forms;
 mod history;
 pub mod invalid_files;
+mod kept_plans;
 mod missing_feature;
 mod nccl_memory;
 mod observer;
@@ -50,6 +51,7 @@ use collspec_core::plan::{Limits, cost};
 use collspec_core::printable::printable;
 use collspec_core::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
 use file_work::FileWork;
+use kept_plans::KeptPlans;
 use parallel::Lanes;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,6 +71,7 @@ pub struct CaseSet {
     pub limits: Limits,
     /// Entries that look like a file of the suite but were skipped.
     pub passed_over: Vec<PassedOver>,
+    plans: Arc<KeptPlans>,
 }
 
 /// The result of planning all cases.
@@ -235,10 +238,13 @@ impl CaseSet {
         let limit = invalid_files::InvalidCaseLimit::default();
         let (limits, works) = (&self.limits, FileWork::of(&self.cases));
         let plan = |case: &Arc<Case>| {
-            let plan = invalid_files::plan(case, limits)?;
+            let plan = match self.plans.plan(case, limits) {
+                Ok(plan) => Some(plan),
+                Err(diagnostics) => invalid_files::unless_expected(case, diagnostics).map(|()| None)?,
+            };
             works.add(case, plan.as_ref().map_or(0, |plan| plan.cost.work));
-            let foreseen = plan.as_ref().map_or(CheckResult::Refused, CheckResult::of_plan);
-            Ok((Some(foreseen), plan.map_or_else(Vec::new, |plan| plan.warnings)))
+            let foreseen = plan.as_ref().map_or(CheckResult::Refused, |plan| CheckResult::of_plan(plan));
+            Ok((Some(foreseen), plan.map_or_else(Vec::new, |plan| plan.warnings.clone())))
         };
         let over = |case: &Case| works.total(case) > limits.file_work;
         let plans =
@@ -265,6 +271,18 @@ impl CaseSet {
         Planned { warned, invalid, foreseen, overworked: overworked.collect() }
     }
 
+    /// A runner on `chosen` for these cases, with the suite's limits.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Runner::new`].
+    pub fn runner(&self, options: RunOptions, chosen: ChosenBackend) -> Result<Runner, collspec_run::run::Error> {
+        let reading = Reading { limits: self.limits, ..options.reading };
+        let mut runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
+        runner.plans = self.plans.clone();
+        Ok(runner)
+    }
+
     /// Runs every case on `chosen`, within the suite's limits, and passes the events to `reporter`.
     ///
     /// # Errors
@@ -282,11 +300,10 @@ impl CaseSet {
         }
         let (jobs, fail_fast) = (options.jobs_on(&chosen), options.fail_fast);
         let (cases, waiting) = match options.may_run_more_at_a_time(&chosen) {
-            true => waiting::in_front(&self.cases, &self.limits, chosen.machine.is_none()),
+            true => waiting::in_front(&self.cases, &self.plans, &self.limits, chosen.machine.is_none()),
             false => (self.cases.clone(), 0),
         };
-        let reading = Reading { limits: self.limits, ..options.reading };
-        let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
+        let runner = self.runner(options, chosen)?;
         let mut tally = Tally::default();
         let lanes = Lanes { jobs, waiting, waiting_threads: 1 };
         parallel::run_all(&cases, &runner, lanes, fail_fast, |event| {

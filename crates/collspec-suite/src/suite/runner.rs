@@ -1,5 +1,6 @@
 //! Takes a case to its verdict: skips, refuses or runs it, and runs it again if an earlier case may have caused a failure.
 use super::attempt::arena_for;
+use super::kept_plans::KeptPlans;
 use super::missing_feature::missing_feature;
 use super::nccl_memory;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
@@ -34,6 +35,7 @@ pub struct Runner {
     pub(super) pool: Pool,
     /// The version code of the library, once a worker has reported it.
     pub(super) version: OnceLock<i32>,
+    pub(super) plans: Arc<KeptPlans>,
 }
 
 /// A case that is ready to run: its plan and its forecast.
@@ -98,7 +100,7 @@ impl Runner {
         let limits = PoolLimits::of(most);
         let limits = PoolLimits { bytes: kept_bytes(&turns), processes: limits.processes.max(most), ..limits };
         let pool = Pool::new(program, limits).with_cluster(chosen.cluster.clone());
-        Ok(Self { options, chosen, turns, cores, pool, version: OnceLock::new() })
+        Ok(Self { options, chosen, turns, cores, pool, version: OnceLock::new(), plans: Arc::default() })
     }
 
     /// Like [`Runner::new`], on the software library.
@@ -141,17 +143,11 @@ impl Runner {
 
     /// The reason the case would be skipped, as far as that is known without a worker.
     pub fn skips(&self, case: &Arc<Case>) -> Option<String> {
-        let case = &self.placed(case);
-        let machine = self.machine();
-        let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
-        self.lacks(case, Among::Living).or_else(|| requires::too_old(case, version)).or_else(|| {
-            let case = match self.with_algorithms(case) {
-                Ok(case) => case,
-                Err(reason) => return Some(reason),
-            };
-            let (machine, devices) = (machine?, self.rank_devices(&case)?);
-            missing_feature(&plan::plan(&case, &self.options.reading.limits).ok()?, machine, &devices)
-        })
+        let version = self.machine().map_or(soft_nccl::VERSION, |machine| machine.probed.version);
+        match self.plan_for(case, |_| Ok(version)) {
+            Ok(Err(settled)) if matches!(settled.status, Status::Skip | Status::Error) => settled.reason,
+            _ => None,
+        }
     }
 
     /// The verdict on a case that can no longer run because the job lost a process after the case was prepared.
@@ -267,6 +263,19 @@ impl Runner {
 
     /// The plan of a case, unless the case is skipped or refused.
     pub(super) fn planned(&self, case: &Arc<Case>) -> Result<Result<Plan, Box<Verdict>>, Error> {
+        let planned = self.plan_for(case, |case| self.version(&self.worker_key(case)))?;
+        if let Ok(plan) = &planned {
+            room_for(plan)?;
+        }
+        Ok(planned.map(|plan| self.plans.release(plan)))
+    }
+
+    /// The plan of a case on a library of this `version`, which only some cases ask for, unless the case is skipped or refused.
+    fn plan_for(
+        &self,
+        case: &Arc<Case>,
+        version: impl FnOnce(&Case) -> Result<i32, Error>,
+    ) -> Result<Result<Arc<Plan>, Box<Verdict>>, Error> {
         let settled = |verdict| Ok(Err(Box::new(verdict)));
         let placed = self.placed(case);
         let case = &placed;
@@ -278,11 +287,11 @@ impl Runner {
             Err(reason) => return settled(judge::skipped(case, reason)),
         };
         if !case.requires.nccl.is_empty()
-            && let Some(reason) = requires::too_old(case, self.version(&self.worker_key(case))?)
+            && let Some(reason) = requires::too_old(case, version(case)?)
         {
             return settled(judge::skipped(case, reason));
         }
-        let plan = match plan::plan(case, &self.options.reading.limits) {
+        let plan = match self.plans.plan(case, self.limits()) {
             Ok(plan) => plan,
             Err(faults) => return settled(judge::judge_refusal(case, &faults)),
         };
@@ -290,7 +299,6 @@ impl Runner {
         if let Some(reason) = missing.and_then(|(machine, devices)| missing_feature(&plan, machine, &devices)) {
             return settled(judge::skipped(case, reason));
         }
-        room_for(&plan)?;
         Ok(Ok(plan))
     }
 

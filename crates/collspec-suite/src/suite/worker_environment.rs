@@ -1,7 +1,6 @@
 //! The processes of a worker for a case, and the environment of each process.
 use super::rank_devices::{ProcessGpus, RankDevices};
 use super::{RunOptions, Runner, requires};
-use collspec_core::plan;
 use collspec_core::scenario::{Case, EnvValue, Placement};
 use collspec_run::child::DEVICE_OFFSET;
 use collspec_run::cluster::Among;
@@ -56,7 +55,7 @@ impl Runner {
             Placement::Threads => true,
             Placement::Processes => self.chosen.cluster.is_some() || case.total_ranks() <= requires::MAX_PROCESSES,
             // some programs need a thread per rank; if neither placement can be planned, the diagnostics are those of the file's own
-            Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
+            Placement::OneThread => self.plans.plan(&placed, self.limits()).is_ok(),
         };
         if fits { placed } else { case.clone() }
     }
