@@ -33,59 +33,6 @@ fn no_sound_manner_of_computing_fails_a_case() {
     }
 }
 
-/// A part of the cases for each; `ci/manners` runs everything on machines of several sizes.
-#[test]
-#[ignore = "slow"]
-fn no_machines_of_ranks_fail_a_case() {
-    let home = Home::new();
-    let paths = [
-        "scenarios/conformance/numbers",
-        "scenarios/conformance/all_reduce",
-        "scenarios/laws",
-        "scenarios/documented",
-        "scenarios/language",
-    ];
-    for (ranks_per_node, share) in [("1", "1/5"), ("3", "2/5")] {
-        let args = ["run", "--ranks-per-node", ranks_per_node, "--shard", share];
-        let run = run(&home, "", &[&args[..], &paths].concat());
-        assert!(run.code == 0 && run.out.contains(" 0 failed"), "{ranks_per_node}, {share}: {run}");
-    }
-}
-
-#[test]
-fn a_file_about_rings_without_machines_is_skipped_on_machines() {
-    let home = Home::new();
-    let args = ["run", "scenarios/language/times_and_counters.toml"];
-    let plain = run(&home, "", &args);
-    assert!(plain.out.contains("1 passed, 0 failed, 0 skipped"), "{plain}");
-    let on_machines = run(&home, "", &[&args[..], &["--ranks-per-node", "1"]].concat());
-    assert!(on_machines.code == 0 && on_machines.out.contains("needs a run without --ranks-per-node"), "{on_machines}");
-}
-
-#[test]
-fn machines_of_ranks_decide_the_order_of_a_sum() {
-    let home = Home::new();
-    let text = "world_size = 5\nop = \"all_reduce\"\ninputs = { random = { seed = 6 }, count = 9, dtype = \"f32\" }\n";
-    home.file("sum.toml", text);
-    let path = home.path("sum.toml").display().to_string();
-    let output = |algorithm: &str, option: &[&str]| {
-        let mut command = home.command(&[&["run", "--show", path.as_str()], option].concat());
-        let run = Run::of(command.env("NCCL_ALGO", algorithm));
-        assert_eq!(run.code, 0, "{run}");
-        run.out.lines().rfind(|line| line.contains("rank 0  out")).unwrap_or_else(|| panic!("{run}")).to_owned()
-    };
-    let trees: Vec<String> = ["1", "2", "8"].iter().map(|ranks| output("Tree", &["--ranks-per-node", ranks])).collect();
-    assert!(trees[0] != trees[1] && trees[1] != trees[2] && trees[0] != trees[2], "{trees:?}");
-    assert_eq!(
-        output("Ring", &["--ranks-per-node", "2"]),
-        output("Ring", &["--ranks-per-node", "8"]),
-        "rings by number"
-    );
-    assert_ne!(output("Ring", &["--ranks-per-node", "2"]), output("Ring", &[]), "cut in multiples of 16 bytes");
-    let run = home.run(&["run", &path, "--ranks-per-node", "0"]);
-    assert!(run.code == 2 && run.err.contains("--ranks-per-node"), "{run}");
-}
-
 #[test]
 fn every_manner_is_one_of_its_own() {
     // An average over three ranks tells them apart, by the family in the fingerprint.

@@ -156,7 +156,8 @@ fn puts_arrive_before_their_signals_and_waits_use_them_up() {
         // In bytes: elements 100 and on of the other rank's window.
         assert_eq!(put(&world, r, blocks[r], 4, peer, made[r], 400), OK);
         assert_eq!(put(&world, r, blocks[r].wrapping_byte_add(16), 4, peer, made[r], 416), OK);
-        assert_eq!(put(&world, r, null_mut(), 0, peer, made[r], 0), OK, "a put of nothing is a signal");
+        assert_eq!(put(&world, r, blocks[r], 0, peer, made[r], 0), OK, "a put of nothing is a signal");
+        assert_eq!(put(&world, r, null_mut(), 0, peer, made[r], 0), ARGUMENT, "of no window");
         assert_eq!(wait(&world, r, peer, 2), OK);
         assert_eq!(wait(&world, r, peer, 1), OK);
     }

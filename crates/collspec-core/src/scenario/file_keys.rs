@@ -287,12 +287,6 @@ pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Require
         }
         out.backend = Some(text.value);
     }
-    if let Some(text) = t.get("ranks_per_node").and_then(|e| reader.text("ranks_per_node", &e.value)) {
-        if text.value != "unset" {
-            report_unknown(reader, &text, "ranks_per_node", &["unset"]);
-        }
-        out.no_ranks_per_node = true;
-    }
     out
 }
 

@@ -258,7 +258,6 @@ pub static KEYS: &[Key] = &[
     key("compute", &[Requires], ExprOrNumber, "least compute capability"),
     key("multicast", &[Requires], Bool, "true: GPUs with multicast memory, as for NVLS"),
     key("backend", &[Requires], Word(&["soft", "nccl"]), "soft or nccl"),
-    key("ranks_per_node", &[Requires], Word(&["unset"]), "unset: the option --ranks-per-node is not given"),
     // bench.
     key("op", &[Bench], Texts, "operations"),
     key("reduce", &[Bench], Texts, "reductions"),

@@ -22,13 +22,12 @@ const OF_ONE: &[&str] = &[
 ];
 
 /// Those of this program's own that workers know.
-const OWN: [&str; 13] = [
+const OWN: [&str; 12] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
     "COLLSPEC_SOFT_FAULT",
     "COLLSPEC_SOFT_NETWORK",
-    "COLLSPEC_SOFT_RANKS_PER_NODE",
     "COLLSPEC_SOFT_SEED",
     "COLLSPEC_SOFTWARE_GPUS",
     "COLLSPEC_SOFTWARE_NVLINKS",

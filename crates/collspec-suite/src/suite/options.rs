@@ -40,8 +40,6 @@ pub struct RunOptions {
     pub eager: Option<u64>,
     /// When the software library's ranks connect.
     pub connect: Option<Connect>,
-    /// Ranks per simulated machine of the software library's world, which shapes rings, trees, channels and chunks as in NCCL.
-    pub ranks_per_node: Option<NonZeroUsize>,
     /// Placement for files that do not set one, if the case allows it.
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
@@ -252,18 +250,6 @@ pub const NAMED: &[NamedOption] = &[
          call, as with NCCL",
     ),
     option(
-        "ranks-per-node",
-        |options, text| positive(text).map(|value| options.ranks_per_node = Some(value)),
-        |options| shown(&options.ranks_per_node),
-    )
-    .of_a_side(IsFor::Soft)
-    .with_help(
-        "N",
-        "Let the software library act as if its ranks were on machines with N ranks each (soft backend). \
-         Rings, trees, channels and chunks are then those of NCCL on such machines, and results that \
-         round have the same bits",
-    ),
-    option(
         "fault",
         |options, text| {
             let mode: FaultMode = text.parse().map_err(|error: NoFault| error.to_string())?;
@@ -438,7 +424,6 @@ mod tests {
             ("early-loads", "weak"),
             ("eager", "4096"),
             ("connect", "lazy"),
-            ("ranks-per-node", "8"),
             ("fault", "F01"),
             ("max-memory", "1024"),
             ("max-work", "5000"),

@@ -169,9 +169,6 @@ impl Runner {
     /// What the case needs and these processes lack, in words.
     fn lacks(&self, case: &Case, among: Among) -> Option<String> {
         let chosen = &self.chosen;
-        if case.requires.no_ranks_per_node && self.options.ranks_per_node.is_some() {
-            return Some("needs a run without --ranks-per-node".into());
-        }
         let processes = self.processes(case);
         // Chosen only once: if a process is lost in the meantime, the reason must not contradict itself.
         let sites = chosen.cluster.as_ref().and_then(|cluster| cluster.choose(processes, among));

@@ -14,14 +14,13 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 23] = [
+const OTHERS: [&str; 22] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_RECORD",
     "COLLSPEC_SOFT_EAGER",
     "COLLSPEC_SOFT_FAULT",
     "COLLSPEC_SOFT_NETWORK",
-    "COLLSPEC_SOFT_RANKS_PER_NODE",
     "COLLSPEC_SOFT_SEED",
     "COLLSPEC_SOFT_TRACE",
     "COLLSPEC_SOFTWARE_GPUS",

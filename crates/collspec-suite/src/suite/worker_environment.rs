@@ -4,7 +4,6 @@ use super::{RunOptions, Runner, requires};
 use collspec_core::scenario::{Case, EnvValue, Placement};
 use collspec_run::child::DEVICE_OFFSET;
 use collspec_run::cluster::Among;
-use collspec_run::run::Backend;
 use collspec_run::run::pool::WorkerKey;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -84,30 +83,22 @@ impl Runner {
         let devices = self.rank_devices_at(case, &sites).unwrap_or_default();
         let shares_gpus = devices.busiest() > 1;
         let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part, shares_gpus)).collect();
-        for (part, (env, site)) in env.iter_mut().zip(&sites).enumerate() {
-            self.on_machine(env, *site, devices.offset(part));
+        for (part, env) in env.iter_mut().take(sites.len()).enumerate() {
+            self.on_machine(env, devices.offset(part));
         }
         WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites, core: None }
     }
 
     /// Variables of a process on one of several machines: they tell a worker its GPUs, and tell the software library (which may
     /// replace NCCL) that there are other machines.
-    fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize, device_offset: usize) {
+    fn on_machine(&self, env: &mut Vec<(String, String)>, device_offset: usize) {
         let Some(cluster) = &self.chosen.cluster else { return };
         for (_, value) in env.iter_mut().filter(|(name, _)| name == DEVICE_OFFSET) {
             *value = device_offset.to_string();
         }
-        let mut here = Vec::new();
-        if cluster.machines() > 1 {
-            here.push(("COLLSPEC_SOFT_NETWORK", "1".to_owned()));
-            // The machine matters only if ranks are placed on machines (`--ranks-per-node`).
-            let host = cluster.introduction(site).filter(|_| self.chosen.backend == Backend::Soft);
-            here.extend(host.map(|process| ("NCCL_HOSTID", process.host.clone())));
-        }
-        for (name, value) in here {
-            if env.iter().all(|(other, _)| other != name) {
-                env.push((name.to_owned(), value));
-            }
+        let name = "COLLSPEC_SOFT_NETWORK";
+        if cluster.machines() > 1 && env.iter().all(|(other, _)| other != name) {
+            env.push((name.to_owned(), "1".to_owned()));
         }
         env.sort();
     }
@@ -146,7 +137,6 @@ impl RunOptions {
         let settings = [
             ("COLLSPEC_SOFT_EAGER", self.eager.map(|bytes| bytes.to_string())),
             ("COLLSPEC_SOFT_CONNECT", self.connect.map(|when| when.name().to_owned())),
-            ("COLLSPEC_SOFT_RANKS_PER_NODE", self.ranks_per_node.map(|ranks| ranks.to_string())),
         ];
         settings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }

@@ -50,11 +50,6 @@ impl Load {
 
     /// The shares of at most `channels` channels, in the order of the data. None is empty.
     pub(super) fn shares(&self, channels: usize) -> Vec<Share> {
-        self.shares_of(channels, channels)
-    }
-
-    /// The same for an operation that is meant for `wanted` of the channels and may get more.
-    pub(super) fn shares_of(&self, wanted: usize, channels: usize) -> Vec<Share> {
         if channels <= 1 || self.count == 0 {
             return vec![Share::whole(self.count)];
         }
@@ -62,7 +57,7 @@ impl Load {
         let bytes = self.count.saturating_mul(self.size);
         let cell = MIN_TRAFFIC.div_ceil(per_byte).next_multiple_of(GRAIN_BYTES);
         let cells = bytes.div_ceil(cell);
-        let per_channel = (bytes.saturating_mul(per_byte) / wanted.max(1)).max(MIN_TRAFFIC);
+        let per_channel = (bytes.saturating_mul(per_byte) / channels).max(MIN_TRAFFIC);
         let most = per_channel.div_ceil(cell * per_byte).min(cells);
         let lens = deal(cells, most, channels);
         let elements = cell / self.size.max(1);

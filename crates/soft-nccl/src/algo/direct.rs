@@ -2,7 +2,7 @@
 use super::{Chunks, Lane, Link, Operand, Part, Script, Step};
 use crate::op::{Kind, Spec};
 
-pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Vec<Lane> {
+pub(super) fn lanes(spec: &Spec, part: Part) -> Vec<Lane> {
     let Part { rank, n, chunk, .. } = part;
     let count = spec.count;
     let root = spec.peer == rank;
@@ -35,7 +35,7 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Vec<Lane> {
 }
 
 /// A one-sided operation: its data, if any, goes from the caller's buffer to the place that the engine determines.
-pub(super) fn one_sided(spec: &Spec, part: Part<'_>) -> Lane {
+pub(super) fn one_sided(spec: &Spec, part: Part) -> Lane {
     let count = if spec.kind == Kind::Put { spec.count } else { 0 };
     Box::new(OwnBlock { count, chunk: part.chunk, from: 0, to: 0 })
 }

@@ -2,9 +2,7 @@
 //! message or a number; the engine does.
 mod channels;
 mod choice;
-mod cut;
 mod direct;
-mod machines;
 mod ring;
 mod selection;
 mod stripes;
@@ -14,8 +12,6 @@ mod tree;
 pub use crate::route::{Algorithm, Protocol};
 pub use choice::{Algorithms, Protocols};
 
-pub(crate) use cut::{Buffers, Channels, Threads, Topology};
-pub(crate) use machines::Machines;
 pub(crate) use selection::Selection;
 
 use crate::op::{Kind, Spec};
@@ -87,38 +83,27 @@ pub(crate) type Lane = Box<dyn Script>;
 
 /// The information that a rank needs to do its part of an operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct Part {
     pub rank: usize,
     pub n: usize,
-    /// Elements per chunk, if there are no machines to cut for.
+    /// Elements per chunk.
     pub chunk: usize,
     /// Channels at most; unset, a ring has one and a double tree one for each tree.
     pub channels: Option<usize>,
     /// Number of lanes into which each channel of a ring divides its passes.
     pub stripes: usize,
-    /// The machines of the ranks; then everything is cut as NCCL cuts it.
-    pub topology: Option<Topology<'a>>,
 }
 
-impl Part<'_> {
-    /// The elements of each channel of an operation, with at most `channels` channels if there are no machines.
+impl Part {
+    /// The elements of each channel of an operation, with at most `channels` channels.
     fn shares(&self, spec: &Spec, channels: usize) -> Vec<Share> {
         let (kind, protocol, count, size) = (spec.kind, spec.protocol, spec.count, spec.ty.size());
-        let load = Load { kind, protocol, count, size, n: self.n };
-        match &self.topology {
-            Some(topology) => topology.shares(&load, spec.algorithm),
-            None => load.shares(channels),
-        }
-    }
-
-    /// Elements per chunk of a channel with this share.
-    fn chunk_of(&self, spec: &Spec, share: Share) -> usize {
-        self.topology.map_or(self.chunk, |topology| topology.chunk(spec, share))
+        Load { kind, protocol, count, size, n: self.n }.shares(channels)
     }
 }
 
 /// The lanes of `spec` on one rank, and in how many trees the rank has children.
-pub(crate) fn lanes(spec: &Spec, part: Part<'_>) -> (Vec<Lane>, u64) {
+pub(crate) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
     if spec.kind.is_one_sided() {
         return (vec![direct::one_sided(spec, part)], 0);
     }

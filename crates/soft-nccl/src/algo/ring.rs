@@ -1,25 +1,18 @@
-//! Rings and chains: ranks in the order of their numbers, or machine by machine; each hears its predecessor and talks to its
-//! successor.
+//! Rings and chains: ranks in the order of their numbers; each hears its predecessor and talks to its successor.
 //!
 //! Collectives without a root cut the data in passes of n parts and send every part once around; each rank adds its own
 //! contribution to the incoming part. Rooted ones run along the chain that ends, or begins, at the root. Each channel does so with
 //! its share of the data.
-use super::channels::Share;
-use super::cut::grain_elements;
+use super::channels::{GRAIN_BYTES, Share};
 use super::stripes::Stripes;
-use super::{Chunks, Lane, Link, Machines, Operand, Part, Script, Step};
+use super::{Chunks, Lane, Link, Operand, Part, Script, Step};
 use crate::op::{Kind, Spec};
-use std::sync::Arc;
 
 /// The lanes of an operation that has a ring: one for each channel, or several stripes of it; none for others.
-pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
-    let n = part.n;
-    let machines = part.topology.map(|topology| topology.machines);
-    let place = |rank: usize| machines.map_or(rank, |machines| machines.place(rank));
-    let (place, root) = (place(part.rank), place(spec.peer));
-    // Cut evenly where nothing asks for NCCL's channels.
-    let grained = part.channels.is_some() || machines.is_some();
-    let grain = if grained { grain_elements(spec.ty.size()) } else { 1 };
+pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
+    let Part { rank, n, chunk, .. } = part;
+    // Cut evenly where nothing asks for channels.
+    let grain = if part.channels.is_some() { (GRAIN_BYTES / spec.ty.size()).max(1) } else { 1 };
     let steps = match spec.kind {
         Kind::AllReduce => 2 * n - 1,
         Kind::ReduceScatter | Kind::AllGather => n,
@@ -27,21 +20,19 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
         _ => return None,
     };
     let lane = |channel: usize, share: Share| -> Lane {
-        let around = Around { place, n, channel: channel as u8, machines: machines.cloned() };
-        let chunk = part.chunk_of(spec, share);
+        let around = Around { rank, n, channel: channel as u8 };
         let chunks = share.chunks(chunk);
         match spec.kind {
             Kind::AllReduce => Box::new(AllReduce { around, passes: Passes { share, n, chunk, grain } }),
             Kind::ReduceScatter => Box::new(ReduceScatter { around, block: spec.count, chunks }),
             Kind::AllGather => Box::new(AllGather { around, block: spec.count, chunks }),
-            Kind::Reduce => Box::new(Reduce { around, position: (place + 2 * n - root - 1) % n, chunks }),
-            _ => Box::new(Broadcast { around, position: (place + n - root) % n, chunks }),
+            Kind::Reduce => Box::new(Reduce { around, position: (rank + 2 * n - spec.peer - 1) % n, chunks }),
+            _ => Box::new(Broadcast { around, position: (rank + n - spec.peer) % n, chunks }),
         }
     };
     let shares = part.shares(spec, part.channels.unwrap_or(1));
     let stripes = Stripes { number: part.stripes, channels: shares.len(), steps: steps as u64 };
     let lanes = shares.into_iter().enumerate().flat_map(|(channel, share)| {
-        let chunk = part.chunk_of(spec, share);
         let pass = if spec.kind == Kind::AllReduce { n.saturating_mul(chunk) } else { chunk };
         stripes.deal(channel, share.len.div_ceil(pass.max(1)), || lane(channel, share))
     });
@@ -50,30 +41,24 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
 
 /// A rank's place in a ring.
 struct Around {
-    place: usize,
+    rank: usize,
     n: usize,
     channel: u8,
-    /// The machines through which the ring goes; without machines, ranks are in the order of their numbers.
-    machines: Option<Arc<Machines>>,
 }
 
 impl Around {
-    fn rank_at(&self, place: usize) -> usize {
-        self.machines.as_ref().map_or(place % self.n, |machines| machines.rank_at(place))
-    }
-
     fn next(&self) -> Link {
-        Link { lane: self.channel, peer: self.rank_at(self.place + 1) }
+        Link { lane: self.channel, peer: (self.rank + 1) % self.n }
     }
 
     fn previous(&self) -> Link {
-        Link { lane: self.channel, peer: self.rank_at(self.place + self.n - 1) }
+        Link { lane: self.channel, peer: (self.rank + self.n - 1) % self.n }
     }
 
     /// The part that step `phase` handles: the rank sends its predecessor's part first and holds its own, complete,
     /// after n - 1 steps.
     fn part(&self, phase: usize) -> usize {
-        (self.place + 2 * self.n - 1 - phase) % self.n
+        (self.rank + 2 * self.n - 1 - phase) % self.n
     }
 }
 
@@ -150,7 +135,7 @@ impl Script for ReduceScatter {
         let finished = phase == n - 1;
         Some(Step {
             recv: (phase > 0).then(|| self.around.previous()),
-            source: Some(Operand::In(self.around.rank_at(self.around.part(phase)) * self.block + offset)),
+            source: Some(Operand::In(self.around.part(phase) * self.block + offset)),
             own: true,
             last: finished,
             target: finished.then_some(Operand::Out(offset)),
@@ -174,7 +159,7 @@ impl Script for AllGather {
         let n = self.around.n;
         let (pass, phase) = split(cursor, n);
         let (offset, count) = self.chunks.get(pass)?;
-        let owner = self.around.rank_at(self.around.place + n - phase);
+        let owner = (self.around.rank + n - phase) % n;
         Some(Step {
             recv: (phase > 0).then(|| self.around.previous()),
             source: (phase == 0).then_some(Operand::In(offset)),

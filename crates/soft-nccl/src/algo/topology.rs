@@ -17,44 +17,17 @@ pub(super) fn single(rank: usize, n: usize, root: usize) -> Node {
     }
 }
 
-/// The rank's node in tree 0 or 1 of the double tree of this library, which has the shape of [`in_order`].
+/// The rank's node in tree 0 or 1 of a double tree of the shape of [`in_order`]. The second one turns (odd n) or mirrors (even n) the
+/// ranks, which swaps the parity of places, so a node with children in one tree is a leaf of the other.
 pub(super) fn double(rank: usize, n: usize, tree: usize) -> Node {
-    paired(rank, n, tree, in_order, 1)
-}
-
-/// The rank's node in tree 0 or 1 of NCCL's double tree, which has the shape of [`binary`].
-pub(super) fn double_binary(rank: usize, n: usize, tree: usize) -> Node {
-    paired(rank, n, tree, binary, n - 1)
-}
-
-/// The rank's node in a tree or its counterpart, which turns (odd n, by `turn` places) or mirrors (even n) the ranks. That swaps
-/// the parity of places, so a node with children in one tree is a leaf of the other (except NCCL's root, which has one child).
-fn paired(rank: usize, n: usize, tree: usize, shape: fn(usize, usize) -> Node, turn: usize) -> Node {
     let mirror = |place: usize| n - 1 - place;
     let (place, back): (usize, Box<dyn Fn(usize) -> usize>) = match (tree, n.is_multiple_of(2)) {
         (0, _) => (rank, Box::new(|place| place)),
         (_, true) => (mirror(rank), Box::new(mirror)),
-        (_, false) => ((rank + turn) % n, Box::new(|place| (place + n - turn) % n)),
+        (_, false) => ((rank + 1) % n, Box::new(|place| (place + n - 1) % n)),
     };
-    let node = shape(place, n);
+    let node = in_order(place, n);
     Node { parent: node.parent.map(&back), children: node.children.into_iter().map(&back).collect() }
-}
-
-/// NCCL's tree over places 0..n: place 0 is the root, and a place with lowest set bit b has its children b/2 to both sides; where
-/// the right one lies outside, the next smaller step that leads inside counts. The root has one child, the largest power of two.
-fn binary(place: usize, n: usize) -> Node {
-    if place == 0 {
-        return Node { parent: None, children: (1..n).rev().find(|at| at.is_power_of_two()).into_iter().collect() };
-    }
-    let low = place & place.wrapping_neg();
-    let above = (place ^ low) | (low << 1);
-    let mut children = Vec::new();
-    if low > 1 {
-        children.push(place - low / 2);
-        let steps = std::iter::successors(Some(low / 2), |step| Some(step / 2)).take_while(|step| *step > 0);
-        children.extend(steps.map(|step| place + step).find(|child| *child < n));
-    }
-    Node { parent: Some(if above < n { above } else { place ^ low }), children }
 }
 
 /// The balanced search tree over places 0..n. Counted from 1, a place with lowest set bit b has its children b/2 to both
@@ -112,31 +85,7 @@ mod tests {
             depth += 1;
         }
         assert!(seen.iter().all(|s| *s), "{nodes:?}");
-        // NCCL's root has one child.
-        assert!(depth <= n.ilog2() as usize + 2, "{depth} levels for {n}");
-    }
-
-    #[test]
-    fn nccls_trees_have_rank_0_and_its_counterpart_at_the_top() {
-        let nodes = |n: usize, tree| -> Vec<(Option<usize>, Vec<usize>)> {
-            (0..n).map(|rank| double_binary(rank, n, tree)).map(|node| (node.parent, node.children)).collect()
-        };
-        let even = [(None, vec![2]), (Some(2), vec![]), (Some(0), vec![1, 3]), (Some(2), vec![])];
-        assert_eq!(nodes(4, 0), even);
-        let mirrored = [(Some(1), vec![]), (Some(3), vec![2, 0]), (Some(1), vec![]), (None, vec![1])];
-        assert_eq!(nodes(4, 1), mirrored);
-        let odd = nodes(5, 0);
-        assert_eq!((&odd[0], &odd[4], &odd[2]), (&(None, vec![4]), &(Some(0), vec![2]), &(Some(4), vec![1, 3])));
-        let turned = nodes(5, 1);
-        assert_eq!(
-            (&turned[1], &turned[0], &turned[3]),
-            (&(None, vec![0]), &(Some(1), vec![3]), &(Some(0), vec![2, 4]))
-        );
-        for n in 2..300 {
-            for tree in [0, 1] {
-                check(&(0..n).map(|rank| double_binary(rank, n, tree)).collect::<Vec<_>>());
-            }
-        }
+        assert!(depth <= n.ilog2() as usize + 1, "{depth} levels for {n}");
     }
 
     #[test]

@@ -23,29 +23,23 @@ struct TreeLane {
     chunks: Chunks,
 }
 
-pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> (Vec<Lane>, u64) {
+pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
     let (rank, n) = (part.rank, part.n);
-    let nodes = match (spec.algorithm, spec.kind, part.topology) {
-        (Algorithm::Tree, _, Some(topology)) => [0, 1].map(|tree| topology.machines.node(rank, tree)).to_vec(),
-        (Algorithm::Tree, _, None) => vec![topology::double(rank, n, 0), topology::double(rank, n, 1)],
-        (_, Kind::AllReduce, _) => vec![topology::single(rank, n, 0)],
+    let nodes = match (spec.algorithm, spec.kind) {
+        (Algorithm::Tree, _) => vec![topology::double(rank, n, 0), topology::double(rank, n, 1)],
+        (_, Kind::AllReduce) => vec![topology::single(rank, n, 0)],
         _ => vec![topology::single(rank, n, spec.peer)],
     };
-    let shares = if part.topology.is_some() || part.channels.is_some() {
-        part.shares(spec, part.channels.unwrap_or(1))
-    } else {
-        equal_shares(spec.count, nodes.len())
+    let shares = match part.channels {
+        Some(channels) => part.shares(spec, channels),
+        None => equal_shares(spec.count, nodes.len()),
     };
     let per_tree = shares.len().div_ceil(nodes.len());
-    let tree_of = |channel: usize| match part.topology {
-        Some(topology) => topology.tree(channel).min(nodes.len() - 1),
-        // The first channels use the first tree.
-        None => channel / per_tree,
-    };
     let mut lanes: Vec<Lane> = Vec::new();
     let mut used = vec![false; nodes.len()];
     for (channel, share) in shares.into_iter().enumerate() {
-        let tree = tree_of(channel);
+        // The first channels use the first tree.
+        let tree = channel / per_tree;
         let node = &nodes[tree];
         used[tree] = true;
         let directions: &[Direction] = match (spec.kind, node.parent) {
@@ -55,7 +49,7 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> (Vec<Lane>, u64) {
             (_, Some(_)) => &[Direction::Up, Direction::Down],
         };
         for direction in directions {
-            let (node, chunks) = (node.clone(), share.chunks(part.chunk_of(spec, share)));
+            let (node, chunks) = (node.clone(), share.chunks(part.chunk));
             lanes.push(Box::new(TreeLane { node, direction: *direction, channel: channel as u8, chunks }));
         }
     }

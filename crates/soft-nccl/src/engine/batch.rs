@@ -7,7 +7,7 @@ use super::hooks::{BatchHooks, OperationContext, RequestContext, Requested, Soun
 use super::member::read_scalar;
 use super::task::Task;
 use super::{ENGINE, Member, State, lock};
-use crate::algo::{self, Algorithm, Part, Protocol, Selection, Topology};
+use crate::algo::{self, Algorithm, Part, Protocol, Selection};
 use crate::device::{Done, Start, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, PreMul, Spec};
@@ -214,7 +214,6 @@ impl State {
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
         let (shared, rank, n, world_size) = (member.shared, member.rank, member.n, member.world_size);
         let there = self.shared.get(&shared);
-        let machines = there.and_then(|shared| shared.machines.clone());
         let mut tasks = Vec::new();
         let mut stalled = 0;
         let mut large = false;
@@ -249,17 +248,11 @@ impl State {
                 // SAFETY: the caller that created the operator has promised that the address is readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let topology = machines.as_ref().map(|machines| Topology {
-                machines,
-                channels: settings().channels(member.ctas),
-                buffers: settings().buffers(),
-                threads: settings().threads(),
-            });
-            let channels = settings().channels_without_machines(member.ctas).filter(|_| topology.is_none());
+            let channels = settings().channels(member.ctas);
             let beside = hooks().works_beside() && spec.bytes(n) >= MUCH;
             large |= beside;
             let stripes = if beside { STRIPES } else { 1 };
-            let part = Part { rank, n, chunk, channels, stripes, topology };
+            let part = Part { rank, n, chunk, channels, stripes };
             let lanes = hooks().lanes(&spec, part);
             let (lanes, inner) = lanes.map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
             if inner > 0 {

@@ -5,7 +5,6 @@
 use super::State;
 use super::hooks::{ChangedRank, hooks};
 use super::hosts::Ticket;
-use super::member::Site;
 use super::rendezvous::{Joining, PendingJoin, Split};
 use crate::failure::{Failure, Outcome};
 use crate::settings::CommConfig;
@@ -105,8 +104,7 @@ impl State {
         let counter = member.shrinks.entry(without.to_vec()).or_default();
         let number = *counter;
         *counter += 1;
-        let (shared, rank, n) = (member.shared, member.rank, member.n);
-        let site = Site { device: member.device, machine: member.machine };
+        let (shared, rank, n, device) = (member.shared, member.rank, member.n, member.device);
         let lowest = (0..n).find(|rank| !without.contains(rank)).unwrap_or(rank);
         let spread = self.shared.get(&shared).and_then(|shared| shared.spread.as_ref());
         let coordinator = spread.and_then(|spread| spread.places.get(lowest).copied().flatten());
@@ -128,10 +126,10 @@ impl State {
         if gone {
             self.reply(token, Err(Failure::remote("a process with ranks that remain is gone")));
         } else if coordinator.is_some() {
-            let request = JoinRequest::Shrink { uid, number, rank, without: without.to_vec(), site };
+            let request = JoinRequest::Shrink { uid, number, rank, without: without.to_vec(), device };
             self.tell(coordinator, Control::Join { token, request });
         } else {
-            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, site };
+            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, device };
             self.meet_to_shrink(Place { shared, number, meeting: Meeting::Shrink(without.to_vec()) }, rank, n, joining);
         }
     }

@@ -3,7 +3,7 @@
 //! If all ranks are in this process, it creates the communicators at once. Otherwise it sends the table of all ranks to every process
 //! that has a part, waits until each has created its part and its links, and then lets all continue; or, if one cannot, refuses all.
 use super::State;
-use super::member::{Site, Spread};
+use super::member::Spread;
 use super::rendezvous::Joining;
 use crate::failure::{Failure, Outcome};
 use crate::transport::control::{Control, Table};
@@ -21,8 +21,8 @@ impl State {
     /// Begins a communicator of these ranks, in this order; if that cannot be, they are refused and the reason is given.
     pub(super) fn form(&mut self, ranks: &[Joining]) -> Outcome<()> {
         if ranks.iter().all(|joining| joining.from.is_none()) {
-            let sites: Vec<Site> = ranks.iter().map(|joining| joining.site).collect();
-            let handles = self.create(&sites);
+            let devices: Vec<i32> = ranks.iter().map(|joining| joining.device).collect();
+            let handles = self.create(&devices);
             for (joining, handle) in ranks.iter().zip(handles) {
                 self.reply(joining.token, Ok(Some(handle)));
             }
@@ -67,7 +67,7 @@ impl State {
                 forming,
                 uid,
                 processes: processes.iter().map(|process| process.unwrap_or(own)).collect(),
-                ranks: ranks.iter().zip(places).map(|(joining, place)| (*place, joining.site)).collect(),
+                ranks: ranks.iter().zip(places).map(|(joining, place)| (*place, joining.device)).collect(),
                 yours: yours.map(|(rank, (joining, _))| (rank, joining.token)).collect(),
             };
             self.tell(to, Control::Table(table));
@@ -85,18 +85,19 @@ impl State {
                 failure.get_or_insert(Failure::remote(format!("another process cannot be reached: {error}")));
             }
         }
-        let place = |(process, _): &(usize, Site)| {
+        let place = |(process, _): &(usize, i32)| {
             table.processes.get(*process).filter(|process| **process != own).map(|process| process.name)
         };
         let places: Vec<Option<Name>> = table.ranks.iter().map(place).collect();
-        let sites: Vec<Site> = table.ranks.iter().map(|(_, site)| *site).collect();
-        let ranks: Vec<usize> = table.yours.iter().map(|(rank, _)| *rank).filter(|rank| *rank < sites.len()).collect();
+        let devices: Vec<i32> = table.ranks.iter().map(|(_, device)| *device).collect();
+        let ranks: Vec<usize> =
+            table.yours.iter().map(|(rank, _)| *rank).filter(|rank| *rank < devices.len()).collect();
         let alone = peers.is_empty();
         let home = table.ranks.first().and_then(|(process, _)| table.processes.get(*process)).copied();
         let home = home.filter(|process| *process != own);
         let spread =
             Spread { uid: table.uid, places, peers, home, left: BTreeSet::new(), waiting: Vec::new(), failed: false };
-        let (shared, handles) = self.create_part(&sites, &ranks, Some(spread));
+        let (shared, handles) = self.create_part(&devices, &ranks, Some(spread));
         let waiting = table.yours.iter().zip(handles).map(|((_, token), handle)| (*token, handle)).collect();
         if let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) {
             spread.waiting = waiting;

@@ -2,7 +2,6 @@
 use super::State;
 use super::changing::{Meeting, Place, given_up};
 use super::hosts::Ticket;
-use super::member::Site;
 use super::rendezvous::{Joining, PendingJoin, Split};
 use crate::failure::{Failure, Outcome};
 use crate::settings::CommConfig;
@@ -51,8 +50,7 @@ impl State {
         let Some(member) = self.members.get_mut(&comm) else { return };
         let number = member.grows;
         member.grows += 1;
-        let (shared, rank) = (member.shared, member.rank);
-        let site = Site { device: member.device, machine: member.machine };
+        let (shared, rank, device) = (member.shared, member.rank, member.device);
         let spread = self.shared.get(&shared).and_then(|there| there.spread.as_ref());
         let coordinator = spread.and_then(|spread| spread.home).map(|home| home.name);
         let uid = spread.map_or(u128::from(shared), |spread| spread.uid);
@@ -64,9 +62,9 @@ impl State {
         if gone {
             self.reply(token, Err(given_up()));
         } else if coordinator.is_some() {
-            self.tell(coordinator, Control::Join { token, request: JoinRequest::Grow { growth, rank, n, site } });
+            self.tell(coordinator, Control::Join { token, request: JoinRequest::Grow { growth, rank, n, device } });
         } else {
-            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, site };
+            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, device };
             self.meet_to_grow(growth, rank, n, joining);
         }
     }
@@ -74,7 +72,6 @@ impl State {
     /// A rank of this process joins.
     pub(super) fn join_grown(&mut self, new: &NewRank, token: u64, ticket: Ticket) {
         let NewRank { id, rank, n, device, config, reserved } = *new;
-        let site = Site::of_world(rank, device);
         let coordinator: Option<Address> = origin(&id).ok().flatten();
         let name: Option<Name> = coordinator.map(|there| there.name);
         self.pending_joins
@@ -84,11 +81,11 @@ impl State {
             Err(failure) => return self.reply(token, Err(failure)),
         };
         let Some(there) = coordinator else {
-            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, site };
+            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, device };
             return self.meet_to_grow(growth, rank, n, joining);
         };
         match self.connect(there) {
-            Ok(()) => self.tell(name, Control::Join { token, request: JoinRequest::Grow { growth, rank, n, site } }),
+            Ok(()) => self.tell(name, Control::Join { token, request: JoinRequest::Grow { growth, rank, n, device } }),
             Err(error) => {
                 let text = format!("the process of the communicator that grows cannot be reached: {error}");
                 self.reply(token, Err(Failure::system(text)));

@@ -397,7 +397,7 @@ pub(crate) trait Hooks: Sync {
     }
 
     /// Other lanes than those of the operation's algorithm.
-    fn lanes(&self, _spec: &Spec, _part: Part<'_>) -> Option<Vec<Lane>> {
+    fn lanes(&self, _spec: &Spec, _part: Part) -> Option<Vec<Lane>> {
         None
     }
 

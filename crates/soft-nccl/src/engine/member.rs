@@ -7,7 +7,6 @@ use super::connect::Connection;
 use super::hooks::{CommHooks, Origin, hooks};
 use super::hosts::Ticket;
 use super::one_sided::OneSided;
-use crate::algo::Machines;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
@@ -15,9 +14,7 @@ use crate::settings::{CommConfig, Ctas, settings};
 use crate::transport::{Address, Name};
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The state shared by all ranks of a communicator.
 #[derive(Default)]
@@ -32,25 +29,8 @@ pub(super) struct CommShared {
     pub connections: BTreeMap<Connection, BTreeSet<usize>>,
     /// The devices of its ranks.
     pub devices: Vec<i32>,
-    /// The machines of its ranks, if the settings have machines.
-    pub machines: Option<Arc<Machines>>,
     /// The connection to other processes, if the communicator spans several.
     pub spread: Option<Spread>,
-}
-
-/// The place of a rank of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Site {
-    pub device: i32,
-    /// Number of its machine; 0 if there are no machines.
-    pub machine: u64,
-}
-
-impl Site {
-    /// The site of a rank of a new world.
-    pub(super) fn of_world(rank: usize, device: i32) -> Self {
-        Self { device, machine: settings().machine(rank) }
-    }
 }
 
 /// A communicator's part in other processes.
@@ -100,7 +80,6 @@ pub(crate) struct Member {
     /// True if that communicator had lost a rank.
     pub after_death: bool,
     pub device: i32,
-    pub machine: u64,
     pub ctas: Ctas,
     /// True if its calls return before they are done.
     pub nonblocking: bool,
@@ -138,44 +117,46 @@ pub(crate) struct Member {
 
 impl State {
     /// Creates a communicator; returns one handle per rank.
-    pub(super) fn create(&mut self, sites: &[Site]) -> Vec<usize> {
-        let ranks: Vec<usize> = (0..sites.len()).collect();
-        self.create_part(sites, &ranks, None).1
+    pub(super) fn create(&mut self, devices: &[i32]) -> Vec<usize> {
+        let ranks: Vec<usize> = (0..devices.len()).collect();
+        self.create_part(devices, &ranks, None).1
     }
 
-    /// Creates this process's part of a communicator: the sites of all ranks, and its own ranks; returns its number and the
+    /// Creates this process's part of a communicator: the devices of all ranks, and its own ranks; returns its number and the
     /// handles.
-    pub(super) fn create_part(&mut self, sites: &[Site], ranks: &[usize], spread: Option<Spread>) -> (u64, Vec<usize>) {
-        let machines = || Arc::new(Machines::of(&sites.iter().map(|site| site.machine).collect::<Vec<_>>()));
+    pub(super) fn create_part(
+        &mut self,
+        devices: &[i32],
+        ranks: &[usize],
+        spread: Option<Spread>,
+    ) -> (u64, Vec<usize>) {
         let shared = self.number();
         self.uids.extend(spread.as_ref().map(|spread| (spread.uid, shared)));
         self.shared.insert(
             shared,
             CommShared {
                 live: ranks.len(),
-                ranks: sites.len(),
+                ranks: devices.len(),
                 label: None,
                 connections: BTreeMap::new(),
-                devices: sites.iter().map(|site| site.device).collect(),
-                machines: settings().ranks_per_node.map(|_| machines()),
+                devices: devices.to_vec(),
                 spread,
             },
         );
         let mut handles = Vec::with_capacity(ranks.len());
-        for (rank, site) in ranks.iter().filter_map(|rank| sites.get(*rank).map(|site| (rank, site))) {
+        for (rank, device) in ranks.iter().filter_map(|rank| devices.get(*rank).map(|device| (rank, device))) {
             // Handles look like addresses but are not: a stale or foreign one is detected and never dereferenced.
             let handle = (self.number() as usize) << 6;
             let member = Member {
                 shared,
                 rank: *rank,
-                n: sites.len(),
-                world_size: sites.len(),
+                n: devices.len(),
+                world_size: devices.len(),
                 parent: None,
                 origin: Origin::Id,
                 shrunk_from: None,
                 after_death: false,
-                device: site.device,
-                machine: site.machine,
+                device: *device,
                 ctas: Ctas::default(),
                 nonblocking: false,
                 tag: 0,

@@ -35,7 +35,7 @@ pub(crate) use connect::{Connection, connect};
 pub(crate) use ending::{end_operations, end_revoked, mark_revoked};
 pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
-pub(crate) use member::{Member, Site, read_scalar};
+pub(crate) use member::{Member, read_scalar};
 pub(crate) use one_sided::{MOST_SIGNALS, SignalKey};
 pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;

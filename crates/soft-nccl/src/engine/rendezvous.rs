@@ -5,8 +5,6 @@ use super::changing::{Meeting, Place};
 use super::growing::NewRank;
 use super::hooks::{Origin, SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
-use super::member::Site;
-use crate::algo::Buffers;
 use crate::failure::{Failure, Outcome};
 use crate::settings::{CommConfig, settings};
 use crate::transport::bootstrap::Root;
@@ -37,7 +35,8 @@ pub(super) struct PendingJoin {
 /// The ranks that have arrived with one unique id.
 pub(super) struct Rendezvous {
     pub(super) n: usize,
-    buffers: Buffers,
+    /// NCCL_BUFFSIZE.
+    buffer_bytes: usize,
     pub(super) arrived: BTreeMap<usize, Joining>,
 }
 
@@ -55,7 +54,7 @@ pub(super) struct Joining {
     pub(super) token: u64,
     pub(super) color: Option<i32>,
     pub(super) key: i32,
-    pub(super) site: Site,
+    pub(super) device: i32,
 }
 
 impl Rendezvous {
@@ -64,7 +63,7 @@ impl Rendezvous {
     }
 
     /// The reason a rank cannot join.
-    fn refusal(&self, rank: usize, n: usize, buffers: Buffers) -> Option<Failure> {
+    fn refusal(&self, rank: usize, n: usize, buffer_bytes: usize) -> Option<Failure> {
         let size = self.n;
         if n != size {
             return Some(Failure::argument(format!(
@@ -74,14 +73,12 @@ impl Rendezvous {
         if self.arrived.contains_key(&rank) {
             return Some(Failure::usage(format!("two callers with this unique id say they are rank {rank}")));
         }
-        let differs = |own: fn(Buffers) -> usize, name: &str| {
-            let (first, its) = (own(self.buffers), own(buffers));
-            let text = format!("rank {rank} has buffers of {its} bytes, others have {first}: {name} differs");
-            (its != first).then(|| Failure::usage(text))
-        };
-        differs(|buffers| buffers.simple, "NCCL_BUFFSIZE")
-            .or_else(|| differs(|buffers| buffers.ll, "NCCL_LL_BUFFSIZE"))
-            .or_else(|| differs(|buffers| buffers.ll128, "NCCL_LL128_BUFFSIZE"))
+        let first = self.buffer_bytes;
+        (buffer_bytes != first).then(|| {
+            Failure::usage(format!(
+                "rank {rank} has buffers of {buffer_bytes} bytes, others have {first}: NCCL_BUFFSIZE differs"
+            ))
+        })
     }
 }
 
@@ -96,7 +93,7 @@ impl State {
                         return Err(failure.clone());
                     }
                     if let Some(refusal) =
-                        self.rendezvous.get(id).and_then(|there| there.refusal(*rank, *n, settings().buffers()))
+                        self.rendezvous.get(id).and_then(|there| there.refusal(*rank, *n, settings().buffer_bytes))
                     {
                         return Err(refusal);
                     }
@@ -156,7 +153,6 @@ impl State {
         let token = self.number();
         match arrival {
             Arrival::Init { id, rank, n, device, config, reserved } => {
-                let site = Site::of_world(*rank, *device);
                 let coordinator = origin(id).ok().flatten();
                 self.pending_joins.insert(
                     token,
@@ -172,13 +168,14 @@ impl State {
                 self.roots.extend(root.map(|root| (token, root)));
                 match coordinator {
                     None => {
-                        let joining = Joining { from: None, token, color: Some(0), key: 0, site };
-                        self.meet(*id, *rank, *n, settings().buffers(), joining);
+                        let joining = Joining { from: None, token, color: Some(0), key: 0, device: *device };
+                        self.meet(*id, *rank, *n, settings().buffer_bytes, joining);
                     }
                     Some(there) => match self.connect(there) {
                         Ok(()) => {
-                            let buffers = settings().buffers();
-                            let request = JoinRequest::Init { id: *id, rank: *rank, n: *n, site, buffers };
+                            let buffer_bytes = settings().buffer_bytes;
+                            let (id, rank, n, device) = (*id, *rank, *n, *device);
+                            let request = JoinRequest::Init { id, rank, n, device, buffer_bytes };
                             self.tell(Some(there.name), Control::Join { token, request });
                         }
                         Err(error) => {
@@ -192,8 +189,7 @@ impl State {
                 let Some(member) = self.members.get_mut(comm) else { return };
                 let number = member.splits;
                 member.splits += 1;
-                let (shared, rank, n) = (member.shared, member.rank, member.n);
-                let site = Site { device: member.device, machine: member.machine };
+                let (shared, rank, n, device) = (member.shared, member.rank, member.n, member.device);
                 let spread = self.shared.get(&shared).and_then(|shared| shared.spread.as_ref());
                 let coordinator = spread.and_then(|spread| spread.places.first().copied().flatten());
                 let uid = spread.map_or(0, |spread| spread.uid);
@@ -213,10 +209,10 @@ impl State {
                     let text = "the process of rank 0, at which a split meets, has given up the communicator";
                     self.reply(token, Err(Failure::remote(text)));
                 } else if coordinator.is_some() {
-                    let request = JoinRequest::Split { uid, number, rank, color: *color, key: *key, site };
+                    let request = JoinRequest::Split { uid, number, rank, color: *color, key: *key, device };
                     self.tell(coordinator, Control::Join { token, request });
                 } else {
-                    let joining = Joining { from: None, token, color: *color, key: *key, site };
+                    let joining = Joining { from: None, token, color: *color, key: *key, device };
                     self.meet_to_split(Place::split(shared, number), rank, n, joining);
                 }
             }
@@ -236,34 +232,35 @@ impl State {
             // It is gone already.
             return;
         }
-        let joining = |site| Joining { from: Some(from), token, color: Some(0), key: 0, site };
+        let joining = |device| Joining { from: Some(from), token, color: Some(0), key: 0, device };
         match request {
-            JoinRequest::Init { id, rank, n, site, buffers } => {
-                let joining = joining(site);
+            JoinRequest::Init { id, rank, n, device, buffer_bytes } => {
+                let joining = joining(device);
                 let spoiled =
                     self.spoiled.iter().find(|(spoiled, _)| *spoiled == id).map(|(_, failure)| failure.clone());
                 if let Some(failure) = spoiled {
                     self.refuse(&joining, failure);
                 } else if rank >= n || !matches!(origin(&id), Ok(None)) {
                     self.refuse(&joining, Failure::argument("the unique id was not made by the process it names"));
-                } else if let Some(failure) = self.rendezvous.get(&id).and_then(|there| there.refusal(rank, n, buffers))
+                } else if let Some(failure) =
+                    self.rendezvous.get(&id).and_then(|there| there.refusal(rank, n, buffer_bytes))
                 {
                     self.refuse(&joining, failure.clone());
                     self.spoil(id, failure);
                 } else {
-                    self.meet(id, rank, n, buffers, joining);
+                    self.meet(id, rank, n, buffer_bytes, joining);
                 }
             }
-            JoinRequest::Grow { growth, rank, n, site } => {
-                let joining = Joining { key: rank as i32, ..joining(site) };
+            JoinRequest::Grow { growth, rank, n, device } => {
+                let joining = Joining { key: rank as i32, ..joining(device) };
                 self.join_grow_from(from, growth, rank, n, joining);
             }
-            JoinRequest::Shrink { uid, number, rank, without, site } => {
-                let joining = Joining { key: rank as i32, ..joining(site) };
+            JoinRequest::Shrink { uid, number, rank, without, device } => {
+                let joining = Joining { key: rank as i32, ..joining(device) };
                 self.join_shrink_from(from, uid, (number, rank, without), joining);
             }
-            JoinRequest::Split { uid, number, rank, color, key, site } => {
-                let joining = Joining { color, key, ..joining(site) };
+            JoinRequest::Split { uid, number, rank, color, key, device } => {
+                let joining = Joining { color, key, ..joining(device) };
                 let shared = self.uids.get(&uid).copied();
                 let spread = shared.and_then(|id| self.shared.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
                 match spread {
@@ -280,8 +277,9 @@ impl State {
         }
     }
 
-    fn meet(&mut self, id: Id, rank: usize, n: usize, buffers: Buffers, joining: Joining) {
-        let there = self.rendezvous.entry(id).or_insert_with(|| Rendezvous { n, buffers, arrived: BTreeMap::new() });
+    fn meet(&mut self, id: Id, rank: usize, n: usize, buffer_bytes: usize, joining: Joining) {
+        let there =
+            self.rendezvous.entry(id).or_insert_with(|| Rendezvous { n, buffer_bytes, arrived: BTreeMap::new() });
         there.arrived.insert(rank, joining);
         self.changed();
         if self.rendezvous.get(&id).is_some_and(|there| there.arrived.len() == there.n)

@@ -231,7 +231,7 @@ impl Hooks for Injector {
         mode() == FaultMode::Sound
     }
 
-    fn lanes(&self, spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
+    fn lanes(&self, spec: &Spec, part: Part) -> Option<Vec<Lane>> {
         order::lanes(spec, part)
     }
 

@@ -7,7 +7,7 @@ use crate::arith::{Combine, Type};
 use crate::op::{Kind, Reduction, Spec};
 
 /// The lanes of an operation whose sums are formed this way; `None` for all others.
-pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
+pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
     let rounds = matches!(spec.ty, Type::F16 | Type::F32 | Type::F64 | Type::Bf16 | Type::E4m3 | Type::E5m2);
     let operator = spec.reduction.map(Reduction::combine);
     let depends = rounds && matches!(operator, Some(Combine::Sum | Combine::Prod)) && part.n > 2 && spec.count > 0;

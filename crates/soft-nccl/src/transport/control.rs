@@ -1,8 +1,7 @@
 //! Messages between processes other than the traffic of operations: meeting and parting.
 use super::id::Id;
 use super::{Address, MOST_PROCESSES};
-use crate::algo::Buffers;
-use crate::engine::{Connection, Growth, SignalKey, Site};
+use crate::engine::{Connection, Growth, SignalKey};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -15,15 +14,15 @@ pub(crate) enum JoinRequest {
         id: Id,
         rank: usize,
         n: usize,
-        site: Site,
-        buffers: Buffers,
+        device: i32,
+        buffer_bytes: usize,
     },
     /// `ncclCommSplit`: the communicator, the number of the split, and as there.
-    Split { uid: u128, number: u64, rank: usize, color: Option<i32>, key: i32, site: Site },
+    Split { uid: u128, number: u64, rank: usize, color: Option<i32>, key: i32, device: i32 },
     /// `ncclCommGrow`: of an old rank, or of one that joins.
-    Grow { growth: Growth, rank: usize, n: usize, site: Site },
+    Grow { growth: Growth, rank: usize, n: usize, device: i32 },
     /// `ncclCommShrink`: the communicator, how often these ranks left these out before, and the ranks left out.
-    Shrink { uid: u128, number: u64, rank: usize, without: Vec<usize>, site: Site },
+    Shrink { uid: u128, number: u64, rank: usize, without: Vec<usize>, device: i32 },
 }
 
 /// A communicator that will be created: the process in which each rank lives.
@@ -32,8 +31,8 @@ pub(crate) struct Table {
     pub forming: u64,
     pub uid: u128,
     pub processes: Vec<Address>,
-    /// Process and site of each rank.
-    pub ranks: Vec<(usize, Site)>,
+    /// Process and device of each rank.
+    pub ranks: Vec<(usize, i32)>,
     /// Ranks of the receiving process, each with its token.
     pub yours: Vec<(usize, u64)>,
 }
@@ -122,19 +121,20 @@ pub(super) mod tests {
     pub(in crate::transport) fn controls() -> Vec<Control> {
         let failure = Failure::usage("no");
         let address = Address { name: Name(7), cookie: 8, network: Some(([10, 0, 0, 1], 80).into()) };
-        let site = Site { device: -1, machine: 9 };
-        let init = JoinRequest::Init { id: [3; 128], rank: 1, n: 2, site, buffers: Buffers::STANDARD };
-        let split = JoinRequest::Split { uid: 4, number: 1, rank: 2, color: None, key: -3, site };
+        let device = -1;
+        let init = JoinRequest::Init { id: [3; 128], rank: 1, n: 2, device, buffer_bytes: 9 };
+        let split = JoinRequest::Split { uid: 4, number: 1, rank: 2, color: None, key: -3, device };
         let growth = Growth { uid: 3, spread: true, number: 1 };
-        let table = Table { forming: 1, uid: 2, processes: vec![address], ranks: vec![(0, site)], yours: vec![(0, 6)] };
+        let table =
+            Table { forming: 1, uid: 2, processes: vec![address], ranks: vec![(0, device)], yours: vec![(0, 6)] };
         vec![
             Control::Join { token: 1, request: init },
             Control::Join { token: 1, request: split },
             Control::Join {
                 token: 1,
-                request: JoinRequest::Shrink { uid: 4, number: 1, rank: 2, without: vec![1], site },
+                request: JoinRequest::Shrink { uid: 4, number: 1, rank: 2, without: vec![1], device },
             },
-            Control::Join { token: 1, request: JoinRequest::Grow { growth, rank: 3, n: 4, site } },
+            Control::Join { token: 1, request: JoinRequest::Grow { growth, rank: 3, n: 4, device } },
             Control::Nothing { token: 4 },
             Control::Refuse { token: 4, failure: failure.clone() },
             Control::Table(table),

@@ -190,7 +190,6 @@ mod tests {
     use super::*;
     use crate::algo::{Algorithm, Protocol};
     use crate::arith::Type;
-    use crate::engine::Site;
     use crate::op::{Kind, Reduction};
 
     fn channel() -> ChannelName {
@@ -292,7 +291,7 @@ mod tests {
     fn a_table_names_only_its_own_processes_and_ranks() {
         let table = |processes, ranks: &[usize], yours: &[(usize, u64)]| {
             let processes = vec![own(); processes];
-            let ranks = ranks.iter().map(|process| (*process, Site { device: 5, machine: 1 })).collect();
+            let ranks = ranks.iter().map(|process| (*process, 5)).collect();
             let table = Table { forming: 1, uid: 2, processes, ranks, yours: yours.to_vec() };
             let bytes = Head::Control(Box::new(Control::Table(table))).encode(0).unwrap().split_off(PREFIX);
             Head::decode(&bytes, &[]).map(drop)

@@ -18,8 +18,6 @@ pub struct Requires {
     pub multicast: bool,
     /// The name of the backend.
     pub backend: Option<String>,
-    /// True if the case does not run with `--ranks-per-node`.
-    pub no_ranks_per_node: bool,
 }
 
 /// An environment variable of the worker.
