@@ -276,12 +276,15 @@ impl<'a> Program<'a> {
         let disagreement = self.disagreement.take();
         if let Some(said) = &disagreement {
             let what = match refused {
-                Some(Refusal { is_cost: false, .. }) => "the ranks disagree in what comes next",
+                Some(Refusal { is_wrong: true, .. }) => "the ranks disagree in what comes next",
                 _ => "ranks issue the same calls in another order, or in other groups",
             };
             self.remarks.push(format!("{what}; {said}"));
         }
-        let mut imported = self.text(self.rounds_that_fit());
+        let rounds = self.rounds_that_fit();
+        let mut imported = self.text(rounds);
+        // More rounds may cost too much after the place up to which they could be planned.
+        let refused = if rounds > 1 { refusal(&imported.text) } else { refused };
         if let Some(refusal) = refused.filter(|refusal| refusal.is_cost || disagreement.is_none()) {
             imported.tell_refused(&refusal.why);
         }
