@@ -131,7 +131,7 @@ impl Before {
                 let least = value.split(['-', ':']).next().unwrap_or(value);
                 self.nodes = Some(number(option, least)?);
                 if least != value {
-                    self.open.push(format!("{least} nodes, the least of {option} {value}"));
+                    self.open.push(format!("the least number of nodes in {option} {value}"));
                 }
             }
             Says::Hosts => {
@@ -268,9 +268,9 @@ mod tests {
             ("mpirun -pernode -H h1,h2", 2, "", "mpirun"),
             ("torchrun --nproc-per-node=gpu", 2, "2 processes on each node, because --nproc-per-node gpu", "torchrun"),
             ("torchrun --nnodes=2 --nproc_per_node auto", 4, "2 processes on each node", "torchrun"),
-            ("torchrun --nnodes=1:4 --nproc-per-node=8", 8, "1 nodes, the least of --nnodes 1:4", "torchrun"),
+            ("torchrun --nnodes=1:4 --nproc-per-node=8", 8, "the least number of nodes in --nnodes 1:4", "torchrun"),
             ("torchrun", 1, "", "torchrun"),
-            ("srun -N 2-4 --ntasks-per-node=8", 16, "2 nodes, the least of -N 2-4", "srun"),
+            ("srun -N 2-4 --ntasks-per-node=8", 16, "the least number of nodes in -N 2-4", "srun"),
             ("srun -N 2-4 -n 12", 12, "", "srun"),
             ("srun -N2 -n2 torchrun --nproc-per-node=8", 16, "", "srun torchrun"),
             ("srun -w gpu[01-04,07] --ntasks-per-node=4", 20, "", "srun"),

@@ -283,9 +283,11 @@ impl<'a> Program<'a> {
         }
         let rounds = self.rounds_that_fit();
         let mut imported = self.text(rounds);
-        // More rounds may cost too much after the place up to which they could be planned.
+        let why = refused.as_ref().map(|refusal| refusal.why.clone());
+        // Those after a disagreement are not planned before, and may be refused for what they cost.
         let refused = if rounds > 1 { refusal(&imported.text) } else { refused };
-        if let Some(refusal) = refused.filter(|refusal| refusal.is_cost || disagreement.is_none()) {
+        let is_told = |refusal: &Refusal| disagreement.is_some() && why.as_ref() == Some(&refusal.why);
+        if let Some(refusal) = refused.filter(|refusal| refusal.is_cost || !is_told(refusal)) {
             imported.tell_refused(&refusal.why);
         }
         imported
