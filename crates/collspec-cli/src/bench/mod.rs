@@ -4,7 +4,7 @@
 //! [`RowResult`] sums up a row's samples for the table, the JSON and the plot.
 
 mod case;
-pub use case::each;
+pub use case::{each, scenario as case_text};
 pub mod comparison;
 mod counts;
 mod json;

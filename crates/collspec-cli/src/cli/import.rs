@@ -4,6 +4,7 @@ use super::import_args::{FlightRecorderArgs, ImportArgs, ImportOutput, NcclLogAr
 use super::{nccl_tests_line, output, terminal};
 use crate::import::{Imported, flight_recorder, nccl_log, nccl_tests};
 use collspec_core::printable::one_line;
+use collspec_suite::report::shell;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,9 +15,19 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
         Source::FlightRecorder(args) => from_dumps(args),
         Source::NcclTests(args) => {
             check(&args.to, Vec::new())?;
-            write(&nccl_tests::import(&nccl_tests_line::read(&args.line.join(" "))?)?, &args.to)
+            let line = match args.line.as_slice() {
+                [line] => line.clone(),
+                words => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+            };
+            write(&nccl_tests::import(&nccl_tests_line::read(&line)?)?, &args.to)
         }
     }
+}
+
+/// A word of a line as it must be in one string.
+fn quoted(word: &str) -> String {
+    let is_special = |c: char| c.is_whitespace() || "'\"\\".contains(c);
+    if word.is_empty() || word.contains(is_special) { shell::quote(word) } else { word.to_owned() }
 }
 
 fn from_log(args: &NcclLogArgs) -> anyhow::Result<Exit> {

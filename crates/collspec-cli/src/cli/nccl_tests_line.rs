@@ -1,10 +1,12 @@
 //! Reads a command line of nccl-tests.
+use super::launcher_options::Launcher;
 use super::nccl_tests_options::Options;
 use super::nccl_tests_processes::{Before, GUESSED};
 use crate::bench::{Operation, Reduction, Request, Roots, Sizes, Step};
 use crate::import::nccl_tests::Command;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use collspec_core::num::DType;
+use collspec_core::scenario::MOST_ITERATIONS;
 
 /// The size in bytes, from -b to -e, if the line does not say.
 const SIZE: u64 = 32 << 20;
@@ -12,6 +14,13 @@ const SIZE: u64 = 32 << 20;
 const STEP: u64 = 1 << 20;
 /// Programs of nccl-tests for which scenarios have no step.
 const WITHOUT_STEP: [&str; 2] = ["hypercube", "alltoallv"];
+/// nccl-tests' names of types and reductions, with two that it had before. Scenarios have others too.
+const NAMES: [&str; 21] = [
+    "int8", "char", "uint8", "int32", "int", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16",
+    "f8e4m3", "f8e5m2", "sum", "prod", "max", "min", "avg", "mulsum", "all",
+];
+/// Options of launchers whose value may be named like a program.
+const VALUES: [&str; 6] = ["-J", "--job-name", "-o", "--output", "-e", "--error"];
 
 /// The line, with a launcher and variables before the program.
 ///
@@ -20,16 +29,34 @@ const WITHOUT_STEP: [&str; 2] = ["hypercube", "alltoallv"];
 /// The line does not name a program of nccl-tests, or has an option that these programs do not have.
 pub fn read(line: &str) -> anyhow::Result<Command> {
     let words = shlex::split(line).context("the quotes do not match")?;
-    let named = words.iter().enumerate().find_map(|(at, word)| Some((at, test(word)?)));
-    let (at, name) = named.context("no program of nccl-tests is named, such as all_reduce_perf")?;
+    let (command, rest) = words.split_at(command_end(&words));
+    let has_parts = command.iter().any(|word| {
+        let file = word.rsplit('/').next().unwrap_or(word);
+        Launcher::find(file).is_some_and(Launcher::has_parts)
+    });
+    let mut parts = command.split(|word| has_parts && word == ":");
+    let first = Part::read(parts.next().unwrap_or(&[]), None)?;
+    let Part { name, before, .. } = &first;
     let Some(operation) = Operation::parse(name) else {
         bail!("{name}_perf: a scenario has no single step for it; write its sends and receives as a `group`");
     };
-    let before = Before::read(&words[..at])?;
-    let options = Options::read(&words[at + 1..])?;
-    let mut guessed = Vec::new();
-    let (processes, guess) = before.processes();
-    guessed.extend(guess);
+    let (mut processes, mut guessed) = before.processes();
+    let mut left_out = before.left_out.clone();
+    for words in parts {
+        let part = Part::read(words, Some(before))?;
+        ensure!(
+            part.name == first.name && part.options == first.options,
+            "the parts of the line between ` : ` have different programs or options; one test has the same on all ranks"
+        );
+        let (own, guesses) = part.before.processes();
+        processes = Some(processes.unwrap_or(1).saturating_add(own.unwrap_or(1)));
+        guessed.extend(guesses);
+        if (&part.before.algorithm, &part.before.protocol) != (&before.algorithm, &before.protocol) {
+            guessed.push("NCCL_ALGO and NCCL_PROTO as before the first ` : ` for all ranks".to_owned());
+        }
+        left_out.extend(part.before.left_out);
+    }
+    let Part { name, before, options } = first;
     let ranks = match (options.number::<usize>('g')?, options.number::<usize>('t')?, processes) {
         (None, None, None) => {
             guessed.push(format!("{GUESSED} ranks; nccl-tests uses one GPU unless -g or a launcher says otherwise"));
@@ -41,34 +68,55 @@ pub fn read(line: &str) -> anyhow::Result<Command> {
         }
     };
     let ranks = ranks.context("there are too many ranks")?;
-    anyhow::ensure!(ranks > 0, "there must be at least 1 rank");
-    if options.number::<u32>('D')?.is_some_and(|form| form > 0) {
+    ensure!(ranks > 0, "there must be at least 1 rank");
+    if options.number::<i64>('D')?.is_some_and(|form| form > 0) {
         guessed.push(format!("NCCL's {name}; with -D nccl-tests calls kernels of its own instead"));
+    }
+    guessed.extend(options.partly_read("gtfnwrRDu"));
+    for letter in ['d', 'o'] {
+        if let Some(word) = options.value(letter).filter(|word| !NAMES.contains(word)) {
+            guessed.push(format!("{word}, which is no name of nccl-tests, so that it would take its default"));
+        }
+    }
+    let iterations = options.number::<i64>('n')?;
+    let warm_up = options.number::<i64>('w')?;
+    let within = |count: Option<i64>, least| {
+        count
+            .filter(|count| *count >= least)
+            .and_then(|count| u32::try_from(count).ok())
+            .filter(|count| *count <= MOST_ITERATIONS)
+    };
+    for (letter, count, least) in [('n', iterations, 1), ('w', warm_up, 0)] {
+        if let Some(count) = count.filter(|count| within(Some(*count), least).is_none()) {
+            guessed
+                .push(format!("as many iterations as [bench] has by itself, because it cannot have -{letter} {count}"));
+        }
     }
     let dtypes = options.list('d', &DType::all(), DType::parse)?;
     let reductions = options.list('o', &Reduction::ALL, Reduction::parse)?;
-    let roots = match options.value('r') {
-        Some("-1") => Some(Roots::All),
+    let roots = match options.number::<i64>('r')? {
+        Some(-1) => Some(Roots::All),
         _ => options.number('r')?.map(|root| Roots::These(vec![root])),
     };
-    let register = match options.number('R')? {
+    let register = match options.number::<i64>('R')? {
         None | Some(0) => None,
         Some(2) => Some("window"),
         Some(_) => Some("local"),
     };
     let request = Request {
-        sizes: Some(sizes(&options)?),
+        sizes: Some(sizes(&options, &mut guessed)?),
         dtypes,
         reductions,
         roots,
         algorithms: before.algorithm.map(|value| vec![Some(value)]),
         protocols: before.protocol.map(|value| vec![Some(value)]),
-        iterations: options.number('n')?,
-        warm_up: options.number('w')?,
+        iterations: within(iterations, 1),
+        warm_up: within(warm_up, 0),
         ..Request::default()
     };
     let offset = options.number('u')?.unwrap_or(0);
-    let left_out = before.left_out.into_iter().chain(options.others("gtbeifnwdorRu")).collect();
+    left_out.extend(options.others("gtbeifnwdorRu"));
+    left_out.extend(rest.iter().cloned());
     Ok(Command { line: line.to_owned(), operation, ranks, request, register, offset, guessed, left_out })
 }
 
@@ -81,20 +129,72 @@ fn test(word: &str) -> Option<&str> {
     (is_program && (suffix.is_empty() || suffix.starts_with(['_', '-']))).then_some(name)
 }
 
+/// A launcher with its options, a program and the options of that.
+struct Part<'a> {
+    before: Before,
+    name: &'a str,
+    options: Options,
+}
+
+impl<'a> Part<'a> {
+    fn read(words: &'a [String], part_of: Option<&Before>) -> anyhow::Result<Self> {
+        let (at, name) = program(words).context("no program of nccl-tests is named, such as all_reduce_perf")?;
+        let (before, after) = words.split_at(at);
+        Ok(Self { before: Before::read(before, part_of)?, name, options: Options::read(&after[1..])? })
+    }
+}
+
+/// The place and the test of the program: a word with `_perf` if there is one, because a job may be named like a test.
+fn program(words: &[String]) -> Option<(usize, &str)> {
+    let named = |is_program: fn(&str) -> bool| {
+        let is_value = |at: usize| at > 0 && VALUES.contains(&words[at - 1].as_str());
+        let mut programs = words.iter().enumerate().filter(|(at, word)| is_program(word) && !is_value(*at));
+        programs.find_map(|(at, word)| Some((at, test(word)?)))
+    };
+    named(|word| word.contains("_perf")).or_else(|| named(|_| true))
+}
+
+/// Where a command ends and the shell goes on: at a pipe, a redirection or another command.
+fn command_end(words: &[String]) -> usize {
+    let begins = words.iter().position(|word| test(word).is_some()).unwrap_or(words.len());
+    let is_shell = |word: &String| {
+        ["|", "||", "|&", "&", "&&", ";"].contains(&word.as_str())
+            || word.trim_start_matches(['1', '2', '&']).starts_with('>')
+    };
+    words[begins..].iter().position(is_shell).map_or(words.len(), |at| begins + at)
+}
+
 /// A factor of at most 1 does not count. With a larger one, nccl-tests does not look at the step in bytes.
-fn sizes(options: &Options) -> anyhow::Result<Vec<u64>> {
+fn sizes(options: &Options, guessed: &mut Vec<String>) -> anyhow::Result<Vec<u64>> {
     let step = match options.number('f')?.filter(|factor| *factor > 1) {
         Some(factor) => Step::Factor(factor),
         None => Step::Bytes(options.size('i')?.unwrap_or(STEP)),
     };
     let (from, to) = (options.size('b')?.unwrap_or(SIZE), options.size('e')?.unwrap_or(SIZE));
-    Ok(Sizes { from, to, step }.list()?)
+    if let Step::Bytes(0) = step {
+        bail!("-i: `0` bytes between sizes, with which nccl-tests never ends");
+    }
+    if from > 0 {
+        return Ok(Sizes { from, to, step }.list()?);
+    }
+    let Step::Bytes(from) = step else {
+        bail!("-b: from 0 bytes no factor leads to another size, and nccl-tests never ends")
+    };
+    guessed.push(
+        "the sizes after -b 0 that nccl-tests has by -i; the warm-up of its newer releases never ends".to_owned(),
+    );
+    let mut sizes = vec![0];
+    if from <= to {
+        sizes.extend(Sizes { from, to, step }.list()?);
+    }
+    Ok(sizes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::import::nccl_tests::import;
+    use collspec_core::oracle::Forecast;
     use collspec_core::plan::{Limits, plan};
     use collspec_core::scenario::{Case, SourceFile, parse};
     use std::sync::Arc;
@@ -176,6 +276,84 @@ mod tests {
         assert_eq!(sizes("-b 9 -e 3M -f 1"), sizes("-b 9 -e 3M"));
         assert_eq!(sizes("-b 1k -e 1.5KB -i 256"), [1024, 1280, 1536]);
         assert_eq!(sizes("--minb=8 --maxbytes 64 -f 2 -i 8 -f4"), [8, 32]);
+    }
+
+    #[test]
+    fn numbers_are_read_as_nccl_tests_reads_them() {
+        let of = |options: &str| read(&format!("all_reduce_perf {options}")).unwrap();
+        let told = |read: &Command| read.guessed.join("; ");
+        let read = of("-g 0x2 -b 8 -e 2097160 -f 1.5");
+        assert_eq!((read.ranks, read.request.sizes.as_deref()), (2, Some(&[8, (1 << 20) + 8, (2 << 20) + 8][..])));
+        assert_eq!(told(&read), "-f 1, which is all that nccl-tests reads of `1.5`");
+        assert_eq!(of("-g 010 -t 2").ranks, 16);
+        assert_eq!(of("-g 2 -b 0x400 -e 1e3K -f 0x10").request.sizes.unwrap(), [1 << 10, 1 << 14, 1 << 18]);
+        assert_eq!(of("-g 2 -b '1 K' -e 1024").request.sizes.unwrap(), [1024]);
+        assert!(matches!(of("-g 2 -r ' -1'").request.roots, Some(Roots::All)));
+        let read = of("-g 2 -b 0 -e 3M");
+        assert_eq!(read.request.sizes.as_deref(), Some(&[0, 1 << 20, 2 << 20, 3 << 20][..]));
+        assert!(told(&read).starts_with("the sizes after -b 0 "), "{read:?}");
+        for (count, iterations) in [("0", None), ("-5", None), ("100001", None), ("0x10", Some(16))] {
+            let read = of(&format!("-g 2 -b 8 -e 8 -n {count}"));
+            assert_eq!(read.request.iterations, iterations, "{count}");
+            assert_eq!(told(&read).starts_with("as many iterations as [bench] has by itself"), iterations.is_none());
+            assert!(import(&read).is_ok(), "{count}");
+        }
+        assert!(told(&of("-g 2 -d bf16")).starts_with("bf16, which is no name of nccl-tests"));
+    }
+
+    #[test]
+    fn a_line_may_go_on_in_the_shell_and_have_jobs_named_like_tests() {
+        let line =
+            "srun -J all_reduce_perf -n 4 ./all_gather_perf -g 1 2>&1 | tee -a log && ./all_reduce_perf -e 1G -g 8";
+        let line = read(line).unwrap();
+        assert_eq!((line.operation, line.ranks), (Operation::AllGather, 4));
+        let left_out = "srun -J all_reduce_perf 2>&1 | tee -a log && ./all_reduce_perf -e 1G -g 8";
+        assert_eq!(line.left_out.join(" "), left_out);
+        assert_eq!(read("srun -n 4 --job-name gather all_reduce_perf -g 1").unwrap().operation, Operation::AllReduce);
+        assert_eq!(read("srun -J job -n 4 -p reduce all_gather_perf -g 1").unwrap().operation, Operation::AllGather);
+    }
+
+    /// The scenario, and what the oracle says against the first case that cannot be judged.
+    fn checked(line: &str) -> (String, Option<String>) {
+        let text = imported(line);
+        let file = Arc::new(SourceFile { path: "imported.toml".into(), text: text.as_str().into() });
+        let refused = parse(&file, "imported").unwrap().into_iter().find_map(|case| {
+            let plan = plan(&Arc::new(case), &Limits::default()).unwrap();
+            Some(Forecast::new(&plan, 0).err()?.remove(0).message)
+        });
+        (text, refused)
+    }
+
+    #[test]
+    fn what_is_imported_can_be_judged() {
+        for (line, left_out) in [
+            ("all_reduce_perf -o prod -d f8e4m3 -g 16", ""),
+            ("reduce_perf -o prod -d f8e5m2 -g 100 -r 7", ""),
+            ("all_reduce_perf -o prod -d bfloat16 -g 256", ""),
+            ("all_reduce_perf -o all -d float -g 300", ""),
+            ("all_reduce_perf -o all -d half -g 9", ""),
+            ("all_reduce_perf -o avg -d all -g 11", "avg of 11 ranks' f8e4m3, f8e5m2"),
+            ("reduce_scatter_perf -d all -o all -g 16", ""),
+            ("reduce_scatter_perf -d all -o all -g 8", ""),
+            ("all_reduce_perf -o all -d f8e4m3 -g 12", "avg of 12 ranks' f8e4m3"),
+        ] {
+            let (text, refused) = checked(&format!("{line} -b 1K -e 1K"));
+            assert_eq!(refused, None, "{line}\n{text}");
+            let told = text.lines().find_map(|line| line.strip_prefix("# left out of the cases: ")).unwrap_or_default();
+            assert!(told.starts_with(left_out) && told.is_empty() == left_out.is_empty(), "{line}: {told}");
+        }
+        let text = imported("all_reduce_perf -d all -o all -g 16 -b 1K -e 2K -f 2");
+        assert!(
+            text.lines().any(|line| line.starts_with("f8e4m3_prod = { dtype = \"f8e4m3\", reduce = \"prod\", ")),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_judged_at_all_is_told() {
+        let (text, refused) = checked("all_reduce_perf -o avg -d f8e5m2 -g 12 -b 1K -e 1K");
+        let told = "# check refuses this: avg of 12 ranks' f8e5m2, which round so often that no result can be judged";
+        assert!(refused.is_some() && text.lines().any(|line| line == told), "{text}");
     }
 
     #[test]
@@ -274,6 +452,9 @@ mod tests {
             ("all_reduce_perf -b 8M -e 8", "smaller"),
             ("all_reduce_perf -e 8", "smaller"),
             ("all_reduce_perf -b 8 -i 0", "-i: `0`"),
+            ("all_reduce_perf -b 0 -f 2", "-b: from 0 bytes"),
+            ("all_reduce_perf -b -1", "`-1`"),
+            ("all_reduce_perf -g -2", "-2"),
             ("all_reduce_perf -b 8 -e 8Q", "`8Q`"),
             ("all_reduce_perf -k 8", "-k"),
             ("all_reduce_perf -b", "missing"),

@@ -1,6 +1,6 @@
 //! The options of nccl-tests' programs, read as these programs read them.
+use super::c_numbers::{float, integer};
 use anyhow::{Context, bail, ensure};
-use std::str::FromStr;
 
 const OPTIONS: [(char, &str); 31] = [
     ('t', "nthreads"),
@@ -37,7 +37,7 @@ const OPTIONS: [(char, &str); 31] = [
 ];
 
 /// The options of a line, and its other words.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
     given: Vec<(char, String)>,
     words: Vec<String>,
@@ -83,28 +83,38 @@ impl Options {
         self.given.iter().rev().find(|(own, _)| *own == letter).map(|(_, value)| value.as_str())
     }
 
-    /// The value of an option that is a number, and not a negative one.
-    pub fn number<T: FromStr>(&self, letter: char) -> anyhow::Result<Option<T>> {
+    /// The value of an option that is a whole number.
+    pub fn number<T: TryFrom<i64>>(&self, letter: char) -> anyhow::Result<Option<T>> {
         let number = |value: &str| {
-            value.parse().ok().with_context(|| format!("-{letter}: `{value}` is not a number that it may have"))
+            let number = integer(value).and_then(|(number, _)| T::try_from(number).ok());
+            number.with_context(|| format!("-{letter}: `{value}` is not a number that it may have"))
         };
         self.value(letter).map(number).transpose()
+    }
+
+    /// What is said of values of which nccl-tests reads only the beginning as a number.
+    pub fn partly_read(&self, letters: &str) -> impl Iterator<Item = String> {
+        letters.chars().filter_map(|letter| {
+            let value = self.value(letter)?;
+            let (number, rest) = integer(value)?;
+            (!rest.is_empty()).then(|| format!("-{letter} {number}, which is all that nccl-tests reads of `{value}`"))
+        })
     }
 
     /// A size in bytes. As in nccl-tests, it may have a fraction, and only the first letter of its unit matters.
     pub fn size(&self, letter: char) -> anyhow::Result<Option<u64>> {
         let bytes = |value: &str| {
-            let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            let unit = match value[digits.len()..].chars().next().map(|unit| unit.to_ascii_uppercase()) {
+            let (number, rest) = float(value)?;
+            let unit = match rest.trim_ascii_start().chars().next().map(|unit| unit.to_ascii_uppercase()) {
                 None => 1.0,
                 Some('K') => f64::from(1 << 10),
                 Some('M') => f64::from(1 << 20),
                 Some('G') => f64::from(1 << 30),
                 Some(_) => return None,
             };
-            let bytes = digits.trim().parse::<f64>().ok()? * unit;
+            let bytes = number * unit;
             // No file may have a larger number.
-            (bytes >= 1.0 && bytes <= i64::MAX as f64 / 2.0).then_some(bytes as u64)
+            (bytes >= 0.0 && bytes <= i64::MAX as f64 / 2.0).then_some(bytes as u64)
         };
         let size = |value| bytes(value).with_context(|| format!("-{letter}: `{value}` is not a number of bytes"));
         self.value(letter).map(size).transpose()

@@ -1,5 +1,6 @@
 //! Whether an imported text is a scenario, and what planning says about it.
 use super::Error;
+use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits, Plan, cost};
 use collspec_core::scenario::{self, Case, Diagnostic, MAX_BYTES, Rejected, SourceFile};
 use std::sync::Arc;
@@ -33,8 +34,10 @@ pub fn accepted(text: String, instead: &str) -> Result<String, Error> {
 #[derive(Debug)]
 pub struct Refusal {
     pub why: String,
-    /// True if nothing is wrong with it but what it costs.
+    /// True if what it costs is refused.
     pub is_cost: bool,
+    /// True if something else is refused.
+    pub is_wrong: bool,
 }
 
 /// Why `collspec check` refuses a scenario.
@@ -51,14 +54,16 @@ pub fn first_refused(cases: Vec<Case>) -> Option<(Arc<Case>, Refusal)> {
             Ok(plan) => work = work.saturating_add(plan.cost.work),
             Err(diagnostics) => {
                 let any_cost = Limits { memory: u64::MAX, work: u64::MAX, ..limits };
-                let is_cost = plan::plan(&case, &any_cost).is_ok();
-                let why = diagnostics.into_iter().next()?.message;
-                return Some((case, Refusal { why, is_cost }));
+                let wrong = plan::plan(&case, &any_cost).err().unwrap_or_default();
+                let cost = diagnostics.iter().find(|diagnostic| !wrong.contains(diagnostic));
+                let why = cost.or(diagnostics.first())?.message.clone();
+                let refusal = Refusal { why, is_cost: cost.is_some(), is_wrong: !wrong.is_empty() };
+                return Some((case, refusal));
             }
         }
         if work > limits.file_work {
             let why = cost::too_much_work_of_file(case.span, count, &limits).message;
-            return Some((case, Refusal { why, is_cost: true }));
+            return Some((case, Refusal { why, is_cost: true, is_wrong: false }));
         }
     }
     None
@@ -69,4 +74,16 @@ pub fn planned(text: &str) -> Result<Plan, Vec<Diagnostic>> {
     let mut cases = cases(text).map_err(|_| Vec::new())?;
     let case = cases.pop().ok_or_else(Vec::new)?;
     plan::plan(&Arc::new(case), &Limits::default())
+}
+
+/// Whether the results of every case can be judged.
+///
+/// # Errors
+///
+/// What planning, or computing the results, says against the first that cannot.
+pub fn judged(text: &str) -> Result<(), Vec<Diagnostic>> {
+    cases(text).map_err(|rejected| rejected.diagnostics)?.into_iter().try_for_each(|case| {
+        let plan = plan::plan(&Arc::new(case), &Limits::default())?;
+        Forecast::new(&plan, 0).map(|_| ())
+    })
 }

@@ -1,7 +1,10 @@
 //! The calls of a rank's program, as they are read from any input.
 use super::comms::Comms;
-use collspec_core::num::DType;
+use super::inputs::Small;
+use collspec_core::num::{DType, encode_f64};
 use collspec_core::ops::{self, Kind};
+use collspec_core::oracle::{ColumnReduction, ReduceKind};
+use collspec_core::plan::cost::SEARCH_RANKS;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a rank gives to an operation of a communicator.
@@ -53,22 +56,41 @@ impl Collective {
         self.reduce == "premul_sum" && self.factor.is_none()
     }
 
-    /// True if the bound on the rounding errors of `n` ranks, with up to two more roundings, is as large as the result.
-    pub fn has_no_bound(&self, n: usize) -> bool {
-        let rounds = reduces(self.op) && !matches!(self.reduce, "max" | "min");
-        rounds && self.dtype.precision().is_some_and(|bits| n + 2 >= 1 << bits)
+    /// True if no bound says anything of `n` ranks' random numbers: it is as large as the result, or their product leaves the type's
+    /// normal numbers.
+    fn has_no_bound(&self, n: usize) -> bool {
+        let reduction = self.reduction(n);
+        let leaves_range = reduction.kind == ReduceKind::Prod && self.dtype.is_float() && n > SEARCH_RANKS;
+        reduces(self.op) && (leaves_range || !reduction.has_bound())
     }
 
-    /// True if it rounds even if the sum of all inputs is a small whole number.
-    pub fn rounds_whole_numbers(&self, n: usize) -> bool {
-        let factor = self.factor.as_deref().unwrap_or("1");
-        (self.reduce == "avg" && !n.is_power_of_two()) || (self.reduce == "premul_sum" && factor != "1")
+    /// True if `n` ranks' reduction cannot be judged even with inputs of small whole numbers.
+    fn rounds_whole_numbers(&self, n: usize) -> bool {
+        let number = |rank| self.small(n, n).map_or(1, |small| small.number(rank));
+        let column: Vec<u64> = (0..n).map(|rank| encode_f64(self.dtype, number(rank) as f64)).collect();
+        self.reduction(n).judgeable(&column).is_err()
     }
 
-    /// For a reduction that has no bound: how many ranks share a 1, the others having 0, so that every sum is exact.
-    pub fn ones_every(&self, n: usize, world: usize) -> Option<usize> {
+    fn reduction(&self, ranks: usize) -> ColumnReduction {
+        let factor = self.factor.as_deref().and_then(|factor| factor.parse().ok()).unwrap_or(1.0);
+        let kind = match self.reduce {
+            "prod" => ReduceKind::Prod,
+            "min" => ReduceKind::Min,
+            "max" => ReduceKind::Max,
+            "avg" => ReduceKind::Avg,
+            "premul_sum" => ReduceKind::PreMulSum { scalars: vec![encode_f64(self.dtype, factor); ranks] },
+            _ => ReduceKind::Sum,
+        };
+        ColumnReduction { dtype: self.dtype, kind, ranks }
+    }
+
+    /// The inputs of a reduction that has no bound.
+    pub fn small(&self, n: usize, world: usize) -> Option<Small> {
         let most = 1 << self.dtype.precision()?.saturating_sub(1);
-        self.has_no_bound(n).then_some(world.div_ceil(most))
+        self.has_no_bound(n).then(|| match self.reduce {
+            "prod" => Small::Twos { every: world },
+            _ => Small::Ones { every: world.div_ceil(most) },
+        })
     }
 
     /// The keys of a step or variant that say what is done, but not with which buffers.
@@ -92,6 +114,8 @@ pub fn reductions_without_bound<'a>(calls: impl Iterator<Item = (&'a Collective,
         let what = format!("{} of {n} ranks' {}", call.reduce, call.dtype.name());
         remarks.insert(if call.rounds_whole_numbers(n) {
             format!("check refuses this: {what} round so often that no result can be judged")
+        } else if call.reduce == "prod" {
+            format!("guessed: inputs of 1 and 2, because {what} can be judged only if all of it is exact")
         } else {
             format!(
                 "guessed: inputs of 0 and 1, because {what} round so often that only small whole numbers can be judged"

@@ -23,17 +23,37 @@ pub struct Buffer {
     pub occurrence: usize,
     /// How far messages go.
     pub distance: usize,
-    /// How many ranks share a 1 at each place, the others having 0; `None` if the numbers are random.
-    pub ones_every: Option<usize>,
+    /// `None` if the numbers are random.
+    pub small: Option<Small>,
+}
+
+/// Numbers whose reduction is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Small {
+    /// At each place a 1 on one of this many ranks, and 0 on the others.
+    Ones { every: usize },
+    /// At each place a 2 on one of this many ranks, and 1 on the others.
+    Twos { every: usize },
+}
+
+impl Small {
+    /// The first number of a rank.
+    pub fn number(self, rank: usize) -> usize {
+        match self {
+            Self::Ones { every } => usize::from(rank.is_multiple_of(every)),
+            Self::Twos { every } => 1 + usize::from(rank.is_multiple_of(every)),
+        }
+    }
 }
 
 /// The buffer of what a message brings, which no rank has before.
 pub const RECEIVED: &str = "got";
 
 /// The content of an input.
-pub fn content(seed: usize, ones_every: Option<usize>) -> String {
-    match ones_every {
-        Some(step) => format!("each = \"(rank + i) % {step} == 0\""),
+pub fn content(seed: usize, small: Option<Small>) -> String {
+    match small {
+        Some(Small::Ones { every }) => format!("each = \"(rank + i) % {every} == 0\""),
+        Some(Small::Twos { every }) => format!("each = \"1 + ((rank + i) % {every} == 0)\""),
         None => format!("random = {{ seed = {seed} }}"),
     }
 }
@@ -85,7 +105,7 @@ impl Inputs {
             let name = self.shown(buffer.letters, self.numbers[buffer]);
             let count = buffer.count.map_or_else(String::new, |count| format!(", count = {count}"));
             let dtype = buffer.dtype.name();
-            let content = content(seed, buffer.ones_every);
+            let content = content(seed, buffer.small);
             let mut line = format!("inputs.{name} = {{ {content}{count}, dtype = \"{dtype}\"");
             let mut comment = String::new();
             if buffer.offsets.iter().any(|offset| *offset != 0) {

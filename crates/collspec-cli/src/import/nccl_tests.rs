@@ -1,11 +1,12 @@
 //! What a command line of nccl-tests runs, as a scenario.
-use super::accepted::{Refusal, accepted, cases, first_refused};
+use super::accepted::{Refusal, accepted, cases, first_refused, judged};
 use super::header::header;
 use super::text::{Text, quoted};
 use super::{Error, Imported};
-use crate::bench::{Operation, Reduction, Request, Roots, Row, each};
+use crate::bench::{Operation, Reduction, Request, Roots, Row, case_text, each};
 use collspec_core::num::DType;
 use collspec_core::ops::Extent;
+use collspec_core::plan::cost::SEARCH_RANKS;
 use collspec_core::scenario::Case;
 
 /// A command line that was read.
@@ -57,7 +58,17 @@ pub fn import(command: &Command) -> Result<Imported, Error> {
         remarks
             .push("left out: cases in place, because they would share a window's memory on the root alone".to_owned());
     }
-    let text = |of_cases: &[u64]| scenario(command, &remarks, of_cases, &sizes);
+    let mut unjudged = unjudged(command, &dtypes);
+    if !unjudged.is_empty() {
+        let said = said(&unjudged, *ranks);
+        if unjudged.len() == dtypes.len() * reductions(command).len().max(1) {
+            unjudged.clear();
+            remarks.push(format!("check refuses this: {said}"));
+        } else {
+            remarks.push(format!("left out of the cases: {said}; [bench] has them"));
+        }
+    }
+    let text = |of_cases: &[u64]| scenario(command, &unjudged, &remarks, of_cases, &sizes);
     let lengths: Vec<usize> = (1..=sizes.len()).collect();
     let accepted = if text(&sizes).is_ok() {
         sizes.len()
@@ -88,9 +99,39 @@ pub fn import(command: &Command) -> Result<Imported, Error> {
              has them"
         ));
     }
-    let text = scenario(command, &remarks, &of_cases, &sizes)?;
+    let text = scenario(command, &unjudged, &remarks, &of_cases, &sizes)?;
     let remarks = text.lines().map_while(|line| line.strip_prefix("# ")).map(str::to_owned).collect();
     Ok(Imported { text, remarks })
+}
+
+/// A type and the reduction of its values.
+type Reduced = (DType, Reduction);
+
+/// The reductions that the line names, if its operation reduces.
+fn reductions(command: &Command) -> &[Reduction] {
+    command.request.reductions.as_deref().filter(|_| command.operation.reduces()).unwrap_or_default()
+}
+
+/// What no result can be judged of: an average whose divisor makes even whole numbers round, on so many ranks that no bound holds.
+/// The other reductions have inputs with which they are exact.
+fn unjudged(command: &Command, dtypes: &[DType]) -> Vec<Reduced> {
+    let averages = reductions(command).iter().filter(|reduction| **reduction == Reduction::Avg);
+    let averages: Vec<Reduced> = averages.flat_map(|avg| dtypes.iter().map(|dtype| (*dtype, *avg))).collect();
+    let is_refused = |(dtype, reduction): &Reduced| {
+        let (_, bytes) = Operation::AllReduce.count(1 << 7, *dtype, command.ranks);
+        judged(&case_text(&row(Operation::AllReduce, Some(*reduction), *dtype, command.ranks, bytes))).is_err()
+    };
+    averages.into_iter().filter(is_refused).collect()
+}
+
+fn said(unjudged: &[Reduced], ranks: usize) -> String {
+    let types: Vec<&str> = unjudged.iter().map(|(dtype, _)| dtype.name()).collect();
+    format!("avg of {ranks} ranks' {}, which round so often that no result can be judged", types.join(", "))
+}
+
+/// A row with contents and a size, and nothing else in particular.
+fn row(operation: Operation, reduction: Option<Reduction>, dtype: DType, ranks: usize, bytes: u64) -> Row {
+    Row { operation, reduction, dtype, algorithm: None, protocol: None, ranks, root: None, bytes, in_place: false }
 }
 
 /// The smallest size in bytes with which the cases cost more than a case or a file may, and what planning says.
@@ -102,7 +143,7 @@ fn too_costly(text: &str) -> Result<Option<(u64, String)>, Error> {
     let mut cases = cases(text).unwrap_or_default();
     cases.sort_by_key(bytes);
     match first_refused(cases) {
-        Some((case, Refusal { why, is_cost: true })) => Ok(Some((bytes(&case), why))),
+        Some((case, Refusal { why, is_wrong: false, .. })) => Ok(Some((bytes(&case), why))),
         Some((case, Refusal { why, .. })) => Err(Error::Input(format!("{}: {why}", case.name))),
         None => Ok(None),
     }
@@ -120,7 +161,13 @@ fn has_windows_in_place_of_one_rank(command: &Command) -> bool {
 }
 
 /// The file, with cases of some sizes and measurements of all.
-fn scenario(command: &Command, remarks: &[String], of_cases: &[u64], sizes: &[u64]) -> Result<String, Error> {
+fn scenario(
+    command: &Command,
+    unjudged: &[Reduced],
+    remarks: &[String],
+    of_cases: &[u64],
+    sizes: &[u64],
+) -> Result<String, Error> {
     let Command { operation, request, ranks, .. } = command;
     let ranks = *ranks;
     let dtypes = request.dtypes.clone().unwrap_or_else(|| vec![DType::F32]);
@@ -141,32 +188,30 @@ fn scenario(command: &Command, remarks: &[String], of_cases: &[u64], sizes: &[u6
     if command.offset > 0 {
         text.line(format!("offset = {}", command.offset));
     }
-    // With one reduction, values whose result is exact in every order, which is quick to judge.
-    let reductions = request.reductions.clone().filter(|_| operation.reduces()).unwrap_or_default();
-    let contents = |dtype: DType| {
-        let exact = Row {
-            operation: *operation,
-            reduction: reductions.first().copied().or(operation.reduces().then_some(Reduction::Sum)),
-            dtype,
-            algorithm: None,
-            protocol: None,
-            ranks,
-            root: None,
-            bytes: 0,
-            in_place: false,
-        };
-        let values = match reductions.as_slice() {
-            [_, _, ..] => "random = { seed = 0 }".to_owned(),
-            _ => format!("each = {}", quoted(&each(&exact))),
+    // Values whose result is exact in every order, which is quick to judge. Several reductions share random values where the
+    // judge tries every order; elsewhere each has its own.
+    let reductions = reductions(command);
+    let are_several = reductions.len() > 1;
+    let by_reduction = are_several && ranks > SEARCH_RANKS;
+    let contents = |dtype: DType, reduction: Option<Reduction>| {
+        let values = if are_several && !by_reduction {
+            "random = { seed = 0 }".to_owned()
+        } else {
+            format!("each = {}", quoted(&each(&row(*operation, reduction, dtype, ranks, 0))))
         };
         format!("inputs = {{ {values}, count = {} }}", quoted(&count(*operation, dtype, ranks)))
     };
+    let first = reductions.first().copied().or(operation.reduces().then_some(Reduction::Sum));
     if let [dtype] = dtypes.as_slice() {
         text.line(format!("dtype = {}", quoted(dtype.name())));
-        text.line(contents(*dtype));
+        if !by_reduction {
+            text.line(contents(*dtype, first));
+        }
     }
     axis(&mut text, "bytes", of_cases.iter().map(u64::to_string));
-    axis(&mut text, "reduce", reductions.iter().map(|reduction| reduction.scenario_value().to_owned()));
+    if !by_reduction {
+        axis(&mut text, "reduce", reductions.iter().map(|reduction| reduction.scenario_value().to_owned()));
+    }
     let roots = match &request.roots {
         Some(_) if !operation.is_rooted() => Vec::new(),
         Some(Roots::All) => (0..ranks).collect(),
@@ -177,13 +222,30 @@ fn scenario(command: &Command, remarks: &[String], of_cases: &[u64], sizes: &[u6
     if operation.works_in_place() && !has_windows_in_place_of_one_rank(command) {
         axis(&mut text, "in_place", ["false", "true"].map(str::to_owned).into_iter());
     }
-    if dtypes.len() > 1 {
+    let of_variants: Vec<Option<Reduction>> =
+        if by_reduction { reductions.iter().copied().map(Some).collect() } else { vec![first] };
+    if dtypes.len() > 1 || by_reduction {
         text.line("[variants]");
-        for dtype in &dtypes {
-            text.line(format!("{0} = {{ dtype = \"{0}\", {1} }}", dtype.name(), contents(*dtype)));
+    }
+    for dtype in dtypes.iter().filter(|_| dtypes.len() > 1 || by_reduction) {
+        for reduction in &of_variants {
+            if reduction.is_some_and(|reduction| unjudged.contains(&(*dtype, reduction))) {
+                continue;
+            }
+            let (mut name, mut keys) = (Vec::new(), Vec::new());
+            if dtypes.len() > 1 {
+                name.push(dtype.name());
+                keys.push(format!("dtype = {}", quoted(dtype.name())));
+            }
+            if let Some(reduction) = reduction.filter(|_| by_reduction) {
+                name.push(reduction.name());
+                keys.push(format!("reduce = {}", reduction.scenario_value()));
+            }
+            keys.push(contents(*dtype, *reduction));
+            text.line(format!("{} = {{ {} }}", name.join("_"), keys.join(", ")));
         }
     }
-    bench(&mut text, command, sizes, &dtypes, &reductions, &roots);
+    bench(&mut text, command, sizes, &dtypes, reductions, &roots);
     accepted(text.to_string(), "ask for fewer sizes, types or reductions")
 }
 

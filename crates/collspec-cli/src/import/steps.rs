@@ -170,7 +170,7 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
         stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: 0,
-        ones_every: call.ones_every(n, step.world),
+        small: call.small(n, step.world),
     });
     let slice = || format!("{name}[{part} * rank : {part} * rank + {part}]");
     let (input, output) = match layout {
@@ -216,7 +216,7 @@ fn sent(step: &Merged<'_>, at: usize, inputs: &mut Inputs) -> String {
         stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: 0,
-        ones_every: None,
+        small: None,
     })
 }
 
@@ -232,7 +232,7 @@ fn received(step: &Merged<'_>, message: &Message, at: usize, inputs: &mut Inputs
         stream: step.stream(at).to_owned(),
         occurrence: occurrence(step, at),
         distance: message.distance,
-        ones_every: None,
+        small: None,
     })
 }
 

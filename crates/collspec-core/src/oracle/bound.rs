@@ -33,6 +33,7 @@ use super::exact::reciprocal;
 use super::float::{Float, power};
 use super::reduction_models::{accumulators, product_accumulators};
 use crate::num::{element_text, encode_f64};
+use crate::plan::cost::SEARCH_RANKS;
 use num_bigint::BigInt;
 use std::cmp::Ordering;
 
@@ -184,6 +185,17 @@ impl ColumnReduction {
         self.kind != ReduceKind::Prod
             && scalars.iter().all(|scalar| scalar.is_finite())
             && self.sum_growth(float, !scalars.is_empty()).is_ok()
+    }
+
+    /// True if the growth of so many ranks' roundings leaves room for a bound, or none is needed. Inputs may still be too large
+    /// or too small for it.
+    pub fn has_bound(&self) -> bool {
+        let Some(float) = Float::of(self.dtype).filter(|_| self.ranks > SEARCH_RANKS) else { return true };
+        match self.kind {
+            ReduceKind::Min | ReduceKind::Max => true,
+            ReduceKind::Prod => product_growth(float, self.ranks).is_ok(),
+            _ => self.sum_growth(float, matches!(self.kind, ReduceKind::Avg | ReduceKind::PreMulSum { .. })).is_ok(),
+        }
     }
 
     /// The growth G of a sum.

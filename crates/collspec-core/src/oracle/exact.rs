@@ -226,7 +226,8 @@ fn product(float: Float, values: &[f64]) -> Option<f64> {
             continue;
         }
         let (_, m, e) = odd_parts(*value);
-        let length = 64 - m.leading_zeros() as i64;
+        // A power of two is its own bound, so that many ones, or ones and a two, do not seem to overflow.
+        let length = if m == 1 { 0 } else { 64 - m.leading_zeros() as i64 };
         low += i64::from(e).min(0);
         high += (i64::from(e) + length).max(0);
         if bits <= float.precision() {
@@ -236,7 +237,7 @@ fn product(float: Float, values: &[f64]) -> Option<f64> {
         }
     }
     let sign = if negative { -1.0 } else { 1.0 };
-    // 2^high is above the product of the large factors, so no partial product overflows.
+    // The product of the large factors is at most 2^high, so no partial product overflows.
     let bounded = power(high.min(2000) as i32) <= float.max_finite();
     if zero {
         // Zero times infinity is the only way to anything but zero; what saturates can only get there in f32.

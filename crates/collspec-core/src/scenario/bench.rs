@@ -14,6 +14,8 @@ use crate::suggest::nearest;
 const MAX_VALUES: usize = 1000;
 /// Largest size in bytes, and the largest step between sizes.
 const MAX_BYTES: i128 = 1 << 40;
+/// Most iterations of a measurement, and most that come before it.
+pub const MOST_ITERATIONS: u32 = 100_000;
 /// The reductions, by their names in the `[bench]` table.
 const REDUCTIONS: &[&str] = &["sum", "prod", "min", "max", "avg", "premul_sum"];
 
@@ -55,8 +57,8 @@ pub(crate) fn bench(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<Ben
         let value = table.get(key).and_then(|e| reader.int(key, &e.value, least..=most))?;
         u32::try_from(value).ok()
     };
-    bench.warm_up = count("warm_up", 0, 100_000);
-    bench.iterations = count("iterations", 1, 100_000);
+    bench.warm_up = count("warm_up", 0, MOST_ITERATIONS.into());
+    bench.iterations = count("iterations", 1, MOST_ITERATIONS.into());
     bench.samples = count("samples", 1, 1_000);
     Some(bench)
 }

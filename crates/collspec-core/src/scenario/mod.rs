@@ -41,6 +41,7 @@ mod values;
 pub mod variables;
 
 pub use crate::expr::Expr;
+pub use bench::MOST_ITERATIONS;
 pub use case::*;
 pub use diagnostic::{Diagnostic, SourceFile, Span, dedupe};
 pub use discover::{DiscoverError, Discovered, PassedOver, ScenarioFile, find_exact, search};

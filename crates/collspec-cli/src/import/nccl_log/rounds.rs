@@ -276,13 +276,18 @@ impl<'a> Program<'a> {
         let disagreement = self.disagreement.take();
         if let Some(said) = &disagreement {
             let what = match refused {
-                Some(Refusal { is_cost: false, .. }) => "the ranks disagree in what comes next",
+                Some(Refusal { is_wrong: true, .. }) => "the ranks disagree in what comes next",
                 _ => "ranks issue the same calls in another order, or in other groups",
             };
             self.remarks.push(format!("{what}; {said}"));
         }
-        let mut imported = self.text(self.rounds_that_fit());
-        if let Some(refusal) = refused.filter(|refusal| refusal.is_cost || disagreement.is_none()) {
+        let rounds = self.rounds_that_fit();
+        let mut imported = self.text(rounds);
+        let why = refused.as_ref().map(|refusal| refusal.why.clone());
+        // Those after a disagreement are not planned before, and may be refused for what they cost.
+        let refused = if rounds > 1 { refusal(&imported.text) } else { refused };
+        let is_told = |refusal: &Refusal| disagreement.is_some() && why.as_ref() == Some(&refusal.why);
+        if let Some(refusal) = refused.filter(|refusal| refusal.is_cost || !is_told(refusal)) {
             imported.tell_refused(&refusal.why);
         }
         imported

@@ -74,11 +74,11 @@ pub fn scenario(collector: &Collector, facts: Facts, with_bench: bool) -> Import
         let dtype = variant.dtype();
         let dtype = if dtype == usual { String::new() } else { format!(", dtype = \"{}\"", dtype.name()) };
         let family = &world.comms.families[variant.family];
-        let ones_every = match &variant.what {
-            What::Collective(call) => call.ones_every(family.size(), world.size),
+        let small = match &variant.what {
+            What::Collective(call) => call.small(family.size(), world.size),
             What::Messages { .. } => None,
         };
-        let content = content(seed, ones_every);
+        let content = content(seed, small);
         let (mut name, value) = match &variant.what {
             What::Collective(call) => collective(call, family, &content, &dtype, bench),
             What::Messages { dtype: own, count, pairs } => {

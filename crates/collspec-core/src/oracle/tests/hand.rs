@@ -41,6 +41,35 @@ fn f16_overflows_by_order_and_not_in_a_wide_accumulator() {
 }
 
 #[test]
+fn products_of_powers_of_two_are_exact_on_any_number_of_ranks() {
+    for dtype in [DType::F8e4m3, DType::F8e5m2, DType::Bf16, DType::F16, DType::F32, DType::F64] {
+        let mut factors = vec![1.0; 1024];
+        (factors[3], factors[700], factors[1023]) = (2.0, 0.5, -4.0);
+        assert_eq!(exact(dtype, ReduceKind::Prod, &factors), bits(dtype, -4.0), "{dtype:?}");
+    }
+    // 448 is the largest: 2^8 fits, and 2^9 does not.
+    let twos = |count: usize| [vec![2.0; count], vec![1.0; 9]].concat();
+    assert_eq!(exact(DType::F8e4m3, ReduceKind::Prod, &twos(8)), bits(DType::F8e4m3, 256.0));
+    assert_eq!(exact(DType::F8e4m3, ReduceKind::Prod, &twos(9)), None);
+    // In some order 3 * 3 is reached, which has a bit too many for f8e5m2.
+    assert_eq!(exact(DType::F8e5m2, ReduceKind::Prod, &[3.0, 3.0, 1.0]), None);
+}
+
+#[test]
+fn a_reduction_has_a_bound_while_its_roundings_grow_less_than_its_result() {
+    for (dtype, kind, most) in
+        [(DType::F8e4m3, ReduceKind::Sum, 11), (DType::Bf16, ReduceKind::Sum, 177), (DType::F8e5m2, ReduceKind::Avg, 8)]
+    {
+        let reduction = |ranks| ColumnReduction { dtype, kind: kind.clone(), ranks };
+        assert!(reduction(most).has_bound() && !reduction(most + 1).has_bound(), "{dtype:?}");
+        let column = |ranks| (0..ranks).map(|rank| encode_f64(dtype, [0.75, 1.25][rank % 2])).collect::<Vec<u64>>();
+        assert!(reduction(most).judgeable(&column(most)).is_ok(), "{dtype:?}");
+        assert!(reduction(most + 1).judgeable(&column(most + 1)).is_err(), "{dtype:?}");
+    }
+    assert!(ColumnReduction { dtype: DType::I8, kind: ReduceKind::Prod, ranks: 1024 }.has_bound());
+}
+
+#[test]
 fn eight_bits_saturate_at_each_step() {
     assert_eq!(exact(DType::F8e4m3, ReduceKind::Sum, &[448.0, 448.0]), bits(DType::F8e4m3, 448.0));
     // Saturated and then reduced, or not saturated at all.

@@ -44,18 +44,47 @@ fn rounds_are_as_many_as_a_case_may_cost() {
 }
 
 #[test]
-fn sums_of_many_ranks_have_inputs_with_which_they_can_be_judged() {
-    let lines = |n: usize, op: usize| {
-        let line = call(0, 0, "AllReduce", 0, 6, 0).replace("datatype 7 op 0", &format!("datatype 9 op {op}"));
-        of_text((init(0, n, 0) + &line).as_bytes(), Form::Rounds).unwrap()
+fn reductions_of_many_ranks_have_inputs_with_which_they_can_be_judged() {
+    let (sum, prod, avg) = (0, 1, 4);
+    let (f16, f32, bf16, f8e4m3) = (6, 7, 9, 10);
+    let text = |form: Form, n: usize, op: usize, dtype: usize| {
+        let line = call(0, 0, "AllReduce", 0, 6, 0).replace("datatype 7 op 0", &format!("datatype {dtype} op {op}"));
+        of_text((init(0, n, 0) + &line).as_bytes(), form).unwrap()
     };
-    let text = lines(253, 0);
-    assert!(text.contains("random = { seed = 0 }") && !text.contains("guessed: inputs of"), "{text}");
-    let text = lines(512, 4);
-    assert!(text.contains("each = \"(rank + i) % 4 == 0\"") && text.contains("# guessed: inputs of 0 and 1"), "{text}");
-    let case = accepted::planned(&text).unwrap();
-    assert!(collspec_core::oracle::Forecast::new(&case, 0).is_ok(), "{text}");
-    assert!(lines(300, 4).contains("# check refuses this: avg of 300 ranks' bf16 round so often"));
+    for (n, op, dtype, content) in [
+        (170, sum, bf16, "random = { seed = 0 }"),
+        (192, sum, bf16, "each = \"(rank + i) % 2 == 0\""),
+        (512, avg, bf16, "each = \"(rank + i) % 4 == 0\""),
+        (11, sum, f8e4m3, "random = { seed = 0 }"),
+        (12, sum, f8e4m3, "each = \"(rank + i) % 2 == 0\""),
+        (8, prod, f8e4m3, "random = { seed = 0 }"),
+        (9, prod, f16, "each = \"1 + ((rank + i) % 9 == 0)\""),
+        (200, prod, f32, "each = \"1 + ((rank + i) % 200 == 0)\""),
+    ] {
+        for form in [Form::Rounds, Form::Unique { bench: false }] {
+            let text = text(form, n, op, dtype);
+            let guesses = text.matches("# guessed: inputs of ").count();
+            assert!(text.contains(content) && guesses == usize::from(!content.starts_with("random")), "{text}");
+            let case = accepted::planned(&text).unwrap();
+            assert!(collspec_core::oracle::Forecast::new(&case, 0).is_ok(), "{text}");
+        }
+    }
+    assert!(text(Form::Rounds, 300, avg, bf16).contains("# check refuses this: avg of 300 ranks' bf16 round so often"));
+}
+
+/// Where ranks disagree, their counts may cost too much as well, in the calls that disagree or in rounds after them.
+#[test]
+fn costs_are_told_where_ranks_disagree() {
+    let begin = init(0, 2, 1) + &init(1, 2, 2);
+    let one = call(0, 1, "AllReduce", 0, 6, 0) + &call(1, 2, "AllReduce", 0, 4_294_967_295, 0);
+    let disagree = call(0, 1, "AllReduce", 0, 7, 0) + &call(1, 2, "AllReduce", 0, 8, 0);
+    let round = call(0, 1, "AllReduce", 0, 6, 0) + &call(1, 2, "AllReduce", 0, 6, 0);
+    let rounds = disagree + &round.repeat(67_000);
+    for calls in [one, rounds] {
+        let text = of_text((begin.clone() + &calls).as_bytes(), Form::Rounds).unwrap();
+        let told = text.lines().find_map(|line| line.strip_prefix("# check refuses this: ")).unwrap_or_default();
+        assert!(told.contains("limit") && text.contains("# the ranks disagree in what comes next"), "{told}\n{text}");
+    }
 }
 
 #[test]
