@@ -53,11 +53,14 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
 
     let preload = before(standin::installed(RECORDER)?, PRELOAD);
     let quoted = collspec_suite::report::shell::quote_if_needed(&args.output.to_string_lossy());
-    if let Some(program) = args.program.first().and_then(|word| on_path(word)).filter(|path| elf::is_static(path)) {
-        let program = program.display();
-        writeln!(terminal::err(), "collspec: {program} is linked statically, so its own calls cannot be recorded")?;
+    // The program takes this one's place, so that all has to be said before it starts; of one that is not there the error says enough.
+    if let Some(program) = args.program.first().and_then(|word| on_path(word)).filter(|path| path.is_file()) {
+        if elf::is_static(&program) {
+            let program = program.display();
+            writeln!(terminal::err(), "collspec: {program} is linked statically, so its own calls cannot be recorded")?;
+        }
+        writeln!(terminal::err(), "collspec: recording; afterwards: collspec import nccl-log {quoted}/*.log --rounds")?;
     }
-    writeln!(terminal::err(), "collspec: recording; afterwards: collspec import nccl-log {quoted}/*.log --rounds")?;
     become_program(&args.program, &[(PRELOAD, preload), (FOLDER_VARIABLE, folder.into())])
 }
 

@@ -22,6 +22,7 @@ pub use rng::Rng;
 use crate::corpus::known_bugs;
 use crate::minimize::{self, Reduced, minimize};
 use collspec_core::judge::{Outcome, Status, Verdict};
+use collspec_core::plan;
 use collspec_core::scenario::forms::FORMS;
 use collspec_core::scenario::{self, AllowEnv, Case, SourceFile};
 use collspec_run::signals;
@@ -69,6 +70,8 @@ pub struct Failed {
     pub reason: String,
     /// The bug of this release of NCCL that it may show, if one is known.
     pub known_bug: Option<String>,
+    /// What `check` warns of in the program, which may be the reason.
+    pub warnings: Vec<String>,
     /// The text of its file.
     pub text: String,
     /// The program made smaller, or the reason that this failed.
@@ -86,8 +89,10 @@ pub struct Report {
     pub refusals: BTreeMap<String, u64>,
     /// Number of programs that need something the machine or the library lacks.
     pub skipped: u64,
-    /// Number of programs that could not be run, and the first reason.
-    pub not_run: (u64, Option<String>),
+    /// Number of programs that could not be run.
+    pub not_run: u64,
+    /// The reason the first of them could not be run.
+    pub why_not_run: Option<String>,
     /// Number of programs that passed.
     pub passed: u64,
     /// Number of programs that failed.
@@ -144,7 +149,8 @@ pub fn soak<E>(
         refused: 0,
         refusals: BTreeMap::new(),
         skipped: 0,
-        not_run: (0, None),
+        not_run: 0,
+        why_not_run: None,
         passed: 0,
         failed: 0,
         failures: Vec::new(),
@@ -173,8 +179,8 @@ pub fn soak<E>(
                 }
                 Tried::Skipped => report.skipped += 1,
                 Tried::NotRun(why) => {
-                    report.not_run.0 += 1;
-                    report.not_run.1.get_or_insert(why);
+                    report.not_run += 1;
+                    report.why_not_run.get_or_insert(why);
                 }
                 Tried::Passed(kinds) => {
                     report.passed += 1;
@@ -288,5 +294,7 @@ fn describe((seed, case, verdict): &(u64, Arc<Case>, Verdict), request: &Request
     let reduced = minimize(&smaller, fresh, &mut |_, _| Ok(())).map(Box::new).map_err(|error| error.to_string());
     let reason = verdict.reason.clone().unwrap_or_else(|| "it failed".to_owned());
     let known_bug = request.version.and_then(|version| known_bugs::note(case, verdict, version));
-    Failed { known_bug, seed: *seed, case: verdict.case.clone(), reason, text, reduced }
+    let warnings = plan::plan(case, fresh.limits()).map_or_else(|_| Vec::new(), |plan| plan.warnings);
+    let warnings = warnings.into_iter().map(|warning| warning.message).collect();
+    Failed { known_bug, warnings, seed: *seed, case: verdict.case.clone(), reason, text, reduced }
 }

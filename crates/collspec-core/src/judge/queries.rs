@@ -98,14 +98,18 @@ fn check_communicator(
     }
 }
 
-/// For codes whose texts are alike in all libraries, a word of the text.
-const WORDS: [(ncclResult_t, &str); 6] = [
+/// Words by which a text tells its code, whatever library it is of.
+const WORDS: [(ncclResult_t, &str); 10] = [
     (ncclResult_t::UnhandledCudaError, "cuda"),
     (ncclResult_t::SystemError, "system"),
     (ncclResult_t::InternalError, "internal"),
     (ncclResult_t::InvalidArgument, "argument"),
     (ncclResult_t::InvalidUsage, "usage"),
+    (ncclResult_t::RemoteError, "remote"),
+    (ncclResult_t::RemoteError, "network"),
     (ncclResult_t::InProgress, "progress"),
+    (ncclResult_t::Timeout, "timeout"),
+    (ncclResult_t::Timeout, "timed out"),
 ];
 
 /// True if a text has the words of another code, and not those of its code.
@@ -260,5 +264,27 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             let found = findings_after(change);
             assert!(found.len() == 1 && found[0].contains(text), "{text}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_texts_of_nccl_are_of_their_codes_alone() {
+        // As in the source of NCCL 2.32, and of another library whose words overlap.
+        let texts = [
+            (ncclResult_t::UnhandledCudaError, "unhandled cuda error (run with NCCL_DEBUG=INFO for details)"),
+            (ncclResult_t::SystemError, "unhandled system error (run with NCCL_DEBUG=INFO for details)"),
+            (ncclResult_t::InternalError, "internal error - please report this issue to the NCCL developers"),
+            (ncclResult_t::InvalidArgument, "invalid argument (run with NCCL_DEBUG=WARN for details)"),
+            (ncclResult_t::InvalidUsage, "invalid usage (run with NCCL_DEBUG=WARN for details)"),
+            (ncclResult_t::RemoteError, "remote process exited or there was a network error"),
+            (ncclResult_t::InProgress, "NCCL operation in progress"),
+            (ncclResult_t::Timeout, "timeout"),
+        ];
+        for (own, text) in texts {
+            for (code, _) in texts {
+                assert_eq!(is_of_another(code.0, text), code != own, "{code:?}: {text}");
+            }
+        }
+        assert!(!is_of_another(ncclResult_t::RemoteError.0, "a system error of a remote process"));
+        assert!(!is_of_another(ncclResult_t::Timeout.0, "the operation in progress has timed out"));
     }
 }

@@ -40,10 +40,8 @@ pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) 
         );
     }
     if waiting.iter().any(|w| w.what == MAY_BE_ABORTED) {
-        return format!(
-            "let the rank that aborts wait for the operation first, or abort the communicator on the ranks that wait as well; if both \
-             endings are meant, say `outcome = [\"hang\", \"ok\"]`"
-        );
+        return "let the rank that aborts wait for the operation first, or abort the communicator on the ranks that wait as well; if both \
+             endings are meant, say `outcome = [\"hang\", \"ok\"]`".to_owned();
     }
     // A rank that only waits for ranks that wait goes on when they do.
     let waits = |rank: &usize| waiting.iter().any(|w| w.rank == *rank);
