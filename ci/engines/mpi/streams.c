@@ -1,4 +1,4 @@
-/* Work on streams of the stand-in driver, by its extension (docs/stand-ins.md). */
+/* Work on streams of the stand-in driver, by its extension (docs/model-library.md). */
 #define _GNU_SOURCE
 #include "streams.h"
 #include <dlfcn.h>

@@ -17,7 +17,7 @@
 //!   with COLLSPEC_SOFT_RANKS_PER_NODE each has its own buffer). Data that goes
 //!   straight from rank to rank always has whole chunks.
 //! - Rings, trees, channels and chunks are its own, so that small cases need few messages. With COLLSPEC_SOFT_RANKS_PER_NODE they
-//!   are NCCL's, and so are the bits of a sum (docs/software-library.md has the rules and what they leave out).
+//!   are NCCL's, and so are the bits of a sum (docs/model-library.md has the rules and what they leave out).
 //! - Aborting a rank leaves its peers waiting for messages that never come. A process that ends, however it ends,
 //!   without having given up its ranks, is a remote error for the others.
 //! - With NCCL_COMM_ID a second rank 0 is refused on a machine while one waits for the others at the address. Ids of communicators
