@@ -114,9 +114,9 @@ fn the_cheat_sheet_has_every_word() {
     let words: BTreeSet<&str> = sheet.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
     let help = Home::new().run(&["--help"]).out;
     let commands = help.split("Commands:").nth(1).unwrap().lines().skip(1).take_while(|line| !line.is_empty());
-    let named = |line: &str| line.starts_with("  ") && !line[2..].starts_with([' ', '-']);
-    let commands = commands.filter(|line| named(line)).filter_map(|line| line.split_whitespace().next());
-    let mut needed: Vec<&str> = commands.filter(|word| *word != "help").collect();
+    // A line that is indented further continues the description above it.
+    let commands = commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let mut needed: Vec<&str> = commands.filter(|word| !["", "help"].contains(word)).collect();
     assert!(needed.contains(&"run"), "{help}");
     needed.extend(KEYS.iter().map(|key| key.name));
     needed.extend(TABLE.iter().map(|op| op.name));
