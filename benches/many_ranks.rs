@@ -1,7 +1,7 @@
 //! What a case of more ranks than can be run costs the process that judges: planning, working out what is expected, and the shares of
 //! the job for processes of eight ranks each. Nothing runs.
 //!
-//! Run it with `cargo bench --bench many_ranks`; docs/scale.md says what follows. The figures are of one run on one machine.
+//! Run it with `cargo bench --bench many_ranks`; docs/measurements.md says what follows. The figures are of one run on one machine.
 mod measure;
 
 use collspec_core::oracle::Forecast;

@@ -1,7 +1,12 @@
 //! The documents: links lead somewhere, and what counts something of the code or the corpus is the number of today.
+use crate::support::Home;
 use collspec_cli::audit::FaultOrFlaw;
+use collspec_core::num::DType;
+use collspec_core::ops::TABLE;
 use collspec_core::plan::Limits;
 use collspec_core::printable::thousands;
+use collspec_core::scenario::forms::FORMS;
+use collspec_core::scenario::keys::KEYS;
 use collspec_core::scenario::{SourceFile, parse};
 use collspec_suite::suite::{CaseSet, Reading};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,15 +88,42 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn the_readme_shows_the_example_and_names_every_document() {
-    let readme = read("README.md");
+fn the_readme_shows_the_example() {
     let example = read("examples/suite.rs");
     let program = example.split_once('\n').map_or("", |(_, program)| program);
-    assert!(readme.contains(&format!("```rust,no_run\n{program}```")), "examples/suite.rs is not in README.md");
+    let shown = read("README.md").contains(&format!("```rust,no_run\n{program}```"));
+    assert!(shown, "examples/suite.rs is not in README.md");
+}
+
+/// Who comes to the repository finds every page: README.md leads to docs/README.md, and that to all others.
+#[test]
+fn the_first_page_of_the_documents_names_every_other() {
+    assert!(read("README.md").contains("](docs/README.md)"), "README.md has no link to docs/README.md");
+    let first = read("docs/README.md");
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(readme.contains(&format!("](docs/{name})")), "README.md has no link to docs/{name}");
+        let linked = [')', '#'].iter().any(|end| first.contains(&format!("]({name}{end}")));
+        assert!(linked || name == "README.md", "docs/README.md has no link to docs/{name}");
     }
+}
+
+/// Every key, operation, type and form of the language and every command is on the page that shows all at a glance.
+#[test]
+fn the_cheat_sheet_has_every_word() {
+    let sheet = read("docs/cheat-sheet.md");
+    let words: BTreeSet<&str> = sheet.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let help = Home::new().run(&["--help"]).out;
+    let commands = help.split("Commands:").nth(1).unwrap().lines().skip(1).take_while(|line| !line.is_empty());
+    // A line that is indented further continues the description above it.
+    let commands = commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let mut needed: Vec<&str> = commands.filter(|word| !["", "help"].contains(word)).collect();
+    assert!(needed.contains(&"run"), "{help}");
+    needed.extend(KEYS.iter().map(|key| key.name));
+    needed.extend(TABLE.iter().map(|op| op.name));
+    needed.extend(DType::all().map(DType::name));
+    needed.extend(FORMS.iter().map(|form| form.name));
+    let missing: Vec<&str> = needed.into_iter().filter(|word| !words.contains(word)).collect();
+    assert!(missing.is_empty(), "docs/cheat-sheet.md lacks {missing:?}");
 }
 
 /// Classes in order as ranges, such as `F01 to F53, F60 to F68 and F70 to F98`.
@@ -137,8 +169,8 @@ fn figures_are_those_of_the_code() {
         ("CONTRIBUTING.md", format!("cargo +{rust} check")),
         ("docs/audit.md", format!("{faults} faults in {of_faults} classes")),
         ("docs/audit.md", format!("{flaws} are checks")),
-        ("docs/glossary.md", format!("mistake of the software library, {classes} |")),
-        ("docs/glossary.md", format!("mistake of the judge: {flaws} |")),
+        ("docs/architecture.md", format!("mistake of the software library, {classes} |")),
+        ("docs/architecture.md", format!("mistake of the judge: {flaws} |")),
         ("docs/cli.md", format!("a fault of the software library, {first} to {last} |")),
         ("docs/cli.md", format!("compute and judge a case; {} if unset", limits.work)),
         ("docs/cli.md", format!("a file together; {} if unset", limits.file_work)),
@@ -166,7 +198,7 @@ fn figures_are_those_of_the_corpus() {
     let names = counts["regressions"].0.iter().map(|path| path.file_name().unwrap().to_str().unwrap());
     let faults: BTreeSet<&str> = names.map(|name| name.split('_').next().unwrap()).collect();
     let files = counts["regressions"].0.len();
-    let mut figures = vec![("docs/corpus.md", format!("{} rows in {files} files", faults.len()))];
+    let mut figures = vec![("scenarios/README.md", format!("{} rows in {files} files", faults.len()))];
     for (folder, (files, cases)) in counts {
         let words = table.split(&row(folder)).nth(1).and_then(|rest| rest.split(" | ").next()).unwrap();
         figures.push(("scenarios/README.md", format!("{words} | {} | {} |", files.len(), thousands(cases))));

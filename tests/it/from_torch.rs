@@ -1,4 +1,4 @@
-//! docs/from-torch.md: its patterns are the files of scenarios/from_torch, and its table has steps of the language.
+//! docs/from-torch.md: it shows and names the files of scenarios/from_torch, and its table has steps of the language.
 use collspec_core::scenario::{self, SourceFile};
 use std::path::Path;
 use std::sync::Arc;
@@ -24,8 +24,13 @@ fn the_patterns_are_the_files() -> Result<(), Box<dyn std::error::Error>> {
     for (path, block) in &patterns {
         assert_eq!(*block, std::fs::read_to_string(root.join(path)).map_err(|e| format!("{path}: {e}"))?, "{path}");
     }
+    assert_eq!(patterns.len(), 1, "one file is shown whole");
     let files = scenario::discover(&[root.join("scenarios/from_torch")])?;
-    assert_eq!((patterns.len(), files.len()), (5, 5), "every file is shown");
+    assert_eq!(files.len(), 5);
+    for file in files {
+        let name = file.path.file_name().and_then(|name| name.to_str()).ok_or("a name that is no text")?;
+        assert!(DOCUMENT.contains(&format!("| [{name}](../scenarios/from_torch/{name}) | ")), "{name} is not named");
+    }
     Ok(())
 }
 

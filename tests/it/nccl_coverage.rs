@@ -1,4 +1,4 @@
-//! docs/nccl-coverage.md: NCCL's functions, and the scenarios that call them, made from the corpus. COLLSPEC_BLESS=1 writes it.
+//! scenarios/nccl-functions.md: NCCL's functions, and the scenarios that call them, made from the corpus. COLLSPEC_BLESS=1 writes it.
 use collspec_core::plan::{Limits, plan};
 use collspec_core::scenario::{AllowEnv, discover, load_found};
 use collspec_suite::suite::functions_of;
@@ -106,8 +106,7 @@ fn row(function: &str, callers: Option<&BTreeSet<String>>) -> Result<String, Str
         list.iter().find(|(name, _)| *name == function).map(|(_, reason)| (*reason).to_owned())
     };
     if let Some(files) = callers {
-        let shown: Vec<_> =
-            files.iter().take(SHOWN).map(|name| format!("[{name}](../scenarios/{name}.toml)")).collect();
+        let shown: Vec<_> = files.iter().take(SHOWN).map(|name| format!("[{name}]({name}.toml)")).collect();
         // No number, or every new scenario would change the table.
         let more = if files.len() > SHOWN { " and others" } else { "" };
         return Ok(shown.join(", ") + more);
@@ -149,7 +148,7 @@ fn document() -> Result<String, String> {
 #[ignore = "slow"]
 fn the_table_of_functions_is_that_of_the_corpus() {
     let text = document().unwrap();
-    let path = root().join("docs/nccl-coverage.md");
+    let path = root().join("scenarios/nccl-functions.md");
     if std::env::var_os("COLLSPEC_BLESS").is_some_and(|value| value == "1") {
         std::fs::write(&path, &text).unwrap();
         return;
@@ -158,14 +157,14 @@ fn the_table_of_functions_is_that_of_the_corpus() {
     let differs = written.lines().zip(text.lines()).find(|(was, is)| was != is);
     assert!(
         written == text,
-        "docs/nccl-coverage.md is not that of the corpus, first in {differs:?}; COLLSPEC_BLESS=1 writes it"
+        "scenarios/nccl-functions.md is not that of the corpus, first in {differs:?}; COLLSPEC_BLESS=1 writes it"
     );
 }
 
 #[test]
 fn a_function_without_scenario_or_reason_is_noticed() {
     assert!(row("ncclNothing", None).is_err());
-    assert_eq!(row("ncclSignal", Some(&BTreeSet::from(["a/b".to_owned()]))).unwrap(), "[a/b](../scenarios/a/b.toml)");
+    assert_eq!(row("ncclSignal", Some(&BTreeSet::from(["a/b".to_owned()]))).unwrap(), "[a/b](a/b.toml)");
     let reasons = UNASKED.iter().chain(REASONS).map(|(name, _)| *name);
     for name in reasons {
         let known = Nccl::SYMBOLS.iter().chain(Nccl::NAMED_ONLY).any(|(function, _)| *function == name);

@@ -89,7 +89,7 @@ fn elements(op: &str, (boundary, beside): (u64, i64), size: u64, world: u64, pro
     ((bytes / size / share) as i64 + beside).max(0)
 }
 
-/// What cannot be judged, or costs more than it shows: the table in docs/corpus.md.
+/// What cannot be judged, or costs more than it shows: the table in scenarios/README.md.
 fn left_out(a: (&str, &str), b: (&str, &str)) -> bool {
     let of = |factor: &str| [a, b].iter().find(|(name, _)| *name == factor).map(|(_, value)| *value);
     let eight = |dtype: &str| dtype.starts_with("f8");

@@ -1,4 +1,6 @@
 //! Inputs: regular files, which are opened without waiting for anybody and read up to a limit.
+//!
+//! The length that a file reports is not used as the limit: it may grow, or be false.
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;

@@ -1,6 +1,9 @@
 //! Idle streams that begin only when the host thread that put work on them waits for something: because that thread will do the
 //! work itself and need not wake another, or to simulate a device that is late. Every order that a program requests is kept;
 //! other orders do not arise by chance.
+//!
+//! A thread that promises to wait soon (`set_patient`) has its streams begin when it waits, for this device or for anything else. Threads
+//! without the promise leave their work to the device's threads.
 use crate::device::lock;
 use crate::stream::Stream;
 use std::cell::{Cell, RefCell};

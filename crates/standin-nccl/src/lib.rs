@@ -3,6 +3,10 @@
 //! It works over any CUDA driver in the process whose device memory is host memory, which is the stand-in driver. It exports
 //! `collspecStandin` to be distinguishable from NCCL.
 //!
+//! It is a crate of its own because a program that links a crate with exported C functions exports them too, and would capture the
+//! calls of real libraries. So `soft-cuda` and `soft-nccl` export nothing, and nothing links this crate: programs name it as
+//! a dependency only to make cargo build its file.
+//!
 //! # Faults
 //! To test how a harness deals with a misbehaving library, it misbehaves on demand. The demand is in
 //! COLLSPEC_STANDIN_FAULT, or in a file `standin.faults` next to the library as it was opened (so that two of them in one

@@ -1,4 +1,4 @@
-//! A library written from zero is tested as docs/stand-ins.md describes.
+//! A library written from zero is tested as docs/model-library.md describes.
 use super::{driver, run};
 use crate::support::{Home, Run};
 use std::path::PathBuf;

@@ -1,4 +1,8 @@
 //! The files that a command writes: they differ from the files that it reads, and from each other.
+//!
+//! Both are checked before anything runs. An output that is complete when it is written replaces the old file at once; one that is
+//! written while cases run is emptied first, and locked, so that a second run with the same file is an error. Pipes and devices are written
+//! to directly, but not waited for.
 use super::args::SelectionArgs;
 use crate::output_files;
 use anyhow::Context;

@@ -1,4 +1,7 @@
 //! The verdict on a case: compares its observations with the forecast, the invariants, `expect`, `assert` and `outcome`.
+//!
+//! Each step is judged from inputs that are known, or were observed and already judged, and not against one expected buffer:
+//! reductions of floats have several right results, and results that are used again would multiply them.
 mod assert;
 mod assert_text;
 mod buffer_contents;

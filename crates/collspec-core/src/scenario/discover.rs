@@ -1,4 +1,6 @@
 //! Finds scenario files in files and folders, and their names.
+//!
+//! In a folder, links lead only to regular files below the folders that were named, never to folders, and every file counts once.
 use super::different_names::{FoundFiles, with_different_names};
 use super::names::{escape_bytes, file_part};
 use crate::printable::{is_printable, printable};

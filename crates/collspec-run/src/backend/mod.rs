@@ -1,4 +1,8 @@
 //! A backend: an NCCL library and the device of a worker.
+//!
+//! A worker knows its backend by its environment: COLLSPEC_WORKER_NCCL names the library, COLLSPEC_WORKER_SOFTWARE_GPUS says that it
+//! runs on software GPUs, and the folder of a driver is at the front of its LD_LIBRARY_PATH. No child inherits these from its parent's
+//! environment, and the parent loads neither driver nor library.
 mod call;
 mod call_config;
 mod config;

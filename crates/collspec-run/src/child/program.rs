@@ -1,4 +1,5 @@
 //! The program that is started as a worker, or to query a library or a driver.
+//! It is `/proc/self/exe`, so that a build which replaces the file during a run changes nothing; without /proc, the file at its path.
 use super::Workers;
 use super::{DEVICE_OFFSET, LIBRARY, SOFTWARE_GPUS};
 use std::io;

@@ -1,6 +1,9 @@
 //! Memory that parent and worker share: step words first, then initial images, final images and checkpoints. Both sides
 //! name places in it by offset. Neither makes a reference into it but to atomics: the memory of ranks that lies in it is reached
 //! by raw copies, which the order of the plan's calls keeps apart.
+//!
+//! Why shared memory and not messages: after a crash or a hang the parent can still read step words and images, and the library
+//! under test cannot disturb the judge, which runs elsewhere.
 #![allow(unsafe_code)] // memory another process writes can only be reached by raw pointers
 
 mod writer;

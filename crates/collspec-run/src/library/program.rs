@@ -1,4 +1,5 @@
 //! Commands of other programs. The working folder affects neither the file that runs nor the libraries that it loads.
+//! Python, pip, uv and ldconfig come from the absolute folders of PATH alone, and Python runs isolated.
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,7 @@
 //! The deaths of a job: the ranks that have reached each, and the processes that have ended as the program says.
+//!
+//! The parent waits until the rank that ends has saved and reported its results and every other rank has reached that place, then tells
+//! its part to end, and the others when it is gone. A worker that has lost a part serves no other case.
 use super::worker::Worker;
 use crate::job::{CallKind, Job, Request};
 use std::collections::BTreeMap;

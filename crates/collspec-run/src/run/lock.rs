@@ -1,5 +1,8 @@
 //! One case at a time on a device, whichever process runs it: a lock on a file per device. The kernel releases the lock however
 //! the process ends; the file remains, and is empty. A process that waits long for another one prints a message.
+//!
+//! A case uses devices 0 to n-1, and its clock starts once it has their locks. Files are named by the devices' UUIDs, in XDG_RUNTIME_DIR
+//! or the folder for temporary files. Stand-in devices, of which every process has its own, need no lock.
 use crate::backend::cuda::DeviceInfo;
 use collspec_core::printable::printable;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};

@@ -1,5 +1,23 @@
 //! The parent's side of workers: starts them, keeps idle ones, gives them jobs, watches their time limits and ends them. The
 //! parent never calls NCCL.
+//!
+//! Why a process: a collective that hangs cannot be cancelled from its own thread, and a library that crashes must not take the
+//! verdicts of other cases with it.
+//!
+//! A worker is one process, or with `placement = "processes"` a part for each rank. Each part has its own pipes, knows only its ranks'
+//! programs, and waits for the others only through the parent:
+//!
+//! 1. Every part gets its share of the job. The part of rank 0 makes the unique ids, and the parent passes them on.
+//! 2. *Loaded* comes from each part. With the last one the clock starts and the parent says *run*; a part that is alone begins by
+//!    itself and reports how long ago that was.
+//! 3. *Done* comes from each part when its ranks have ended. With the last one the case is judged. If a rank failed, the others are
+//!    told to stop, and killed if that takes longer than a second.
+//! 4. *Finish* names what is kept and what is destroyed. If anything is, the parent waits for *Finished*: a hang there belongs to this
+//!    case and not to the next one, and the step words of teardown are where the next job has its own.
+//!
+//! A worker gets one job at a time. Several in one message took a third less processor time where many cases have equal communicators,
+//! and nothing on a corpus in which two such cases follow each other; a worker ahead of the judge would leave it to infer from
+//! traces which case a hang, a late write or a death belongs to.
 pub mod core_binding;
 pub mod deaths;
 pub mod execute;

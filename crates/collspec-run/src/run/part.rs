@@ -1,4 +1,6 @@
 //! A part of a worker: a process started by this one, or by a member of the job.
+//! The rest of the runner does not see which: the leader's arena has a place for every rank, initial images are sent before a job, and
+//! final ones fetched after it, so that everything is judged as on one machine.
 use super::Error;
 use super::gpus::LOADER_PATH;
 use super::log::Log;

@@ -1,4 +1,7 @@
 //! Checks that the library that a process has really loaded is the requested one, and the only one.
+//!
+//! A worker's first message names the files of NCCL libraries that it has mapped, from `/proc/self/maps`: what was asked for says
+//! nothing about LD_PRELOAD or a second library.
 use super::{Backend, Error};
 use crate::job::MappedLibrary;
 use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,8 @@
 //! A part of a worker whose process was started by another process of the job. Each such part has its own connection, which carries
 //! its messages and the bytes of its arena.
+//!
+//! The member makes the connection when the leader asks for it, so that the leader listens on one port. A lost connection is the end of
+//! its part, which sends its step words by itself when its process ends.
 use super::Error;
 use super::log::Log;
 use super::worker_process::Incoming;

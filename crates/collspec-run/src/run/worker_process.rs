@@ -1,4 +1,8 @@
 //! The parent's side of one process of a worker: its pipes, its log, and its end.
+//!
+//! The parent learns of the end from the kernel (a pidfd) and not from the pipes, which a library's children may hold open; whatever
+//! is left in the process group is killed before the process is reaped. A part ends when its standard input does, and leaves nothing
+//! to clean up: all it has are descriptors.
 use super::Error;
 use super::log::Log;
 use crate::child::guard::{ChildGuard, Due, UntilEnd};

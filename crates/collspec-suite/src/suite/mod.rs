@@ -1,4 +1,6 @@
 //! The cases of a set of scenario files, the diagnostics of invalid files, and the call that runs the cases.
+//!
+//! If memory, threads or room for files run out, the case counts as not run, with that reason, and the run continues.
 mod attempt;
 pub mod backend;
 mod call_algorithms;

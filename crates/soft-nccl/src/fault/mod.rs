@@ -2,6 +2,9 @@
 //!
 //! A place that can go wrong asks `hit`, and asks only where going wrong would change something. So the library can
 //! also say, without doing anything wrong, which faults a program could meet ([`FaultMode::Trace`]).
+//!
+//! The sound code does not know about faults: it calls the hooks of `engine::hooks`, whose default bodies do the right thing, and
+//! `install` replaces them for the process.
 mod batches;
 mod blocks;
 mod calls;

@@ -4,6 +4,10 @@
 //! A process that creates a unique id, or joins a communicator by another process's id, listens under a random name. A
 //! connection carries frames one way, from the process that connected; a process that connects proves with a cookie that it got
 //! the address from a member. One thread accepts, reads and finishes writes; it sleeps in `poll`.
+//!
+//! A chunk is a frame. The receiver's process puts it into the channel that its task reads, and sends a credit when the task takes it,
+//! so that sends end, and senders run ahead, exactly as between threads. A process that ends without giving up its ranks is a remote
+//! error for every communicator that needs it, and a task that waits for another process is never taken for stuck.
 pub(crate) mod asking;
 pub(crate) mod bootstrap;
 mod comm_id;

@@ -3,6 +3,11 @@
 //! Everything goes through streams and pinned memory; nothing in this module allocates, frees or makes a call that waits for a whole device
 //! between the moment when a job is loaded and the moment when it is drained, because such calls may wait for a device on
 //! which a collective still spins.
+//!
+//! What remains in between: NCCL's calls, asynchronous copies from and to pinned memory, events and host functions. A map copies its
+//! inputs to pinned memory that was set aside at loading, computes in a host function, and copies the result back on the step's stream.
+//! A rank that waits looks at its stream and the communicators' asynchronous errors, and sleeps in between, so that it can be told
+//! to stop.
 #![allow(unsafe_code)] // calls the driver
 
 mod driver;

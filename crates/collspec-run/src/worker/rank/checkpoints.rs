@@ -1,4 +1,8 @@
 //! Copies and digests of results, taken right after the steps that make them.
+//!
+//! A result that may have several right values and is used again is copied on its stream, so that the next step is judged from what it
+//! really read. A result with one right value needs that only if a later step overwrites it; beyond 4 MiB for a case it gets a digest,
+//! which a host function computes in stream order.
 use super::{Halt, Rank, garbled, no_staging};
 use crate::backend::{SetAside, Staging};
 use crate::job::{CallKind, DIGEST, digest};
