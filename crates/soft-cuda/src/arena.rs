@@ -2,7 +2,7 @@
 //! device, however many allocations there are.
 #![allow(unsafe_code)] // pages are given back
 
-use crate::memory;
+use crate::memory::{self, OutOfMemory};
 use crate::virtual_memory;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use std::collections::BTreeMap;
@@ -173,10 +173,11 @@ fn zero(arenas: &Arenas, address: usize, bytes: usize) -> bool {
 /// Device memory, all zeros, of at least one byte; it is registered with [`memory`].
 ///
 /// # Errors
-/// The operating system's, if the machine does not have this amount of memory to map.
-pub fn alloc(device: usize, len: usize) -> io::Result<*mut u8> {
-    let bytes = len.max(1).checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-    let start = locked().get_or_insert_default().alloc(device, bytes)?;
+/// The machine does not have this amount of memory to map.
+pub fn alloc(device: usize, len: usize) -> Result<*mut u8, OutOfMemory> {
+    let fail = OutOfMemory { len, align: PAGE };
+    let bytes = len.max(1).checked_next_multiple_of(PAGE).ok_or(fail)?;
+    let start = locked().get_or_insert_default().alloc(device, bytes).map_err(|_| fail)?;
     let pointer = std::ptr::with_exposed_provenance_mut(start);
     memory::adopt(pointer, len);
     Ok(pointer)

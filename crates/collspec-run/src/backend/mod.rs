@@ -120,8 +120,6 @@ impl Backend {
             let refused = || "faults of the machine need software GPUs".to_owned();
             return job.variation.disturbance.map_or(Ok(()), |_| Err(refused()));
         };
-        // What an earlier job lacked is no reason for this one's errors.
-        software_gpus::forget_shortage();
         let disturbed = match job.variation.disturbance {
             None => software_gpus::leave_alone(),
             Some(Disturbance::Fault(fault)) if job.ranks.contains(&fault.rank) => {

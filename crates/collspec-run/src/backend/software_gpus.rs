@@ -190,16 +190,6 @@ pub fn failure(device: usize) -> Option<String> {
     Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
 }
 
-/// Forgets what the machine lacked in earlier jobs.
-pub fn forget_shortage() {
-    api::forget_shortage();
-}
-
-/// What the machine lacked in this job, in words: the library took it for a device that is full.
-pub fn shortage() -> Option<String> {
-    api::shortage().map(|what| format!("this machine has no more for software GPUs: {what}"))
-}
-
 /// The work that a device's finished kernels have done in this process.
 pub fn work(device: usize) -> Work {
     let soft_cudart::Counts { launches, blocks, work } = soft_cudart::counts(device);

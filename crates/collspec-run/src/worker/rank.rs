@@ -13,7 +13,6 @@ mod unfinished;
 
 use super::map;
 use super::session::{RankState, Run};
-use crate::backend::software_gpus;
 use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, DeviceError, Staging, TransferCall};
 use crate::job::arena::{Outside, Step};
 use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
@@ -498,11 +497,6 @@ impl<'a> Rank<'a> {
     /// The rank's ending because of `halt`; tells the others if this rank failed first. `None` if the worker cannot continue.
     pub fn halted(&self, halt: Halt, call: Option<usize>, prelude: bool) -> Option<RankEnd> {
         let call = call.map(|index| index as u32);
-        // A library that is told that a device is full does not know that the machine is.
-        let halt = match software_gpus::shortage() {
-            Some(text) if !matches!(halt, Halt::Stopped) => Halt::Trouble(text),
-            _ => halt,
-        };
         let end = match halt {
             Halt::Call(error) => RankEnd::Error { prelude, call, code: error.code().0, text: error.to_string() },
             Halt::Device(text) => {

@@ -1,7 +1,7 @@
 //! Memory known to the runtime: its own allocations, and memory registered with it.
 use super::raw::give_back;
 use super::settings::settings;
-use super::{errors, graves, shortage, watch};
+use super::{errors, graves, watch};
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -149,9 +149,9 @@ pub(super) fn give_room(device: usize, len: usize) {
 /// Device memory, at least one byte.
 pub(super) fn alloc_device(device: usize, len: usize) -> Result<usize, c_int> {
     take_room(device, len)?;
-    let pointer = soft_cuda::arena::alloc(device, len).map_err(|error| {
+    let pointer = soft_cuda::arena::alloc(device, len).map_err(|_| {
         give_room(device, len);
-        shortage::refused("memory of a device", &error)
+        errors::MEMORY_ALLOCATION
     })?;
     let start = pointer.expose_provenance();
     locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Device, map: None });
@@ -160,7 +160,7 @@ pub(super) fn alloc_device(device: usize, len: usize) -> Result<usize, c_int> {
 
 /// Pinned host memory, at least one byte.
 pub(super) fn alloc_pinned(device: usize, len: usize) -> Result<usize, c_int> {
-    let map = MmapOptions::new().len(len).map_anon().map_err(|error| shortage::refused("pinned memory", &error))?;
+    let map = MmapOptions::new().len(len).map_anon().map_err(|_| errors::MEMORY_ALLOCATION)?;
     let map = MmapRaw::from(map);
     let start = map.as_mut_ptr().expose_provenance();
     locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Pinned, map: Some(map) });

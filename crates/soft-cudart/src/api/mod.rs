@@ -34,7 +34,6 @@ mod programs;
 mod properties;
 mod raw;
 mod settings;
-mod shortage;
 mod stream_memory;
 mod streams;
 #[cfg(test)]
@@ -55,7 +54,6 @@ pub use places::{Home, Place, place};
 pub use programs::driver_function;
 pub(crate) use settings::settings;
 pub use settings::{AlreadyConfigured, Settings, configure};
-pub use shortage::{forget_shortage, shortage};
 pub use watch::{Change, watch_memory};
 
 use std::ffi::c_int;

@@ -5,7 +5,7 @@
 use super::driver::driver;
 use super::raw::In;
 use super::virtual_memory::{self, GRANULARITY, Location, Object, Part};
-use super::{Out, Outcome, devices, errors, graves, put, settings, shortage};
+use super::{Out, Outcome, devices, errors, graves, put, settings};
 use memmap2::MmapRaw;
 use soft_cuda::virtual_memory::{PAGE, SealedFile, Words};
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ pub(super) struct Multicast {
 impl Multicast {
     fn new(devices: usize, bytes: usize, shareable: bool) -> Result<Self, c_int> {
         let room = ((PARTS + PART * MOST_PARTS) * 8).next_multiple_of(PAGE);
-        let file = SealedFile::new(NAME, room).map_err(|error| shortage::refused("multicast memory", &error))?;
+        let file = SealedFile::new(NAME, room).map_err(|_| errors::MEMORY_ALLOCATION)?;
         let new = Self::of(file, shareable)?;
         new.word(BYTES)?.store(bytes as u64, Ordering::Release);
         new.word(DEVICES)?.store(devices as u64, Ordering::Release);
@@ -125,7 +125,7 @@ impl Multicast {
     }
 
     fn of(file: SealedFile, shareable: bool) -> Result<Self, c_int> {
-        let words = file.words().map_err(|error| shortage::refused("multicast memory", &error))?;
+        let words = file.words().map_err(|_| errors::MEMORY_ALLOCATION)?;
         Ok(Self { file, words, shareable, view: RwLock::default(), own: Mutex::default() })
     }
 

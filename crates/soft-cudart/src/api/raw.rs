@@ -1,7 +1,7 @@
 //! Addresses given by C callers, with the guarantees of the functions' documentation.
 #![allow(unsafe_code)] // a C interface
 
-use super::{Outcome, errors, multicast, shortage, with_members};
+use super::{Outcome, errors, multicast, with_members};
 use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -219,13 +219,13 @@ pub(super) fn give_back(address: usize) {
 /// Maps a part of a file at reserved addresses.
 pub(super) fn map(to: &Reservation, start: usize, file: &SealedFile, offset: u64, bytes: usize) -> Outcome {
     // SAFETY: nothing is mapped there, or the caller has unmapped it, and vouches that its kernels do not use it.
-    unsafe { to.map(start, file, offset, bytes) }.map_err(|error| shortage::refused("a mapping", &error))
+    unsafe { to.map(start, file, offset, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
 }
 
 /// Allows accesses to a mapping.
 pub(super) fn allow(to: &Reservation, start: usize, bytes: usize) -> Outcome {
     // SAFETY: the caller has it from the table of mappings.
-    unsafe { to.allow(start, bytes) }.map_err(|error| shortage::refused("access to a mapping", &error))
+    unsafe { to.allow(start, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
 }
 
 /// Unmaps what was mapped at reserved addresses, once all work that was launched before has ended.

@@ -5,7 +5,7 @@
 use super::driver::driver;
 use super::multicast::{self, Multicast};
 use super::raw::{self, In, Room};
-use super::{Handle, Out, Outcome, blocks, devices, errors, graves, handles, int, put, shortage, watch};
+use super::{Handle, Out, Outcome, blocks, devices, errors, graves, handles, int, put, watch};
 use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_ushort};
@@ -14,8 +14,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Sizes and addresses are multiples of it: a large page of a GPU.
 pub(super) const GRANULARITY: usize = 2 << 20;
-/// More bytes than any process has addresses for.
-const MOST_ADDRESSES: usize = 1 << 46;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const PINNED: c_int = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, the only type of handle here.
@@ -98,9 +96,9 @@ impl Memory {
         if let Location::Device(device) = location {
             blocks::take_room(device, bytes)?;
         }
-        let file = SealedFile::new(&name, bytes).map_err(|error| {
+        let file = SealedFile::new(&name, bytes).map_err(|_| {
             give_room(location, bytes);
-            shortage::refused("memory of a device", &error)
+            errors::MEMORY_ALLOCATION
         })?;
         Ok(Self { file, location, shareable, own: true })
     }
@@ -472,7 +470,7 @@ driver! {
         if kind != DESCRIPTOR || !object.shareable() {
             return Err(errors::INVALID_VALUE);
         }
-        let copy = object.file().file().try_clone().map_err(|error| shortage::refused("a descriptor", &error))?;
+        let copy = object.file().file().try_clone().map_err(|_| errors::MEMORY_ALLOCATION)?;
         // The place is checked before the descriptor is the caller's.
         place.write(&(-1 as c_int).to_ne_bytes())?;
         place.write(&copy.into_raw_fd().to_ne_bytes())
@@ -483,10 +481,7 @@ driver! {
             return Err(errors::NOT_SUPPORTED);
         }
         let number = i32::try_from(descriptor.addr()).map_err(|_| errors::INVALID_VALUE)?;
-        let file = SealedFile::of_process(std::process::id(), number).map_err(|error| {
-            shortage::note("a descriptor", &error);
-            errors::INVALID_VALUE
-        })?;
+        let file = SealedFile::of_process(std::process::id(), number).map_err(|_| errors::INVALID_VALUE)?;
         place.write(table(|table| {
             let known = table.objects.get(&file.inode()).and_then(Weak::upgrade);
             let object = match known {
@@ -505,13 +500,7 @@ driver! {
         if align != 0 && !align.is_power_of_two() {
             return Err(errors::INVALID_VALUE);
         }
-        let new = Reservation::new(bytes, align.max(GRANULARITY)).map_err(|error| {
-            // No machine has more addresses, so that it is the caller who asks for too many.
-            if bytes < MOST_ADDRESSES {
-                shortage::note("addresses", &error);
-            }
-            errors::MEMORY_ALLOCATION
-        })?;
+        let new = Reservation::new(bytes, align.max(GRANULARITY)).map_err(|_| errors::MEMORY_ALLOCATION)?;
         let start = new.start();
         table(|table| {
             table.reservations.insert(start, Arc::new(new));
