@@ -98,14 +98,16 @@ fn check_communicator(
     }
 }
 
-/// For codes whose texts are alike in all libraries, a word of the text.
-const WORDS: [(ncclResult_t, &str); 6] = [
+/// For each code of an error, a word that its text has in all libraries.
+const WORDS: [(ncclResult_t, &str); 8] = [
     (ncclResult_t::UnhandledCudaError, "cuda"),
     (ncclResult_t::SystemError, "system"),
     (ncclResult_t::InternalError, "internal"),
     (ncclResult_t::InvalidArgument, "argument"),
     (ncclResult_t::InvalidUsage, "usage"),
+    (ncclResult_t::RemoteError, "remote"),
     (ncclResult_t::InProgress, "progress"),
+    (ncclResult_t::Timeout, "timeout"),
 ];
 
 /// True if a text has the words of another code, and not those of its code.
@@ -221,6 +223,42 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             asked.error = Answer::Absent;
         };
         assert_eq!(findings_after(absent), [] as [&str; 0]);
+    }
+
+    /// The texts of all releases of NCCL that have these codes.
+    const TEXTS: [&str; 9] = [
+        "no error",
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "internal error - please report this issue to the NCCL developers",
+        "invalid argument (run with NCCL_DEBUG=WARN for details)",
+        "invalid usage (run with NCCL_DEBUG=WARN for details)",
+        "remote process exited or there was a network error",
+        "NCCL operation in progress",
+        "timeout",
+    ];
+
+    #[test]
+    fn no_text_of_nccl_is_of_another_code_and_every_swapped_pair_is() {
+        let judged = |texts: [&str; 9]| {
+            let numbered = || (0..).zip(texts.map(|text| Some(text.to_owned()))).collect();
+            findings_after(|answers| answers.texts = numbered())
+        };
+        assert_eq!(judged(TEXTS), [] as [&str; 0]);
+        // Words that a library may add say nothing of another code.
+        let mut longer = TEXTS;
+        longer[6] = "remote process exited, or a system call of the network had a timeout";
+        longer[8] = "timeout: the operation was in progress for too long, see the system's log";
+        assert_eq!(judged(longer), [] as [&str; 0]);
+        for one in 0..TEXTS.len() {
+            for other in 0..one {
+                let mut swapped = TEXTS;
+                swapped.swap(one, other);
+                let found = judged(swapped);
+                assert!(!found.is_empty(), "{one} and {other}");
+                assert!(found.iter().all(|text| text.contains("a text of another code")), "{found:?}");
+            }
+        }
     }
 
     #[test]
