@@ -11,8 +11,8 @@ pub struct Maker<'a> {
     pub t: Option<u64>,
     /// World ranks that the step's `ranks` admit.
     pub runs: Vec<bool>,
-    /// True if the step itself names the communicators.
-    pub named: bool,
+    /// True if the step itself has the key `ranks`, not only a default.
+    pub own_ranks: bool,
     /// World ranks whose call is expected to fail.
     pub fails: Vec<bool>,
 }
@@ -24,7 +24,7 @@ impl<'a> Maker<'a> {
     /// An entry of `comms`: every rank makes its call.
     pub fn entry(case: &'a Case, def: &'a CommDef) -> Self {
         let n = case.world_size.value;
-        Self { case, def, span: def.name.span, t: None, runs: vec![true; n], named: false, fails: vec![false; n] }
+        Self { case, def, span: def.name.span, t: None, runs: vec![true; n], own_ranks: false, fails: vec![false; n] }
     }
 
     /// True if some rank's call is expected to fail.

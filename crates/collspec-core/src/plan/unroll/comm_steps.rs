@@ -25,7 +25,7 @@ impl<'a> Unroll<'a> {
         let n = self.program.n;
         let runs = (0..n).map(|world| among(&step.ranks, self.case, world)).collect::<Result<Vec<_>, _>>()?;
         let fails = (0..n).map(|world| self.fails(id, world)).collect();
-        let by = Maker { case: self.case, def, span: step.span, t: position.t, runs, named: step.own_ranks, fails };
+        let by = Maker { case: self.case, def, span: step.span, t: position.t, runs, own_ranks: step.own_ranks, fails };
         let calls = self.program.comms.define(&by)?;
         self.count(calls.len(), step.span)?;
         let abort_of = match &def.creation {
