@@ -123,6 +123,7 @@ fn what_memory_cannot_be_is_refused() {
     assert_eq!(create(device(0), 1 << 46, 0), Err(errors::MEMORY_ALLOCATION));
     assert_eq!(reserve(GRANULARITY - 1), Err(errors::INVALID_VALUE));
     assert_eq!(reserve(1 << 60), Err(errors::MEMORY_ALLOCATION));
+    assert_eq!(soft_cuda::refusals::first(), None, "a full device, and what no machine has, are no lack of this one");
     let handle = create(LocationOf { kind: 3, number: 0 }, GRANULARITY, 0).unwrap();
     let at = reserve(2 * GRANULARITY).unwrap();
     assert_eq!(export(handle), Err(errors::INVALID_VALUE), "it has no type of handle");
