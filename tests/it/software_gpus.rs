@@ -57,14 +57,13 @@ fn software_gpus_never_count_as_gpus() {
     assert!(code == Some(2) && words.contains("nccl-software"), "{words}");
 }
 
-/// With COLLSPEC_TEST_NCCL_LIBRARIES: wherever open files run out, the library is not blamed for it.
+/// With COLLSPEC_TEST_NCCL_LIBRARIES: where a device gets no open file, the library is not blamed for it.
 #[test]
 fn what_the_system_refuses_is_no_failure_of_the_library() {
     let Some(library) = newest_real() else { return };
     let (folder, none) = (tempfile::tempdir().unwrap(), std::env::temp_dir().join("no cache"));
     std::fs::write(folder.path().join("sum.toml"), SCENARIO).unwrap();
-    let mut refused = 0;
-    for files in [44, 56, 64, 72, 1024] {
+    for files in [40, 64, 1024] {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -n $0; exec \"$@\"", &files.to_string(), env!("CARGO_BIN_EXE_collspec"), "run"]);
         command.arg(folder.path().join("sum.toml")).args(["--driver", "software", "--nccl"]).arg(&library);
@@ -72,10 +71,8 @@ fn what_the_system_refuses_is_no_failure_of_the_library() {
         let words = String::from_utf8_lossy(&output.stdout);
         let told = words.contains("NOT RUN") && words.contains("Too many open files");
         let right = if files == 1024 { output.status.success() } else { told && output.status.code() == Some(2) };
-        assert!(right || (files > 64 && output.status.success()), "{files} files: {words}");
-        refused += usize::from(told);
+        assert!(right, "{files} files: {words}");
     }
-    assert!(refused > 0);
 }
 
 /// With COLLSPEC_TEST_NCCL_LIBRARIES: the counts of two runs, one of them beside other work, are equal to the last digit.
