@@ -1,6 +1,7 @@
 //! `collspec record` writes down the NCCL calls of a program.
 use crate::support::Home;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -213,9 +214,15 @@ steps = [
 #[test]
 fn a_folder_with_a_recording_is_refused_and_so_is_a_program_that_does_not_exist() {
     let home = Home::new();
-    let absent = home.run(&["record", "--", "./no-such-program"]);
-    assert_eq!(absent.code, 2, "{absent}");
-    assert!(absent.err.contains("cannot start ./no-such-program"), "{absent}");
+    home.file("not-executable", "#!/bin/sh\n");
+    home.file("no-interpreter", "#! /no/such/interpreter -x\n");
+    fs::set_permissions(home.path("no-interpreter"), fs::Permissions::from_mode(0o755)).unwrap();
+    for program in ["./no-such-program", "no-such-program", "./not-executable", "./no-interpreter", ".", ""] {
+        let absent = home.run(&["record", "--", program]);
+        assert_eq!(absent.code, 2, "{absent}");
+        let told = absent.err.contains(&format!("cannot start {program}")) && !absent.err.contains("afterwards");
+        assert!(told && !home.path("nccl-calls").exists(), "{absent}");
+    }
     home.file("nccl-calls/host.1.log", "");
     let again = home.run(&["record", "--", "true"]);
     assert_eq!(again.code, 2, "{again}");

@@ -57,6 +57,24 @@ fn software_gpus_never_count_as_gpus() {
     assert!(code == Some(2) && words.contains("nccl-software"), "{words}");
 }
 
+/// With COLLSPEC_TEST_NCCL_LIBRARIES: where a device gets no open file, the library is not blamed for it.
+#[test]
+fn what_the_system_refuses_is_no_failure_of_the_library() {
+    let Some(library) = newest_real() else { return };
+    let (folder, none) = (tempfile::tempdir().unwrap(), std::env::temp_dir().join("no cache"));
+    std::fs::write(folder.path().join("sum.toml"), SCENARIO).unwrap();
+    for files in [40, 64, 1024] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n $0; exec \"$@\"", &files.to_string(), env!("CARGO_BIN_EXE_collspec"), "run"]);
+        command.arg(folder.path().join("sum.toml")).args(["--driver", "software", "--nccl"]).arg(&library);
+        let output = command.env("XDG_CACHE_HOME", &none).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stdout);
+        let told = words.contains("NOT RUN") && words.contains("Too many open files");
+        let right = if files == 1024 { output.status.success() } else { told && output.status.code() == Some(2) };
+        assert!(right, "{files} files: {words}");
+    }
+}
+
 /// With COLLSPEC_TEST_NCCL_LIBRARIES: the counts of two runs, one of them beside other work, are equal to the last digit.
 #[test]
 fn counts_of_a_real_library_are_equal_in_every_run() {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // pages are given back
 
 use crate::memory::{self, OutOfMemory};
-use crate::virtual_memory;
+use crate::{refusals, virtual_memory};
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -177,7 +177,10 @@ fn zero(arenas: &Arenas, address: usize, bytes: usize) -> bool {
 pub fn alloc(device: usize, len: usize) -> Result<*mut u8, OutOfMemory> {
     let fail = OutOfMemory { len, align: PAGE };
     let bytes = len.max(1).checked_next_multiple_of(PAGE).ok_or(fail)?;
-    let start = locked().get_or_insert_default().alloc(device, bytes).map_err(|_| fail)?;
+    let start = locked().get_or_insert_default().alloc(device, bytes).map_err(|error| {
+        refusals::note("device memory", bytes, &error);
+        fail
+    })?;
     let pointer = std::ptr::with_exposed_provenance_mut(start);
     memory::adopt(pointer, len);
     Ok(pointer)

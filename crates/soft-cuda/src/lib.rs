@@ -6,6 +6,7 @@
 mod current;
 mod drive;
 mod identity;
+pub mod refusals;
 pub mod memory;
 pub mod virtual_memory;
 pub mod arena;

@@ -103,7 +103,9 @@ unsafe extern "C" fn map_and_keep(
     let mut leaving = leaving();
     // SAFETY: as the caller says.
     let mapped = unsafe { libc::mmap(address, len, protection, flags, file, offset) };
-    if mapped != libc::MAP_FAILED && flags & libc::MAP_FIXED != 0 {
+    if mapped == libc::MAP_FAILED {
+        note_refusal("memory that the library maps", len);
+    } else if flags & libc::MAP_FIXED != 0 {
         leaving.keep(&(mapped as usize..(mapped as usize).saturating_add(len)));
     }
     mapped
@@ -208,6 +210,16 @@ fn pace(socket: c_int, in_vain: bool) {
     }
 }
 
+/// Notes why the system has refused the library's last call, if the machine has no more of what it asked for.
+fn note_refusal(what: &str, bytes: usize) {
+    let error = std::io::Error::last_os_error();
+    soft_cuda::refusals::note(what, bytes, &error);
+    if let Some(code) = error.raw_os_error() {
+        // SAFETY: the error number is the caller's, and writing the note may have changed it.
+        unsafe { *libc::__errno_location() = code };
+    }
+}
+
 fn has_nothing() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN))
 }
@@ -261,6 +273,8 @@ unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockad
     let got = unsafe { libc::accept(socket, address, len) };
     if got >= 0 {
         faults::accepted(got);
+    } else if !has_nothing() {
+        note_refusal("a connection that the library accepts", 0);
     }
     pace(socket, got < 0 && has_nothing());
     got

@@ -5,10 +5,13 @@ use crate::fetch::elf;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use collspec_run::backend::standin;
+use rustix::fs::Access;
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The recorder's file name as cargo builds it.
@@ -40,6 +43,9 @@ pub struct RecordArgs {
 
 /// Becomes the program. Comes back only if that fails.
 pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
+    let word = args.program.first().context("no program is named")?;
+    // Before the folder is made and before any advice: neither is of use without a program.
+    let program = startable(word).with_context(|| cannot_start(word))?;
     let folder = &args.output;
     let shown = folder.display();
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
@@ -53,23 +59,62 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
 
     let preload = before(standin::installed(RECORDER)?, PRELOAD);
     let quoted = collspec_suite::report::shell::quote_if_needed(&args.output.to_string_lossy());
-    // The program takes this one's place, so that all has to be said before it starts; of one that is not there the error says enough.
-    if let Some(program) = args.program.first().and_then(|word| on_path(word)).filter(|path| path.is_file()) {
-        if elf::is_static(&program) {
-            let program = program.display();
-            writeln!(terminal::err(), "collspec: {program} is linked statically, so its own calls cannot be recorded")?;
-        }
-        writeln!(terminal::err(), "collspec: recording; afterwards: collspec import nccl-log {quoted}/*.log --rounds")?;
+    if elf::is_static(&program) {
+        let program = program.display();
+        writeln!(terminal::err(), "collspec: {program} is linked statically, so its own calls cannot be recorded")?;
     }
+    writeln!(terminal::err(), "collspec: recording; afterwards: collspec import nccl-log {quoted}/*.log --rounds")?;
     become_program(&args.program, &[(PRELOAD, preload), (FOLDER_VARIABLE, folder.into())])
 }
 
-/// The file of a program, which the search path leads to if the word is only a name.
-fn on_path(program: &OsStr) -> Option<PathBuf> {
-    if program.as_encoded_bytes().contains(&b'/') {
-        return Some(program.into());
+/// Where the system looks for programs if the variable `PATH` is not set.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// The system reads no more of a script for the name of its interpreter.
+const MOST_OF_A_SCRIPT: u64 = 256;
+
+/// The file of a program that can be started. The search path leads to it if the word is only a name.
+fn startable(word: &OsStr) -> io::Result<PathBuf> {
+    if word.as_encoded_bytes().contains(&b'/') {
+        return executable(word.into());
     }
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let mut error = io::Error::from(Errno::NOENT);
+    for folder in std::env::split_paths(&folders) {
+        match executable(folder.join(word)) {
+            Ok(path) => return Ok(path),
+            // One that may not be executed says more than the folders in which there is none.
+            Err(other) if other.kind() == io::ErrorKind::PermissionDenied => error = other,
+            Err(_) => {}
+        }
+    }
+    Err(error)
+}
+
+fn executable(path: PathBuf) -> io::Result<PathBuf> {
+    rustix::fs::access(&path, Access::EXEC_OK)?;
+    if !path.is_file() {
+        return Err(Errno::ACCESS.into());
+    }
+    if let Some(interpreter) = interpreter(&path) {
+        rustix::fs::access(&interpreter, Access::EXEC_OK).map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("its interpreter {}: {error}", interpreter.display()))
+        })?;
+    }
+    Ok(path)
+}
+
+/// The interpreter that a script names in its first line. A file that cannot be read is left to the system.
+fn interpreter(path: &Path) -> Option<PathBuf> {
+    let mut start = Vec::new();
+    collspec_core::files::open(path).ok()?.take(MOST_OF_A_SCRIPT).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let name = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r')).find(|word| !word.is_empty())?;
+    Some(OsStr::from_bytes(name).into())
+}
+
+fn cannot_start(program: &OsStr) -> String {
+    format!("cannot start {}", program.display())
 }
 
 /// A path, followed by those of the list in this environment variable.
@@ -101,5 +146,5 @@ pub(super) fn become_program(words: &[OsString], variables: &[(&str, OsString)])
     let mut command = Command::new(program);
     command.args(arguments).envs(variables).env(SANITIZER, after(SANITIZER, ORDER_IS_RIGHT));
     let error = command.exec();
-    Err(error).with_context(|| format!("cannot start {}", program.display()))
+    Err(error).with_context(|| cannot_start(program))
 }

@@ -67,7 +67,7 @@ pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
         Exit::SOME_FAILED
     } else if report.ended == Ended::Interrupted {
         Exit::INTERRUPTED
-    } else if report.not_run > 0 {
+    } else if report.not_run.programs > 0 {
         Exit::WRONG_INPUT
     } else {
         Exit::ALL_PASSED
@@ -77,7 +77,7 @@ pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
 fn counts(report: &Report) -> String {
     let Report { programs, refused, skipped, not_run, passed, failed, time, .. } = report;
     let counted = |count: u64, what| if count > 0 { format!(", {} {what}", thousands(count)) } else { String::new() };
-    let (skips, not_run) = (counted(*skipped, "skipped"), counted(*not_run, "not run"));
+    let (skips, not_run) = (counted(*skipped, "skipped"), counted(not_run.programs, "not run"));
     format!(
         "{} programs in {:.0} s: {} passed, {} refused{skips}{not_run}, {} failed",
         thousands(*programs),
@@ -132,7 +132,7 @@ fn summary(to: &mut dyn Write, report: &Report, seed: u64) -> io::Result<()> {
     for (why, number) in refusals.into_iter().take(MOST_REFUSALS) {
         writeln!(to, "refused {}: {}", times(*number), one_line(why))?;
     }
-    if let Some(why) = &report.why_not_run {
+    if let Some(why) = &report.not_run.first_reason {
         writeln!(to, "not run, among others: {}", one_line(why))?;
     }
     let held = [("this process", report.held), ("a worker", report.worker_held)];

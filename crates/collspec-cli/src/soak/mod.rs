@@ -78,6 +78,15 @@ pub struct Failed {
     pub reduced: Result<Box<Reduced>, String>,
 }
 
+/// Programs that could not be run.
+#[derive(Debug, Default)]
+pub struct NotRun {
+    /// Their number.
+    pub programs: u64,
+    /// The reason for the first of them.
+    pub first_reason: Option<String>,
+}
+
 /// The result of a soak.
 #[derive(Debug)]
 pub struct Report {
@@ -89,10 +98,8 @@ pub struct Report {
     pub refusals: BTreeMap<String, u64>,
     /// Number of programs that need something the machine or the library lacks.
     pub skipped: u64,
-    /// Number of programs that could not be run.
-    pub not_run: u64,
-    /// The reason the first of them could not be run.
-    pub why_not_run: Option<String>,
+    /// Programs that could not be run.
+    pub not_run: NotRun,
     /// Number of programs that passed.
     pub passed: u64,
     /// Number of programs that failed.
@@ -149,8 +156,7 @@ pub fn soak<E>(
         refused: 0,
         refusals: BTreeMap::new(),
         skipped: 0,
-        not_run: 0,
-        why_not_run: None,
+        not_run: NotRun::default(),
         passed: 0,
         failed: 0,
         failures: Vec::new(),
@@ -179,8 +185,8 @@ pub fn soak<E>(
                 }
                 Tried::Skipped => report.skipped += 1,
                 Tried::NotRun(why) => {
-                    report.not_run += 1;
-                    report.why_not_run.get_or_insert(why);
+                    report.not_run.programs += 1;
+                    report.not_run.first_reason.get_or_insert(why);
                 }
                 Tried::Passed(kinds) => {
                     report.passed += 1;

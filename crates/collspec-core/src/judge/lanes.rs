@@ -147,9 +147,10 @@ impl ResultResolver for ResultJudge<'_> {
     }
 
     fn uncomputable(&mut self, fault: Uncomputable) {
+        let text = fault.text(fault.rank.as_slice());
         let text = match self.plan.steps.get(fault.step as usize) {
-            Some(step) => format!("{}: {}", step.label, fault.message),
-            None => fault.message,
+            Some(step) => format!("{}: {text}", step.label),
+            None => text,
         };
         let mut finding = message::without_element(Lane::Exact, text, "a value".into(), "none".into());
         finding.rank = fault.rank;

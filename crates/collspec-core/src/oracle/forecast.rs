@@ -10,11 +10,11 @@ use crate::image::held::Held;
 use crate::image::poison;
 use crate::job::{CallKind, DIGEST, Ptr, Red};
 use crate::plan::inputs::InitialContents;
-use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
-use crate::scenario::Diagnostic;
+use crate::plan::{Event, GUARD, Plan, Region, StepId, Write, cost, expect};
+use crate::scenario::{Diagnostic, dedupe};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl Forecast {
         let mut planner = CanonicalResolver::default();
         interpreter.run(0..plan.events.len(), &mut planner);
         if !planner.faults.is_empty() {
-            return Err(planner.faults.into_iter().map(|fault| to_diagnostic(plan, fault)).collect());
+            return Err(to_diagnostics(plan, &planner.faults));
         }
         let Interpreter {
             memory: mut last,
@@ -135,7 +135,7 @@ impl Forecast {
             }
         }
         if !unseen.is_empty() {
-            return Err(unseen);
+            return Err(dedupe(unseen));
         }
         let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
         let mut kept = Overwritten { plan, aborted, room: MAX_OVERWRITTEN_BYTES, checkpoints, not_looked_at: None };
@@ -402,7 +402,7 @@ pub(super) fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<D
             }
         }
     }
-    if wrong.is_empty() { Ok(memory) } else { Err(wrong) }
+    if wrong.is_empty() { Ok(memory) } else { Err(dedupe(wrong)) }
 }
 
 /// Fills memory that was not written with the poison of the image, whose payload begins at `start`.
@@ -467,9 +467,23 @@ fn initial_image(alloc: usize, start: usize, memory: InitialMemory<'_>, key: u64
     payload.guarded(alloc, start, GUARD as usize)
 }
 
-pub(super) fn to_diagnostic(plan: &Plan, fault: Uncomputable) -> Diagnostic {
+/// One diagnostic for each mistake, with all ranks that make it.
+pub(super) fn to_diagnostics(plan: &Plan, faults: &[Uncomputable]) -> Vec<Diagnostic> {
+    let mut alike: Vec<(&Uncomputable, BTreeSet<usize>)> = Vec::new();
+    let mut places: HashMap<(StepId, &str), usize> = HashMap::new();
+    for fault in faults {
+        let at = *places.entry((fault.step, &fault.message)).or_insert(alike.len());
+        if at == alike.len() {
+            alike.push((fault, BTreeSet::new()));
+        }
+        alike[at].1.extend(fault.rank);
+    }
+    alike.into_iter().map(|(fault, ranks)| to_diagnostic(plan, fault, &Vec::from_iter(ranks))).collect()
+}
+
+fn to_diagnostic(plan: &Plan, fault: &Uncomputable, ranks: &[usize]) -> Diagnostic {
     let step = plan.steps.get(fault.step as usize);
-    let mut diagnostic = Diagnostic::new(step.map_or(plan.case.span, |s| s.span), fault.message);
+    let mut diagnostic = Diagnostic::new(step.map_or(plan.case.span, |s| s.span), fault.text(ranks));
     diagnostic.label = step.map(|s| format!("in {}", s.label)).unwrap_or_default();
     diagnostic.case = plan.case.swept.then(|| plan.case.name.clone());
     diagnostic

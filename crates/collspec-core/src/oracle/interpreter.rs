@@ -10,7 +10,7 @@ use crate::image::contents::Contents;
 use crate::num::put_element;
 use crate::ops::Rule;
 use crate::plan::cost::KEPT_RESULTS;
-use crate::plan::{CollectiveEvent, Event, Placed, Plan, RankMap, Region, StepId, Write};
+use crate::plan::{CollectiveEvent, Event, Placed, Plan, RankMap, Region, StepId, Write, some_ranks};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,8 +25,15 @@ pub struct Uncomputable {
     pub step: StepId,
     /// World rank, if the error concerns only one.
     pub rank: Option<usize>,
-    /// The reason, in words.
+    /// The reason, in words that do not name the rank, so that they are the same on every rank with the same mistake.
     pub message: String,
+}
+
+impl Uncomputable {
+    /// The reason, with the ranks that it holds for.
+    pub fn text(&self, ranks: &[usize]) -> String {
+        if ranks.is_empty() { self.message.clone() } else { format!("{}: {}", some_ranks(ranks), self.message) }
+    }
 }
 
 /// A reduction's result for one rank that has elements with several right values.
@@ -365,8 +372,7 @@ impl<'p> Interpreter<'p> {
                 let step = step.and_then(|step| plan.steps.get(step as usize));
                 let by = step.map_or("an earlier step", |step| step.label.as_str());
                 let text = format!(
-                    "the index is read from `{name}`, which {by} leaves undefined on rank {}: it may lie outside of its buffer",
-                    out.rank
+                    "the index is read from `{name}`, which {by} leaves undefined: it may lie outside of its buffer"
                 );
                 return Err((Some(out.rank), text));
             }
@@ -376,10 +382,7 @@ impl<'p> Interpreter<'p> {
                 Err(_) if least_certain.get() >= Certainty::Ambiguous && !self.has_observed_values() => {}
                 Err(_) if least_certain.get() == Certainty::Undefined => {}
                 Err(error) => {
-                    return Err((
-                        Some(out.rank),
-                        format!("`{}` for element {i} on rank {}: {error}", expr.text, out.rank),
-                    ));
+                    return Err((Some(out.rank), format!("`{}` for element {i}: {error}", expr.text)));
                 }
             }
             data.push_run(PieceRun { end: (i + 1) * size as u64, certainty: least_certain.get(), origin: None });
@@ -428,8 +431,7 @@ impl<'p> Interpreter<'p> {
             let later = self.plan.events.iter().find(writes_it).and_then(|e| self.plan.steps.get(e.step() as usize));
             let later = later.map_or_else(String::new, |step| format!(": {} runs later", step.label));
             let name = &buffer.name;
-            let message =
-                format!("`{name}[{element}]` on rank {} is read, but no step has written it{later}", region.rank);
+            let message = format!("`{name}[{element}]` is read, but no step has written it{later}");
             return Err((Some(region.rank), message));
         }
         for mark in &data.runs {

@@ -1,7 +1,7 @@
 //! A plan's events one after the other, and what memory holds in between: for showing what a case does.
 use super::answer::{ColumnReduction, RightResults};
 use super::budget::Budget;
-use super::forecast::{CanonicalResolver, memory_before_first_step, to_diagnostic};
+use super::forecast::{CanonicalResolver, memory_before_first_step, to_diagnostics};
 use super::interpreter::{Interpreter, region_bytes};
 use super::memory::Certainty;
 use super::reduced_buffer::reduction_of;
@@ -48,7 +48,7 @@ impl<'p> Walk<'p> {
         self.next += 1;
         match resolver.faults {
             faults if faults.is_empty() => Ok(()),
-            faults => Err(faults.into_iter().map(|fault| to_diagnostic(self.plan, fault)).collect()),
+            faults => Err(to_diagnostics(self.plan, &faults)),
         }
     }
 

@@ -13,7 +13,7 @@ mod silent_partners;
 mod waiting;
 
 use waiting::cycle;
-pub use waiting::sentences;
+pub use waiting::{sentences, some_ranks};
 
 /// The order of events, and the ranks that wait.
 #[derive(Debug)]

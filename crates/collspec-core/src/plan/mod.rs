@@ -39,6 +39,7 @@ mod unroll;
 
 pub use cost::Cost;
 pub use deadlock::sentences;
+pub(crate) use deadlock::some_ranks;
 pub use limits::{Limits, SetBy};
 pub use types::*;
 

@@ -64,6 +64,14 @@ pub fn failure(_: usize) -> Option<String> {
     None
 }
 
+/// Nothing: there are no devices to refuse anything to.
+pub fn refusal() -> Option<String> {
+    None
+}
+
+/// Nothing: there are no devices to refuse anything to.
+pub fn forget_refusals() {}
+
 /// No work: no kernel runs.
 pub fn work(_: usize) -> Work {
     Work::default()

@@ -190,6 +190,16 @@ pub fn failure(device: usize) -> Option<String> {
     Some(format!("kernel {} on device {}: {}", failure.kernel, failure.device, failure.text))
 }
 
+/// What the system has first refused to the devices of this process since [`forget_refusals`], because the machine has no more of it.
+pub fn refusal() -> Option<String> {
+    soft_cuda::refusals::first()
+}
+
+/// Forgets what the system has refused.
+pub fn forget_refusals() {
+    soft_cuda::refusals::forget();
+}
+
 /// The work that a device's finished kernels have done in this process.
 pub fn work(device: usize) -> Work {
     let soft_cudart::Counts { launches, blocks, work } = soft_cudart::counts(device);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 21;
+pub const PROTOCOL: u32 = 22;
 
 /// A unique id's bytes, or the code and the text of its failure.
 pub type Id = Result<Vec<u8>, (i32, String)>;
@@ -92,6 +92,8 @@ pub enum Reply {
         /// World ranks, and the error of destroying their communicators.
         errors: Vec<(u32, String)>,
     },
+    /// The system has refused this to the devices, and the run has an error that may come from that.
+    Refused(String),
     /// The worker itself could not carry out a request (no memory, a bad message).
     Trouble(String),
 }

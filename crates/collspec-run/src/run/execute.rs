@@ -128,8 +128,8 @@ pub fn execute(
         let reached_until_limit = match came {
             Came::Late if job.variation.fault == FaultMode::Trace.to_string() => reached_so_far(worker)?,
             Came::Late => {
-                // When asked, it writes to its log where kernels stand still.
-                _ = reached_so_far(worker);
+                // When asked, it writes to its log where kernels stand still, and tells what the system refused.
+                reached_so_far(worker)?;
                 None
             }
             _ => None,
@@ -255,6 +255,7 @@ fn reached_so_far(worker: &mut Worker) -> Result<Option<Reached>, Error> {
                 all.iter_mut().zip(reached).for_each(|(all, more)| *all |= more);
                 answers += 1;
             }
+            Incoming::Reply(Reply::Refused(what)) => return Err(refused(worker, what)),
             Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
             // Messages that come too late are not waited for, but do no harm.
             Incoming::Reply(_) => {}
@@ -366,6 +367,7 @@ impl Watch {
                     }
                 }
                 Incoming::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
+                Incoming::Reply(Reply::Refused(what)) => return Err(refused(worker, what)),
                 Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
                 Incoming::Reply(Reply::AtDeath(death)) => self.deaths.come(worker, death),
                 Incoming::Reply(Reply::Hello { .. } | Reply::Finished { .. } | Reply::Reached(_)) => {}
@@ -448,6 +450,11 @@ impl Watch {
         }
         report
     }
+}
+
+fn refused(worker: &mut Worker, what: String) -> Error {
+    worker.end(0);
+    Error::Refused(what)
 }
 
 fn trouble(worker: &mut Worker, text: String) -> Error {

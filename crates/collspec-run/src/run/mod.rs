@@ -204,6 +204,9 @@ pub enum Error {
     /// A worker was ended by something other than its own code, which says nothing about the library.
     #[error("the worker was killed from outside, or because memory was short: {0}")]
     Killed(String),
+    /// The system has refused something to the devices, which says nothing about the library that then failed.
+    #[error("the system refused what software GPUs need, so that the library could not run: {0}")]
+    Refused(String),
     /// Another process of the job is lost.
     #[error(transparent)]
     Lost(#[from] crate::cluster::Lost),

@@ -145,7 +145,11 @@ impl Served<'_> {
                     }
                     if matches!(
                         reply,
-                        Reply::Done(_) | Reply::Stuck { .. } | Reply::Trouble(_) | Reply::Finished { .. }
+                        Reply::Done(_)
+                            | Reply::Stuck { .. }
+                            | Reply::Refused(_)
+                            | Reply::Trouble(_)
+                            | Reply::Finished { .. }
                     ) {
                         let (text, end) = process.log.news(self.logged);
                         self.logged = end;

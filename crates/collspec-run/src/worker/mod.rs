@@ -16,7 +16,7 @@ mod teardown;
 mod timed;
 mod watch;
 
-use crate::backend::{Backend, CommSlot, Device};
+use crate::backend::{Backend, CommSlot, Device, software_gpus};
 use crate::child::inherit::{self, Inherited};
 use crate::job::arena::{Arena, Step};
 use crate::job::wire;
@@ -171,7 +171,8 @@ impl Worker {
                 if let Some(words) = ranks.and_then(|ranks| self.backend.standing_kernels(ranks)) {
                     eprintln!("{words}");
                 }
-                self.replies.send(&Reply::Reached(self.backend.library.faults_reached()));
+                let reached = || Reply::Reached(self.backend.library.faults_reached());
+                self.replies.send(&software_gpus::refusal().map_or_else(reached, Reply::Refused));
                 Ok(())
             }
             Request::Finish(finish) => self.finish(finish),

@@ -206,6 +206,8 @@ impl Run {
         let job = &session.job;
         let n = job.n as usize;
         let threads = if job.one_thread { 1 } else { job.ranks.len() };
+        // What an earlier run could do without is no reason for an error of this one.
+        software_gpus::forget_refusals();
         let blank = RankReport {
             end: RankEnd::Running { call: 0 },
             codes: Vec::new(),
@@ -437,7 +439,9 @@ impl Run {
             if !self.reported.swap(true, Ordering::AcqRel) {
                 // No rank has anything further to report, so the reports are moved rather than copied.
                 let ranks = std::mem::take(&mut *self.reports());
-                self.replies.send(&Reply::Done(self.report(ranks)));
+                let erred = |r: &RankReport| !r.codes.is_empty() || matches!(r.end, RankEnd::Error { .. });
+                let refusal = software_gpus::refusal().filter(|_| ranks.iter().any(erred));
+                self.replies.send(&refusal.map_or_else(|| Reply::Done(self.report(ranks)), Reply::Refused));
             }
         } else {
             watch::consider();
@@ -476,7 +480,9 @@ impl Run {
         }
         if !self.reported.swap(true, Ordering::AcqRel) {
             let report = self.report(ranks);
-            self.replies.send(&if self.stopped() { Reply::Done(report) } else { Reply::Stuck { waits, report } });
+            let told = if self.stopped() { Reply::Done(report) } else { Reply::Stuck { waits, report } };
+            // Ranks may wait for one that did not get what it needs.
+            self.replies.send(&software_gpus::refusal().map_or(told, Reply::Refused));
         }
     }
 

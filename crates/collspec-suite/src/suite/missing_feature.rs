@@ -26,7 +26,7 @@ const OPERATORS: [&str; 2] = ["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"];
 /// The first missing feature.
 pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>) -> Option<String> {
     let has = |name: &str| machine.probed.symbols.iter().any(|symbol| symbol == name);
-    // one thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
+    // One thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
     let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
     let always = grouped.iter().chain(&["ncclCommDestroy"]).copied().find(|name| !has(name));
     let of_calls = |plan: &Plan| {
@@ -39,7 +39,7 @@ pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>
                 .or_else(|| field(kind, plan, machine))
                 .or_else(|| dtype(kind, machine, devices))
                 .or_else(|| {
-                    // where the step expects an error, an older library gives it too
+                    // Where the step expects an error, an older library gives it too
                     let lacks = !call.tolerate && lacks_context(kind, machine.probed.version);
                     lacks.then(|| needed("contexts other than 0", CONTEXTS, machine))
                 })
@@ -173,7 +173,7 @@ pub fn functions_of(kind: &CallKind) -> Vec<&'static str> {
 
 /// Functions that a call uses.
 fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
-    // a library without these calls can run them as groups of sends and receives
+    // A library without these calls can run them as groups of sends and receives
     let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
     match kind {
         CallKind::Collective { call, red, algorithm, .. } => {

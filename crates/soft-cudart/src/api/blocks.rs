@@ -160,7 +160,7 @@ pub(super) fn alloc_device(device: usize, len: usize) -> Result<usize, c_int> {
 
 /// Pinned host memory, at least one byte.
 pub(super) fn alloc_pinned(device: usize, len: usize) -> Result<usize, c_int> {
-    let map = MmapOptions::new().len(len).map_anon().map_err(|_| errors::MEMORY_ALLOCATION)?;
+    let map = MmapOptions::new().len(len).map_anon().map_err(|error| errors::refused("pinned memory", len, &error))?;
     let map = MmapRaw::from(map);
     let start = map.as_mut_ptr().expose_provenance();
     locked().get_or_insert_default().insert(start, Block { len, device, kind: Kind::Pinned, map: Some(map) });

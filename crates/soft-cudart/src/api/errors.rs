@@ -1,7 +1,9 @@
 //! cudaError: codes, their names and words, each thread's last one, and failures of devices.
 use super::{Outcome, contained, runtime};
+use soft_cuda::refusals;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 macro_rules! codes {
@@ -49,6 +51,12 @@ codes! {
 
 thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(SUCCESS) };
+}
+
+/// The error for what the system has refused, which is noted if the machine has no more of it.
+pub(super) fn refused(what: &str, bytes: usize, error: &io::Error) -> c_int {
+    refusals::note(what, bytes, error);
+    MEMORY_ALLOCATION
 }
 
 /// Records the result of a call as the thread's last error, unless it is success.

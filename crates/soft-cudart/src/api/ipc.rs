@@ -66,7 +66,8 @@ static OPENED: Mutex<BTreeMap<Meaning, (usize, usize)>> = Mutex::new(BTreeMap::n
 /// The file that a handle names, if it is still that file.
 fn open(handle: &Meaning) -> Option<File> {
     let path = format!("/proc/{}/fd/{}", handle.process, handle.descriptor);
-    let file = File::options().read(true).write(true).open(path).ok()?;
+    let open = File::options().read(true).write(true).open(path);
+    let file = open.inspect_err(|error| _ = errors::refused("another process's memory", 0, error)).ok()?;
     (file.metadata().ok()?.ino() == handle.inode).then_some(file)
 }
 
@@ -103,7 +104,10 @@ runtime! {
         }
         let file = open(&handle).ok_or(errors::INVALID_RESOURCE_HANDLE)?;
         let bytes = usize::try_from(handle.bytes).map_err(|_| errors::INVALID_VALUE)?;
-        let pointer = soft_cuda::arena::map(&file, handle.offset, bytes).map_err(|_| errors::INVALID_RESOURCE_HANDLE)?;
+        let pointer = soft_cuda::arena::map(&file, handle.offset, bytes).map_err(|error| {
+            _ = errors::refused("another process's memory", bytes, &error);
+            errors::INVALID_RESOURCE_HANDLE
+        })?;
         let start = pointer.expose_provenance();
         // It is memory of the device that it was allocated on; a process without that device takes its current one.
         let device = c_int::try_from(handle.device).ok().and_then(|number| devices::device(number).ok());

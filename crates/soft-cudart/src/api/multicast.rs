@@ -70,7 +70,8 @@ impl Bound {
 
     /// Maps the memory in this process.
     fn map(&self) -> Option<MmapRaw> {
-        let file = SealedFile::of_process(self.process.try_into().ok()?, self.descriptor.try_into().ok()?).ok()?;
+        let file = SealedFile::of_process(self.process.try_into().ok()?, self.descriptor.try_into().ok()?);
+        let file = file.inspect_err(|error| _ = errors::refused("another process's memory", 0, error)).ok()?;
         // Another process wrote these numbers.
         aligned(&[self.start, self.bytes, self.offset]).ok()?;
         let bytes = usize::try_from(self.bytes).ok()?;
@@ -110,7 +111,7 @@ pub(super) struct Multicast {
 impl Multicast {
     fn new(devices: usize, bytes: usize, shareable: bool) -> Result<Self, c_int> {
         let room = ((PARTS + PART * MOST_PARTS) * 8).next_multiple_of(PAGE);
-        let file = SealedFile::new(NAME, room).map_err(|_| errors::MEMORY_ALLOCATION)?;
+        let file = SealedFile::new(NAME, room).map_err(|error| errors::refused("a multicast object", room, &error))?;
         let new = Self::of(file, shareable)?;
         new.word(BYTES)?.store(bytes as u64, Ordering::Release);
         new.word(DEVICES)?.store(devices as u64, Ordering::Release);
@@ -125,7 +126,7 @@ impl Multicast {
     }
 
     fn of(file: SealedFile, shareable: bool) -> Result<Self, c_int> {
-        let words = file.words().map_err(|_| errors::MEMORY_ALLOCATION)?;
+        let words = file.words().map_err(|error| errors::refused("a multicast object", file.bytes(), &error))?;
         Ok(Self { file, words, shareable, view: RwLock::default(), own: Mutex::default() })
     }
 

@@ -219,13 +219,14 @@ pub(super) fn give_back(address: usize) {
 /// Maps a part of a file at reserved addresses.
 pub(super) fn map(to: &Reservation, start: usize, file: &SealedFile, offset: u64, bytes: usize) -> Outcome {
     // SAFETY: nothing is mapped there, or the caller has unmapped it, and vouches that its kernels do not use it.
-    unsafe { to.map(start, file, offset, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
+    unsafe { to.map(start, file, offset, bytes) }
+        .map_err(|error| errors::refused("mapped device memory", bytes, &error))
 }
 
 /// Allows accesses to a mapping.
 pub(super) fn allow(to: &Reservation, start: usize, bytes: usize) -> Outcome {
     // SAFETY: the caller has it from the table of mappings.
-    unsafe { to.allow(start, bytes) }.map_err(|_| errors::MEMORY_ALLOCATION)
+    unsafe { to.allow(start, bytes) }.map_err(|error| errors::refused("mapped device memory", bytes, &error))
 }
 
 /// Unmaps what was mapped at reserved addresses, once all work that was launched before has ended.

@@ -96,9 +96,9 @@ impl Memory {
         if let Location::Device(device) = location {
             blocks::take_room(device, bytes)?;
         }
-        let file = SealedFile::new(&name, bytes).map_err(|_| {
+        let file = SealedFile::new(&name, bytes).map_err(|error| {
             give_room(location, bytes);
-            errors::MEMORY_ALLOCATION
+            errors::refused("device memory", bytes, &error)
         })?;
         Ok(Self { file, location, shareable, own: true })
     }
@@ -470,7 +470,7 @@ driver! {
         if kind != DESCRIPTOR || !object.shareable() {
             return Err(errors::INVALID_VALUE);
         }
-        let copy = object.file().file().try_clone().map_err(|_| errors::MEMORY_ALLOCATION)?;
+        let copy = object.file().file().try_clone().map_err(|error| errors::refused("a handle of memory", 0, &error))?;
         // The place is checked before the descriptor is the caller's.
         place.write(&(-1 as c_int).to_ne_bytes())?;
         place.write(&copy.into_raw_fd().to_ne_bytes())
@@ -481,7 +481,10 @@ driver! {
             return Err(errors::NOT_SUPPORTED);
         }
         let number = i32::try_from(descriptor.addr()).map_err(|_| errors::INVALID_VALUE)?;
-        let file = SealedFile::of_process(std::process::id(), number).map_err(|_| errors::INVALID_VALUE)?;
+        let file = SealedFile::of_process(std::process::id(), number).map_err(|error| {
+            _ = errors::refused("another process's memory", 0, &error);
+            errors::INVALID_VALUE
+        })?;
         place.write(table(|table| {
             let known = table.objects.get(&file.inode()).and_then(Weak::upgrade);
             let object = match known {
@@ -500,7 +503,8 @@ driver! {
         if align != 0 && !align.is_power_of_two() {
             return Err(errors::INVALID_VALUE);
         }
-        let new = Reservation::new(bytes, align.max(GRANULARITY)).map_err(|_| errors::MEMORY_ALLOCATION)?;
+        let new = Reservation::new(bytes, align.max(GRANULARITY))
+            .map_err(|error| errors::refused("addresses of device memory", bytes, &error))?;
         let start = new.start();
         table(|table| {
             table.reservations.insert(start, Arc::new(new));

@@ -377,6 +377,27 @@ fn forecasts_refuse_what_cannot_be() {
 }
 
 #[test]
+fn a_mistake_of_several_ranks_is_told_once() {
+    let told = |text: &str| {
+        let found = try_planned_case(&cases(text)[0]).err().expect("refused");
+        found.into_iter().map(|diagnostic| diagnostic.message).collect::<Vec<_>>()
+    };
+    let with = |expr: &str| {
+        let inputs = "inputs.x = { each = \"7\", count = 4, dtype = \"i32\" }";
+        format!("world_size = 3\n{inputs}\nsteps = [{{ op = \"map\", expr = \"{expr}\", out = \"y\" }}]\n")
+    };
+    let outside = "`x[i + 5]` for element 0: `x[5]` is outside the buffer, which has 4 elements";
+    assert_eq!(told(&with("x[i + 5]")), [format!("ranks 0, 1, 2: {outside}")]);
+    // What differs stays apart, and a rank without the mistake is not named.
+    let zero = |rank: u32, at: i32| format!("rank {rank}: `x / (i - rank)` for element {at}: division of 7 by zero");
+    assert_eq!(told(&with("x / (i - rank)")), [zero(0, 0), zero(1, 1), zero(2, 2)]);
+    let some = "`x / max(1 - rank, 0)` for element 0: division of 7 by zero";
+    assert_eq!(told(&with("x / max(1 - rank, 0)")), [format!("ranks 1, 2: {some}")]);
+    let input = with("x").replace("each = \"7\"", "each = \"1 / (rank - rank)\"");
+    assert_eq!(told(&input).len(), 1, "{:?}", told(&input));
+}
+
+#[test]
 fn snapshots() {
     let planned = planned_case(
         "description = \"Two.\"\nworld_size = 3\ninputs.x = [[1e8], [1], [-1e8]]\nsteps = [{ op = \"reduce\", in = \"x\", out = \"sum\" }, { op = \"broadcast\", root = 1, in = \"x\", out = \"one\" }]\n",

@@ -49,7 +49,7 @@ impl Comms {
                 };
                 if by.fails[world] {
                     calls.push((world, call(None)));
-                } else if leaves && by.named {
+                } else if leaves && by.own_ranks {
                     let text = format!("rank {rank} of the communicator is left out, and calls the shrink itself");
                     return Err(Diagnostic::new(by.span, text).related(without.span, "left out here").help(
                         "only the ranks that remain call it; a call that is to fail has `error = \"invalid_argument\"`",

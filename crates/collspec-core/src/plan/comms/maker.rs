@@ -11,8 +11,8 @@ pub struct Maker<'a> {
     pub t: Option<u64>,
     /// World ranks that the step's `ranks` admit.
     pub runs: Vec<bool>,
-    /// True if the step itself names the communicators.
-    pub named: bool,
+    /// True if the step itself has the key `ranks`, not only a default.
+    pub own_ranks: bool,
     /// World ranks whose call is expected to fail.
     pub fails: Vec<bool>,
     /// World ranks whose call is expected to be refused for its arguments.
@@ -32,7 +32,7 @@ impl<'a> Maker<'a> {
             span: def.name.span,
             t: None,
             runs: vec![true; n],
-            named: false,
+            own_ranks: false,
             fails: vec![false; n],
             refused: vec![false; n],
         }

@@ -26,7 +26,7 @@ pub fn sentences(waiting: &[Waiting], label: impl Fn(&Waiting) -> String) -> Vec
 }
 
 /// `rank 1`, `ranks 1, 2`, `ranks 1, 2, 3, 4, ...`.
-fn some_ranks(ranks: &[usize]) -> String {
+pub fn some_ranks(ranks: &[usize]) -> String {
     let list: Vec<String> = ranks.iter().take(4).map(ToString::to_string).collect();
     let more = if ranks.len() > 4 { ", ..." } else { "" };
     match ranks.len() {

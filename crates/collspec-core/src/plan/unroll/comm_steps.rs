@@ -29,8 +29,16 @@ impl<'a> Unroll<'a> {
         let errors = &self.program.steps[id as usize].error;
         let is_refused = |world| errors.contains(&(world, Some(ncclResult_t::InvalidArgument)));
         let refused = (0..n).map(is_refused).collect();
-        let by =
-            Maker { case: self.case, def, span: step.span, t: position.t, runs, named: step.own_ranks, fails, refused };
+        let by = Maker {
+            case: self.case,
+            def,
+            span: step.span,
+            t: position.t,
+            runs,
+            own_ranks: step.own_ranks,
+            fails,
+            refused,
+        };
         let calls = self.program.comms.define(&by)?;
         self.count(calls.len(), step.span)?;
         let abort_of = match &def.creation {

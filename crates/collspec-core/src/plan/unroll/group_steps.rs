@@ -48,7 +48,7 @@ impl<'a> Unroll<'a> {
                 let text = "the steps of a group are captured into one graph, or none of them is";
                 return Err(Diagnostic::new(other, text)
                     .related(step.span, "the group")
-                    .help("write `graph` on the group, so that it holds for all its steps"));
+                    .help("write `graph` on the group, so that it holds for all its steps; one-sided operations cannot be captured"));
             }
             let item = |kind| Item { step: id, span: step.span, fails, phase, kind: ItemKind::Call(kind) };
             self.program.items[world].insert(from, item(CallKind::GroupStart));
