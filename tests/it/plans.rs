@@ -438,6 +438,23 @@ fn launches_of_some_ranks_of_a_process_are_warned_of_where_all_launch_together()
 }
 
 #[test]
+fn a_program_with_two_endings_says_both_and_nothing_of_its_results() {
+    let program = |rest: &str| {
+        format!(
+            "world_size = 3\ncomms.a = {{ groups = [[0, 1, 2]] }}\ninputs.x = {{ each = \"rank\", count = 4 }}\nsteps = [\n\
+             {{ op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\" }},\n\
+             {{ op = \"wait\", ranks = [1, 2] }},\n{{ op = \"abort\", comm = \"a\" }},\n]\n{rest}"
+        )
+    };
+    let text = refusal(&program("outcome = \"hang\"\n"));
+    assert!(text.contains("this program may not finish: ranks 1, 2"), "{text}");
+    for said in ["expect.y = { each = 3 }\n", "assert = [\"y == 3\"]\n"] {
+        let text = refusal(&program(&format!("outcome = [\"hang\", \"ok\"]\n{said}")));
+        assert!(text.contains("nothing can be said of its results"), "{text}");
+    }
+}
+
+#[test]
 fn a_rank_that_aborts_its_own_call_does_not_wait_for_itself() {
     let text = refusal(
         "world_size = 2\ncomms.a = { groups = [[0, 1]], config = { blocking = 0 } }\ninputs.x = { each = \"rank\", count = 4 }\nsteps = [\n\

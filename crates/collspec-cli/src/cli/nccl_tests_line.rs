@@ -28,7 +28,7 @@ const VALUES: [&str; 6] = ["-J", "--job-name", "-o", "--output", "-e", "--error"
 ///
 /// The line does not name a program of nccl-tests, or has an option that these programs do not have.
 pub fn read(line: &str) -> anyhow::Result<Command> {
-    let words = shlex::split(line).context("the quotes do not match")?;
+    let words = separate(shlex::split(line).context("the quotes do not match")?);
     let (command, rest) = words.split_at(command_end(&words));
     let has_parts = command.iter().any(|word| {
         let file = word.rsplit('/').next().unwrap_or(word);
@@ -154,13 +154,30 @@ fn program(words: &[String]) -> Option<(usize, &str)> {
     named(|word| word.contains("_perf")).or_else(|| named(|_| true))
 }
 
+/// The words with those of a command and what the shell has after it apart, where no blank is between them: `4; ./all_gather_perf`.
+fn separate(words: Vec<String>) -> Vec<String> {
+    let begins = words.iter().position(|word| test(word).is_some()).unwrap_or(words.len());
+    let mut separate = Vec::with_capacity(words.len());
+    for (at, word) in words.into_iter().enumerate() {
+        match word.find(SHELL).filter(|mark| at > begins && *mark > 0 && !is_redirection(&word)) {
+            Some(mark) => separate.extend([word[..mark].to_owned(), word[mark..].to_owned()]),
+            None => separate.push(word),
+        }
+    }
+    separate
+}
+
+/// The marks with which the shell ends a command.
+const SHELL: [char; 3] = ['|', '&', ';'];
+
+fn is_redirection(word: &str) -> bool {
+    word.trim_start_matches(['1', '2', '&']).starts_with('>')
+}
+
 /// Where a command ends and the shell goes on: at a pipe, a redirection or another command.
 fn command_end(words: &[String]) -> usize {
     let begins = words.iter().position(|word| test(word).is_some()).unwrap_or(words.len());
-    let is_shell = |word: &String| {
-        ["|", "||", "|&", "&", "&&", ";"].contains(&word.as_str())
-            || word.trim_start_matches(['1', '2', '&']).starts_with('>')
-    };
+    let is_shell = |word: &String| word.starts_with(SHELL) || is_redirection(word);
     words[begins..].iter().position(is_shell).map_or(words.len(), |at| begins + at)
 }
 
@@ -309,6 +326,8 @@ mod tests {
         assert_eq!((line.operation, line.ranks), (Operation::AllGather, 4));
         let left_out = "srun -J all_reduce_perf 2>&1 | tee -a log && ./all_reduce_perf -e 1G -g 8";
         assert_eq!(line.left_out.join(" "), left_out);
+        let line = read("./all_reduce_perf -b 8 -e 8 -g 4; ./all_gather_perf -b 1K -e 1K -g 8").unwrap();
+        assert_eq!((line.ranks, line.left_out.join(" ").as_str()), (4, "; ./all_gather_perf -b 1K -e 1K -g 8"));
         assert_eq!(read("srun -n 4 --job-name gather all_reduce_perf -g 1").unwrap().operation, Operation::AllReduce);
         assert_eq!(read("srun -J job -n 4 -p reduce all_gather_perf -g 1").unwrap().operation, Operation::AllGather);
     }

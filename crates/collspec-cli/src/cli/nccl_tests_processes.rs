@@ -48,8 +48,11 @@ impl Before {
         let mut words = words.iter();
         // A wrapper's options are its own.
         let mut is_wrapped = false;
+        let mut after_option = false;
         while let Some(word) = words.next() {
             let file = word.rsplit('/').next().unwrap_or(word);
+            // What follows an option may be its value, which can be named like a wrapper.
+            let stands_alone = !std::mem::replace(&mut after_option, word.starts_with('-')) && !word.starts_with('-');
             if let Some(launcher) = Launcher::find(file) {
                 read.starts(launcher, file);
                 read.left_out.push(word.clone());
@@ -59,7 +62,7 @@ impl Before {
             if read.variable(word) {
                 continue;
             }
-            is_wrapped |= WRAPPERS.contains(&file);
+            is_wrapped |= stands_alone && WRAPPERS.contains(&file);
             let launcher = read.launcher.as_ref().map(|(launcher, _)| *launcher).filter(|_| !is_wrapped);
             let Some((option, value, says)) = launcher.and_then(|launcher| launcher.option(word)) else {
                 if read.launcher.is_none() && read.left_out.is_empty() && !word.contains('=') && !is_wrapped {
@@ -68,6 +71,8 @@ impl Before {
                 read.left_out.push(word.clone());
                 continue;
             };
+            // Its value goes with it.
+            after_option = false;
             let mut next = || words.next().map_or("", String::as_str);
             match says {
                 Says::OnePerNode => read.per_node = Some(1),
@@ -275,6 +280,8 @@ mod tests {
             ("srun -N2 -n2 torchrun --nproc-per-node=8", 16, "", "srun torchrun"),
             ("srun -w gpu[01-04,07] --ntasks-per-node=4", 20, "", "srun"),
             ("mpirun -np 4 numactl -N 3", 4, "", "mpirun numactl -N 3"),
+            ("srun -p time -n 8", 8, "", "srun -p time"),
+            ("mpirun --hostfile /home/me/env -np 8", 8, "", "mpirun --hostfile /home/me/env"),
             ("mpirun -H h1,h2 -N 4 nice -n 10", 8, "", "mpirun nice -n 10"),
             ("ibrun -n 4", 1, "one process, because what `ibrun` starts is not known", "ibrun -n 4"),
             ("env NCCL_DEBUG=INFO nice -n 10", 1, "", "env NCCL_DEBUG=INFO nice -n 10"),

@@ -306,6 +306,15 @@ impl Comms {
         Ok((named, calls))
     }
 
+    /// Takes a name from the communicators of these ranks, on which a group that should have made them has failed.
+    pub fn unmake(&mut self, name: &str, ranks: &[usize]) {
+        let Some(named) = self.named.get_mut(name).filter(|_| !ranks.is_empty()) else { return };
+        ranks.iter().for_each(|world| named.set(*world, None));
+        if named.of.iter().all(Option::is_none) {
+            self.named.remove(name);
+        }
+    }
+
     /// What the name stands for on each rank before the step gives it to others: on ranks that do not run the step, what it has stood
     /// for so far, since each rank may come to its call by another step.
     fn named_before(&self, by: Option<&Maker<'_>>) -> Named {

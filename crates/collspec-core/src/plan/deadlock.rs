@@ -155,8 +155,18 @@ fn accept(
         }
         Foresight::Stuck(waiting) => {
             undefined.get_or_insert_with(|| "it cannot finish".to_owned());
-            if !lenient {
-                let aborted = waiting.iter().any(|w| w.what == simulate::MAY_BE_ABORTED);
+            let aborted = waiting.iter().any(|w| w.what == simulate::MAY_BE_ABORTED);
+            // One that may also finish must say both, and what it then leaves in memory is not known.
+            let one_ending =
+                aborted && expects(|e| *e == ExpectedOutcome::Hang) && !expects(|e| *e == ExpectedOutcome::Ok);
+            let results = case.expect.first().map(|e| e.target.span).or(case.asserts.first().map(|a| a.span));
+            if let (true, false, Some(span)) = (aborted, one_ending, results) {
+                let text = "this program may or may not finish, so that nothing can be said of its results";
+                return Err(vec![Diagnostic::new(span, text).help(
+                    "leave the expectation out, or let every rank wait for its operations before it aborts the communicator",
+                )]);
+            }
+            if !lenient || one_ending {
                 return Err(vec![stuck(
                     lowered,
                     waiting,

@@ -26,6 +26,8 @@ impl Comms {
             let (out, exclude) = left_out(by, without, &members, works)?;
             let stays = |rank: &usize| !out.contains(rank);
             let remaining: Vec<usize> = (0..members.len()).filter(stays).map(|rank| members[rank]).collect();
+            // A rank that is left out is refused alone.
+            by.check_all_end_alike(remaining.iter().copied())?;
             if works {
                 if out.is_empty() {
                     let text = "this shrink leaves no rank out, which NCCL refuses";

@@ -37,8 +37,12 @@ impl Comms {
             let number = by.works(world).then(|| self.meetings.splits(gathering, world, color, joining));
             callers.push(Caller { world, parent, color, joining, number });
         }
-        // A colour that the library refuses is a fault of its rank alone.
-        by.check_all_end_alike(callers.iter().filter(|caller| caller.color >= NO_COLOUR).map(|caller| caller.world))?;
+        // A colour that the library refuses is a fault of its rank alone. Without a colour NCCL does not look at the configuration.
+        by.check_all_end_alike(callers.iter().filter(|caller| caller.color > NO_COLOUR).map(|caller| caller.world))?;
+        if callers.iter().any(|caller| caller.color == NO_COLOUR && by.refused[caller.world]) {
+            let text = "a rank with the colour -1 passes nothing that NCCL could refuse";
+            return Err(Diagnostic::new(by.span, text).help("expect no error on this rank"));
+        }
         let mut named = self.named_before(Some(by));
         let mut calls = Calls::new();
         let mut parts: HashMap<(CommId, Option<u32>), BTreeMap<i32, Vec<Joining>>> = HashMap::new();

@@ -144,10 +144,19 @@ impl Simulation<'_> {
         if let Some(waits) = self.waits_for_abort(at) {
             return Some(waits);
         }
+        let (on, what) = self.absent_partners(at)?;
         let withdrawn = self.withdrawn_partners(at, node);
-        if !withdrawn.is_empty() {
-            return Some((withdrawn, MAY_BE_ABORTED.to_owned()));
+        let (aborted, never): (Vec<usize>, Vec<usize>) = on.into_iter().partition(|rank| withdrawn.contains(rank));
+        // A rank that never comes keeps the others waiting whatever an abort does.
+        if never.is_empty() && !aborted.is_empty() {
+            Some((aborted, MAY_BE_ABORTED.to_owned()))
+        } else {
+            Some((never, what))
         }
+    }
+
+    /// The world ranks whose part of a call has not come, and the reason that it waits for them.
+    fn absent_partners(&self, at: Index) -> Option<(Vec<usize>, String)> {
         let lowered = self.lowered;
         let number = self.number_of(at);
         let members = |comm: CommId| &lowered.unrolled.comms.list[comm].members;

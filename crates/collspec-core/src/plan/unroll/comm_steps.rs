@@ -27,7 +27,8 @@ impl<'a> Unroll<'a> {
         let runs = (0..n).map(|world| among(&step.ranks, self.case, world)).collect::<Result<Vec<_>, _>>()?;
         let fails = (0..n).map(|world| self.fails(id, world)).collect();
         let errors = &self.program.steps[id as usize].error;
-        let is_refused = |world| errors.contains(&(world, Some(ncclResult_t::InvalidArgument)));
+        let of_arguments = [None, Some(ncclResult_t::InvalidArgument), Some(ncclResult_t::InvalidUsage)];
+        let is_refused = |world| errors.iter().any(|(rank, code)| *rank == world && of_arguments.contains(code));
         let refused = (0..n).map(is_refused).collect();
         let by = Maker {
             case: self.case,
@@ -40,6 +41,8 @@ impl<'a> Unroll<'a> {
             refused,
         };
         let calls = self.program.comms.define(&by)?;
+        let failing: Vec<bool> = (0..n).map(|world| by.runs[world] && by.fails[world]).collect();
+        self.note_made(&def.name.value, &failing);
         self.count(calls.len(), step.span)?;
         let abort_of = match &def.creation {
             CommCreation::Shrink { comm, abort: true, .. } => Some(comm),

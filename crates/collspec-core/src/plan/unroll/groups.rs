@@ -5,7 +5,7 @@ use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
 use crate::scenario::{Diagnostic, Span, Step, StepComm, StepKind};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The outermost group that is open.
 pub(super) struct OpenGroup {
@@ -20,6 +20,10 @@ pub(super) struct OpenGroup {
     fails: bool,
     /// The calls of ranks on non-blocking communicators.
     calls: Vec<NonblockingCall>,
+    /// The names of communicators that the group makes.
+    made: Vec<String>,
+    /// The ranks on which a call that makes one of them is to fail.
+    unmade: BTreeSet<usize>,
 }
 
 /// A rank's call on a non-blocking communicator that has a name.
@@ -80,13 +84,27 @@ impl<'a> Unroll<'a> {
             nonblocking: HashMap::new(),
             fails: step.error.is_some(),
             calls: Vec::new(),
+            made: Vec::new(),
+            unmade: BTreeSet::new(),
         });
         true
     }
 
-    /// Ends the outermost group. If it fails on a rank, all its non-blocking communicators keep the error.
+    /// Records the communicators that a step of a group makes, and the ranks on which that is to fail.
+    pub(super) fn note_made(&mut self, name: &str, fails: &[bool]) {
+        if let Some(group) = &mut self.group {
+            group.made.push(name.to_owned());
+            group.unmade.extend(fails.iter().enumerate().filter(|(_, fails)| **fails).map(|(world, _)| world));
+        }
+    }
+
+    /// Ends the outermost group. If it fails on a rank, all its non-blocking communicators keep the error, and none is made there.
     pub(super) fn close_group(&mut self, id: StepId) {
         let Some(group) = self.group.take() else { return };
+        for name in &group.made {
+            let unmade = (0..self.program.n).filter(|world| group.unmade.contains(world) || self.fails(id, *world));
+            self.program.comms.unmake(name, &unmade.collect::<Vec<_>>());
+        }
         for call in &group.calls {
             let fails = |other: &NonblockingCall| other.world == call.world && other.fails;
             if self.fails(id, call.world) || group.calls.iter().any(fails) {
