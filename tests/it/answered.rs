@@ -7,7 +7,7 @@ use collspec_core::scenario::{self, Case, Diagnostic, Placement, SourceFile, Spa
 use collspec_run::child::Workers;
 use collspec_run::run::memory::Turns;
 use collspec_suite::suite::check_case::{CheckResult, check_case};
-use collspec_suite::suite::{Reading, RunOptions, Runner};
+use collspec_suite::suite::{KeptPlans, Reading, RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock};
 
@@ -46,7 +46,7 @@ pub fn answer(text: &str, most: usize) -> Answer {
     let turns = Turns::new(LIMITS.memory);
     let mut count = 0;
     for case in cases.into_iter().take(most).map(Arc::new) {
-        match check_case(&case, &LIMITS, &turns) {
+        match check_case(&KeptPlans::default(), &case, &LIMITS, &turns) {
             Err(diagnostics) => {
                 assert_eq!(case.file.text, file.text, "the file's own text");
                 assert_places(&case.file, &diagnostics);

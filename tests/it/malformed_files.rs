@@ -4,6 +4,7 @@ use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits};
 use collspec_core::scenario::{self, Case, ExpectedOutcome, SourceFile};
 use collspec_run::run::memory::Turns;
+use collspec_suite::suite::KeptPlans;
 use collspec_suite::suite::check_case::check_case;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -260,7 +261,7 @@ fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::err
             "world_size = 1\ninputs.x = {buffer}\nsteps = [{{ op = \"map\", expr = \"{expr}\", out = \"y\" }}]\n"
         );
         for case in parse(&text)? {
-            let found = check_case(&Arc::new(case), &limits, &turns).err().unwrap_or_default();
+            let found = check_case(&KeptPlans::default(), &Arc::new(case), &limits, &turns).err().unwrap_or_default();
             let messages: Vec<_> = found.into_iter().map(|d| d.message).collect();
             assert!(messages.iter().any(|m| m.contains(words)), "{buffer}, {expr}: {messages:?}");
         }

@@ -14,7 +14,7 @@ fn locked() -> MutexGuard<'static, Option<String>> {
 
 /// Notes an error of the system with what was asked for, `bytes` of it, if it says that there is no more. The first one stays.
 pub fn note(what: &str, bytes: usize, error: &io::Error) {
-    let used_up = [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::ENOSPC, libc::EAGAIN];
+    let used_up = [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::ENOSPC, libc::EFBIG, libc::EAGAIN];
     if bytes < ADDRESSES && error.raw_os_error().is_some_and(|code| used_up.contains(&code)) {
         locked().get_or_insert_with(|| format!("{what}: {error}"));
     }

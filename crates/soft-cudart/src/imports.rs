@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The replacements, by the names of the imported functions. Each has the parameters and result of the C function of that name.
-pub fn functions() -> [(&'static str, *const ()); 12] {
+pub fn functions() -> [(&'static str, *const ()); 13] {
     [
         ("fallocate", extend_without_pages as *const ()),
         ("memset", fill_without_pages as *const ()),
@@ -19,6 +19,7 @@ pub fn functions() -> [(&'static str, *const ()); 12] {
         ("mmap", map_and_keep as *const ()),
         ("mmap64", map_and_keep as *const ()),
         ("recv", recv_without_spinning as *const ()),
+        ("socket", open_socket as *const ()),
         ("accept", accept_without_spinning as *const ()),
         ("close", close_and_note as *const ()),
         ("poll", poll_in_steps as *const ()),
@@ -265,6 +266,16 @@ unsafe extern "C" fn close_and_note(file: c_int) -> c_int {
     faults::closed(file);
     // SAFETY: as the caller says.
     unsafe { libc::close(file) }
+}
+
+/// `socket`: a library that the system refuses one reports an error of its own.
+unsafe extern "C" fn open_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: only numbers.
+    let got = unsafe { libc::socket(domain, kind, protocol) };
+    if got < 0 {
+        note_refusal("a socket of the library", 0);
+    }
+    got
 }
 
 /// `accept` with the same treatment as `recv`.

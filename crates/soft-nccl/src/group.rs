@@ -117,7 +117,7 @@ pub(crate) fn add(request: Request) -> Outcome<()> {
 /// # Safety
 /// `place` is writable until the thread's outermost group has ended.
 pub(crate) unsafe fn make(arrival: Arrival, place: *mut ncclComm_t) -> Outcome<()> {
-    with(|group| group.makings.push(Making { arrival, place }))
+    with(|group| group.add_making(Making { arrival, place }))?
 }
 
 /// Adds a window that the group creates; its handle is written to `place` when it exists.
@@ -138,7 +138,7 @@ impl Group {
         if !self.makings.is_empty() && !self.operations.is_empty() {
             return Err(Failure::usage("calls that make communicators cannot share a group with operations"));
         }
-        let nonblocking = self.is_nonblocking()?;
+        let nonblocking = self.is_nonblocking();
         if !self.makings.is_empty() {
             return if nonblocking { nonblocking::make_later(self.makings) } else { make_all(&self.makings) };
         }

@@ -26,7 +26,8 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     let foreseen = suite.plan(jobs);
     let limit = invalid_files::InvalidCaseLimit::default();
     let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));
-    let check = |case: &Arc<Case>| check_case(case, &limits, &turns);
+    let plans = suite.plans().clone();
+    let check = |case: &Arc<Case>| check_case(&plans, case, &limits, &turns);
     // Cases of files with diagnostics from the plan get no forecast.
     let planned = |case: &Arc<Case>| suite.invalid_files.iter().all(|faulty| faulty.file.path != case.file.path);
     let (cases, mut checked): (Vec<_>, Vec<_>) =

@@ -58,7 +58,7 @@ fn explanation(args: &ExplainArgs, case: &Arc<Case>, suite: &CaseSet) -> Result<
         Some(algorithm) => Arc::new(rounds::with_algorithm(case, algorithm).map_err(Failure::Rounds)?),
         None => case.clone(),
     };
-    let Some(plan) = invalid_files::plan(&case, &suite.limits).map_err(Failure::Diagnostics)? else {
+    let Some(plan) = invalid_files::plan(suite.plans(), &case, &suite.limits).map_err(Failure::Diagnostics)? else {
         return Ok(explain::refused(&case));
     };
     let mut explanation = match explain::explain(&case, &plan) {

@@ -28,8 +28,7 @@ const VALUES: [&str; 6] = ["-J", "--job-name", "-o", "--output", "-e", "--error"
 ///
 /// The line does not name a program of nccl-tests, or has an option that these programs do not have.
 pub fn read(line: &str) -> anyhow::Result<Command> {
-    let words = separate(shlex::split(line).context("the quotes do not match")?);
-    let (command, rest) = words.split_at(command_end(&words));
+    let (command, rest) = split_command(shlex::split(line).context("the quotes do not match")?);
     let has_parts = command.iter().any(|word| {
         let file = word.rsplit('/').next().unwrap_or(word);
         Launcher::find(file).is_some_and(Launcher::has_parts)
@@ -116,7 +115,7 @@ pub fn read(line: &str) -> anyhow::Result<Command> {
     };
     let offset = options.number('u')?.unwrap_or(0);
     left_out.extend(options.others("gtbeifnwdorRu"));
-    left_out.extend(rest.iter().cloned());
+    left_out.extend(rest);
     Ok(Command { line: line.to_owned(), operation, ranks, request, register, offset, guessed, left_out })
 }
 
@@ -154,31 +153,21 @@ fn program(words: &[String]) -> Option<(usize, &str)> {
     named(|word| word.contains("_perf")).or_else(|| named(|_| true))
 }
 
-/// The words with those of a command and what the shell has after it apart, where no blank is between them: `4; ./all_gather_perf`.
-fn separate(words: Vec<String>) -> Vec<String> {
+/// The words of a command, and those with which the shell goes on: a pipe, a redirection or another command. A mark may stand at the end
+/// of a word, as in `-g 4; ./all_gather_perf`.
+fn split_command(mut words: Vec<String>) -> (Vec<String>, Vec<String>) {
     let begins = words.iter().position(|word| test(word).is_some()).unwrap_or(words.len());
-    let mut separate = Vec::with_capacity(words.len());
-    for (at, word) in words.into_iter().enumerate() {
-        match word.find(SHELL).filter(|mark| at > begins && *mark > 0 && !is_redirection(&word)) {
-            Some(mark) => separate.extend([word[..mark].to_owned(), word[mark..].to_owned()]),
-            None => separate.push(word),
-        }
+    let is_redirection = |word: &str| word.trim_start_matches(['1', '2', '&']).starts_with('>');
+    let mark = |word: &str| if is_redirection(word) { Some(0) } else { word.find(['|', '&', ';']) };
+    let Some((at, mark)) = words.iter().enumerate().skip(begins).find_map(|(at, word)| Some((at, mark(word)?))) else {
+        return (words, Vec::new());
+    };
+    let mut rest = words.split_off(at);
+    if mark > 0 {
+        let after = rest[0].split_off(mark);
+        words.push(std::mem::replace(&mut rest[0], after));
     }
-    separate
-}
-
-/// The marks with which the shell ends a command.
-const SHELL: [char; 3] = ['|', '&', ';'];
-
-fn is_redirection(word: &str) -> bool {
-    word.trim_start_matches(['1', '2', '&']).starts_with('>')
-}
-
-/// Where a command ends and the shell goes on: at a pipe, a redirection or another command.
-fn command_end(words: &[String]) -> usize {
-    let begins = words.iter().position(|word| test(word).is_some()).unwrap_or(words.len());
-    let is_shell = |word: &String| word.starts_with(SHELL) || is_redirection(word);
-    words[begins..].iter().position(is_shell).map_or(words.len(), |at| begins + at)
+    (words, rest)
 }
 
 /// A factor of at most 1 does not count. With a larger one, nccl-tests does not look at the step in bytes.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Ranks or processes if nothing says how many.
 pub const GUESSED: usize = 2;
 
-/// Programs that start another one once, with options of their own.
+/// Programs that run another program a single time and have options of their own, so that what follows them is not for the launcher.
 const WRAPPERS: [&str; 11] =
     ["env", "nice", "ionice", "numactl", "taskset", "time", "timeout", "nohup", "stdbuf", "sudo", "compute-sanitizer"];
 
@@ -14,7 +14,7 @@ const WRAPPERS: [&str; 11] =
 #[derive(Debug, Default)]
 pub struct Before {
     launcher: Option<(Launcher, String)>,
-    /// A program that is no known launcher.
+    /// The first program of the line, if it is none of the launchers known here.
     unknown: Option<String>,
     /// Processes, if a word says how many.
     processes: Option<usize>,
@@ -214,7 +214,7 @@ impl Before {
     }
 }
 
-/// The hosts of a list, in which brackets may have commas of their own: `gpu[01-04,07],login`.
+/// The entries of a list of hosts. A comma inside brackets does not end an entry: `gpu[01-04,07],login` has two.
 fn host_list(hosts: &str) -> Vec<&str> {
     let mut is_inside = false;
     let separates = |c: char| {

@@ -8,10 +8,9 @@ use collspec_run::backend::standin;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The recorder's file name as cargo builds it.
@@ -69,8 +68,6 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
 
 /// Where the system looks for programs if the variable `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// The system reads no more of a script for the name of its interpreter.
-const MOST_OF_A_SCRIPT: u64 = 256;
 
 /// The file of a program that can be started. The search path leads to it if the word is only a name.
 fn startable(word: &OsStr) -> io::Result<PathBuf> {
@@ -95,22 +92,7 @@ fn executable(path: PathBuf) -> io::Result<PathBuf> {
     if !path.is_file() {
         return Err(Errno::ACCESS.into());
     }
-    if let Some(interpreter) = interpreter(&path) {
-        rustix::fs::access(&interpreter, Access::EXEC_OK).map_err(|error| {
-            let error = io::Error::from(error);
-            io::Error::new(error.kind(), format!("its interpreter {}: {error}", interpreter.display()))
-        })?;
-    }
     Ok(path)
-}
-
-/// The interpreter that a script names in its first line. A file that cannot be read is left to the system.
-fn interpreter(path: &Path) -> Option<PathBuf> {
-    let mut start = Vec::new();
-    collspec_core::files::open(path).ok()?.take(MOST_OF_A_SCRIPT).read_to_end(&mut start).ok()?;
-    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let name = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r')).find(|word| !word.is_empty())?;
-    Some(OsStr::from_bytes(name).into())
 }
 
 fn cannot_start(program: &OsStr) -> String {

@@ -112,8 +112,8 @@ fn reductions(command: &Command) -> &[Reduction] {
     command.request.reductions.as_deref().filter(|_| command.operation.reduces()).unwrap_or_default()
 }
 
-/// What no result can be judged of: an average whose divisor makes even whole numbers round, on so many ranks that no bound holds.
-/// The other reductions have inputs with which they are exact.
+/// The averages whose results cannot be judged: dividing by the number of ranks rounds even whole numbers, and with so many ranks the
+/// rounding errors can be as large as the result. For every other reduction there are inputs whose result is exact.
 fn unjudged(command: &Command, dtypes: &[DType]) -> Vec<Reduced> {
     let averages = reductions(command).iter().filter(|reduction| **reduction == Reduction::Avg);
     let averages: Vec<Reduced> = averages.flat_map(|avg| dtypes.iter().map(|dtype| (*dtype, *avg))).collect();

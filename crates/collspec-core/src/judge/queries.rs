@@ -98,7 +98,7 @@ fn check_communicator(
     }
 }
 
-/// Words by which a text tells its code, whatever library it is of.
+/// Words by which the text of an error code can be told from the texts of other codes, in NCCL and in other libraries.
 const WORDS: [(ncclResult_t, &str); 10] = [
     (ncclResult_t::UnhandledCudaError, "cuda"),
     (ncclResult_t::SystemError, "system"),

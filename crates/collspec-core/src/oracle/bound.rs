@@ -187,8 +187,8 @@ impl ColumnReduction {
             && self.sum_growth(float, !scalars.is_empty()).is_ok()
     }
 
-    /// True if the growth of so many ranks' roundings leaves room for a bound, or none is needed. Inputs may still be too large
-    /// or too small for it.
+    /// True if the rounding errors of this many ranks stay smaller than the result, so that they have a bound, or if the result is exact
+    /// or searched for. Particular inputs may still be too large or too small to be judged.
     pub fn has_bound(&self) -> bool {
         let Some(float) = Float::of(self.dtype).filter(|_| self.ranks > SEARCH_RANKS) else { return true };
         match self.kind {

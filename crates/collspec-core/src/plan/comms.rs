@@ -306,10 +306,22 @@ impl Comms {
         Ok((named, calls))
     }
 
-    /// Takes a name from the communicators of these ranks, on which a group that should have made them has failed.
-    pub fn unmake(&mut self, name: &str, ranks: &[usize]) {
+    /// What a name stands for at this point.
+    pub fn named(&self, name: &str) -> Option<Named> {
+        self.named.get(name).cloned()
+    }
+
+    /// Gives a name back to what it stood for before on these ranks, on which a group that should have made a communicator has failed.
+    pub fn unmake(&mut self, name: &str, before: Option<&Named>, ranks: &[usize]) {
         let Some(named) = self.named.get_mut(name).filter(|_| !ranks.is_empty()) else { return };
-        ranks.iter().for_each(|world| named.set(*world, None));
+        for world in ranks {
+            named.set(*world, None);
+            if let Some(before) = before {
+                named.of[*world] = before.of[*world];
+                named.ended[*world] = before.ended[*world];
+                named.standing[*world] = before.standing[*world];
+            }
+        }
         if named.of.iter().all(Option::is_none) {
             self.named.remove(name);
         }

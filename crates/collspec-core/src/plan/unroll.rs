@@ -485,7 +485,7 @@ impl<'a> Unroll<'a> {
         if matches!(step.kind, StepKind::Loop(_) | StepKind::Group(_)) {
             self.phase = Phase::Eager;
         }
-        self.check_blocking_in_group(step, &members)?;
+        self.check_blocking_in_group(step, id, &members)?;
         self.note_in_progress(step, id, &members)?;
         self.note_failures(step, id, &members);
         if let Some(tag) = tag {

@@ -64,12 +64,12 @@ pub fn failure(_: usize) -> Option<String> {
     None
 }
 
-/// Nothing: there are no devices to refuse anything to.
+/// Always `None`, because there are no software GPUs here.
 pub fn refusal() -> Option<String> {
     None
 }
 
-/// Nothing: there are no devices to refuse anything to.
+/// Does nothing, because there are no software GPUs here.
 pub fn forget_refusals() {}
 
 /// No work: no kernel runs.

@@ -1,7 +1,7 @@
 //! The parent's side of one process of a worker: its pipes, its log, and its end.
 //!
-//! The parent learns of the end from the kernel (a pidfd) and not from the pipes, which a library's children may hold open; whatever
-//! is left in the process group is killed before the process is reaped. A part ends when its standard input does, and leaves nothing
+//! The kernel tells the parent by a pidfd that the process has ended. The pipes cannot tell it, because processes that a library has
+//! started may still hold them open. Before the process is reaped, the parent kills what is left of its process group. A part ends when its standard input does, and leaves nothing
 //! to clean up: all it has are descriptors.
 use super::Error;
 use super::log::Log;

@@ -304,6 +304,10 @@ impl<'a> Rank<'a> {
                 let done = self.settled(done);
                 if done.is_err() {
                     self.colourless.clear();
+                    // A failed group makes none of its communicators, but NCCL leaves handles of half-made ones behind.
+                    for comm in std::mem::take(&mut self.made) {
+                        self.forget(comm)?;
+                    }
                 }
                 self.group_ended()?;
                 done

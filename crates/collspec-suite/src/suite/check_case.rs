@@ -1,5 +1,6 @@
 //! Checks a case without running it.
 use super::invalid_files;
+use super::kept_plans::KeptPlans;
 use collspec_core::judge;
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::cost::human;
@@ -30,8 +31,13 @@ pub enum CheckResult {
 /// # Errors
 ///
 /// The diagnostics of a case that cannot run as written, or of one that can although its file expects a refusal.
-pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<CheckResult, Vec<Diagnostic>> {
-    let Some(plan) = invalid_files::plan(case, limits)? else { return Ok(CheckResult::Refused) };
+pub fn check_case(
+    plans: &KeptPlans,
+    case: &Arc<Case>,
+    limits: &Limits,
+    turns: &Turns,
+) -> Result<CheckResult, Vec<Diagnostic>> {
+    let Some(plan) = invalid_files::plan(plans, case, limits)? else { return Ok(CheckResult::Refused) };
     let Some(_turn) = turns.take(plan.cost.memory) else {
         let (needed, free) = (human(plan.cost.memory), human(turns.total()));
         return Ok(CheckResult::TooLarge(format!("it needs {needed} of memory, and this machine has {free} free")));

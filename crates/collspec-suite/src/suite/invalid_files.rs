@@ -1,4 +1,5 @@
 //! Files that cannot be used, and cases that cannot run as written.
+use super::kept_plans::KeptPlans;
 use collspec_core::judge::{self, Status};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits, Plan};
@@ -33,13 +34,13 @@ impl InvalidFile {
     }
 }
 
-/// Plans a case; `None` if it is refused as the file expects.
+/// The plan of a case; `None` if it is refused as the file expects.
 ///
 /// # Errors
 ///
 /// The diagnostics of a refusal that the file does not expect.
-pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Option<Plan>, Vec<Diagnostic>> {
-    match plan::plan(case, limits) {
+pub fn plan(plans: &KeptPlans, case: &Arc<Case>, limits: &Limits) -> Result<Option<Arc<Plan>>, Vec<Diagnostic>> {
+    match plans.plan(case, limits) {
         Ok(plan) => Ok(Some(plan)),
         Err(diagnostics) => unless_expected(case, diagnostics).map(|()| None),
     }

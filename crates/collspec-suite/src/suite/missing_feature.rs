@@ -256,6 +256,14 @@ mod tests {
     }
 
     #[test]
+    fn only_nccl_takes_a_colour_below_the_documented_ones() {
+        let split = |color| CallKind::Split { parent: 0, color, key: 0, new: None, config: None };
+        assert!(takes_the_colour(&split(-2), Maker::Nvidia).is_some());
+        assert!(takes_the_colour(&split(-1), Maker::Nvidia).is_none());
+        assert!(takes_the_colour(&split(-2), Maker::Collspec).is_none());
+    }
+
+    #[test]
     fn every_function_that_cases_need_and_the_library_lacks_is_told() {
         let symbols: Vec<String> = nccl_sys::Nccl::SYMBOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
         let mut library = LibraryInfo { version: 23203, maker: nccl_sys::Maker::Nvidia, symbols, slimmed: false };

@@ -37,6 +37,7 @@ pub use driver::DriverRequest;
 pub use filter::{Filter, FilterTerm, Shard};
 pub use forms::Forms;
 pub use invalid_files::InvalidFile;
+pub use kept_plans::KeptPlans;
 pub use missing_feature::functions_of;
 pub use missing_feature::skipped_for_functions;
 pub use observer::Experiment;
@@ -53,7 +54,6 @@ use collspec_core::plan::{Limits, cost};
 use collspec_core::printable::printable;
 use collspec_core::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
 use file_work::FileWork;
-use kept_plans::KeptPlans;
 use parallel::Lanes;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -240,10 +240,7 @@ impl CaseSet {
         let limit = invalid_files::InvalidCaseLimit::default();
         let (limits, works) = (&self.limits, FileWork::of(&self.cases));
         let plan = |case: &Arc<Case>| {
-            let plan = match self.plans.plan(case, limits) {
-                Ok(plan) => Some(plan),
-                Err(diagnostics) => invalid_files::unless_expected(case, diagnostics).map(|()| None)?,
-            };
+            let plan = invalid_files::plan(&self.plans, case, limits)?;
             works.add(case, plan.as_ref().map_or(0, |plan| plan.cost.work));
             let foreseen = plan.as_ref().map_or(CheckResult::Refused, |plan| CheckResult::of_plan(plan));
             Ok((Some(foreseen), plan.map_or_else(Vec::new, |plan| plan.warnings.clone())))
@@ -271,6 +268,11 @@ impl CaseSet {
             (first, vec![diagnostic])
         });
         Planned { warned, invalid, foreseen, overworked: overworked.collect() }
+    }
+
+    /// The plans of these cases.
+    pub fn plans(&self) -> &Arc<KeptPlans> {
+        &self.plans
     }
 
     /// A runner on `chosen` for these cases, with the suite's limits.

@@ -1,6 +1,7 @@
 //! Device memory of other processes.
 use super::blocks::{self, Kind};
 use super::{Handle, Out, devices, errors, put, runtime};
+use soft_cuda::refusals;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
 use std::fs::File;
@@ -67,7 +68,7 @@ static OPENED: Mutex<BTreeMap<Meaning, (usize, usize)>> = Mutex::new(BTreeMap::n
 fn open(handle: &Meaning) -> Option<File> {
     let path = format!("/proc/{}/fd/{}", handle.process, handle.descriptor);
     let open = File::options().read(true).write(true).open(path);
-    let file = open.inspect_err(|error| _ = errors::refused("another process's memory", 0, error)).ok()?;
+    let file = open.inspect_err(|error| refusals::note("another process's memory", 0, error)).ok()?;
     (file.metadata().ok()?.ino() == handle.inode).then_some(file)
 }
 
@@ -104,10 +105,9 @@ runtime! {
         }
         let file = open(&handle).ok_or(errors::INVALID_RESOURCE_HANDLE)?;
         let bytes = usize::try_from(handle.bytes).map_err(|_| errors::INVALID_VALUE)?;
-        let pointer = soft_cuda::arena::map(&file, handle.offset, bytes).map_err(|error| {
-            _ = errors::refused("another process's memory", bytes, &error);
-            errors::INVALID_RESOURCE_HANDLE
-        })?;
+        let pointer = soft_cuda::arena::map(&file, handle.offset, bytes)
+            .inspect_err(|error| refusals::note("another process's memory", bytes, error))
+            .map_err(|_| errors::INVALID_RESOURCE_HANDLE)?;
         let start = pointer.expose_provenance();
         // It is memory of the device that it was allocated on; a process without that device takes its current one.
         let device = c_int::try_from(handle.device).ok().and_then(|number| devices::device(number).ok());

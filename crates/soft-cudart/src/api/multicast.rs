@@ -7,6 +7,7 @@ use super::raw::In;
 use super::virtual_memory::{self, GRANULARITY, Location, Object, Part};
 use super::{Out, Outcome, devices, errors, graves, put, settings};
 use memmap2::MmapRaw;
+use soft_cuda::refusals;
 use soft_cuda::virtual_memory::{PAGE, SealedFile, Words};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong};
@@ -71,7 +72,7 @@ impl Bound {
     /// Maps the memory in this process.
     fn map(&self) -> Option<MmapRaw> {
         let file = SealedFile::of_process(self.process.try_into().ok()?, self.descriptor.try_into().ok()?);
-        let file = file.inspect_err(|error| _ = errors::refused("another process's memory", 0, error)).ok()?;
+        let file = file.inspect_err(|error| refusals::note("another process's memory", 0, error)).ok()?;
         // Another process wrote these numbers.
         aligned(&[self.start, self.bytes, self.offset]).ok()?;
         let bytes = usize::try_from(self.bytes).ok()?;

@@ -6,6 +6,7 @@ use super::driver::driver;
 use super::multicast::{self, Multicast};
 use super::raw::{self, In, Room};
 use super::{Handle, Out, Outcome, blocks, devices, errors, graves, handles, int, put, watch};
+use soft_cuda::refusals;
 use soft_cuda::virtual_memory::{Reservation, SealedFile};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_ushort};
@@ -481,10 +482,9 @@ driver! {
             return Err(errors::NOT_SUPPORTED);
         }
         let number = i32::try_from(descriptor.addr()).map_err(|_| errors::INVALID_VALUE)?;
-        let file = SealedFile::of_process(std::process::id(), number).map_err(|error| {
-            _ = errors::refused("another process's memory", 0, &error);
-            errors::INVALID_VALUE
-        })?;
+        let file = SealedFile::of_process(std::process::id(), number)
+            .inspect_err(|error| refusals::note("another process's memory", 0, error))
+            .map_err(|_| errors::INVALID_VALUE)?;
         place.write(table(|table| {
             let known = table.objects.get(&file.inode()).and_then(Weak::upgrade);
             let object = match known {

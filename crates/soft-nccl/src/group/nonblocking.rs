@@ -8,24 +8,31 @@ use nccl_sys::ncclComm_t;
 
 impl Group {
     /// True if the group's end does not wait: for operations the last one's communicator decides.
+    pub(super) fn is_nonblocking(&self) -> bool {
+        match (self.operations.last(), self.makings.first()) {
+            (Some(last), _) => lock().members.get(&last.comm).is_some_and(|member| member.nonblocking),
+            (None, Some(first)) => makes_nonblocking(&first.arrival),
+            (None, None) => false,
+        }
+    }
+
+    /// Adds a communicator that the group creates.
     ///
     /// # Errors
-    /// Some of the communicators that are created are blocking and some are not.
-    pub(super) fn is_nonblocking(&self) -> Outcome<bool> {
-        let state = lock();
-        if let Some(last) = self.operations.last() {
-            return Ok(state.members.get(&last.comm).is_some_and(|member| member.nonblocking));
-        }
-        let mut all = self.makings.iter().map(|making| {
-            let parent = making.arrival.parent().and_then(|comm| state.members.get(&comm));
-            parent.map_or(making.arrival.config().nonblocking, |parent| parent.nonblocking)
-        });
-        let Some(first) = all.next() else { return Ok(false) };
-        if all.any(|other| other != first) {
+    /// It is non-blocking and the first one is not, or the other way round: as in NCCL, the call itself is refused.
+    pub(super) fn add_making(&mut self, making: Making) -> Outcome<()> {
+        let own = makes_nonblocking(&making.arrival);
+        if self.makings.first().is_some_and(|first| makes_nonblocking(&first.arrival) != own) {
             return Err(Failure::argument("blocking and non-blocking communicators cannot share a group"));
         }
-        Ok(first)
+        self.makings.push(making);
+        Ok(())
     }
+}
+
+fn makes_nonblocking(arrival: &Arrival) -> bool {
+    let parent = arrival.parent().and_then(|comm| lock().members.get(&comm).map(|parent| parent.nonblocking));
+    parent.unwrap_or_else(|| arrival.config().nonblocking)
 }
 
 /// Enqueues operations in the background. Captured operations must be enqueued while their streams are capturing, and do not wait for

@@ -147,7 +147,7 @@ impl Simulation<'_> {
         let (on, what) = self.absent_partners(at)?;
         let withdrawn = self.withdrawn_partners(at, node);
         let (aborted, never): (Vec<usize>, Vec<usize>) = on.into_iter().partition(|rank| withdrawn.contains(rank));
-        // A rank that never comes keeps the others waiting whatever an abort does.
+        // If some rank never makes the call, the others wait for it whether or not another rank aborts.
         if never.is_empty() && !aborted.is_empty() {
             Some((aborted, MAY_BE_ABORTED.to_owned()))
         } else {

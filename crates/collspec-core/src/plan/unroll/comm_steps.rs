@@ -40,9 +40,8 @@ impl<'a> Unroll<'a> {
             fails,
             refused,
         };
+        self.note_made(&def.name.value, (0..n).filter(|world| by.runs[*world] && by.fails[*world]));
         let calls = self.program.comms.define(&by)?;
-        let failing: Vec<bool> = (0..n).map(|world| by.runs[world] && by.fails[world]).collect();
-        self.note_made(&def.name.value, &failing);
         self.count(calls.len(), step.span)?;
         let abort_of = match &def.creation {
             CommCreation::Shrink { comm, abort: true, .. } => Some(comm),

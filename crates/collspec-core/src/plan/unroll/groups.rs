@@ -1,6 +1,7 @@
 //! Checks what a group contains, including its inner groups: either operations, or steps that create communicators, or steps that end
 //! them; and each communicator takes part in at most one step of the group that creates or ends communicators. NCCL begins the calls
 //! of a group together at its end, in an undocumented order, and does not say what other mixtures do.
+use super::super::comms::Named;
 use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
@@ -20,8 +21,8 @@ pub(super) struct OpenGroup {
     fails: bool,
     /// The calls of ranks on non-blocking communicators.
     calls: Vec<NonblockingCall>,
-    /// The names of communicators that the group makes.
-    made: Vec<String>,
+    /// The names of communicators that the group makes, with what each stood for before.
+    made: Vec<(String, Option<Named>)>,
     /// The ranks on which a call that makes one of them is to fail.
     unmade: BTreeSet<usize>,
 }
@@ -90,20 +91,20 @@ impl<'a> Unroll<'a> {
         true
     }
 
-    /// Records the communicators that a step of a group makes, and the ranks on which that is to fail.
-    pub(super) fn note_made(&mut self, name: &str, fails: &[bool]) {
+    /// Records that a step of a group is about to make communicators of this name, which is to fail on some ranks.
+    pub(super) fn note_made(&mut self, name: &str, failing: impl Iterator<Item = usize>) {
         if let Some(group) = &mut self.group {
-            group.made.push(name.to_owned());
-            group.unmade.extend(fails.iter().enumerate().filter(|(_, fails)| **fails).map(|(world, _)| world));
+            group.made.push((name.to_owned(), self.program.comms.named(name)));
+            group.unmade.extend(failing);
         }
     }
 
     /// Ends the outermost group. If it fails on a rank, all its non-blocking communicators keep the error, and none is made there.
     pub(super) fn close_group(&mut self, id: StepId) {
         let Some(group) = self.group.take() else { return };
-        for name in &group.made {
+        for (name, before) in &group.made {
             let unmade = (0..self.program.n).filter(|world| group.unmade.contains(world) || self.fails(id, *world));
-            self.program.comms.unmake(name, &unmade.collect::<Vec<_>>());
+            self.program.comms.unmake(name, before.as_ref(), &unmade.collect::<Vec<_>>());
         }
         for call in &group.calls {
             let fails = |other: &NonblockingCall| other.world == call.world && other.fails;
@@ -182,13 +183,18 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    /// Refuses blocking and non-blocking communicators in one group that creates or ends them, unless it should fail. NCCL accepts
-    /// operations on both.
+    /// Refuses blocking and non-blocking communicators in one group that creates or ends them, unless both this step and the group
+    /// should fail. NCCL accepts operations on both.
     ///
     /// # Errors
     ///
     /// The step, and one on a communicator of the other kind.
-    pub(super) fn check_blocking_in_group(&mut self, step: &Step, members: &[Member<'a>]) -> Result<(), Diagnostic> {
+    pub(super) fn check_blocking_in_group(
+        &mut self,
+        step: &Step,
+        id: StepId,
+        members: &[Member<'a>],
+    ) -> Result<(), Diagnostic> {
         if matches!(Holds::of(&step.op.kind), None | Some(Holds::Operations)) || self.program.lenient() {
             return Ok(());
         }
@@ -202,13 +208,13 @@ impl<'a> Unroll<'a> {
             _ => members.iter().map(|member| (member.world, member.comm)).collect(),
         };
         for (world, comm) in comms {
+            let (own, fails) = (self.program.comms.is_nonblocking(comm, world), self.fails(id, world));
             let Some(group) = &mut self.group else { return Ok(()) };
-            let own = self.program.comms.is_nonblocking(comm, world);
             let (first, at) = *group.nonblocking.entry(world).or_insert((own, step.span));
-            if first != own && !group.fails {
+            if first != own && !(fails && group.fails) {
                 return Err(Diagnostic::new(step.span, "blocking and non-blocking communicators are in one group")
                     .related(at, "the other step")
-                    .help("NCCL refuses such a group: if that is meant, write `error = \"invalid_argument\"` on the group"));
+                    .help("NCCL refuses this call and so the group: if that is meant, write `error = \"invalid_argument\"` on both"));
             }
         }
         Ok(())
