@@ -413,14 +413,13 @@ fn launches_of_some_ranks_of_a_process_are_warned_of_where_all_launch_together()
     let program = |placement: &str, calls: &str| {
         warnings(&format!(
             "world_size = 3\nplacement = \"{placement}\"\nenv.NCCL_LAUNCH_MODE = \"GROUP\"\n\
-             inputs.x = {{ each = \"rank\", count = 4 }}\nsteps = [\n{calls}]\n"
+             inputs.x = {{ each = \"rank\", count = 6 }}\nsteps = [\n{calls}]\n"
         ))
     };
     let sum = "{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n";
     let message = "{ op = \"send\", ranks = [0], peer = 1, in = \"x\" },\n{ op = \"recv\", ranks = [1], peer = 0, out = \"z\" },\n";
     let told = program("threads", &format!("{sum}{message}"));
-    let fits =
-        |text: &String| text.contains("rank 0 launches 2 times on a communicator on which rank 2 launches 1 times");
+    let fits = |text: &String| text.contains("rank 0 at step 2 (send) waits for rank 2 (it has launched less often");
     assert!(told.len() == 1 && told.iter().all(fits), "{told:?}");
     assert_eq!(program("threads", sum), [""; 0]);
     assert_eq!(program("processes", &format!("{sum}{message}")), [""; 0]);
@@ -429,12 +428,23 @@ fn launches_of_some_ranks_of_a_process_are_warned_of_where_all_launch_together()
     let to_itself = "{ op = \"send_recv\", ranks = [2], to = \"2\", from = \"2\", in = \"x\", out = \"own\" },\n";
     let told = program("threads", &format!("{message}{sum}{to_itself}"));
     let fits = |text: &String| {
-        text.contains(
-            "rank 0 connects to rank 2 in its launch 2 on a communicator, but rank 2 to rank 0 in its launch 1",
-        )
+        text.contains("rank 0 at step 1 (send) waits for rank 2 (it has launched less often")
+            && text
+                .contains("rank 2 at step 3 (all_reduce) waits for ranks 0, 1 (the ranks of a communicator may connect")
     };
     assert!(told.len() == 1 && told.iter().all(fits), "{told:?}");
     assert_eq!(program("threads", &format!("{sum}{message}{to_itself}")), [""; 0], "all are connected by the sum");
+
+    // Rank 0 waits for its message to rank 1, which receives it in a second launch, and that launch waits for the second one of rank 0.
+    let there = "{ op = \"send\", ranks = [0], peer = 1, in = \"x\" },\n{ op = \"send\", ranks = [1], peer = 2, in = \"x\" },\n\
+                 { op = \"recv\", ranks = [2], peer = 1, out = \"z\" },\n";
+    let back = "{ op = \"recv\", ranks = [1], peer = 0, out = \"z\" },\n{ op = \"send\", ranks = [0], peer = 2, in = \"x\" },\n\
+                { op = \"recv\", ranks = [2], peer = 0, out = \"z\" },\n";
+    let wait = "{ op = \"wait\", ranks = [0] },\n";
+    let connected = "{ op = \"all_to_all\", in = \"x\", out = \"y\" },\n";
+    assert_eq!(program("threads", &format!("{connected}{there}{back}")), [""; 0]);
+    let told = program("threads", &format!("{connected}{there}{wait}{back}"));
+    assert!(told.len() == 1 && told[0].contains("NCCL may wait without end"), "{told:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Bugs of NCCL that are known, by which a failure is recognised.
 use collspec_core::judge::{Finding, Lane, Status, Subject, Verdict};
-use collspec_core::plan::{self, Event, Limits, Reduction};
+use collspec_core::plan::{self, CollectiveEvent, Event, Limits, Plan, Reduction, Region};
 use collspec_core::scenario::Case;
 use nccl_sys::version_text;
 use regex_lite::Regex;
@@ -23,12 +23,14 @@ struct Bug {
     versions: Vec<Vec<Release>>,
 }
 
-/// A collective that shows the bug, in any file.
+/// A collective that shows the bug, in any file: what is left out does not matter.
 #[derive(Deserialize)]
 struct Described {
     dtype: Pattern,
-    reduction: Pattern,
-    ranks: usize,
+    reduction: Option<Pattern>,
+    ranks: Option<usize>,
+    /// A number of bytes: windows hold the memory, and some rank's part of it does not begin at a multiple of them.
+    windows_beside: Option<u64>,
 }
 
 impl Described {
@@ -40,13 +42,27 @@ impl Described {
             let reduction = match &collective.reduction {
                 Some(Reduction::PreMulSum(_)) => "premul_sum",
                 Some(Reduction::Builtin(op)) if *op == nccl_sys::ncclRedOp_t::Avg => "avg",
-                _ => return false,
+                _ => "another",
             };
-            collective.calls.len() == self.ranks
+            self.ranks.is_none_or(|ranks| collective.calls.len() == ranks)
                 && self.dtype.0.is_match(collective.dtype().name())
-                && self.reduction.0.is_match(reduction)
+                && self.reduction.as_ref().is_none_or(|wanted| wanted.0.is_match(reduction))
+                && self.windows_beside.is_none_or(|bytes| has_windows_beside(&plan, collective, bytes))
         })
     }
+}
+
+/// True if windows hold the memory of a collective, and some rank's part of it does not begin at a multiple of so many bytes.
+fn has_windows_beside(plan: &Plan, collective: &CollectiveEvent, bytes: u64) -> bool {
+    let size = collective.dtype().size() as u64;
+    let regions = collective.sends().chain(collective.recvs().map(|write| write.map(|write| write.region)));
+    let is_beside = |region: Region| {
+        let place = plan.buffers.get(region.buf)?.places.get(region.rank).copied().flatten()?;
+        let alloc = plan.allocs.get(place.alloc).filter(|alloc| alloc.window)?;
+        let start = alloc.lead + place.offset + region.start * size;
+        Some([start, collective.count() * size].iter().any(|at| !at.is_multiple_of(bytes)))
+    };
+    regions.flatten().filter_map(is_beside).any(|is_beside| is_beside)
 }
 
 struct Pattern(Regex);
@@ -166,6 +182,16 @@ mod tests {
         let unwritten = |version: i32, reduce: &str| {
             noted_on(version, "nccl#1950", "x; the tail; nothing was written", 1, "f32", reduce, "")
         };
+        let beside = |version: i32, dtype: &str, offset: u32| {
+            let text = format!(
+                "world_size = 2\noffset = {offset}\nregister = \"window\"\nop = \"all_reduce\"\n\
+                 inputs = {{ each = 1, count = 4, dtype = \"{dtype}\" }}\n"
+            );
+            known(&case(&text), "mine", "1 of 4 elements wrong", "", version)
+                .is_some_and(|note| note.contains("b3aeda4a"))
+        };
+        assert!(beside(22705, "f16", 1) && !beside(22705, "f16", 2) && !beside(22705, "f32", 1));
+        assert!(beside(22705, "f8e4m3", 2) && !beside(23007, "f8e4m3", 2));
         assert!(unwritten(22705, "\"avg\"") && !unwritten(22907, "\"avg\"") && !unwritten(22705, "\"sum\""));
         let error = "ncclAllReduce returned invalid_argument";
         let alone = "comms.alone = { color = \"rank\" }";

@@ -12,8 +12,7 @@ mod advice;
 mod silent_partners;
 mod waiting;
 
-use waiting::cycle;
-pub use waiting::{sentences, some_ranks};
+pub use waiting::{cycle, sentences, some_ranks};
 
 /// The order of events, and the ranks that wait.
 #[derive(Debug)]

@@ -95,7 +95,9 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     let mut warnings = launch_order::warnings(&lowered);
     deadlock::warn_of_connecting(&lowered, &analysis.connecting, &mut warnings);
     warnings.extend(uneven_ends::warnings(&lowered));
-    warnings.extend(launch_mode::warning(&lowered));
+    if analysis.foresight == Foresight::Completes {
+        warnings.extend(launch_mode::warning(&lowered));
+    }
     let mut plan = assemble::assemble(lowered, analysis);
     plan.warnings = warnings;
     // The cost comes first: the later checks evaluate every element.

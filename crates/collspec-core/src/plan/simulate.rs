@@ -24,7 +24,7 @@ mod partners;
 mod turns;
 mod unmatched;
 
-pub use aborts::{MAY_BE_ABORTED, play, play_hosts};
+pub use aborts::{MAY_BE_ABORTED, play, play_hosts, play_launches_together};
 pub use clocks::check_size;
 pub use connecting::{CONNECTS, ENDS_TOGETHER, Needs, needs};
 pub use deaths::ENDED;

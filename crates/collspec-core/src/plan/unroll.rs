@@ -512,16 +512,30 @@ impl<'a> Unroll<'a> {
 
     fn errors(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
         let Some(error) = &step.error else { return Ok(()) };
-        for member in members {
+        let old = members.iter().map(|member| (member.world, member.names.rank, member.names.n));
+        let mut callers: Vec<(usize, usize, usize)> = old.collect();
+        if let StepKind::NewComm(CommDef { creation: CommCreation::Grow { comm, with }, .. }) = &step.kind {
+            let of = self.program.comms.of_name(&comm.value);
+            let old = of.iter().flatten().next().map_or(0, |(comm, _)| self.program.comms.list[*comm].members.len());
+            let joining = self.program.comms.joining(self.case, with)?;
+            let n = old + joining.len();
+            callers.iter_mut().for_each(|(_, _, ranks)| *ranks = n);
+            for (rank, world) in joining.into_iter().enumerate() {
+                if among(&step.ranks, self.case, world)? {
+                    callers.push((world, old + rank, n));
+                }
+            }
+        }
+        for (world, rank, n) in callers {
             let code = match &error.value {
                 StepError::All(code) => *code,
-                StepError::PerRank(list) if list.len() != member.names.n => {
-                    let text = format!("`error` has {} entries, but there are {} ranks", list.len(), member.names.n);
+                StepError::PerRank(list) if list.len() != n => {
+                    let text = format!("`error` has {} entries, but there are {} ranks", list.len(), n);
                     return Err(Diagnostic::new(error.span, text));
                 }
-                StepError::PerRank(list) => list[member.names.rank],
+                StepError::PerRank(list) => list[rank],
             };
-            self.program.steps[id as usize].error.push((member.world, code));
+            self.program.steps[id as usize].error.push((world, code));
         }
         self.check_errors_of_one_thread(step, id)
     }

@@ -135,7 +135,9 @@ unsafe extern "C" fn comm_suspend(comm: ncclComm_t, flags: c_int) -> ncclResult_
             return Ok(());
         }
         if member.suspended {
-            return Err(Failure::usage("the communicator is suspended already"));
+            let failure = Failure::usage("the communicator is suspended already");
+            state.keep_failure(comm as usize, &failure);
+            return Err(failure);
         }
         member.suspended = true;
         Ok(())
@@ -147,7 +149,9 @@ unsafe extern "C" fn comm_resume(comm: ncclComm_t) -> ncclResult_t {
         let mut state = lock();
         let member = state.member(comm)?;
         if !member.suspended {
-            return Err(Failure::usage("the communicator is not suspended"));
+            let failure = Failure::usage("the communicator is not suspended");
+            state.keep_failure(comm as usize, &failure);
+            return Err(failure);
         }
         member.suspended = false;
         member.hooks.resumed();

@@ -148,13 +148,14 @@ unsafe extern "C" fn comm_split(
                 member.accept_split()?;
                 member.config()
             };
-            // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
-            let config = unsafe { check::config(config)? }.unwrap_or(parent);
             let color = match color {
                 NCCL_SPLIT_NOCOLOR => None,
                 color if color >= 0 => Some(color),
                 color => return Err(Failure::argument(format!("{color} is not a colour"))),
             };
+            // A rank without a colour gets no communicator, and NCCL does not look at what it passes.
+            // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
+            let config = color.map_or(Ok(None), |_| unsafe { check::config(config) })?.unwrap_or(parent);
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
             unsafe {
                 write(newcomm, std::ptr::null_mut(), "the new communicator")?;

@@ -1,5 +1,5 @@
 //! The program of a log in its order: one list of steps for all ranks, with loops for what repeats.
-use super::super::accepted::{Refusal, planned, refusal};
+use super::super::accepted::{Refusal, judged, planned, refusal};
 use super::super::call::{Call, Collective, Issued, Unit, reductions_without_bound};
 use super::super::header::{counted, header};
 use super::super::inputs::Inputs;
@@ -287,8 +287,15 @@ impl<'a> Program<'a> {
         // Those after a disagreement are not planned before, and may be refused for what they cost.
         let refused = if rounds > 1 { refusal(&imported.text) } else { refused };
         let is_told = |refusal: &Refusal| disagreement.is_some() && why.as_ref() == Some(&refusal.why);
-        if let Some(refusal) = refused.filter(|refusal| refusal.is_cost || !is_told(refusal)) {
-            imported.tell_refused(&refusal.why);
+        match refused {
+            Some(refusal) if refusal.is_cost || !is_told(&refusal) => imported.tell_refused(&refusal.why),
+            Some(_) => {}
+            // Reductions in place of what they have reduced before grow, until no bound for their rounding can be told.
+            None => {
+                if let Some(said) = judged(&imported.text).err().as_deref().and_then(<[_]>::first) {
+                    imported.tell_refused(&said.message);
+                }
+            }
         }
         imported
     }

@@ -4,7 +4,7 @@ use super::meetings::Gathering;
 use super::{Calls, CommId, Comms, Maker, Named};
 use crate::expr::Mode;
 use crate::job::CallKind;
-use crate::scenario::{Diagnostic, Placement, Ranks, Spanned};
+use crate::scenario::{Case, Diagnostic, Placement, Ranks, Spanned};
 use std::collections::BTreeSet;
 
 impl Comms {
@@ -86,14 +86,7 @@ impl Comms {
             return Err(Diagnostic::new(parent.span, text).help("give the one that is to grow a separate name"));
         };
         let old = self.list[comm].members.clone();
-        let joining: Vec<usize> = match &with.value {
-            Ranks::List(list) => list.iter().filter_map(|rank| usize::try_from(rank.value).ok()).collect(),
-            ranks => {
-                let all = (0..self.n).map(|world| Ok((world, among(ranks, by.case, world)?)));
-                let all = all.collect::<Result<Vec<_>, Diagnostic>>()?;
-                all.into_iter().filter(|(_, joins)| *joins).map(|(world, _)| world).collect()
-            }
-        };
+        let joining = self.joining(by.case, with)?;
         if let Some(twice) = joining.iter().find(|world| old.contains(world)) {
             let text = format!("rank {twice} is in the communicator already");
             return Err(Diagnostic::new(with.span, text).help("`with` are world ranks that are not in it yet"));
@@ -102,6 +95,17 @@ impl Comms {
         if joining.is_empty() && members.iter().any(|world| by.works(*world)) {
             return Err(Diagnostic::new(with.span, "no rank joins, which NCCL refuses")
                 .help("a grow that is to fail has `error = \"invalid_argument\"`"));
+        }
+        by.check_all_end_alike(members.iter().copied())?;
+        // NCCL's old ranks wait for the id before they look at the configuration, so a call that is refused needs one too.
+        let fails = members.iter().any(|world| by.runs[*world] && by.fails[*world]);
+        let unmade_id = (fails && !joining.is_empty()).then(|| self.id_of_growth());
+        if unmade_id.is_some() && !by.runs[old[0]] {
+            return Err(Diagnostic::new(
+                by.span,
+                "rank 0 of the communicator does not make this call, which is to fail",
+            )
+            .help("the other ranks wait for the unique id from rank 0, whatever their arguments are"));
         }
         let gathering = Gathering::Grow { parent: self.meetings.lineage_of(comm), with: joining };
         let gathering = self.meetings.gathering(gathering);
@@ -114,23 +118,24 @@ impl Comms {
                 let number = self.meetings.next(gathering, world);
                 let lineage = self.meetings.lineage(gathering, number, 0);
                 let (new, id) = self.met(Some(lineage), &mut None, |comms| {
-                    comms.grow_ids += 1;
-                    (comms.add(Some(&by.def.name.value), members.clone(), config, Some(comm)), comms.grow_ids - 1)
+                    let id = comms.id_of_growth();
+                    (comms.add(Some(&by.def.name.value), members.clone(), config, Some(comm)), id)
                 });
                 if by.case.placement == Placement::OneThread {
                     self.check_one_thread_grow(by, comm, new, config)?;
                 }
-                if rank == 0 {
-                    calls.push((world, CallKind::GrowId { comm: comm as u32, id }));
-                }
                 made = Some((new, id));
                 named.set(world, Some((new, rank)));
+            }
+            let id = made.map(|(_, id)| id).or(unmade_id);
+            if let Some(id) = id.filter(|_| rank == 0) {
+                calls.push((world, CallKind::GrowId { comm: comm as u32, id }));
             }
             calls.push((
                 world,
                 CallKind::Grow {
                     parent: inside.then_some(comm as u32),
-                    id: made.map_or(self.grow_ids, |(_, id)| id),
+                    id: id.unwrap_or(self.grow_ids),
                     rank: if inside { -1 } else { rank as i32 },
                     n: members.len() as i32,
                     new: made.map(|(new, _)| new as u32),
@@ -139,6 +144,29 @@ impl Comms {
             ));
         }
         Ok((named, calls))
+    }
+
+    /// The world ranks that join a communicator which grows, in the order of their new numbers.
+    ///
+    /// # Errors
+    ///
+    /// An expression without a value.
+    pub fn joining(&self, case: &Case, with: &Spanned<Ranks>) -> Result<Vec<usize>, Diagnostic> {
+        if let Ranks::List(list) = &with.value {
+            return Ok(list.iter().filter_map(|rank| usize::try_from(rank.value).ok()).collect());
+        }
+        let mut joining = Vec::new();
+        for world in 0..self.n {
+            if among(&with.value, case, world)? {
+                joining.push(world);
+            }
+        }
+        Ok(joining)
+    }
+
+    fn id_of_growth(&mut self) -> u32 {
+        self.grow_ids += 1;
+        self.grow_ids - 1
     }
 }
 

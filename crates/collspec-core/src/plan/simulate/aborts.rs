@@ -78,7 +78,15 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
 /// end, and if `collectives` is set in the first collective of each. `None` if such waits are unknown.
 pub fn play_hosts(lowered: &LoweredProgram, collectives: bool) -> Option<Played> {
     let mut simulation = Simulation::new(lowered, false, Aborts::default());
-    simulation.host_waits = Some(HostWaits::of(lowered, collectives)?);
+    simulation.host_waits = Some(HostWaits::of(lowered, collectives, false)?);
+    simulation.run();
+    Some(simulation.out)
+}
+
+/// As [`play_hosts`] with collectives that connect, where the ranks of a communicator launch their kernels together.
+pub fn play_launches_together(lowered: &LoweredProgram) -> Option<Played> {
+    let mut simulation = Simulation::new(lowered, false, Aborts::default());
+    simulation.host_waits = Some(HostWaits::of(lowered, true, true)?);
     simulation.run();
     Some(simulation.out)
 }

@@ -10,13 +10,15 @@ use crate::job::CallKind;
 use crate::ops::NcclCall;
 use crate::scenario::Placement;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The reason a rank waits for others with which it connects.
 pub const CONNECTS: &str = "the ranks of a message connect when a group first uses their pair, nearest ranks first, and the call waits until all have answered";
 /// The reason a rank waits for others in its first collective of a communicator.
 const FIRST_COLLECTIVE: &str =
     "the ranks of a communicator may connect at its first collective, and the call waits until all have come to it";
+/// The reason a rank waits for others in a launch, if the ranks of a process launch together.
+const LAUNCHES_TOGETHER: &str = "it has launched less often on this communicator";
 /// The reason a rank waits for others that still use a communicator.
 pub const ENDS_TOGETHER: &str = "NCCL may let the end of a communicator wait for all its ranks on the machine";
 
@@ -50,6 +52,10 @@ pub(super) struct Connecting {
     pairs: Vec<Rounds>,
     /// Communicators whose first collective it makes, once its pairs are connected.
     collectives: Vec<CommId>,
+    /// Communicators on which it then launches, one after the other, together with the others.
+    launches: VecDeque<CommId>,
+    /// True if it has come to the first of these launches.
+    has_come: bool,
     calls: Vec<usize>,
 }
 
@@ -58,6 +64,8 @@ pub(super) struct Connecting {
 pub(super) struct HostWaits {
     /// True if first collectives connect.
     collectives: bool,
+    /// For each communicator the launches to which each rank has come, if the ranks launch together.
+    launched: Option<FxHashMap<(CommId, usize), usize>>,
     /// For each communicator, sender and receiver: the messages sent so far, one bit for each side and pass.
     said: FxHashMap<(u32, u32, u32), u8>,
     /// Collectives that consist of messages and need not be examined again.
@@ -74,9 +82,9 @@ pub(super) struct HostWaits {
 }
 
 impl HostWaits {
-    /// The state for a program whose first collectives connect or not. `None` where such waits are unknown: calls may be cut short,
+    /// The state for a program whose first collectives connect or not, and whose ranks launch together or not. `None` where such waits are unknown: calls may be cut short,
     /// or a process may end.
-    pub(super) fn of(lowered: &LoweredProgram, collectives: bool) -> Option<Self> {
+    pub(super) fn of(lowered: &LoweredProgram, collectives: bool, launch_together: bool) -> Option<Self> {
         let cuts = |kind: &CallKind| {
             matches!(
                 kind,
@@ -87,7 +95,8 @@ impl HostWaits {
             )
         };
         let cut = lowered.programs.iter().flatten().any(|call| cuts(&call.kind) || call.left_in_progress);
-        (!cut).then(|| Self { collectives, ..Self::default() })
+        let launched = launch_together.then(FxHashMap::default);
+        (!cut).then(|| Self { collectives, launched, ..Self::default() })
     }
 
     fn has_said(&self, comm: u32, pair: Pair, done: bool) -> bool {
@@ -106,12 +115,13 @@ impl Simulation<'_> {
     pub(super) fn connect_and_issue(&mut self, rank: usize, calls: Vec<usize>) -> bool {
         let step = self.lowered.programs[rank][self.ranks[rank].cursor].step;
         let (pairs, collectives) = self.unconnected(rank, &calls);
-        let waits = self.host_waits.as_mut().filter(|_| !pairs.is_empty() || !collectives.is_empty());
-        let Some(waits) = waits else {
+        let launches = self.launches_together(rank, &calls);
+        let is_free = pairs.is_empty() && collectives.is_empty() && launches.is_empty();
+        let Some(waits) = self.host_waits.as_mut().filter(|_| !is_free) else {
             self.issue(rank, calls);
             return true;
         };
-        waits.connecting.insert(rank, Connecting { step, pairs, collectives, calls });
+        waits.connecting.insert(rank, Connecting { step, pairs, collectives, launches, has_come: false, calls });
         self.goes_on_connecting(rank)
     }
 
@@ -172,6 +182,23 @@ impl Simulation<'_> {
         (pairs.into_iter().map(rounds).collect(), collectives)
     }
 
+    /// The communicators on which calls launch kernels, in their order, if the ranks launch together.
+    fn launches_together(&self, rank: usize, calls: &[usize]) -> VecDeque<CommId> {
+        let mut comms = VecDeque::new();
+        if self.host_waits.as_ref().is_none_or(|waits| waits.launched.is_none()) {
+            return comms;
+        }
+        for index in calls {
+            let launches = match self.lowered.given_op((rank, *index)) {
+                Some(RankOp::Collective(c)) if c.size.count > 0 => Some(c.comm),
+                Some(op @ (RankOp::Send(_) | RankOp::Recv(_))) => op.comm(),
+                _ => None,
+            };
+            comms.extend(launches.filter(|comm| !comms.contains(comm)));
+        }
+        comms
+    }
+
     /// Advances a connecting host as far as possible; true if it has issued its calls.
     pub(super) fn goes_on_connecting(&mut self, rank: usize) -> bool {
         let lowered = self.lowered;
@@ -200,10 +227,23 @@ impl Simulation<'_> {
                 told.extend(lowered.unrolled.comms.list[*comm].members.iter().filter(|other| **other != rank));
             }
         }
+        let met = connected && connecting.collectives.iter().all(|comm| self.silent(*comm).is_empty());
+        while let Some(comm) = connecting.launches.front().copied().filter(|_| met) {
+            if !std::mem::replace(&mut connecting.has_come, true) {
+                let launched = self.host_waits.as_mut().and_then(|waits| waits.launched.as_mut());
+                *launched.unwrap_or(&mut FxHashMap::default()).entry((comm, rank)).or_default() += 1;
+                told.extend(lowered.unrolled.comms.list[comm].members.iter().filter(|other| **other != rank));
+            }
+            if !self.behind(comm, rank).is_empty() {
+                break;
+            }
+            connecting.launches.pop_front();
+            connecting.has_come = false;
+        }
         // Ranks beyond the case's world have no program.
         drop(told.split_off(&self.ranks.len()));
         told.into_iter().for_each(|other| self.wake(other));
-        let all = connected && connecting.collectives.iter().all(|comm| self.silent(*comm).is_empty());
+        let all = met && connecting.launches.is_empty();
         if all {
             self.issue(rank, connecting.calls);
         } else if let Some(waits) = &mut self.host_waits {
@@ -218,6 +258,15 @@ impl Simulation<'_> {
         let members = self.lowered.unrolled.comms.list[comm].members.iter().copied();
         let live = members.filter(|member| *member < self.ranks.len());
         live.filter(|member| come.is_none_or(|come| !come.contains(member))).collect()
+    }
+
+    /// The ranks of a communicator that have come to fewer launches than this one.
+    fn behind(&self, comm: CommId, rank: usize) -> Vec<usize> {
+        let launched = self.host_waits.as_ref().and_then(|waits| waits.launched.as_ref());
+        let number = |of: usize| launched.and_then(|launched| launched.get(&(comm, of))).copied().unwrap_or(0);
+        let members = self.lowered.unrolled.comms.list[comm].members.iter().copied();
+        let live = members.filter(|member| *member < self.ranks.len());
+        live.filter(|member| number(*member) < number(rank)).collect()
     }
 
     /// The host of a rank reaches the end of a communicator; true once it may continue.
@@ -302,6 +351,10 @@ impl Simulation<'_> {
             if on.is_empty() {
                 what = FIRST_COLLECTIVE;
                 on.extend(connecting.collectives.iter().flat_map(|comm| self.silent(*comm)));
+            }
+            if let (true, Some(comm)) = (on.is_empty(), connecting.launches.front()) {
+                what = LAUNCHES_TOGETHER;
+                on.extend(self.behind(*comm, rank));
             }
             return Some(Waiting { rank, step: connecting.step, what: what.to_owned(), on: on.into_iter().collect() });
         }

@@ -49,7 +49,7 @@ impl<'a> Unroll<'a> {
         };
         let mut callers: Vec<usize> = Vec::new();
         for (world, kind) in calls {
-            let fails = self.fails(id, world);
+            let fails = self.fails(id, world) && !matches!(kind, CallKind::GrowId { .. });
             let parent = match &kind {
                 CallKind::Split { .. } | CallKind::Shrink { .. } | CallKind::Grow { parent: Some(_), .. } => {
                     Some(step.span)

@@ -120,7 +120,7 @@ impl<'a> Unroll<'a> {
         let StepComm::Comm(name) = &step.comm else { return };
         let op = match step.op.kind {
             Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::OneSided(_) => None,
-            Kind::Comm(CommOp::Finalize) => Some(CommOp::Finalize),
+            Kind::Comm(op @ (CommOp::Finalize | CommOp::Suspend | CommOp::Resume)) => Some(op),
             _ => return,
         };
         for Member { world, comm, .. } in members {
