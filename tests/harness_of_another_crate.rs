@@ -39,9 +39,9 @@ opt-level = 0
 opt-level = 0
 [profile.dev.package.collspec-suite]
 opt-level = 0
-[profile.dev.package.soft-cuda]
+[profile.dev.package.gpuless-device]
 opt-level = 0
-[profile.dev.package.soft-cudart]
+[profile.dev.package.gpuless-cuda]
 opt-level = 0
 [profile.dev.package.soft-nccl]
 opt-level = 0

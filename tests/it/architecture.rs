@@ -16,6 +16,18 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The folders of the crates, from the root: `crates/nccl-sys`.
+pub fn crates() -> Vec<String> {
+    let below = |group: &str| {
+        let entries = fs::read_dir(root().join(group)).unwrap().map(|entry| entry.unwrap().path());
+        let folders = entries.filter(|path| path.join("Cargo.toml").is_file());
+        folders.map(|path| path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut folders = [below("crates"), below("gpuless")].concat();
+    folders.sort_unstable();
+    folders
+}
+
 /// Every source file below a folder, except those of tests.
 pub fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -54,8 +66,8 @@ fn unsafe_code_stands_where_the_list_says() {
     assert!(listed.len() > 10, "{listed:?}");
     let mut files = Vec::new();
     sources(&root().join("src"), &mut files);
-    for entry in fs::read_dir(root().join("crates")).unwrap() {
-        sources(&entry.unwrap().path().join("src"), &mut files);
+    for folder in crates() {
+        sources(&root().join(folder).join("src"), &mut files);
     }
     let found = files.iter().filter(|file| is_unsafe(&code(&fs::read_to_string(file).unwrap())));
     let found: Vec<&str> = found.map(|file| file.strip_prefix(root()).unwrap().to_str().unwrap()).collect();
@@ -86,8 +98,8 @@ fn the_software_library_names_its_faults_in_one_place() {
 
 #[test]
 fn the_software_library_and_its_device_deny_unsafe_code_where_no_file_allows_it() {
-    for name in ["soft-cuda", "soft-nccl"] {
-        let folder = root().join("crates").join(name).join("src");
+    for name in ["gpuless/device", "crates/soft-nccl"] {
+        let folder = root().join(name).join("src");
         let text = fs::read_to_string(folder.join("lib.rs")).unwrap();
         assert!(text.contains("\n#![deny(unsafe_code)]\n"), "{name}");
         let mut files = Vec::new();
@@ -135,7 +147,7 @@ fn the_harness_is_built_without_the_command() {
         "anyhow",
         "chrono",
         "collspec-cli",
-        "collspec-ptx",
+        "gpuless-ptx",
         "collspec-standin-cuda",
         "indicatif",
         "maud",

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // the loader is asked for addresses, and one of its functions is replaced
 
 #[cfg(target_arch = "x86_64")]
-use collspec_preload::NOTHING;
-use collspec_preload::loaders_dlsym;
+use gpuless_dlsym::NOTHING;
+use gpuless_dlsym::loaders_dlsym;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -63,7 +63,7 @@ impl Function {
 }
 
 #[cfg(target_arch = "x86_64")]
-collspec_preload::replace_dlsym!(ours);
+gpuless_dlsym::replace_dlsym!(ours);
 
 /// Our function if the program asks for one that is recorded; null leaves the answer to the loader.
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 //!
 //! [`table`] gives the functions, as a table that a run-time-loaded library would fill. They speak NCCL's C interface:
 //! handles are numbers that are looked up and never followed, a panic becomes an internal error, and streams are those of
-//! `soft-cuda`, or of a CUDA driver that the process has loaded (see [`device`]).
+//! `gpuless-device`, or of a CUDA driver that the process has loaded (see [`device`]).
 //!
 //! Intended differences from NCCL:
 //! - Every operation ends only when its messages were taken, so a program that needs buffering does not end (set

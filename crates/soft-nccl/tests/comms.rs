@@ -34,7 +34,7 @@ fn ranks_on_threads_meet_by_unique_id() {
                     assert_eq!(nccl!(ncclCommInitRankConfig(&mut comm, n, id, rank, &mut config)), OK);
                 }
                 assert_eq!(rank_of(comm), (rank, n));
-                let stream = soft_cuda::Stream::new();
+                let stream = gpuless_device::Stream::new();
                 let data = Buffer::of(&[rank + 1]);
                 assert_eq!(nccl!(ncclAllReduce(data.at(0), data.at(0), 1, I32, SUM, comm, stream.raw())), OK);
                 stream.synchronize();

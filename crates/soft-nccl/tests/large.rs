@@ -59,7 +59,7 @@ fn a_thousand_threads() {
             let run = move || {
                 let mut comm = std::ptr::null_mut();
                 assert_eq!(nccl!(ncclCommInitRank(&mut comm, n, id, rank)), OK);
-                let stream = soft_cuda::Stream::new();
+                let stream = gpuless_device::Stream::new();
                 let data = Buffer::of(&[rank]);
                 let d = data.at(0);
                 assert_eq!(nccl!(ncclAllReduce(d, d, 1, I32, ncclRedOp_t::Sum, comm, stream.raw())), OK);

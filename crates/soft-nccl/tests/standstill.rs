@@ -214,7 +214,7 @@ fn a_program_that_goes_on_is_never_taken_for_stuck() {
             scope.spawn(move || {
                 let mut comm = std::ptr::null_mut();
                 assert_eq!(nccl!(ncclCommInitRank(&mut comm, n as c_int, id, r as c_int)), OK);
-                let stream = soft_cuda::Stream::new();
+                let stream = gpuless_device::Stream::new();
                 let data = Buffer::of(&[1i32; 2000]);
                 for round in 0.. {
                     if round >= 400 && round % 50 == 0 {
@@ -299,7 +299,7 @@ fn abort_in_the_middle_of_work() {
 fn a_group_over_two_streams_binds_both() {
     let _alone = alone();
     let world = World::new(2);
-    let side = soft_cuda::Stream::new();
+    let side = gpuless_device::Stream::new();
     let (held, gate) = std::sync::mpsc::channel();
     side.launch(Box::new(move |done| held.send(done).expect("the test waits for it")));
     let gate = gate.recv().expect("the stream's first item");

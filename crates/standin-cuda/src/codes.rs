@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 macro_rules! codes {
     ($($short:ident $number:literal $name:literal $text:literal;)*) => {
         $(
-            #[allow(dead_code)] // those of captures come from soft-cuda
+            #[allow(dead_code)] // those of captures come from gpuless-device
             pub(crate) const $short: c_int = $number;
         )*
         const TEXTS: &[(c_int, &CStr, &CStr)] = &[$(($number, $name, $text)),*];

@@ -91,8 +91,8 @@ driver! {
         device(handle)?;
         put_text(name, len, NAME)
     }
-    fn cuDeviceGetUuid(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, soft_cuda::uuid(device(handle)?)) }
-    fn cuDeviceGetUuid_v2(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, soft_cuda::uuid(device(handle)?)) }
+    fn cuDeviceGetUuid(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, gpuless_device::uuid(device(handle)?)) }
+    fn cuDeviceGetUuid_v2(place: Out<'_, [u8; 16]>, handle: c_int) { put(place, gpuless_device::uuid(device(handle)?)) }
     fn cuDeviceTotalMem_v2(bytes: Out<'_, usize>, handle: c_int) {
         device(handle)?;
         put(bytes, total_memory())

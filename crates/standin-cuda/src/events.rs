@@ -1,6 +1,6 @@
 //! Events by handle, with times.
 use crate::{Out, codes, context, driver, put, streams};
-use soft_cuda::Event;
+use gpuless_device::Event;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::without_provenance_mut;
@@ -117,7 +117,7 @@ driver! {
             return Err(codes::INVALID_VALUE);
         }
         let stream = streams::lookup(stream)?;
-        stream.wait(&lookup(event)?.event).map_err(soft_cuda::CaptureError::code)?;
+        stream.wait(&lookup(event)?.event).map_err(gpuless_device::CaptureError::code)?;
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Extensions of the stand-in beyond the driver: identification, work that ends later, and inspection.
 use crate::{memory, streams};
-use soft_cuda::{Activity, CaptureStatus, Done, Start, Stream, activity, set_idle_hook, wake_hosts};
+use gpuless_device::{Activity, CaptureStatus, Done, Start, Stream, activity, set_idle_hook, wake_hosts};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Identifies this library.
 #[unsafe(no_mangle)]
 extern "C" fn collspecStandin() -> *const c_char {
-    const TEXT: &str = concat!("stand-in CUDA driver (soft-cuda ", env!("CARGO_PKG_VERSION"), ")\0");
+    const TEXT: &str = concat!("stand-in CUDA driver (gpuless-device ", env!("CARGO_PKG_VERSION"), ")\0");
     TEXT.as_ptr().cast()
 }
 

@@ -1,6 +1,6 @@
 //! Stream captures, and graphs by handle.
 use crate::{Out, codes, driver, put, streams};
-use soft_cuda::{CaptureMode, CaptureStatus, Graph, GraphExec};
+use gpuless_device::{CaptureMode, CaptureStatus, Graph, GraphExec};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
@@ -77,12 +77,12 @@ driver! {
         if matches!(stream.addr(), 0 | streams::LEGACY) {
             return Err(codes::CAPTURE_IMPLICIT);
         }
-        streams::lookup(stream)?.begin_capture(how).map_err(soft_cuda::CaptureError::code)
+        streams::lookup(stream)?.begin_capture(how).map_err(gpuless_device::CaptureError::code)
     }
     fn cuStreamEndCapture(stream: *mut c_void, place: Out<'_, *mut c_void>) {
         let place = place.ok_or(codes::INVALID_VALUE)?;
         place.write(std::ptr::null_mut());
-        let graph = streams::lookup(stream)?.end_capture().map_err(soft_cuda::CaptureError::code)?;
+        let graph = streams::lookup(stream)?.end_capture().map_err(gpuless_device::CaptureError::code)?;
         let mut graphs = locked();
         let graphs = graphs.get_or_insert_default();
         let handle = number(graphs);
@@ -129,7 +129,7 @@ driver! {
     fn cuGraphLaunch(graph: *mut c_void, stream: *mut c_void) {
         let known = locked().as_ref().and_then(|graphs| graphs.executable.get(&graph.addr()).cloned());
         let graph = known.ok_or(codes::INVALID_VALUE)?;
-        graph.launch(&streams::lookup(stream)?).map_err(soft_cuda::CaptureError::code)
+        graph.launch(&streams::lookup(stream)?).map_err(gpuless_device::CaptureError::code)
     }
     fn cuGraphDestroy(graph: *mut c_void) {
         let gone = locked().as_mut().and_then(|graphs| graphs.graphs.remove(&graph.addr()));

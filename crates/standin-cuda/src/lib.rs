@@ -1,4 +1,4 @@
-//! The stand-in CUDA driver: `soft-cuda` with the C interface of `libcuda.so.1`, for machines without a GPU.
+//! The stand-in CUDA driver: `gpuless-device` with the C interface of `libcuda.so.1`, for machines without a GPU.
 //!
 //! Guarantees for its users:
 //! - Device pointers are plain host addresses. Whoever holds one may read and write it, ordered by streams and events.

@@ -78,7 +78,7 @@ driver! {
             return Err(codes::INVALID_VALUE);
         }
         let place = place.ok_or(codes::INVALID_VALUE)?;
-        let pointer = soft_cuda::memory::alloc(len, DEVICE_ALIGN).map_err(|_| codes::OUT_OF_MEMORY)?;
+        let pointer = gpuless_device::memory::alloc(len, DEVICE_ALIGN).map_err(|_| codes::OUT_OF_MEMORY)?;
         blocks().insert(pointer.expose_provenance(), Block { len, device, pinned: false });
         place.write(pointer.addr() as u64);
         Ok(())
@@ -96,7 +96,7 @@ driver! {
             streams::synchronize_all(block.device);
         }
         // SAFETY: it was in the table, so `alloc` made it, nothing else frees it, and the device's work is over.
-        unsafe { soft_cuda::memory::free(std::ptr::with_exposed_provenance_mut(address)) };
+        unsafe { gpuless_device::memory::free(std::ptr::with_exposed_provenance_mut(address)) };
         Ok(())
     }
     fn cuMemAllocHost_v2(place: Out<'_, *mut c_void>, len: usize) { host_alloc(place, len, 0) }

@@ -1,6 +1,6 @@
 //! Streams by handle, and host functions.
 use crate::{Out, codes, context, driver, put};
-use soft_cuda::Stream;
+use gpuless_device::Stream;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

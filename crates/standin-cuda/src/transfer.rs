@@ -1,6 +1,6 @@
 //! Copies and fills.
 use crate::{Outcome, codes, context, driver, memory, streams};
-use soft_cuda::Stream;
+use gpuless_device::Stream;
 use std::ffi::{c_uchar, c_void};
 use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! `collspecStandin` to be distinguishable from NCCL.
 //!
 //! It is a crate of its own because a program that links a crate with exported C functions exports them too, and would capture the
-//! calls of real libraries. So `soft-cuda` and `soft-nccl` export nothing, and nothing links this crate: programs name it as
+//! calls of real libraries. So `gpuless-device` and `soft-nccl` export nothing, and nothing links this crate: programs name it as
 //! a dependency only to make cargo build its file.
 //!
 //! # Faults

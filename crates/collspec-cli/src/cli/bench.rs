@@ -191,7 +191,7 @@ impl Frame {
         let library = chosen.banner(&InheritedVariables::here());
         let ranks = rows.iter().map(|row| row.ranks).max().unwrap_or(0);
         let (clock, devices) = match &chosen.machine {
-            None => (Some("events in software"), vec!["soft-cuda".to_owned(); ranks]),
+            None => (Some("events in software"), vec!["gpuless-device".to_owned(); ranks]),
             Some(machine) => {
                 let used = machine.used(ranks);
                 let name = |rank: usize| used.get(rank % used.len().max(1)).map(|device| device.name.clone());

@@ -6,7 +6,7 @@ use collspec_run::backend::{software_gpus, standin};
 use std::ffi::OsString;
 
 /// The driver's file name as cargo builds it.
-const DRIVER: &str = "libcollspec_gpu_preload.so";
+const DRIVER: &str = "libgpuless_driver.so";
 /// The name of the folder with the driver under its vendor's names.
 const FOLDER: &str = "collspec-gpu";
 const NAMES: [(&str, &str); 2] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER)];

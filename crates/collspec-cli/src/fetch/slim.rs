@@ -1,9 +1,9 @@
 //! Cuts the machine code of GPUs out of a library's file: software GPUs execute its PTX, which stays.
 use collspec_run::backend::software_gpus;
+use gpuless_cuda::fatbin::{FatBinaries, FatbinError};
+use gpuless_cuda::library::LibraryError;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use soft_cudart::fatbin::{FatBinaries, FatbinError};
-use soft_cudart::library::LibraryError;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;

@@ -30,7 +30,7 @@ impl Address {
 pub enum DeviceError {
     /// Memory could not be allocated.
     #[error(transparent)]
-    Memory(#[from] soft_cuda::OutOfMemory),
+    Memory(#[from] gpuless_device::OutOfMemory),
     /// The range is outside an allocation.
     #[error("bytes {from} to {to} lie outside an allocation of {len} bytes")]
     Outside {
@@ -49,7 +49,7 @@ pub enum DeviceError {
     Cuda(#[from] cuda::CudaError),
     /// A capture, or a graph from one, cannot be used in this way.
     #[error("CUDA graph: {0}")]
-    Graph(#[from] soft_cuda::CaptureError),
+    Graph(#[from] gpuless_device::CaptureError),
     /// A kernel of the library has failed on a software GPU.
     #[error("{0}")]
     Kernel(String),
@@ -64,7 +64,7 @@ pub enum DeviceError {
 impl DeviceError {
     /// True if the library's work on the device, or its absence, may be the cause. All other errors come from calls of this program.
     pub fn may_come_from_the_library(&self) -> bool {
-        use soft_cuda::CaptureError::*;
+        use gpuless_device::CaptureError::*;
         match self {
             Self::Cuda(error) => error.code != cuda::OUT_OF_MEMORY,
             Self::Kernel(_) => true,
@@ -91,9 +91,9 @@ pub enum WindowMemoryError {
 /// The kinds of devices.
 #[derive(Clone, Copy, Debug)]
 pub enum Device {
-    /// soft-cuda: the host itself.
+    /// gpuless-device: the host itself.
     Host,
-    /// soft-cuda with kernels: software GPUs under a real library.
+    /// gpuless-device with kernels: software GPUs under a real library.
     Software {
         /// The offset from a rank's number to the number of its device.
         offset: usize,
@@ -167,7 +167,7 @@ impl Device {
     pub fn bind(self, rank: usize) -> Result<(), DeviceError> {
         match self {
             Self::Host | Self::Software { .. } => {
-                soft_cuda::set_current(self.software_number(rank));
+                gpuless_device::set_current(self.software_number(rank));
                 Ok(())
             }
             Self::Cuda(cuda) => Ok(cuda.bind(rank)?),
@@ -232,7 +232,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn stream(self) -> Result<DeviceStream, DeviceError> {
         Ok(DeviceStream(match self {
-            Self::Host | Self::Software { .. } => StreamKind::Host(soft_cuda::Stream::new()),
+            Self::Host | Self::Software { .. } => StreamKind::Host(gpuless_device::Stream::new()),
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::new(cuda)?),
         }))
     }
@@ -240,7 +240,9 @@ impl Device {
     /// The number of the calling thread's device, if one was bound to it.
     pub fn current(self) -> Option<i32> {
         match self {
-            Self::Host | Self::Software { .. } => soft_cuda::current().and_then(|device| i32::try_from(device).ok()),
+            Self::Host | Self::Software { .. } => {
+                gpuless_device::current().and_then(|device| i32::try_from(device).ok())
+            }
             Self::Cuda(cuda) => cuda.current_number(),
         }
     }
@@ -253,7 +255,7 @@ impl Device {
     pub fn null_stream(self, rank: usize) -> Result<DeviceStream, DeviceError> {
         Ok(DeviceStream(match self {
             Self::Host | Self::Software { .. } => {
-                StreamKind::Host(soft_cuda::Stream::of_device(self.software_number(rank)))
+                StreamKind::Host(gpuless_device::Stream::of_device(self.software_number(rank)))
             }
             Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::null(cuda)?),
         }))
@@ -266,7 +268,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn event(self) -> Result<DeviceEvent, DeviceError> {
         Ok(DeviceEvent(match self {
-            Self::Host | Self::Software { .. } => EventKind::Host(soft_cuda::Event::new()),
+            Self::Host | Self::Software { .. } => EventKind::Host(gpuless_device::Event::new()),
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::new(cuda)?),
         }))
     }
@@ -278,7 +280,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn memory_in_use(self) -> Result<u64, DeviceError> {
         match self {
-            Self::Host | Self::Software { .. } => Ok(soft_cuda::memory::in_use()),
+            Self::Host | Self::Software { .. } => Ok(gpuless_device::memory::in_use()),
             Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
         }
     }
@@ -305,7 +307,7 @@ impl Device {
     /// A call of the CUDA driver fails.
     pub fn timed_event(self) -> Result<TimedEvent, DeviceError> {
         Ok(TimedEvent(match self {
-            Self::Host | Self::Software { .. } => EventKind::Host(soft_cuda::Event::timed()),
+            Self::Host | Self::Software { .. } => EventKind::Host(gpuless_device::Event::timed()),
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::timed(cuda)?),
         }))
     }
@@ -315,7 +317,7 @@ impl Device {
     /// and no other thread is woken for it.
     pub fn set_patient(self, patient: bool) {
         match self {
-            Self::Host => soft_cuda::set_patient(patient),
+            Self::Host => gpuless_device::set_patient(patient),
             // A library's own threads may wait for work that a rank has put on its streams.
             Self::Software { .. } | Self::Cuda(_) => {}
         }
@@ -324,7 +326,7 @@ impl Device {
     /// The work that the calling thread has put on streams begins, if it has not begun.
     pub fn begin(self) {
         match self {
-            Self::Host | Self::Software { .. } => soft_cuda::begin_held(),
+            Self::Host | Self::Software { .. } => gpuless_device::begin_held(),
             Self::Cuda(_) => {}
         }
     }
@@ -332,7 +334,7 @@ impl Device {
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {
-            Self::Host | Self::Software { .. } => soft_cuda::wake_hosts(),
+            Self::Host | Self::Software { .. } => gpuless_device::wake_hosts(),
             Self::Cuda(cuda) => cuda.wake(),
         }
     }

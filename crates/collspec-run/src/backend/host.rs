@@ -1,17 +1,17 @@
-//! The host device, on soft-cuda.
+//! The host device, on gpuless-device.
 #![allow(unsafe_code)] // copies between raw addresses
 
 use super::device::{Address, DeviceError, MemoryOwner};
 use super::library::Library;
 use super::stream::MapFn;
 use crate::job::arena::{Mapping, Outside, Span};
-pub(super) use soft_cuda::Stream;
+pub(super) use gpuless_device::Stream;
 use std::sync::Arc;
 
 /// Alignment of allocations, which NCCL's windows need.
 const ALIGN: usize = 4096;
 
-/// A block of soft-cuda's memory.
+/// A block of gpuless-device's memory.
 #[derive(Debug)]
 pub(super) struct HostMemory {
     base: u64,
@@ -28,7 +28,7 @@ impl HostMemory {
     }
     pub fn new(len: u64) -> Result<Self, DeviceError> {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
-        let base = soft_cuda::memory::alloc(bytes, ALIGN)?.expose_provenance() as u64;
+        let base = gpuless_device::memory::alloc(bytes, ALIGN)?.expose_provenance() as u64;
         Ok(Self { base, len, owner: MemoryOwner::Device, arena: None })
     }
     /// Memory that lies in the arena, and stays there.
@@ -39,7 +39,7 @@ impl HostMemory {
     pub fn in_arena(arena: &Arc<Mapping>, at: u64, len: u64) -> Result<Self, Outside> {
         let span = arena.span(at, len)?;
         span.populate();
-        soft_cuda::memory::adopt(span.as_ptr(), span.len());
+        gpuless_device::memory::adopt(span.as_ptr(), span.len());
         let base = span.as_ptr().expose_provenance() as u64;
         Ok(Self { base, len, owner: MemoryOwner::Device, arena: Some(arena.clone()) })
     }
@@ -79,7 +79,7 @@ impl Drop for HostMemory {
     fn drop(&mut self) {
         match self.owner {
             // SAFETY: the address is `alloc`'s or `adopt`'s; a block is dropped after the work that uses it has ended.
-            MemoryOwner::Device => unsafe { soft_cuda::memory::free(Address(self.base).as_ptr().cast()) },
+            MemoryOwner::Device => unsafe { gpuless_device::memory::free(Address(self.base).as_ptr().cast()) },
             MemoryOwner::Library(library) => library.mem_free(Address(self.base)),
         }
     }

@@ -6,13 +6,13 @@ use crate::job::{
     EarlyLoads, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Variation, Work,
 };
 use collspec_core::printable::one_line;
+use gpuless_cuda::api::{self, Settings};
+use gpuless_cuda::attach::runtime_functions;
+use gpuless_cuda::fatbin::FatBinaries;
+use gpuless_cuda::faults::{self, Effect, Fault, Owner};
+use gpuless_cuda::library::LibraryError;
 use nccl_sys::Nccl;
 use ptx::run::{self, Options, Schedule, SwitchSum};
-use soft_cudart::api::{self, Settings};
-use soft_cudart::attach::runtime_functions;
-use soft_cudart::fatbin::FatBinaries;
-use soft_cudart::faults::{self, Effect, Fault, Owner};
-use soft_cudart::library::LibraryError;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -167,7 +167,7 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
         }
     };
     // SAFETY: the library was loaded from this file, stays, and nothing has called it.
-    let library = unsafe { soft_cudart::library::load(&file, options, Box::new(not_supported)) };
+    let library = unsafe { gpuless_cuda::library::load(&file, options, Box::new(not_supported)) };
     // Checked after everything was read from it, and before the findings are reported.
     if identity(&file) != before {
         return Err(SoftwareGpuError::Replaced(file));
@@ -175,7 +175,7 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     let checks = || {
         loop {
             std::thread::sleep(ERROR_CHECKS);
-            soft_cuda::wake_hosts();
+            gpuless_device::wake_hosts();
         }
     };
     let begin =
@@ -192,17 +192,17 @@ pub fn failure(device: usize) -> Option<String> {
 
 /// What the system has first refused to the devices of this process since [`forget_refusals`], because the machine has no more of it.
 pub fn refusal() -> Option<String> {
-    soft_cuda::refusals::first()
+    gpuless_device::refusals::first()
 }
 
 /// Forgets what the system has refused.
 pub fn forget_refusals() {
-    soft_cuda::refusals::forget();
+    gpuless_device::refusals::forget();
 }
 
 /// The work that a device's finished kernels have done in this process.
 pub fn work(device: usize) -> Work {
-    let soft_cudart::Counts { launches, blocks, work } = soft_cudart::counts(device);
+    let gpuless_cuda::Counts { launches, blocks, work } = gpuless_cuda::counts(device);
     Work { instructions: work.instructions, loaded: work.loaded, stored: work.stored, launches, blocks }
 }
 
@@ -221,7 +221,7 @@ pub fn schedule(seed: u64, variation: &Variation) -> Result<(), LibraryError> {
         EarlyLoads::Weak => run::EarlyLoads::Weak,
         EarlyLoads::All => run::EarlyLoads::All,
     });
-    soft_cudart::library::schedule(Some(Schedule { seed, delayed_stores, early_loads }))
+    gpuless_cuda::library::schedule(Some(Schedule { seed, delayed_stores, early_loads }))
 }
 
 /// How long a slow GPU halts, and data is late.
@@ -270,8 +270,8 @@ pub fn disturbed() -> MachineReport {
 /// The number of host threads that wait for a device, and the number of turns that kernels had, if streams have nothing to do now and all kernels
 /// of this process wait or poll memory that does not change.
 pub fn standstill() -> Option<(usize, u64)> {
-    let activity = soft_cuda::activity();
-    let turns = soft_cudart::library::turns_before_standstill()?;
+    let activity = gpuless_device::activity();
+    let turns = gpuless_cuda::library::turns_before_standstill()?;
     (!activity.busy).then_some((activity.blocked_hosts, turns))
 }
 

@@ -1,9 +1,9 @@
 //! Kernels on software GPUs that cannot go on, in words: which warps wait, for what, and for which rank.
 use crate::job::NO_KERNEL_MOVES;
 use collspec_core::printable::names_in_words;
+use gpuless_cuda::api::{Home, place};
+use gpuless_cuda::library;
 use ptx::run::{StandingBlock, Wait};
-use soft_cudart::api::{Home, place};
-use soft_cudart::library;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 

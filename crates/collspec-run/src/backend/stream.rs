@@ -23,7 +23,7 @@ impl std::fmt::Debug for DeviceStream {
 pub struct DeviceEvent(pub(super) EventKind);
 
 pub(super) enum EventKind {
-    Host(soft_cuda::Event),
+    Host(gpuless_device::Event),
     Cuda(cuda::CudaEvent),
 }
 
@@ -68,7 +68,7 @@ pub type MapFn = Box<dyn Fn(&[Vec<u8>]) -> Option<Vec<u8>> + Send + Sync>;
 pub struct DeviceGraph(GraphKind);
 
 enum GraphKind {
-    Host(soft_cuda::GraphExec),
+    Host(gpuless_device::GraphExec),
     Cuda(cuda::CudaGraph),
 }
 
@@ -203,7 +203,7 @@ impl DeviceStream {
     /// The stream cannot be captured, or a call of the CUDA driver fails.
     pub fn begin_capture(&self) -> Result<(), DeviceError> {
         match &self.0 {
-            StreamKind::Host(stream) => stream.begin_capture(soft_cuda::CaptureMode::Relaxed)?,
+            StreamKind::Host(stream) => stream.begin_capture(gpuless_device::CaptureMode::Relaxed)?,
             StreamKind::Cuda(stream) => stream.begin_capture()?,
         }
         Ok(())
@@ -228,7 +228,7 @@ impl DeviceStream {
         Ok(match &self.0 {
             StreamKind::Host(stream) if stream.capture_status().is_capturing() => {
                 stream.invalidate_capture();
-                return Err(soft_cuda::CaptureError::Unsupported.into());
+                return Err(gpuless_device::CaptureError::Unsupported.into());
             }
             StreamKind::Host(stream) => {
                 let done = stream.synchronize_unless(stop);

@@ -28,7 +28,7 @@ fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
 pub(crate) fn allocate(len: usize) -> Outcome<usize> {
     let none = || Failure::system(format!("there is no device memory for {len} bytes"));
     let given = if linked_in() {
-        soft_cuda::memory::alloc(len, ALIGN).map_err(|_| none())?.expose_provenance()
+        gpuless_device::memory::alloc(len, ALIGN).map_err(|_| none())?.expose_provenance()
     } else {
         driver::driver()?.allocate(len.checked_add(ALIGN).ok_or_else(none)?)?
     };
@@ -46,7 +46,7 @@ pub(crate) unsafe fn free(base: usize) -> Outcome<()> {
     let block = blocks().remove(&base).ok_or_else(unknown)?;
     if linked_in() {
         // SAFETY: `allocate` returned it, and the caller vouches for the rest.
-        unsafe { soft_cuda::memory::free(with_exposed_provenance_mut(block.given)) };
+        unsafe { gpuless_device::memory::free(with_exposed_provenance_mut(block.given)) };
         return Ok(());
     }
     // SAFETY: as above.
@@ -63,7 +63,7 @@ pub(crate) fn block_of(address: usize, len: usize) -> Option<usize> {
         return Some(*base);
     }
     if linked_in() {
-        return soft_cuda::memory::start_of(std::ptr::without_provenance(address), len);
+        return gpuless_device::memory::start_of(std::ptr::without_provenance(address), len);
     }
     contains(address, len).then_some(address)
 }

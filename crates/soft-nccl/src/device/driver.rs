@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // a CUDA driver is called
 
 use crate::failure::{Failure, Outcome};
+use gpuless_device::Activity;
 use nccl_sys::ncclResult_t;
-use soft_cuda::Activity;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{without_provenance, without_provenance_mut};

@@ -1,4 +1,4 @@
-//! The device that the library works on: soft-cuda linked in, or a driver that the process has loaded.
+//! The device that the library works on: gpuless-device linked in, or a driver that the process has loaded.
 //!
 //! The default is the linked-in device. In a shared library, `use_loaded_driver` makes it reach streams through the driver: by the
 //! stand-in's extension if it has one, otherwise by host functions that block until the operation is over. Memory is
@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 static LOADED: AtomicBool = AtomicBool::new(false);
 
-/// Makes streams those of the driver that the process has loaded (`libcuda.so.1`), not of the soft-cuda that is
+/// Makes streams those of the driver that the process has loaded (`libcuda.so.1`), not of the gpuless-device that is
 /// linked in. May only be called before the library's first use.
 pub fn use_loaded_driver() {
     LOADED.store(true, Ordering::Release);
@@ -39,7 +39,7 @@ pub struct Stream {
 
 #[derive(Clone)]
 enum Kind {
-    LinkedIn(soft_cuda::Stream),
+    LinkedIn(gpuless_device::Stream),
     Extension(Arc<driver::Opened>),
     Driver,
 }
@@ -49,7 +49,7 @@ pub struct Done(#[allow(dead_code)] Hold); // what it holds acts when it is drop
 
 #[allow(dead_code)]
 enum Hold {
-    LinkedIn(soft_cuda::Done),
+    LinkedIn(gpuless_device::Done),
     Extension(Token),
     Driver(Opening),
 }
@@ -76,14 +76,14 @@ impl Done {
         matches!(&self.0, Hold::LinkedIn(done) if done.may_let_pass())
     }
 
-    /// Moves the next item of the stream before this one; see [`soft_cuda::Done::let_pass`].
+    /// Moves the next item of the stream before this one; see [`gpuless_device::Done::let_pass`].
     pub(crate) fn let_pass(self, start: Start) {
         if let Hold::LinkedIn(done) = &self.0 {
             done.let_pass(Box::new(|done| start(Done(Hold::LinkedIn(done)))));
         }
     }
 
-    /// Lets the stream continue before this is done; see [`soft_cuda::Done::finish_later`].
+    /// Lets the stream continue before this is done; see [`gpuless_device::Done::finish_later`].
     pub(crate) fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
         if let Hold::LinkedIn(done) = &self.0 {
             done.finish_later(passes, work);
@@ -113,8 +113,8 @@ impl Stream {
     pub(crate) unsafe fn lookup(raw: *mut c_void, device: c_int) -> Outcome<Self> {
         let unknown = || Failure::argument("no live stream has this handle");
         let kind = if linked_in() {
-            let null = usize::try_from(device).ok().filter(|_| raw.is_null()).map(soft_cuda::Stream::of_device);
-            let stream = null.or_else(|| soft_cuda::Stream::lookup(raw)).ok_or_else(unknown)?;
+            let null = usize::try_from(device).ok().filter(|_| raw.is_null()).map(gpuless_device::Stream::of_device);
+            let stream = null.or_else(|| gpuless_device::Stream::lookup(raw)).ok_or_else(unknown)?;
             return Ok(Self { raw: stream.id(), kind: Kind::LinkedIn(stream) });
         } else {
             let driver = driver::driver()?;
@@ -135,8 +135,8 @@ impl Stream {
     pub(crate) fn capture(&self) -> Option<u64> {
         match &self.kind {
             Kind::LinkedIn(stream) => match stream.capture_status() {
-                soft_cuda::CaptureStatus::None => None,
-                soft_cuda::CaptureStatus::Active(id) | soft_cuda::CaptureStatus::Invalidated(id) => Some(id),
+                gpuless_device::CaptureStatus::None => None,
+                gpuless_device::CaptureStatus::Active(id) | gpuless_device::CaptureStatus::Invalidated(id) => Some(id),
             },
             Kind::Extension(opened) => opened.capture(),
             Kind::Driver => driver::driver().ok().and_then(|driver| driver.capture(self.raw)),
@@ -149,7 +149,7 @@ impl Stream {
         let taken = match &self.kind {
             Kind::LinkedIn(stream) => {
                 let linked_in =
-                    |start: Start| -> soft_cuda::Start { Box::new(|done| start(Done(Hold::LinkedIn(done)))) };
+                    |start: Start| -> gpuless_device::Start { Box::new(|done| start(Done(Hold::LinkedIn(done)))) };
                 stream.capture_launch(Arc::new(move |launch| {
                     node(launch).map(|starts| starts.into_iter().map(linked_in).collect())
                 }))
@@ -167,12 +167,12 @@ impl Stream {
     }
 
     /// Another stream of the same kind, if one can be created: for libraries that are wrong on purpose.
-    pub(crate) fn beside(&self) -> Option<soft_cuda::Stream> {
-        matches!(self.kind, Kind::LinkedIn(_)).then(soft_cuda::Stream::new)
+    pub(crate) fn beside(&self) -> Option<gpuless_device::Stream> {
+        matches!(self.kind, Kind::LinkedIn(_)).then(gpuless_device::Stream::new)
     }
 
-    /// The stream of soft-cuda itself.
-    pub(crate) fn of_linked_in(stream: &soft_cuda::Stream) -> Self {
+    /// The stream of gpuless-device itself.
+    pub(crate) fn of_linked_in(stream: &gpuless_device::Stream) -> Self {
         Self { raw: stream.id(), kind: Kind::LinkedIn(stream.clone()) }
     }
 
@@ -244,7 +244,7 @@ fn extension() -> Option<&'static Extension> {
 /// True if this many bytes lie in one block of device memory, or if the driver cannot tell.
 pub(crate) fn contains(address: usize, bytes: usize) -> bool {
     if linked_in() {
-        return soft_cuda::memory::contains(std::ptr::without_provenance(address), bytes);
+        return gpuless_device::memory::contains(std::ptr::without_provenance(address), bytes);
     }
     extension().is_none_or(|extension| extension.contains(address, bytes))
 }
@@ -252,49 +252,49 @@ pub(crate) fn contains(address: usize, bytes: usize) -> bool {
 /// Makes host threads that wait for the device check again if they may continue.
 pub(crate) fn wake_hosts() {
     if linked_in() {
-        soft_cuda::wake_hosts();
+        gpuless_device::wake_hosts();
     } else if let Some(extension) = extension() {
         extension.wake_hosts();
     }
 }
 
-/// Streams begin late (see [`soft_cuda::set_lazy`]), where they are soft-cuda's own.
+/// Streams begin late (see [`gpuless_device::set_lazy`]), where they are gpuless-device's own.
 pub(crate) fn set_lazy(lazy: bool) {
     if linked_in() {
-        soft_cuda::set_lazy(lazy);
+        gpuless_device::set_lazy(lazy);
     }
 }
 
 /// The calling thread will wait in the library for others.
 pub(crate) fn host_waits() {
     if linked_in() {
-        soft_cuda::begin_held();
+        gpuless_device::begin_held();
     }
 }
 
-/// Sets the work that host threads do while they wait for soft-cuda's own streams; see [`soft_cuda::Helper`].
+/// Sets the work that host threads do while they wait for gpuless-device's own streams; see [`gpuless_device::Helper`].
 pub(crate) fn set_helper(help: fn(usize) -> bool, hand_over: fn()) {
     if linked_in() {
-        soft_cuda::set_helper(soft_cuda::Helper { help, hand_over });
+        gpuless_device::set_helper(gpuless_device::Helper { help, hand_over });
     }
 }
 
 /// True on a host thread that will run ready tasks before it blocks.
 pub(crate) fn is_driving() -> bool {
-    linked_in() && soft_cuda::is_driving()
+    linked_in() && gpuless_device::is_driving()
 }
 
 /// The device's state; a device that does not report it counts as busy, so that it is never mistaken for idle.
-pub(crate) fn activity() -> soft_cuda::Activity {
+pub(crate) fn activity() -> gpuless_device::Activity {
     if linked_in() {
-        return soft_cuda::activity();
+        return gpuless_device::activity();
     }
-    extension().map_or(soft_cuda::Activity { busy: true, ..Default::default() }, Extension::activity)
+    extension().map_or(gpuless_device::Activity { busy: true, ..Default::default() }, Extension::activity)
 }
 
 pub(crate) fn set_idle_hook(hook: Option<extern "C" fn()>) {
     if linked_in() {
-        soft_cuda::set_idle_hook(hook);
+        gpuless_device::set_idle_hook(hook);
     } else if let Some(extension) = extension() {
         extension.set_idle_hook(hook);
     }
@@ -302,6 +302,6 @@ pub(crate) fn set_idle_hook(hook: Option<extern "C" fn()>) {
 
 /// The calling thread's current device; if it has set none, the device with the rank's number.
 pub(crate) fn current(rank: c_int) -> Outcome<c_int> {
-    let own = || soft_cuda::current().and_then(|device| c_int::try_from(device).ok());
+    let own = || gpuless_device::current().and_then(|device| c_int::try_from(device).ok());
     if linked_in() { Ok(own().unwrap_or(rank)) } else { driver::driver()?.current() }
 }

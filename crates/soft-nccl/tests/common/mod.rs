@@ -5,8 +5,8 @@ pub mod kernel;
 pub mod parts;
 pub mod suite;
 pub mod values;
+use gpuless_device::{Stream, memory};
 use nccl_sys::*;
-use soft_cuda::{Stream, memory};
 use std::ffi::c_void;
 use std::sync::LazyLock;
 

@@ -1,0 +1,23 @@
+//! The CUDA runtime in software, for a library that has NVIDIA's linked in.
+//!
+//! | room | purpose |
+//! |---|---|
+//! | [`fatbin`] | finds the PTX that a library carries |
+//! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
+//! | [`api`] | the runtime's functions, over gpuless-device |
+//! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
+//! | [`faults`] | faults of the machine on demand |
+//! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
+#![deny(unsafe_code)]
+
+mod counts;
+mod elf;
+pub mod fatbin;
+pub mod attach;
+pub mod api;
+mod nvml;
+pub mod faults;
+mod imports;
+pub mod library;
+
+pub use counts::{Counts, counts};

@@ -1,0 +1,70 @@
+//! A library to preload: software GPUs for a program that calls CUDA and NCCL.
+//!
+//! It has the driver's functions under their own names. Libraries that have a CUDA runtime, NCCL's or the runtime's own, call
+//! `gpuless-cuda` from the moment when they can first be called: when the program begins, or asks the loader for a function of one.
+#![deny(unsafe_code)]
+#![cfg(target_arch = "x86_64")] // it has machine code, and software GPUs work there alone
+
+mod exports;
+mod loaded;
+
+use gpuless_cuda::api::{self, Settings};
+use gpuless_cuda::fatbin::{FatBinaries, FatbinError};
+use gpuless_cuda::library::{self, LibraryError};
+use ptx::run::Options;
+use std::path::Path;
+
+/// The variable with the number of devices.
+const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
+/// The variable with the number of NVLinks of each.
+const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
+
+/// The variable with the way in which the NVLink switch adds.
+const SWITCH: &str = "COLLSPEC_SOFTWARE_SWITCH";
+
+/// How kernels are executed.
+fn options() -> Options {
+    // Whoever preloads this checks it: a library to preload has nobody to tell.
+    let switch_sum = std::env::var(SWITCH).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    Options { switch_sum, ..Options::default() }
+}
+
+/// Sets up the devices, before the program's first call.
+fn configure() {
+    let settings = Settings::default();
+    let devices = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.devices);
+    // Only this function configures them, and once.
+    let nvlinks = std::env::var(LINKS).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.nvlinks);
+    let _ = api::configure(Settings { devices, nvlinks, legacy_default_stream: true, ..settings });
+    library::load_modules(options());
+}
+
+/// Makes a loaded library call this runtime.
+///
+/// # Safety
+///
+/// Same as [`library::load`].
+#[allow(unsafe_code)] // as its caller says
+unsafe fn attach(path: &Path) -> Result<(), LibraryError> {
+    // SAFETY: as the caller says.
+    unsafe {
+        match FatBinaries::open(path) {
+            Err(FatbinError::NoDeviceCode) => library::attach_runtime(path, Box::new(not_supported)).map(|_| ())?,
+            _ => library::load(path, options(), Box::new(not_supported)).map(|_| ())?,
+        }
+    }
+    Ok(())
+}
+
+fn not_supported(name: &str, first: bool) {
+    if first {
+        eprintln!("software GPU: {name} is not supported");
+    }
+}
+
+/// Reports the kernels that failed, when the process ends.
+extern "C" fn report_failures() {
+    for failure in api::failures() {
+        eprintln!("software GPU: kernel {} on device {}: {}", failure.kernel, failure.device, failure.text);
+    }
+}
