@@ -2,6 +2,7 @@
 //!
 //! Data flows one way: file, scenario, plan, observation, verdict, report.
 #![deny(unsafe_code)]
+#![warn(missing_docs, clippy::missing_errors_doc)] // an interface
 
 #[cfg(feature = "harness")]
 pub mod harness;

@@ -1,5 +1,4 @@
 //! The stand-in driver and library as files: a separate process finds them by the vendors' names and uses them from C.
-#![allow(missing_docs)]
 mod child;
 mod driver;
 mod effects;

@@ -3,6 +3,7 @@
 //! Written from NCCL's user guide (docs.nvidia.com, "NCCL API"); no header of NCCL's is included. Numbers of unknown
 //! meaning stay representable: every enum is a newtype over `i32`. A table is filled from one library ([`Nccl::load`]);
 //! several tables may live together. Calling an absent entry is an ordinary error ([`Missing`]), never a panic.
+#![warn(missing_docs, clippy::missing_errors_doc)] // an interface
 #![allow(non_camel_case_types)]
 
 mod algorithms;

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of NCCL: ours, and the real one if it was found.
 pub struct Function {
-    /// Its name.
     pub name: &'static CStr,
     /// Ours.
     pub wrapper: fn() -> *mut c_void,

@@ -111,7 +111,6 @@ driver! {
         streams::synchronize_all(current()?);
         Ok(())
     }
-    /// Streams have no priorities.
     fn cuCtxGetStreamPriorityRange(least: Out<'_, c_int>, greatest: Out<'_, c_int>) {
         current()?;
         put(least, 0)?;

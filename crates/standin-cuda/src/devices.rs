@@ -26,7 +26,6 @@ pub(crate) fn count() -> Result<usize, c_int> {
     DEVICES.get().copied().ok_or(codes::NOT_INITIALIZED)
 }
 
-/// A device by its number.
 pub(crate) fn device(number: c_int) -> Result<usize, c_int> {
     let count = count()?;
     usize::try_from(number).ok().filter(|n| *n < count).ok_or(codes::INVALID_DEVICE)

@@ -134,7 +134,6 @@ impl Demand {
     }
 }
 
-/// All demands of a text.
 fn parse(text: &str) -> Result<Vec<Demand>, String> {
     text.split([';', '\n']).map(str::trim).filter(|part| !part.is_empty()).map(Demand::parse).collect()
 }

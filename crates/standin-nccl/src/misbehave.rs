@@ -85,7 +85,6 @@ fn rank_of(comm: ncclComm_t) -> Option<c_int> {
     (code == Some(WORKS)).then_some(rank)
 }
 
-/// The faults that are for a rank.
 fn meant(rank: impl Fn() -> Option<c_int>) -> impl Iterator<Item = &'static Fault> {
     let demands = wanted().unwrap_or_default();
     demands.iter().filter(move |demand| demand.rank.is_none() || demand.rank == rank()).map(|demand| &demand.fault)

@@ -30,7 +30,6 @@ pub enum Effect {
     LostStore,
     /// The kernels of a device halt, for a time or for ever.
     Halt {
-        /// The device.
         device: usize,
         /// How long.
         time: Option<Duration>,
@@ -45,7 +44,6 @@ pub enum Effect {
     Delay(Duration),
 }
 
-/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What it does.
@@ -118,10 +116,6 @@ pub fn begin(fault: Option<Fault>, tell: fn(&str)) -> Result<(), library::Librar
 }
 
 /// Nothing is counted any more, and a halted device continues.
-///
-/// # Errors
-///
-/// As for [`begin`].
 pub fn end() -> Result<(), library::LibraryError> {
     if !AT_WORK.swap(false, Ordering::Relaxed) {
         return Ok(());

@@ -41,7 +41,6 @@ impl DetectedBy {
 /// The lanes whose worth is reported, in the order of the report.
 pub const LANES: [Lane; 5] = [Lane::Exact, Lane::Admissible, Lane::Bounded, Lane::Invariants, Lane::Expected];
 
-/// A set of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneSet(u8);
 

@@ -57,7 +57,6 @@ const MAX_IDLE_PROCESSES: usize = 192;
 /// Bytes of idle workers' arenas.
 const MAX_IDLE_BYTES: u64 = 1 << 30;
 
-/// Settings of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct AuditSettings {
     /// The faults and flaws.

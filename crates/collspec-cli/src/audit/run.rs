@@ -88,7 +88,6 @@ pub enum AuditEvent {
         /// True for runs with faults.
         faulty: bool,
     },
-    /// A run is done.
     RunDone {
         /// The case that was run.
         case: Arc<Case>,

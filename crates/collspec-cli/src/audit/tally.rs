@@ -7,7 +7,6 @@ use collspec_core::judge::Lane;
 use soft_nccl::fault::Fault;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The report of an audit.
 #[derive(Clone, Debug)]
 pub struct AuditReport {
     /// Number of cases that took part.
@@ -33,7 +32,6 @@ pub struct AuditReport {
 /// The counts of a fault, or of a flaw of the judge.
 #[derive(Clone, Debug)]
 pub struct ItemRow {
-    /// The fault or flaw.
     pub item: FaultOrFlaw,
     /// Number of cases that reach it; for a flaw, of cases that caught any fault.
     pub reached: usize,

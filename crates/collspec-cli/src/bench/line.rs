@@ -7,7 +7,6 @@ use super::row::Row;
 pub struct Line<'a> {
     /// The result with separate buffers.
     pub out_of_place: Option<&'a RowResult>,
-    /// The result in place.
     pub in_place: Option<&'a RowResult>,
 }
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// An operation that can be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum Operation {
     AllReduce,
     Reduce,
@@ -104,7 +103,6 @@ impl Operation {
 /// A reduction, by its name in nccl-tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Reduction {
     Sum,
     Prod,

@@ -18,7 +18,6 @@ pub struct Plan {
 
 /// The requested settings; `None` where the default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Request {
     pub operations: Option<Vec<Operation>>,
     pub reductions: Option<Vec<Reduction>>,

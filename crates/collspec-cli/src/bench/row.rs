@@ -9,7 +9,6 @@ use std::fmt;
 pub struct Row {
     /// The operation to time.
     pub operation: Operation,
-    /// The reduction, if it has one.
     pub reduction: Option<Reduction>,
     /// The element type of the buffers.
     pub dtype: DType,

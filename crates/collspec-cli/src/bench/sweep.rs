@@ -8,7 +8,6 @@ const MAX_ROWS: usize = 20_000;
 
 /// Lists of values; every meaningful combination is a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Sweep {
     pub operations: Vec<Operation>,
     pub reductions: Vec<Reduction>,

@@ -18,7 +18,6 @@ pub enum Launcher {
 /// What the value of an option says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// All processes.
     Processes,
     Nodes,
     /// Processes on each node; for jsrun sets on each.

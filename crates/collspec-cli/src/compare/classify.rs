@@ -18,7 +18,6 @@ const MAX_CHANGED_RESULTS: usize = 16;
 /// A change with its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classified {
-    /// The kind of change.
     pub change: Change,
     /// A description in one line; for a change of results, equal for all cases with the same change.
     pub detail: String,

@@ -84,7 +84,6 @@ pub struct Row {
     /// The element types of its inputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
-    /// The kind of change.
     pub change: Change,
     /// A description of the change in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -146,7 +145,6 @@ pub struct FirstFailures {
     pub candidate: BTreeMap<String, FailedRun>,
 }
 
-/// A case and its verdict.
 pub type FailedRun = (Arc<Case>, Box<Verdict>);
 
 impl FirstFailures {

@@ -14,7 +14,6 @@ use toml::Spanned;
 /// A row that does not reach its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BelowLimit {
-    /// The row.
     pub row: Row,
     /// The candidate's bus bandwidth in GB/s; `None` if the row has no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -30,7 +30,6 @@ pub struct Speed {
 /// A row that fails on the candidate alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRow {
-    /// The row.
     pub row: Row,
     /// The first failure's reason.
     pub reason: String,

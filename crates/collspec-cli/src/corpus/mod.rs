@@ -35,7 +35,6 @@ pub enum CorpusError {
         part: String,
         /// A folder with a similar name.
         near: Option<String>,
-        /// The folders that it has.
         folders: String,
     },
 }

@@ -8,7 +8,6 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;mar
     h1{font-size:1.4rem}h2{font-size:1.1rem;margin:2rem 0 .3rem}p{margin:.3rem 0}figure{margin:.5rem 0;overflow-x:auto}\
     @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}}";
 
-/// The page.
 pub fn page(explanation: &Explanation) -> String {
     let name = one_line(&explanation.name);
     let page = html! {

@@ -25,7 +25,6 @@ pub struct Place {
     pub unit: usize,
     /// Index among the unit's inner steps; `None` for the group itself.
     pub inner: Option<usize>,
-    /// The round.
     pub round: usize,
 }
 

@@ -35,11 +35,9 @@ pub struct Request {
 /// A case that fails.
 #[derive(Debug)]
 pub struct Found {
-    /// The case.
     pub case: Arc<Case>,
     /// The schedule on which it fails, or the schedules whose results have different bits although each is right by itself.
     pub schedules: RangeInclusive<u64>,
-    /// The verdict.
     pub verdict: Verdict,
     /// How many further runs on this schedule failed, and how many there were.
     pub again: (u32, u32),

@@ -10,7 +10,6 @@ const SIGNIFICANT: f64 = 0.05;
 /// The runs that both have, of one kind of fault.
 #[derive(Debug, PartialEq)]
 pub struct KindChange {
-    /// The kind.
     pub kind: FaultKind,
     /// The tallies before and after.
     pub tallies: [Tally; 2],
@@ -21,11 +20,8 @@ pub struct KindChange {
 /// A run with the same case, kind and seed and another outcome.
 #[derive(Debug, PartialEq)]
 pub struct RunChange<'a> {
-    /// The case.
     pub case: &'a str,
-    /// The run before.
     pub before: &'a FaultyRun,
-    /// The run after.
     pub after: &'a FaultyRun,
 }
 

@@ -24,7 +24,6 @@ const MARGIN: f64 = 4.0;
 /// What to try.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The kinds of faults.
     pub kinds: Vec<FaultKind>,
     /// The first seed.
     pub first: u64,

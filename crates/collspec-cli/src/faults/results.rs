@@ -48,7 +48,6 @@ pub struct SoundRun {
 /// A run with a fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultyRun {
-    /// The kind of fault.
     pub kind: FaultKind,
     /// The seed that decided its place and time.
     pub seed: u64,
@@ -65,11 +64,8 @@ pub struct FaultyRun {
 /// A case that was not run at all, or not with a kind of fault.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The case.
     pub case: String,
-    /// The kind of fault.
     pub kind: FaultKind,
-    /// The reason.
     pub reason: String,
     /// True if the case fails without a fault.
     pub fails_without_fault: bool,
@@ -78,7 +74,6 @@ pub struct Skipped {
 /// The end of a run with a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Outcome {
     Right,
     Wrong,
@@ -154,7 +149,6 @@ impl Results {
         runs.filter(move |(_, run)| run.kind == kind)
     }
 
-    /// The tally of a kind of fault.
     pub fn tally(&self, kind: FaultKind) -> Tally {
         Tally::of(self.of_kind(kind).map(|(_, run)| run))
     }

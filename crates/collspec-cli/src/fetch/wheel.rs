@@ -14,7 +14,6 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 /// Limit on the size of the library in bytes, more than twice that of the largest one: a small wheel can unpack to anything.
 pub(super) const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
-/// An error in a wheel.
 #[derive(Debug, thiserror::Error)]
 pub enum WheelError {
     /// It cannot be read.

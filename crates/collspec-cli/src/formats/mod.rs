@@ -56,7 +56,6 @@ impl ReportFormat {
         self == Self::Human
     }
 
-    /// The reporter that writes to `to`.
     pub fn reporter(self, to: Box<dyn Write>, context: ReportContext) -> Box<dyn Reporter> {
         let ReportContext { styles, rerun, verbose, show, facts, durations, github } = context;
         match self {

@@ -82,7 +82,6 @@ pub(super) fn stream(world: &mut World) -> String {
     text
 }
 
-/// A buffer that `serves`.
 fn find(world: &mut World, serves: impl Fn(&Buffer) -> bool) -> Option<Buffer> {
     let fitting: Vec<Buffer> = world.buffers.iter().filter(|buffer| serves(buffer)).cloned().collect();
     if fitting.is_empty() { None } else { Some(world.rng.pick(&fitting).clone()) }

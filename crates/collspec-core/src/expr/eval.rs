@@ -75,10 +75,6 @@ impl Expr {
     }
 
     /// The value as a whole number.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::eval`] and [`Value::to_int`].
     pub fn eval_int<S: Scope + ?Sized>(&self, scope: &S) -> Result<i128, EvalError> {
         self.eval(scope, Mode::Whole)?.to_int()
     }
@@ -86,10 +82,6 @@ impl Expr {
 
 impl ExprNode {
     /// The value of this part of an expression.
-    ///
-    /// # Errors
-    ///
-    /// As [`Expr::eval`].
     pub fn eval<S: Scope + ?Sized>(&self, scope: &S, mode: Mode) -> Result<Value, EvalError> {
         eval_node(self, scope, mode)
     }

@@ -17,10 +17,6 @@ impl Expr {
 
 impl ExprNode {
     /// The value of this part of an `assert`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Expr::eval_exact`].
     pub fn eval_exact<S: Scope + ?Sized>(&self, scope: &S) -> Result<Value, EvalError> {
         match self {
             Self::Neg(inner) => Ok(match inner.eval_exact(scope)? {

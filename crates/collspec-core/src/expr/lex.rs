@@ -1,7 +1,6 @@
 //! Splits the text of an expression into tokens with their places.
 use super::ParseError;
 
-/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind<'a> {
     Int(i128),

@@ -22,10 +22,6 @@ impl MapInput<'_> {
 }
 
 /// The bits of element `i` of a map's output. `watch` is called for every element that is read, with input and index.
-///
-/// # Errors
-///
-/// As [`expr_bits`].
 pub fn map_element(
     expr: &Expr,
     names: &[(String, Value)],
@@ -141,10 +137,6 @@ pub fn put_block(dtype: DType, block: &BlockValues, bytes: &mut [u8]) {
 
 /// The bits of the element that an expression gives: computed in whole numbers for integer types and wrapped, else in f64
 /// and rounded.
-///
-/// # Errors
-///
-/// As [`Expr::eval`] and [`value_bits`].
 pub fn expr_bits<S: Scope + ?Sized>(dtype: DType, expr: &Expr, scope: &S) -> Result<u64, EvalError> {
     let value = if dtype.is_float() { expr.eval(scope, Mode::Float)? } else { expr.eval_wrapping(scope)? };
     value_bits(dtype, value)

@@ -137,7 +137,6 @@ impl Expr {
 
 /// The operators with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub enum BinOp {
     Add,
     Sub,
@@ -155,7 +154,6 @@ pub enum BinOp {
 
 /// The functions of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub enum Func {
     Min,
     Max,

@@ -28,10 +28,6 @@ pub fn each_block<S, E: Send>(
 }
 
 /// Like [`each_block`], in parts of `part` bytes.
-///
-/// # Errors
-///
-/// Same as [`each_block`].
 pub fn each_part<S, E: Send>(
     len: usize,
     part: usize,

@@ -33,7 +33,6 @@ pub struct Call {
 
 /// The kind of a call. `comm` indexes `Job::comms`, `stream` counts the rank's streams.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub enum CallKind {
     Collective {
         call: NcclCall,
@@ -291,7 +290,6 @@ impl CallKind {
 
 /// The signal and context that a one-sided call refers to, and the flags of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct Signal {
     pub index: i32,
     pub context: i32,
@@ -300,7 +298,6 @@ pub struct Signal {
 
 /// A buffer that a map reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct MapRead {
     pub name: String,
     pub ptr: Ptr,

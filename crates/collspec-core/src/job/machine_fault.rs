@@ -5,7 +5,6 @@ use std::fmt;
 /// A kind of fault of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the table says what each is
 pub enum FaultKind {
     BitFlipUser,
     BitFlipNccl,
@@ -45,7 +44,6 @@ impl FaultKind {
         KINDS.iter().find(|(kind, ..)| *kind == self)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         self.entry().map_or("", |(_, name, _)| name)
     }
@@ -55,7 +53,6 @@ impl FaultKind {
         self.entry().map_or("", |(_, _, words)| words)
     }
 
-    /// The kind with this name.
     pub fn named(name: &str) -> Option<Self> {
         KINDS.iter().find(|(_, known, _)| *known == name).map(|(kind, ..)| *kind)
     }

@@ -49,7 +49,6 @@ impl Work {
     }
 }
 
-/// The end of one rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RankEnd {
     /// All calls made, all streams drained, images in the arena.
@@ -81,7 +80,6 @@ pub enum RankEnd {
 
 /// Figures of one named step on one rank; several calls with one tag add up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct Figure {
     pub tag: u32,
     pub seconds: f64,
@@ -90,7 +88,6 @@ pub struct Figure {
 
 /// Counted traffic, as in `nccl_sys::collspecTraffic_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct Traffic {
     pub rounds: u64,
     pub sent: u64,

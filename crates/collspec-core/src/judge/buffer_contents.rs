@@ -30,7 +30,6 @@ pub struct BufferRow {
     pub elements: RowElements,
 }
 
-/// The elements of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowElements {
     /// The contents are unknown.

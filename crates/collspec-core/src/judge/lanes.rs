@@ -48,7 +48,6 @@ pub(crate) struct FirstRankResult {
     wrong: Vec<WrongElement>,
 }
 
-/// An element that is wrong.
 #[derive(Clone, Debug)]
 struct WrongElement {
     index: usize,

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// Result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Status {
     Pass,
     Fail,
@@ -25,7 +24,6 @@ impl Status {
 /// The way the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Outcome {
     Ok,
     Error,
@@ -37,7 +35,6 @@ pub enum Outcome {
 /// A way of judging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 #[non_exhaustive]
 pub enum Lane {
     Exact,

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 /// An element type; the name in scenarios is the lower-case one (`f8e4m3`, `bf16`, ...).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub enum DType {
     I8,
     U8,

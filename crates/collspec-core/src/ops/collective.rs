@@ -32,7 +32,6 @@ macro_rules! calls {
     ($($variant:ident $function:ident $with_config:ident ($($takes:ident),*) $written:ident;)*) => {
         /// The collective functions of NCCL.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[allow(missing_docs)]
         pub enum NcclCall {
             $($variant,)*
         }
@@ -113,7 +112,6 @@ impl Bandwidth {
 
 /// The ranks whose buffers a call uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Who {
     All,
     Root,

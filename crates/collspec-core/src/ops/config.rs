@@ -2,7 +2,6 @@
 
 /// The value of a configuration field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[allow(missing_docs)]
 pub enum ConfigValue {
     Int(i64),
     Text(String),

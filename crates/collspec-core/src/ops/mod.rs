@@ -84,7 +84,6 @@ impl Kind {
 
 /// Operations that are groups of NCCL's own calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Composite {
     AllGatherV,
     AllToAllV,
@@ -94,7 +93,6 @@ pub enum Composite {
 
 /// Operations of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Host {
     Wait,
     Sleep,
@@ -103,7 +101,6 @@ pub enum Host {
 
 /// Operations for which the other rank makes no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum OneSided {
     Put,
     Signal,
@@ -112,7 +109,6 @@ pub enum OneSided {
 
 /// Operations that register memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum RegistrationOp {
     Register,
     Deregister,
@@ -120,7 +116,6 @@ pub enum RegistrationOp {
 
 /// The operations on graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum GraphOp {
     Launch,
     Release,
@@ -128,7 +123,6 @@ pub enum GraphOp {
 
 /// The operations on communicators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum CommOp {
     Init,
     Split,

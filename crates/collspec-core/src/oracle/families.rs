@@ -55,7 +55,6 @@ const FAMILIES_PER_ROUNDING: u32 = SCALES.len() as u32;
 const FAMILIES_PER_SHAPE: u32 = ROUNDINGS.len() as u32 * FAMILIES_PER_ROUNDING;
 const FAMILIES: u32 = SHAPES.len() as u32 * FAMILIES_PER_SHAPE;
 
-/// A set of families.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FamilySet(u64);
 

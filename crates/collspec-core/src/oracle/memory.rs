@@ -43,7 +43,6 @@ pub struct PieceRun {
 /// Bytes that are read or written, with their certainty.
 #[derive(Clone, Debug)]
 pub struct TrackedBytes {
-    /// The bytes' contents.
     pub bytes: Contents,
     /// Their certainty; the runs cover all bytes.
     pub runs: Vec<PieceRun>,
@@ -54,7 +53,6 @@ impl TrackedBytes {
     pub fn new(bytes: impl Into<Contents>) -> Self {
         Self { bytes: bytes.into(), runs: Vec::new() }
     }
-    /// Bytes that all have this certainty.
     pub fn with_certainty(bytes: impl Into<Contents>, certainty: Certainty) -> Self {
         let bytes = bytes.into();
         let marks = vec![PieceRun { end: bytes.len() as u64, certainty, origin: None }];

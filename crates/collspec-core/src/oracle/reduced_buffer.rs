@@ -170,10 +170,6 @@ fn common_period(inputs: &[&Contents], size: usize, len: usize) -> Option<usize>
 const DIFFERENT_LENGTHS: &str = "the inputs differ in length";
 
 /// Like [`reduce_contents`], for inputs in memory.
-///
-/// # Errors
-///
-/// Same as [`reduce_contents`].
 pub(crate) fn reduce(
     reduction: &ColumnReduction,
     inputs: &[&[u8]],

@@ -9,7 +9,6 @@ pub struct Names<'a> {
     pub rank: usize,
     /// Ranks of the communicator (or world).
     pub n: usize,
-    /// Rank in the world.
     pub world_rank: usize,
     /// Ranks of the world.
     pub world_size: usize,
@@ -77,17 +76,9 @@ pub trait Ranked {
     fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic>;
 
     /// The value as a whole number.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Ranked::value`] and [`Value::to_int`].
     fn whole(&self, names: &Names) -> Result<i128, Diagnostic>;
 
     /// The value as a truth value.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Ranked::value`] and [`Value::to_bool`].
     fn truth(&self, names: &Names) -> Result<bool, Diagnostic>;
 }
 

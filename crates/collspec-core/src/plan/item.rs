@@ -117,7 +117,6 @@ impl Phase {
     }
 }
 
-/// The kinds of items.
 #[derive(Clone, Debug)]
 pub enum ItemKind {
     /// An operation on data.
@@ -164,7 +163,6 @@ pub enum RegistrationPoint {
 }
 
 impl ItemKind {
-    /// The buffers that it writes.
     pub fn writes(&self) -> &[BufferSlice] {
         match self {
             Self::Op(op) => op.writes(),

@@ -68,7 +68,6 @@ impl LoweredProgram {
         (rank, begins.copied().unwrap_or(call))
     }
 
-    /// The step of a call.
     pub fn step(&self, (rank, call): Index) -> StepId {
         self.programs[rank][call].step
     }

@@ -158,7 +158,6 @@ pub struct Route {
 }
 
 impl<S: Stage> RankOp<S> {
-    /// The memory that is read.
     pub fn reads(&self) -> &[S::Memory] {
         match self {
             Self::Collective(c) => c.send.as_slice(),

@@ -110,7 +110,6 @@ impl Registrations {
         self.registered.contains_key(&(rank, comm))
     }
 
-    /// All registrations of a rank.
     pub fn of_rank(&self, rank: usize) -> &[Registration] {
         self.by_rank.get(rank).map_or(&[][..], Vec::as_slice)
     }

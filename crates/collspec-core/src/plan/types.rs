@@ -220,7 +220,6 @@ pub enum Event {
         /// The call of the receiver.
         call: RankCall<RankMessage<Placed>>,
     },
-    /// A map on one rank.
     Map(RankCall<Arc<RankMap<Placed>>>),
     /// From this event on the contents are unknown (an operation that an `abort` may have cut short, or an error).
     Undefined {
@@ -316,7 +315,6 @@ impl Event {
         }
     }
 
-    /// The regions that it reads.
     pub fn reads(&self) -> Vec<Region> {
         match self {
             Self::Collective(collective) => collective.sends().flatten().collect(),

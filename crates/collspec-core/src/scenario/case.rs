@@ -148,7 +148,6 @@ impl Case {
 
 /// The parameters that are measured for a file, as lists of values; an empty list means the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Bench {
     /// The table's place in the file.
     pub span: Span,

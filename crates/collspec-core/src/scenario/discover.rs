@@ -79,7 +79,6 @@ impl fmt::Display for PassedOverReason {
 
 /// An error of searching for scenario files.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum DiscoverError {
     #[error("{path}: {source}", path = printable_path(.path))]
     Unreadable { path: PathBuf, source: std::io::Error },
@@ -146,10 +145,6 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
 }
 
 /// The files that [`search`] finds, without the skipped entries.
-///
-/// # Errors
-///
-/// Same as [`search`].
 pub fn discover(paths: &[PathBuf]) -> Result<Vec<ScenarioFile>, DiscoverError> {
     search(paths).map(|found| found.scenarios)
 }

@@ -25,7 +25,6 @@ pub const MAX_RANKS: usize = 65_536;
 /// Largest number of steps of a file.
 const MAX_STEPS: usize = 16_384;
 
-/// A point of the matrix.
 pub(crate) struct MatrixPoint<'a> {
     pub name: String,
     pub axes: &'a [AxisValue],
@@ -171,7 +170,6 @@ impl CaseReader<'_, '_, '_> {
     }
 }
 
-/// Reads the steps of `before`.
 fn read_before(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<Step> {
     let Some(e) = top.get("before") else { return Vec::new() };
     if !matches!(e.value.kind, TomlKind::Array(_)) {

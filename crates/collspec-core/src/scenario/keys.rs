@@ -3,7 +3,6 @@ use crate::ops::{COMMON_KEYS, Op};
 
 /// A kind of table in the file, with its own keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum KeyPlace {
     File,
     Step,
@@ -25,11 +24,9 @@ pub enum KeyPlace {
 /// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// A text.
     Text,
     /// Text or a list of texts.
     Texts,
-    /// A list of texts.
     TextList,
     /// A whole number only.
     Int,
@@ -53,13 +50,11 @@ pub enum ValueType {
     Ranks,
     /// A list of ranks of the step's communicator or an expression.
     RanksOfComm,
-    /// A buffer or a part of it.
     BufferPart,
     /// A list of steps.
     Steps,
     /// A TOML table.
     Table,
-    /// A table with the keys of a place.
     TableOf(KeyPlace),
     /// A table of tables, by names of the file, with the keys of a place.
     TablesOf(KeyPlace),
@@ -138,7 +133,6 @@ pub struct Key {
     pub places: &'static [KeyPlace],
     /// True if it is also allowed at the top of the file and on a `group` or `loop`, as a default.
     pub is_default: bool,
-    /// The type of its value.
     pub value: ValueType,
     /// One line for the manual.
     pub doc: &'static str,

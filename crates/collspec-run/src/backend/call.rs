@@ -12,7 +12,6 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// An error of a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
     /// The library has no such function.
@@ -104,7 +103,6 @@ impl RegistrationSlot {
 
 /// Arguments of a collective.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
 pub struct CollectiveCall<'a> {
     pub call: NcclCall,
     pub send: Address,
@@ -123,7 +121,6 @@ pub struct CollectiveCall<'a> {
 
 /// Arguments of a put.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
 pub struct PutCall<'a> {
     pub ptr: Address,
     pub count: u64,
@@ -140,7 +137,6 @@ pub struct PutCall<'a> {
 
 /// Arguments of a send or receive.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
 pub struct TransferCall<'a> {
     pub ptr: Address,
     pub count: u64,

@@ -25,7 +25,6 @@ impl Address {
     }
 }
 
-/// An error of the device.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeviceError {
     /// Memory could not be allocated.

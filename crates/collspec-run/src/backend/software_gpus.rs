@@ -111,10 +111,6 @@ fn options() -> Result<Options, SoftwareGpuError> {
 }
 
 /// The devices, described as a driver would.
-///
-/// # Errors
-///
-/// As [`device_count`].
 pub fn report() -> Result<DriverReport, SoftwareGpuError> {
     let Settings { devices, capability, memory, name, driver_version, nvlinks, .. } = settings()?;
     let device = |number: usize| DeviceInfo {
@@ -252,10 +248,6 @@ pub fn disturb(fault: Option<(MachineFault, usize)>) -> Result<(), LibraryError>
 }
 
 /// Nothing happens to the machine any more, and nothing is counted.
-///
-/// # Errors
-///
-/// As for [`disturb`].
 pub fn leave_alone() -> Result<(), LibraryError> {
     faults::end()
 }

@@ -63,10 +63,6 @@ pub fn folder() -> Result<PathBuf, StandinError> {
 
 /// The folder of this name with installed libraries under vendors' names: pairs of a vendor's name and the library's. It is created if it
 /// is missing.
-///
-/// # Errors
-///
-/// As [`folder`].
 pub fn presented(name: &str, links: &[(&str, &'static str)]) -> Result<PathBuf, StandinError> {
     let places = places()?;
     let found = links.iter().map(|(link, library)| Ok((*link, find(library, &places)?)));
@@ -93,10 +89,6 @@ pub fn presented(name: &str, links: &[(&str, &'static str)]) -> Result<PathBuf, 
 }
 
 /// The path of the stand-in NCCL under the vendor's name.
-///
-/// # Errors
-///
-/// As [`folder`].
 pub fn library() -> Result<PathBuf, StandinError> {
     Ok(folder()?.join("libnccl.so.2"))
 }

@@ -129,10 +129,6 @@ impl DeviceStream {
         Ok(())
     }
     /// Like [`DeviceStream::map`], in memory that only maps of this stream use.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`DeviceStream::map`].
     pub fn map_in(
         &self,
         reads: Vec<(Address, u64)>,
@@ -168,10 +164,6 @@ impl DeviceStream {
         self.record_kind(&event.0)
     }
     /// Records the event, which has a time, after all work that is in the stream.
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceStream::record`].
     pub fn record_time(&self, event: &TimedEvent) -> Result<(), DeviceError> {
         self.record_kind(&event.0)
     }

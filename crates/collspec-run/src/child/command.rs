@@ -45,10 +45,6 @@ pub fn run(command: Command, limit: Duration) -> Result<Answer, CommandError> {
 }
 
 /// Like [`run`]; `None` if `stop` returned true because the answer is no longer wanted, and the program was killed.
-///
-/// # Errors
-///
-/// Same as [`run`].
 pub fn run_unless(
     mut command: Command,
     limit: Duration,

@@ -61,10 +61,6 @@ impl Question {
     }
 
     /// Like [`Self::ask`]; the second part of the result is the child's standard error.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Self::ask`].
     pub fn ask_and_listen<T: DeserializeOwned>(
         self,
         workers: &Workers,

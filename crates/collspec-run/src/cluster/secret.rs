@@ -25,7 +25,6 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// The secret of a job.
     pub fn of(job: &str, secret: &str) -> Self {
         Self { job: job.to_owned(), secret: secret.to_owned() }
     }

@@ -57,7 +57,6 @@ pub enum Reply {
         version: i32,
         /// Path from which the library was loaded.
         library: String,
-        /// Symbols that it has.
         symbols: Vec<String>,
         /// The files of NCCL libraries that the process has mapped; `None` if it cannot tell.
         mapped: Option<Vec<MappedLibrary>>,

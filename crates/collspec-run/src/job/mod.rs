@@ -54,7 +54,6 @@ impl AllocSpec {
 
 /// A checkpoint and where it goes in the arena.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct CheckpointSpec {
     pub rank: u32,
     pub bytes: u64,

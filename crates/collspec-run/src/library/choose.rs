@@ -23,7 +23,6 @@ pub enum ChooseError {
     /// The file cannot be used.
     #[error("{}: {why}", path.display())]
     Unusable {
-        /// The path as it was given.
         path: PathBuf,
         /// The error of asking it.
         #[source]

@@ -36,7 +36,6 @@ enum MakerMessage {
 }
 
 impl LibraryInfo {
-    /// Its version as text.
     pub fn version_text(&self) -> String {
         version_text(self.version)
     }

@@ -46,7 +46,6 @@ pub enum MemoryPlace {
     Arena,
 }
 
-/// The job of a plan.
 pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Checkpoint]) -> (Job, CallMap) {
     let mut end = 8 * plan.ranks() as u64;
     let mut place = |len: u64, align: u64| {

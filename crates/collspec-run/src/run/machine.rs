@@ -10,7 +10,6 @@ use std::path::PathBuf;
 pub struct Machine {
     /// The driver and its devices.
     pub gpus: DriverReport,
-    /// Path of the library.
     pub library: PathBuf,
     /// The library's properties as reported by itself.
     pub probed: LibraryInfo,

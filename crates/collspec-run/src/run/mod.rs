@@ -79,7 +79,6 @@ pub enum Backend {
     Soft,
     /// A real NCCL library, on CUDA devices or software GPUs.
     Nccl {
-        /// Path of the library.
         library: PathBuf,
         /// The driver of its devices.
         driver: Driver,
@@ -120,7 +119,6 @@ impl Backend {
         matches!(self, Self::Nccl { driver: Driver::Software, .. })
     }
 
-    /// The path of its library, if it has one.
     fn library(&self) -> Option<&Path> {
         match self {
             Self::Soft => None,

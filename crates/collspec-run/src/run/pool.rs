@@ -101,10 +101,6 @@ impl Pool {
     /// A worker of the key whose arena has at most `arena` bytes: preferably one with much memory, so that the case does not need a
     /// new arena, and among those one that keeps the wanted communicators; if none is idle, a new worker. A worker that died while
     /// idle is replaced. One with a larger arena stays idle, and its memory stays counted.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Pool::fresh`].
     pub fn take(&self, key: &WorkerKey, comms: u64, arena: u64) -> Result<Pooled, Error> {
         loop {
             let candidate = {

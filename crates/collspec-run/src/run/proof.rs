@@ -25,7 +25,6 @@ pub fn check(backend: &Backend, mapped: Option<&[MappedLibrary]>) -> Result<(), 
     Ok(())
 }
 
-/// True if the mapped file is the one at `path`.
 fn is_file(mapped: &MappedLibrary, path: &Path) -> bool {
     if mapped.is_replaced() {
         return false;

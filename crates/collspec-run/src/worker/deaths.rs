@@ -42,7 +42,6 @@ impl Deaths {
     }
 }
 
-/// Ends this process.
 pub fn end_process(status: ExitStatus) -> ! {
     let signal = match status {
         ExitStatus::Code(code) => std::process::exit(i32::from(code)),

@@ -5,7 +5,6 @@ use std::sync::mpsc::{Sender, channel};
 /// A task for a rank's thread.
 pub type Task = Box<dyn FnOnce() + Send>;
 
-/// The threads by rank.
 #[derive(Default)]
 pub struct RankThreads {
     tasks: Vec<Sender<Task>>,

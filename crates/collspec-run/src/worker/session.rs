@@ -57,7 +57,6 @@ pub struct Session {
     pub job: Arc<Job>,
     /// True if the communicators were kept from an earlier job.
     pub reused: bool,
-    /// The state of each rank.
     pub states: Vec<Mutex<RankState>>,
     /// Allocations by rank.
     pub allocs: Vec<Vec<u32>>,

@@ -26,7 +26,6 @@ pub enum Event {
         file: Arc<SourceFile>,
         /// The name of its cases, without a point.
         name: String,
-        /// The warnings.
         warnings: Vec<Diagnostic>,
     },
     /// A case has been given to a worker.

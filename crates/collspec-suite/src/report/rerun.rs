@@ -29,7 +29,6 @@ impl RerunCommand {
         Self { inherited, start: StartedBy::CargoTest { package: package.into(), target: target.into() } }
     }
 
-    /// The command for a case.
     pub fn command(&self, case: &Case) -> String {
         let mut words = self.inherited.as_shell_words();
         match &self.start {

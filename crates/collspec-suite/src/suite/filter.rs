@@ -28,7 +28,6 @@ pub enum FilterTerm {
 }
 
 impl FilterTerm {
-    /// Parses `TEXT` or `not TEXT`.
     pub fn parse(text: &str) -> Self {
         let rest = text.trim_start().strip_prefix("not").filter(|rest| rest.starts_with(char::is_whitespace));
         match rest.map(str::trim).filter(|rest| !rest.is_empty()) {

@@ -170,19 +170,11 @@ impl CaseSet {
     }
 
     /// Like [`CaseSet::open`], with these forms.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`CaseSet::open`].
     pub fn open_in<P: AsRef<Path>>(paths: &[P], forms: &Forms) -> Result<Self, Error> {
         Self::open_with(paths, &forms.into())
     }
 
     /// Like [`CaseSet::open`], with these options for reading.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`CaseSet::open`].
     pub fn open_with<P: AsRef<Path>>(paths: &[P], reading: &Reading) -> Result<Self, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         select::open(&paths, reading)
@@ -276,10 +268,6 @@ impl CaseSet {
     }
 
     /// A runner on `chosen` for these cases, with the suite's limits.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Runner::new`].
     pub fn runner(&self, options: RunOptions, chosen: ChosenBackend) -> Result<Runner, collspec_run::run::Error> {
         let reading = Reading { limits: self.limits, ..options.reading };
         let mut runner = Runner::new(RunOptions { reading, ..options }, chosen)?;

@@ -68,7 +68,6 @@ pub enum OptionError {
     Value {
         /// The option's name.
         name: String,
-        /// The value as given.
         value: String,
         /// The reason it is not valid.
         reason: String,

@@ -104,10 +104,6 @@ impl Runner {
     }
 
     /// Like [`Runner::new`], on the software library.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Runner::new`].
     pub fn soft(options: RunOptions) -> Result<Self, Error> {
         Self::new(options, ChosenBackend::default())
     }

@@ -394,7 +394,6 @@ impl Batch {
 }
 
 impl Enqueued {
-    /// Its batches, each with its streams.
     pub(super) fn batches(&self) -> impl Iterator<Item = (BatchId, &[Stream])> {
         self.0.iter().map(|(id, streams)| (*id, streams.as_slice()))
     }

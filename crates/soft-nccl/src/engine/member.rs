@@ -103,7 +103,6 @@ pub(crate) struct Member {
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0.
     pub(super) flushes: Vec<Ticket>,
-    /// Its nodes in graphs.
     pub(super) graphs: GraphNodes,
     /// Host threads that wait for a connection.
     pub(super) connects: Vec<(Ticket, Connection)>,

@@ -18,7 +18,6 @@ use std::sync::Arc;
 /// of a task's turn.
 const AT_ONCE: usize = 4096;
 
-/// An event of the transport.
 pub(crate) enum TransportEvent {
     /// A frame has arrived, with its body.
     Frame(Address, Head, Vec<u8>),

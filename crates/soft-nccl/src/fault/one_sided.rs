@@ -47,7 +47,6 @@ pub(super) fn consumes(rank: usize, before: u64) -> bool {
     !(changes && hit(named::F80C, rank, NONE))
 }
 
-/// The key by which a signal is counted.
 pub(super) fn counted_as(rank: usize, mut key: SignalKey) -> SignalKey {
     if key.source != 0 && hit(named::F80D, rank, NONE) {
         key.source = 0;

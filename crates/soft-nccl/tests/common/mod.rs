@@ -1,5 +1,5 @@
 //! A C-like user of the table: ranks with communicators and streams, device memory, typed values.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code)]
 pub mod idle;
 pub mod kernel;
 pub mod parts;

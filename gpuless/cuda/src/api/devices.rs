@@ -22,7 +22,6 @@ pub(super) fn current() -> usize {
     gpuless_device::current().filter(|device| *device < settings().devices).unwrap_or(0)
 }
 
-/// A device by its number.
 pub(super) fn device(number: c_int) -> Result<usize, c_int> {
     usize::try_from(number).ok().filter(|device| *device < settings().devices).ok_or(errors::INVALID_DEVICE)
 }

@@ -65,7 +65,6 @@ struct DriverLaunchConfig {
     count: c_uint,
 }
 
-/// The device of a context.
 pub(super) fn device_of(context: Handle) -> Result<usize, c_int> {
     let device = handles::number(FIRST_CONTEXT, context.addr()).map(int).ok_or(INVALID_CONTEXT)?;
     devices::device(device).map_err(|_| INVALID_CONTEXT)

@@ -37,7 +37,6 @@ fn with<T>(handle: Handle, f: impl FnOnce(&Entry) -> T) -> Result<T, c_int> {
     events.as_ref().and_then(|events| events.live.get(&handle.addr())).map(f).ok_or(errors::INVALID_RESOURCE_HANDLE)
 }
 
-/// The event of a handle.
 pub(super) fn lookup(handle: Handle) -> Result<Event, c_int> {
     with(handle, |entry| entry.event.clone())
 }

@@ -30,7 +30,6 @@ pub struct Place {
     pub starts: Vec<usize>,
 }
 
-/// The place at an address.
 pub fn place(address: usize) -> Option<Place> {
     // What is freed from here on stays until it has been read.
     let _running = Running::begin();

@@ -34,7 +34,6 @@ pub(super) struct Properties {
     device: c_int,
 }
 
-/// The device of a pool.
 fn device_of(pool: Handle) -> Result<usize, c_int> {
     let number = pool.addr();
     if (FIRST..FIRST_MADE).contains(&number) {

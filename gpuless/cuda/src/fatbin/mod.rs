@@ -52,10 +52,6 @@ impl FatBinaries {
     }
 
     /// The same for an ELF file in memory.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`FatBinaries::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, FatbinError> {
         Self::read(Source::Bytes(bytes.into()))
     }

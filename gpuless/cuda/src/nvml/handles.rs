@@ -23,12 +23,10 @@ pub(super) fn count() -> Result<c_uint, c_int> {
 /// The handles of devices, which must not be null, begin here.
 const FIRST: usize = 0x7_0000;
 
-/// The handle of a device.
 pub(super) fn handle(device: c_uint) -> *mut c_void {
     std::ptr::without_provenance_mut(handles::handle(FIRST, device as usize))
 }
 
-/// The device of a handle.
 pub(super) fn device(handle: *mut c_void) -> Result<c_uint, c_int> {
     let count = count()?;
     let number = handles::number(FIRST, handle.addr()).and_then(|number| c_uint::try_from(number).ok());

@@ -84,7 +84,6 @@ use nvml;
 /// The name by which the library is opened.
 pub(crate) const NAME: &str = "libnvidia-ml.so.1";
 
-/// The function of this name.
 pub(crate) fn function(name: &str) -> Option<*const ()> {
     let rooms = [devices::FUNCTIONS, handles::FUNCTIONS, links::FUNCTIONS, pci::FUNCTIONS, system::FUNCTIONS];
     let found = rooms.into_iter().flatten().find(|(known, _)| *known == name).map(|(_, function)| function());

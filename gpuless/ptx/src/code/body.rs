@@ -10,7 +10,6 @@ use std::ops::Range;
 pub struct Body {
     /// The operations, in the order of the text.
     pub operations: Vec<Operation>,
-    /// The types of the registers.
     pub registers: Vec<Type>,
 }
 

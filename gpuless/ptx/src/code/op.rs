@@ -3,7 +3,6 @@ use crate::module::{Guard, Name, RegisterId, Space, Type};
 
 /// The width of a register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)] // bits
 pub enum Width {
     Predicate,
     W16,
@@ -53,7 +52,6 @@ pub enum Source {
 /// The address of a load or store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The base of the address.
     pub base: AddressBase,
     /// Bytes added to the base.
     pub offset: i64,
@@ -61,7 +59,6 @@ pub struct Address {
     pub space: Option<Space>,
 }
 
-/// The base of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressBase {
     /// A register's value.
@@ -74,7 +71,6 @@ pub enum AddressBase {
 
 /// Operations with one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum UnaryOp {
     Move,
     Neg,
@@ -91,7 +87,6 @@ pub enum UnaryOp {
 
 /// The part of a product that an instruction gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum MulPart {
     Low,
     High,
@@ -101,7 +96,6 @@ pub enum MulPart {
 
 /// Operations with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum BinaryOp {
     Add,
     Sub,
@@ -124,7 +118,6 @@ pub enum BinaryOp {
 
 /// Operations with three operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum TernaryOp {
     /// A product and a sum of whole numbers.
     Mad(MulPart),
@@ -149,7 +142,6 @@ pub enum TernaryOp {
 
 /// The relation that a comparison tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum Comparison {
     Eq,
     Ne,
@@ -199,7 +191,6 @@ impl MemoryOrder {
 
 /// The operation of an atomic on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum AtomicOp {
     Add,
     Min,
@@ -249,7 +240,6 @@ pub enum VoteMode {
 
 /// A value that belongs to a thread, a block or a launch (PTX ISA, 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum SpecialRegister {
     Tid(u8),
     Ntid(u8),
@@ -289,7 +279,6 @@ pub struct Operation {
 
 /// The operation of an instruction. `to` are registers that it writes; `None` where the result is discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields are PTX's operands
 pub enum Op {
     Unary {
         op: UnaryOp,
@@ -532,7 +521,6 @@ pub enum Op {
 
 /// The way a shuffle selects the lane that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // PTX's own names
 pub enum ShuffleMode {
     Idx,
     Up,

@@ -40,7 +40,6 @@ pub struct DefinedTwice {
     pub unit: UnitId,
     /// The bytes of the name in the second definition.
     pub name: Range<usize>,
-    /// The unit of the first one.
     pub first: UnitId,
 }
 

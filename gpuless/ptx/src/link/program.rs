@@ -59,7 +59,6 @@ impl Program {
         Ok(Self { units, names, functions, variables, shared: OnceLock::new() })
     }
 
-    /// The unit with this id.
     pub fn unit(&self, id: UnitId) -> &Unit {
         &self.units[id.0 as usize]
     }
@@ -74,7 +73,6 @@ impl Program {
         self.names.variables[id.0 as usize].unit
     }
 
-    /// The function with this number.
     pub fn function_id(&self, number: u64) -> Option<FunctionId> {
         u32::try_from(number).ok().filter(|number| (*number as usize) < self.names.functions.len()).map(FunctionId)
     }
@@ -89,7 +87,6 @@ impl Program {
         (0..self.names.variables.len() as u32).map(VariableId)
     }
 
-    /// A kernel by name.
     pub fn kernel(&self, name: &str) -> Option<FunctionId> {
         let Some(Symbol::Function(id)) = self.names.visible(name) else { return None };
         (self.names.functions[id.0 as usize].definition.kind == DefinitionKind::Kernel).then_some(id)

@@ -66,7 +66,6 @@ pub struct LaunchBounds {
 pub struct Signature {
     /// The function's name.
     pub name: String,
-    /// True for a kernel.
     pub is_kernel: bool,
     /// The parameters that it returns.
     pub results: Vec<Parameter>,
@@ -164,7 +163,6 @@ pub struct Declared {
 pub struct Function {
     /// The information in its head.
     pub signature: Signature,
-    /// The types of its registers.
     pub registers: Vec<Type>,
     /// Its memory in `.local` and `.shared`, and the parameters of its calls.
     pub memory: Vec<Declared>,

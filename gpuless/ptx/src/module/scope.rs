@@ -16,7 +16,6 @@ pub enum Named {
 #[derive(Debug)]
 pub struct Scopes<'a> {
     open: Vec<Names<'a>>,
-    /// The types of all registers.
     pub registers: Vec<Type>,
     /// For every scope so far, including closed ones: its parent, and its labels.
     labels: Vec<(usize, FxHashMap<&'a str, usize>)>,
@@ -96,7 +95,6 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// A register by name.
     pub fn register(&self, name: &str) -> Option<RegisterId> {
         match self.find(name) {
             Some(Named::Register(register)) => Some(register),

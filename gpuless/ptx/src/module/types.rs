@@ -1,7 +1,6 @@
 //! Fundamental types and state spaces (PTX ISA, 5.1 and 5.2).
 
 /// The type of a register, of memory or of an instruction's operand.
-#[allow(missing_docs)] // PTX's own names
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     B8,
@@ -84,15 +83,10 @@ impl Type {
 /// A state space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// `.global`.
     Global,
-    /// `.const`.
     Const,
-    /// `.shared`.
     Shared,
-    /// `.local`.
     Local,
-    /// `.param`.
     Param,
 }
 

@@ -49,19 +49,16 @@ pub fn minus_product_f64(a: f64, b: f64, c: f64) -> f64 {
     with_payload((-a).mul_add(b, c), [b, c, a])
 }
 
-/// `add.f64`.
 #[inline(always)]
 pub fn add_f64(a: f64, b: f64) -> f64 {
     with_payload(a + b, [b, a])
 }
 
-/// `sub.f64`.
 #[inline(always)]
 pub fn sub_f64(a: f64, b: f64) -> f64 {
     with_payload(a - b, [b, a])
 }
 
-/// `mul.f64`.
 #[inline(always)]
 pub fn mul_f64(a: f64, b: f64) -> f64 {
     with_payload(a * b, [b, a])

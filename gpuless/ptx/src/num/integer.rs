@@ -81,7 +81,6 @@ pub fn permute(a: u32, b: u32, selector: u32) -> u32 {
     result
 }
 
-/// The low bits of a value.
 fn low(value: u64, bits: u32) -> u64 {
     if bits >= 64 { value } else { value & ((1 << bits) - 1) }
 }

@@ -178,7 +178,6 @@ fn sum_to_odd(a: f64, b: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// All codes of a format.
     fn codes(format: Narrow) -> impl Iterator<Item = u16> {
         (0..1u32 << format.bits()).map(|code| code as u16)
     }

@@ -60,11 +60,9 @@ impl fmt::Display for Wait {
 /// A block whose warps all wait, or poll memory that does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandingBlock {
-    /// The device that it is on.
     pub device: usize,
     /// True if the device is halted.
     pub halted: bool,
-    /// Its kernel.
     pub kernel: Arc<str>,
     /// The positions of its lanes, and what they wait for.
     pub spots: Vec<(Spot, Wait)>,

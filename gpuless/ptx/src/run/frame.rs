@@ -72,7 +72,6 @@ impl Layout {
         Self { declared: own.collect(), interface, bytes: room.bytes.next_multiple_of(room.align), align: room.align }
     }
 
-    /// The bytes of a name.
     pub fn bytes_of(&self, name: &Name) -> Option<Bytes> {
         match name {
             Name::Own(number) => self.declared.get(*number).cloned().flatten(),

@@ -15,11 +15,8 @@ pub struct Instruction {
     pub to: Slot,
     /// The slots of its operands.
     pub a: Slot,
-    #[allow(missing_docs)] // as `a`
     pub b: Slot,
-    #[allow(missing_docs)] // as `a`
     pub c: Slot,
-    #[allow(missing_docs)] // as `a`
     pub d: Slot,
     /// Small facts of its kind.
     pub flags: u32,

@@ -34,7 +34,6 @@ pub enum DefinitionKind {
 /// A name of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The kind of definition.
     pub kind: DefinitionKind,
     /// The visibility of the name.
     pub linkage: Linkage,

@@ -2,7 +2,6 @@
 use super::unit::Unit;
 use crate::error::Error;
 
-/// The kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// `add`, `%r1`, `$L__BB0_2`: letters, digits, `_`, `$` and `%`, not beginning with a digit.
@@ -26,7 +25,6 @@ pub enum TokenKind {
 /// A token and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The kind of token.
     pub kind: TokenKind,
     /// Offset of its first byte.
     pub start: usize,
@@ -144,10 +142,6 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token, which is left where it is.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Lexer::next_token`].
     pub fn peek(&self) -> Result<Token, Error> {
         self.clone().next_token()
     }
@@ -157,7 +151,6 @@ impl<'a> Lexer<'a> {
         self.at
     }
 
-    /// The text of a token.
     pub fn text(&self, token: Token) -> &'a str {
         &self.unit.text()[token.start..token.end]
     }

@@ -127,7 +127,6 @@ impl Control {
         self.changed.as_ref()
     }
 
-    /// The threshold for a size.
     pub(super) fn of_size(&self, bytes: u64) -> Threshold {
         let tier = Tier::of(bytes);
         match self.tiers.iter().find(|known| known.tier == tier) {

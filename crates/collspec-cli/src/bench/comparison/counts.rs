@@ -14,9 +14,7 @@ pub const REPORTED: f64 = 0.05;
 pub struct RowCounts {
     /// The row whose work was counted.
     pub row: Row,
-    /// The work on the base.
     pub base: Work,
-    /// The work on the candidate.
     pub candidate: Work,
     /// Descriptions of the numbers that differ by [`REPORTED`] or more.
     pub changes: Vec<String>,

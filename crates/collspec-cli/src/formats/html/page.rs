@@ -75,7 +75,6 @@ pub struct Page {
     pub after: Vec<(String, Markup)>,
 }
 
-/// A case of a page.
 #[derive(Clone, Debug)]
 pub struct PageCase {
     /// The case's name.
@@ -92,7 +91,6 @@ pub struct PageCase {
     pub results: Vec<String>,
     /// Seconds that it took; `None` if it was not run.
     pub seconds: Option<f64>,
-    /// Its section, if it has one.
     pub section: Option<Section>,
 }
 
@@ -228,7 +226,6 @@ impl Page {
         }
     }
 
-    /// The section of a case.
     fn section(&self, (at, case, section): &causes::Numbered<'_>) -> Markup {
         let Mark { tone, word } = case.mark;
         html! {

@@ -36,7 +36,6 @@ pub struct Dump {
     pub unknown: Vec<String>,
 }
 
-/// Reads a dump.
 pub fn read(file: &DumpFile) -> Result<Dump, Error> {
     let path = file.path.display().to_string();
     let bytes = files::open(&file.path).and_then(|file| files::read(file, MAX_BYTES));

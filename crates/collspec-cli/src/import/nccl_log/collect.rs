@@ -28,7 +28,6 @@ pub struct Counted {
     pub calls: u64,
 }
 
-/// A file of a log.
 #[derive(Clone, Debug, Default)]
 pub struct LogFile {
     path: String,

@@ -45,7 +45,6 @@ pub enum Kind {
     Recv,
 }
 
-/// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCall {
     pub kind: Kind,

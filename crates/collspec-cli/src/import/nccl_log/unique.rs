@@ -14,7 +14,6 @@ use super::world::World;
 use collspec_core::num::DType;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A variant.
 #[derive(Debug)]
 pub struct Variant {
     pub family: usize,

@@ -31,7 +31,6 @@ impl OrderChange {
     }
 }
 
-/// Compares the maps of `base` and `candidate`.
 pub fn compare(base: &OrderMap, candidate: &OrderMap) -> OrderChange {
     if !base.is_explained() || !candidate.is_explained() || base.elements != candidate.elements {
         return OrderChange::NotExplained;

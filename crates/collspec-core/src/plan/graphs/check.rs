@@ -46,7 +46,6 @@ pub fn check_both_captured(lowered: &LoweredProgram, one: Index, other: Index) -
         .help("all ranks of a collective capture it, or none does; so do the two ends of a message"))
 }
 
-/// The stream of an item, if it has one.
 pub fn stream_of(kind: &ItemKind) -> Option<u32> {
     match kind {
         ItemKind::Op(op) => Some(op.stream()),

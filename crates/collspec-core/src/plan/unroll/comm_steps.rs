@@ -11,10 +11,6 @@ use nccl_sys::ncclResult_t;
 
 impl<'a> Unroll<'a> {
     /// A step that makes communicators.
-    ///
-    /// # Errors
-    ///
-    /// See [`super::super::comms::Comms::define`].
     pub(super) fn new_comm(
         &mut self,
         step: &Step,

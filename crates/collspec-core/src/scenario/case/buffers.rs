@@ -53,7 +53,6 @@ pub struct RegisterByRank {
     pub kinds: Vec<RegisterKind>,
 }
 
-/// The contents of a buffer.
 #[derive(Clone, Debug)]
 pub enum BufferContent {
     /// One row per world rank.
@@ -126,7 +125,6 @@ pub enum FillValues {
     Poison,
     /// An expression in `rank`, `n`, `i` and axes, in world ranks.
     Each(Spanned<Expr>),
-    /// One number for every element.
     Number(Element),
     /// The same row on every rank.
     Row(Vec<Element>),

@@ -6,7 +6,6 @@ use crate::ops::{AlgorithmChoice, Collective, CommOp, ExitStatus, Op};
 use crate::scenario::diagnostic::Span;
 use std::sync::Arc;
 
-/// The reduction of a step.
 #[derive(Clone, Debug)]
 pub enum StepReduction {
     /// sum, prod, min, max, avg.
@@ -57,7 +56,6 @@ pub struct Step {
 /// The keys of a step that not every operation has. A `wait` without a stream is for all of them. The expression of a map is shared by
 /// the calls of all ranks and rounds. `NewComm` makes a communicator, `Comm` changes or ends one.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub enum StepKind {
     Collective(CollectiveStep),
     AllGatherV { input: BufferRef, output: BufferRef },
@@ -84,7 +82,6 @@ pub enum StepKind {
 
 /// The keys of a collective.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub struct CollectiveStep {
     pub op: &'static Collective,
     pub input: BufferRef,
@@ -103,7 +100,6 @@ pub struct CollectiveStep {
 
 /// The number and type of the elements that a step writes, as far as the step says them.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub struct StepSize {
     pub count: Option<NumberByRank>,
     pub dtype: Option<DType>,
@@ -111,7 +107,6 @@ pub struct StepSize {
 
 /// The key `counts`: a list, or an expression in `rank` and `peer`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub enum StepCounts<T> {
     Listed(T),
     Expr(Expr),
@@ -125,7 +120,6 @@ pub type CountsByRank = Spanned<StepCounts<Vec<i128>>>;
 
 /// The keys of a one-sided step. Context, index of the signal and flags are 0 by default.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub struct OneSidedStep {
     pub context: Option<NumberByRank>,
     pub signal_index: Option<NumberByRank>,
@@ -136,7 +130,6 @@ pub struct OneSidedStep {
 /// A one-sided operation and the ranks at its other end. The output of a put is a buffer of the peer. A `wait_signal` without a peer is
 /// for all other ranks, and without a number for one signal from each.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub enum OneSidedCall {
     Put { input: BufferRef, output: BufferRef, peer: NumberByRank },
     Signal { peer: NumberByRank },

@@ -34,7 +34,6 @@ const fn comm(words: &'static [&'static str], ours: &'static str, help: &'static
 const fn op(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Op, ours, help)
 }
-/// A foreign word for a reduction.
 const fn reduction(words: &'static [&'static str], ours: &'static str, help: &'static str) -> ForeignWord {
     word(words, WordPlace::Reduction, ours, help)
 }

@@ -9,7 +9,6 @@ use std::ffi::{CStr, c_char, c_int};
 /// With the value 1, runs take turns on stand-in devices as on GPUs.
 const EXCLUSIVE: &str = "COLLSPEC_STANDIN_EXCLUSIVE";
 
-/// The state of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriverState {
     /// A driver was not found.
@@ -66,7 +65,6 @@ pub struct DeviceInfo {
 /// The driver and its devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverReport {
-    /// The state of the driver.
     pub state: DriverState,
     /// CUDA version that the driver supports (12080 is 12.8).
     pub version: Option<i32>,

@@ -65,7 +65,6 @@ pub(crate) trait StepHooks: Send {
         unsafe { write(base.wrapping_add(at * ty.size()), data) };
     }
 
-    /// The step is done, and this is its value.
     fn done(&mut self, _step: &Step, _value: &[u8]) {}
 }
 

@@ -123,7 +123,6 @@ impl<'a> Operands<'a> {
     }
 }
 
-/// Bits of this width, as a type.
 pub fn bits_of(width: Width) -> Type {
     match width {
         Width::Predicate => Type::Pred,

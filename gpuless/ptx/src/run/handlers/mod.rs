@@ -115,19 +115,16 @@ impl Vectors {
 
 /// An operation on one number.
 pub trait One<A, R> {
-    #[allow(missing_docs)] // what its type is named after
     fn of(a: A) -> R;
 }
 
 /// An operation on two numbers.
 pub trait Two<A, R> {
-    #[allow(missing_docs)] // what its type is named after
     fn of(a: A, b: A) -> R;
 }
 
 /// An operation on three numbers.
 pub trait Three<A, R> {
-    #[allow(missing_docs)] // what its type is named after
     fn of(a: A, b: A, c: A) -> R;
 }
 
@@ -274,7 +271,6 @@ macro_rules! operations {
         $crate::run::handlers::operations!(@ Three, [$a $b $c]: $($name [$($ty => $res),*] $value;)*);
     };
     (@ $trait:ident, $operands:tt: $($name:ident [$($ty:ty => $res:ty),*] $value:expr;)*) => {$(
-        #[allow(missing_docs)] // named after what it does
         pub enum $name {}
         $($crate::run::handlers::operations!(# $trait, $operands, $name, $ty, $res, $value);)*
     )*};

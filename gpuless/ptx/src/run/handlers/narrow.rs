@@ -114,7 +114,6 @@ pub trait HalfTwo {
 
 macro_rules! two_of {
     ($($name:ident |$a:ident, $b:ident| $value:expr;)*) => {$(
-        #[allow(missing_docs)] // named after what it does
         pub enum $name {}
         impl HalfTwo for $name {
             #[inline(always)]
@@ -153,7 +152,6 @@ computes! {
         let c = w.registers.read::<u16>(i.c);
         w.registers.write(i.to, &each!(u16, |lane| H::fma(a[lane], b[lane], c[lane])), w.mask);
     }
-    /// `fma` of pairs.
     FmaPair<H: Half> |w, i| {
         let (a, b) = (w.registers.read::<u32>(i.a), w.registers.read::<u32>(i.b));
         let c = w.registers.read::<u32>(i.c);

@@ -105,7 +105,6 @@ computes! {
         let sum = each!(u64, |lane| (u64::from(a[lane]) * u64::from(b[lane])).wrapping_add(c[lane]));
         w.registers.write(i.to, &sum, w.mask);
     }
-    /// `mad.wide.s32`.
     MadWideS32<> |w, i| {
         let (a, b) = (w.registers.read::<i32>(i.a), w.registers.read::<i32>(i.b));
         let c = w.registers.read::<i64>(i.c);

@@ -7,7 +7,6 @@ use crate::run::word::Word;
 pub trait Part: Number {
     /// 64 bits of it, or all of them mixed.
     fn folded(self) -> u64;
-    /// All of it.
     fn wide(self) -> u128;
     /// The lowest bits of a number.
     fn narrow(wide: u128) -> Self;

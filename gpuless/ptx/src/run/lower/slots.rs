@@ -52,7 +52,6 @@ impl<'a> Places<'a> {
         (constants, bytes)
     }
 
-    /// The slot of a register.
     pub fn register(&self, register: RegisterId) -> Slot {
         self.slots.of_register.get(register.0 as usize).copied().flatten().unwrap_or(0) * LANES as u32
     }
@@ -94,7 +93,6 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The slot of a predicate.
     pub fn predicate(&mut self, source: &Source) -> Result<Slot, Refusal> {
         self.source(source, Width::Predicate)
     }
