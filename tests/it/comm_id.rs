@@ -45,13 +45,9 @@ fn a_scenario_that_sets_it_runs_with_it() {
     let home = Home::new();
     let allowed = ["run", "row.toml", "--allow-env", "NCCL_COMM_ID"];
     for placement in ["threads", "processes", "one_thread"] {
-        let variable = |address: &str| format!("env.NCCL_COMM_ID = \"{address}\"\nplacement = \"{placement}\"\n");
-        home.file("row.toml", &format!("{}{IN_A_ROW}", variable(&address())));
+        let variables = format!("env.NCCL_COMM_ID = \"{}\"\nplacement = \"{placement}\"\n", address());
+        home.file("row.toml", &format!("{variables}{IN_A_ROW}"));
         let run = home.run(&allowed);
         assert_eq!(run.code, 0, "{placement}: {run}");
-        home.file("row.toml", &format!("{}{IN_A_ROW}", variable("127.0.0.1:0")));
-        let run = home.run(&allowed);
-        assert_eq!(run.code, 1, "{placement}: {run}");
-        assert!(run.out.contains("NCCL_COMM_ID=127.0.0.1:0: 0 is not a port"), "{placement}: {run}");
     }
 }

@@ -125,7 +125,7 @@ fn document() -> Result<String, String> {
     let callers = callers();
     let mut text = String::from(
         "# NCCL's functions and the scenarios that call them\n\n\
-         Made from the corpus by `tests/it/nccl_coverage.rs`; `COLLSPEC_BLESS=1 cargo test --test it -- --ignored nccl_coverage` writes it. The\n\
+         Made from the corpus by `tests/it/nccl_coverage.rs`; `ci/bless` writes it. The\n\
          functions are those of NCCL 2.32.3, in the order of the releases that brought them. A scenario is a file; of many, the first are\n\
          named. Where no scenario calls a function, the reason stands in its place.\n\n\
          | function | since | scenarios |\n|---|---|---|\n",

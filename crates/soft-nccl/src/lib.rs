@@ -18,8 +18,7 @@
 //! - Rings, trees, channels and chunks are its own, so that small cases need few messages.
 //! - Aborting a rank leaves its peers waiting for messages that never come. A process that ends, however it ends,
 //!   without having given up its ranks, is a remote error for the others.
-//! - With NCCL_COMM_ID a second rank 0 is refused on a machine while one waits for the others at the address. Ids of communicators
-//!   that are created by one call, split, shrunk or grown do not need an address.
+//! - NCCL_COMM_ID is ignored: processes meet by a unique id alone.
 //! - COLLSPEC_SOFT_ARITHMETIC makes it compute in other correct ways: wider partial results, averages that divide,
 //!   the other zero of min and max.
 //! - The proof of a standstill covers communicators whose ranks all live in this process; an operation that waits for another

@@ -3,7 +3,6 @@ use crate::algo::{Algorithms, Protocol, Protocols};
 use crate::arith::Manner;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// Slots of a channel: how many chunks a sender may be ahead of its receiver.
 pub(crate) const SLOTS: usize = 8;
@@ -75,12 +74,6 @@ pub struct Settings {
     pub connect: Connect,
     /// COLLSPEC_SOFT_NETWORK: whether processes on other machines can take part.
     pub network: Network,
-    /// NCCL_COMM_ID: the address of rank 0, by which processes find each other that have not been given an id.
-    pub comm_id: Option<String>,
-    /// NCCL_SOCKET_RETRY_CNT: attempts to find it.
-    pub connect_attempts: u32,
-    /// NCCL_SOCKET_RETRY_SLEEP_MSEC: by how much NCCL's pauses between them grow.
-    pub connect_pause: Duration,
     /// COLLSPEC_SOFT_FAULT: the fault to have, the same in all processes of a communicator. An error in it makes every communicator
     /// fail.
     pub injection: Option<String>,
@@ -131,9 +124,6 @@ impl Default for Settings {
             windows: true,
             connect: Connect::Init,
             network: Network::Machine,
-            comm_id: None,
-            connect_attempts: 34,
-            connect_pause: Duration::from_millis(100),
             injection: None,
             trace: None,
             error: None,
@@ -151,10 +141,7 @@ impl Settings {
         let manner = word("COLLSPEC_SOFT_ARITHMETIC").map_or(Ok(Manner::default()), |text| text.parse::<Manner>());
         let manner_error = manner.as_ref().err().map(|error| format!("COLLSPEC_SOFT_ARITHMETIC: {error}"));
         let connect_error = connect.as_ref().err().map(|error| format!("COLLSPEC_SOFT_CONNECT: {error}"));
-        let comm_id = word("NCCL_COMM_ID");
-        // Processes that find each other by an address may be on several machines.
-        let usual = if comm_id.is_some() { Network::Machines } else { Network::Machine };
-        let network = word("COLLSPEC_SOFT_NETWORK").map_or(Ok(usual), |text| Network::parse(&text));
+        let network = word("COLLSPEC_SOFT_NETWORK").map_or(Ok(Network::Machine), |text| Network::parse(&text));
         let network_error = network.as_ref().err().cloned();
         let size = |name: &str| number(name).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
         let positive = |name: &str| number(name).filter(|n| *n > 0).map(|n| n.min(MAX_CHANNELS as u64) as usize);
@@ -174,11 +161,6 @@ impl Settings {
             windows: number("NCCL_WIN_ENABLE") != Some(0) && number("NCCL_P2P_DISABLE").is_none_or(|n| n == 0),
             connect: connect.unwrap_or_default(),
             network: network.unwrap_or_default(),
-            connect_attempts: number("NCCL_SOCKET_RETRY_CNT")
-                .map_or(standard.connect_attempts, |n| n.min(MOST_ATTEMPTS) as u32),
-            connect_pause: number("NCCL_SOCKET_RETRY_SLEEP_MSEC")
-                .map_or(standard.connect_pause, |n| Duration::from_millis(n.clamp(1, LONGEST_PAUSE))),
-            comm_id,
             injection: word("COLLSPEC_SOFT_FAULT"),
             trace: word("COLLSPEC_SOFT_TRACE"),
             error: manner_error.or(connect_error).or(network_error),
@@ -193,11 +175,6 @@ impl Settings {
     /// Most bytes that a message of an operation has.
     pub(crate) fn largest_message(&self) -> usize {
         (self.buffer_bytes / SLOTS).max(size_of::<u64>())
-    }
-
-    /// The total time of NCCL's attempts to reach rank 0, of which each waits longer than the previous one.
-    pub(crate) fn connecting(&self) -> Duration {
-        self.connect_pause * (self.connect_attempts * (self.connect_attempts + 1) / 2)
     }
 
     /// The bounds on the thread blocks of a communicator with this configuration: the environment takes precedence over it.
@@ -262,10 +239,6 @@ impl CommConfig {
         Self::new(Ctas::default(), false)
     }
 }
-
-/// Bounds on NCCL_SOCKET_RETRY_CNT, and on NCCL_SOCKET_RETRY_SLEEP_MSEC.
-const MOST_ATTEMPTS: u64 = 1000;
-const LONGEST_PAUSE: u64 = 60_000;
 
 /// The largest number of channels that NCCL creates.
 const MAX_CHANNELS: usize = 64;

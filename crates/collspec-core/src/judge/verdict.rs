@@ -2,6 +2,7 @@
 use super::buffer_contents::BufferContents;
 use crate::scenario::Span;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +102,7 @@ pub enum Subject {
 }
 
 /// One thing that is wrong with a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The lane that found it.
     pub lane: Lane,
@@ -146,6 +147,17 @@ pub struct Finding {
     pub consequences: Vec<String>,
     /// Number of rounds of a loop in which the step's result is wrong; the finding is about the first of them.
     pub rounds: u64,
+}
+
+/// A failing test shows what a report says, not twenty fields.
+impl fmt::Debug for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.lane.name(), self.text)?;
+        let more = [("pattern", &self.pattern), ("advice", &self.advice)];
+        let more = more.into_iter().filter_map(|(name, words)| Some((name, words.as_ref()?)));
+        more.chain(self.consequences.iter().map(|words| ("therefore", words)))
+            .try_for_each(|(name, words)| write!(f, "\n  {name}: {words}"))
+    }
 }
 
 impl Finding {

@@ -254,7 +254,6 @@ impl State {
     pub(super) fn forget_progress(&mut self, comm: usize) {
         let Some(progress) = self.progress.remove(&comm) else { return };
         let refusal = aborted();
-        self.stop_searches(comm);
         self.retract_reserved(comm, &refusal);
         progress.waiting.into_iter().for_each(|ticket| self.answer(ticket, Err(refusal.clone())));
         self.changed();

@@ -1,6 +1,5 @@
 //! Host threads that wait for each other: making and splitting communicators, and flushing them.
 use super::background;
-use super::comm_id;
 use super::hooks::hooks;
 use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
@@ -92,34 +91,21 @@ impl Arrival {
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.
 pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
     crate::device::host_waits();
-    let mut found = match comm_id::find(arrivals) {
-        Ok(found) => found,
-        Err((failure, found)) => {
-            lock().spoil_roots(found, &failure);
-            return Err(failure);
-        }
-    };
-    let arrivals = &found.arrivals.take().unwrap_or_else(|| arrivals.to_vec());
     let mut state = lock();
     if let Err(failure) = state.check(arrivals) {
-        state.spoil_roots(found, &failure);
         state.spoil_meetings(arrivals, &failure);
         return Err(failure);
     }
     let text = arrivals.iter().map(|arrival| state.describe(arrival)).collect::<Vec<_>>().join("; ");
     let host = state.block_host(arrivals.len(), text);
     for (index, arrival) in arrivals.iter().enumerate() {
-        let root = found.roots.pop_if(|(of, _)| *of == index).map(|(_, root)| root);
         let ticket = Ticket { host, index };
-        match state.keeps_from_joining(arrival) {
-            None => state.join(arrival, ticket, root),
-            Some(refusal) => {
-                root.iter().for_each(|root| state.spoil_root(root));
-                state.answer(ticket, Err(refusal));
-            }
+        if state.is_given_up(arrival) {
+            state.answer(ticket, Err(background::aborted()));
+        } else {
+            state.join(arrival, ticket);
         }
     }
-    state.end_search(found);
     state.tidy();
     Ok(wait(state, host))
 }
@@ -163,6 +149,11 @@ pub(super) fn wait(mut state: Locked, host: u64) -> Vec<Answer> {
 }
 
 impl State {
+    /// True if the communicator was aborted before its rank joined.
+    fn is_given_up(&self, arrival: &Arrival) -> bool {
+        arrival.reserved().is_some_and(|handle| !self.progress.contains_key(&handle))
+    }
+
     fn describe(&self, arrival: &Arrival) -> String {
         match arrival {
             Arrival::Init { rank, n, .. } => {
@@ -297,10 +288,6 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 pub(crate) fn abort(comm: usize) {
     let mut state = lock();
     state.forget_progress(comm);
-    // A rank 0 that was being created no longer listens when this returns.
-    while state.is_searched(comm) {
-        state = state.wait(&ENGINE.searched);
-    }
     if let Some(other) = hooks().abort_waits_for(&state, comm) {
         drop(state);
         // Whatever the outcome, the abort continues.

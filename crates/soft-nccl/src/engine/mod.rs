@@ -12,7 +12,6 @@ mod batch;
 mod capture;
 mod changing;
 mod channel;
-mod comm_id;
 mod connect;
 mod ending;
 mod forming;
@@ -46,14 +45,12 @@ pub use trace::MOST_TRACED_MESSAGES;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
 use crate::failure::Failure;
-use crate::transport::bootstrap::Root;
 use crate::transport::id::Id;
 use crate::transport::{Link, Name, Ways};
 use background::Progress;
 use batch::{Batch, BatchId};
 use changing::Place;
 use channel::{Channel, ChannelId, ChannelKey};
-use comm_id::Search;
 use forming::Forming;
 use hosts::BlockedHost;
 use member::CommShared;
@@ -78,10 +75,6 @@ pub(crate) struct State {
     spoiled: VecDeque<(Id, Failure)>,
     /// Ranks of this process that wait for an answer, by token.
     pending_joins: FxHashMap<u64, PendingJoin>,
-    /// The listeners of ranks 0 for ranks that only know the address, by token.
-    roots: HashMap<u64, Root>,
-    /// Threads that look for ranks 0.
-    searches: HashMap<u64, Search>,
     /// Communicators whose parts other processes are making.
     formings: HashMap<u64, Forming>,
     /// Ways to other processes.
@@ -143,8 +136,6 @@ struct Engine {
     polled: Condvar,
     /// Destroying threads wait here for their last frames to be written.
     written: Condvar,
-    /// Aborting threads wait here for the ends of searches.
-    searched: Condvar,
 }
 
 static ENGINE: Engine = Engine {
@@ -153,7 +144,6 @@ static ENGINE: Engine = Engine {
     step_over: Condvar::new(),
     polled: Condvar::new(),
     written: Condvar::new(),
-    searched: Condvar::new(),
 };
 
 /// The state while it is locked.
@@ -201,8 +191,6 @@ impl State {
             rendezvous: HashMap::new(),
             spoiled: VecDeque::new(),
             pending_joins: FxHashMap::default(),
-            roots: HashMap::new(),
-            searches: HashMap::new(),
             formings: HashMap::new(),
             links: HashMap::new(),
             ways: Ways::new(),

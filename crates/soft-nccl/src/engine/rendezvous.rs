@@ -7,7 +7,6 @@ use super::hooks::{Origin, SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
 use crate::failure::{Failure, Outcome};
 use crate::settings::{CommConfig, settings};
-use crate::transport::bootstrap::Root;
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{Id, origin};
 use crate::transport::{Address, Name};
@@ -149,7 +148,7 @@ impl State {
     }
 
     /// A rank of this process arrives.
-    pub(super) fn join(&mut self, arrival: &Arrival, ticket: Ticket, root: Option<Root>) {
+    pub(super) fn join(&mut self, arrival: &Arrival, ticket: Ticket) {
         let token = self.number();
         match arrival {
             Arrival::Init { id, rank, n, device, config, reserved } => {
@@ -165,7 +164,6 @@ impl State {
                         coordinator: coordinator.map(|there| there.name),
                     },
                 );
-                self.roots.extend(root.map(|root| (token, root)));
                 match coordinator {
                     None => {
                         let joining = Joining { from: None, token, color: Some(0), key: 0, device: *device };
@@ -321,7 +319,6 @@ impl State {
 
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
-        self.roots.remove(&token);
         if let Some(pending) = self.pending_joins.remove(&token) {
             let parent = pending.comm.and_then(|comm| self.members.get(&comm));
             let shrinks = matches!(pending.meeting, Some(Meeting::Shrink(_)));
@@ -393,11 +390,9 @@ impl State {
         self.rendezvous.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
         self.rendezvous.retain(|_, there| !there.arrived.is_empty());
         self.splits.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
-        let roots: Vec<Root> = tokens.iter().filter_map(|token| self.roots.remove(token)).collect();
         for token in &tokens {
             self.reply(*token, Err(failure.clone()));
         }
-        roots.iter().for_each(|root| self.spoil_root(root));
     }
 
     /// Refuses the splits and shrinks of a communicator that this process coordinates and gives up, except for the shrinks that

@@ -60,7 +60,6 @@ impl State {
         for blocked in self.waiting_hosts.values().filter(|blocked| !blocked.text.is_empty()) {
             lines.insert(blocked.text.clone());
         }
-        lines.extend(self.searches.values().flat_map(|search| search.texts.iter().cloned()));
         for ((shared, sequence), ranks) in asked {
             let different: BTreeSet<&String> = ranks.values().collect();
             if different.len() > 1 {

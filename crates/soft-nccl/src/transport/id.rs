@@ -1,5 +1,5 @@
 //! Unique ids: 128 bytes that identify the process that created them, and how it is reached.
-use super::{Address, Name, comm_id, endpoint, known};
+use super::{Address, Name, endpoint, known};
 use crate::engine::Growth;
 use crate::failure::{Failure, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -35,24 +35,6 @@ pub(crate) fn public() -> Id {
         write_address(&mut id, endpoint.address);
     }
     id
-}
-
-/// The id that `ncclGetUniqueId` gives: with NCCL_COMM_ID one that contains only its address, so that all processes with the same
-/// address have equal ids; the communicator that they belong to is determined when they are used.
-pub(crate) fn given() -> Outcome<Id> {
-    Ok(comm_id::address()?.map_or_else(public, of_address))
-}
-
-fn of_address(address: SocketAddr) -> Id {
-    let mut id = [0; 128];
-    id[..16].copy_from_slice(BEGIN);
-    write_network(&mut id, Some(address));
-    id
-}
-
-/// The address of NCCL_COMM_ID, if the id says no more than it.
-pub(crate) fn address(id: &Id) -> Option<SocketAddr> {
-    if number(id, 48) == 0 { network(id) } else { None }
 }
 
 /// The places of the parts of an IP address, of its port, and of the number of its bytes.
@@ -101,10 +83,10 @@ fn network(id: &Id) -> Option<SocketAddr> {
 }
 
 /// The id of a communicator that is made by several: the first one's, and a digest of all, so that only ranks with the same list
-/// in the same order meet. With NCCL_COMM_ID only the first one counts, as in NCCL.
+/// in the same order meet.
 pub(crate) fn of_several(ids: &[Id]) -> Id {
     let mut id = ids.first().copied().unwrap_or([0; 128]);
-    if ids.len() > 1 && address(&id).is_none() {
+    if ids.len() > 1 {
         let mut hasher = DefaultHasher::new();
         ids.hash(&mut hasher);
         id[DIGEST..DIGEST + 8].copy_from_slice(&hasher.finish().to_le_bytes());
@@ -145,24 +127,12 @@ const GROWTH: usize = 104;
 
 /// The bytes of an id of this library.
 pub(crate) fn check(bytes: Id) -> Outcome<Id> {
-    match origin(&bytes) {
-        Err(_) if begins(&bytes) && address(&bytes).is_some() => Ok(bytes),
-        origin => origin.map(|_| bytes),
-    }
-}
-
-/// True if these bytes can be the first ones of an id.
-pub(super) fn may_begin(bytes: &[u8]) -> bool {
-    bytes.iter().zip(BEGIN).all(|(one, other)| one == other)
-}
-
-fn begins(id: &Id) -> bool {
-    id[..16] == *BEGIN
+    origin(&bytes).map(|_| bytes)
 }
 
 /// The process that created the id; `None` if it was this one.
 pub(crate) fn origin(id: &Id) -> Outcome<Option<Address>> {
-    if !begins(id) {
+    if id[..16] != *BEGIN {
         return Err(Failure::argument("the unique id was not made by this library"));
     }
     let address = Address { name: Name(number(id, 48)), cookie: number(id, 64), network: network(id) };
@@ -182,25 +152,4 @@ fn number(id: &Id, at: usize) -> u128 {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&id[at..at + 16]);
     u128::from_le_bytes(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_of_an_address_says_it_and_no_process() {
-        for text in ["10.1.2.3:29500", "[2001:db8::7:8]:1", "127.0.0.1:65535"] {
-            let there: SocketAddr = text.parse().unwrap();
-            let id = of_address(there);
-            assert_eq!(address(&id), Some(there));
-            assert_eq!(check(id).ok(), Some(id));
-            assert!(origin(&id).is_err() && growth(&id).is_err(), "it names no process");
-            assert_eq!(of_several(&[id, public()]), id);
-        }
-        assert_eq!((address(&private()), address(&public())), (None, None));
-        let mut other = of_address(([10, 0, 0, 1], 1).into());
-        other[0] ^= 1;
-        assert!(check(other).is_err(), "not of this library");
-    }
 }

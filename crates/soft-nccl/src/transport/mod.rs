@@ -8,9 +8,6 @@
 //! A chunk is a frame. The receiver's process puts it into the channel that its task reads, and sends a credit when the task takes it,
 //! so that sends end, and senders run ahead, exactly as between threads. A process that ends without giving up its ranks is a remote
 //! error for every communicator that needs it, and a task that waits for another process is never taken for stuck.
-pub(crate) mod asking;
-pub(crate) mod bootstrap;
-mod comm_id;
 mod connecting;
 pub(crate) mod control;
 pub(crate) mod id;

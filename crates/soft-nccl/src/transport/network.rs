@@ -1,7 +1,6 @@
 //! The address under which processes on other machines reach this one.
-use super::comm_id;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 /// An interface of this machine and an address of it.
 type Interface = (String, IpAddr);
@@ -49,22 +48,12 @@ fn chosen(interfaces: &[Interface], wanted: Option<&str>) -> Option<IpAddr> {
     usable.min_by_key(|one| (last_resort(one), one.1.is_ipv6())).map(|(_, ip)| *ip)
 }
 
-/// This machine's own address on the interface that leads to another machine, at which that machine can reach it. Nothing is sent.
-fn towards(there: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr = if there.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(there).ok()?;
-    socket.local_addr().ok().map(|own| own.ip())
-}
-
 /// Listens for processes on other machines.
 pub(super) fn listen() -> io::Result<(TcpListener, SocketAddr)> {
     let all = if_addrs::get_if_addrs()?;
     let interfaces: Vec<Interface> = all.into_iter().map(|one| (one.name.clone(), one.ip())).collect();
     let wanted = std::env::var("NCCL_SOCKET_IFNAME").ok().filter(|text| !text.trim().is_empty());
-    // An address that cannot be used is reported where it is needed.
-    let meeting = comm_id::address().ok().flatten().filter(|_| wanted.is_none());
-    let ip = meeting.and_then(towards).or_else(|| chosen(&interfaces, wanted.as_deref())).ok_or_else(|| {
+    let ip = chosen(&interfaces, wanted.as_deref()).ok_or_else(|| {
         let names: Vec<&str> = interfaces.iter().map(|(name, _)| name.as_str()).collect();
         let text = format!("NCCL_SOCKET_IFNAME names none of the interfaces {}", names.join(", "));
         io::Error::new(io::ErrorKind::AddrNotAvailable, text)

@@ -1,7 +1,6 @@
 //! Ranks in several processes: this program starts itself again as `part`, with a role.
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
-mod comm_id;
 #[path = "../common/mod.rs"]
 mod common;
 mod failures;
@@ -34,12 +33,6 @@ fn part() {
         "survive" => failures::survive(id, n, &ranks),
         "quit" => failures::quit(id, n, &ranks),
         "refused" => failures::refused(id, &ranks, &orders),
-        "several" => comm_id::several(n, &ranks, orders.number("times")),
-        "unusable" => comm_id::unusable(n, &ranks, &orders),
-        "gives_up" => comm_id::gives_up(n, &orders),
-        "aborts_asking" => comm_id::aborts_asking(n, &ranks, &orders),
-        "aborts_at_once" => comm_id::aborts_at_once(n, orders.number("times")),
-        "late" => comm_id::late(n, &ranks),
         role => panic!("no role {role}"),
     }
 }
