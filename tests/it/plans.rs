@@ -448,6 +448,25 @@ fn launches_of_some_ranks_of_a_process_are_warned_of_where_all_launch_together()
 }
 
 #[test]
+fn ranks_that_group_their_collectives_differently_are_warned_of() {
+    let both = |ranks: &str| {
+        format!(
+            "{{ op = \"all_reduce\", in = \"x\", out = \"y\"{ranks} }}, {{ op = \"all_gather\", in = \"x\", out = \"z\"{ranks} }}"
+        )
+    };
+    let grouped = |ranks: &str| format!("{{ op = \"group\"{ranks}, steps = [{}] }}", both(""));
+    let program = |steps: &[String]| {
+        let steps = steps.join(",\n");
+        warnings(&format!("world_size = 3\ninputs.x = {{ each = \"rank\", count = 6 }}\nsteps = [\n{steps},\n]\n"))
+    };
+    let told = program(&[grouped(", ranks = [0, 1]"), both(", ranks = [2]")]);
+    let fits = |text: &String| text.contains("ranks 0 and 2 put this collective into different groups");
+    assert!(told.len() == 1 && told.iter().all(fits), "{told:?}");
+    assert_eq!(program(&[grouped(", ranks = [0, 1]"), grouped(", ranks = [2]")]), [""; 0]);
+    assert_eq!(program(&[both(""), grouped("")]), [""; 0]);
+}
+
+#[test]
 fn a_program_with_two_endings_says_both_and_nothing_of_its_results() {
     let program = |rest: &str| {
         format!(

@@ -28,7 +28,7 @@ const VALUES: [&str; 6] = ["-J", "--job-name", "-o", "--output", "-e", "--error"
 ///
 /// The line does not name a program of nccl-tests, or has an option that these programs do not have.
 pub fn read(line: &str) -> anyhow::Result<Command> {
-    let (command, rest) = split_command(shlex::split(line).context("the quotes do not match")?);
+    let (command, rest) = split_command(shell_words(line)?);
     let has_parts = command.iter().any(|word| {
         let file = word.rsplit('/').next().unwrap_or(word);
         Launcher::find(file).is_some_and(Launcher::has_parts)
@@ -153,6 +153,35 @@ fn program(words: &[String]) -> Option<(usize, &str)> {
     named(|word| word.contains("_perf")).or_else(|| named(|_| true))
 }
 
+/// The words of a line as a shell reads them, with those that it passes to a further shell (`bash -c "..."`) in their place.
+fn shell_words(line: &str) -> anyhow::Result<Vec<String>> {
+    const SHELLS: [&str; 4] = ["bash", "dash", "sh", "zsh"];
+    let split = |text: &str| shlex::split(text).context("the quotes do not match");
+    let mut words = split(line)?;
+    let passes = |pair: &[String]| {
+        let file = pair[0].rsplit('/').next().unwrap_or_default();
+        SHELLS.contains(&file) && pair[1].starts_with('-') && !pair[1].starts_with("--") && pair[1].ends_with('c')
+    };
+    if let Some(at) = words.windows(2).position(passes)
+        && let Some(inner) = words.get(at + 2)
+    {
+        let inner = split(inner)?;
+        words.splice(at..at + 3, inner);
+    }
+    if let Some(bare) = words.first().and_then(|first| first.strip_prefix('(')).map(str::to_owned) {
+        words[0] = bare;
+        if let Some(last) = words.last_mut().filter(|last| last.ends_with(')')) {
+            last.pop();
+        }
+        words.retain(|word| !word.is_empty());
+    }
+    // Commands in front of the one with the test, such as `export NCCL_ALGO=Ring;`.
+    let begins = words.iter().position(|word| test(word).is_some()).unwrap_or(0);
+    let ours = words.split_off(begins);
+    let pieces = words.iter().flat_map(|word| word.split(';')).filter(|piece| !["", "&&", "export"].contains(piece));
+    Ok(pieces.map(str::to_owned).chain(ours).collect())
+}
+
 /// The words of a command, and those with which the shell goes on: a pipe, a redirection or another command. A mark may stand at the end
 /// of a word, as in `-g 4; ./all_gather_perf`.
 fn split_command(mut words: Vec<String>) -> (Vec<String>, Vec<String>) {
@@ -233,6 +262,22 @@ mod tests {
             "dtype = [\"bf16\"]",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_as_a_shell_reads_it() {
+        for line in [
+            "export NCCL_ALGO=Ring; mpirun -np 4 ./all_reduce_perf -f 2",
+            "export NCCL_ALGO=Ring;export NCCL_DEBUG=WARN && mpirun -np 4 ./all_reduce_perf -f 2",
+            "(NCCL_ALGO=Ring mpirun -np 4 ./all_reduce_perf -f 2)",
+            "srun -n 4 bash -c 'NCCL_ALGO=Ring ./all_reduce_perf -f 2'",
+            "/bin/sh -lc \"NCCL_ALGO=Ring mpirun -np 4 ./all_reduce_perf -f 2\"",
+        ] {
+            let text = imported(line);
+            for said in ["world_size = 4", "env.NCCL_ALGO = \"Ring\""] {
+                assert!(text.lines().any(|found| found == said), "{line}\n{text}");
+            }
         }
     }
 

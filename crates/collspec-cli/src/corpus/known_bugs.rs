@@ -1,5 +1,6 @@
 //! Bugs of NCCL that are known, by which a failure is recognised.
 use collspec_core::judge::{Finding, Lane, Status, Subject, Verdict};
+use collspec_core::ops::NcclCall;
 use collspec_core::plan::{self, CollectiveEvent, Event, Limits, Plan, Reduction, Region};
 use collspec_core::scenario::Case;
 use nccl_sys::version_text;
@@ -29,7 +30,7 @@ struct Described {
     dtype: Pattern,
     reduction: Option<Pattern>,
     ranks: Option<usize>,
-    /// A number of bytes: windows hold the memory, and some rank's part of it does not begin at a multiple of them.
+    /// A number of bytes: windows hold what is sent, and a part of it does not begin at a multiple of them.
     windows_beside: Option<u64>,
 }
 
@@ -52,17 +53,22 @@ impl Described {
     }
 }
 
-/// True if windows hold the memory of a collective, and some rank's part of it does not begin at a multiple of so many bytes.
+/// True if ranks read what a collective sends from windows, and a part of it does not begin at a multiple of so many bytes.
 fn has_windows_beside(plan: &Plan, collective: &CollectiveEvent, bytes: u64) -> bool {
     let size = collective.dtype().size() as u64;
-    let regions = collective.sends().chain(collective.recvs().map(|write| write.map(|write| write.region)));
+    let call = collective.op().call;
+    let parts = match call {
+        NcclCall::AllGather | NcclCall::AllReduce => 0,
+        NcclCall::ReduceScatter => collective.count() * size,
+        _ => return false,
+    };
     let is_beside = |region: Region| {
         let place = plan.buffers.get(region.buf)?.places.get(region.rank).copied().flatten()?;
         let alloc = plan.allocs.get(place.alloc).filter(|alloc| alloc.window)?;
         let start = alloc.lead + place.offset + region.start * size;
-        Some([start, collective.count() * size].iter().any(|at| !at.is_multiple_of(bytes)))
+        Some([start, parts].iter().any(|at| !at.is_multiple_of(bytes)))
     };
-    regions.flatten().filter_map(is_beside).any(|is_beside| is_beside)
+    collective.sends().flatten().filter_map(is_beside).any(|is_beside| is_beside)
 }
 
 struct Pattern(Regex);

@@ -34,6 +34,7 @@ mod resolve;
 mod simulate;
 mod types;
 mod uneven_ends;
+mod uneven_groups;
 mod unfinished;
 mod unroll;
 
@@ -95,6 +96,7 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     let mut warnings = launch_order::warnings(&lowered);
     deadlock::warn_of_connecting(&lowered, &analysis.connecting, &mut warnings);
     warnings.extend(uneven_ends::warnings(&lowered));
+    warnings.extend(uneven_groups::warnings(&lowered));
     if analysis.foresight == Foresight::Completes {
         warnings.extend(launch_mode::warning(&lowered));
     }

@@ -26,7 +26,7 @@ mod unmatched;
 
 pub use aborts::{MAY_BE_ABORTED, play, play_hosts, play_launches_together};
 pub use clocks::check_size;
-pub use connecting::{CONNECTS, ENDS_TOGETHER, Needs, needs};
+pub use connecting::{CHANGES_TOGETHER, CONNECTS, ENDS_TOGETHER, Needs, needs};
 pub use deaths::ENDED;
 pub use matching::{check_one_thread, lone_message_to_oneself};
 
@@ -297,6 +297,11 @@ impl Simulation<'_> {
                         over.retain(|node| self.speaks(*node, comm));
                         self.causes_host_knows(rank, over);
                     }
+                }
+                CallKind::Suspend { comm } | CallKind::Resume { comm }
+                    if !call.tolerate && !self.all_change(rank, index, *comm as usize) =>
+                {
+                    return moved;
                 }
                 CallKind::Deregister { .. } => self.clocks_deregisters((rank, index)),
                 CallKind::Abort { comm } => self.abort(rank, *comm as usize),

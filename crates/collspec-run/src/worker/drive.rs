@@ -297,6 +297,7 @@ fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>]
             return Err((rank, HaltAt::at(*index, prelude)(Halt::Call(error))));
         }
         run.record_code(rank, *index as u32, error.code().0, error.to_string());
+        ranks[rank].keep_errors_of_calls(calls.iter().map(|(_, call)| &call.kind));
     }
     Ok(())
 }

@@ -119,7 +119,8 @@ pub struct Rank<'a> {
     leaves_in_progress: bool,
     /// True if a call of the open group may be in progress.
     unsettled: bool,
-    /// Communicators whose operations the program ended: their asynchronous errors are not checked.
+    /// Communicators whose operations the program ended, or that keep an error which the program expects: their asynchronous errors
+    /// are not checked.
     interrupted: BTreeSet<u32>,
     /// The unique id that this rank obtained for ranks that join at its next `grow`.
     coordinates: Option<ncclUniqueId>,
@@ -230,6 +231,7 @@ impl<'a> Rank<'a> {
         self.bind()?;
         self.leaves_in_progress = call.left_in_progress;
         self.touch(&call.kind);
+        let touched = if call.tolerate { self.touched.clone() } else { Vec::new() };
         let may_fail = self.may_fail(&call.kind);
         if may_wait(&call.kind) {
             self.run.backend.device.begin();
@@ -240,6 +242,7 @@ impl<'a> Rank<'a> {
                 if self.run.backend.library.lacks_error_text() {
                     self.run.record_answers(self.rank, |answers| answers.mute += 1);
                 }
+                self.keep_errors_of(&touched);
                 if call.tolerate || may_fail { Ok(()) } else { Err(Halt::Call(error)) }
             }
             Ok(()) if !prelude => self.mark(at, &call.kind),

@@ -216,6 +216,14 @@ impl State {
         }
     }
 
+    /// Forgets the reason a call on a communicator was refused, because NCCL revokes a communicator whatever it reports.
+    pub(crate) fn forget_failure(&mut self, comm: usize) {
+        let may_be_revoked = self.members.get(&comm).is_some_and(|member| !member.finalized && !member.revoked);
+        if may_be_revoked && self.progress.get(&comm).is_some_and(|progress| progress.running == 0) {
+            self.progress.remove(&comm);
+        }
+    }
+
     /// True if calls on a handle are not over, and it was not given up in the meantime.
     pub(crate) fn is_in_progress(&self, handle: usize) -> bool {
         self.progress.get(&handle).is_some_and(|progress| progress.running > 0)

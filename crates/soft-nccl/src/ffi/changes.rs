@@ -120,7 +120,11 @@ unsafe extern "C" fn comm_revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t
         if flags != NCCL_REVOKE_DEFAULT {
             return Err(Failure::argument(format!("{flags} is not a valid set of revoke flags")));
         }
-        let nonblocking = lock().member(comm)?.nonblocking;
+        let nonblocking = {
+            let mut state = lock();
+            state.forget_failure(comm as usize);
+            state.member(comm)?.nonblocking
+        };
         let comm = comm as usize;
         engine::mark_revoked(comm)?;
         engine::run(nonblocking, comm, move || engine::end_revoked(comm))

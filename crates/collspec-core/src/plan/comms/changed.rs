@@ -97,15 +97,15 @@ impl Comms {
                 .help("a grow that is to fail has `error = \"invalid_argument\"`"));
         }
         by.check_all_end_alike(members.iter().copied())?;
-        // NCCL's old ranks wait for the id before they look at the configuration, so a call that is refused needs one too.
-        let fails = members.iter().any(|world| by.runs[*world] && by.fails[*world]);
-        let unmade_id = (fails && !joining.is_empty()).then(|| self.id_of_growth());
-        if unmade_id.is_some() && !by.runs[old[0]] {
-            return Err(Diagnostic::new(
-                by.span,
-                "rank 0 of the communicator does not make this call, which is to fail",
-            )
-            .help("the other ranks wait for the unique id from rank 0, whatever their arguments are"));
+        // NCCL's old ranks count the call, and wait for the id, before they look at the configuration: a call that is refused needs an id
+        // too, and all of them, or the next split or grow finds that they have counted differently.
+        let fails = !joining.is_empty() && members.iter().any(|world| by.runs[*world] && by.fails[*world]);
+        let unmade_id = fails.then(|| self.id_of_growth());
+        if let Some(world) = old.iter().find(|world| fails && !by.runs[**world]) {
+            let text = format!("this grow is to fail, and rank {world} of its communicator does not make it");
+            return Err(Diagnostic::new(by.span, text).help(
+                "NCCL's ranks exchange a unique id before they look at the arguments: let all of them make the call",
+            ));
         }
         let gathering = Gathering::Grow { parent: self.meetings.lineage_of(comm), with: joining };
         let gathering = self.meetings.gathering(gathering);

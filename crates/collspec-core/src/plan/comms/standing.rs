@@ -52,8 +52,10 @@ impl Standing {
             let help = "it can only be aborted";
             return undefined("a call on this communicator was left in progress", self.unfinished, help);
         }
-        if let (Some(_), None) = (self.failed, op.filter(|op| matches!(op, CommOp::Abort | CommOp::Init))) {
-            let why = "keeps the error of an earlier call, because it is non-blocking: it can only be aborted";
+        let ignores_errors = |op: &CommOp| matches!(op, CommOp::Abort | CommOp::Init | CommOp::Revoke);
+        if let (Some(_), None) = (self.failed, op.filter(ignores_errors)) {
+            let why =
+                "keeps the error of an earlier call, because it is non-blocking: it can only be revoked or aborted";
             return Use::Fails { why, code: "any", since: self.failed };
         }
         if let Some(CommOp::Destroy | CommOp::Abort | CommOp::Init) = op {
@@ -156,7 +158,7 @@ impl Comms {
         match op {
             CommOp::Destroy | CommOp::Abort => named.ended[rank] = Some(at),
             CommOp::Finalize => standing.finalized = Some(at),
-            CommOp::Revoke => standing.revoked = Some(at),
+            CommOp::Revoke => (standing.revoked, standing.failed) = (Some(at), None),
             CommOp::Suspend => standing.suspended = Some(at),
             CommOp::Resume => standing.suspended = None,
             CommOp::Shrink => standing.aborted = Some(at),

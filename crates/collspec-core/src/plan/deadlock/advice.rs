@@ -1,6 +1,6 @@
 //! Suggests replacements for programs that cannot finish.
 use super::super::ranks_hint::find;
-use super::super::simulate::{CONNECTS, ENDED, ENDS_TOGETHER, MAY_BE_ABORTED};
+use super::super::simulate::{CHANGES_TOGETHER, CONNECTS, ENDED, ENDS_TOGETHER, MAY_BE_ABORTED};
 use super::super::types::{StepId, Waiting};
 use super::silent_partners::CONNECTS_TO_THE_SILENT;
 use crate::ops::Kind;
@@ -15,6 +15,12 @@ pub fn against_blocking(waiting: &[Waiting]) -> (&'static str, &'static str) {
         return (
             "these ranks may wait for each other when communicators end",
             "end the communicators in the same order on all ranks, and after what other ranks wait for",
+        );
+    }
+    if waits(CHANGES_TOGETHER) {
+        return (
+            "these ranks wait for others that do not suspend or resume the communicator",
+            "let all its ranks suspend it, and resume it, in the same order as other calls that wait",
         );
     }
     if waits(CONNECTS_TO_THE_SILENT) {

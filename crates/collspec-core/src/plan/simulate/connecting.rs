@@ -17,6 +17,8 @@ pub const CONNECTS: &str = "the ranks of a message connect when a group first us
 /// The reason a rank waits for others in its first collective of a communicator.
 const FIRST_COLLECTIVE: &str =
     "the ranks of a communicator may connect at its first collective, and the call waits until all have come to it";
+/// The reason a rank waits for others in a suspend or resume.
+pub const CHANGES_TOGETHER: &str = "in NCCL all ranks of a communicator suspend it, or resume it, together";
 /// The reason a rank waits for others in a launch, if the ranks of a process launch together.
 const LAUNCHES_TOGETHER: &str = "it has launched less often on this communicator";
 /// The reason a rank waits for others that still use a communicator.
@@ -75,6 +77,10 @@ pub(super) struct HostWaits {
     connecting: FxHashMap<usize, Connecting>,
     /// For each communicator: the world ranks that have reached its end.
     ending: FxHashMap<CommId, BTreeSet<usize>>,
+    /// For each communicator and rank, its suspends and resumes so far.
+    changed: FxHashMap<(CommId, usize), usize>,
+    /// Ranks that have come to a suspend or resume, with its place in their programs.
+    changing: FxHashSet<(usize, usize)>,
     /// For each rank: the communicators that its open group ends.
     in_group: FxHashMap<usize, Vec<CommId>>,
     /// Communicators that a rank has finalized, so that it ends them without the others.
@@ -182,21 +188,20 @@ impl Simulation<'_> {
         (pairs.into_iter().map(rounds).collect(), collectives)
     }
 
-    /// The communicators on which calls launch kernels, in their order, if the ranks launch together.
+    /// The communicators on which calls launch kernels, if the ranks launch together. NCCL takes those of a group in an order of its own,
+    /// which is the same on all ranks; what a graph launches has waited for the others when it was captured.
     fn launches_together(&self, rank: usize, calls: &[usize]) -> VecDeque<CommId> {
-        let mut comms = VecDeque::new();
         if self.host_waits.as_ref().is_none_or(|waits| waits.launched.is_none()) {
-            return comms;
+            return VecDeque::new();
         }
-        for index in calls {
-            let launches = match self.lowered.given_op((rank, *index)) {
-                Some(RankOp::Collective(c)) if c.size.count > 0 => Some(c.comm),
-                Some(op @ (RankOp::Send(_) | RankOp::Recv(_))) => op.comm(),
-                _ => None,
-            };
-            comms.extend(launches.filter(|comm| !comms.contains(comm)));
-        }
-        comms
+        let calls = calls
+            .iter()
+            .filter(|index| !matches!(self.lowered.programs[rank][**index].kind, CallKind::Replayed { .. }));
+        let launches = calls.filter_map(|index| match self.lowered.given_op((rank, *index))? {
+            RankOp::Collective(c) => (c.size.count > 0).then_some(c.comm),
+            op => op.comm(),
+        });
+        launches.collect::<BTreeSet<CommId>>().into_iter().collect()
     }
 
     /// Advances a connecting host as far as possible; true if it has issued its calls.
@@ -297,6 +302,26 @@ impl Simulation<'_> {
         met
     }
 
+    /// The host of a rank reaches a suspend or resume; true once every rank of the communicator has come to as many.
+    pub(super) fn all_change(&mut self, rank: usize, index: usize, comm: CommId) -> bool {
+        // Without a thread for each rank there is nobody to wait for.
+        let alone = self.lowered.unrolled.case.placement == Placement::OneThread;
+        let Some(waits) = self.host_waits.as_mut().filter(|_| !alone) else { return true };
+        if waits.changing.insert((rank, index)) {
+            *waits.changed.entry((comm, rank)).or_default() += 1;
+            self.wake_members(comm);
+        }
+        self.unchanged(rank, comm).is_empty()
+    }
+
+    /// The ranks of a communicator that have come to fewer suspends and resumes than this one.
+    fn unchanged(&self, rank: usize, comm: CommId) -> Vec<usize> {
+        let changed = self.host_waits.as_ref().map(|waits| &waits.changed);
+        let number = |of: usize| changed.and_then(|changed| changed.get(&(comm, of))).copied().unwrap_or(0);
+        let members = self.lowered.unrolled.comms.list[comm].members.iter().copied();
+        members.filter(|member| number(*member) < number(rank)).collect()
+    }
+
     /// True once the communicators that a group ends may end.
     pub(super) fn may_end_group(&mut self, rank: usize) -> bool {
         let Some(comms) = self.host_waits.as_ref().and_then(|waits| waits.in_group.get(&rank)).cloned() else {
@@ -359,6 +384,10 @@ impl Simulation<'_> {
             return Some(Waiting { rank, step: connecting.step, what: what.to_owned(), on: on.into_iter().collect() });
         }
         let call = self.lowered.programs[rank].get(self.ranks[rank].cursor)?;
+        if let CallKind::Suspend { comm } | CallKind::Resume { comm } = call.kind {
+            let on = Some(self.unchanged(rank, comm as usize)).filter(|on| !on.is_empty())?;
+            return Some(Waiting { rank, step: call.step, what: CHANGES_TOGETHER.to_owned(), on });
+        }
         let comms = match call.kind {
             CallKind::Finalize { comm } | CallKind::Destroy { comm } => vec![comm as usize],
             CallKind::GroupEnd => waits.in_group.get(&rank)?.clone(),

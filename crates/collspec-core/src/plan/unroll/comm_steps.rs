@@ -60,6 +60,7 @@ impl<'a> Unroll<'a> {
             }
             callers.push(world);
         }
+        self.program.steps[id as usize].error.retain(|(rank, _)| callers.contains(rank));
         self.registration_point_of_new(&def.name.value, &callers);
         Ok(())
     }

@@ -34,6 +34,7 @@ impl<'a> Unroll<'a> {
             // An empty group is called by every rank that the step is for, any other group by the ranks that have a call in it.
             let opens = steps.is_empty() && members.iter().any(|member| member.world == world);
             if !opens && !self.program.items[world][from..].iter().any(calls) {
+                self.program.steps[id as usize].error.retain(|(rank, _)| *rank != world);
                 continue;
             }
             // A call that fails makes its whole group fail, so no part of the group affects memory.

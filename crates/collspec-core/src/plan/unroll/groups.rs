@@ -1,7 +1,7 @@
 //! Checks what a group contains, including its inner groups: either operations, or steps that create communicators, or steps that end
 //! them; and each communicator takes part in at most one step of the group that creates or ends communicators. NCCL begins the calls
 //! of a group together at its end, in an undocumented order, and does not say what other mixtures do.
-use super::super::comms::Named;
+use super::super::comms::{Named, Use};
 use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
@@ -123,11 +123,15 @@ impl<'a> Unroll<'a> {
             Kind::Comm(op @ (CommOp::Finalize | CommOp::Suspend | CommOp::Resume)) => Some(op),
             _ => return,
         };
+        let changes = matches!(op, Some(CommOp::Suspend | CommOp::Resume));
         for Member { world, comm, .. } in members {
             if !self.program.comms.is_nonblocking(*comm, *world) || self.has_lost_a_rank(*comm) {
                 continue;
             }
-            let fails = self.fails(id, *world);
+            // What a suspend is refused for without regard to its own state, such as shared resources, is not kept.
+            let standing = self.program.comms.standing(&name.value, *world);
+            let is_kept = !changes || standing.is_some_and(|standing| standing.allows(&step.op.kind) != Use::Fine);
+            let fails = self.fails(id, *world) && is_kept;
             match &mut self.group {
                 Some(group) => {
                     group.calls.push(NonblockingCall {

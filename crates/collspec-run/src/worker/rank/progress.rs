@@ -71,6 +71,19 @@ impl Rank<'_> {
         if self.unsettled { Ok(()) } else { self.settle() }
     }
 
+    /// Notes communicators with a call that has failed as expected. A non-blocking one reports that error from now on, which says nothing
+    /// about other operations.
+    pub(super) fn keep_errors_of(&mut self, comms: &[u32]) {
+        let kept: Vec<u32> = comms.iter().copied().filter(|comm| self.is_nonblocking(*comm)).collect();
+        self.interrupted.extend(kept);
+    }
+
+    /// As [`Self::keep_errors_of`], for the communicators of a group's calls.
+    pub fn keep_errors_of_calls<'a>(&mut self, kinds: impl Iterator<Item = &'a CallKind>) {
+        let comms: Vec<u32> = kinds.flat_map(communicators).flatten().collect();
+        self.keep_errors_of(&comms);
+    }
+
     fn is_nonblocking(&self, comm: u32) -> bool {
         self.job().nonblocking.get(self.rank).is_some_and(|comms| comms.binary_search(&comm).is_ok())
     }
