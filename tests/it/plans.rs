@@ -460,10 +460,22 @@ fn ranks_that_group_their_collectives_differently_are_warned_of() {
         warnings(&format!("world_size = 3\ninputs.x = {{ each = \"rank\", count = 6 }}\nsteps = [\n{steps},\n]\n"))
     };
     let told = program(&[grouped(", ranks = [0, 1]"), both(", ranks = [2]")]);
-    let fits = |text: &String| text.contains("ranks 0 and 2 put this collective into different groups");
+    let fits = |text: &String| text.contains("ranks 0 and 2 put this call into different groups");
     assert!(told.len() == 1 && told.iter().all(fits), "{told:?}");
     assert_eq!(program(&[grouped(", ranks = [0, 1]"), grouped(", ranks = [2]")]), [""; 0]);
     assert_eq!(program(&[both(""), grouped("")]), [""; 0]);
+
+    // A message beside a collective on one side, and before it on the other.
+    let sum = |ranks: &str| format!("{{ op = \"all_reduce\", in = \"x\", out = \"y\"{ranks} }}");
+    let send = "{ op = \"send\", peer = 1, in = \"x\" }";
+    let recv = "{ op = \"recv\", ranks = [1], peer = 0, out = \"z\" }".to_owned();
+    let mixed = format!("{{ op = \"group\", ranks = [0], steps = [{send}, {}] }}", sum(""));
+    let connected = "{ op = \"all_to_all\", in = \"x\", out = \"w\" }".to_owned();
+    let told = program(&[connected.clone(), mixed.clone(), recv, sum(", ranks = [1, 2]")]);
+    assert!(told.iter().any(|text| text.contains("ranks 0 and 1 put this call into different groups")), "{told:?}");
+    let also_mixed =
+        format!("{{ op = \"group\", ranks = [1], steps = [{{ op = \"recv\", peer = 0, out = \"z\" }}, {}] }}", sum(""));
+    assert_eq!(program(&[connected, mixed, also_mixed, sum(", ranks = [2]")]), [""; 0]);
 }
 
 #[test]

@@ -56,8 +56,7 @@ impl Described {
 /// True if ranks read what a collective sends from windows, and a part of it does not begin at a multiple of so many bytes.
 fn has_windows_beside(plan: &Plan, collective: &CollectiveEvent, bytes: u64) -> bool {
     let size = collective.dtype().size() as u64;
-    let call = collective.op().call;
-    let parts = match call {
+    let parts = match collective.op().call {
         NcclCall::AllGather | NcclCall::AllReduce => 0,
         NcclCall::ReduceScatter => collective.count() * size,
         _ => return false,

@@ -45,6 +45,7 @@ pub fn missing_feature(plan: &Plan, machine: &Machine, devices: &RankDevices<'_>
                 })
                 .or_else(|| waits_for_the_same_thread(kind, plan, machine.probed.maker))
                 .or_else(|| takes_the_colour(kind, machine.probed.maker))
+                .or_else(|| takes_the_list(kind, plan, machine.probed.maker))
         })
     };
     always
@@ -69,6 +70,17 @@ fn takes_the_colour(kind: &CallKind, maker: Maker) -> Option<String> {
     undocumented.then(|| {
         format!("a split with the colour {color}: NCCL takes it for a colour like any other, which nothing documents")
     })
+}
+
+/// NCCL does not look whether the ranks that a shrink leaves out are those of its communicator, and nothing says what it then does.
+fn takes_the_list(kind: &CallKind, plan: &Plan, maker: Maker) -> Option<String> {
+    let CallKind::Shrink { parent, exclude, .. } = kind else { return None };
+    let members = plan.comms.get(*parent as usize)?.members.len();
+    let is_there = |rank: &i32| usize::try_from(*rank).is_ok_and(|rank| rank < members);
+    let absent = exclude.iter().find(|rank| !is_there(rank)).filter(|_| maker != Maker::Collspec)?;
+    Some(format!(
+        "a shrink without rank {absent}, which the communicator does not have: NCCL does not look, and nothing documents what it does"
+    ))
 }
 
 fn function(missing: &str, machine: &Machine) -> String {
@@ -261,6 +273,21 @@ mod tests {
         assert!(takes_the_colour(&split(-2), Maker::Nvidia).is_some());
         assert!(takes_the_colour(&split(-1), Maker::Nvidia).is_none());
         assert!(takes_the_colour(&split(-2), Maker::Collspec).is_none());
+    }
+
+    #[test]
+    fn only_nccl_takes_a_list_with_ranks_that_are_not_there() {
+        let skipped = |without: &str, maker| {
+            let step =
+                format!("{{ op = \"shrink\", new = \"a\", without = [{without}], error = \"invalid_argument\" }}");
+            let text = format!("world_size = 3\nsteps = [{step}]\n");
+            let file = Arc::new(SourceFile { path: "a.toml".into(), text: text.into() });
+            let case = Arc::new(scenario::parse(&file, "a").unwrap().remove(0));
+            let plan = plan::plan(&case, &Limits::default()).unwrap();
+            plan.programs.iter().flatten().any(|call| takes_the_list(&call.kind, &plan, maker).is_some())
+        };
+        assert!(skipped("3", Maker::Nvidia) && skipped("-1, 1", Maker::Nvidia));
+        assert!(!skipped("1", Maker::Nvidia) && !skipped("3", Maker::Collspec));
     }
 
     #[test]

@@ -77,18 +77,19 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
 /// Simulates a program that is known to finish, with hosts that wait as NCCL's do: when pairs of ranks connect, when communicators
 /// end, and if `collectives` is set in the first collective of each. `None` if such waits are unknown.
 pub fn play_hosts(lowered: &LoweredProgram, collectives: bool) -> Option<Played> {
-    let mut simulation = Simulation::new(lowered, false, Aborts::default());
-    simulation.host_waits = Some(HostWaits::of(lowered, collectives, false)?);
-    simulation.run();
-    Some(simulation.out)
+    HostWaits::of(lowered, collectives, false).map(|waits| play_with(lowered, waits))
 }
 
 /// As [`play_hosts`] with collectives that connect, where the ranks of a communicator launch their kernels together.
 pub fn play_launches_together(lowered: &LoweredProgram) -> Option<Played> {
+    HostWaits::of(lowered, true, true).map(|waits| play_with(lowered, waits))
+}
+
+fn play_with(lowered: &LoweredProgram, waits: HostWaits) -> Played {
     let mut simulation = Simulation::new(lowered, false, Aborts::default());
-    simulation.host_waits = Some(HostWaits::of(lowered, true, true)?);
+    simulation.host_waits = Some(waits);
     simulation.run();
-    Some(simulation.out)
+    simulation.out
 }
 
 impl Simulation<'_> {

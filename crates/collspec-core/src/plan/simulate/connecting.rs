@@ -61,13 +61,16 @@ pub(super) struct Connecting {
     calls: Vec<usize>,
 }
 
-/// The progress of hosts that connect or end communicators.
+/// By communicator and rank.
+type Counts = FxHashMap<(CommId, usize), usize>;
+
+/// The progress of hosts that connect, change or end communicators.
 #[derive(Default)]
 pub(super) struct HostWaits {
     /// True if first collectives connect.
     collectives: bool,
     /// For each communicator the launches to which each rank has come, if the ranks launch together.
-    launched: Option<FxHashMap<(CommId, usize), usize>>,
+    launched: Option<Counts>,
     /// For each communicator, sender and receiver: the messages sent so far, one bit for each side and pass.
     said: FxHashMap<(u32, u32, u32), u8>,
     /// Collectives that consist of messages and need not be examined again.
@@ -78,7 +81,7 @@ pub(super) struct HostWaits {
     /// For each communicator: the world ranks that have reached its end.
     ending: FxHashMap<CommId, BTreeSet<usize>>,
     /// For each communicator and rank, its suspends and resumes so far.
-    changed: FxHashMap<(CommId, usize), usize>,
+    changed: Counts,
     /// Ranks that have come to a suspend or resume, with its place in their programs.
     changing: FxHashSet<(usize, usize)>,
     /// For each rank: the communicators that its open group ends.
@@ -235,11 +238,12 @@ impl Simulation<'_> {
         let met = connected && connecting.collectives.iter().all(|comm| self.silent(*comm).is_empty());
         while let Some(comm) = connecting.launches.front().copied().filter(|_| met) {
             if !std::mem::replace(&mut connecting.has_come, true) {
-                let launched = self.host_waits.as_mut().and_then(|waits| waits.launched.as_mut());
-                *launched.unwrap_or(&mut FxHashMap::default()).entry((comm, rank)).or_default() += 1;
+                if let Some(launched) = self.host_waits.as_mut().and_then(|waits| waits.launched.as_mut()) {
+                    *launched.entry((comm, rank)).or_default() += 1;
+                }
                 told.extend(lowered.unrolled.comms.list[comm].members.iter().filter(|other| **other != rank));
             }
-            if !self.behind(comm, rank).is_empty() {
+            if !self.unlaunched(comm, rank).is_empty() {
                 break;
             }
             connecting.launches.pop_front();
@@ -265,13 +269,18 @@ impl Simulation<'_> {
         live.filter(|member| come.is_none_or(|come| !come.contains(member))).collect()
     }
 
-    /// The ranks of a communicator that have come to fewer launches than this one.
-    fn behind(&self, comm: CommId, rank: usize) -> Vec<usize> {
-        let launched = self.host_waits.as_ref().and_then(|waits| waits.launched.as_ref());
-        let number = |of: usize| launched.and_then(|launched| launched.get(&(comm, of))).copied().unwrap_or(0);
+    /// The ranks of a communicator with a smaller count than this one.
+    fn behind(&self, counts: Option<&Counts>, comm: CommId, rank: usize) -> Vec<usize> {
+        let count = |of: usize| counts.and_then(|counts| counts.get(&(comm, of))).copied().unwrap_or(0);
         let members = self.lowered.unrolled.comms.list[comm].members.iter().copied();
+        // Ranks beyond the case's world have no program.
         let live = members.filter(|member| *member < self.ranks.len());
-        live.filter(|member| number(*member) < number(rank)).collect()
+        live.filter(|member| count(*member) < count(rank)).collect()
+    }
+
+    /// The ranks that have launched less often than this one, if ranks launch together.
+    fn unlaunched(&self, comm: CommId, rank: usize) -> Vec<usize> {
+        self.behind(self.host_waits.as_ref().and_then(|waits| waits.launched.as_ref()), comm, rank)
     }
 
     /// The host of a rank reaches the end of a communicator; true once it may continue.
@@ -316,10 +325,7 @@ impl Simulation<'_> {
 
     /// The ranks of a communicator that have come to fewer suspends and resumes than this one.
     fn unchanged(&self, rank: usize, comm: CommId) -> Vec<usize> {
-        let changed = self.host_waits.as_ref().map(|waits| &waits.changed);
-        let number = |of: usize| changed.and_then(|changed| changed.get(&(comm, of))).copied().unwrap_or(0);
-        let members = self.lowered.unrolled.comms.list[comm].members.iter().copied();
-        members.filter(|member| number(*member) < number(rank)).collect()
+        self.behind(self.host_waits.as_ref().map(|waits| &waits.changed), comm, rank)
     }
 
     /// True once the communicators that a group ends may end.
@@ -379,7 +385,7 @@ impl Simulation<'_> {
             }
             if let (true, Some(comm)) = (on.is_empty(), connecting.launches.front()) {
                 what = LAUNCHES_TOGETHER;
-                on.extend(self.behind(*comm, rank));
+                on.extend(self.unlaunched(*comm, rank));
             }
             return Some(Waiting { rank, step: connecting.step, what: what.to_owned(), on: on.into_iter().collect() });
         }
