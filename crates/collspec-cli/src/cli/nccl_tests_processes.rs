@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 /// Ranks or processes if nothing says how many.
 pub const GUESSED: usize = 2;
 
-/// Programs that run another program a single time and have options of their own, so that what follows them is not for the launcher.
+/// Programs that run another program once, such as `timeout`. The words after one of them belong to it or to that other program, and are
+/// no options of the launcher.
 const WRAPPERS: [&str; 11] =
     ["env", "nice", "ionice", "numactl", "taskset", "time", "timeout", "nohup", "stdbuf", "sudo", "compute-sanitizer"];
 

@@ -53,7 +53,7 @@ impl Described {
     }
 }
 
-/// True if ranks read what a collective sends from windows, and a part of it does not begin at a multiple of so many bytes.
+/// True if a collective reads its input from a window, and some rank's part of the input does not begin at a multiple of `bytes`.
 fn has_windows_beside(plan: &Plan, collective: &CollectiveEvent, bytes: u64) -> bool {
     let size = collective.dtype().size() as u64;
     let parts = match collective.op().call {

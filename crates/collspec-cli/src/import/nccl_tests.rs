@@ -112,8 +112,8 @@ fn reductions(command: &Command) -> &[Reduction] {
     command.request.reductions.as_deref().filter(|_| command.operation.reduces()).unwrap_or_default()
 }
 
-/// The averages whose results cannot be judged: dividing by the number of ranks rounds even whole numbers, and with so many ranks the
-/// rounding errors can be as large as the result. For every other reduction there are inputs whose result is exact.
+/// The averages whose results cannot be judged. An average divides by the number of ranks, which rounds even whole numbers, and with many
+/// ranks the rounding errors can be as large as the result. Every other reduction has inputs whose result is exact.
 fn unjudged(command: &Command, dtypes: &[DType]) -> Vec<Reduced> {
     let averages = reductions(command).iter().filter(|reduction| **reduction == Reduction::Avg);
     let averages: Vec<Reduced> = averages.flat_map(|avg| dtypes.iter().map(|dtype| (*dtype, *avg))).collect();

@@ -173,7 +173,7 @@ fn accept(
     Ok(())
 }
 
-/// Refuses what a file says of the results of a program that may or may not finish: nobody knows them, so it would pass unseen.
+/// Refuses `expect` and `assert` in a program that may or may not finish: if it hangs, there are no results to check them against.
 fn refuse_results(case: &Case) -> Result<(), Vec<Diagnostic>> {
     let said = case.expect.first().map(|expected| expected.target.span).or(case.asserts.first().map(|a| a.span));
     let Some(span) = said else { return Ok(()) };

@@ -1,6 +1,5 @@
-//! Warns of calls on one communicator that ranks put into groups differently. NCCL orders the calls of a group by rules of its own, such as
-//! their sizes, and launches collectives apart from messages, so that ranks which group them differently may meet in different calls: they
-//! hang, or compute wrong results.
+//! Warns where ranks put their calls on one communicator into different groups. NCCL reorders the calls of a group, for example by size, and
+//! launches collectives separately from messages. Ranks with different groups may then hang, or combine the data of different calls.
 use super::lower::LoweredProgram;
 use super::rank_op::{RankOp, Route};
 use super::types::{CommId, StepId};

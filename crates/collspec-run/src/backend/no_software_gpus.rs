@@ -64,12 +64,12 @@ pub fn failure(_: usize) -> Option<String> {
     None
 }
 
-/// Always `None`, because there are no software GPUs here.
+/// This build has no software GPUs, so the answer is always `None`.
 pub fn refusal() -> Option<String> {
     None
 }
 
-/// Does nothing, because there are no software GPUs here.
+/// This build has no software GPUs, so there is nothing to do.
 pub fn forget_refusals() {}
 
 /// No work: no kernel runs.

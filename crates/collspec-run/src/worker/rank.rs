@@ -470,17 +470,6 @@ impl<'a> Rank<'a> {
         }
     }
 
-    fn async_error(&self) -> Option<CallError> {
-        let comms = self.state.comms.iter().enumerate();
-        let quiet = |index: usize| {
-            let index = index as u32;
-            self.interrupted.contains(&index) || self.bereaved.contains(&index)
-        };
-        let comms = comms.filter(|(index, _)| !quiet(*index));
-        let comms = comms.map(|(_, slot)| slot.get()).filter(|comm| *comm != CommHandle::NULL);
-        comms.filter_map(|comm| self.run.backend.library.async_error(comm).err()).next()
-    }
-
     /// After the last call: images and checkpoints into the arena.
     pub fn save(&mut self) -> Result<Vec<Figure>, Halt> {
         self.bind()?;

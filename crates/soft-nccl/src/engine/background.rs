@@ -216,7 +216,7 @@ impl State {
         }
     }
 
-    /// Forgets the reason a call on a communicator was refused, because NCCL revokes a communicator whatever it reports.
+    /// Forgets the error that a communicator keeps: NCCL allows a revoke in spite of it.
     pub(crate) fn forget_failure(&mut self, comm: usize) {
         let may_be_revoked = self.members.get(&comm).is_some_and(|member| !member.finalized && !member.revoked);
         if may_be_revoked && self.progress.get(&comm).is_some_and(|progress| progress.running == 0) {

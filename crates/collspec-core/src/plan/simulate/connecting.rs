@@ -191,8 +191,9 @@ impl Simulation<'_> {
         (pairs.into_iter().map(rounds).collect(), collectives)
     }
 
-    /// The communicators on which calls launch kernels, if the ranks launch together. NCCL takes those of a group in an order of its own,
-    /// which is the same on all ranks; what a graph launches has waited for the others when it was captured.
+    /// The communicators on which these calls launch kernels, if the ranks launch together. NCCL chooses the order of a group's
+    /// communicators, and chooses alike on all ranks. The calls of a graph do not count: they waited for the other ranks when they
+    /// were captured.
     fn launches_together(&self, rank: usize, calls: &[usize]) -> VecDeque<CommId> {
         if self.host_waits.as_ref().is_none_or(|waits| waits.launched.is_none()) {
             return VecDeque::new();
@@ -313,7 +314,7 @@ impl Simulation<'_> {
 
     /// The host of a rank reaches a suspend or resume; true once every rank of the communicator has come to as many.
     pub(super) fn all_change(&mut self, rank: usize, index: usize, comm: CommId) -> bool {
-        // Without a thread for each rank there is nobody to wait for.
+        // One thread makes the calls of all ranks, so it cannot wait in one of them for another.
         let alone = self.lowered.unrolled.case.placement == Placement::OneThread;
         let Some(waits) = self.host_waits.as_mut().filter(|_| !alone) else { return true };
         if waits.changing.insert((rank, index)) {

@@ -71,10 +71,27 @@ impl Rank<'_> {
         if self.unsettled { Ok(()) } else { self.settle() }
     }
 
-    /// Notes communicators with a call that has failed as expected. A non-blocking one reports that error from now on, which says nothing
-    /// about other operations.
+    /// An error that a communicator reports by itself, if it is not one that the program expects.
+    pub(super) fn async_error(&self) -> Option<CallError> {
+        let comms = self.state.comms.iter().enumerate();
+        let quiet = |index: usize| {
+            let index = index as u32;
+            self.interrupted.contains(&index) || self.bereaved.contains(&index)
+        };
+        let comms = comms.filter(|(index, _)| !quiet(*index));
+        let comms = comms.map(|(_, slot)| slot.get()).filter(|comm| *comm != CommHandle::NULL);
+        comms.filter_map(|comm| self.run.backend.library.async_error(comm).err()).next()
+    }
+
+    /// Notes communicators with a call that has failed as expected. A non-blocking one may report that error from now on, which says
+    /// nothing about other operations.
     pub(super) fn keep_errors_of(&mut self, comms: &[u32]) {
-        let kept: Vec<u32> = comms.iter().copied().filter(|comm| self.is_nonblocking(*comm)).collect();
+        let library = &self.run.backend.library;
+        let reports = |comm: &u32| {
+            let handle = self.comm(*comm).map_or(CommHandle::NULL, |slot| slot.get());
+            self.is_nonblocking(*comm) && handle != CommHandle::NULL && library.async_error(handle).is_err()
+        };
+        let kept: Vec<u32> = comms.iter().copied().filter(reports).collect();
         self.interrupted.extend(kept);
     }
 
