@@ -162,10 +162,10 @@ fn a_library_that_is_wrong_in_one_form_alone_is_told_by_it() {
     let home = Home::new();
     home.file("a.toml", "world_size = 4\nop = \"all_reduce\"\ninputs = { each = \"rank + i\", count = 65 }\n");
     for (fault, form, others) in
-        [("F01,algorithm=Tree", "tree", "misaligned, ring"), ("F05", "misaligned", "ring, tree")]
+        [("F19b", "in_place", "misaligned, ring"), ("F05", "misaligned", "in_place, ring")]
     {
         let run =
-            home.run(&["run", "a.toml", "--backend", "soft", "--forms", "ring,tree,misaligned", "--fault", fault]);
+            home.run(&["run", "a.toml", "--backend", "soft", "--forms", "ring,in_place,misaligned", "--fault", fault]);
         let disagreement = format!("forms disagree a: plain and forms {others} pass, form {form} fails\n");
         assert!(run.code == 1 && run.out.contains(&disagreement), "{run}");
     }

@@ -4,7 +4,7 @@ use collspec_core::scenario::{Case, SourceFile, parse};
 use collspec_run::child::Workers;
 use collspec_run::run::PoolLimits;
 use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner, Variation};
-use soft_nccl::fault::{Fault, FaultMode, Injection};
+use wrong_nccl::{Fault, FaultMode, Injection};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn what_is_judged_in_place_gets_the_verdict_that_copies_get() {
     let mut failed = 0;
     for case in CASES.into_iter().flat_map(cases) {
         let faults = FAULTS.map(|id| Fault::parse(id).unwrap());
-        let injected = faults.map(|fault| FaultMode::Inject(Injection { fault, rank: Some(1), algorithm: None }));
+        let injected = faults.map(|fault| FaultMode::Inject(Injection { fault, rank: Some(1) }));
         for fault in [FaultMode::Sound].into_iter().chain(injected) {
             let in_place = runner(fault).run_case(&case);
             let copies = runner(FaultMode::Sound);
@@ -104,7 +104,7 @@ fn a_small_case_does_not_take_the_worker_of_a_large_one() {
 fn what_an_earlier_case_left_in_the_memory_does_not_hide_a_fault() {
     let case = large_arena(0);
     for id in FAULTS {
-        let fault = FaultMode::Inject(Injection { fault: Fault::parse(id).unwrap(), rank: Some(1), algorithm: None });
+        let fault = FaultMode::Inject(Injection { fault: Fault::parse(id).unwrap(), rank: Some(1) });
         let experiment = Experiment {
             variation: Variation { fault: fault.to_string(), ..Variation::default() },
             limit: None,

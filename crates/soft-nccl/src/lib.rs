@@ -37,7 +37,6 @@ mod engine;
 pub mod activity;
 mod group;
 mod ffi;
-pub mod fault;
 
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
 pub use arith::manner::{Average, Manner, NoManner, Zero};
@@ -47,7 +46,5 @@ pub use settings::{AlreadyRead, Connect, Settings, set_settings_for_process};
 
 /// The library's functions, as a table that a run-time-loaded library would fill.
 pub fn table() -> nccl_sys::Nccl {
-    let mut table = ffi::table();
-    fault::install(&mut table);
-    table
+    ffi::table()
 }

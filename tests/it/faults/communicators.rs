@@ -3,16 +3,12 @@ use super::ending::{Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, 
 
 const SHOWN: &[Shown] = &[
     silent("F70"),
-    silent("F70b"),
     hangs("F70c"),
     fails("F70d"),
     hangs("F70e"),
-    silent("F71"),
-    silent("F71b"),
     hangs("F72"),
     silent("F72b"),
     silent("F73"),
-    fails("F74"),
     silent("F74b"),
 ];
 
@@ -30,6 +26,6 @@ fn a_sum_that_changes_no_communicator_passes_with_each() {
 #[test]
 fn every_fault_of_communicators_has_a_scenario() {
     let of = |class: &str| ("F70".."F75").contains(&class);
-    let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| of(e.class())).map(|e| e.id).collect();
+    let all: Vec<&str> = wrong_nccl::TABLE.iter().filter(|e| of(e.class())).map(|e| e.id).collect();
     assert_eq!(SHOWN.iter().map(|shown| shown.fault).collect::<Vec<_>>(), all);
 }

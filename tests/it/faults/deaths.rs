@@ -22,7 +22,7 @@ fn a_sum_that_loses_no_rank_passes_with_each() {
 #[test]
 fn every_fault_of_deaths_has_a_scenario() {
     let of = |class: &str| ("F90".."F95").contains(&class);
-    let all = soft_nccl::fault::TABLE.iter().filter(|e| of(e.class())).map(|e| e.id);
+    let all = wrong_nccl::TABLE.iter().filter(|e| of(e.class())).map(|e| e.id);
     let all: Vec<&str> = all.filter(|id| *id != ENDED_BY_THE_CLOCK).collect();
     assert_eq!(SHOWN.iter().map(|shown| shown.fault).collect::<Vec<_>>(), all);
 }

@@ -6,7 +6,7 @@ use collspec_core::judge::{Outcome, Status, Verdict, judge};
 use collspec_core::scenario::{SourceFile, parse};
 use collspec_run::child::Workers;
 use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner, Variation};
-use soft_nccl::fault::{Fault, FaultMode};
+use wrong_nccl::{Fault, FaultMode};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::ending::example;
 use super::shown::assert_all_are_shown;
 use collspec_cli::audit::examples::numbers::EXAMPLES;
 use serde_json::Value;
-use soft_nccl::fault::{Entry, Fault, TABLE};
+use wrong_nccl::{Entry, Fault, TABLE};
 use std::collections::BTreeSet;
 use std::process::Command;
 

@@ -8,7 +8,6 @@ use collspec_core::judge::{Status, Verdict};
 const SHOWN: &[Shown] = &[
     silent("F12"),
     silent("F13"),
-    silent("F13b"),
     silent("F14"),
     silent("F15"),
     silent("F30"),
@@ -33,12 +32,9 @@ const SHOWN: &[Shown] = &[
     silent("F36e"),
     silent("F37"),
     hangs("F37b"),
-    hangs("F38"),
-    hangs("F39"),
-    hangs("F39b"),
+    silent("F38"),
     silent("F40"),
     fails("F40b"),
-    hangs("F40c"),
     silent("F53"),
 ];
 
@@ -49,17 +45,15 @@ fn each_fault_of_order_fails_its_scenario() {
 
 #[test]
 fn a_sum_that_meets_no_fault_passes_with_each() {
-    assert_a_plain_sum_meets_none(SHOWN, &["F13b"]);
+    assert_a_plain_sum_meets_none(SHOWN, &["F13"]);
 }
 
 #[test]
-fn faults_strike_only_on_the_chosen_rank_and_algorithm() {
+fn faults_strike_only_on_the_chosen_rank() {
     let runner = runner();
     for (wish, strikes) in [
         ("F12,rank=1", true),
         ("F12,rank=2", false),
-        ("F12,algorithm=Ring", true),
-        ("F12,algorithm=Tree", false),
         ("F36,rank=2", true),
         ("F36,rank=3", false),
         ("F15,rank=0", true),

@@ -1,19 +1,18 @@
-//! Shows that a fault of the software library does what its entry says.
+//! Shows that a fault does what its entry says.
 use super::ending::example;
 use collspec_cli::audit::examples::Example;
 use collspec_core::judge::Status;
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits};
 use collspec_core::scenario::{Case, SourceFile, parse};
-use collspec_run::child::Workers;
+use collspec_run::child::{FAULTS, Workers};
 use collspec_run::child::program::Program;
 use collspec_run::run::execute::{Again, Task, execute};
 use collspec_run::run::images::ForecastImages;
 use collspec_run::run::worker::Worker;
 use collspec_run::run::{MemoryPlace, job};
 use collspec_suite::suite::{RunOptions, Runner};
-use soft_nccl::Algorithm;
-use soft_nccl::fault::{Fault, FaultMode, Injection};
+use wrong_nccl::{Fault, FaultMode, Injection};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,11 +37,12 @@ fn case(id: &str) -> Arc<Case> {
 
 /// Which faults a run of the case reached.
 fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
-    let env = vec![vec![("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string())]];
+    let env = vec![vec![(FAULTS.to_owned(), "1".to_owned())]];
     let mut worker = Worker::start(&Program::at(Path::new(PROGRAM)), &env, &[]).unwrap();
     let plan = plan::plan(case, &Limits::default()).unwrap();
     let forecast = Forecast::new(&plan, 0).unwrap();
-    let (job, map) = job(&plan, &forecast, MemoryPlace::Arena);
+    let (mut job, map) = job(&plan, &forecast, MemoryPlace::Arena);
+    job.variation.fault = wish.to_string();
     let limit = Duration::from_secs(60);
     let (images, again) = (&ForecastImages { forecast: &forecast, in_place: false }, Again::Same);
     let task = Task { job, images, map, repeat: 1, again, opening: limit, limit, used_before: false };
@@ -59,22 +59,20 @@ fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
 fn assert_is_shown(id: &str, sound: &Runner) {
     let case = case(id);
     let fault = Fault::parse(id).unwrap();
-    let status = |rank, algorithm| {
-        let verdict = runner(FaultMode::Inject(Injection { fault, rank, algorithm })).run_case(&case);
+    let status = |rank| {
+        let verdict = runner(FaultMode::Inject(Injection { fault, rank })).run_case(&case);
         (verdict.status, verdict.reason)
     };
     let verdict = sound.run_case(&case);
     assert_eq!(verdict.status, Status::Pass, "{id}, sound: {:?}", verdict.reason);
     assert!(faults_reached(&case, FaultMode::Trace).contains(&fault), "{id} is not noted");
-    let everywhere = FaultMode::Inject(Injection { fault, rank: None, algorithm: None });
+    let everywhere = FaultMode::Inject(Injection { fault, rank: None });
     assert!(faults_reached(&case, everywhere) == [fault], "{id} does not strike");
 
-    assert_eq!(status(None, None).0, Status::Fail, "{id}");
-    assert_eq!(status(None, Some(Algorithm::Ring)).0, Status::Fail, "{id} in rings");
-    assert_eq!(status(None, Some(Algorithm::Tree)).0, Status::Pass, "{id} in trees");
-    assert_eq!(status(Some(NOBODY), None), (Status::Pass, None), "{id} on a rank that is not there");
+    assert_eq!(status(None).0, Status::Fail, "{id}");
+    assert_eq!(status(Some(NOBODY)), (Status::Pass, None), "{id} on a rank that is not there");
     let ranks = 0..case.world_size.value;
-    assert!(ranks.into_iter().any(|rank| status(Some(rank), None).0 == Status::Fail), "{id} on one rank");
+    assert!(ranks.into_iter().any(|rank| status(Some(rank)).0 == Status::Fail), "{id} on one rank");
 }
 
 /// Each of them passes without its fault, fails with it, and is noted.

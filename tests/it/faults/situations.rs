@@ -1,7 +1,7 @@
 //! Faults of one operation in one situation: each is caught by the scenario that the audit's advice gives.
 use super::ending::{Seen, example, runner};
 use collspec_core::judge::Status;
-use soft_nccl::fault::{Entry, Fault};
+use wrong_nccl::{Entry, Fault};
 
 #[test]
 fn every_member_is_caught_by_its_own_scenario() {

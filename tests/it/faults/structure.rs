@@ -78,6 +78,6 @@ fn a_changed_input_is_found_although_it_is_overwritten() {
 #[test]
 fn every_fault_of_structure_has_a_scenario() {
     let all: Vec<&str> =
-        soft_nccl::fault::TABLE.iter().filter(|e| ("F60".."F70").contains(&e.class())).map(|e| e.id).collect();
+        wrong_nccl::TABLE.iter().filter(|e| ("F60".."F70").contains(&e.class())).map(|e| e.id).collect();
     assert_eq!(SHOWN.iter().map(|shown| shown.fault).collect::<Vec<_>>(), all);
 }

@@ -13,6 +13,6 @@ fn each_fault_of_transport_fails_its_scenario() {
 #[test]
 fn every_fault_of_transport_has_a_scenario() {
     let mine = |class: &str| ("F01"..="F11").contains(&class) || ("F16"..="F29").contains(&class);
-    let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| mine(e.class())).map(|e| e.id).collect();
+    let all: Vec<&str> = wrong_nccl::TABLE.iter().filter(|e| mine(e.class())).map(|e| e.id).collect();
     assert_eq!(EXAMPLES.iter().map(|(id, _)| *id).collect::<Vec<_>>(), all);
 }

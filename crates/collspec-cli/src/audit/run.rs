@@ -11,7 +11,7 @@ use collspec_run::job::{Ended, Observation};
 use collspec_suite::suite::parallel::{Lanes, panic_text, stream, stream_with_waiting};
 use collspec_suite::suite::with_causes;
 use collspec_suite::suite::{Experiment, Prepared, Ready, Runner, Variation, is_small};
-use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
+use wrong_nccl::{Fault, FaultMode, Injection, Reached};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -486,7 +486,7 @@ fn run_with_fault(
         },
     };
     let limit = audited.seconds.map(|seconds| (MAX_SLOWDOWN * seconds).max(MIN_LIMIT_SECONDS));
-    let wish = FaultMode::Inject(Injection { fault, rank: None, algorithm: None });
+    let wish = FaultMode::Inject(Injection { fault, rank: None });
     let (verdict, observations) = runner.run(ready, wish, limit, &judge)?;
     if verdict.status == Status::Error {
         return Err(verdict.reason.unwrap_or_else(|| "it does not run".into()));

@@ -1,6 +1,6 @@
 //! Faults of the library and flaws of the judge in one list, and a selection of them by id.
 use collspec_core::judge::Flaw;
-use soft_nccl::fault::Fault;
+use wrong_nccl::Fault;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 

@@ -4,7 +4,7 @@ use super::run::{CaseOutcome, Catch};
 use super::select::FaultOrFlaw;
 use super::{AuditSettings, cover};
 use collspec_core::judge::Lane;
-use soft_nccl::fault::Fault;
+use wrong_nccl::Fault;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]

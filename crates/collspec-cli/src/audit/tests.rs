@@ -10,7 +10,7 @@ use collspec_core::plan::{Limits, plan};
 use collspec_core::scenario::Case;
 use collspec_run::job::{Ended, Observation};
 use collspec_suite::suite::{Prepared, Ready};
-use soft_nccl::fault::{Fault, FaultMode, Reached};
+use wrong_nccl::{Fault, FaultMode, Reached};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

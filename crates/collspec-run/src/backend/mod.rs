@@ -43,7 +43,7 @@ pub struct Backend {
 impl Backend {
     /// The software library on the software device.
     pub fn soft() -> Self {
-        Self { library: Library::new(soft_nccl::table()), device: Device::Host }
+        Self { library: Library::new(with_faults(soft_nccl::table())), device: Device::Host }
     }
 
     /// The library at `path` on software GPUs; a rank's device is its number plus `device_offset`, modulo the number of devices. Loads it into
@@ -55,7 +55,7 @@ impl Backend {
     pub fn on_software_gpus(path: &Path, device_offset: usize) -> Result<Self, BackendError> {
         let count = software_gpus::device_count()?;
         Ok(Self {
-            library: Library::new(software_gpus::load(path)?),
+            library: Library::new(with_faults(software_gpus::load(path)?)),
             device: Device::Software { offset: device_offset, count },
         })
     }
@@ -136,6 +136,11 @@ impl Backend {
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
         self.library.set_idle_hook(hook);
     }
+}
+
+/// The table of a library whose memory is host memory, with faults on demand if the process that started this one will ask for some.
+fn with_faults(table: nccl_sys::Nccl) -> nccl_sys::Nccl {
+    if std::env::var_os(crate::child::FAULTS).is_some() { wrong_nccl::wrap(table) } else { table }
 }
 
 /// The reason why a worker has no backend.

@@ -28,6 +28,9 @@ pub const DEVICE_OFFSET: &str = "COLLSPEC_WORKER_DEVICE";
 /// The variable of a worker whose NCCL library runs on software GPUs.
 pub const SOFTWARE_GPUS: &str = "COLLSPEC_WORKER_SOFTWARE_GPUS";
 
+/// The variable of a worker whose NCCL library has faults on demand.
+pub const FAULTS: &str = "COLLSPEC_WORKER_FAULTS";
+
 /// True if the process that started this one wants its NCCL library on software GPUs.
 pub fn wants_software_gpus() -> bool {
     std::env::var_os(SOFTWARE_GPUS).is_some()

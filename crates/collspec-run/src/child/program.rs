@@ -1,7 +1,7 @@
 //! The program that is started as a worker, or to query a library or a driver.
 //! It is `/proc/self/exe`, so that a build which replaces the file during a run changes nothing; without /proc, the file at its path.
 use super::Workers;
-use super::{DEVICE_OFFSET, LIBRARY, SOFTWARE_GPUS};
+use super::{DEVICE_OFFSET, FAULTS, LIBRARY, SOFTWARE_GPUS};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Program {
         };
         command.env_remove(COMM_ID).env_remove(SECRET);
         // The choice of library and devices is never inherited.
-        command.env_remove(LIBRARY).env_remove(DEVICE_OFFSET).env_remove(SOFTWARE_GPUS);
+        command.env_remove(LIBRARY).env_remove(DEVICE_OFFSET).env_remove(SOFTWARE_GPUS).env_remove(FAULTS);
         command
     }
 }

@@ -12,7 +12,7 @@ use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
 use crate::job::{AllocSpec, Answers, CallKind, Job, RankEnd, RankReport, Reached, Reply, Report, Request, Share};
 use crate::job::{Ended, Observation};
-use soft_nccl::fault::FaultMode;
+use wrong_nccl::FaultMode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

@@ -56,12 +56,13 @@ impl Runner {
     ) -> Result<Attempt<O::Rest>, Error> {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
-        let mut key = self.worker_key(case);
+        let wrong = !variation.fault.is_empty();
+        let mut key = self.worker_key(case, wrong);
         let core = self.core_for(plan);
         let own_core = core.as_ref().map(|claim| claim.core);
         key.core = own_core;
         // a case that may damage its communicators gets new ones and does not leave them to other cases
-        let clean = clean_case(plan) && variation.fault.is_empty() && variation.disturbance.is_none();
+        let clean = clean_case(plan) && !wrong && variation.disturbance.is_none();
         loop {
             // Checked after the processes were chosen: those that are left now are a subset of those that the choice was made from.
             if let Some(verdict) = self.lacks_since(case) {
@@ -80,7 +81,7 @@ impl Runner {
             let mut pooled = match pooled {
                 // Nothing has begun, so the case moves to other processes of the job.
                 Err(Error::Lost(_)) => {
-                    key = WorkerKey { core: own_core, ..self.worker_key(case) };
+                    key = WorkerKey { core: own_core, ..self.worker_key(case, wrong) };
                     continue;
                 }
                 pooled => pooled?,

@@ -11,7 +11,7 @@ use collspec_run::job::Variation;
 use collspec_run::run::memory::free;
 use collspec_run::run::{RanksPerGpu, seconds};
 use soft_nccl::Connect;
-use soft_nccl::fault::{FaultMode, NoFault};
+use wrong_nccl::{FaultMode, NoFault};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
@@ -257,14 +257,12 @@ pub const NAMED: &[NamedOption] = &[
         },
         |options| unless(&options.variation.fault, &String::new()),
     )
-    .of_a_side(IsFor::Soft)
+    .of_a_side(IsFor::AnySoftware)
     .with_help(
         "FAULT",
-        "Give the software library this deliberate bug, to see which scenarios catch it: F01 and up \
-         (`collspec audit --list-faults` lists them). `,rank=N` limits it to one rank, and \
-         `,algorithm=NAME` to one algorithm",
-    )
-    .on_the_command_line_only(),
+        "Put a library that has this deliberate bug between the scenarios and the right one, to see which of \
+         them catch it: F01 and up (`collspec audit --list-faults` lists them). `,rank=N` limits it to one rank",
+    ),
     option(
         "max-memory",
         |options, text| Limits::bytes(text).map(|value| options.reading.limits.memory = value),

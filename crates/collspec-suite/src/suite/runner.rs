@@ -256,7 +256,7 @@ impl Runner {
 
     /// The plan of a case, unless the case is skipped or refused.
     pub(super) fn planned(&self, case: &Arc<Case>) -> Result<Result<Plan, Box<Verdict>>, Error> {
-        let planned = self.plan_for(case, |case| self.version(&self.worker_key(case)))?;
+        let planned = self.plan_for(case, |case| self.version(&self.worker_key(case, false)))?;
         if let Ok(plan) = &planned {
             room_for(plan)?;
         }

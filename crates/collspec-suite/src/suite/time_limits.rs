@@ -41,7 +41,7 @@ impl Runner {
     /// The time limit of the case in its actual placement.
     pub fn time_limit(&self, case: &Arc<Case>) -> Duration {
         let case = self.placed(case);
-        self.case_limit(&case, self.worker_key(&case).env.len())
+        self.case_limit(&case, self.worker_key(&case, false).env.len())
     }
 
     /// The time for creating communicators and loading, and again for destroying communicators.

@@ -50,7 +50,7 @@ impl TimedGroup<'_> {
     pub fn run(&mut self, ready: &Ready, timed: Timed, judged: bool) -> Result<TimedRun, Error> {
         let (runner, case) = (self.runner, &ready.plan.case);
         let not_run = |verdict| TimedRun { times: Vec::new(), work: None, verdict: Some(verdict) };
-        let key = runner.worker_key(case);
+        let key = runner.worker_key(case, !runner.options.variation.fault.is_empty());
         // Checked after the processes were chosen: those that are left now are a subset of those that the choice was made from.
         if let Some(verdict) = runner.lacks_since(case) {
             return Ok(not_run(verdict));

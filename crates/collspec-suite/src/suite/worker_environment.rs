@@ -2,7 +2,7 @@
 use super::rank_devices::{ProcessGpus, RankDevices};
 use super::{RunOptions, Runner, requires};
 use collspec_core::scenario::{Case, EnvValue, Placement};
-use collspec_run::child::DEVICE_OFFSET;
+use collspec_run::child::{DEVICE_OFFSET, FAULTS};
 use collspec_run::cluster::Among;
 use collspec_run::run::pool::WorkerKey;
 use std::num::NonZeroUsize;
@@ -75,8 +75,8 @@ impl Runner {
         self.chosen.cluster.as_ref().is_some_and(|cluster| cluster.lost(key.sites.iter().copied()).is_some())
     }
 
-    /// The key of the case's worker: workers with equal keys can run the same cases.
-    pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
+    /// The key of the case's worker, whose library has faults on demand if `wrong`: workers with equal keys can run the same cases.
+    pub(super) fn worker_key(&self, case: &Case, wrong: bool) -> WorkerKey {
         let parts = self.processes(case);
         let sites =
             self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts, Among::Living)).unwrap_or_default();
@@ -85,6 +85,9 @@ impl Runner {
         let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part, shares_gpus)).collect();
         for (part, env) in env.iter_mut().take(sites.len()).enumerate() {
             self.on_machine(env, devices.offset(part));
+        }
+        if wrong {
+            env.iter_mut().for_each(|env| env.push((FAULTS.to_owned(), "1".to_owned())));
         }
         WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites, core: None }
     }

@@ -5,11 +5,7 @@ use super::Example;
 pub const EXAMPLES: &[Example] = &[
     ("F85", TREE),
     ("F85b", REFUSED),
-    ("F85c", PREFERRED),
-    ("F85d", VARIABLE),
     ("F86", BEFORE_ANOTHER),
-    ("F87", PROTOCOL),
-    ("F88", ALL_BUT),
     ("F89", ROOT),
     ("F89b", MAXIMUM),
     ("F89c", NOTHING),

@@ -4,16 +4,12 @@ use super::Example;
 /// The faults, each with a scenario that it fails.
 pub const EXAMPLES: &[Example] = &[
     ("F70", SHRUNK),
-    ("F70b", SHRUNK),
     ("F70c", SHRUNK),
     ("F70d", SHRUNK_OFTEN),
     ("F70e", SHRUNK_IN_NO_ORDER),
-    ("F71", GROWN),
-    ("F71b", GROWN),
     ("F72", REVOKED_AT_WORK),
     ("F72b", REVOKED),
     ("F73", RESUMED),
-    ("F74", NONBLOCKING),
     ("F74b", NONBLOCKING),
 ];
 

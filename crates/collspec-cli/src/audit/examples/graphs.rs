@@ -5,7 +5,6 @@ use super::Example;
 pub const EXAMPLES: &[Example] = &[
     ("F75", CHANGED),
     ("F75b", CHANGED),
-    ("F76", TWO_OPERATIONS),
     ("F76b", TWO_OPERATIONS),
     ("F76c", CHANGED),
     ("F77", IN_PLACE),

@@ -5,7 +5,6 @@ use super::Example;
 pub const EXAMPLES: &[Example] = &[
     ("F12", MAPS),
     ("F13", MAPS),
-    ("F13b", ONE),
     ("F14", ROOTS),
     ("F15", CHILD),
     ("F30", TYPES),
@@ -31,11 +30,8 @@ pub const EXAMPLES: &[Example] = &[
     ("F37", TINY),
     ("F37b", TINY),
     ("F38", TINY),
-    ("F39", ONE_IN_PLACE),
-    ("F39b", ONE_UNALIGNED),
     ("F40", REFUSED_CALL),
     ("F40b", REFUSED_CALL),
-    ("F40c", ABORT),
     ("F53", DEVICE_SCALAR),
 ];
 

@@ -6,7 +6,6 @@ pub const EXAMPLES: &[Example] = &[
     ("F80", SECOND_SIGNAL_LATE),
     ("F80b", NO_ELEMENTS),
     ("F80c", SECOND_SIGNAL_LATE),
-    ("F80d", ONE_SENDER_LATE),
     ("F80e", ONE_CONTEXT_LATE),
     ("F80f", ONE_INDEX_LATE),
     ("F81", PUT),

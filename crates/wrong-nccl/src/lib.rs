@@ -1,0 +1,97 @@
+//! An NCCL library that is wrong on purpose: it stands between a program and a right library, and changes what passes.
+//!
+//! [`wrap`] takes the table of a right library and gives one with the same functions. Each of them does what the right one does,
+//! unless a fault has been asked for (`collspecFault`): then arguments are misread, calls are lost or made twice, data are exchanged
+//! before an operation or behind it, answers are others. The right library does not know about it, and so nothing in it has to. What a
+//! fault can do is therefore what can be seen through NCCL's interface; faults inside of the library are made in its kernels.
+//!
+//! It works with the software library and with NVIDIA's on software GPUs, whose memory is host memory and whose streams are
+//! `gpuless-device`'s. One table can be wrapped in a process.
+//!
+//! Asked for `trace`, it does nothing wrong, and says afterwards (`collspecReached`) which faults would have changed something. Where
+//! that depends on values, it looks at them in stream order; a reduction's contributions are gathered for that by a call of its own.
+mod arguments;
+mod call;
+mod collectives;
+mod communicators;
+mod fault;
+mod graphs;
+mod groups;
+mod inputs;
+mod lost;
+mod membership;
+mod memory;
+mod numbers;
+mod one_sided;
+mod operators;
+mod outputs;
+mod perform;
+mod queries;
+mod requests;
+mod situations;
+mod streams;
+mod sums;
+mod table;
+mod windows;
+
+pub use fault::{Entry, Fault, FaultMode, Injection, NoFault, Reached};
+pub use table::TABLE;
+
+use nccl_sys::Nccl;
+use std::sync::OnceLock;
+
+static RIGHT: OnceLock<Nccl> = OnceLock::new();
+
+/// The right library. Calls come only through the table of [`wrap`], which sets it.
+fn right() -> &'static Nccl {
+    RIGHT.get_or_init(|| Nccl::empty("no library"))
+}
+
+/// The functions of `right` with faults on demand; a second table in one process is given back as it is.
+pub fn wrap(right: Nccl) -> Nccl {
+    let mut wrong = right.clone();
+    if RIGHT.set(right).is_err() {
+        return wrong;
+    }
+    macro_rules! replace {
+        ($($name:ident: $function:path;)*) => {
+            $(if wrong.$name.is_some() {
+                wrong.$name = Some($function);
+            })*
+        };
+    }
+    replace! {
+        ncclCommInitRank: membership::init;
+        ncclCommInitRankConfig: membership::init_config;
+        ncclCommInitRankScalable: membership::init_scalable;
+        ncclCommInitAll: membership::init_all;
+        ncclCommSplit: membership::split;
+        ncclCommShrink: membership::shrink;
+        ncclCommGrow: membership::grow;
+        ncclCommDestroy: membership::destroy;
+        ncclCommAbort: membership::abort;
+        ncclCommRevoke: membership::revoke;
+        ncclCommResume: membership::resume;
+        ncclCommCount: queries::count;
+        ncclCommUserRank: queries::user_rank;
+        ncclCommCuDevice: queries::device;
+        ncclCommGetAsyncError: queries::async_error;
+        ncclGetErrorString: queries::error_string;
+        ncclGetLastError: queries::last_error;
+        ncclGroupStart: groups::group_start;
+        ncclGroupEnd: groups::group_end;
+        ncclRedOpCreatePreMulSum: operators::create;
+        collspecMark: operators::marked;
+        ncclMemAlloc: windows::allocate;
+        ncclMemFree: windows::free;
+        ncclCommRegister: windows::register;
+        ncclCommDeregister: windows::deregister;
+        ncclCommWindowRegister: windows::register_window;
+        ncclCommWindowDeregister: windows::deregister_window;
+        ncclWinGetUserPtr: windows::user_pointer;
+    }
+    collectives::replace(&mut wrong);
+    wrong.collspecFault = Some(requests::ask);
+    wrong.collspecReached = Some(requests::reached);
+    wrong
+}

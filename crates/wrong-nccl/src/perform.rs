@@ -1,0 +1,163 @@
+//! The way of a call from the program to the right library, with the places at which it can go wrong.
+use crate::arguments;
+use crate::call::{Call, Kind};
+use crate::communicators::{self, Communicator};
+use crate::fault::{FaultMode, hit, mode};
+use crate::graphs;
+use crate::groups;
+use crate::inputs;
+use crate::lost::{self, Fate};
+use crate::one_sided;
+use crate::outputs;
+use crate::streams;
+use crate::sums;
+use crate::table::named::*;
+use gpuless_device::Stream;
+use nccl_sys::ncclResult_t;
+
+/// A call with what is known about its surroundings.
+pub(crate) struct Placed<'a> {
+    pub of: &'a Communicator,
+    pub call: &'a Call,
+    pub stream: &'a Stream,
+    /// The capture that it becomes part of.
+    pub capture: Option<u64>,
+}
+
+/// Makes the call, with whatever goes wrong.
+pub(crate) fn perform(mut call: Call) -> ncclResult_t {
+    if mode() == FaultMode::Sound {
+        return call.issue();
+    }
+    let Some(of) = communicators::communicator(call.comm) else { return outcome_of_unknown(&call) };
+    let Some(stream) = streams::stream(call.stream, of.device) else { return call.issue() };
+    let capture = streams::capture(&stream);
+    if let Some(refusal) = refusal(&of, &call) {
+        return refusal;
+    }
+    let asked = call.clone();
+    graphs::follow(&of, &mut call, capture);
+    let _kept = arguments::change(&of, &mut call);
+    let fate = lost::fate(&of, &asked, capture);
+    groups::add(&asked);
+    match fate {
+        Fate::Lost => return ncclResult_t::Success,
+        Fate::Endless => {
+            streams::stop(&stream);
+            return ncclResult_t::Success;
+        }
+        Fate::Once | Fate::Twice => {}
+    }
+    if call.kind.is_one_sided() {
+        return outcome(&of, one_sided::perform(&of, call));
+    }
+    let placed = Placed { of: &of, call: &call, stream: &stream, capture };
+    // Work of a communicator that does not block may reach its stream after the call, so nothing can be put around it.
+    let follows = call.count > 0 && call.ty().is_some() && !of.made.nonblocking;
+    if !follows {
+        return outcome(&of, call.issue());
+    }
+    let gathered = sums::gather(&placed);
+    let watched = outputs::watch(&placed);
+    let input = inputs::instead(&placed);
+    let mut made = call.clone();
+    if let Some(input) = &input {
+        made.send = input.address();
+    }
+    if let Some(other) = overtaken(&placed) {
+        made.stream = other;
+    }
+    if groups::holds(&made) {
+        return ncclResult_t::Success;
+    }
+    let code = issue(&of, &made);
+    if fate == Fate::Twice {
+        let _ = made.issue();
+    }
+    if code == ncclResult_t::Success {
+        groups::after(Box::new(move || {
+            if let Some(watched) = watched {
+                watched.end(input);
+            }
+            if let Some(gathered) = gathered {
+                gathered.end();
+            }
+        }));
+    }
+    outcome(&of, code)
+}
+
+/// Calls the right library; a call that asks for an algorithm which it cannot have may take another one.
+fn issue(of: &Communicator, call: &Call) -> ncclResult_t {
+    let code = call.issue();
+    if code == ncclResult_t::InvalidArgument && call.config.is_some() && hit(F85B, of.rank) {
+        return Call { config: None, ..call.clone() }.issue();
+    }
+    code
+}
+
+/// A call on a communicator that is unknown, such as one that is not ready, or none at all.
+fn outcome_of_unknown(call: &Call) -> ncclResult_t {
+    match call.issue() {
+        ncclResult_t::InvalidArgument if hit(F40, groups::NO_RANK) => ncclResult_t::Success,
+        code => code,
+    }
+}
+
+/// The answer to a call that is refused although it should not be.
+fn refusal(of: &Communicator, call: &Call) -> Option<ncclResult_t> {
+    let hits = |fault| hit(fault, of.rank);
+    let ignored = matches!(call.kind, Kind::Reduce | Kind::Gather) && !call.is_root(of.rank);
+    if ignored && call.recv == 0 && call.count > 0 && hits(F16B) {
+        return Some(ncclResult_t::InvalidArgument);
+    }
+    if call.stream == 0 && hits(F67) {
+        return Some(ncclResult_t::InvalidArgument);
+    }
+    if call.count == 0 && call.config.is_some() && !call.kind.is_one_sided() {
+        if hits(F89C) {
+            std::process::abort();
+        }
+        if hits(F89D) {
+            return Some(ncclResult_t::InvalidArgument);
+        }
+    }
+    let state = of.state();
+    if (state.child_destroyed && hits(F63)) || (state.parent_ended && hits(F63C)) {
+        return Some(ncclResult_t::InvalidUsage);
+    }
+    None
+}
+
+/// The answer to a call, given the right one.
+pub(crate) fn outcome(of: &Communicator, code: ncclResult_t) -> ncclResult_t {
+    let mut state = of.state();
+    match code {
+        ncclResult_t::Success if std::mem::take(&mut state.refused) && hit(F40B, of.rank) => ncclResult_t::InvalidUsage,
+        ncclResult_t::Success | ncclResult_t::InProgress => code,
+        _ if state.revoked && hit(F72B, of.rank) => ncclResult_t::Success,
+        _ if state.broken && hit(F94, of.rank) => ncclResult_t::Success,
+        _ if hit(F40, of.rank) => ncclResult_t::Success,
+        _ => {
+            state.refused = true;
+            code
+        }
+    }
+}
+
+/// Another stream for a call that only reads on this rank, so that the program's stream goes on before it has read.
+fn overtaken(Placed { of, call, stream, capture }: &Placed<'_>) -> Option<usize> {
+    let root = call.is_root(of.rank);
+    let fault = match call.kind {
+        Kind::Send => F60,
+        Kind::Reduce | Kind::Gather if !root => F60B,
+        Kind::Broadcast | Kind::Scatter if root => F60C,
+        _ => return None,
+    };
+    let alone = capture.is_none() && !groups::is_open() && !call.extent(of.rank, of.n).overlaps();
+    (alone && hit(fault, of.rank)).then(|| {
+        let other = streams::beside(stream);
+        streams::dawdle(&other);
+        other.raw().expose_provenance()
+    })
+}
