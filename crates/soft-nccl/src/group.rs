@@ -1,7 +1,6 @@
 //! Group calls: the requests of a thread between `GroupStart` and `GroupEnd` happen at the outermost end, all or nothing.
 #![allow(unsafe_code)] // a communicator's handle is written where the caller wants it
 
-use crate::engine::hooks::{InnerGroupEnd, hooks};
 use crate::engine::{
     Arrival, ByComm, Destination, Request, WindowRequest, arrive, capture, connect, destination, lock, outcome,
     register_windows,
@@ -67,25 +66,6 @@ pub(crate) fn end() -> Outcome<()> {
     }
 }
 
-/// `ncclGroupEnd`. Hooks may give the end of an inner group additional effects; see [`InnerGroupEnd`].
-pub(crate) fn close() -> Outcome<()> {
-    let inner = with(|group| (group.depth > 1).then_some(!group.operations.is_empty()))?;
-    match inner.map_or(InnerGroupEnd::Waits, |has_operations| hooks().inner_group_end(has_operations)) {
-        InnerGroupEnd::Waits => end(),
-        InnerGroupEnd::Ends => {
-            with(|group| group.depth = 1)?;
-            end()
-        }
-        InnerGroupEnd::Begins => {
-            let early = with(|group| {
-                group.depth -= 1;
-                Group { operations: std::mem::take(&mut group.operations), ..Group::default() }
-            })?;
-            early.happen()
-        }
-    }
-}
-
 /// Runs a call as a separate group or as part of the thread's group, which it spoils if it is refused.
 pub(crate) fn grouped(call: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     start()?;
@@ -144,12 +124,9 @@ impl Group {
         }
         if !self.windows.is_empty() {
             make_windows(&self.windows)?;
-            if self.operations.is_empty() {
-                return Ok(());
-            }
         }
         if self.operations.is_empty() {
-            return hooks().check_empty_group();
+            return Ok(());
         }
         let comm = self.operations.first().map_or(0, |request| request.comm);
         let prepared = lock().prepare(self.operations);
@@ -164,7 +141,7 @@ impl Group {
 /// Enqueues operations, or turns them into nodes if their streams are being captured.
 fn go(prepared: ByComm) -> Outcome<()> {
     match destination(&prepared)? {
-        Destination::Graph(graph) => capture(graph, prepared),
+        Destination::Graph => capture(prepared),
         Destination::Streams => {
             let enqueued = lock().enqueue(prepared)?;
             enqueued.launch()
@@ -175,9 +152,6 @@ fn go(prepared: ByComm) -> Outcome<()> {
 fn make_windows(makings: &[WindowMaking]) -> Outcome<()> {
     let requests: Vec<WindowRequest> = makings.iter().map(|making| making.request).collect();
     for (making, handle) in makings.iter().zip(register_windows(&requests)?) {
-        if handle.is_some() {
-            hooks().registered(making.request.comm, making.request.memory, true);
-        }
         let handle = handle.map_or(std::ptr::null_mut(), std::ptr::with_exposed_provenance_mut);
         // SAFETY: the caller of `make_window` has promised a place that is writable until the group's end.
         unsafe { making.place.write(handle) };

@@ -74,9 +74,6 @@ pub struct Settings {
     pub connect: Connect,
     /// COLLSPEC_SOFT_NETWORK: whether processes on other machines can take part.
     pub network: Network,
-    /// COLLSPEC_SOFT_FAULT: the fault to have, the same in all processes of a communicator. An error in it makes every communicator
-    /// fail.
-    pub injection: Option<String>,
     /// COLLSPEC_SOFT_TRACE: the file to which every message between ranks is appended.
     pub trace: Option<String>,
     /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT or _NETWORK, if there is one; every communicator then fails.
@@ -124,7 +121,6 @@ impl Default for Settings {
             windows: true,
             connect: Connect::Init,
             network: Network::Machine,
-            injection: None,
             trace: None,
             error: None,
         }
@@ -161,7 +157,6 @@ impl Settings {
             windows: number("NCCL_WIN_ENABLE") != Some(0) && number("NCCL_P2P_DISABLE").is_none_or(|n| n == 0),
             connect: connect.unwrap_or_default(),
             network: network.unwrap_or_default(),
-            injection: word("COLLSPEC_SOFT_FAULT"),
             trace: word("COLLSPEC_SOFT_TRACE"),
             error: manner_error.or(connect_error).or(network_error),
         }

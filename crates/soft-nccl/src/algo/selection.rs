@@ -35,14 +35,13 @@ fn name_of(algorithm: Algorithm, protocol: Protocol) -> Option<String> {
 
 impl Selection {
     /// Reads terms separated by `,`, one of which must hold. Each term consists of names joined by `+` that must all hold; a `^` before
-    /// a name excludes it; white space does not count. Names are prefixes of NCCL's, in any case. `negates` is false for a reader
-    /// that ignores `^`.
+    /// a name excludes it; white space does not count. Names are prefixes of NCCL's, in any case.
     ///
     /// # Errors
     ///
     /// A name is not a prefix of any, a term has no name or names that exclude each other, or the operation has none of the selected
     /// algorithms.
-    pub(crate) fn parse(text: &str, kind: Kind, forced: bool, negates: bool) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, kind: Kind, forced: bool) -> Result<Self, String> {
         let text: String = text.split_ascii_whitespace().collect();
         let all = bits(|_, _| true);
         let mut allowed = 0;
@@ -57,7 +56,7 @@ impl Selection {
                 if meant == 0 || factor.len() > word.len() + 1 {
                     return Err(format!("algSelection names an unknown algorithm, `{}`", factor.escape_debug()));
                 }
-                of_term &= if negates && factor.starts_with('^') { all & !meant } else { meant };
+                of_term &= if factor.starts_with('^') { all & !meant } else { meant };
             }
             if of_term == 0 {
                 return Err(format!("`{}` in algSelection names no algorithm", term.escape_debug()));
@@ -82,14 +81,6 @@ impl Selection {
         let pairs = kind.algorithms().iter().flat_map(|algorithm| protocols.map(|protocol| (*algorithm, protocol)));
         pairs.into_iter().find(|(algorithm, protocol)| self.admits(*algorithm, *protocol))
     }
-
-    /// The same algorithms with every protocol.
-    pub(crate) fn with_every_protocol(self) -> Self {
-        let family = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
-        let named = ALGORITHM_NAMES.iter().enumerate().filter(|(at, _)| self.allowed & 1 << at != 0);
-        let families: Vec<String> = named.map(|(_, entry)| family(entry.name)).collect();
-        Self { allowed: self.allowed | bits(|name, _| families.contains(&family(name))), ..self }
-    }
 }
 
 #[cfg(test)]
@@ -100,8 +91,7 @@ mod tests {
 
     #[test]
     fn the_first_that_is_admitted_is_taken() {
-        let chosen =
-            |text: &str, kind| Selection::parse(text, kind, true, true).map(|selection| selection.choose(kind));
+        let chosen = |text: &str, kind| Selection::parse(text, kind, true).map(|selection| selection.choose(kind));
         let reduced = |text: &str| chosen(text, Kind::AllReduce);
         assert_eq!(reduced("RING"), Ok(Some((Ring, Simple))));
         assert_eq!(reduced("tree_LL128"), Ok(Some((Tree, Ll128))));
@@ -123,11 +113,5 @@ mod tests {
         ] {
             assert!(chosen(text, kind).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn protocols_can_be_left_open() {
-        let selection = Selection::parse("tree_ll128", Kind::AllReduce, true, true).unwrap();
-        assert_eq!(selection.with_every_protocol().choose(Kind::AllReduce), Some((Tree, Simple)));
     }
 }

@@ -1,5 +1,5 @@
 //! NCCL's arithmetic, in software: twelve element types, reductions, scaling and division. Nothing outside this module
-//! adds, multiplies or rounds an element, but for faults that are asked for.
+//! adds, multiplies or rounds an element.
 //!
 //! It shares nothing with the oracle, so that both cannot make the same mistake: this module rounds with the `half` crate and its own
 //! tables, the oracle works on exact values and rounds them itself.

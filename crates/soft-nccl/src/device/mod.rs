@@ -57,38 +57,6 @@ enum Hold {
 impl Done {
     /// Lets the stream continue.
     pub fn finish(self) {}
-
-    /// The stream's handle, where it can be finished before everything is done.
-    pub(crate) fn stream(&self) -> Option<usize> {
-        match &self.0 {
-            Hold::LinkedIn(done) => Some(done.stream()),
-            Hold::Extension(_) | Hold::Driver(_) => None,
-        }
-    }
-
-    /// True if the stream would continue with more work at once.
-    pub(crate) fn is_followed(&self) -> bool {
-        matches!(&self.0, Hold::LinkedIn(done) if done.is_followed())
-    }
-
-    /// True if the next item on the stream is not one of this library's.
-    pub(crate) fn may_let_pass(&self) -> bool {
-        matches!(&self.0, Hold::LinkedIn(done) if done.may_let_pass())
-    }
-
-    /// Moves the next item of the stream before this one; see [`gpuless_device::Done::let_pass`].
-    pub(crate) fn let_pass(self, start: Start) {
-        if let Hold::LinkedIn(done) = &self.0 {
-            done.let_pass(Box::new(|done| start(Done(Hold::LinkedIn(done)))));
-        }
-    }
-
-    /// Lets the stream continue before this is done; see [`gpuless_device::Done::finish_later`].
-    pub(crate) fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
-        if let Hold::LinkedIn(done) = &self.0 {
-            done.finish_later(passes, work);
-        }
-    }
 }
 
 /// A node of a graph: called on the host for each launch, with the launch's number; returns the work that its stream starts, or
@@ -164,16 +132,6 @@ impl Stream {
             Kind::Driver => false,
         };
         if taken { Ok(()) } else { Err(Failure::usage("the stream's work cannot become part of a graph")) }
-    }
-
-    /// Another stream of the same kind, if one can be created: for libraries that are wrong on purpose.
-    pub(crate) fn beside(&self) -> Option<gpuless_device::Stream> {
-        matches!(self.kind, Kind::LinkedIn(_)).then(gpuless_device::Stream::new)
-    }
-
-    /// The stream of gpuless-device itself.
-    pub(crate) fn of_linked_in(stream: &gpuless_device::Stream) -> Self {
-        Self { raw: stream.id(), kind: Kind::LinkedIn(stream.clone()) }
     }
 
     /// Calls `start` when the stream reaches this item; the stream continues when its `Done` is dropped.
@@ -255,13 +213,6 @@ pub(crate) fn wake_hosts() {
         gpuless_device::wake_hosts();
     } else if let Some(extension) = extension() {
         extension.wake_hosts();
-    }
-}
-
-/// Streams begin late (see [`gpuless_device::set_lazy`]), where they are gpuless-device's own.
-pub(crate) fn set_lazy(lazy: bool) {
-    if linked_in() {
-        gpuless_device::set_lazy(lazy);
     }
 }
 

@@ -1,6 +1,4 @@
 //! Steps of a correct library that computes in another manner than NCCL (COLLSPEC_SOFT_ARITHMETIC).
-use super::hooks::StepHooks;
-use crate::algo::Step;
 use crate::arith::{Combine, Manner, Scalar, Type};
 use crate::op::{Reduction, Spec};
 
@@ -12,7 +10,6 @@ pub(super) struct OtherArithmetic {
     acc: Type,
     n: usize,
     average: bool,
-    scalar: Option<Scalar>,
 }
 
 impl OtherArithmetic {
@@ -24,32 +21,25 @@ impl OtherArithmetic {
             return None;
         }
         let (ty, average) = (spec.ty, reduction == Reduction::Average);
-        Some(Self { manner, ty, acc: manner.accumulator(ty, reduction.combine()), n, average, scalar: None })
-    }
-}
-
-impl StepHooks for OtherArithmetic {
-    fn scalar(&mut self, _: &Step, scalar: Option<Scalar>) -> Option<Scalar> {
-        // The factor is applied after the data have been widened.
-        self.scalar = scalar;
-        None
+        Some(Self { manner, ty, acc: manner.accumulator(ty, reduction.combine()), n, average })
     }
 
-    fn loaded(&mut self, step: &Step, data: &mut Vec<u8>) {
-        if step.own {
-            self.manner.widen_and_scale(self.ty, self.acc, self.n, self.average, self.scalar.take(), data);
-        }
+    /// Bytes per element of a partial result.
+    pub(super) fn partial(&self) -> usize {
+        self.acc.size()
     }
 
-    fn partial(&self) -> Option<usize> {
-        Some(self.acc.size())
+    /// Makes partial results of the rank's own contribution, which this factor multiplies.
+    pub(super) fn widen_and_scale(&self, scalar: Option<Scalar>, data: &mut Vec<u8>) {
+        self.manner.widen_and_scale(self.ty, self.acc, self.n, self.average, scalar, data);
     }
 
-    fn combine(&mut self, _: &Step, _: Type, operator: Combine, message: &mut [u8], other: &[u8]) {
+    pub(super) fn combine(&self, operator: Combine, message: &mut [u8], other: &[u8]) {
         self.manner.join(self.acc, operator, message, other);
     }
 
-    fn finish(&mut self, ty: Type, n: usize, average: bool, value: &mut Vec<u8>) {
-        self.manner.finish(ty, self.acc, n, average, value);
+    /// The value is the whole reduction.
+    pub(super) fn finish(&self, value: &mut Vec<u8>) {
+        self.manner.finish(self.ty, self.acc, self.n, self.average, value);
     }
 }

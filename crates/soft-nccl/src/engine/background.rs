@@ -1,8 +1,7 @@
 //! Calls on non-blocking communicators: they return at once that they are in progress, and a thread of this library continues
 //! them as a blocking call would.
-use super::hooks::hooks;
 use super::hosts::{Answer, Ticket, wait};
-use super::{ENGINE, State, lock};
+use super::{State, lock};
 use crate::failure::{Failure, Outcome};
 use nccl_sys::{ncclComm_t, ncclResult_t};
 use std::cell::Cell;
@@ -22,30 +21,22 @@ pub(super) fn is_here() -> bool {
 pub(super) struct Progress {
     /// Calls that are not over.
     running: usize,
-    /// True if the communicator is being created, so that the handle does not refer to one yet.
-    making: bool,
     /// The reason the first failed call failed.
     failure: Option<Failure>,
     /// Host threads that wait for the end of all calls.
     waiting: Vec<Ticket>,
-    /// True if the caller was told since the last call that it is in progress.
-    polled: bool,
 }
 
 /// The outcomes of a call, by handle.
 pub(crate) type Outcomes = Vec<(usize, Outcome<()>)>;
 
-/// Continues a call in the background and returns that it is in progress, or the reason it cannot be. `making` are handles without
-/// a communicator so far, `working` those of live ones.
-pub(crate) fn begin(making: &[usize], working: &[usize], job: Box<dyn FnOnce() -> Outcomes + Send>) -> Outcome<()> {
-    let handles: Vec<usize> = making.iter().chain(working).copied().collect();
+/// Continues a call in the background and returns that it is in progress, or the reason it cannot be. `handles` are those of live
+/// communicators, or of some that are being created.
+pub(crate) fn begin(handles: Vec<usize>, job: Box<dyn FnOnce() -> Outcomes + Send>) -> Outcome<()> {
     {
         let mut state = lock();
         for handle in &handles {
-            let progress = state.progress.entry(*handle).or_default();
-            progress.running += 1;
-            progress.making = making.contains(handle);
-            progress.polled = false;
+            state.progress.entry(*handle).or_default().running += 1;
         }
         state.background += 1;
         state.changed();
@@ -54,7 +45,6 @@ pub(crate) fn begin(making: &[usize], working: &[usize], job: Box<dyn FnOnce() -
     let thread = std::thread::Builder::new().name("soft-nccl call".to_owned());
     let spawned = thread.spawn(move || {
         HERE.set(true);
-        hold(&all);
         let broken =
             || all.iter().map(|handle| (*handle, Err(Failure::internal("a call failed: this is a bug")))).collect();
         let outcomes = catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| broken());
@@ -74,7 +64,7 @@ pub(crate) fn begin(making: &[usize], working: &[usize], job: Box<dyn FnOnce() -
 
 /// Runs work that a call has to wait for: on the calling thread, or for a non-blocking communicator in the background.
 pub(crate) fn run(nonblocking: bool, comm: usize, call: impl FnOnce() -> Outcome<()> + Send + 'static) -> Outcome<()> {
-    if nonblocking { begin(&[], &[comm], Box::new(move || vec![(comm, call())])) } else { call() }
+    if nonblocking { begin(vec![comm], Box::new(move || vec![(comm, call())])) } else { call() }
 }
 
 /// Does parts of one call that wait independently of each other, on a thread each if there are several. The calling thread waits
@@ -125,21 +115,6 @@ pub(super) fn aborted() -> Failure {
     Failure::usage("the communicator was aborted meanwhile")
 }
 
-/// Waits as long as a fault requires the caller to ask first; communicators that are given up in the meantime are not waited for.
-fn hold(handles: &[usize]) {
-    let mut state = lock();
-    let kind = |state: &State| {
-        let there = handles.iter().find_map(|handle| state.progress.get(handle));
-        there.map(|progress| (progress.making, progress.polled))
-    };
-    while let Some((making, polled)) = kind(&state) {
-        if !hooks().holds_call(making, polled) {
-            return;
-        }
-        state = state.wait(&ENGINE.polled);
-    }
-}
-
 fn finish(outcomes: Outcomes) {
     let mut state = lock();
     for (handle, outcome) in outcomes {
@@ -153,7 +128,6 @@ fn finish(outcomes: Outcomes) {
             progress.failure.get_or_insert(failure);
         }
         if progress.running == 0 {
-            progress.making = false;
             let waiting = std::mem::take(&mut progress.waiting);
             if progress.failure.is_none() {
                 state.progress.remove(&handle);
@@ -230,16 +204,12 @@ impl State {
     }
 
     /// The answer of `ncclCommGetAsyncError` on calls that are not over, or failed.
-    pub(crate) fn progress_of(&mut self, comm: usize) -> Option<ncclResult_t> {
-        let rank = self.members.get(&comm).map_or(0, |member| member.rank);
-        let progress = self.progress.get_mut(&comm)?;
-        if progress.running == 0 {
-            return progress.failure.as_ref().map(|failure| failure.code);
+    pub(crate) fn progress_of(&self, comm: usize) -> Option<ncclResult_t> {
+        let progress = self.progress.get(&comm)?;
+        if progress.running > 0 {
+            return Some(ncclResult_t::InProgress);
         }
-        progress.polled = true;
-        ENGINE.polled.notify_all();
-        let early = hooks().hides_progress(rank, progress.making);
-        Some(if early { ncclResult_t::Success } else { ncclResult_t::InProgress })
+        progress.failure.as_ref().map(|failure| failure.code)
     }
 
     /// Checks that a handle has something that can be aborted: a communicator, or one that is being created.
@@ -265,7 +235,6 @@ impl State {
         self.retract_reserved(comm, &refusal);
         progress.waiting.into_iter().for_each(|ticket| self.answer(ticket, Err(refusal.clone())));
         self.changed();
-        ENGINE.polled.notify_all();
     }
 
     /// Gives a communicator the handle that its rank received before; the communicator of a rank that has aborted is dropped.
@@ -286,7 +255,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Arrival, arrive, end_revoked, mark_revoked};
+    use crate::engine::{Arrival, arrive, mark_revoked};
     use crate::settings::CommConfig;
     use crate::transport::id;
 
@@ -299,7 +268,7 @@ mod tests {
     }
 
     fn call_that_fails(comm: usize, failure: Failure) {
-        let begun = begin(&[], &[comm], Box::new(move || vec![(comm, Err(failure))]));
+        let begun = begin(vec![comm], Box::new(move || vec![(comm, Err(failure))]));
         assert_eq!(begun.map_err(|failure| failure.code), Err(ncclResult_t::InProgress));
         wait_for(comm).expect("nothing keeps the call from its end");
     }
@@ -311,7 +280,6 @@ mod tests {
         call_that_fails(comm, Failure::remote("a process with ranks of the communicator is gone"));
         assert!(lock().check_progress(comm).is_ok());
         mark_revoked(comm).expect("a communicator that has lost a rank can be revoked");
-        end_revoked(comm).expect("its operations end");
     }
 
     #[test]

@@ -3,10 +3,9 @@
 #![allow(unsafe_code)] // buffers and scalars of the caller are used while its operations run
 
 use super::channel::ChannelKey;
-use super::hooks::{BatchHooks, OperationContext, RequestContext, Requested, Sound, Start as Starting, hooks};
 use super::member::read_scalar;
 use super::task::Task;
-use super::{ENGINE, Member, State, lock};
+use super::{ENGINE, State, lock};
 use crate::algo::{self, Algorithm, Part, Protocol, Selection};
 use crate::device::{Done, Start, Stream};
 use crate::failure::{Failure, Outcome};
@@ -33,8 +32,6 @@ pub(crate) struct Request {
     pub comm: usize,
     pub spec: Spec,
     pub stream: Stream,
-    /// True if the stream is its device's null stream.
-    pub null_stream: bool,
     /// The algorithms that the call's configuration allows; `None` if it leaves the choice to the library.
     selection: Option<Selection>,
     /// The tag that it is counted under: the communicator's mark when the call was made, however late its group ends.
@@ -47,13 +44,8 @@ impl Request {
     /// # Safety
     /// From now on until the stream has passed the operation, the buffers that `spec` names, and a scalar in device memory,
     /// may be read and written for the operation.
-    pub(crate) unsafe fn new(comm: usize, spec: Spec, stream: Stream, null_stream: bool, tag: u32) -> Self {
-        Self { comm, spec, stream, null_stream, selection: None, tag }
-    }
-
-    /// True if the call specifies which algorithms it allows.
-    pub(crate) fn is_configured(&self) -> bool {
-        self.selection.is_some()
+    pub(crate) unsafe fn new(comm: usize, spec: Spec, stream: Stream, tag: u32) -> Self {
+        Self { comm, spec, stream, selection: None, tag }
     }
 
     /// With the algorithms that the call's configuration allows.
@@ -63,9 +55,9 @@ impl Request {
 }
 
 /// An operation with its number.
-pub(crate) struct Operation {
-    pub spec: Spec,
-    pub sequence: u64,
+struct Operation {
+    spec: Spec,
+    sequence: u64,
     tag: u32,
 }
 
@@ -83,7 +75,6 @@ pub(super) struct Batch {
     /// Longest chain of messages so far, by tag: parallel operations do not add up.
     pub(super) rounds: BTreeMap<u32, u64>,
     pub(super) started: bool,
-    hooks: Box<dyn BatchHooks>,
 }
 
 /// The checked requests of a group, by communicator.
@@ -101,9 +92,8 @@ impl State {
             let member = self.member(request.comm as ncclComm_t)?;
             member.accept_work()?;
             if member.n > 1 && request.spec.kind.is_collective() {
-                (request.spec.algorithm, request.spec.protocol) = choose(member, &request.spec, request.selection)?;
+                (request.spec.algorithm, request.spec.protocol) = choose(request.spec.kind, request.selection)?;
             }
-            hooks().check_request(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
                 by_comm.push((request.comm, Vec::new()));
                 by_comm.len() - 1
@@ -127,42 +117,13 @@ impl State {
             self.member(*comm as ncclComm_t)?.accept_work()?;
         }
         let mut batches = Vec::with_capacity(by_comm.len());
-        for (comm, requests, hooks) in self.requested(by_comm) {
-            batches.extend(self.batch(comm, requests, hooks));
+        for (comm, requests) in by_comm {
+            batches.extend(self.batch(comm, requests));
         }
         Ok(Enqueued(batches))
     }
 
-    /// Gives every batch its hooks, which may change the requests.
-    fn requested(&mut self, by_comm: ByComm) -> Vec<(usize, Vec<Request>, Box<dyn BatchHooks>)> {
-        let mut all = Vec::with_capacity(by_comm.len());
-        let mut first = None;
-        for (comm, mut requests) in by_comm {
-            let batches = &self.batches;
-            let in_flight = || {
-                let own = batches.values().filter(|batch| batch.comm == comm);
-                own.map(|batch| batch.operations).sum()
-            };
-            let Some(member) = self.members.get_mut(&comm) else { continue };
-            let devices = self.shared.get(&member.shared).map_or(&[][..], |shared| &shared.devices);
-            let second = *first.get_or_insert(member.shared) != member.shared;
-            let Member { rank, n, origin, .. } = *member;
-            let context = RequestContext { rank, n, origin, devices, in_flight: &in_flight, second };
-            let Requested { again, batch } = member.hooks.requested(context, &mut requests);
-            all.push((comm, requests, batch));
-            if !again.is_empty() {
-                all.push((comm, again, Box::new(Sound)));
-            }
-        }
-        all
-    }
-
-    fn batch(
-        &mut self,
-        comm: usize,
-        requests: Vec<Request>,
-        mut hooks: Box<dyn BatchHooks>,
-    ) -> Option<(BatchId, Vec<Stream>)> {
+    fn batch(&mut self, comm: usize, requests: Vec<Request>) -> Option<(BatchId, Vec<Stream>)> {
         let mut streams: Vec<Stream> = Vec::new();
         let mut waiting = Vec::new();
         let member = self.members.get_mut(&comm)?;
@@ -172,7 +133,7 @@ impl State {
             }
             let spec = request.spec;
             if spec.kind.is_one_sided() {
-                let sequence = member.one_sided.number(&spec, member.rank);
+                let sequence = member.one_sided.number(&spec);
                 waiting.push(Operation { spec, sequence, tag: request.tag });
                 continue;
             }
@@ -184,7 +145,6 @@ impl State {
             *counter += 1;
             waiting.push(Operation { spec, sequence: *counter, tag: request.tag });
         }
-        hooks.renumber(member.rank, &mut waiting);
         member.unfinished += 1;
         let id = self.number();
         let batch = Batch {
@@ -197,7 +157,6 @@ impl State {
             lanes: 0,
             rounds: BTreeMap::new(),
             started: false,
-            hooks,
         };
         self.pending += batch.operations as u64;
         self.batches.insert(id, batch);
@@ -212,17 +171,15 @@ impl State {
         let comm = batch.comm;
         let operations = std::mem::take(&mut batch.waiting);
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
-        let (shared, rank, n, world_size) = (member.shared, member.rank, member.n, member.world_size);
+        let (shared, rank, n) = (member.shared, member.rank, member.n);
         let there = self.shared.get(&shared);
         let mut tasks = Vec::new();
-        let mut stalled = 0;
         let mut large = false;
-        for (index, operation) in operations.into_iter().enumerate() {
+        for operation in operations {
             let mut spec = operation.spec;
             let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
             let sequence = operation.sequence;
-            let context = OperationContext { comm, shared, sequence, rank, n, world_size, chunk };
-            let mut signature = spec.signature();
+            let signature = spec.signature();
             let elsewhere = there.and_then(|there| there.place(spec.peer)).filter(|_| spec.kind == Kind::Put);
             if spec.kind == Kind::Put {
                 // Data that cannot be written anywhere is not read either.
@@ -232,16 +189,6 @@ impl State {
                     None => {}
                 }
             }
-            // SAFETY: the batch's streams have reached it and continue when its `Done`s are given back, which is after its end;
-            // until then the caller keeps the buffers, as it promised with `Request::new`.
-            let held = match unsafe { batch.hooks.start(index, &context, &mut spec, &mut signature) } {
-                Starting::Runs(held) => held,
-                Starting::Skipped => continue,
-                Starting::Stalls => {
-                    stalled += 1;
-                    continue;
-                }
-            };
             let premul = match spec.premul {
                 PreMul::None => None,
                 PreMul::Value(scalar) => Some(scalar),
@@ -249,31 +196,27 @@ impl State {
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
             let channels = settings().channels(member.ctas);
-            let beside = hooks().works_beside() && spec.bytes(n) >= MUCH;
+            let beside = spec.bytes(n) >= MUCH;
             large |= beside;
             let stripes = if beside { STRIPES } else { 1 };
             let part = Part { rank, n, chunk, channels, stripes };
-            let lanes = hooks().lanes(&spec, part);
-            let (lanes, inner) = lanes.map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
+            let (lanes, inner) = algo::lanes(&spec, part);
             if inner > 0 {
                 let traffic: &mut collspecTraffic_t = member.traffic.entry(operation.tag).or_default();
                 traffic.inner = traffic.inner.max(inner);
             }
             for script in lanes {
                 let key = ChannelKey { shared, sequence, source: rank, destination: rank, lane: 0, signature };
-                // SAFETY: the caller keeps its buffers until the streams continue, and `held` is the task's. A task that is
-                // dropped early has ended its step before its stream continues (see `stop`).
+                // SAFETY: the batch's streams have reached it and continue when its `Done`s are given back, which is after its end;
+                // until then the caller keeps the buffers, as it promised with `Request::new`. A task that is dropped early has
+                // ended its step before its stream continues (see `stop`).
                 let mut task = unsafe { Task::new(comm, id, spec, operation.tag, premul, n, key, script) };
-                task.held.clone_from(&held);
                 task.elsewhere = elsewhere;
-                // SAFETY: the hooks are the task's, which keeps the promise above.
-                task.hooks = unsafe { hooks().steps(&context, &spec, premul) };
-                // Hooks of a step may store in another way.
-                task.past_caches = beside && task.hooks.is_none() && spec.bytes(n) >= PAST_CACHES;
+                task.past_caches = spec.bytes(n) >= PAST_CACHES;
                 tasks.push(task);
             }
         }
-        batch.lanes = tasks.len() + stalled;
+        batch.lanes = tasks.len();
         batch.large = large;
         self.drivers.large += usize::from(large);
         for task in tasks {
@@ -283,14 +226,6 @@ impl State {
         }
         self.changed();
         self.finish_if_over(id)
-    }
-
-    /// True if the stream continues to its work after the batch before the batch has begun.
-    fn is_overtaken(&mut self, id: BatchId, done: &Done) -> bool {
-        let Some(batch) = self.batches.get_mut(&id) else { return false };
-        let Some(member) = self.members.get(&batch.comm) else { return false };
-        let is_only_stream = batch.streams == 1 && batch.dones.is_empty();
-        is_only_stream && batch.hooks.lets_stream_pass(member.rank, &batch.waiting, done)
     }
 
     /// Counts a finished lane.
@@ -316,8 +251,7 @@ impl State {
             return Vec::new();
         }
         self.changed();
-        let Some(mut batch) = self.remove_batch(id) else { return Vec::new() };
-        batch.hooks.end(&batch.dones);
+        let Some(batch) = self.remove_batch(id) else { return Vec::new() };
         let mut flushes = Vec::new();
         if let Some(member) = self.members.get_mut(&batch.comm) {
             member.unfinished = member.unfinished.saturating_sub(1);
@@ -353,23 +287,15 @@ impl State {
 
 /// The algorithm and protocol of an operation: as set by NCCL_ALGO and NCCL_PROTO, else as requested by the call, else the
 /// library's own choice.
-fn choose(member: &mut Member, spec: &Spec, selection: Option<Selection>) -> Outcome<(Algorithm, Protocol)> {
-    let kind = spec.kind;
+fn choose(kind: Kind, selection: Option<Selection>) -> Outcome<(Algorithm, Protocol)> {
     let (algorithms, protocols) = (&settings().algorithms, &settings().protocols);
     let unserved = || Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()));
     let unspoken = || Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name()));
     let automatic = (algorithms.choose(kind).ok_or_else(unserved)?, protocols.choose(kind).ok_or_else(unspoken)?);
-    if kind.algorithms().is_empty() {
+    if kind.algorithms().is_empty() || algorithms.forces(kind) || protocols.forces(kind) {
         return Ok(automatic);
     }
-    let rank = member.rank;
-    if algorithms.forces(kind) || protocols.forces(kind) {
-        let other = selection.filter(|asked| !hooks().variables_win(rank, kind, automatic, *asked));
-        return Ok(other.and_then(|asked| asked.choose(kind)).unwrap_or(automatic));
-    }
-    let Some(selection) = member.hooks.selection(rank, kind, selection, automatic) else {
-        return Ok((member.hooks.automatic(rank, member.shared, spec, automatic.0), automatic.1));
-    };
+    let Some(selection) = selection else { return Ok(automatic) };
     match selection.choose(kind) {
         Some(chosen) => Ok(chosen),
         None if selection.forced => Err(Failure::argument(format!(
@@ -422,10 +348,6 @@ pub(super) fn arrival(id: BatchId) -> Start {
 /// A stream has reached its batch.
 fn stream_arrived(id: BatchId, done: Done) {
     let mut state = lock();
-    if state.is_overtaken(id, &done) {
-        drop(state);
-        return done.let_pass(arrival(id));
-    }
     let Some(batch) = state.batches.get_mut(&id) else {
         // Aborted in the meantime.
         drop(state);

@@ -3,7 +3,6 @@
 //! Of a shrink only the ranks that remain meet, at the process of the lowest of them, because the others may be gone. Of a grow
 //! the old ranks and those that join meet at the process of the old rank 0, which the unique id names.
 use super::State;
-use super::hooks::{ChangedRank, hooks};
 use super::hosts::Ticket;
 use super::rendezvous::{Joining, PendingJoin, Split};
 use crate::failure::{Failure, Outcome};
@@ -73,7 +72,6 @@ impl State {
         let member = self.member(comm)?;
         member.accept_shrink()?;
         let (rank, n) = (member.rank, member.n);
-        hooks().check_shrink(rank)?;
         let mut without = Vec::with_capacity(list.len());
         for excluded in list {
             let inside = usize::try_from(*excluded).ok().filter(|excluded| *excluded < n);
@@ -160,35 +158,15 @@ impl State {
     }
 
     fn meet_to_shrink(&mut self, place: Place, rank: usize, n: usize, joining: Joining) {
-        let mut expected = n - place.meeting.without().unwrap_or_default().len();
-        if hooks().shrink_waits_for_all(rank) {
-            expected = n;
-        }
+        let expected = n - place.meeting.without().unwrap_or_default().len();
         let there = self.splits.entry(place.clone()).or_insert_with(|| Split { n: expected, arrived: BTreeMap::new() });
         there.arrived.insert(rank, joining);
         let all = there.arrived.len() == there.n;
         self.changed();
         if all && let Some(there) = self.splits.remove(&place) {
             // A part of a communicator that spans few enough processes does so as well.
-            let _ = self.form_changed(there.arrived.into_iter().map(|(old, joining)| (Some(old), joining)).collect());
+            let _ = self.form(&there.arrived.into_values().collect::<Vec<_>>());
         }
-    }
-
-    /// Creates a communicator of ranks in the order of their new numbers, each with its old one.
-    pub(super) fn form_changed(&mut self, arrived: Vec<(Option<usize>, Joining)>) -> Outcome<()> {
-        let changed = |(new, (old, _)): (usize, &(Option<usize>, Joining))| ChangedRank { old: *old, new, lost: false };
-        let mut ranks: Vec<ChangedRank> = arrived.iter().enumerate().map(changed).collect();
-        hooks().renumber(&mut ranks);
-        let mut ordered: Vec<(usize, Joining)> = Vec::with_capacity(ranks.len());
-        for (rank, (_, joining)) in ranks.iter().zip(arrived) {
-            if rank.lost {
-                self.form(&[joining])?;
-            } else {
-                ordered.push((rank.new, joining));
-            }
-        }
-        ordered.sort_by_key(|(new, _)| *new);
-        self.form(&ordered.into_iter().map(|(_, joining)| joining).collect::<Vec<_>>())
     }
 
     /// True if a process that is gone only has ranks of the communicator that a shrink leaves out.

@@ -1,5 +1,4 @@
 //! Ends the operations of a rank's communicator but keeps the communicator: revoke, and a shrink that aborts.
-use super::hooks::hooks;
 use super::hosts::stop;
 use super::lock;
 use crate::failure::{Failure, Outcome};
@@ -36,14 +35,5 @@ pub(crate) fn mark_revoked(comm: usize) -> Outcome<()> {
         return Err(Failure::argument("the communicator was revoked before"));
     }
     member.revoked = true;
-    Ok(())
-}
-
-/// Ends the operations of a rank that was revoked.
-pub(crate) fn end_revoked(comm: usize) -> Outcome<()> {
-    let leaves = lock().members.get(&comm).is_none_or(|member| hooks().revoke_leaves_operations(member));
-    if !leaves {
-        end_operations(comm);
-    }
     Ok(())
 }

@@ -135,9 +135,8 @@ impl State {
         let all = there.arrived.len() == there.n;
         self.changed();
         if all && let Some(there) = self.splits.remove(&place) {
-            let ranks = there.arrived.into_iter().map(|(rank, joining)| ((rank < old).then_some(rank), joining));
             // A communicator that cannot be formed has refused its ranks.
-            let _ = self.form_changed(ranks.collect());
+            let _ = self.form(&there.arrived.into_values().collect::<Vec<_>>());
         }
     }
 }

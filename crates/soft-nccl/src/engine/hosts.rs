@@ -1,6 +1,5 @@
 //! Host threads that wait for each other: making and splitting communicators, and flushing them.
 use super::background;
-use super::hooks::hooks;
 use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
 use crate::failure::{Failure, Outcome};
@@ -111,7 +110,7 @@ pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
 }
 
 /// Waits until the communicator's operations have finished.
-pub(crate) fn flush(comm: usize, what: &str) -> Outcome<()> {
+fn flush(comm: usize, what: &str) -> Outcome<()> {
     crate::device::host_waits();
     let mut state = lock();
     let Some(member) = state.members.get(&comm) else { return Ok(()) };
@@ -207,23 +206,6 @@ impl State {
         self.changed();
     }
 
-    /// Tells the hooks of a communicator's parent and children that it ends.
-    fn announce_end(&mut self, comm: usize, aborted: bool) {
-        if !hooks().watches_ends() {
-            return;
-        }
-        if self.members.get(&comm).is_some_and(|member| !aborted && member.shrunk_from.is_some()) {
-            hooks().shrunk_is_destroyed();
-        }
-        let parent = self.members.get(&comm).and_then(|member| member.parent);
-        if let Some(parent) = parent.and_then(|parent| self.members.get_mut(&parent)) {
-            parent.hooks.child_ends(aborted);
-        }
-        for child in self.members.values_mut().filter(|member| member.parent == Some(comm)) {
-            child.hooks.parent_ends();
-        }
-    }
-
     /// Refuses the calls of host threads that wait on behalf of a rank that aborts.
     fn dismiss_hosts(&mut self, handle: usize) {
         let refusal = background::aborted();
@@ -245,19 +227,7 @@ impl State {
 
 /// The outcome of an operation on a communicator that is returned to its caller.
 pub(crate) fn outcome(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
-    if outcome.is_ok() && !hooks().changes_outcomes() {
-        return outcome;
-    }
-    let mut state = lock();
-    let told = match state.members.get_mut(&comm) {
-        _ if !hooks().changes_outcomes() => outcome,
-        Some(member) => member.hooks.outcome(member.rank, outcome),
-        None => hooks().communicator().outcome(0, outcome),
-    };
-    if let Err(failure) = &told {
-        state.keep_failure(comm, failure);
-    }
-    told
+    outcome.inspect_err(|failure| lock().keep_failure(comm, failure))
 }
 
 /// Waits for a rank's operations, and until the graphs that have captured the communicator are gone.
@@ -272,7 +242,6 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     super::capture::outlive_graphs(comm, "destroy")?;
     let mut state = lock();
     state.forget_progress(comm);
-    state.announce_end(comm, false);
     state.remove_member(comm);
     state.tidy();
     // The process may end next, and unwritten frames would be lost. Peers always read, unless they are stopped.
@@ -288,13 +257,6 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 pub(crate) fn abort(comm: usize) {
     let mut state = lock();
     state.forget_progress(comm);
-    if let Some(other) = hooks().abort_waits_for(&state, comm) {
-        drop(state);
-        // Whatever the outcome, the abort continues.
-        let _ = flush(other, "abort");
-        state = lock();
-    }
-    state.announce_end(comm, true);
     state.dismiss_hosts(comm);
     let (mut state, dones) = stop(state, &[comm]);
     state.remove_member(comm);

@@ -4,7 +4,6 @@
 use super::State;
 use super::capture::GraphNodes;
 use super::connect::Connection;
-use super::hooks::{CommHooks, Origin, hooks};
 use super::hosts::Ticket;
 use super::one_sided::OneSided;
 use crate::arith::{Scalar, Type};
@@ -27,8 +26,6 @@ pub(super) struct CommShared {
     pub label: Option<u32>,
     /// The ranks that have reached each connection that is made at a first call.
     pub connections: BTreeMap<Connection, BTreeSet<usize>>,
-    /// The devices of its ranks.
-    pub devices: Vec<i32>,
     /// The connection to other processes, if the communicator spans several.
     pub spread: Option<Spread>,
 }
@@ -70,15 +67,6 @@ pub(crate) struct Member {
     pub shared: u64,
     pub rank: usize,
     pub n: usize,
-    /// Ranks of the original communicator that this one was split from, directly or not; its own if it was created by an id.
-    pub world_size: usize,
-    /// The communicator that this one was split from; it may have ended.
-    pub parent: Option<usize>,
-    pub origin: Origin,
-    /// Its number in the communicator that was shrunk to this one.
-    pub shrunk_from: Option<usize>,
-    /// True if that communicator had lost a rank.
-    pub after_death: bool,
     pub device: i32,
     pub ctas: Ctas,
     /// True if its calls return before they are done.
@@ -111,7 +99,6 @@ pub(crate) struct Member {
     pub(crate) suspended: bool,
     pub(crate) error: Option<ncclResult_t>,
     user_ops: FxHashMap<i32, UserOp>,
-    pub(crate) hooks: Box<dyn CommHooks>,
 }
 
 impl State {
@@ -133,14 +120,7 @@ impl State {
         self.uids.extend(spread.as_ref().map(|spread| (spread.uid, shared)));
         self.shared.insert(
             shared,
-            CommShared {
-                live: ranks.len(),
-                ranks: devices.len(),
-                label: None,
-                connections: BTreeMap::new(),
-                devices: devices.to_vec(),
-                spread,
-            },
+            CommShared { live: ranks.len(), ranks: devices.len(), label: None, connections: BTreeMap::new(), spread },
         );
         let mut handles = Vec::with_capacity(ranks.len());
         for (rank, device) in ranks.iter().filter_map(|rank| devices.get(*rank).map(|device| (rank, device))) {
@@ -150,11 +130,6 @@ impl State {
                 shared,
                 rank: *rank,
                 n: devices.len(),
-                world_size: devices.len(),
-                parent: None,
-                origin: Origin::Id,
-                shrunk_from: None,
-                after_death: false,
                 device: *device,
                 ctas: Ctas::default(),
                 nonblocking: false,
@@ -177,7 +152,6 @@ impl State {
                 suspended: false,
                 error: None,
                 user_ops: FxHashMap::default(),
-                hooks: hooks().communicator(),
             };
             self.members.insert(handle, member);
             handles.push(handle);
@@ -277,21 +251,13 @@ impl Member {
         self.user_ops.get(&number).copied()
     }
 
-    /// Operations of it are not finished.
-    pub(crate) fn is_at_work(&self) -> bool {
-        self.unfinished > 0
-    }
-
     /// Refuses new work on a communicator that does not accept any.
     pub(crate) fn accept_work(&self) -> Outcome<()> {
-        if self.revoked && !hooks().revoke_lets_calls_pass(self) {
+        if self.revoked {
             return Err(Failure::usage("the communicator was revoked"));
         }
         if self.suspended {
             return Err(Failure::usage("the communicator is suspended"));
-        }
-        if self.error == Some(ncclResult_t::RemoteError) && !self.finalized && hooks().death_is_forgotten(self.rank) {
-            return Ok(());
         }
         self.accept_split()
     }
@@ -320,7 +286,7 @@ impl Member {
 ///
 /// # Safety
 /// `address` is readable for an element of the type.
-pub(crate) unsafe fn read_scalar(address: usize, ty: Type) -> Scalar {
+pub(super) unsafe fn read_scalar(address: usize, ty: Type) -> Scalar {
     let mut scalar = Scalar::default();
     // SAFETY: the caller vouches for the source; the target is larger than any element.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, scalar.as_mut_ptr(), ty.size()) };

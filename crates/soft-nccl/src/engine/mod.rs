@@ -16,7 +16,6 @@ mod connect;
 mod ending;
 mod forming;
 mod growing;
-pub(crate) mod hooks;
 mod hosts;
 mod member;
 mod one_sided;
@@ -31,16 +30,15 @@ mod trace;
 mod windows;
 
 pub(crate) use background::{Outcomes, begin, run, wait_for};
-pub(crate) use batch::{ByComm, NO_CHOICE, Operation, Request};
+pub(crate) use batch::{ByComm, NO_CHOICE, Request};
 pub(crate) use capture::{Destination, capture, destination};
 pub(crate) use connect::{Connection, connect};
-pub(crate) use ending::{end_operations, end_revoked, mark_revoked};
+pub(crate) use ending::{end_operations, mark_revoked};
 pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
-pub(crate) use member::{Member, read_scalar};
+pub(crate) use member::Member;
 pub(crate) use one_sided::{MOST_SIGNALS, SignalKey};
 pub(crate) use remote::{TransportEvent, deliver, links};
-pub(crate) use step::write;
 pub use trace::MOST_TRACED_MESSAGES;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
@@ -132,8 +130,6 @@ struct Engine {
     work: Condvar,
     /// Aborting threads wait here for running steps.
     step_over: Condvar,
-    /// Non-blocking calls that a fault holds back wait here until they are asked about.
-    polled: Condvar,
     /// Destroying threads wait here for their last frames to be written.
     written: Condvar,
 }
@@ -142,7 +138,6 @@ static ENGINE: Engine = Engine {
     state: LazyLock::new(|| Mutex::new(State::new())),
     work: Condvar::new(),
     step_over: Condvar::new(),
-    polled: Condvar::new(),
     written: Condvar::new(),
 };
 

@@ -8,7 +8,6 @@ use super::State;
 use super::step::write;
 use super::task::{Parked, Task, TaskId};
 use crate::algo::{Operand, Step};
-use crate::engine::hooks::hooks;
 use crate::op::{Kind, Spec};
 use crate::transport::Name;
 use crate::transport::control::Control;
@@ -52,16 +51,13 @@ pub(super) struct OneSided {
 
 impl OneSided {
     /// The number of an operation: its turn, or the total number of signals that must have arrived.
-    pub(super) fn number(&mut self, spec: &Spec, rank: usize) -> u64 {
+    pub(super) fn number(&mut self, spec: &Spec) -> u64 {
         let signal = spec.signal;
         if spec.kind == Kind::WaitSignal {
             let key = SignalKey { source: spec.peer, index: signal.index, context: signal.context };
-            let before = self.awaited.entry(key).or_default();
-            if !hooks().consumes_signals(rank, *before) {
-                return signal.count;
-            }
-            *before += signal.count;
-            return *before;
+            let awaited = self.awaited.entry(key).or_default();
+            *awaited += signal.count;
+            return *awaited;
         }
         let turns = self.turns.entry((spec.peer, signal.context)).or_default();
         turns.called += 1;
@@ -75,7 +71,6 @@ impl State {
         let (shared, rank, spec) = (task.shared(), task.rank(), &task.spec);
         if spec.kind == Kind::WaitSignal {
             let key = SignalKey { source: spec.peer, index: spec.signal.index, context: spec.signal.context };
-            let key = hooks().counted_as(rank, key);
             let inbox = self.inboxes.entry((shared, rank)).or_default();
             if inbox.came.get(&key).is_some_and(|came| *came >= task.sequence()) {
                 return None;
@@ -146,14 +141,12 @@ impl State {
             task.sent += spec.count as u64;
         }
         let key = SignalKey { source: rank, index: spec.signal.index, context: spec.signal.context };
-        let signals = hooks().signals_of(rank, &spec);
         let there = self.shared.get(&shared);
         match there.and_then(|there| there.place(spec.peer)) {
-            None => self.signal(shared, spec.peer, key, signals),
+            None => self.signal(shared, spec.peer, key),
             Some(name) => {
                 if let Some(uid) = there.and_then(|there| there.spread.as_ref()).map(|spread| spread.uid) {
-                    let control = Control::Signal { uid, key, destination: spec.peer, signals };
-                    self.tell(Some(name), control);
+                    self.tell(Some(name), Control::Signal { uid, key, destination: spec.peer });
                 }
             }
         }
@@ -164,29 +157,22 @@ impl State {
         self.wake(next);
     }
 
-    fn signal(&mut self, shared: u64, rank: usize, key: SignalKey, signals: u64) {
+    fn signal(&mut self, shared: u64, rank: usize, key: SignalKey) {
         let inbox = self.inboxes.entry((shared, rank)).or_default();
-        *inbox.came.entry(hooks().counted_as(rank, key)).or_default() += signals;
+        *inbox.came.entry(key).or_default() += 1;
         let waiting = std::mem::take(&mut inbox.waiting);
         waiting.into_iter().for_each(|task| self.wake(Some(task)));
         self.changed();
     }
 
     /// A rank of another process has signalled one of this process.
-    pub(super) fn receive_signal(
-        &mut self,
-        from: Option<Name>,
-        uid: u128,
-        key: SignalKey,
-        destination: usize,
-        signals: u64,
-    ) {
+    pub(super) fn receive_signal(&mut self, from: Option<Name>, uid: u128, key: SignalKey, destination: usize) {
         let Some(shared) = self.uids.get(&uid).copied() else { return };
         let Some(there) = self.shared.get(&shared) else { return };
         let here = destination < there.ranks && there.place(destination).is_none();
         let bounded = key.index < MOST_SIGNALS as u32 && key.context < MOST_SIGNALS as u32;
         if here && bounded && from.is_some() && there.place(key.source) == from {
-            self.signal(shared, destination, key, signals);
+            self.signal(shared, destination, key);
         }
     }
 

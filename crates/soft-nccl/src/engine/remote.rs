@@ -1,6 +1,5 @@
 //! Messages to and from other processes, and the consequences when one is gone.
 use super::channel::{ChannelKey, Message, Reach};
-use super::hooks::hooks;
 use super::hosts::stop;
 use super::member::Spread;
 use super::{ENGINE, State, lock};
@@ -294,9 +293,7 @@ impl State {
             Control::Go { uid } => self.on_go(uid),
             Control::Fail { uid, failure } => self.on_fail(uid, &failure),
             Control::Leave { uid, failed } => self.receive_leave(from, uid, failed),
-            Control::Signal { uid, key, destination, signals } => {
-                self.receive_signal(from, uid, key, destination, signals);
-            }
+            Control::Signal { uid, key, destination } => self.receive_signal(from, uid, key, destination),
             Control::Connect { uid, connection, rank } => self.receive_connect(from, uid, connection, rank),
         }
     }
@@ -337,13 +334,7 @@ impl State {
             .filter(|(_, shared)| shared.spread.as_ref().is_some_and(needs))
             .map(|(number, _)| *number)
             .collect();
-        let others = self.shared.iter().filter(|(id, shared)| shared.spread.is_some() && !ids.contains(id));
-        let others: Vec<u64> = others.map(|(id, _)| *id).collect();
-        let rank = |id: u64| self.members.values().filter(|m| m.shared == id).map(|m| m.rank).min().unwrap_or(0);
-        let missed = |id: &u64| hooks().death_is_missed(rank(*id));
-        let broken = ids.into_iter().filter(|id| !missed(id));
-        let broken: Vec<u64> = broken.chain(others.into_iter().filter(|id| hooks().death_spreads(rank(*id)))).collect();
-        for id in broken {
+        for id in ids {
             self.break_communicator(id, name);
         }
         self.sweep_due = true;

@@ -3,14 +3,12 @@
 use super::State;
 use super::changing::{Meeting, Place};
 use super::growing::NewRank;
-use super::hooks::{Origin, SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
 use crate::failure::{Failure, Outcome};
 use crate::settings::{CommConfig, settings};
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{Id, origin};
 use crate::transport::{Address, Name};
-use nccl_sys::ncclResult_t;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Ids whose meeting failed that are remembered.
@@ -299,9 +297,7 @@ impl State {
     }
 
     /// One communicator per colour, its ranks in the order of their keys and, where these are equal, of their old ranks.
-    fn complete_split(&mut self, mut split: Split) {
-        let ranks = split.arrived.iter_mut();
-        hooks().split(&mut ranks.map(|(rank, j)| SplitRank { rank: *rank, color: &mut j.color, key: &mut j.key }));
+    fn complete_split(&mut self, split: Split) {
         let mut colors: BTreeMap<i32, Vec<Joining>> = BTreeMap::new();
         for joining in split.arrived.into_values() {
             match (joining.color, joining.from) {
@@ -320,32 +316,11 @@ impl State {
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
         if let Some(pending) = self.pending_joins.remove(&token) {
-            let parent = pending.comm.and_then(|comm| self.members.get(&comm));
-            let shrinks = matches!(pending.meeting, Some(Meeting::Shrink(_)));
-            let shrunk_from = parent.filter(|_| shrinks).map(|parent| parent.rank);
-            let after_death = parent.is_some_and(|parent| shrinks && parent.error == Some(ncclResult_t::RemoteError));
-            let grows = pending.meeting == Some(Meeting::Grow);
-            let origin = match pending.meeting {
-                None => Origin::Id,
-                Some(Meeting::Split) => Origin::Split,
-                Some(Meeting::Shrink(_)) => Origin::Shrink,
-                Some(Meeting::Grow) => Origin::Grow,
-            };
-            let parent = parent.map(|parent| if grows { None } else { Some(parent.world_size) });
             if let Ok(Some(made)) = &answer
                 && let Some(made) = self.members.get_mut(made)
             {
                 made.ctas = pending.config.ctas;
                 made.nonblocking = pending.config.nonblocking;
-                (made.origin, made.shrunk_from) = (origin, shrunk_from);
-                made.after_death = after_death;
-                if after_death {
-                    made.hooks.outlives();
-                }
-                if let Some(world_size) = parent {
-                    made.world_size = world_size.unwrap_or(made.n);
-                    made.parent = pending.comm;
-                }
             }
             self.answer(pending.ticket, answer);
             self.sweep_due = true;

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::arithmetic::OtherArithmetic;
-use super::hooks::{Sound, StepHooks};
 use super::task::Task;
 use crate::algo::{Operand, Step};
 use crate::arith;
@@ -20,97 +19,82 @@ pub(super) fn perform(
     message: Option<Vec<u8>>,
     spare: Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
-    let Some(mut hooks) = task.hooks.take() else {
-        return match OtherArithmetic::of(settings().manner, &task.spec, task.n) {
-            Some(mut other) => run(task, &mut other, step, message, spare),
-            None => run(task, &mut Sound, step, message, spare),
-        };
-    };
-    let value = run(task, &mut *hooks, step, message, spare);
-    task.hooks = Some(hooks);
-    value
-}
-
-fn run(
-    task: &mut Task,
-    hooks: &mut (impl StepHooks + ?Sized),
-    step: &Step,
-    message: Option<Vec<u8>>,
-    spare: Option<Vec<u8>>,
-) -> Option<Vec<u8>> {
-    let step = &hooks.step(step);
+    let other = OtherArithmetic::of(settings().manner, &task.spec, task.n);
+    let other = other.as_ref();
     let bytes = step.count * task.spec.ty.size();
     let mut value = match message {
         Some(mut data) => {
-            if data.len() != bytes && hooks.partial().is_none_or(|size| data.len() != step.count * size) {
+            if data.len() != bytes && other.is_none_or(|other| data.len() != step.count * other.partial()) {
                 return None;
             }
-            hooks.message(step, &mut data);
             if let Some(place) = step.source {
-                combine(task, hooks, step, place, &mut data, bytes);
+                combine(task, other, step, place, &mut data, bytes);
             }
             data
         }
         None => {
             let mut data = spare.unwrap_or_default();
             match step.source {
-                Some(place) => load(task, hooks, step, place, &mut data, bytes),
+                Some(place) => load(task, other, step, place, &mut data, bytes),
                 None => data.clear(),
             }
             data
         }
     };
     if step.last {
-        hooks.finish(task.spec.ty, task.n, task.spec.reduction == Some(Reduction::Average), &mut value);
+        match other {
+            Some(other) => other.finish(&mut value),
+            None if task.spec.reduction == Some(Reduction::Average) => arith::divide(task.spec.ty, &mut value, task.n),
+            None => {}
+        }
     }
     match step.target {
         Some(Operand::Scratch) => std::mem::swap(&mut task.scratch, &mut value),
         // The engine sends it to the other process.
         Some(Operand::Out(_)) if task.elsewhere.is_some() => {}
-        Some(Operand::Out(at)) => store(hooks, task, task.spec.recv, at, &value),
-        Some(Operand::In(at)) => store(hooks, task, task.spec.send, at, &value),
+        Some(Operand::Out(at)) => store(task, task.spec.recv, at, &value),
+        Some(Operand::In(at)) => store(task, task.spec.send, at, &value),
         None => {}
     }
-    hooks.done(step, &value);
     Some(value)
 }
 
+/// Combines a message with local data, or with the result combined so far.
 fn combine(
     task: &mut Task,
-    hooks: &mut (impl StepHooks + ?Sized),
+    other: Option<&OtherArithmetic>,
     step: &Step,
     place: Operand,
     data: &mut [u8],
     bytes: usize,
 ) {
+    let ty = task.spec.ty;
     let operator = task.spec.reduction.map_or(arith::Combine::Sum, Reduction::combine);
+    let join = |message: &mut [u8], local: &[u8]| match other {
+        Some(other) => other.combine(operator, message, local),
+        None => arith::combine(ty, operator, message, local),
+    };
     if place == Operand::Scratch {
-        hooks.combine(step, task.spec.ty, operator, data, &task.scratch);
+        join(data, &task.scratch);
         return;
     }
     let mut own = std::mem::take(&mut task.own);
-    if hooks.needs_whole_chunks() {
-        load(task, hooks, step, place, &mut own, bytes);
-        hooks.combine(step, task.spec.ty, operator, data, &own);
+    if other.is_some() {
+        // Partial results may be wider than elements, so a part of one is not the same part of the other.
+        load(task, other, step, place, &mut own, bytes);
+        join(data, &own);
     } else {
         for (number, part) in data.chunks_mut(BLOCK).enumerate() {
-            let place = place.behind(number * BLOCK / task.spec.ty.size());
-            load(task, hooks, step, place, &mut own, part.len());
-            hooks.combine(step, task.spec.ty, operator, part, &own);
+            let place = place.behind(number * BLOCK / ty.size());
+            load(task, other, step, place, &mut own, part.len());
+            join(part, &own);
         }
     }
     task.own = own;
 }
 
 /// Copies a place's elements into `data`, pre-multiplied if they are the rank's own contribution.
-fn load(
-    task: &Task,
-    hooks: &mut (impl StepHooks + ?Sized),
-    step: &Step,
-    place: Operand,
-    data: &mut Vec<u8>,
-    bytes: usize,
-) {
+fn load(task: &Task, other: Option<&OtherArithmetic>, step: &Step, place: Operand, data: &mut Vec<u8>, bytes: usize) {
     data.clear();
     let (base, at) = match place {
         Operand::In(at) => (task.spec.send, at),
@@ -121,7 +105,7 @@ fn load(
         }
     };
     if bytes > 0 {
-        let address = hooks.base(base).wrapping_add(at * task.spec.ty.size());
+        let address = base.wrapping_add(at * task.spec.ty.size());
         data.reserve(bytes);
         // SAFETY: a task exists only while its operation's buffers exist (see `Task::new`), and the script stays inside
         // them; `reserve` made room, and the copied bytes are initialised.
@@ -130,23 +114,24 @@ fn load(
             data.set_len(bytes);
         }
     }
-    if step.own
-        && let Some(scalar) = &hooks.scalar(step, task.premul)
-    {
-        hooks.scale(task.spec.ty, data, scalar);
+    if step.own {
+        match (other, &task.premul) {
+            (Some(other), scalar) => other.widen_and_scale(*scalar, data),
+            (None, Some(scalar)) => arith::scale(task.spec.ty, data, scalar),
+            (None, None) => {}
+        }
     }
-    hooks.loaded(step, data);
 }
 
-fn store(hooks: &mut (impl StepHooks + ?Sized), task: &Task, base: usize, at: usize, data: &[u8]) {
+fn store(task: &Task, base: usize, at: usize, data: &[u8]) {
+    let address = base.wrapping_add(at * task.spec.ty.size());
     if task.past_caches {
         // SAFETY: as below.
-        unsafe { stream(base.wrapping_add(at * task.spec.ty.size()), data) };
+        unsafe { stream(address, data) };
     } else if !data.is_empty() {
-        let base = hooks.base(base);
         // SAFETY: a task exists only while its operation's buffers exist (see `Task::new`), and the script stays inside
         // them.
-        unsafe { hooks.store(task.spec.ty, base, at, data) };
+        unsafe { write(address, data) };
     }
 }
 
@@ -154,7 +139,7 @@ fn store(hooks: &mut (impl StepHooks + ?Sized), task: &Task, base: usize, at: us
 ///
 /// # Safety
 /// `address` lies in a buffer that the caller of a running operation has promised, with room for the data.
-pub(crate) unsafe fn write(address: usize, data: &[u8]) {
+pub(super) unsafe fn write(address: usize, data: &[u8]) {
     // SAFETY: the caller vouches for the target; the library's own buffers never overlap it.
     unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), address as *mut u8, data.len()) };
 }

@@ -4,7 +4,6 @@
 use super::State;
 use super::batch::BatchId;
 use super::channel::{ChannelId, ChannelKey};
-use super::hooks::{HeldMemory, StepHooks};
 use crate::algo::{Lane, Link, Step};
 use crate::arith::Scalar;
 use crate::failure::Outcome;
@@ -64,16 +63,12 @@ pub(super) struct Task {
     /// The send may end before its receive.
     pub eager: bool,
     pub parked: Parked,
-    /// Memory that `spec` names and that is not the caller's.
-    pub held: Vec<HeldMemory>,
     /// A link to be closed once everything sent there was taken.
     pub closing: Option<Link>,
     /// The other process whose memory a put writes.
     pub elsewhere: Option<Name>,
     /// True if it writes more than the caches hold.
     pub past_caches: bool,
-    /// Replacements for its steps, when a fault is injected.
-    pub hooks: Option<Box<dyn StepHooks>>,
 }
 
 impl Task {
@@ -113,11 +108,9 @@ impl Task {
             received: 0,
             eager: false,
             parked: Parked::No,
-            held: Vec::new(),
             closing: None,
             elsewhere: None,
             past_caches: false,
-            hooks: None,
         }
     }
 

@@ -1,6 +1,5 @@
 //! Registered memory: by one rank separately, and as windows, which all ranks of a communicator create together.
 use super::connect::Connection;
-use super::hooks::hooks;
 use super::hosts::{Ticket, wait};
 use super::{State, lock};
 use crate::failure::{Failure, Outcome};
@@ -24,12 +23,6 @@ impl Memory {
     }
 }
 
-/// Memory that a rank has registered separately.
-struct Local {
-    comm: usize,
-    memory: Memory,
-}
-
 /// A rank's part of a window.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
@@ -45,7 +38,8 @@ pub(crate) struct Window {
 /// All registered memory of this process.
 #[derive(Default)]
 pub(super) struct Registered {
-    local: HashMap<usize, Local>,
+    /// The rank's communicator of each registration that is no window.
+    local: HashMap<usize, usize>,
     windows: HashMap<usize, Window>,
     /// The parts of windows that other ranks can reach: by communicator, rank and the window's number.
     parts: HashMap<(u64, usize, u64), Memory>,
@@ -61,9 +55,7 @@ impl Registered {
     pub(super) fn target(&self, shared: u64, spec: &Spec) -> Option<usize> {
         let bytes = spec.count.checked_mul(spec.ty.size())?;
         let part = self.part(shared, spec.peer, spec.signal.window)?;
-        let all = self.parts.iter().filter(|((of, rank, _), _)| (*of, *rank) == (shared, spec.peer));
-        let part = hooks().put_memory(spec.peer, part, &mut all.map(|(_, memory)| *memory));
-        let address = part.base.checked_add(hooks().put_offset(spec))?;
+        let address = part.base.checked_add(spec.signal.offset)?;
         part.holds(address, bytes).then_some(address)
     }
 }
@@ -125,20 +117,21 @@ impl State {
     }
 
     /// Registers memory of one rank; answers the handle.
-    pub(crate) fn register(&mut self, comm: ncclComm_t, memory: Memory) -> Outcome<usize> {
+    pub(crate) fn register(&mut self, comm: ncclComm_t) -> Outcome<usize> {
         self.member(comm)?.accept_work()?;
         let handle = self.handle();
-        self.registered.local.insert(handle, Local { comm: comm as usize, memory });
+        self.registered.local.insert(handle, comm as usize);
         Ok(handle)
     }
 
-    /// Ends a registration and returns its memory.
-    pub(crate) fn deregister(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<Memory> {
+    /// Ends a registration.
+    pub(crate) fn deregister(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<()> {
         self.member(comm)?;
-        let its = self.registered.local.get(&handle).is_some_and(|local| local.comm == comm as usize);
-        let local = its.then(|| self.registered.local.remove(&handle)).flatten();
-        let unknown = || Failure::argument("no registration of this communicator has this handle");
-        local.map(|local| local.memory).ok_or_else(unknown)
+        if self.registered.local.get(&handle) != Some(&(comm as usize)) {
+            return Err(Failure::argument("no registration of this communicator has this handle"));
+        }
+        self.registered.local.remove(&handle);
+        Ok(())
     }
 
     /// True if bytes lie in a symmetric window of the rank's communicator.
@@ -155,18 +148,18 @@ impl State {
     }
 
     /// Ends a window on one rank.
-    pub(crate) fn deregister_window(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<Window> {
+    pub(crate) fn deregister_window(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<()> {
         let window = self.window(comm, handle)?;
         let member = self.member(comm)?;
         let place = (member.shared, member.rank, window.number);
         self.registered.windows.remove(&handle);
         self.registered.parts.remove(&place);
-        Ok(window)
+        Ok(())
     }
 
     /// Forgets the registrations of a rank with a communicator that ends.
     pub(super) fn forget_registrations(&mut self, comm: usize, shared: u64, rank: usize) {
-        self.registered.local.retain(|_, local| local.comm != comm);
+        self.registered.local.retain(|_, of| *of != comm);
         self.registered.windows.retain(|_, window| window.comm != comm);
         self.registered.parts.retain(|(of, whose, _), _| (*of, *whose) != (shared, rank));
     }

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // a configuration of the caller is read
 
 use crate::algo::Selection;
-use crate::engine::hooks::hooks;
 use crate::failure::{Failure, Outcome};
 use crate::op::Kind;
 use nccl_sys::{NCCL_CONFIG_MAGIC, NCCL_CONFIG_UNDEF_INT, NCCL_CTA_POLICY_ZERO, ncclCollConfig_t};
@@ -56,21 +55,14 @@ impl CallConfig {
         Ok(Some(Self { selection, forced: own.force_alg_selection == 1 }))
     }
 
-    /// The algorithms that the call allows; `None` if the library chooses.
-    pub(super) fn selection(&self, kind: Kind, rank: usize, count: usize) -> Outcome<Option<Selection>> {
-        if self.selection.is_empty() {
+    /// The algorithms that the call allows; `None` if the library chooses, as it does for a call without elements.
+    pub(super) fn selection(&self, kind: Kind, count: usize) -> Outcome<Option<Selection>> {
+        if self.selection.is_empty() || count == 0 {
             return Ok(None);
         }
-        let selected = |negates| Selection::parse(&self.selection, kind, self.forced, negates);
-        let sound = selected(true);
-        if count == 0 {
-            return hooks().unread_selection(sound.is_ok() || !self.forced, rank).map(|()| None);
-        }
-        let read =
-            if self.selection.contains('^') { hooks().negation(sound, &|| selected(false), kind, rank) } else { sound };
-        match read {
+        match Selection::parse(&self.selection, kind, self.forced) {
             Ok(selection) => Ok(Some(selection)),
-            Err(why) if hooks().forces(self.forced, rank) => Err(Failure::argument(why)),
+            Err(why) if self.forced => Err(Failure::argument(why)),
             Err(_) => Ok(None),
         }
     }

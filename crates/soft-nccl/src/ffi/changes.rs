@@ -3,7 +3,6 @@
 
 use super::{begun, check, enter, write};
 use crate::device;
-use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::Failure;
 use crate::group;
@@ -37,8 +36,6 @@ unsafe extern "C" fn comm_shrink(
             }
             // SAFETY: NCCL's contract: a list of this many numbers, which the library may sort.
             let list = unsafe { std::slice::from_raw_parts_mut(exclude, length) };
-            let read = hooks().read_of_exclusions(list).min(length);
-            let list = &mut list[..read];
             list.sort_unstable();
             let without = lock().check_shrink(comm, list)?;
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
@@ -127,7 +124,10 @@ unsafe extern "C" fn comm_revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t
         };
         let comm = comm as usize;
         engine::mark_revoked(comm)?;
-        engine::run(nonblocking, comm, move || engine::end_revoked(comm))
+        engine::run(nonblocking, comm, move || {
+            engine::end_operations(comm);
+            Ok(())
+        })
     })
 }
 
@@ -158,7 +158,6 @@ unsafe extern "C" fn comm_resume(comm: ncclComm_t) -> ncclResult_t {
             return Err(failure);
         }
         member.suspended = false;
-        member.hooks.resumed();
         Ok(())
     })
 }

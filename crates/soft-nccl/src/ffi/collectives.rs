@@ -5,7 +5,6 @@ use super::call_config::CallConfig;
 use super::{check, enter};
 use crate::algo::Protocol;
 use crate::device::Stream;
-use crate::engine::hooks::hooks;
 use crate::engine::{NO_CHOICE, Request, lock, outcome};
 use crate::failure::{Failure, Outcome};
 use crate::group;
@@ -34,20 +33,14 @@ impl Call {
     ///
     /// # Safety
     /// NCCL's contract: the stream lives and the buffers are valid for the operation until the stream has passed it.
-    unsafe fn add(mut self) -> Outcome<()> {
+    unsafe fn add(self) -> Outcome<()> {
         let kind = self.kind;
         let mut state = lock();
         let member = state.member(self.comm)?;
         member.accept_work()?;
-        member.hooks.check_work(member.rank)?;
         let (rank, n, tag, device) = (member.rank, member.n, member.tag, member.device);
-        if self.config.is_some() {
-            self.peer = self.peer.map(|root| if hooks().forgets_root(root, rank) { 0 } else { root });
-            let sum = ncclRedOp_t::Sum;
-            self.op = self.op.map(|op| if hooks().forgets_reduction(op == sum, rank) { sum } else { op });
-        }
         let what = if kind.is_p2p() { "the peer" } else { "the root" };
-        let peer = self.peer.map_or(Ok(0), |peer| check::rank(hooks().root(kind, peer, n, rank), n, what))?;
+        let peer = self.peer.map_or(Ok(0), |peer| check::rank(peer, n, what))?;
         let ty = check::dtype(self.dtype)?;
         let (reduction, premul) = match self.op {
             Some(op) => check::reduction(member, op, ty).map(|(reduction, premul)| (Some(reduction), premul))?,
@@ -61,11 +54,7 @@ impl Call {
         if kind == Kind::AlltoAll && self.count > 0 && n > 1 && self.send == self.recv.cast_const() {
             return Err(Failure::argument("all_to_all cannot work in place"));
         }
-        let selection = self.config.as_ref().map_or(Ok(None), |config| config.selection(kind, rank, self.count))?;
-        let null_stream = self.stream.is_null();
-        if null_stream {
-            hooks().check_null_stream(rank)?;
-        }
+        let selection = self.config.as_ref().map_or(Ok(None), |config| config.selection(kind, self.count))?;
         // SAFETY: the caller of `add` vouches for the stream.
         let stream = unsafe { Stream::lookup(self.stream, device)? };
         let spec = Spec {
@@ -82,7 +71,7 @@ impl Call {
             signal: Signalling::default(),
         };
         // SAFETY: the caller of `add` vouches for the buffers and the stream.
-        let request = unsafe { Request::new(self.comm as usize, spec, stream, null_stream, tag) };
+        let request = unsafe { Request::new(self.comm as usize, spec, stream, tag) };
         group::add(request.selecting(selection))
     }
 }

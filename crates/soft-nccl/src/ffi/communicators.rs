@@ -3,7 +3,6 @@
 
 use super::{begun, check, check_settings, enter, write};
 use crate::device;
-use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
 use crate::group;
@@ -211,10 +210,9 @@ unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclRes
     enter(|| {
         let mut state = lock();
         let error = match state.progress_of(comm as usize) {
-            Some(code) => Some(code),
-            None => hooks().async_error(state.member(comm)?),
+            Some(code) => code,
+            None => state.member(comm)?.error.unwrap_or(ncclResult_t::Success),
         };
-        let Some(error) = error else { return Ok(()) };
         drop(state);
         // SAFETY: NCCL's contract: a place for a result.
         unsafe { write(result, error, "the error") }
@@ -223,7 +221,7 @@ unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclRes
 
 unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let n = hooks().comm_count(lock().member(comm)?) as c_int;
+        let n = lock().member(comm)?.n as c_int;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(count, n, "the count") }
     })
@@ -231,7 +229,7 @@ unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResu
 
 unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = hooks().comm_device(lock().member(comm)?);
+        let its = lock().member(comm)?.device;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(device, its, "the device") }
     })
@@ -239,7 +237,7 @@ unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncc
 
 unsafe extern "C" fn comm_user_rank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = hooks().comm_rank(lock().member(comm)?);
+        let its = lock().member(comm)?.rank as c_int;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(rank, its, "the rank") }
     })

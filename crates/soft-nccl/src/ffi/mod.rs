@@ -11,7 +11,6 @@ mod one_sided;
 mod operators;
 mod windows;
 
-use crate::engine::hooks::hooks;
 use crate::failure::{Failure, Outcome};
 use crate::{group, settings};
 use nccl_sys::{Maker, Nccl, ncclResult_t};
@@ -66,9 +65,6 @@ unsafe extern "C" fn get_version(version: *mut c_int) -> ncclResult_t {
 }
 
 extern "C" fn get_error_string(result: ncclResult_t) -> *const c_char {
-    if !hooks().has_error_text(result) {
-        return std::ptr::null();
-    }
     let text = match result {
         ncclResult_t::Success => c"no error",
         ncclResult_t::UnhandledCudaError => c"the device refused a call",
@@ -85,11 +81,7 @@ extern "C" fn get_error_string(result: ncclResult_t) -> *const c_char {
 }
 
 extern "C" fn get_last_error(_comm: nccl_sys::ncclComm_t) -> *const c_char {
-    let text = |last: &RefCell<CString>| {
-        let last = last.borrow();
-        if !last.is_empty() && !hooks().has_last_error() { std::ptr::null() } else { last.as_ptr() }
-    };
-    LAST_ERROR.try_with(text).unwrap_or(c"".as_ptr())
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 extern "C" fn group_start() -> ncclResult_t {
@@ -97,7 +89,7 @@ extern "C" fn group_start() -> ncclResult_t {
 }
 
 extern "C" fn group_end() -> ncclResult_t {
-    enter(group::close)
+    enter(group::end)
 }
 
 /// The table of the library's functions.
@@ -123,8 +115,6 @@ pub(crate) fn table() -> Nccl {
 fn check_settings() -> Outcome<()> {
     let settings = settings::settings();
     let refused = |wrong: Option<&str>| wrong.map_or(Ok(()), |wrong| Err(Failure::usage(wrong)));
-    let hooked = hooks().before_init();
     refused(settings.algorithms.error().or(settings.protocols.error()))?;
-    hooked?;
     refused(settings.error.as_deref())
 }

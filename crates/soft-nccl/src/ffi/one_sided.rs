@@ -4,7 +4,6 @@
 use super::{check, enter};
 use crate::algo::Protocol;
 use crate::device::Stream;
-use crate::engine::hooks::hooks;
 use crate::engine::{Locked, Member, NO_CHOICE, Request, lock, outcome};
 use crate::failure::{Failure, Outcome};
 use crate::group;
@@ -15,8 +14,7 @@ use std::ffi::{c_int, c_uint, c_void};
 /// A signal's index and context, checked.
 fn signal(member: &Member, index: c_int, context: c_int) -> Outcome<Signalling> {
     let within = |value: c_int, most: u32, what: &str| {
-        let value = u32::try_from(value).ok();
-        let value = value.filter(|value| *value < most).or_else(|| hooks().too_large_signal(member.rank, value?, most));
+        let value = u32::try_from(value).ok().filter(|value| *value < most);
         value.ok_or_else(|| Failure::argument(format!("the {what} is not in 0..{most}")))
     };
     let (contexts, signals) = member.ctas.one_sided.limits();
@@ -28,14 +26,12 @@ fn signal(member: &Member, index: c_int, context: c_int) -> Outcome<Signalling> 
 fn member(state: &mut Locked, comm: ncclComm_t) -> Outcome<&mut Member> {
     let member = state.member(comm)?;
     member.accept_work()?;
-    member.hooks.check_work(member.rank)?;
     Ok(member)
 }
 
 /// Signals need a window first, unless the communicator is configured otherwise.
 fn needs_window(member: &Member) -> Outcome<()> {
-    let begun = member.windows > 0 || member.ctas.one_sided.eager == Some(true);
-    if begun || !hooks().signals_need_window(member.rank) {
+    if member.windows > 0 || member.ctas.one_sided.eager == Some(true) {
         return Ok(());
     }
     Err(Failure::usage("signals need a window of the communicator first, or rmaEagerInit in its configuration"))
@@ -46,18 +42,15 @@ fn needs_window(member: &Member) -> Outcome<()> {
 /// # Safety
 /// NCCL's contract: the stream lives, and the buffer and the window are valid until the stream has passed the operation.
 unsafe fn add(comm: ncclComm_t, spec: Spec, stream: cudaStream_t) -> Outcome<()> {
-    let (rank, tag, device) = {
+    let (tag, device) = {
         let mut state = lock();
         let member = state.member(comm)?;
-        (member.rank, member.tag, member.device)
+        (member.tag, member.device)
     };
-    if stream.is_null() {
-        hooks().check_null_stream(rank)?;
-    }
     // SAFETY: the caller vouches for the stream.
     let found = unsafe { Stream::lookup(stream, device)? };
     // SAFETY: the caller vouches for the buffer, the window and the stream.
-    group::add(unsafe { Request::new(comm as usize, spec, found, stream.is_null(), tag) })
+    group::add(unsafe { Request::new(comm as usize, spec, found, tag) })
 }
 
 fn spec(kind: Kind, peer: usize, signal: Signalling) -> Spec {
@@ -87,7 +80,7 @@ struct PeerSignal {
 impl PeerSignal {
     /// The operation without its data, checked.
     fn spec(&self, member: &Member, kind: Kind) -> Outcome<Spec> {
-        let peer = check::rank(hooks().root(kind, self.peer, member.n, member.rank), member.n, "the peer")?;
+        let peer = check::rank(self.peer, member.n, "the peer")?;
         let signal = signal(member, self.index, self.context)?;
         if self.options != 0 {
             return Err(Failure::argument("one-sided operations have no flags"));

@@ -3,7 +3,6 @@
 
 use super::{enter, write};
 use crate::device;
-use crate::engine::hooks::hooks;
 use crate::engine::{Memory, WindowRequest, lock};
 use crate::failure::{Failure, Outcome};
 use crate::group;
@@ -22,12 +21,7 @@ unsafe extern "C" fn mem_alloc(place: *mut *mut c_void, len: usize) -> ncclResul
         if place.is_null() || len == 0 {
             return Err(Failure::argument("ncclMemAlloc needs a place for the address, and a size above 0"));
         }
-        let allocated = device::allocate(len)?;
-        let base = hooks().given_block(allocated, len);
-        if base != allocated {
-            // SAFETY: the block was just allocated, and nothing uses it.
-            unsafe { device::free(allocated)? };
-        }
+        let base = device::allocate(len)?;
         // SAFETY: NCCL's contract: a place for an address.
         unsafe { write(place, with_exposed_provenance_mut(base), "the address") }
     })
@@ -35,7 +29,7 @@ unsafe extern "C" fn mem_alloc(place: *mut *mut c_void, len: usize) -> ncclResul
 
 unsafe extern "C" fn mem_free(memory: *mut c_void) -> ncclResult_t {
     enter(|| {
-        if memory.is_null() || !hooks().is_free_block(memory.addr()) {
+        if memory.is_null() {
             return Ok(());
         }
         // SAFETY: NCCL's contract: nothing uses the memory any more.
@@ -62,26 +56,18 @@ unsafe extern "C" fn comm_register(
     handle: *mut *mut c_void,
 ) -> ncclResult_t {
     enter(|| {
-        let rank = lock().member(comm)?.rank;
-        let memory = registered(buffer, len);
-        hooks().registration(rank, memory.clone().map(|_| ()))?;
-        let memory = memory?;
+        lock().member(comm)?;
+        registered(buffer, len)?;
         // SAFETY: NCCL's contract: a place for a handle. It stays null if the call is refused.
         unsafe { write(handle, null_mut(), "the handle")? };
-        let number = lock().register(comm, memory)?;
-        hooks().registered(comm as usize, memory, false);
+        let number = lock().register(comm)?;
         // SAFETY: as above.
         unsafe { write(handle, with_exposed_provenance_mut(number), "the handle") }
     })
 }
 
 unsafe extern "C" fn comm_deregister(comm: ncclComm_t, handle: *mut c_void) -> ncclResult_t {
-    enter(|| {
-        let memory = lock().deregister(comm, handle.addr())?;
-        // SAFETY: NCCL's contract: the memory is freed after this.
-        unsafe { hooks().deregistered(comm as usize, memory) };
-        Ok(())
-    })
+    enter(|| lock().deregister(comm, handle.addr()))
 }
 
 /// The memory that a call turns into a window.
@@ -94,7 +80,7 @@ fn window_memory(buffer: *mut c_void, len: usize, flags: c_int) -> Outcome<Memor
         return Err(Failure::argument(format!("{flags} has flags that windows do not have")));
     }
     let byte = memory.base - device::block_of(memory.base, len).unwrap_or(memory.base);
-    if !byte.is_multiple_of(NCCL_WIN_REQUIRED_ALIGNMENT) && !hooks().takes_any_start() {
+    if !byte.is_multiple_of(NCCL_WIN_REQUIRED_ALIGNMENT) {
         let text = "a window begins at a multiple of 4,096 bytes of its allocation, but this begins at byte";
         return Err(Failure::argument(format!("{text} {byte}")));
     }
@@ -110,10 +96,8 @@ unsafe extern "C" fn comm_window_register(
 ) -> ncclResult_t {
     enter(|| {
         group::grouped(|| {
-            let rank = lock().member(comm)?.rank;
-            let memory = window_memory(buffer, len, flags);
-            hooks().registration(rank, memory.clone().map(|_| ()))?;
-            let memory = memory?;
+            lock().member(comm)?;
+            let memory = window_memory(buffer, len, flags)?;
             lock().member(comm)?.accept_work()?;
             let request =
                 WindowRequest { comm: comm as usize, memory, symmetric: flags & NCCL_WIN_COLL_SYMMETRIC != 0 };
@@ -132,21 +116,16 @@ unsafe extern "C" fn comm_window_deregister(comm: ncclComm_t, window: ncclWindow
         if window.is_null() {
             return state.member(comm).map(|_| ());
         }
-        let memory = state.deregister_window(comm, window.addr())?.memory;
-        drop(state);
-        // SAFETY: NCCL's contract: the memory is freed after this.
-        unsafe { hooks().deregistered(comm as usize, memory) };
-        Ok(())
+        state.deregister_window(comm, window.addr())
     })
 }
 
 unsafe extern "C" fn win_get_user_ptr(comm: ncclComm_t, window: ncclWindow_t, place: *mut *mut c_void) -> ncclResult_t {
     enter(|| {
         let mut state = lock();
-        let rank = state.member(comm)?.rank;
-        let memory = if window.is_null() { None } else { Some(state.window(comm, window.addr())?.memory) };
+        state.member(comm)?;
+        let base = if window.is_null() { 0 } else { state.window(comm, window.addr())?.memory.base };
         drop(state);
-        let base = hooks().window_pointer(rank, memory)?;
         // SAFETY: NCCL's contract: a place for an address.
         unsafe { write(place, with_exposed_provenance_mut(base), "the address") }
     })

@@ -42,7 +42,7 @@ pub(super) fn go_later(comm: usize, prepared: Outcome<ByComm>) -> Outcome<()> {
         Ok(prepared) => prepared,
         Err(failure) => return outcome(comm, Err(failure)),
     };
-    if matches!(destination(&prepared)?, Destination::Graph(_)) {
+    if matches!(destination(&prepared)?, Destination::Graph) {
         return outcome(comm, go(prepared));
     }
     let comms: Vec<usize> = prepared.iter().map(|(comm, _)| *comm).collect();
@@ -51,31 +51,28 @@ pub(super) fn go_later(comm: usize, prepared: Outcome<ByComm>) -> Outcome<()> {
         let gone = connect(&prepared).and_then(|()| go(prepared));
         all.into_iter().map(|comm| (comm, gone.clone())).collect()
     };
-    begin(&[], &comms, Box::new(job))
+    begin(comms, Box::new(job))
 }
 
 /// Creates communicators in the background. One that is not derived from another has its handle at once.
 pub(super) fn make_later(makings: Vec<Making>) -> Outcome<()> {
-    let (mut making, mut working) = (Vec::new(), Vec::new());
+    let mut handles = Vec::with_capacity(makings.len());
     let mut later = Vec::with_capacity(makings.len());
     for Making { mut arrival, place } in makings {
         let handle = match arrival.parent() {
-            Some(parent) => {
-                working.push(parent);
-                parent
-            }
+            Some(parent) => parent,
             None => {
                 let reserved = lock().reserve();
                 arrival.reserve(reserved);
-                making.push(reserved);
                 // SAFETY: the caller of `make` has promised a place that is writable until the group's end.
                 unsafe { place.write(reserved as ncclComm_t) };
                 reserved
             }
         };
+        handles.push(handle);
         later.push((arrival, Place(place), handle));
     }
-    begin(&making, &working, Box::new(move || make(later)))
+    begin(handles, Box::new(move || make(later)))
 }
 
 /// The place of a handle that a thread of this library writes.

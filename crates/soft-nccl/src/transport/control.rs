@@ -87,7 +87,6 @@ pub(crate) enum Control {
         uid: u128,
         key: SignalKey,
         destination: usize,
-        signals: u64,
     },
     /// The process has no rank in the communicator any more; `failed` if the others cannot do without.
     Leave {
@@ -142,7 +141,7 @@ pub(super) mod tests {
             Control::Ready { forming: 1, failure: Some(failure.clone()) },
             Control::Go { uid: 3 },
             Control::Fail { uid: 3, failure },
-            Control::Signal { uid: 3, key: SignalKey { source: 1, index: 2, context: 0 }, destination: 4, signals: 1 },
+            Control::Signal { uid: 3, key: SignalKey { source: 1, index: 2, context: 0 }, destination: 4 },
             Control::Leave { uid: 3, failed: true },
             Control::Connect { uid: 3, connection: Connection::Collectives, rank: 9 },
             Control::Connect { uid: 3, connection: Connection::Window { number: 2 }, rank: 1 },
