@@ -32,19 +32,9 @@ pub(crate) struct Queue {
     items: VecDeque<Item>,
     enqueued: u64,
     finished: u64,
-    /// Items whose end is not counted, because they were put back into the queue and will end again.
-    uncounted: u64,
     /// True while the stream is ready, at an executor, or parked at a marker or a [`Done`].
     engaged: bool,
     hosts: Vec<(u64, Arc<Waiter>)>,
-    /// Remaining work of items that already count as finished.
-    delayed: Vec<DelayedWork>,
-}
-
-struct DelayedWork {
-    /// Stops of the stream that it lets pass.
-    passes: u8,
-    work: Box<dyn FnOnce() + Send>,
 }
 
 /// A piece of work.
@@ -332,15 +322,8 @@ impl Stream {
         state.epoch += 1;
         state.pending -= 1;
         let mut queue = self.queue();
-        if let Some(rest) = queue.uncounted.checked_sub(1) {
-            queue.uncounted = rest;
-            return;
-        }
         queue.finished += 1;
         let finished = queue.finished;
-        if finished == queue.enqueued {
-            queue.stop();
-        }
         queue.hosts.retain(|(target, waiter)| {
             if *target <= finished {
                 state.meet(waiter);
@@ -361,7 +344,6 @@ impl Stream {
             };
             match item? {
                 Item::Record(marker) => {
-                    self.queue().stop();
                     self.finished(state);
                     marker.finish(state);
                 }
@@ -382,23 +364,6 @@ impl Stream {
         if let Some(item) = self.take(state) {
             self.queue().items.push_front(item);
             state.push_ready(self.clone());
-        }
-    }
-}
-
-impl Queue {
-    /// A moment at which the stream's effects can be seen from outside: an event is reached, or nothing is left to do.
-    fn stop(&mut self) {
-        if self.delayed.is_empty() {
-            return;
-        }
-        for mut delayed in std::mem::take(&mut self.delayed) {
-            if delayed.passes == 0 {
-                (delayed.work)();
-            } else {
-                delayed.passes -= 1;
-                self.delayed.push(delayed);
-            }
         }
     }
 }
@@ -430,42 +395,6 @@ impl Done {
     /// The stream's number.
     pub fn stream(&self) -> usize {
         self.0.id()
-    }
-
-    /// True if work after this item begins before its effects can be seen from outside the stream.
-    pub fn is_followed(&self) -> bool {
-        let _state = lock();
-        let queue = self.0.queue();
-        let mut next = queue.items.iter().skip_while(|item| matches!(item, Item::Wait(_)));
-        next.next().is_some_and(|item| !matches!(item, Item::Record(_)))
-    }
-
-    /// True if the next item on the stream is a copy or a host function.
-    pub fn may_let_pass(&self) -> bool {
-        let _state = lock();
-        matches!(self.0.queue().items.front(), Some(Item::Copy(_) | Item::Host(_)))
-    }
-
-    /// For libraries that are wrong on purpose: moves the next item of the stream before this one, and calls `start` after it.
-    /// The caller must finish this item at once; that end is not counted.
-    pub fn let_pass(&self, start: Start) {
-        let mut state = lock();
-        let mut queue = self.0.queue();
-        let next = queue.items.pop_front();
-        queue.items.push_front(Item::Launch(start));
-        if let Some(next) = next {
-            queue.items.push_front(next);
-        }
-        queue.uncounted += 1;
-        state.pending += 1;
-    }
-
-    /// For libraries that are wrong on purpose: the item counts as finished before this part of it is done. The part is done when the
-    /// stream has no more work or reaches an event, after `passes` such moments were skipped. It is done under the device's lock, so it
-    /// must be short and not use the device; without such a moment it is never done.
-    pub fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
-        let _state = lock();
-        self.0.queue().delayed.push(DelayedWork { passes, work });
     }
 }
 

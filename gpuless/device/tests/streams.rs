@@ -229,29 +229,3 @@ fn each_device_has_a_null_stream_of_its_own() {
     };
     assert_eq!([null(1), null(2)], [one.id(), two.id()]);
 }
-
-#[test]
-fn a_launch_can_let_the_next_item_pass() {
-    let stream = Stream::new();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let note = |what: &'static str| {
-        let seen = seen.clone();
-        move || seen.lock().unwrap().push(what)
-    };
-    let (gate, open) = std::sync::mpsc::channel::<()>();
-    stream.blocking_host_fn(Box::new(move || open.recv().unwrap()));
-    let again = note("launch");
-    stream.launch(Box::new(move |done| {
-        assert!(done.may_let_pass());
-        done.let_pass(Box::new(move |done| {
-            again();
-            done.finish();
-        }));
-        done.finish();
-    }));
-    stream.host_fn(Box::new(note("next")));
-    stream.host_fn(Box::new(note("last")));
-    gate.send(()).unwrap();
-    stream.synchronize();
-    assert_eq!(*seen.lock().unwrap(), ["next", "launch", "last"]);
-}
