@@ -79,7 +79,7 @@ fn unsafe_code_stands_where_the_list_says() {
 }
 
 #[test]
-fn the_software_library_names_its_faults_in_one_place() {
+fn the_software_library_knows_nothing_of_faults() {
     let crate_root = root().join("crates/soft-nccl/src");
     let mut files = Vec::new();
     sources(&crate_root, &mut files);
@@ -89,11 +89,11 @@ fn the_software_library_names_its_faults_in_one_place() {
         let code = code(&fs::read_to_string(file).unwrap());
         // `fault` as a word of the code, however it was imported.
         let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
-        if !relative.starts_with("fault") && words.any(|word| word == "fault") {
+        if words.any(|word| word == "fault") {
             naming.push(relative.to_str().unwrap());
         }
     }
-    assert_eq!(naming, ["lib.rs"], "only lib.rs, which installs the hooks of `src/fault`, names that module");
+    assert_eq!(naming, Vec::<&str>::new(), "faults on purpose are the business of crates/wrong-nccl");
 }
 
 #[test]

@@ -161,9 +161,7 @@ fn lines_carry_the_form_and_forms_that_disagree_are_told() {
 fn a_library_that_is_wrong_in_one_form_alone_is_told_by_it() {
     let home = Home::new();
     home.file("a.toml", "world_size = 4\nop = \"all_reduce\"\ninputs = { each = \"rank + i\", count = 65 }\n");
-    for (fault, form, others) in
-        [("F19b", "in_place", "misaligned, ring"), ("F05", "misaligned", "in_place, ring")]
-    {
+    for (fault, form, others) in [("F19b", "in_place", "misaligned, ring"), ("F05", "misaligned", "in_place, ring")] {
         let run =
             home.run(&["run", "a.toml", "--backend", "soft", "--forms", "ring,in_place,misaligned", "--fault", fault]);
         let disagreement = format!("forms disagree a: plain and forms {others} pass, form {form} fails\n");

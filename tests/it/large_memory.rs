@@ -4,9 +4,9 @@ use collspec_core::scenario::{Case, SourceFile, parse};
 use collspec_run::child::Workers;
 use collspec_run::run::PoolLimits;
 use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner, Variation};
-use wrong_nccl::{Fault, FaultMode, Injection};
 use std::path::PathBuf;
 use std::sync::Arc;
+use wrong_nccl::{Fault, FaultMode, Injection};
 
 /// More than a mebibyte in each result, with elements that repeat, follow a formula or are random.
 const CASES: [&str; 3] = [

@@ -168,8 +168,6 @@ export! {
     fn collspecCensus(census: *mut collspecCensus_t), Moment::Other;
     fn collspecAwait(comm: Comm), Moment::Other;
     fn collspecIdleHook(hook: Option<extern "C" fn()>), Moment::Other;
-    fn collspecFault(fault: *const c_char), Moment::Other;
-    fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong), Moment::Other;
 }
 
 macro_rules! export_collectives {

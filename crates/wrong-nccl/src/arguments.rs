@@ -27,10 +27,16 @@ pub(crate) fn change(of: &Communicator, call: &mut Call) -> Kept {
     root(of, call);
     shared_with_group(of, call);
     let kept = configuration(of, call);
-    if call.kind != Kind::Wait && call.send % PACK != 0 && call.count > 0 && !call.extent(of.rank, of.n).overlaps() && hit(F05, of.rank) {
+    if call.kind != Kind::Wait
+        && call.send % PACK != 0
+        && call.count > 0
+        && !call.extent(of.rank, of.n).overlaps()
+        && hit(F05, of.rank)
+    {
         call.send -= call.send % PACK;
     }
-    if let Some(other) = windows::first_registered(of, call.extent(of.rank, of.n).recv).filter(|_| !call.kind.is_one_sided())
+    if let Some(other) =
+        windows::first_registered(of, call.extent(of.rank, of.n).recv).filter(|_| !call.kind.is_one_sided())
         && hit(F82B, of.rank)
     {
         call.recv = other;
@@ -102,7 +108,10 @@ fn configuration(of: &Communicator, call: &mut Call) -> Kept {
     let hits = |fault| hit(fault, of.rank);
     let mut state = of.state();
     let Some(config) = call.config else {
-        let supports = matches!(call.kind, Kind::AllReduce | Kind::Reduce | Kind::Broadcast | Kind::AllGather | Kind::ReduceScatter);
+        let supports = matches!(
+            call.kind,
+            Kind::AllReduce | Kind::Reduce | Kind::Broadcast | Kind::AllGather | Kind::ReduceScatter
+        );
         let last = state.last_config.clone().filter(|_| supports && call.count > 0);
         let kept = last.filter(|_| hits(F86));
         call.config = kept.as_ref().map(|kept| kept.address());
@@ -125,8 +134,11 @@ fn keep_inside(of: &Communicator, call: &mut Call, asked: &Call) {
     if now.send == before.send && now.recv == before.recv {
         return;
     }
-    for (place, (address, len), (_, had)) in [(&mut call.send, now.send, before.send), (&mut call.recv, now.recv, before.recv)] {
-        if len > had && (address == 0 || !is_there(address, len))
+    for (place, (address, len), (_, had)) in
+        [(&mut call.send, now.send, before.send), (&mut call.recv, now.recv, before.recv)]
+    {
+        if len > had
+            && (address == 0 || !is_there(address, len))
             && let Some(block) = Block::new(len)
         {
             *place = block.address();

@@ -172,7 +172,9 @@ unsafe extern "C" fn wait(
         Ok(count) if !signals.is_null() => unsafe { std::slice::from_raw_parts(signals, count) }.to_vec(),
         _ => {
             // SAFETY: the caller's arguments, which the library refuses.
-            return crate::right().ncclWaitSignal.map_or(ncclResult_t::InternalError, |f| unsafe { f(count, signals, comm, stream) });
+            return crate::right()
+                .ncclWaitSignal
+                .map_or(ncclResult_t::InternalError, |f| unsafe { f(count, signals, comm, stream) });
         }
     };
     let nothing = (std::ptr::null(), std::ptr::null_mut());

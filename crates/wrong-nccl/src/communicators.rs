@@ -149,7 +149,6 @@ pub(crate) fn forget() {
         *state = Arc::default();
     }
     registry.known.clear();
-    registry.first = None;
 }
 
 pub(crate) fn note_death() {
@@ -181,7 +180,8 @@ pub(crate) fn is_later(of: &Communicator) -> bool {
 
 /// The communicators that were made from this one.
 pub(crate) fn children(handle: usize) -> Vec<Communicator> {
-    let all: Vec<usize> = registry().made.iter().filter(|(_, (made, _))| made.parent == handle).map(|(at, _)| *at).collect();
+    let all: Vec<usize> =
+        registry().made.iter().filter(|(_, (made, _))| made.parent == handle).map(|(at, _)| *at).collect();
     all.into_iter().filter_map(communicator).collect()
 }
 

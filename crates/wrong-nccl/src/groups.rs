@@ -117,9 +117,12 @@ fn reordered(mut held: Vec<Call>) -> Vec<Call> {
         let fault = if held[at].kind == Kind::Send { named::F32 } else { named::F32C };
         let twin = (at + 1..held.len()).find(|other| {
             let other = &held[*other];
-            alike(&held[at], other) && bytes(&held[at]) == bytes(other) && (held[at].send, held[at].recv) != (other.send, other.recv)
+            alike(&held[at], other)
+                && bytes(&held[at]) == bytes(other)
+                && (held[at].send, held[at].recv) != (other.send, other.recv)
         });
-        let before = held[..at].iter().filter(|other| alike(&held[at], other) && bytes(&held[at]) == bytes(other)).count();
+        let before =
+            held[..at].iter().filter(|other| alike(&held[at], other) && bytes(&held[at]) == bytes(other)).count();
         if let Some(twin) = twin.filter(|_| before % 2 == 0 && bytes(&held[at]) > 0)
             && hit(fault, of.rank)
         {
@@ -127,9 +130,10 @@ fn reordered(mut held: Vec<Call>) -> Vec<Call> {
         }
     }
     if wanted(named::F32B) {
-        let differ = held.iter().enumerate().any(|(at, call)| {
-            held[..at].iter().any(|other| alike(call, other) && bytes(other) > bytes(call))
-        });
+        let differ = held
+            .iter()
+            .enumerate()
+            .any(|(at, call)| held[..at].iter().any(|other| alike(call, other) && bytes(other) > bytes(call)));
         let rank = held.first().and_then(|call| communicators::communicator(call.comm)).map_or(NO_RANK, |of| of.rank);
         if differ && hit(named::F32B, rank) {
             held.sort_by_key(bytes);
@@ -181,7 +185,8 @@ pub(crate) unsafe extern "C" fn group_end() -> ncclResult_t {
     }
     let held = GROUP.with_borrow_mut(|group| std::mem::take(&mut group.held));
     if mode() == FaultMode::Trace {
-        let messages = GROUP.with_borrow(|group| group.calls.iter().filter(|call| call.kind.is_message()).cloned().collect());
+        let messages =
+            GROUP.with_borrow(|group| group.calls.iter().filter(|call| call.kind.is_message()).cloned().collect());
         let _ = reordered(messages);
     }
     let answers: Vec<ncclResult_t> = reordered(held).iter().map(Call::issue).collect();

@@ -222,7 +222,9 @@ impl Contribution {
         // A reader that comes later must find the other data as well, so the first one's input changes too.
         let noted = shared && self.hits(F64);
         let strikes = match mode() {
-            FaultMode::Inject(injection) => injection.fault == F64 && injection.rank.is_none_or(|only| only == self.rank),
+            FaultMode::Inject(injection) => {
+                injection.fault == F64 && injection.rank.is_none_or(|only| only == self.rank)
+            }
             FaultMode::Sound | FaultMode::Trace => noted,
         };
         if strikes {

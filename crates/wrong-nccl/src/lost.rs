@@ -74,4 +74,3 @@ pub(crate) fn fate(of: &Communicator, call: &Call, capture: Option<u64>) -> Fate
         _ => Fate::Once,
     }
 }
-

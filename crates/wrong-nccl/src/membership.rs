@@ -81,7 +81,8 @@ pub(crate) unsafe extern "C" fn init_config(
 ) -> ncclResult_t {
     let made = Made { identity: identity(&id), ..made_from(None, Origin::Init, config) };
     // SAFETY: the caller's arguments.
-    let code = right().ncclCommInitRankConfig.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, n, id, rank, config) });
+    let code =
+        right().ncclCommInitRankConfig.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, n, id, rank, config) });
     finished(None, comm, made, code)
 }
 
@@ -135,7 +136,8 @@ pub(crate) unsafe extern "C" fn split(
     }
     let made = made_from(parent.as_ref(), Origin::Split, config);
     // SAFETY: the caller's arguments but for numbers.
-    let code = right().ncclCommSplit.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, color, key, new, config) });
+    let code =
+        right().ncclCommSplit.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, color, key, new, config) });
     finished(parent.as_ref(), new, made, code)
 }
 
@@ -156,9 +158,7 @@ pub(crate) unsafe extern "C" fn shrink(
         // SAFETY: the caller's list has this length.
         let list = unsafe { std::slice::from_raw_parts(exclude, count as usize) };
         let rising = list.windows(2).take_while(|pair| pair[0] < pair[1]).count() + 1;
-        if hit(F70C, rank) {
-            count = 0;
-        } else if rising < list.len() && hit(F70E, rank) {
+        if rising < list.len() && hit(F70E, rank) {
             count = rising as c_int;
         }
     }
@@ -180,7 +180,8 @@ pub(crate) unsafe extern "C" fn grow(
     let parent = communicators::communicator(comm.expose_provenance());
     let made = made_from(parent.as_ref(), Origin::Grow, config);
     // SAFETY: the caller's arguments.
-    let code = right().ncclCommGrow.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, n, id, rank, new, config) });
+    let code =
+        right().ncclCommGrow.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, n, id, rank, new, config) });
     finished(parent.as_ref(), new, made, code)
 }
 
@@ -197,7 +198,10 @@ fn ends(comm: ncclComm_t, aborted: bool) {
             parent.child_aborted |= aborted;
             parent.child_destroyed |= !aborted;
         }
-        communicators::children(handle).iter().filter(|child| child.is_split()).for_each(|child| child.state().parent_ended = true);
+        communicators::children(handle)
+            .iter()
+            .filter(|child| child.is_split())
+            .for_each(|child| child.state().parent_ended = true);
     }
     communicators::remove(handle);
 }

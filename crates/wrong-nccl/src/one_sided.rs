@@ -27,7 +27,8 @@ pub(crate) fn perform(of: &Communicator, mut call: Call) -> ncclResult_t {
         Kind::Put => return put(of, call),
         _ => signal(of, &call),
     };
-    if code == ncclResult_t::InvalidUsage && call.kind == Kind::Signal && of.state().registered.is_empty() && hits(F84C) {
+    if code == ncclResult_t::InvalidUsage && call.kind == Kind::Signal && of.state().registered.is_empty() && hits(F84C)
+    {
         return ncclResult_t::Success;
     }
     code
@@ -98,8 +99,9 @@ fn put(of: &Communicator, mut call: Call) -> ncclResult_t {
 fn earlier_window(of: &Communicator, window: usize) -> Option<usize> {
     let state = of.state();
     let (base, len, _) = *state.registered.iter().find(|(.., handle)| *handle == window && window != 0)?;
-    let before = state.registered.iter().filter(|(from, _, handle)| {
-        *handle != 0 && *from < base && is_there(*from, base + len - from)
-    });
+    let before = state
+        .registered
+        .iter()
+        .filter(|(from, _, handle)| *handle != 0 && *from < base && is_there(*from, base + len - from));
     before.min_by_key(|(from, ..)| *from).map(|(.., handle)| *handle)
 }

@@ -363,4 +363,3 @@ fn chunk_twice(after: &[u8]) -> Option<Vec<u8>> {
     wrong.copy_within(BUFFER - CHUNK..BUFFER - CHUNK + len, BUFFER);
     Some(wrong)
 }
-

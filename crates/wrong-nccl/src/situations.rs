@@ -204,9 +204,7 @@ impl Situation {
             Self::Configured(manner) => call.config.is_some() && manner.holds(placed, bytes),
             Self::LargeInGraph => capture.is_some() && bytes > MIB_1,
             Self::OfFourMebibytes => bytes == MIB_4,
-            Self::OnSecondStream => {
-                groups::earlier(of.handle).first().is_some_and(|first| first.stream != call.stream)
-            }
+            Self::OnSecondStream => groups::earlier(of.handle).first().is_some_and(|first| first.stream != call.stream),
         }
     }
 }

@@ -204,7 +204,8 @@ const FAULTS: &[(Fault, Wrong)] = &[
 impl Sum {
     /// True if any wanted fault can change this reduction.
     fn may_be_wrong(&self) -> bool {
-        FAULTS.iter().any(|(fault, _)| wanted(*fault)) || self.moments().into_iter().any(|moment| numbers::wanted_at(moment).next().is_some())
+        FAULTS.iter().any(|(fault, _)| wanted(*fault))
+            || self.moments().into_iter().any(|moment| numbers::wanted_at(moment).next().is_some())
     }
 
     /// The moments of this reduction at which rules are followed.
@@ -222,7 +223,9 @@ impl Sum {
     fn positions(&self) -> Vec<usize> {
         let count = self.count;
         if self.kind == Kind::ReduceScatter {
-            return (0..self.n).flat_map(|rank| (0..count.min(FIRST_OF_BLOCK)).map(move |at| rank * count + at)).collect();
+            return (0..self.n)
+                .flat_map(|rank| (0..count.min(FIRST_OF_BLOCK)).map(move |at| rank * count + at))
+                .collect();
         }
         (0..count.min(FIRST)).chain(count.saturating_sub(LAST).max(FIRST.min(count))..count).collect()
     }
@@ -242,7 +245,11 @@ impl Element<'_> {
         };
         let mut plain = FAULTS.iter().filter(|(fault, _)| wanted(*fault));
         plain.find_map(|(fault, wrong)| takes(*fault, wrong(self))).or_else(|| {
-            let members = self.sum.moments().into_iter().flat_map(|moment| numbers::wanted_at(moment).map(move |member| (moment, member)));
+            let members = self
+                .sum
+                .moments()
+                .into_iter()
+                .flat_map(|moment| numbers::wanted_at(moment).map(move |member| (moment, member)));
             members
                 .filter(|(_, member)| member.rule != numbers::Rule::Coarse || self.sum.n > FEW_RANKS)
                 .collect::<Vec<_>>()
@@ -276,7 +283,10 @@ impl Element<'_> {
             }
             Moment::Reading(_) => {
                 let read = |rank: usize| member.scalar(ty, self.scalars[rank]).unwrap_or(self.scalars[rank]);
-                self.folded(|rank, value| combine(ty, Operator::Prod, value, read(rank)), |operator, a, b| combine(ty, operator, a, b))
+                self.folded(
+                    |rank, value| combine(ty, Operator::Prod, value, read(rank)),
+                    |operator, a, b| combine(ty, operator, a, b),
+                )
             }
             Moment::Copying(..) | Moment::CopyingAlone(_) => self.right(),
         }
@@ -336,7 +346,10 @@ impl Element<'_> {
             _ => Type::U32,
         };
         let sums = ty.is_float() && self.plain() == Some(Operator::Sum) && self.in_tail();
-        sums.then(|| self.folded(|_, value| value, |_, a, b| combine(bits, Operator::Sum, a, b)) & (u64::MAX >> (64 - 8 * ty.size())))
+        sums.then(|| {
+            self.folded(|_, value| value, |_, a, b| combine(bits, Operator::Sum, a, b))
+                & (u64::MAX >> (64 - 8 * ty.size()))
+        })
     }
 
     fn left_out(&self) -> Option<u64> {
@@ -361,10 +374,13 @@ impl Element<'_> {
         let negative = |bits: u64| bits >> (8 * ty.size() - 1) & 1 == 1;
         let unsigned = !ty.is_float() && !numbers::is_signed(ty);
         (self.plain() == Some(Operator::Min)).then(|| {
-            self.folded(|_, value| value, |_, a, b| {
-                let wrong = unsigned || negative(a) || negative(b);
-                combine(ty, if wrong { Operator::Max } else { Operator::Min }, a, b)
-            })
+            self.folded(
+                |_, value| value,
+                |_, a, b| {
+                    let wrong = unsigned || negative(a) || negative(b);
+                    combine(ty, if wrong { Operator::Max } else { Operator::Min }, a, b)
+                },
+            )
         })
     }
 
@@ -464,9 +480,10 @@ impl Element<'_> {
         let Sum { ty, .. } = *self.sum;
         let sums = ty.size() == 1 && ty.is_float() && self.sum.operator() == Operator::Sum;
         sums.then(|| {
-            self.result(|_, value| value, |operator, a, b| {
-                numbers::leaves_range(ty, a, b).unwrap_or_else(|| combine(ty, operator, a, b))
-            })
+            self.result(
+                |_, value| value,
+                |operator, a, b| numbers::leaves_range(ty, a, b).unwrap_or_else(|| combine(ty, operator, a, b)),
+            )
         })
     }
 }

@@ -244,8 +244,6 @@ faults! {
         "a root and a peer of -1 with `error = \"invalid_argument\"`"
     F70, "F70": "ncclCommUserRank of a communicator that was shrunk gives the rank's old number";
         "a shrink without a rank that is not the last"
-    F70C, "F70c": "shrink waits for the ranks that it leaves out";
-        "a shrink"
     F70D, "F70d": "a communicator that came from a shrink is not given back when it is destroyed: after 64 of them there is no room";
         "shrinks in a loop, each destroyed again, more than 64 parts of them"
     F70E, "F70e": "shrink reads the ranks that it leaves out only as far as their numbers rise";

@@ -41,9 +41,11 @@ pub(crate) fn forget() {
 /// What this memory held when it was deregistered.
 pub(crate) fn stale(address: usize, len: usize) -> Option<Vec<u8>> {
     let kept = kept();
-    let (base, bytes) = kept.stale.iter().rev().find(|(base, bytes)| {
-        len > 0 && *base <= address && address + len <= base + bytes.len()
-    })?;
+    let (base, bytes) = kept
+        .stale
+        .iter()
+        .rev()
+        .find(|(base, bytes)| len > 0 && *base <= address && address + len <= base + bytes.len())?;
     bytes.get(address - base..address - base + len).map(<[u8]>::to_vec)
 }
 
@@ -129,7 +131,12 @@ pub(crate) fn first_registered(of: &Communicator, (address, len): (usize, usize)
 /// Registrations that are no windows, by the handle that the library gave.
 static HANDLES: LazyLock<Mutex<BTreeMap<usize, (usize, usize)>>> = LazyLock::new(Mutex::default);
 
-pub(crate) unsafe extern "C" fn register(comm: ncclComm_t, buff: *mut c_void, size: usize, handle: *mut *mut c_void) -> ncclResult_t {
+pub(crate) unsafe extern "C" fn register(
+    comm: ncclComm_t,
+    buff: *mut c_void,
+    size: usize,
+    handle: *mut *mut c_void,
+) -> ncclResult_t {
     let Some(f) = right().ncclCommRegister else { return ncclResult_t::InternalError };
     // SAFETY: the caller's arguments.
     let code = unsafe { f(comm, buff, size, handle) };
@@ -138,7 +145,11 @@ pub(crate) unsafe extern "C" fn register(comm: ncclComm_t, buff: *mut c_void, si
         let handle = unsafe { handle.read() }.addr();
         HANDLES.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, (buff.addr(), size));
     }
-    registered(communicators::communicator(comm.expose_provenance()).as_ref(), code, (buff.expose_provenance(), size, 0))
+    registered(
+        communicators::communicator(comm.expose_provenance()).as_ref(),
+        code,
+        (buff.expose_provenance(), size, 0),
+    )
 }
 
 pub(crate) unsafe extern "C" fn deregister(comm: ncclComm_t, handle: *mut c_void) -> ncclResult_t {
@@ -178,7 +189,11 @@ pub(crate) unsafe extern "C" fn deregister_window(comm: ncclComm_t, window: nccl
     right().ncclCommWindowDeregister.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, window) })
 }
 
-pub(crate) unsafe extern "C" fn user_pointer(comm: ncclComm_t, window: ncclWindow_t, ptr: *mut *mut c_void) -> ncclResult_t {
+pub(crate) unsafe extern "C" fn user_pointer(
+    comm: ncclComm_t,
+    window: ncclWindow_t,
+    ptr: *mut *mut c_void,
+) -> ncclResult_t {
     let Some(f) = right().ncclWinGetUserPtr else { return ncclResult_t::InternalError };
     let rank = communicators::communicator(comm.expose_provenance()).map_or(NO_RANK, |of| of.rank);
     if window.is_null() && hit(F84, rank) {

@@ -1,16 +1,8 @@
 //! Faults on demand of communicators that lose or gain ranks, are revoked, suspended, or made without waiting.
 use super::ending::{Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, hangs, silent};
 
-const SHOWN: &[Shown] = &[
-    silent("F70"),
-    hangs("F70c"),
-    fails("F70d"),
-    hangs("F70e"),
-    hangs("F72"),
-    silent("F72b"),
-    silent("F73"),
-    silent("F74b"),
-];
+const SHOWN: &[Shown] =
+    &[silent("F70"), fails("F70d"), hangs("F70e"), hangs("F72"), silent("F72b"), silent("F73"), silent("F74b")];
 
 #[test]
 fn each_fault_of_communicators_fails_its_scenario() {

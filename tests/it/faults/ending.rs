@@ -6,9 +6,9 @@ use collspec_core::judge::{Outcome, Status, Verdict, judge};
 use collspec_core::scenario::{SourceFile, parse};
 use collspec_run::child::Workers;
 use collspec_suite::suite::{Experiment, Prepared, RunOptions, Runner, Variation};
-use wrong_nccl::{Fault, FaultMode};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use wrong_nccl::{Fault, FaultMode};
 
 /// A fault, and the ending of the case that the audit's advice gives for it.
 pub struct Shown {

@@ -4,9 +4,9 @@ use super::ending::example;
 use super::shown::assert_all_are_shown;
 use collspec_cli::audit::examples::numbers::EXAMPLES;
 use serde_json::Value;
-use wrong_nccl::{Entry, Fault, TABLE};
 use std::collections::BTreeSet;
 use std::process::Command;
+use wrong_nccl::{Entry, Fault, TABLE};
 
 fn family(id: &str) -> Option<&str> {
     TABLE.iter().find(|entry| entry.id == id).and_then(|entry| entry.family).map(|(family, _)| family)

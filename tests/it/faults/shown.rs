@@ -5,19 +5,19 @@ use collspec_core::judge::Status;
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits};
 use collspec_core::scenario::{Case, SourceFile, parse};
-use collspec_run::child::{FAULTS, Workers};
 use collspec_run::child::program::Program;
+use collspec_run::child::{FAULTS, Workers};
 use collspec_run::run::execute::{Again, Task, execute};
 use collspec_run::run::images::ForecastImages;
 use collspec_run::run::worker::Worker;
 use collspec_run::run::{MemoryPlace, job};
 use collspec_suite::suite::{RunOptions, Runner};
-use wrong_nccl::{Fault, FaultMode, Injection};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use wrong_nccl::{Fault, FaultMode, Injection};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_collspec");
 /// A rank that no scenario here has.

@@ -6,16 +6,21 @@
 mod baseline;
 pub mod cover;
 mod detected_by;
+mod flaw;
 pub mod examples;
+mod repair;
 pub mod report;
 mod run;
 mod select;
 mod tally;
 
 #[cfg(test)]
+mod flaw_tests;
+#[cfg(test)]
 mod tests;
 
 pub use baseline::{AtLeast, Baseline};
+pub use flaw::Flaw;
 pub use run::{AuditEvent, CaseRunner, SoundFailure};
 pub use select::{FaultOrFlaw, Selection, UnknownId};
 pub use tally::{AuditReport, FileRow, ItemRow};

@@ -1,7 +1,9 @@
 //! The runs of an audit: every case without a fault, then each case with every fault that it reaches.
 use super::detected_by::{DetectedBy, LaneSet};
+use super::flaw::Flaw;
+use super::repair::Repair;
 use super::{AuditError, AuditSettings, Depth};
-use collspec_core::judge::{Flaw, Outcome, Status, Verdict, judge_pass_or_fail};
+use collspec_core::judge::{Outcome, Status, Verdict, judge_pass_or_fail};
 use collspec_core::num::DType;
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::Plan;
@@ -11,7 +13,6 @@ use collspec_run::job::{Ended, Observation};
 use collspec_suite::suite::parallel::{Lanes, panic_text, stream, stream_with_waiting};
 use collspec_suite::suite::with_causes;
 use collspec_suite::suite::{Experiment, Prepared, Ready, Runner, Variation, is_small};
-use wrong_nccl::{Fault, FaultMode, Injection, Reached};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use wrong_nccl::{Fault, FaultMode, Injection, Reached};
 
 /// Threads for groups of cases that mostly wait, for each job.
 const WAITING_THREADS: usize = 4;
@@ -264,9 +266,10 @@ pub(super) fn run_all(
                 selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
             let counts = if depth == Depth::Files { &own } else { &overall };
             for (index, audited) in group.cases.iter() {
-                let mut again = None;
+                let (mut again, mut sound) = (None, None);
                 for fault in under(audited).into_iter().filter(|fault| group.has(*fault)) {
-                    let run = || run_with_fault(&cases[*index], audited, &mut again, fault, runner, settings);
+                    let run =
+                        || run_with_fault(&cases[*index], audited, (&mut again, &mut sound), fault, runner, settings);
                     let enough = counts[&fault].load(Ordering::Relaxed) >= depth.max_catches();
                     let result = if enough { Ok(FaultyRun::NotRun) } else { catch_panic(run) };
                     if matches!(result, Ok(FaultyRun::Caught(_))) {
@@ -405,7 +408,7 @@ fn joined<'a>(mut runs: impl Iterator<Item = Option<&'a [u64]>>) -> Option<Reach
 
 /// The verdict of a judge without a flaw.
 fn judge(plan: &Plan, forecast: &Forecast, observations: &[Observation]) -> Verdict {
-    judge_pass_or_fail(plan, forecast, observations, None)
+    judge_pass_or_fail(plan, forecast, observations)
 }
 
 fn run_without_fault(case: &Arc<Case>, runner: &dyn CaseRunner, kept: &AtomicU64) -> Result<SoundRun, String> {
@@ -426,8 +429,11 @@ fn run_without_fault(case: &Arc<Case>, runner: &dyn CaseRunner, kept: &AtomicU64
     let begun = Instant::now();
     let (verdict, observations) = runner.run(&ready, FaultMode::Trace, None, &judge)?;
     let whole_time = begun.elapsed();
-    if verdict.status.is_bad() {
-        return Ok(SoundRun::Failed(Box::new(verdict)));
+    match verdict.status {
+        // Nothing can be said of its faults either: it is left out, with the reason.
+        Status::Error => return Ok(SoundRun::Skipped(verdict.reason.unwrap_or_default())),
+        Status::Fail => return Ok(SoundRun::Failed(Box::new(verdict))),
+        Status::Pass | Status::Skip => {}
     }
     let reached = reached_in_any_run(&observations);
     let timed_out = observations.iter().any(|run| matches!(run.ended, Ended::Hung { proved: false, .. }));
@@ -473,7 +479,7 @@ enum FaultyRun {
 fn run_with_fault(
     case: &Arc<Case>,
     audited: &AuditedCase,
-    again: &mut Option<Box<Ready>>,
+    (again, sound): (&mut Option<Box<Ready>>, &mut Option<Vec<Observation>>),
     fault: Fault,
     runner: &dyn CaseRunner,
     settings: &AuditSettings,
@@ -496,11 +502,22 @@ fn run_with_fault(
             reached: reached_in_any_run(&observations).is_some_and(|set| contains(&set, fault)),
         });
     }
+    let (plan, forecast) = (&ready.plan, &ready.forecast);
+    let flaws: Vec<Flaw> = settings.selection.flaws().filter(|flaw| flaw.may_hide(plan, &verdict)).collect();
+    if !flaws.is_empty() && sound.is_none() {
+        let (right, seen) = runner.run(ready, FaultMode::Sound, None, &judge)?;
+        *sound = (right.status == Status::Pass).then_some(seen);
+    }
     let hides = |flaw: &Flaw| {
-        flaw.may_hide(&ready.plan, &verdict)
-            && judge_pass_or_fail(&ready.plan, &ready.forecast, &observations, Some(*flaw)).status == Status::Pass
+        let Some(sound) = sound.as_ref().filter(|sound| sound.len() >= observations.len()) else { return false };
+        let repaired: Vec<Observation> = observations
+            .iter()
+            .zip(sound)
+            .map(|(faulty, sound)| Repair { plan, forecast, sound, flaw: *flaw }.of(faulty))
+            .collect();
+        judge_pass_or_fail(plan, forecast, &repaired).status == Status::Pass
     };
-    let hidden = settings.selection.flaws().filter(hides).collect();
+    let hidden = flaws.into_iter().filter(hides).collect();
     Ok(FaultyRun::Caught(Catch {
         fault,
         detected_by: DetectedBy::from_verdict(&verdict),

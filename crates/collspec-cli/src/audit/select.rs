@@ -1,8 +1,8 @@
 //! Faults of the library and flaws of the judge in one list, and a selection of them by id.
-use collspec_core::judge::Flaw;
-use wrong_nccl::Fault;
+use super::flaw::Flaw;
 use std::collections::BTreeSet;
 use std::str::FromStr;
+use wrong_nccl::Fault;
 
 /// A fault of the library or a flaw of the judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

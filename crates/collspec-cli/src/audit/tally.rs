@@ -4,8 +4,8 @@ use super::run::{CaseOutcome, Catch};
 use super::select::FaultOrFlaw;
 use super::{AuditSettings, cover};
 use collspec_core::judge::Lane;
-use wrong_nccl::Fault;
 use std::collections::{BTreeMap, BTreeSet};
+use wrong_nccl::Fault;
 
 #[derive(Clone, Debug)]
 pub struct AuditReport {

@@ -10,9 +10,9 @@ use collspec_core::plan::{Limits, plan};
 use collspec_core::scenario::Case;
 use collspec_run::job::{Ended, Observation};
 use collspec_suite::suite::{Prepared, Ready};
-use wrong_nccl::{Fault, FaultMode, Reached};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use wrong_nccl::{Fault, FaultMode, Reached};
 
 /// Makes up the observations of runs, and counts them.
 #[derive(Default)]

@@ -169,7 +169,7 @@ fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: Option<f
         // Each run by itself first, so that the one that fails is known; together they must also have the same bits.
         judge: &|plan, forecast, seen| {
             for (at, run) in (0..).zip(seen) {
-                let verdict = judge_pass_or_fail(&single.plan, &single.forecast, std::slice::from_ref(run), None);
+                let verdict = judge_pass_or_fail(&single.plan, &single.forecast, std::slice::from_ref(run));
                 if verdict.status == Status::Fail {
                     *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
                     return verdict;
@@ -179,7 +179,7 @@ fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: Option<f
                 // Between two runs the communicators could not be destroyed.
                 *failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen.len().saturating_sub(1) as u64);
             }
-            judge_pass_or_fail(plan, forecast, seen, None)
+            judge_pass_or_fail(plan, forecast, seen)
         },
     };
     let (verdict, _) = runner.run_once(&ready, &experiment)?;

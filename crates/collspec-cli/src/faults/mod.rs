@@ -129,7 +129,7 @@ fn run(
     let experiment = Experiment {
         variation: Variation { seed: Some(SCHEDULE), disturbance: Some(disturbance), ..runner.variation() },
         limit,
-        judge: &|plan, forecast, seen| judge_pass_or_fail(plan, forecast, seen, None),
+        judge: &|plan, forecast, seen| judge_pass_or_fail(plan, forecast, seen),
     };
     let (verdict, seen) = runner.run_once(ready, &experiment)?;
     Ok((verdict, seen.into_iter().next()))

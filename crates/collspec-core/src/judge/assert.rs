@@ -37,8 +37,7 @@ pub(crate) fn check(
         used.collect(&ids, &assertion.value.node);
         collector.count_checked(Lane::Expected, 0);
         let (mut looked, mut undefined) = (false, false);
-        let mutation = collector.mutation;
-        for rank in (0..plan.n).filter(|rank| mutation.compares_rank(*rank)) {
+        for rank in 0..plan.n {
             let all = used.buffers.iter().all(|b| plan.buffers[*b].places.get(rank).is_some_and(Option::is_some));
             let tagged = used.steps.iter().all(|tag| figure(plan, observation, rank, tag).is_some());
             if all && tagged {
@@ -166,15 +165,13 @@ impl<'a> AssertCheck<'a> {
         let mut wrong = 0;
         let mut first: Option<(u64, String)> = None;
         let (mut looked, mut undefined) = (0, 0);
-        let mutation = collector.mutation;
-        let dtype = used.elementwise.first().map(|b| plan.buffers[*b].dtype);
         let named = |buf: &BufId| {
             Some((plan.buffers[*buf].name.as_str(), final_bytes(plan, forecast, observation, *buf, rank)?))
         };
         let held: Vec<_> = used.buffers.iter().filter_map(named).collect();
         let buffers: HashMap<&str, (DType, &[u8])> =
             held.iter().map(|(name, (dtype, bytes))| (*name, (*dtype, &**bytes))).collect();
-        for i in (0..total).filter(|i| dtype.is_none_or(|dtype| mutation.compares_element(dtype, *i))) {
+        for i in 0..total {
             let quiet = self.scope(&buffers, i, false);
             match assertion.value.eval_exact(&quiet) {
                 _ if quiet.undefined_read.get() => undefined += 1,

@@ -1,8 +1,7 @@
 //! Memory that was right and was changed by a call that must only read it.
 use super::Lane;
 use super::findings::{FindingCollector, NO_EVENT, Priority, RankEvent};
-use super::flaw::Flaw;
-use super::indices::Indices;
+use super::indices::{Indices, MAX_WRONG_RANGES};
 use super::message::{self, Changed, WrongElements};
 use super::pattern::positions_pattern;
 use crate::job::{DIGEST, digest};
@@ -151,11 +150,7 @@ impl KeptRead<'_> {
         let Some(memory) = memory.get(alloc) else { return };
         collector.count_checked(Lane::Invariants, region.len);
         let runs: Vec<(Range<u64>, MemoryRun)> = memory.runs_in(range.clone()).collect();
-        let mutation = collector.mutation;
-        if runs.iter().any(|(_, run)| run.certainty == Certainty::Undefined)
-            || !mutation.compares_rank(region.rank)
-            || !mutation.is_free_of(Flaw::OnlyLast)
-        {
+        if runs.iter().any(|(_, run)| run.certainty == Certainty::Undefined) {
             return;
         }
         let was = memory.data.get(range.start as usize..range.end as usize).unwrap_or_default();
@@ -174,7 +169,7 @@ impl KeptRead<'_> {
         // Bytes that have been wrong since they were written are reported for the event that wrote them.
         let is_known = |(_, run): &&(Range<u64>, MemoryRun)| match run.writer.map(|event| event as usize) {
             Some(event) => !collector.is_wrong_after(RankEvent { event, rank }),
-            None => mutation.is_free_of(Flaw::NoInputs),
+            None => true,
         };
         if only_digest {
             let write = runs.first().and_then(|(_, run)| run.writer).map(|event| event as usize);
@@ -189,11 +184,10 @@ impl KeptRead<'_> {
         let mut by_writer: BTreeMap<Option<u32>, Indices> = BTreeMap::new();
         for (part, run) in runs.iter().filter(is_known) {
             let elements = (part.start - range.start) / size..(part.end - range.start).div_ceil(size);
-            let wrong = by_writer.entry(run.writer).or_insert_with(|| Indices::with_limit(mutation.most_ranges()));
+            let wrong = by_writer.entry(run.writer).or_insert_with(|| Indices::with_limit(MAX_WRONG_RANGES));
             elements.filter(differs).for_each(|at| wrong.add(at..at + 1));
         }
         for (writer, wrong) in by_writer {
-            let wrong = mutation.noticed(dtype, region.start, wrong, was, kept);
             let change = Change { write: writer.map(|event| event as usize), region, was, is: kept, wrong: &wrong };
             change.report(plan, readers, event + 1, collector);
         }

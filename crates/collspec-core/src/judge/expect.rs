@@ -39,10 +39,9 @@ pub(crate) fn check(
             );
             continue;
         };
-        let mutation = collector.mutation;
         let tolerance = OnceCell::new();
         let compared = Cell::new(Compared::default());
-        for rank in (0..plan.n).filter(|rank| mutation.compares_rank(*rank)) {
+        for rank in 0..plan.n {
             let (tolerance, compared) = (&tolerance, &compared);
             let checker =
                 ExpectationCheck { plan, forecast, last, observation, expectation, buf, rank, tolerance, compared };
@@ -162,7 +161,6 @@ impl ExpectationCheck<'_> {
         let wrong: Indices = (0..region.len)
             .filter(|i| get_element(dtype, actual, *i as usize) != get_element(dtype, initial, *i as usize))
             .collect();
-        let wrong = collector.mutation.noticed(dtype, region.start, wrong, initial, actual);
         let Some(first) = wrong.first() else { return Ok(()) };
         let is = message::value_text(dtype, get_element(dtype, actual, first as usize));
         let mut finding = self.finding(region, span, &wrong, ("untouched".into(), is));
@@ -241,7 +239,6 @@ impl ExpectationCheck<'_> {
         };
         let wrong = (0..region.len as usize).filter(|i| is_defined(*i) && differs(actual, *i));
         let wrong: Indices = wrong.map(|i| i as u64).collect();
-        let wrong = collector.mutation.noticed(dtype, region.start, wrong, &expected, actual);
         let Some(first) = wrong.first().map(|first| first as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
         let bits = |bytes: &[u8]| get_element(dtype, bytes, first);

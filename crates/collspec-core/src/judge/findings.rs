@@ -1,5 +1,4 @@
 //! Collects a case's findings, the checks of each lane, and notes.
-use super::flaw::JudgeMutation;
 use super::indices::MAX_WRONG_RANGES;
 use super::{Finding, Lane, LaneResult, Subject, merge};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +9,6 @@ const MAX_FINDINGS: usize = 16;
 /// Findings, checks and notes of a case that is being judged.
 #[derive(Default)]
 pub(crate) struct FindingCollector {
-    /// The flaw of this judge, if it has one.
-    pub mutation: JudgeMutation,
     /// True if only pass or fail counts: patterns, outputs, the fingerprint and the snapshot are left out, and so are right
     /// values that only a message would need.
     pub pass_or_fail_only: bool,
@@ -97,9 +94,13 @@ struct LaneTally {
 }
 
 impl FindingCollector {
-    /// A collector for a judge with this flaw, for which only pass or fail counts.
-    pub fn pass_or_fail_only(mutation: JudgeMutation) -> Self {
-        Self { mutation, pass_or_fail_only: true, ..Self::default() }
+    /// A collector for which only pass or fail counts.
+    pub fn pass_or_fail_only() -> Self {
+        Self { pass_or_fail_only: true, ..Self::default() }
+    }
+    /// A collector of the same kind without findings.
+    pub fn emptied(&self) -> Self {
+        Self { pass_or_fail_only: self.pass_or_fail_only, ..Self::default() }
     }
     /// Counts elements or checks that a lane has compared.
     pub fn count_checked(&mut self, lane: Lane, number: u64) {
@@ -178,10 +179,6 @@ impl FindingCollector {
     /// True if nothing was found wrong.
     pub fn is_empty(&self) -> bool {
         self.findings.is_empty()
-    }
-    /// True if the answer of a judge with a flaw is final: that judge is only asked if it fails the case.
-    pub fn is_decided(&self) -> bool {
-        self.pass_or_fail_only && self.mutation.0.is_some() && !self.is_empty()
     }
     /// True if any of these bytes is marked as wrong.
     pub fn has_wrong_bytes(&self, alloc: usize, bytes: &Range<u64>) -> bool {

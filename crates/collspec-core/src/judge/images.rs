@@ -1,8 +1,7 @@
 //! Compares the final image of every allocation byte for byte with the expected memory.
 use super::changes::{Change, Readers};
 use super::findings::{FindingCollector, NO_EVENT, Priority, RankEvent};
-use super::flaw::{Flaw, JudgeMutation};
-use super::indices::Indices;
+use super::indices::{Indices, MAX_WRONG_RANGES};
 use super::lanes::payload_range;
 use super::message::{self, WrongElements};
 use super::pattern::{self, Patterns};
@@ -32,6 +31,15 @@ pub(crate) fn image_bytes<'a>(
     observation.images.get(alloc)?.get(range).map(Cow::Borrowed)
 }
 
+/// An allocation's final image, guards included; `None` if it was not read.
+pub fn final_image(plan: &Plan, forecast: &Forecast, observation: &Observation, alloc: usize) -> Option<Vec<u8>> {
+    let len = match observation.is_as_expected(alloc) {
+        true => plan.allocs.get(alloc)?.image() as usize,
+        false => observation.images.get(alloc)?.len(),
+    };
+    image_bytes(forecast, observation, alloc, 0..len).map(Cow::into_owned)
+}
+
 /// Compares the images of all allocations with the expected memory `last`.
 pub(crate) fn compare(
     plan: &Plan,
@@ -43,16 +51,10 @@ pub(crate) fn compare(
     let mut patterns = Patterns::new(plan, forecast, observation);
     let readers = Readers::new(plan);
     for (alloc, memory) in last.iter().enumerate() {
-        if collector.is_decided() {
-            return;
-        }
         let empty = Vec::new();
         let image = observation.images.get(alloc).unwrap_or(&empty);
         let Some(initial) = forecast.initial.get(alloc) else { continue };
         let spec = &plan.allocs[alloc];
-        if !collector.mutation.compares_rank(spec.rank) {
-            continue;
-        }
         if observation.is_as_expected(alloc) {
             collector.count_checked(Lane::Invariants, initial.len() as u64 - spec.payload);
             count_checked_bytes(plan, memory, collector);
@@ -66,9 +68,7 @@ pub(crate) fn compare(
         };
         collector.count_checked(Lane::Invariants, (image.len() - (end - start)) as u64);
         count_checked_bytes(plan, memory, collector);
-        if collector.mutation.is_free_of(Flaw::NoGuards) {
-            check_guards(plan, alloc, initial, image, (start, end), collector);
-        }
+        check_guards(plan, alloc, initial, image, (start, end), collector);
         if memory.data != image[start..end] {
             let (actual, expected) = (&image[start..end], memory.data.get(0..memory.data.len()).unwrap_or_default());
             WrongPayload { plan, forecast, readers: &readers, alloc, memory, expected: &expected, actual }
@@ -167,16 +167,7 @@ impl<'p> WrongPayload<'_, 'p> {
                     let edges = owners.iter().flat_map(|(bytes, _)| [bytes.start, bytes.end]);
                     let to = edges.filter(|edge| *edge > from).min().map_or(wrong.end, |edge| edge.min(wrong.end));
                     let owner = owner.map_or(ByteOwner::NoBuffer, |(_, owner)| *owner);
-                    let most = collector.mutation.most_ranges();
-                    if collector.mutation.may_answer_from_one() && !by_owner.contains_key(&owner) {
-                        let mut one = self.nothing_wrong(owner, most);
-                        one.add(from..to);
-                        self.report(owner, one, patterns, collector);
-                        if collector.is_decided() {
-                            return;
-                        }
-                    }
-                    by_owner.entry(owner).or_insert_with(|| self.nothing_wrong(owner, most)).add(from..to);
+                    by_owner.entry(owner).or_insert_with(|| self.nothing_wrong(owner)).add(from..to);
                     from = to;
                 }
             }
@@ -201,7 +192,6 @@ impl<'p> WrongPayload<'_, 'p> {
             ByteOwner::Write(event, write) if !spec.scrap => {
                 self.report_write((event, write), elements, patterns, collector)
             }
-            _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
             _ if spec.scrap => {
                 let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
                 collector.add(Priority::Invariant(NO_EVENT), finding);
@@ -228,7 +218,7 @@ impl<'p> WrongPayload<'_, 'p> {
     }
 
     /// An empty record of an owner's wrong bytes: where its elements begin and how large they are.
-    fn nothing_wrong(&self, owner: ByteOwner, most_ranges: usize) -> OwnedWrong {
+    fn nothing_wrong(&self, owner: ByteOwner) -> OwnedWrong {
         let plan = self.plan;
         let rank = plan.allocs[self.alloc].rank;
         let place = match owner {
@@ -240,7 +230,7 @@ impl<'p> WrongPayload<'_, 'p> {
             ByteOwner::NoBuffer => None,
         };
         let (from, size) = place.map_or((0, 1), |(buf, from)| (from, plan.buffers[buf].dtype.size() as u64));
-        OwnedWrong { from, size, at: 0, bytes: 0, elements: Indices::with_limit(most_ranges) }
+        OwnedWrong { from, size, at: 0, bytes: 0, elements: Indices::with_limit(MAX_WRONG_RANGES) }
     }
 
     fn is_right(&self, range: &Range<u64>) -> bool {
@@ -287,7 +277,6 @@ impl<'p> WrongPayload<'_, 'p> {
         let buffer = &plan.buffers[region.buf];
         let slice = range.start as usize..range.end as usize;
         let (expected, actual) = (&self.expected[slice.clone()], &self.actual[slice]);
-        let elements = collector.mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first() else { return };
         let rank = region.rank;
         if self.forecast.checkpoint(event, write).is_some()
@@ -322,7 +311,6 @@ impl<'p> WrongPayload<'_, 'p> {
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let part = place.offset as usize..;
         let (was, is) = (&self.expected[part.clone()], &self.actual[part]);
-        let elements = collector.mutation.noticed(buffer.dtype, 0, elements, was, is);
         let region = Region { buf, rank, start: 0, len: place.count };
         Change { write: None, region, was, is, wrong: &elements }.report(
             plan,
@@ -356,28 +344,6 @@ impl OwnedWrong {
         self.bytes += bytes.end - bytes.start;
         let element = |byte: u64| byte.saturating_sub(self.from) / self.size;
         self.elements.add(element(bytes.start)..element(bytes.end - 1) + 1);
-    }
-}
-
-/// True if a judge with this flaw compares this byte of an allocation's image from run to run.
-fn is_compared(plan: &Plan, alloc: usize, at: usize, mutation: JudgeMutation) -> bool {
-    if mutation.0.is_none() {
-        return true;
-    }
-    let spec = &plan.allocs[alloc];
-    let payload = spec.start()..spec.start() + spec.payload;
-    if !mutation.compares_rank(spec.rank) || !payload.contains(&(at as u64)) && !mutation.is_free_of(Flaw::NoGuards) {
-        return false;
-    }
-    let found = plan.buffers.iter().find_map(|buffer| {
-        let place = buffer.places.get(spec.rank).copied().flatten().filter(|place| place.alloc == alloc)?;
-        let index = (at as u64).checked_sub(spec.start() + place.offset)? / buffer.dtype.size() as u64;
-        (index < place.count).then_some((buffer, index))
-    });
-    match found {
-        Some((buffer, _)) if buffer.input.is_some() && !mutation.is_free_of(Flaw::NoInputs) => false,
-        Some((buffer, index)) => mutation.compares_element(buffer.dtype, index),
-        None => true,
     }
 }
 
@@ -415,8 +381,7 @@ pub(crate) fn compare_runs(
             let undefined = memory.runs_in(0..spec.payload).filter(|(_, run)| run.certainty == Certainty::Undefined);
             undefined.map(|(bytes, _)| start + bytes.start as usize..start + bytes.end as usize).collect()
         });
-        let counts =
-            |at: usize| a[at] != b[at] && !is_in(&undefined, at) && is_compared(plan, alloc, at, collector.mutation);
+        let counts = |at: usize| a[at] != b[at] && !is_in(&undefined, at);
         let Some(at) = (0..a.len().min(b.len())).find(|at| counts(*at)) else { continue };
         let found = plan.buffers.iter().find_map(|buffer| {
             let place = buffer.places.get(spec.rank).copied().flatten().filter(|p| p.alloc == alloc)?;

@@ -2,7 +2,6 @@
 use super::Lane;
 use super::changes::{KeptRead, Readers};
 use super::findings::{FindingCollector, Priority};
-use super::flaw::Flaw;
 use super::images::image_bytes;
 use super::indices::Indices;
 use super::message::{self, WrongElements};
@@ -16,7 +15,6 @@ use crate::oracle::reduced_buffer::column;
 use crate::oracle::rounding_elements::RoundingElements;
 use crate::oracle::{self, Budget, Fingerprint, Forecast, JudgedElement, Ruling};
 use crate::plan::{Event, GUARD, Plan, Region};
-use std::borrow::Cow;
 
 /// Judges each observed result while an [`Interpreter`](crate::oracle::interpreter::Interpreter) goes through the plan's events.
 pub(crate) struct ResultJudge<'a> {
@@ -98,11 +96,9 @@ impl ResultResolver for ResultJudge<'_> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let Some((bytes, checkpoint)) = observed_bytes(self.plan, self.forecast, self.observation, choice) else {
-            if self.collector.mutation.compares_rank(region.rank) {
-                let text = format!("rank {}: no data came back for `{}`", region.rank, message::buffer_label(buffer));
-                let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
-                self.collector.add(Priority::Data(choice.event), finding);
-            }
+            let text = format!("rank {}: no data came back for `{}`", region.rank, message::buffer_label(buffer));
+            let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
+            self.collector.add(Priority::Data(choice.event), finding);
             return None;
         };
         let alike = self.first.take().filter(|f| f.event == choice.event && f.from == choice.first);
@@ -116,10 +112,9 @@ impl ResultResolver for ResultJudge<'_> {
         if let Some(first) = alike.as_ref().filter(|f| f.bytes != bytes) {
             self.report_unequal_ranks(choice, first, &bytes);
         }
-        let noticed = self.noticed(choice, &bytes, &wrong, checkpoint);
-        noticed.iter().for_each(|element| self.collector.fail_lane(element.lane));
-        if !noticed.is_empty() {
-            self.report(choice, &bytes, &noticed, checkpoint);
+        wrong.iter().for_each(|element| self.collector.fail_lane(element.lane));
+        if !wrong.is_empty() {
+            self.report(choice, &bytes, &wrong, checkpoint);
         }
         if let (Some(maps), true) = (&mut self.order_maps, wrong.is_empty()) {
             maps.add(self.plan, choice, &bytes, alike.as_ref().is_some_and(|first| first.bytes == bytes));
@@ -161,11 +156,6 @@ impl ResultResolver for ResultJudge<'_> {
 impl ResultJudge<'_> {
     /// Compares a write's checkpoint with the expected memory, unless its elements were judged one by one.
     fn compare_checkpoint(&mut self, event: usize, write: usize, region: Region, checkpoint: usize, memory: &[Memory]) {
-        let mutation = self.collector.mutation;
-        // data that still exists at the end is compared then
-        if !mutation.compares_rank(region.rank) || !mutation.is_free_of(Flaw::OnlyLast) {
-            return;
-        }
         let Some((alloc, range)) = region_bytes(self.plan, region) else { return };
         let Some(memory) = memory.get(alloc) else { return };
         if memory.runs_in(range.clone()).any(|(_, run)| run.origin.is_some() || run.certainty == Certainty::Undefined) {
@@ -200,7 +190,6 @@ impl ResultJudge<'_> {
             get_element(buffer.dtype, expected, *i as usize) != get_element(buffer.dtype, actual, *i as usize)
         };
         let elements: Indices = (0..region.len).filter(differs).collect();
-        let elements = mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first() else { return };
         let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
         let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
@@ -296,31 +285,6 @@ impl ResultJudge<'_> {
         wrong
     }
 
-    /// The wrong elements that the judge notices.
-    fn noticed<'w>(
-        &self,
-        choice: &AmbiguousResult<'_>,
-        bytes: &[u8],
-        wrong: &'w [WrongElement],
-        checkpoint: bool,
-    ) -> Cow<'w, [WrongElement]> {
-        let mutation = self.collector.mutation;
-        let region = choice.target.region;
-        if wrong.is_empty() || mutation.0.is_none() {
-            return Cow::Borrowed(wrong);
-        }
-        let unseen = checkpoint && !mutation.is_free_of(Flaw::OnlyLast) && overwritten(self.plan, choice.event, region);
-        if unseen || !mutation.compares_rank(region.rank) {
-            return Cow::Owned(Vec::new());
-        }
-        let elements = wrong.iter().map(|element| element.index as u64).collect();
-        let noticed = mutation.noticed(choice.reduction.dtype, region.start, elements, choice.canonical, bytes);
-        let noticed: Vec<u64> = noticed.iter().collect();
-        Cow::Owned(
-            wrong.iter().filter(|element| noticed.binary_search(&(element.index as u64)).is_ok()).cloned().collect(),
-        )
-    }
-
     /// The right value of an element as text, computed for it alone; `None` if it is not shown.
     fn right_text(&mut self, choice: &AmbiguousResult<'_>, element: usize) -> Option<String> {
         if self.collector.pass_or_fail_only {
@@ -340,7 +304,6 @@ impl ResultJudge<'_> {
 
     fn report(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
         let Some(first) = wrong.first() else { return };
-        // A judge with a flaw may notice a different one first.
         let expected = first.right.clone().or_else(|| self.right_text(choice, first.index)).unwrap_or_default();
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
@@ -380,10 +343,6 @@ impl ResultJudge<'_> {
     fn report_unequal_ranks(&mut self, choice: &AmbiguousResult<'_>, first: &FirstRankResult, bytes: &[u8]) {
         let region = choice.target.region;
         let dtype = choice.reduction.dtype;
-        let mutation = self.collector.mutation;
-        if !mutation.is_free_of(Flaw::NoSameBits) || !mutation.compares_rank(region.rank) {
-            return;
-        }
         let size = dtype.size();
         let differ = first
             .bytes
@@ -394,8 +353,7 @@ impl ResultJudge<'_> {
                 a != b && !choice.reduction.may_differ_between_ranks(get_element(dtype, a, 0), get_element(dtype, b, 0))
             })
             .map(|(i, _)| i as u64)
-            .collect();
-        let differ = mutation.noticed(dtype, region.start, differ, &first.bytes, bytes);
+            .collect::<Indices>();
         let Some(element) = differ.first().map(|element| element as usize) else { return };
         let name = message::buffer_label(&self.plan.buffers[region.buf]);
         let bits = |bytes: &[u8]| get_element(dtype, bytes, element);

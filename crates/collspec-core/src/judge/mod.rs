@@ -12,7 +12,6 @@ mod deaths;
 mod expect;
 mod findings;
 mod fitting_words;
-pub mod flaw;
 mod images;
 mod indices;
 mod lanes;
@@ -38,7 +37,7 @@ pub mod test_case;
 mod tests;
 
 pub use buffer_contents::{BufferContents, BufferRow, BufferRows, RowElements, ShownElement};
-pub use flaw::Flaw;
+pub use images::final_image;
 pub use observed_results::{BufferHashes, CallError, ContentHash, ObservedResults};
 pub use runs::{CaseJudge, Details, ShowBuffers};
 pub use verdict::*;
@@ -49,7 +48,6 @@ use crate::oracle::{Budget, Fingerprint, Forecast};
 use crate::plan::Plan;
 use crate::scenario::{Case, Diagnostic, ExpectedOutcome};
 use findings::{FindingCollector, Priority};
-use flaw::JudgeMutation;
 use runs::ObservationRef;
 use std::borrow::Cow;
 
@@ -58,14 +56,9 @@ pub fn judge(plan: &Plan, forecast: &Forecast, observations: &[Observation]) -> 
     judge_case(plan, forecast, observations, FindingCollector::default())
 }
 
-/// The verdict without outputs, fingerprint, snapshot and patterns, by a judge with this flaw, if one is given.
-pub fn judge_pass_or_fail(
-    plan: &Plan,
-    forecast: &Forecast,
-    observations: &[Observation],
-    flaw: Option<Flaw>,
-) -> Verdict {
-    judge_case(plan, forecast, observations, FindingCollector::pass_or_fail_only(JudgeMutation(flaw)))
+/// The verdict without outputs, fingerprint, snapshot and patterns.
+pub fn judge_pass_or_fail(plan: &Plan, forecast: &Forecast, observations: &[Observation]) -> Verdict {
+    judge_case(plan, forecast, observations, FindingCollector::pass_or_fail_only())
 }
 
 fn judge_case(plan: &Plan, forecast: &Forecast, observations: &[Observation], collector: FindingCollector) -> Verdict {
@@ -100,12 +93,7 @@ fn judge_run_data<'a>(
             readers: changes::Readers::new(plan),
             first: None,
         };
-        for event in 0..plan.events.len() {
-            interpreter.run(event..event + 1, &mut judge);
-            if judge.collector.is_decided() {
-                break;
-            }
-        }
+        interpreter.run(0..plan.events.len(), &mut judge);
         if let Some(maps) = order_maps {
             call_algorithms::check(plan, maps, collector);
         }
@@ -113,13 +101,9 @@ fn judge_run_data<'a>(
     } else {
         Cow::Borrowed(forecast.final_memory.as_slice())
     };
-    if !collector.is_decided() {
-        images::compare(plan, forecast, &memory, observation, collector);
-    }
-    if !collector.is_decided() {
-        expect::check(plan, forecast, &memory, observation, collector);
-        assert::check(plan, forecast, &memory, observation, collector);
-    }
+    images::compare(plan, forecast, &memory, observation, collector);
+    expect::check(plan, forecast, &memory, observation, collector);
+    assert::check(plan, forecast, &memory, observation, collector);
     if !collector.is_empty() && !collector.pass_or_fail_only {
         consequences::fold(plan, forecast, observation, collector);
         changes::name_later_readers(plan, forecast, collector);

@@ -2,7 +2,6 @@
 use super::deaths::AFTER_A_DEATH;
 use super::findings::{FindingCollector, Priority};
 use super::fitting_words;
-use super::flaw::Flaw;
 use super::waiting::{first_unfinished, most_telling, says_disagreement};
 use super::{Finding, Lane, Outcome, Subject, message, windows};
 use crate::job::{CallKind, RankEnd, RankReport};
@@ -341,11 +340,7 @@ fn add_location(plan: &Plan, observation: &Observation, finding: &mut Finding) {
 
 /// Compares the calls' result codes with the steps' `error`.
 pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
-    if !collector.mutation.is_free_of(Flaw::NoOutcome) {
-        return;
-    }
-    let mutation = collector.mutation;
-    for (rank, report) in observation.ranks.iter().enumerate().filter(|(rank, _)| mutation.compares_rank(*rank)) {
+    for (rank, report) in observation.ranks.iter().enumerate() {
         let by_step = codes_by_step(plan, rank, report);
         for (number, step) in plan.steps.iter().enumerate() {
             for (_, wanted) in step.error.iter().filter(|(r, _)| *r == rank) {

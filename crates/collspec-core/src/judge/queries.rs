@@ -18,9 +18,6 @@ const OLDEST_VERSION: i32 = 2000;
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
     let names = CommNames::of(plan);
     for (rank, report) in observation.ranks.iter().enumerate() {
-        if !collector.mutation.compares_rank(rank) {
-            continue;
-        }
         let interrupted = interrupted(plan, rank);
         for asked in &report.answers.comms {
             check_communicator(plan, &names, rank, asked, interrupted.contains(&asked.comm), collector);

@@ -1,6 +1,5 @@
 //! Judges the runs of a case one after the other; only the first and the last observation are kept.
 use super::findings::{FindingCollector, Priority};
-use super::flaw::{Flaw, JudgeMutation};
 use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::{
@@ -138,14 +137,9 @@ impl<'a> CaseJudge<'a> {
         let ending = outcome::outcome_of(&run);
         if ending != Outcome::Ok {
             // This ending becomes the case's, and findings of earlier runs do not count.
-            let JudgeMutation(flaw) = self.collector.mutation;
-            self.collector = if self.collector.pass_or_fail_only {
-                FindingCollector::pass_or_fail_only(JudgeMutation(flaw))
-            } else {
-                FindingCollector::default()
-            };
+            self.collector = self.collector.emptied();
         }
-        if (self.runs_judged == 1 || ending != Outcome::Ok) && self.collector.mutation.is_free_of(Flaw::NoOutcome) {
+        if self.runs_judged == 1 || ending != Outcome::Ok {
             outcome::check(plan, &run, &mut self.collector);
         }
         self.outcome = Some(ending);
@@ -160,9 +154,6 @@ impl<'a> CaseJudge<'a> {
             queries::check(plan, &run, &mut self.collector);
             windows::check(plan, &run, &mut self.collector);
             self.skipped = windows::unseen(plan, &run);
-        }
-        if self.collector.is_decided() {
-            return false;
         }
         if let Some(why) = &plan.undefined {
             self.collector.note(format!("data not judged: {why}"));

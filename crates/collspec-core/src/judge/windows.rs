@@ -23,10 +23,8 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
             if !answer.given {
                 refused.insert(name.clone());
             }
-            if collector.mutation.compares_rank(rank) {
-                collector.count_checked(Lane::Invariants, 1);
-                check_pointer((rank, takes_none), answer, &name, collector);
-            }
+            collector.count_checked(Lane::Invariants, 1);
+            check_pointer((rank, takes_none), answer, &name, collector);
         }
     }
     if !refused.is_empty() {

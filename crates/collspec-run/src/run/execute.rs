@@ -12,9 +12,9 @@ use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
 use crate::job::{AllocSpec, Answers, CallKind, Job, RankEnd, RankReport, Reached, Reply, Report, Request, Share};
 use crate::job::{Ended, Observation};
-use wrong_nccl::FaultMode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use wrong_nccl::FaultMode;
 
 /// Time in which parts must stop after a rank of another part has failed. A part that does not stop is killed.
 const STOPPING: Duration = Duration::from_secs(1);

@@ -49,7 +49,10 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let core = self.core_for(plan);
-        let key = &WorkerKey { core: core.as_ref().map(|claim| claim.core), ..self.worker_key(case, !variation.fault.is_empty()) };
+        let key = &WorkerKey {
+            core: core.as_ref().map(|claim| claim.core),
+            ..self.worker_key(case, !variation.fault.is_empty())
+        };
         if let Some(verdict) = self.lacks_since(case) {
             let (_, rest) = observer.close(false)?;
             return Ok(Attempt { verdict, rest, after: None, doubtful: false });

@@ -11,11 +11,11 @@ use collspec_run::job::Variation;
 use collspec_run::run::memory::free;
 use collspec_run::run::{RanksPerGpu, seconds};
 use soft_nccl::Connect;
-use wrong_nccl::{FaultMode, NoFault};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use thiserror::Error;
+use wrong_nccl::{FaultMode, NoFault};
 
 /// Options for reading files and running cases.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -89,7 +89,7 @@ impl TimedGroup<'_> {
         let (well, reused) = (observation.ended == Ended::Done, observation.reused);
         let times = if well { times(&observation) } else { Vec::new() };
         let work = work(&observation, timed.iterations).filter(|_| well);
-        let mut verdict = (judged || !well).then(|| judge::judge_pass_or_fail(plan, forecast, &[observation], None));
+        let mut verdict = (judged || !well).then(|| judge::judge_pass_or_fail(plan, forecast, &[observation]));
         if well {
             self.keep(pooled, plan.ranks(), reused, &mut verdict);
         }

@@ -1,8 +1,8 @@
 //! Faults of numbers, in families: one wrong rule, in each of several types and operations. A family's member is named
 //! by its class, its type and its operation: `F41-f16-prod`.
+use super::element::Type::{self, *};
 use super::value::{Overflow, Rounding};
 use super::wrong::{OtherFormat, Rule};
-use super::element::Type::{self, *};
 use crate::call::Kind;
 
 /// The operation in which a rule is followed.

@@ -22,17 +22,6 @@ const REFUSED: &str = r#"world_size = 3
 inputs.x = { each = "rank + i", count = 5 }
 steps = [{ op = "all_gather", algorithm = "tree", in = "x", out = "y", error = "invalid_argument" }]"#;
 
-const PREFERRED: &str = r#"world_size = 3
-op = "all_gather"
-algorithm = { prefer = "tree" }
-inputs = { each = "rank + i", count = 5 }"#;
-
-const VARIABLE: &str = r#"world_size = 5
-env.NCCL_ALGO = "Tree"
-inputs.x = { each = "rank + i", count = 10 }
-steps = [{ op = "all_reduce", algorithm = "ring", name = "sum", in = "x", out = "y" }]
-assert = ["sum.rounds != 8"]"#;
-
 const BEFORE_ANOTHER: &str = r#"world_size = 5
 inputs.x = { each = "rank + i", count = 10 }
 steps = [
@@ -40,21 +29,6 @@ steps = [
   { op = "all_reduce", name = "sum", in = "x", out = "z" },
 ]
 assert = ["sum.rounds == 8"]"#;
-
-const PROTOCOL: &str = r#"world_size = 3
-env.NCCL_BUFFSIZE = 2048
-inputs.x = { random = { seed = 7 }, count = 192 }
-steps = [
-  { op = "all_reduce", algorithm = "ring_ll + ^ring_ll128", in = "x", out = "ll" },
-  { op = "all_reduce", algorithm = "ring_simple", in = "x[0:96]", out = "simple[0:96]" },
-  { op = "all_reduce", algorithm = "ring_simple", in = "x[96:192]", out = "simple[96:192]" },
-]
-assert = ["same(ll, simple)"]"#;
-
-const ALL_BUT: &str = r#"world_size = 5
-inputs.x = { each = "rank + i", count = 10 }
-steps = [{ op = "all_reduce", algorithm = "^ring", name = "sum", in = "x", out = "y" }]
-assert = ["sum.rounds != 8"]"#;
 
 const ROOT: &str = r#"world_size = 3
 op = "broadcast"

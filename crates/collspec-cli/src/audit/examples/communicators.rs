@@ -4,7 +4,6 @@ use super::Example;
 /// The faults, each with a scenario that it fails.
 pub const EXAMPLES: &[Example] = &[
     ("F70", SHRUNK),
-    ("F70c", SHRUNK),
     ("F70d", SHRUNK_OFTEN),
     ("F70e", SHRUNK_IN_NO_ORDER),
     ("F72", REVOKED_AT_WORK),
@@ -36,14 +35,6 @@ steps = [
     { op = "all_reduce", comm = "rest", in = "x", out = "y" },
     { op = "destroy", comm = "rest" },
   ] },
-]"#;
-
-const GROWN: &str = r#"world_size = 3
-inputs.x = { each = "10 ^ rank", count = 1 }
-comms.two = { groups = [[1, 0]] }
-steps = [
-  { op = "grow", new = "three", comm = "two", with = [2] },
-  { op = "all_gather", comm = "three", in = "x", out = "y" },
 ]"#;
 
 const REVOKED_AT_WORK: &str = r#"world_size = 2

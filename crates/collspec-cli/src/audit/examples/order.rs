@@ -35,10 +35,6 @@ pub const EXAMPLES: &[Example] = &[
     ("F53", DEVICE_SCALAR),
 ];
 
-const ONE: &str = r#"world_size = 2
-inputs = { each = "rank + i", count = 5 }
-op = "all_reduce""#;
-
 const MAPS: &str = r#"world_size = 2
 inputs.x = { each = "rank + i", count = 5 }
 steps = [
@@ -206,14 +202,6 @@ const TINY: &str = r#"world_size = 2
 inputs.x = { each = "rank + i", count = 300 }
 steps = [{ op = "all_reduce", times = 300, in = "x[t : t + 1]", out = "y[t : t + 1]" }]"#;
 
-const ONE_IN_PLACE: &str = r#"world_size = 3
-inputs.x = { each = "rank + i", count = 4 }
-steps = [{ op = "all_gather", in_place = "rank == 0", in = "x", out = "all" }]"#;
-
-const ONE_UNALIGNED: &str = r#"world_size = 3
-inputs.x = { each = "rank + i", count = 4, offset = [0, 1, 0] }
-steps = [{ op = "all_reduce", in = "x", out = "y" }]"#;
-
 const REFUSED_CALL: &str = r#"world_size = 2
 inputs.x = { each = "rank + i", count = 4 }
 steps = [
@@ -225,17 +213,6 @@ const DEVICE_SCALAR: &str = r#"world_size = 2
 scalar = "device"
 inputs.x = { each = "rank + i", count = 4 }
 steps = [{ op = "all_reduce", reduce = { premul_sum = 3 }, in = "x", out = "y" }]"#;
-
-const ABORT: &str = r#"world_size = 3
-comms.a = { groups = [[0, 1, 2]] }
-comms.b = { groups = [[0, 1, 2]] }
-inputs.x = { each = "rank + i", count = 4 }
-steps = [
-  { op = "all_reduce", comm = "a", ranks = [0, 1], stream = "one", in = "x", out = "p" },
-  { op = "all_reduce", comm = "b", ranks = [0, 1], stream = "two", in = "x", out = "q" },
-  { op = "abort", comm = "a" },
-  { op = "abort", comm = "b" },
-]"#;
 
 const MANY_TIES: &str = r#"world_size = 9
 inputs.x = { each = "rank", count = 1 }

@@ -44,20 +44,6 @@ steps = [
   { op = "wait_signal", ranks = [1], peer = 0 },
 ]"#;
 
-const ONE_SENDER_LATE: &str = r#"world_size = 3
-register = "window"
-inputs.x = { each = "rank + 7", count = 1 }
-inputs.v = { each = 0, count = 1 }
-inputs.w = { each = 0, count = 1 }
-steps = [
-  { op = "put", ranks = [2], peer = 1, in = "x", out = "v" },
-  { op = "sleep", ranks = [0], seconds = 0.2 },
-  { op = "put", ranks = [0], peer = 1, in = "x", out = "w" },
-  { op = "wait_signal", ranks = [1], peer = 0 },
-  { op = "map", ranks = [1], expr = "w", out = "y" },
-  { op = "wait_signal", ranks = [1], peer = 2 },
-]"#;
-
 const ONE_CONTEXT_LATE: &str = r#"world_size = 2
 config = { numRmaCtx = 2 }
 register = "window"

@@ -4,7 +4,6 @@ mod blame;
 mod changes;
 mod corpus;
 mod deaths;
-mod flaws;
 mod messages;
 mod speed;
 mod tamper;

@@ -1,7 +1,9 @@
 //! A judge with a flaw passes exactly the errors that the flaw hides.
-use crate::job::{Ended, Observation};
-use crate::judge::test_case::{TestCase, planned_case};
-use crate::judge::{Flaw, Status, judge_pass_or_fail};
+use super::flaw::Flaw;
+use super::repair::Repair;
+use collspec_core::judge::test_case::{TestCase, planned_case};
+use collspec_core::judge::{Status, judge_pass_or_fail};
+use collspec_run::job::{Ended, Observation};
 
 const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i + 2 ^ rank\", count = 2000 }\n";
 
@@ -14,8 +16,11 @@ fn only_with(flaw: Flaw, text: &str, tamper: impl Fn(&TestCase, &mut Observation
 fn only_with_any(flaws: &[Flaw], text: &str, tamper: impl Fn(&TestCase, &mut Observation)) {
     let planned = planned_case(text);
     let mut seen = planned.perfect();
-    let passes = |seen: &Observation, flaw| {
-        let verdict = judge_pass_or_fail(&planned.plan, &planned.forecast, std::slice::from_ref(seen), flaw);
+    let sound = seen.clone();
+    let passes = |seen: &Observation, flaw: Option<Flaw>| {
+        let (plan, forecast) = (&planned.plan, &planned.forecast);
+        let seen = flaw.map_or_else(|| seen.clone(), |flaw| Repair { plan, forecast, sound: &sound, flaw }.of(seen));
+        let verdict = judge_pass_or_fail(plan, forecast, &[seen]);
         (verdict.status == Status::Pass, verdict)
     };
     for flaw in Flaw::all().map(Some).chain([None]) {

@@ -1,0 +1,172 @@
+//! What a judge with a flaw sees of a run with a fault: the run, with everything that this judge does not look at as it is in a run
+//! without the fault. The sound judge judges that, and knows nothing of flaws.
+use super::flaw::{BEGINNING_ELEMENTS, Flaw};
+use collspec_core::judge::final_image;
+use collspec_core::num::{DType, decode_f64, get_element, is_nan, put_element};
+use collspec_core::oracle::Forecast;
+use collspec_core::plan::{Event, Plan};
+use collspec_run::job::{Ended, Observation};
+
+/// Bytes of a pack; [`Flaw::OnePerPack`] compares one element of each.
+const PACK_BYTES: u64 = 16;
+/// Relative error that [`Flaw::F16Tolerance`] accepts: f16's unit in the last place.
+const F16_EPSILON: f64 = 1.0 / 1024.0;
+
+/// A case, and one of its runs without a fault.
+pub(super) struct Repair<'a> {
+    pub plan: &'a Plan,
+    pub forecast: &'a Forecast,
+    pub sound: &'a Observation,
+    pub flaw: Flaw,
+}
+
+/// The results of one rank: those without the fault, those with it, and both of rank 0 where it has as many.
+struct Results<'a> {
+    dtype: DType,
+    rank: usize,
+    /// The index in its buffer of the first element.
+    start: u64,
+    sound: &'a [u8],
+    first: Option<(&'a [u8], &'a [u8])>,
+}
+
+impl Repair<'_> {
+    /// The run with the fault as the judge sees it.
+    pub fn of(&self, faulty: &Observation) -> Observation {
+        let (plan, sound, flaw) = (self.plan, self.sound, self.flaw);
+        if faulty.ended != Ended::Done {
+            return if flaw == Flaw::NoOutcome { sound.clone() } else { faulty.clone() };
+        }
+        let mut seen = faulty.clone();
+        for (rank, (report, right)) in seen.ranks.iter_mut().zip(&sound.ranks).enumerate() {
+            if flaw == Flaw::NoOutcome {
+                report.codes.clone_from(&right.codes);
+            } else if flaw == Flaw::OnlyRank0 && rank > 0 {
+                report.clone_from(right);
+            }
+        }
+        match flaw {
+            Flaw::NoOutcome => seen.deaths.clone_from(&sound.deaths),
+            Flaw::OnlyRank0 => {
+                let of_rank_0 = |(rank, _): &&(u32, String)| *rank == 0;
+                let others = sound.deaths.iter().filter(|death| !of_rank_0(death));
+                seen.deaths = seen.deaths.iter().filter(of_rank_0).chain(others).cloned().collect();
+            }
+            _ => {}
+        }
+        seen.as_expected.resize(plan.allocs.len(), false);
+        let images: Vec<_> = (0..plan.allocs.len())
+            .map(|alloc| [sound, faulty].map(|run| final_image(plan, self.forecast, run, alloc)))
+            .collect();
+        for (alloc, image) in images.iter().enumerate() {
+            let [Some(right), Some(wrong)] = image else { continue };
+            if right.len() != wrong.len() || right == wrong {
+                continue;
+            }
+            let mut repaired = wrong.clone();
+            self.repair_image(alloc, &images, right, &mut repaired);
+            if let Some(place) = seen.images.get_mut(alloc) {
+                *place = repaired;
+                seen.as_expected[alloc] = false;
+            }
+        }
+        for (at, checkpoint) in self.forecast.checkpoints.iter().enumerate() {
+            let (Some(now), Some(right)) = (seen.checkpoints.get_mut(at), sound.checkpoints.get(at)) else { continue };
+            let region = checkpoint.write.region;
+            let written = plan.events.get(checkpoint.event).map(Event::writes).unwrap_or_default();
+            let reads = !written.iter().flatten().any(|write| write.region == region);
+            if flaw == Flaw::OnlyLast || flaw == Flaw::NoInputs && reads {
+                now.clone_from(right);
+            } else if !checkpoint.digest && now.len() == right.len() {
+                let results = Results {
+                    dtype: plan.buffers[region.buf].dtype,
+                    rank: region.rank,
+                    start: region.start,
+                    sound: right,
+                    first: None,
+                };
+                self.repair_results(&results, now);
+            }
+        }
+        seen
+    }
+
+    /// Repairs the final image of an allocation; `images` are those of all, without and with the fault.
+    fn repair_image(&self, alloc: usize, images: &[[Option<Vec<u8>>; 2]], right: &[u8], now: &mut [u8]) {
+        let (plan, spec) = (self.plan, &self.plan.allocs[alloc]);
+        let payload = spec.start() as usize..(spec.start() + spec.payload) as usize;
+        if self.flaw == Flaw::NoGuards || self.flaw == Flaw::OnlyRank0 && spec.rank > 0 {
+            now[..payload.start].copy_from_slice(&right[..payload.start]);
+            now[payload.end..].copy_from_slice(&right[payload.end..]);
+        }
+        let written: Vec<usize> =
+            plan.events.iter().flat_map(Event::writes).flatten().map(|write| write.region.buf).collect();
+        let mut is_result = vec![false; payload.len()];
+        for (number, buffer) in plan.buffers.iter().enumerate() {
+            let bytes = |rank: usize| {
+                let place = buffer.places.get(rank).copied().flatten()?;
+                let from = (plan.allocs[place.alloc].start() + place.offset) as usize;
+                Some((place.alloc, from..from + place.count as usize * buffer.dtype.size()))
+            };
+            let Some((_, range)) = bytes(spec.rank).filter(|(own, _)| *own == alloc) else { continue };
+            if written.contains(&number) {
+                is_result[range.start - payload.start..range.end - payload.start].fill(true);
+            }
+            let first = bytes(0).and_then(|(alloc, range)| {
+                let [right, wrong] = images.get(alloc)?;
+                Some((right.as_ref()?.get(range.clone())?, wrong.as_ref()?.get(range)?))
+            });
+            let first = first.filter(|(right, _)| right.len() == range.len());
+            let results =
+                Results { dtype: buffer.dtype, rank: spec.rank, start: 0, sound: &right[range.clone()], first };
+            self.repair_results(&results, &mut now[range]);
+        }
+        if self.flaw == Flaw::NoInputs {
+            for (at, is_result) in payload.zip(is_result) {
+                if !is_result {
+                    now[at] = right[at];
+                }
+            }
+        }
+    }
+
+    fn repair_results(&self, results: &Results<'_>, now: &mut [u8]) {
+        let (dtype, sound) = (results.dtype, results.sound);
+        if self.flaw == Flaw::NoOrder {
+            let sorted = |bytes: &[u8]| {
+                let mut all: Vec<u64> =
+                    (0..bytes.len() / dtype.size()).map(|at| get_element(dtype, bytes, at)).collect();
+                all.sort_unstable();
+                all
+            };
+            if sorted(sound) == sorted(now) {
+                now.copy_from_slice(sound);
+            }
+            return;
+        }
+        for at in 0..now.len() / dtype.size() {
+            let (right, is) = (get_element(dtype, sound, at), get_element(dtype, now, at));
+            let rank_0 = results.first.map(|(right, wrong)| [right, wrong].map(|bytes| get_element(dtype, bytes, at)));
+            put_element(dtype, now, at, self.seen(results, at as u64, right, is, rank_0));
+        }
+    }
+
+    /// The element that the judge sees where the run has `is` and ought to have had `right`.
+    fn seen(&self, results: &Results<'_>, at: u64, right: u64, is: u64, rank_0: Option<[u64; 2]>) -> u64 {
+        let (dtype, index) = (results.dtype, results.start + at);
+        let like_rank_0 = || rank_0.filter(|[sound, _]| results.rank > 0 && *sound == right).map(|[_, faulty]| faulty);
+        let hidden = match self.flaw {
+            Flaw::OnlyRank0 if results.rank > 0 => return like_rank_0().unwrap_or(right),
+            Flaw::NoSameBits => return like_rank_0().unwrap_or(is),
+            Flaw::OnlyBeginning => index >= BEGINNING_ELEMENTS,
+            Flaw::OnePerPack => !index.is_multiple_of(PACK_BYTES / dtype.size() as u64),
+            Flaw::NanEqualsAnything => is_nan(dtype, right) || is_nan(dtype, is),
+            Flaw::F16Tolerance => {
+                let near = |right: f64, is: f64| (right - is).abs() <= right.abs() * F16_EPSILON;
+                matches!(dtype, DType::F32 | DType::F64) && near(decode_f64(dtype, right), decode_f64(dtype, is))
+            }
+            _ => false,
+        };
+        if hidden { right } else { is }
+    }
+}
