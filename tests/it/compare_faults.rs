@@ -1,4 +1,4 @@
-//! Each deliberate fault of the software library as the candidate: what it breaks is worse, and nothing else has changed.
+//! Each deliberate fault of a library as the candidate: what it breaks is worse, and nothing else has changed.
 use crate::support::Home;
 use collspec::Workers;
 use collspec_cli::audit::{FaultOrFlaw, examples::scenario_for};

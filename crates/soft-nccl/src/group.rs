@@ -97,6 +97,7 @@ pub(crate) fn add(request: Request) -> Outcome<()> {
 /// # Safety
 /// `place` is writable until the thread's outermost group has ended.
 pub(crate) unsafe fn make(arrival: Arrival, place: *mut ncclComm_t) -> Outcome<()> {
+    crate::engine::ensure_started()?;
     with(|group| group.add_making(Making { arrival, place }))?
 }
 

@@ -5,7 +5,7 @@ use crate::call::{Call, Kind};
 use crate::communicators::{Communicator, KeptConfig};
 use crate::fault::hit;
 use crate::groups;
-use crate::memory::{Block, is_there};
+use crate::memory::{self, Block, is_there};
 use crate::table::named::*;
 use crate::windows;
 use nccl_sys::ncclRedOp_t;
@@ -142,8 +142,7 @@ fn keep_inside(of: &Communicator, call: &mut Call, asked: &Call) {
             && let Some(block) = Block::new(len)
         {
             *place = block.address();
-            // The operation ends at some time that is not known here; the process ends soon.
-            std::mem::forget(block);
+            memory::keep(block);
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // a program's buffers are addresses
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::{Mutex, PoisonError};
 
 /// Alignment of blocks, as a program's own have it.
 const ALIGN: usize = 4096;
@@ -40,6 +41,19 @@ impl Drop for Block {
         // SAFETY: the work that uses the block keeps it alive, so none is left.
         unsafe { gpuless_device::memory::free(with_exposed_provenance_mut(self.address)) }
     }
+}
+
+/// Blocks of operations whose end is not known.
+static KEPT: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// Keeps a block until the next program begins.
+pub(crate) fn keep(block: Block) {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+}
+
+/// A new program begins: all operations of the last one have ended.
+pub(crate) fn forget() {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 /// Copies bytes out of memory.

@@ -3,7 +3,7 @@
 
 use crate::fault::{FaultMode, mode, set_mode, take_reached, wanted};
 use crate::table::named::{F12, F38, F53, F60, F60B, F60C, F67B};
-use crate::{communicators, inputs, membership, outputs, streams, windows};
+use crate::{communicators, inputs, membership, memory, outputs, streams, windows};
 use nccl_sys::ncclResult_t;
 use std::ffi::{CStr, c_char, c_ulonglong};
 
@@ -15,6 +15,7 @@ pub(crate) unsafe extern "C" fn ask(text: *const c_char) -> ncclResult_t {
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     let Ok(mode) = text.parse::<FaultMode>() else { return ncclResult_t::InvalidArgument };
     streams::join();
+    memory::forget();
     communicators::forget();
     inputs::forget();
     outputs::forget();

@@ -51,32 +51,3 @@ steps = [
         assert_eq!(seen.verdict.status, Status::Fail, "rank {rank}: {:?}", seen.verdict.findings);
     }
 }
-
-/// A graph that the library does not let run is a failure at its launch, and no trouble of the worker.
-#[test]
-fn a_graph_that_cannot_be_launched_fails_at_its_launch() {
-    let text = r#"
-world_size = 4
-placement = "processes"
-comms.others = { groups = [[0, 2, 3]] }
-inputs.x = { each = "rank + i", count = 50, dtype = "i64" }
-steps = [
-  { op = "all_reduce", comm = "others", in = "x", out = "y", graph = "g" },
-  { op = "all_reduce", in = "x", out = "z" },
-  { op = "wait" },
-  { op = "exit", ranks = [1] },
-  # Each rank meets the fault here, before the shrink makes a communicator that it could break as well.
-  { op = "wait", error = "remote_error" },
-  { op = "shrink", new = "rest", without = [1], abort = true },
-  { op = "launch", graph = "g" },
-  { op = "wait" },
-  { op = "release", graph = "g" },
-]
-"#;
-    let runner = runner();
-    Seen::of(&runner, "", text).passes();
-    let seen = Seen::of(&runner, "F93", text);
-    assert_eq!(seen.verdict.status, Status::Fail, "{:?}", seen.verdict.findings);
-    let findings = format!("{:?}", seen.verdict.findings);
-    assert!(findings.contains("cannot be launched"), "{findings}");
-}

@@ -1,4 +1,4 @@
-//! Shows that a fault of the software library makes a small scenario end as it should, that the scenario passes without it,
+//! Shows that a fault of a library makes a small scenario end as it should, that the scenario passes without it,
 //! and that the library itself says that the fault would change it.
 use collspec_cli::audit::FaultOrFlaw;
 use collspec_cli::audit::examples::scenario_for;

@@ -1,4 +1,4 @@
-//! Every fault of memory, chunks, blocks and arithmetic that the software library has on demand: a small scenario passes
+//! Every fault of memory, chunks, blocks and arithmetic on demand: a small scenario passes
 //! without it and fails with it, everywhere, on one rank, in one algorithm; and a run that only traces faults reports it.
 use super::shown::assert_all_are_shown;
 use collspec_cli::audit::examples::transport::EXAMPLES;

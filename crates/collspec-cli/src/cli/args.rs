@@ -429,7 +429,7 @@ pub enum CheckFormat {
 
 /// Measure which deliberate bugs in the library and flaws in the judge the scenarios catch.
 ///
-/// First every case runs without a fault and must pass. Then it runs with each fault of the software library that affects
+/// First every case runs without a fault and must pass. Then it runs with each fault of a wrong library in between that affects
 /// it, and failing results are judged again by judges that check less. Exit code 1 if a fault or flaw goes unnoticed.
 #[derive(Debug, ClapArgs)]
 pub struct AuditArgs {

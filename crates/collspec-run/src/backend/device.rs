@@ -395,3 +395,16 @@ impl Backend {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuless_device::CaptureError;
+
+    /// A graph that the library does not let run is the library's failure; a capture that this program does wrong is its own.
+    #[test]
+    fn a_graph_that_cannot_be_launched_is_no_trouble_of_the_worker() {
+        assert!(DeviceError::Graph(CaptureError::LaunchFailed).may_come_from_the_library());
+        assert!(!DeviceError::Graph(CaptureError::Unmatched).may_come_from_the_library());
+    }
+}

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// and its effect where the worker or the device asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variation {
-    /// The fault that the software library is given, in the words that select it; empty for none.
+    /// The fault of a library in between, in the words that select it; empty for none.
     pub fault: String,
     /// The seed of the order in which tasks and warps take turns; each repetition of the case has the next one.
     pub seed: Option<u64>,

@@ -290,6 +290,7 @@ impl Runner {
         };
         let missing = self.machine().zip(self.rank_devices(case));
         if let Some(reason) = missing.and_then(|(machine, devices)| missing_feature(&plan, machine, &devices)) {
+            self.plans.release(plan);
             return settled(judge::skipped(case, reason));
         }
         Ok(Ok(plan))

@@ -361,7 +361,6 @@ fn stream_arrived(id: BatchId, done: Done) {
         return;
     }
     let dones = state.start(id);
-    super::progress::ensure_started(&mut state);
     // A host thread that waits for its stream runs the tasks before it blocks.
     let idle = !state.is_driven() && !state.ready.is_empty() && !crate::device::is_driving();
     drop(state);

@@ -53,6 +53,7 @@ use forming::Forming;
 use hosts::BlockedHost;
 use member::CommShared;
 use one_sided::Inbox;
+pub(crate) use progress::ensure_started;
 use progress::{Drivers, Ready};
 use rendezvous::{PendingJoin, Rendezvous, Split};
 use rustc_hash::FxHashMap;

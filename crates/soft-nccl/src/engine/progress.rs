@@ -6,6 +6,7 @@ use super::step::perform;
 use super::task::{Parked, Task, TaskId};
 use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
+use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclResult_t;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -112,20 +113,20 @@ impl State {
     }
 }
 
-/// Starts the first progress thread with the first work.
-pub(super) fn ensure_started(state: &mut State) {
+/// Starts the first progress thread, before there can be work for it: a library that never moves anything would look like a hang of
+/// the program that uses it.
+pub(crate) fn ensure_started() -> Outcome<()> {
+    let mut state = lock();
     if state.drivers.threads > 0 {
-        return;
+        return Ok(());
     }
     crate::device::set_helper(help, hand_over);
-    match start_thread() {
-        Ok(()) => state.drivers.threads = 1,
-        Err(error) => {
-            // A library that never moves anything would look like a hang of the program that uses it.
-            eprintln!("soft-nccl: cannot start the progress thread: {error}");
-            std::process::abort();
-        }
-    }
+    start_thread().map_err(|error| {
+        gpuless_device::refusals::note("a thread of the software library", 0, &error);
+        Failure::system(format!("a thread cannot be started: {error}"))
+    })?;
+    state.drivers.threads = 1;
+    Ok(())
 }
 
 fn start_thread() -> std::io::Result<()> {
