@@ -6,6 +6,7 @@
 //! | [`attach`] | makes a loaded library call this runtime in place of the one linked into it |
 //! | [`api`] | the runtime's functions, over gpuless-device |
 //! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
+//! | [`alter`] | kernels with a changed instruction, and the instructions that are executed |
 //! | [`faults`] | faults of the machine on demand |
 //! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
 #![deny(unsafe_code)]
@@ -19,5 +20,6 @@ mod nvml;
 pub mod faults;
 mod imports;
 pub mod library;
+pub mod alter;
 
 pub use counts::{Counts, counts};

@@ -41,6 +41,8 @@ pub enum LibraryError {
 struct Machine {
     pool: Pool,
     memory: Arc<Memory>,
+    /// The programs of the libraries that were loaded, in their order.
+    programs: Mutex<Vec<Arc<Programs>>>,
 }
 
 /// The multicast memory that the runtime knows.
@@ -70,7 +72,7 @@ fn machine() -> Result<&'static Machine, LibraryError> {
         }));
         // SAFETY: members stay until the kernels that were running when they were given up have ended.
         unsafe { memory.set_multicast(Box::new(OfRuntime)) };
-        Ok(Machine { pool, memory })
+        Ok(Machine { pool, memory, programs: Mutex::default() })
     };
     let machine = MACHINE.get_or_init(begin);
     machine.as_ref().map_err(|error| LibraryError::Threads(std::io::Error::other(error.clone())))
@@ -99,6 +101,12 @@ pub(crate) fn halt(device: usize, time: Option<Duration>) -> Result<(), LibraryE
 /// The kernels of a device that was halted continue.
 pub(crate) fn resume() -> Result<(), LibraryError> {
     machine().map(|machine| machine.pool.resume())
+}
+
+/// The programs of all libraries that were loaded.
+pub(crate) fn executables() -> Result<Vec<Arc<Executable>>, LibraryError> {
+    let programs = machine()?.programs.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(programs.iter().flat_map(|programs| programs.executables.clone()).collect())
 }
 
 /// All blocks that are at work in this process, if all of them wait or poll memory that does not change: only the host can help them then.
@@ -155,6 +163,7 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
     // SAFETY: as the caller says.
     let attached = Arc::new(unsafe { redirect(path, &runtime, not_supported)? });
     let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
+    machine()?.programs.lock().unwrap_or_else(PoisonError::into_inner).push(programs.clone());
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
         // Some kernels exist as machine code alone. They are known, and refused when they are launched.

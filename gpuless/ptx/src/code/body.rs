@@ -1,4 +1,5 @@
 //! The operations of a function, and the blocks that control flow cuts them into.
+use super::change::Change;
 use super::decode::decode_at_no_place;
 use super::op::{Op, Operation};
 use crate::module::{Function, Type};
@@ -21,6 +22,15 @@ impl Body {
             decode_at_no_place(unit, function, instruction).unwrap_or_else(unknown)
         });
         Self { operations: operations.collect(), registers: function.registers.clone() }
+    }
+
+    /// Changes the operation with this number, if it allows such a change.
+    pub fn change(&mut self, number: usize, change: Change) {
+        if let Some(operation) = self.operations.get_mut(number)
+            && let Some((changed, _)) = change.of(operation)
+        {
+            *operation = changed;
+        }
     }
 
     /// The basic blocks: the operations of a block are executed all or not at all.

@@ -1,5 +1,6 @@
 //! Instructions with types: the effect of each, and the registers that it uses.
 mod body;
+mod change;
 mod contract;
 mod decode;
 mod flow;
@@ -9,6 +10,7 @@ mod slots;
 mod waits;
 
 pub use body::Body;
+pub use change::Change;
 pub use contract::contract;
 pub use decode::{Unsupported, decode, unsupported};
 pub use op::{

@@ -479,6 +479,8 @@ pub enum Op {
     Trap,
     /// An instruction that cannot be decoded, with the reason.
     Unknown(String),
+    /// An operation that rounds to nearest, rounded towards zero instead; only [`Change`](super::Change) makes it.
+    TowardsZero(Box<Self>),
     /// Instructions that matter only to a GPU and do nothing here: `nanosleep`, `griddepcontrol`, `prefetch`.
     Nothing,
     /// `mbarrier.init`.

@@ -67,6 +67,7 @@ impl Op {
             | Self::ActiveMask { to }
             | Self::BarrierArriveExpect { to, .. }
             | Self::BarrierTryWait { to, .. } => *to,
+            Self::TowardsZero(op) => op.target(),
             _ => None,
         }
     }
@@ -107,6 +108,7 @@ impl Op {
                 f(bytes)
             }
             Self::BarrierTryWait { state, .. } => f(state),
+            Self::TowardsZero(op) => op.each_source(f),
             Self::ReadSpecial { .. }
             | Self::Load { .. }
             | Self::ActiveMask { .. }

@@ -12,6 +12,13 @@ pub struct UnitId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub(crate) u32);
 
+impl FunctionId {
+    /// The number, with which [`Program::function_id`](super::Program::function_id) finds it again.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// A variable of a program, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableId(pub(crate) u32);

@@ -1,8 +1,10 @@
 //! A program that is ready to run on any device: its functions are prepared when they are first entered.
+use super::altered::{Alteration, Altered};
 use super::fault::Fault;
-use super::handlers::{Plain, Vectors};
+use super::handlers::{Plain, Vectors, control};
 use super::lower::lower;
-use super::ready::Ready;
+use super::ready::{Notes, Ready};
+use crate::code::Change;
 use crate::error::Error;
 use crate::link::{FunctionId, Program, SharedMemory};
 use crate::module::Room;
@@ -68,6 +70,7 @@ pub struct Executable {
     program: Arc<Program>,
     options: Options,
     functions: Vec<OnceLock<Result<Arc<Ready>, Error>>>,
+    altered: Altered<Ready>,
     /// The layouts of kernels' shared memory, as far as they were needed.
     shared: Mutex<FxHashMap<FunctionId, Arc<SharedLayout>>>,
 }
@@ -88,7 +91,7 @@ impl Executable {
             options.vectors = Vectors::best();
         }
         let functions = program.functions().map(|_| OnceLock::new()).collect();
-        Arc::new(Self { program, options, functions, shared: Mutex::default() })
+        Arc::new(Self { program, options, functions, altered: Altered::default(), shared: Mutex::default() })
     }
 
     /// The program that is run.
@@ -117,19 +120,45 @@ impl Executable {
     ///
     /// Its text cannot be read.
     pub fn function(&self, id: FunctionId) -> Result<Arc<Ready>, Error> {
-        let lowered = self.functions[id.0 as usize].get_or_init(|| self.lower(id).map(Arc::new));
+        if let Some(altered) = self.altered.function(id, |alteration| self.alter_function(id, alteration)) {
+            return altered;
+        }
+        let lowered = self.functions[id.0 as usize].get_or_init(|| self.lower(id, None).map(Arc::new));
         lowered.clone()
     }
 
-    fn lower(&self, id: FunctionId) -> Result<Ready, Error> {
+    /// From now on functions that are entered are altered like this, or as their text says. No kernel of the program may be at work.
+    pub fn alter(&self, alteration: Option<Alteration>) {
+        self.altered.set(alteration);
+    }
+
+    fn alter_function(&self, id: FunctionId, alteration: Alteration) -> Result<Ready, Error> {
+        match alteration {
+            Alteration::Mutated(mutation) => self.lower(id, Some((mutation.operation, mutation.change))),
+            Alteration::Noted => {
+                let mut ready = self.lower(id, None)?;
+                Notes::take_over(&mut ready, control::noted);
+                Ok(ready)
+            }
+        }
+    }
+
+    /// The numbers of the operations that were executed since this is noted, by function.
+    pub(super) fn noted(&self) -> Vec<(FunctionId, Vec<u32>)> {
+        let operations = |ready: &Ready| Some(ready.notes.as_ref()?.operations(&ready.operation_of));
+        self.altered.entered().into_iter().filter_map(|(id, ready)| Some((id, operations(&ready)?))).collect()
+    }
+
+    /// Prepares a function, with a change of one operation if there is one.
+    fn lower(&self, id: FunctionId, change: Option<(u32, Change)>) -> Result<Ready, Error> {
         match self.options.vectors {
-            Vectors::OneByOne | Vectors::Plain => lower::<Plain>(self, id),
+            Vectors::OneByOne | Vectors::Plain => lower::<Plain>(self, id, change),
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => lower::<super::handlers::Avx2>(self, id),
+            Vectors::Avx2 => lower::<super::handlers::Avx2>(self, id, change),
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512 => lower::<super::handlers::Avx512>(self, id),
+            Vectors::Avx512 => lower::<super::handlers::Avx512>(self, id, change),
             #[cfg(not(target_arch = "x86_64"))]
-            _ => lower::<Plain>(self, id),
+            _ => lower::<Plain>(self, id, change),
         }
     }
 

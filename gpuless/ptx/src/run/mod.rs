@@ -1,10 +1,12 @@
 //! Kernels run: warps of 32 lanes, blocks with shared memory and barriers, launches.
 mod aliases;
+mod altered;
 mod block;
 mod choice;
 mod delay;
 mod early;
 mod executable;
+mod executed;
 mod fault;
 mod frame;
 mod handlers;
@@ -21,15 +23,18 @@ mod registers;
 mod rounding;
 mod scalar;
 mod stores;
+mod toward_zero;
 mod warp;
 mod weak;
 mod word;
 mod work;
 
+pub use altered::{Alteration, Mutation};
 pub use choice::Schedule;
 pub use delay::StoreUnit;
 pub use early::EarlyLoads;
 pub use executable::{Executable, Options, SwitchSum};
+pub use executed::Executed;
 pub use fault::{Fault, Spot, StandingBlock, Wait};
 pub use handlers::Vectors;
 pub use image::Image;

@@ -4,6 +4,7 @@ use super::registers::Slot;
 use crate::code::{Op, Width};
 use crate::link::{FunctionId, SharedMemory, VariableId};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An instruction. The meaning of its fields is up to its handler; most have a target and three operands.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +110,8 @@ pub struct Ready {
     pub general: Vec<General>,
     /// The reasons some operations cannot be executed.
     pub refusals: Vec<String>,
+    /// If it is noted what of it is executed, these notes.
+    pub notes: Option<Notes>,
 }
 
 impl Ready {
@@ -126,6 +129,41 @@ impl Ready {
             calls: Vec::new(),
             general: Vec::new(),
             refusals: Vec::new(),
+            notes: None,
         }
+    }
+}
+
+/// What of a function is executed.
+#[derive(Debug)]
+pub struct Notes {
+    /// For each instruction, the code that really executes it.
+    handlers: Vec<Handler>,
+    seen: Vec<AtomicBool>,
+}
+
+impl Notes {
+    /// Puts a handler that takes notes in the place of a function's own ones.
+    pub fn take_over(ready: &mut Ready, noting: Handler) {
+        let handlers: Vec<Handler> =
+            ready.instructions.iter_mut().map(|of| std::mem::replace(&mut of.run, noting)).collect();
+        let seen = handlers.iter().map(|_| AtomicBool::new(false)).collect();
+        ready.notes = Some(Self { handlers, seen });
+    }
+
+    /// Notes that an instruction is executed, and gives its handler.
+    pub fn note(&self, at: usize) -> Option<Handler> {
+        self.seen.get(at)?.store(true, Ordering::Relaxed);
+        self.handlers.get(at).copied()
+    }
+
+    /// The operations that were executed. One with a guard becomes two instructions, and only the last one does what it says.
+    pub fn operations(&self, operation_of: &[u32]) -> Vec<u32> {
+        // The last instruction leaves the function, and is no operation of it.
+        let pairs = operation_of.windows(2).zip(&self.seen);
+        pairs
+            .filter(|(pair, seen)| pair[0] != pair[1] && seen.load(Ordering::Relaxed))
+            .map(|(pair, _)| pair[0])
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
 //! Computes operations one lane at a time: the meaning of every operation on registers, as the ISA defines it.
+use super::toward_zero::toward_zero;
 use crate::code::{BinaryOp, Comparison, MulPart, Op, Rounding, TernaryOp, UnaryOp};
 use crate::module::Type;
 use crate::num::{
@@ -46,6 +47,7 @@ pub fn compute(op: &Op, operands: &Values) -> Option<Values> {
         Op::ConvertFloat { rounding, from, into, .. } => convert(*rounding, *from, *into, a),
         Op::ConvertPair { from, into, .. } => pair(part_of(*into), halves(part_of(*from), a)),
         Op::ConvertPairFromF32 { into, .. } => pair(part_of(*into), [b, a].map(f32_of).map(f64::from)),
+        Op::TowardsZero(op) => toward_zero(op, [a, b, c], compute(op, operands)?[0] as u64),
         _ => return None,
     };
     Some([u128::from(one), 0, 0, 0])

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // kernels are given addresses of the tests' memory
 
 mod accesses;
+mod altered;
 mod delay;
 mod device;
 mod early;

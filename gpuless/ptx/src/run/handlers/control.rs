@@ -152,6 +152,19 @@ pub unsafe fn refuse(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     w.refuse(at, what.unwrap_or_default())
 }
 
+/// Notes that this instruction is executed, and executes it.
+///
+/// # Safety
+/// As for every [`super::Handler`].
+pub unsafe fn noted(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let code = w.frames[w.current].code.clone();
+    match code.notes.as_ref().and_then(|notes| notes.note(at as usize)) {
+        // SAFETY: it is the handler that lowering chose for this instruction.
+        Some(run) => unsafe { run(w, i, at) },
+        None => w.refuse(at, "no notes are taken of this function: this is a bug".into()),
+    }
+}
+
 /// `call`: the target's handle is `a`; the number is that of a call with parameters, plus one.
 ///
 /// # Safety

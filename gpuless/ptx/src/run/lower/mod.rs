@@ -10,7 +10,7 @@ use super::frame::Layout;
 use super::handlers::{Isa, control, general, together};
 use super::ready::{CallSite, General, Instruction, NOWHERE, Ready};
 use super::registers::Slot;
-use crate::code::{Body, Op, Operation, Slots, SpecialRegister, Width, contract, waits};
+use crate::code::{Body, Change, Op, Operation, Slots, SpecialRegister, Width, contract, waits};
 use crate::error::Error;
 use crate::link::FunctionId;
 use crate::module::{Guard, RegisterId, Space};
@@ -19,15 +19,18 @@ use slots::Places;
 /// The reason an operation cannot be lowered.
 type Refusal = String;
 
-/// Prepares a function for execution.
+/// Prepares a function for execution, with a change of the operation with a number if there is one.
 ///
 /// # Errors
 ///
 /// Its text cannot be read.
-pub fn lower<I: Isa>(executable: &Executable, id: FunctionId) -> Result<Ready, Error> {
+pub fn lower<I: Isa>(executable: &Executable, id: FunctionId, change: Option<(u32, Change)>) -> Result<Ready, Error> {
     let program = executable.program();
     let function = program.function(id)?;
     let mut body = Body::of(program.unit(program.unit_of(id)), function);
+    if let Some((number, change)) = change {
+        body.change(number as usize, change);
+    }
     if executable.contracts() {
         contract(&mut body);
     }
