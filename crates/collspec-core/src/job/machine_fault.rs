@@ -1,4 +1,5 @@
 //! Faults of the machine on which a job runs: what they are, and what they can strike.
+use super::ExecutedFunction;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -122,6 +123,8 @@ pub struct MachineReport {
     pub counts: MachineCounts,
     /// What the fault did, if it struck here.
     pub fault: Option<String>,
+    /// The instructions that were executed, if this was noted.
+    pub executed: Vec<ExecutedFunction>,
 }
 
 /// The beginning of the line of a worker's log that says what a fault has done.

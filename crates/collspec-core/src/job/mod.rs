@@ -1,12 +1,14 @@
 //! The calls of a rank's program, and the observations of a run of all programs.
 mod answers;
 mod calls;
+mod kernels;
 mod machine_fault;
 mod observation;
 mod report;
 
 pub use answers::{Answer, Answers, Asked, MemoryAnswer, MemoryAsked, PointerAnswer, WindowAnswer};
 pub use calls::{Call, CallKind, MapRead, Ptr, Red, Signal};
+pub use kernels::{ChangeKind, ExecutedFunction, ExecutedInstruction, Kernels, Mutant};
 pub use machine_fault::{
     Disturbance, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, NO_KERNEL_MOVES,
 };

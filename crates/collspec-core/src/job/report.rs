@@ -17,7 +17,7 @@ pub struct RankReport {
     pub times: Vec<f64>,
     /// The total work of the kernels of the timed iterations, if it is counted.
     pub work: Option<Work>,
-    /// What happened to the machine in its process, if it was disturbed and this is the process's first rank.
+    /// What happened to the machine in its process, if it was disturbed or its kernels were other, and this is the process's first rank.
     pub machine: Option<MachineReport>,
 }
 

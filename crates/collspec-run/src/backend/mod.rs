@@ -132,6 +132,18 @@ impl Backend {
         };
         disturbed.map_err(|error| error.to_string())
     }
+    /// What is different about the kernels from now on, as the job says. Only software GPUs can be given others.
+    ///
+    /// # Errors
+    ///
+    /// The job asks for other kernels on another device, or the library has no such instruction.
+    pub fn alter_kernels(&self, job: &Job) -> Result<(), String> {
+        let kernels = job.variation.kernels;
+        if !matches!(self.device, Device::Software { .. }) {
+            return kernels.map_or(Ok(()), |_| Err("other kernels need software GPUs".to_owned()));
+        }
+        software_gpus::alter_kernels(kernels).map_err(|error| error.to_string())
+    }
     /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
         self.library.set_idle_hook(hook);

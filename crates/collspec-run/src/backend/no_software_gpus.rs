@@ -1,6 +1,6 @@
 //! What a build without software GPUs, and so without an interpreter of PTX, has in their place.
 use super::cuda::DriverReport;
-use crate::job::{MachineFault, MachineReport, Variation, Work};
+use crate::job::{ExecutedFunction, Kernels, MachineFault, MachineReport, Variation, Work};
 use nccl_sys::Nccl;
 use std::path::Path;
 
@@ -102,6 +102,24 @@ pub fn disturb(_: Option<(MachineFault, usize)>) -> Result<(), SoftwareGpuError>
 /// Never.
 pub fn leave_alone() -> Result<(), SoftwareGpuError> {
     Ok(())
+}
+
+/// Nothing: no kernel runs.
+///
+/// # Errors
+///
+/// Never.
+pub fn alter_kernels(_: Option<Kernels>) -> Result<(), SoftwareGpuError> {
+    Ok(())
+}
+
+/// Nothing: no kernel runs.
+///
+/// # Errors
+///
+/// Never.
+pub fn executed() -> Result<Vec<ExecutedFunction>, SoftwareGpuError> {
+    Ok(Vec::new())
 }
 
 /// Nothing: no kernel runs.

@@ -3,15 +3,18 @@
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::job::{
-    EarlyLoads, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, MachineReport, StoreUnit, Variation, Work,
+    ChangeKind, EarlyLoads, ExecutedFunction, ExecutedInstruction, FAULT_IN_LOG, FaultKind, Kernels, MachineCounts,
+    MachineFault, MachineReport, Mutant, StoreUnit, Variation, Work,
 };
 use collspec_core::printable::one_line;
+use gpuless_cuda::alter::{self, AlterError, Alteration};
 use gpuless_cuda::api::{self, Settings};
 use gpuless_cuda::attach::runtime_functions;
 use gpuless_cuda::fatbin::FatBinaries;
 use gpuless_cuda::faults::{self, Effect, Fault, Owner};
 use gpuless_cuda::library::LibraryError;
 use nccl_sys::Nccl;
+use ptx::code::Change;
 use ptx::run::{self, Options, Schedule, SwitchSum};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -252,11 +255,55 @@ pub fn leave_alone() -> Result<(), LibraryError> {
     faults::end()
 }
 
+/// Every kind of change.
+const CHANGES: [(ChangeKind, Change); 6] = [
+    (ChangeKind::Operator, Change::Operator),
+    (ChangeKind::Comparison, Change::Comparison),
+    (ChangeKind::Constant, Change::Constant),
+    (ChangeKind::Rounding, Change::Rounding),
+    (ChangeKind::LeftOut, Change::LeftOut),
+    (ChangeKind::Negated, Change::Negated),
+];
+
+/// From now on kernels are other than their PTX says in this way, or as it says.
+///
+/// # Errors
+///
+/// The library has no such instruction.
+pub fn alter_kernels(kernels: Option<Kernels>) -> Result<(), AlterError> {
+    let alteration = kernels.and_then(|kernels| match kernels {
+        Kernels::Noted => Some(Alteration::Noted),
+        Kernels::Mutant(Mutant { program, function, operation, change }) => {
+            let (_, change) = *CHANGES.iter().find(|(kind, _)| *kind == change)?;
+            Some(Alteration::Mutant(alter::Mutant { program, function, operation, change }))
+        }
+    });
+    alter::alter(alteration)
+}
+
+/// The instructions that kernels of this process have executed, if this is noted.
+///
+/// # Errors
+///
+/// The text of a kernel cannot be read.
+pub fn executed() -> Result<Vec<ExecutedFunction>, AlterError> {
+    let kind = |change: Change| CHANGES.iter().find(|(_, known)| *known == change).map(|(kind, _)| *kind);
+    let instruction = |run::Executed { operation, line, text, changes }| {
+        let changes = changes.into_iter().filter_map(|(change, words)| Some((kind(change)?, words))).collect();
+        ExecutedInstruction { operation, line, text, changes }
+    };
+    let function = |alter::ExecutedFunction { program, function, name, unit, operations }| {
+        let instructions = operations.into_iter().map(instruction).collect();
+        ExecutedFunction { program, function, name, unit, instructions }
+    };
+    Ok(alter::executed()?.into_iter().map(function).collect())
+}
+
 /// What faults could have struck in this process, and what the fault did if it has.
 pub fn disturbed() -> MachineReport {
     let (faults::Counts { stores, to_library, to_caller, received }, fault) = faults::seen();
     let counts = MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received };
-    MachineReport { counts, fault }
+    MachineReport { counts, fault, executed: Vec::new() }
 }
 
 /// The number of host threads that wait for a device, and the number of turns that kernels had, if streams have nothing to do now and all kernels

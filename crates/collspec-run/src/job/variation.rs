@@ -1,5 +1,5 @@
 //! What one run of a case does differently from another run of the same program.
-use super::Disturbance;
+use super::{Disturbance, Kernels};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -17,9 +17,16 @@ pub struct Variation {
     pub early_loads: Option<EarlyLoads>,
     /// What happens to the machine meanwhile; on software GPUs only.
     pub disturbance: Option<Disturbance>,
+    /// What is different about the kernels; on software GPUs only.
+    pub kernels: Option<Kernels>,
 }
 
 impl Variation {
+    /// True if the machine or its kernels are other than usual.
+    pub fn concerns_machine(&self) -> bool {
+        self.disturbance.is_some() || self.kernels.is_some()
+    }
+
     /// The same with a seed, if stores that are late or loads that are early need one that says how much.
     #[must_use]
     pub fn with_seed_if_needed(self) -> Self {

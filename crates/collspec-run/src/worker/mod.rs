@@ -188,6 +188,7 @@ impl Worker {
         let kept = self.take_kept(&job);
         self.backend.library.request_fault(&job.variation.fault)?;
         self.backend.disturb(&job)?;
+        self.backend.alter_kernels(&job)?;
         let session = Arc::new(Session::new(job, kept)?);
         self.current = Some(session.clone());
         self.start(session, true)

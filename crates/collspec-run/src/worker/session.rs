@@ -11,7 +11,9 @@ use crate::backend::{
 };
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
-use crate::job::{Answers, CallKind, ELSEWHERE, Id, Job, RankEnd, RankReport, Reply, Report, Work};
+use crate::job::{
+    Answers, CallKind, ELSEWHERE, Id, Job, Kernels, MachineReport, RankEnd, RankReport, Reply, Report, Work,
+};
 use nccl_sys::ncclUniqueId;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -452,8 +454,14 @@ impl Run {
         let own = &self.job().ranks;
         ranks.truncate(own.end as usize);
         ranks.drain(..(own.start as usize).min(ranks.len()));
-        if let Some(first) = ranks.first_mut().filter(|_| self.job().variation.disturbance.is_some()) {
-            first.machine = Some(software_gpus::disturbed());
+        if let Some(first) = ranks.first_mut().filter(|_| self.job().variation.concerns_machine()) {
+            // A function whose text cannot be read has failed where it was entered.
+            let executed = if self.job().variation.kernels == Some(Kernels::Noted) {
+                software_gpus::executed().unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            first.machine = Some(MachineReport { executed, ..software_gpus::disturbed() });
         }
         Report { ranks, reached: self.backend.library.faults_reached() }
     }

@@ -62,7 +62,7 @@ impl Runner {
         let own_core = core.as_ref().map(|claim| claim.core);
         key.core = own_core;
         // a case that may damage its communicators gets new ones and does not leave them to other cases
-        let clean = clean_case(plan) && !wrong && variation.disturbance.is_none();
+        let clean = clean_case(plan) && !wrong && !variation.concerns_machine();
         loop {
             // Checked after the processes were chosen: those that are left now are a subset of those that the choice was made from.
             if let Some(verdict) = self.lacks_since(case) {
