@@ -22,6 +22,7 @@ mod gpu;
 mod hostile_numbers;
 mod import;
 mod inputs_and_outputs;
+mod kernel_mutants;
 mod killed_processes;
 mod large_memory;
 mod limits;

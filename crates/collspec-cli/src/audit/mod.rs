@@ -8,6 +8,7 @@ pub mod cover;
 mod detected_by;
 mod flaw;
 pub mod examples;
+pub mod mutants;
 mod repair;
 pub mod report;
 mod run;

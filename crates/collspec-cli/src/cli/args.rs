@@ -1,6 +1,9 @@
 //! The command-line arguments; the comments on them are the help text.
 use super::backend_args::BackendArgs;
 use super::bench_args::BenchArgs;
+pub(super) use super::headings::{BACKEND, LIMITS, MACHINES, MANNER, REPORT, SOFTWARE};
+use super::headings::{CASES, FAULTS, REQUIRED};
+use super::mutants_args::MutantsArgs;
 use super::report_args::ReportArgs;
 use super::settings_args::SettingsArgs;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
@@ -92,17 +95,6 @@ pub struct NcclFetchArgs {
 
 /// The folder of scenarios if no path is given.
 pub const DEFAULT_FOLDER: &str = "scenarios";
-
-/// Headings of the help, by what the options concern.
-const CASES: &str = "Which cases";
-pub(super) const BACKEND: &str = "What runs them";
-pub(super) const MANNER: &str = "How they run";
-pub(super) const MACHINES: &str = "Several processes or machines";
-pub(super) const SOFTWARE: &str = "The software library";
-pub(super) const LIMITS: &str = "Limits";
-pub(super) const REPORT: &str = "Report";
-const FAULTS: &str = "Which faults and checkers";
-const REQUIRED: &str = "What must be caught";
 
 /// The cases to run.
 #[derive(Debug, ClapArgs)]
@@ -431,6 +423,9 @@ pub enum CheckFormat {
 ///
 /// First every case runs without a fault and must pass. Then it runs with each fault of a wrong library in between that affects
 /// it, and failing results are judged again by judges that check less. Exit code 1 if a fault or flaw goes unnoticed.
+///
+/// With --nccl, a real library is audited on software GPUs instead: one instruction of its kernels is changed at a time, of those that
+/// the cases execute, and the report says which of these mutants no case notices. Exit code 1 if fewer than --at-least are noticed.
 #[derive(Debug, ClapArgs)]
 pub struct AuditArgs {
     #[command(flatten)]
@@ -438,6 +433,12 @@ pub struct AuditArgs {
 
     #[command(flatten)]
     pub alone: AloneArgs,
+
+    #[command(flatten)]
+    pub library: LibraryArgs,
+
+    #[command(flatten)]
+    pub kernels: MutantsArgs,
 
     /// Try only these, separated by commas: F01 and up are the library's, J01 to J10 the judge's; some end with a letter.
     #[arg(long, value_name = "FAULTS", value_parser = faults, help_heading = FAULTS)]
@@ -469,8 +470,8 @@ pub struct AuditArgs {
     #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     pub write_baseline: Option<PathBuf>,
 
-    /// Exit code 1 only if fewer than N of the library's faults are caught: a number, or a percentage of those that are
-    /// tried, such as 90%.
+    /// Exit code 1 only if fewer than N of the library's faults are caught, or of its mutants noticed: a number, or a percentage
+    /// of those that are tried, such as 90%.
     #[arg(long, value_name = "N", help_heading = REQUIRED)]
     pub at_least: Option<AtLeast>,
 
@@ -492,6 +493,11 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
+    /// True if the kernels of a real library are audited.
+    pub fn names_library(&self) -> bool {
+        self.library.nccl.is_some() || self.library.driver.is_some()
+    }
+
     /// True if the exit code depends on more than whether everything was caught.
     pub fn has_requirements(&self) -> bool {
         self.baseline.is_some() || self.write_baseline.is_some() || self.at_least.is_some()

@@ -1,6 +1,7 @@
 //! The command line: its arguments, and the actions they request.
 mod args;
 mod audit;
+mod audit_mutants;
 mod audit_requirements;
 mod backend;
 mod backend_args;
@@ -26,6 +27,7 @@ mod faults_args;
 mod foreign_arguments;
 mod gate;
 mod gpu;
+mod headings;
 mod implied_run;
 mod import;
 mod import_args;
@@ -34,6 +36,7 @@ mod launcher_options;
 mod manual;
 mod minimize;
 mod minimize_args;
+mod mutants_args;
 mod nccl;
 mod nccl_tests_line;
 mod nccl_tests_options;
@@ -91,7 +94,10 @@ pub fn command() -> ExitCode {
             launched::in_one_process(options.alone.launcher, "gate", || gate::gate(options))
         }
         args::Command::Audit(options) => {
-            launched::in_one_process(options.alone.launcher, "audit", || audit::audit(options))
+            launched::in_one_process(options.alone.launcher, "audit", || match options.names_library() {
+                true => audit_mutants::audit(options),
+                false => audit::audit(options),
+            })
         }
         args::Command::Minimize(options) => {
             launched::in_one_process(options.alone.launcher, "minimize", || minimize::reduce(options))
