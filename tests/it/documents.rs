@@ -136,7 +136,9 @@ fn ranges(classes: &BTreeSet<&str>) -> String {
             _ => runs.push((class, class)),
         }
     }
-    let words: Vec<String> = runs.iter().map(|(first, last)| format!("{first} to {last}")).collect();
+    let words =
+        |(first, last): &(&str, &str)| if first == last { (*first).to_owned() } else { format!("{first} to {last}") };
+    let words: Vec<String> = runs.iter().map(words).collect();
     let (last, others) = words.split_last().unwrap();
     if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) }
 }

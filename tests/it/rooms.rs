@@ -28,11 +28,11 @@ const IMPORTS_THAT_RUN_UP: [&str; 16] = [
 /// Files in circles, by crate. A number that has become smaller is written down here, so that it stays.
 const FILES_IN_CIRCLES: [(&str, usize); 11] = [
     ("crates/collspec-cli", 89),
-    ("crates/collspec-core", 94),
+    ("crates/collspec-core", 93),
     ("crates/collspec-run", 26),
     ("crates/collspec-suite", 10),
     ("crates/recorder", 2),
-    ("crates/soft-nccl", 73),
+    ("crates/soft-nccl", 45),
     ("crates/standin-cuda", 4),
     ("crates/standin-nccl", 2),
     ("gpuless/cuda", 34),

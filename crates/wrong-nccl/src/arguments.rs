@@ -6,7 +6,7 @@ use crate::communicators::{Communicator, KeptConfig};
 use crate::fault::hit;
 use crate::groups;
 use crate::memory::{self, Block, is_there};
-use crate::table::named::*;
+use crate::plain::named::*;
 use crate::windows;
 use nccl_sys::ncclRedOp_t;
 use std::ffi::c_int;
@@ -28,7 +28,7 @@ pub(crate) fn change(of: &Communicator, call: &mut Call) -> Kept {
     shared_with_group(of, call);
     let kept = configuration(of, call);
     if call.kind != Kind::Wait
-        && call.send % PACK != 0
+        && !call.send.is_multiple_of(PACK)
         && call.count > 0
         && !call.extent(of.rank, of.n).overlaps()
         && hit(F05, of.rank)

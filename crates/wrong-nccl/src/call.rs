@@ -1,8 +1,8 @@
 //! A call that puts work on a stream, as the program made it or as a fault has changed it.
 #![allow(unsafe_code)] // functions of the right library are called
 
-use crate::numbers::Type;
-use crate::right;
+use crate::element::Type;
+use crate::right::right;
 use nccl_sys::*;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};

@@ -34,16 +34,20 @@ macro_rules! functions {
     (@ $variant:ident $function:ident $with_config:ident ($($op:ident)? ; $($root:ident)?) $how:expr) => {
         #[allow(non_snake_case)] // NCCL's names
         mod $function {
-            use super::*;
+            use crate::call::{Call, Kind};
+            use crate::collectives::call;
+            use crate::perform::perform;
+            use nccl_sys::*;
+            use std::ffi::c_void;
             pub(super) unsafe extern "C" fn plain(
                 send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t,
-                $($op: ncclRedOp_t,)? $($root: c_int,)? comm: ncclComm_t, stream: cudaStream_t,
+                $($op: ncclRedOp_t,)? $($root: std::ffi::c_int,)? comm: ncclComm_t, stream: cudaStream_t,
             ) -> ncclResult_t {
                 perform(call(Kind::$variant, (send, recv), count, dtype, $how, (comm, stream)))
             }
             pub(super) unsafe extern "C" fn configured(
                 send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t,
-                $($op: ncclRedOp_t,)? $($root: c_int,)? comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t,
+                $($op: ncclRedOp_t,)? $($root: std::ffi::c_int,)? comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t,
             ) -> ncclResult_t {
                 let plain = call(Kind::$variant, (send, recv), count, dtype, $how, (comm, stream));
                 let config = (!config.is_null()).then(|| config.expose_provenance());
@@ -172,7 +176,7 @@ unsafe extern "C" fn wait(
         Ok(count) if !signals.is_null() => unsafe { std::slice::from_raw_parts(signals, count) }.to_vec(),
         _ => {
             // SAFETY: the caller's arguments, which the library refuses.
-            return crate::right()
+            return crate::right::right()
                 .ncclWaitSignal
                 .map_or(ncclResult_t::InternalError, |f| unsafe { f(count, signals, comm, stream) });
         }

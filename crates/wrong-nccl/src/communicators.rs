@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // the right library is asked
 
 use crate::call::Call;
-use crate::right;
+use crate::right::right;
 use nccl_sys::{ncclCollConfig_t, ncclComm_t, ncclResult_t};
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_uint};

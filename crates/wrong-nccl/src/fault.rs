@@ -1,11 +1,7 @@
-//! The faults: their descriptions, which of them is wanted, and which of them a program has met.
-use crate::numbers;
-use crate::table::{self, TABLE};
-use std::fmt;
-use std::str::FromStr;
+//! Which fault is wanted, and which faults a program has met.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A fault: a number in [`TABLE`].
+/// A fault: a number in [`TABLE`](crate::TABLE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fault(pub(crate) u16);
 
@@ -29,33 +25,6 @@ impl Entry {
     }
 }
 
-impl Fault {
-    /// Every fault, including the members of families.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0..TABLE.len()).map(|number| Self(number as u16))
-    }
-
-    /// The fault's description.
-    pub fn entry(self) -> &'static Entry {
-        &TABLE[usize::from(self.0)]
-    }
-
-    /// Its number in the table, which is its bit in [`Reached`].
-    pub fn number(self) -> usize {
-        usize::from(self.0)
-    }
-
-    /// The only element type in which it can strike, by name; `None` if it can in every type.
-    pub fn only_type(self) -> Option<&'static str> {
-        numbers::type_of(usize::from(self.0).checked_sub(table::PLAIN.len())?)
-    }
-
-    /// Parses a fault's id, in upper or lower case.
-    pub fn parse(id: &str) -> Option<Self> {
-        Self::all().find(|fault| fault.entry().id.eq_ignore_ascii_case(id))
-    }
-}
-
 /// A fault, and the rank on which it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Injection {
@@ -75,67 +44,6 @@ pub enum FaultMode {
     Trace,
     /// It has this fault.
     Inject(Injection),
-}
-
-/// A text that names no mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoFault {
-    /// The id is not in the table.
-    #[error("there is no fault `{0}`: they are from {first} to {last}, not every number, some followed by a letter; `collspec audit --list-faults` lists them", first = first(), last = last())]
-    Unknown(String),
-    /// Not `rank=`.
-    #[error("`{0}` is not `rank=N`")]
-    Where(String),
-}
-
-/// The classes of the table, which are the first three letters of its ids.
-fn classes() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().filter_map(|entry| entry.id.get(..3))
-}
-
-fn first() -> &'static str {
-    classes().min().unwrap_or_default()
-}
-
-fn last() -> &'static str {
-    classes().max().unwrap_or_default()
-}
-
-impl FromStr for FaultMode {
-    type Err = NoFault;
-
-    /// `F07`, `F07,rank=1`, or `trace`; an empty text is [`FaultMode::Sound`].
-    fn from_str(text: &str) -> Result<Self, NoFault> {
-        let text = text.trim();
-        if text.is_empty() {
-            return Ok(Self::Sound);
-        }
-        if text.eq_ignore_ascii_case("trace") {
-            return Ok(Self::Trace);
-        }
-        let mut words = text.split(',').map(str::trim);
-        let id = words.next().unwrap_or_default();
-        let fault = Fault::parse(id).ok_or_else(|| NoFault::Unknown(id.to_owned()))?;
-        let mut injection = Injection { fault, rank: None };
-        for word in words {
-            let number = word.strip_prefix("rank=").and_then(|number| number.parse().ok());
-            injection.rank = Some(number.ok_or_else(|| NoFault::Where(word.to_owned()))?);
-        }
-        Ok(Self::Inject(injection))
-    }
-}
-
-impl fmt::Display for FaultMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sound => f.write_str(""),
-            Self::Trace => f.write_str("trace"),
-            Self::Inject(Injection { fault, rank }) => {
-                f.write_str(fault.entry().id)?;
-                rank.map_or(Ok(()), |rank| write!(f, ",rank={rank}"))
-            }
-        }
-    }
 }
 
 /// The mode at this moment, packed: its kind in the lowest byte, then the fault, and from bit 32 on the rank plus one.
@@ -169,14 +77,12 @@ pub(crate) fn set_mode(mode: FaultMode) {
     MODE.store(word, Ordering::Relaxed);
 }
 
-const WORDS: usize = 16;
+pub(crate) const WORDS: usize = 16;
 
 /// Faults by number: a bit each.
 pub type Reached = [u64; WORDS];
 
 static REACHED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-
-const _: () = assert!(table::COUNT <= 64 * WORDS, "a bit for every fault");
 
 /// The faults that were met since the last call of this function.
 pub(crate) fn take_reached() -> Reached {
@@ -223,28 +129,5 @@ fn note(fault: Fault) {
     let number = fault.number();
     if let Some(word) = REACHED.get(number / 64) {
         word.fetch_or(1 << (number % 64), Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes_are_written_as_they_are_read() {
-        for text in ["", "trace", "F07", "F23b,rank=3", "F41-f16-prod"] {
-            assert_eq!(text.parse::<FaultMode>().map(|mode| mode.to_string()).as_deref(), Ok(text));
-        }
-        for text in ["F99x", "F07,rank=x", "F07,algorithm=Tree", ","] {
-            assert!(text.parse::<FaultMode>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn ids_are_unique_and_every_fault_says_what_shows_it() {
-        let mut ids: Vec<&str> = TABLE.iter().map(|entry| entry.id).collect();
-        ids.sort_unstable();
-        assert!(ids.windows(2).all(|pair| pair[0] != pair[1]));
-        assert!(TABLE.iter().all(|entry| !entry.text.is_empty() && !entry.shown_by.is_empty()));
     }
 }

@@ -2,8 +2,8 @@
 use crate::call::Call;
 use crate::communicators::Communicator;
 use crate::fault::hit;
+use crate::plain::named::*;
 use crate::streams;
-use crate::table::named::*;
 use gpuless_device::Stream;
 
 /// Keeps account of captures, and changes a call that is captured.

@@ -4,8 +4,8 @@
 use crate::call::{Call, Kind};
 use crate::communicators::{self, Made};
 use crate::fault::{FaultMode, hit, mode, wanted};
-use crate::right;
-use crate::table::named;
+use crate::plain::named;
+use crate::right::right;
 use nccl_sys::{ncclComm_t, ncclResult_t};
 use std::cell::RefCell;
 use std::ptr::with_exposed_provenance;

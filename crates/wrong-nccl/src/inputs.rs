@@ -5,9 +5,9 @@ use crate::call::Kind;
 use crate::fault::{Fault, FaultMode, hit, mode, wanted};
 use crate::lost::WRAP;
 use crate::memory::{Block, read, write};
-use crate::perform::Placed;
+use crate::placed::Placed;
+use crate::plain::named::*;
 use crate::streams;
-use crate::table::named::*;
 use crate::windows;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,8 +28,8 @@ struct Earlier {
     by_stream: HashMap<usize, (usize, Vec<u8>)>,
     /// The last contribution to each communicator, with its number.
     by_communicator: HashMap<usize, (u64, Vec<u8>)>,
-    /// Inputs that are being read: addresses of the first byte and past the last, by number.
-    reading: HashMap<u64, (usize, usize)>,
+    /// Inputs of calls that have not ended: addresses of the first byte and past the last, and the stream, by number.
+    reading: HashMap<u64, (usize, usize, usize)>,
     next: u64,
 }
 
@@ -120,20 +120,36 @@ pub(crate) fn instead(Placed { of, call, stream, capture }: &Placed<'_>) -> Opti
         stale,
     };
     let block = Arc::new(Block::new(len)?);
+    let shows = wanted(F64) && !from.overlaps && capture.is_none();
     // The true input is put back by whoever holds the number.
-    let number = {
+    let (number, shared) = {
         let mut earlier = earlier();
         earlier.next += 1;
-        earlier.next
+        let number = earlier.next;
+        let beside = |(first, end, other): &(usize, usize, usize)| {
+            *other != call.stream && *first < address + len && address < *end
+        };
+        let shared = shows && earlier.reading.values().any(beside);
+        if shows {
+            earlier.reading.insert(number, (address, address + len, call.stream));
+        }
+        (number, shared)
     };
-    let shows = wanted(F64) && !from.overlaps && capture.is_none();
+    // A reader that comes later must find the other data as well, so the first one's input changes too.
+    let noted = shared && hit(F64, of.rank);
+    let strikes = match mode() {
+        FaultMode::Inject(injection) => {
+            shows && injection.fault == F64 && injection.rank.is_none_or(|only| only == of.rank)
+        }
+        FaultMode::Sound | FaultMode::Trace => noted,
+    };
     let into = Arc::clone(&block);
     streams::then(stream, move || {
         // SAFETY: the stream has come to the operation, whose caller keeps the input until it is over.
         let now = unsafe { read(address, len) };
         into.fill(from.contributed(&now).as_deref().unwrap_or(&now));
-        if shows {
-            from.hide(number, &now);
+        if strikes {
+            from.hide(&now);
         }
     });
     Some(Input { block, restored: shows.then_some((address, len, number)) })
@@ -211,26 +227,9 @@ impl Contribution {
     }
 
     /// F64: the input holds other data while its operation runs, which reads the true ones elsewhere.
-    fn hide(&self, number: u64, now: &[u8]) {
-        let (address, len) = self.send;
-        let shared = {
-            let mut earlier = earlier();
-            let shared = earlier.reading.values().any(|(from, to)| *from < address + len && address < *to);
-            earlier.reading.insert(number, (address, address + len));
-            shared
-        };
-        // A reader that comes later must find the other data as well, so the first one's input changes too.
-        let noted = shared && self.hits(F64);
-        let strikes = match mode() {
-            FaultMode::Inject(injection) => {
-                injection.fault == F64 && injection.rank.is_none_or(|only| only == self.rank)
-            }
-            FaultMode::Sound | FaultMode::Trace => noted,
-        };
-        if strikes {
-            let wrong: Vec<u8> = now.iter().map(|byte| !byte).collect();
-            // SAFETY: the stream has come to the operation, whose caller keeps the input; that it is written is the fault.
-            unsafe { write(address, &wrong) };
-        }
+    fn hide(&self, now: &[u8]) {
+        let wrong: Vec<u8> = now.iter().map(|byte| !byte).collect();
+        // SAFETY: the stream has come to the operation, whose caller keeps the input; that it is written is the fault.
+        unsafe { write(self.send.0, &wrong) };
     }
 }

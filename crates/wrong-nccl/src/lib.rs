@@ -10,47 +10,43 @@
 //!
 //! Asked for `trace`, it does nothing wrong, and says afterwards (`collspecReached`) which faults would have changed something. Where
 //! that depends on values, it looks at them in stream order; a reduction's contributions are gathered for that by a call of its own.
-mod arguments;
-mod call;
-mod collectives;
-mod communicators;
 mod fault;
-mod graphs;
-mod groups;
-mod inputs;
-mod lost;
-mod membership;
+mod right;
+mod plain;
+mod element;
 mod memory;
-mod numbers;
-mod one_sided;
-mod operators;
-mod outputs;
-mod perform;
-mod queries;
-mod requests;
-mod situations;
 mod streams;
-mod sums;
-mod table;
+mod call;
+mod communicators;
+mod groups;
+mod placed;
+mod numbers;
+mod situations;
+mod operators;
 mod windows;
+mod lost;
+mod inputs;
+mod outputs;
+mod sums;
+mod arguments;
+mod graphs;
+mod one_sided;
+mod perform;
+mod membership;
+mod queries;
+mod collectives;
+mod table;
+mod requests;
 
-pub use fault::{Entry, Fault, FaultMode, Injection, NoFault, Reached};
-pub use table::TABLE;
+pub use fault::{Entry, Fault, FaultMode, Injection, Reached};
+pub use table::{NoFault, TABLE};
 
 use nccl_sys::Nccl;
-use std::sync::OnceLock;
-
-static RIGHT: OnceLock<Nccl> = OnceLock::new();
-
-/// The right library. Calls come only through the table of [`wrap`], which sets it.
-fn right() -> &'static Nccl {
-    RIGHT.get_or_init(|| Nccl::empty("no library"))
-}
 
 /// The functions of `right` with faults on demand; a second table in one process is given back as it is.
 pub fn wrap(right: Nccl) -> Nccl {
     let mut wrong = right.clone();
-    if RIGHT.set(right).is_err() {
+    if !right::set(right) {
         return wrong;
     }
     macro_rules! replace {

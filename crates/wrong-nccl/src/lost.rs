@@ -3,7 +3,7 @@ use crate::call::Call;
 use crate::communicators::Communicator;
 use crate::fault::hit;
 use crate::groups;
-use crate::table::named::*;
+use crate::plain::named::*;
 
 /// What becomes of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use crate::communicators::{self, Communicator, Made, Origin};
 use crate::fault::{hit, wanted};
 use crate::groups;
 use crate::perform::outcome;
-use crate::right;
+use crate::plain::named::*;
+use crate::right::right;
 use crate::streams;
-use crate::table::named::*;
 use nccl_sys::*;
 use std::ffi::c_int;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -29,6 +29,10 @@ pub(crate) fn forget() {
 
 /// True if the configuration says so, or says nothing and the parent is.
 fn is_nonblocking(config: *const ncclConfig_t, parent: bool) -> bool {
+    // The variable goes before the configuration.
+    if let Ok(blocking) = std::env::var("NCCL_COMM_BLOCKING") {
+        return blocking.trim() == "0";
+    }
     if config.is_null() {
         return parent;
     }

@@ -43,12 +43,12 @@ impl Drop for Block {
     }
 }
 
-/// Blocks of operations whose end is not known.
-static KEPT: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+/// What operations use whose end is not known.
+static KEPT: Mutex<Vec<Box<dyn Send>>> = Mutex::new(Vec::new());
 
-/// Keeps a block until the next program begins.
-pub(crate) fn keep(block: Block) {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+/// Keeps a block, or whatever holds one, until the next program begins.
+pub(crate) fn keep(block: impl Send + 'static) {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(block));
 }
 
 /// A new program begins: all operations of the last one have ended.

@@ -3,7 +3,7 @@ use crate::call::{Call, Kind};
 use crate::communicators::Communicator;
 use crate::fault::hit;
 use crate::memory::is_there;
-use crate::table::named::*;
+use crate::plain::named::*;
 use nccl_sys::ncclResult_t;
 
 /// Puts of a rank after which one is lost.

@@ -2,12 +2,12 @@
 #![allow(unsafe_code)] // the right library is called, and scalars are read
 
 use crate::communicators;
+use crate::element::{Type, element};
 use crate::fault::hit;
 use crate::groups::NO_RANK;
 use crate::memory::read;
-use crate::numbers::{Type, element};
-use crate::right;
-use crate::table::named::F53;
+use crate::plain::named::F53;
+use crate::right::right;
 use nccl_sys::*;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};

@@ -2,14 +2,15 @@
 #![allow(unsafe_code)] // a program's buffers are addresses
 
 use crate::call::Kind;
+use crate::element::Type;
 use crate::fault::{Fault, hit, wanted};
 use crate::inputs::Input;
 use crate::memory::{is_there, read, write};
-use crate::numbers::{self, Type};
-use crate::perform::Placed;
+use crate::numbers;
+use crate::placed::Placed;
+use crate::plain::named::*;
 use crate::situations;
 use crate::streams;
-use crate::table::named::*;
 use gpuless_device::Stream;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

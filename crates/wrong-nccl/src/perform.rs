@@ -7,22 +7,14 @@ use crate::graphs;
 use crate::groups;
 use crate::inputs;
 use crate::lost::{self, Fate};
+use crate::memory;
 use crate::one_sided;
 use crate::outputs;
+use crate::placed::Placed;
+use crate::plain::named::*;
 use crate::streams;
 use crate::sums;
-use crate::table::named::*;
-use gpuless_device::Stream;
 use nccl_sys::ncclResult_t;
-
-/// A call with what is known about its surroundings.
-pub(crate) struct Placed<'a> {
-    pub of: &'a Communicator,
-    pub call: &'a Call,
-    pub stream: &'a Stream,
-    /// The capture that it becomes part of.
-    pub capture: Option<u64>,
-}
 
 /// Makes the call, with whatever goes wrong.
 pub(crate) fn perform(mut call: Call) -> ncclResult_t {
@@ -53,7 +45,7 @@ pub(crate) fn perform(mut call: Call) -> ncclResult_t {
     }
     let placed = Placed { of: &of, call: &call, stream: &stream, capture };
     // Work of a communicator that does not block may reach its stream after the call, so nothing can be put around it.
-    let follows = call.count > 0 && call.ty().is_some() && !of.made.nonblocking;
+    let follows = call.count > 0 && call.ty().is_some() && !of.made.nonblocking && is_valid(&of, &call);
     if !follows {
         return outcome(&of, call.issue());
     }
@@ -74,7 +66,10 @@ pub(crate) fn perform(mut call: Call) -> ncclResult_t {
     if fate == Fate::Twice {
         let _ = made.issue();
     }
-    if code == ncclResult_t::Success {
+    if code != ncclResult_t::Success {
+        // What was gathered for it is on its way all the same.
+        memory::keep(gathered);
+    } else {
         groups::after(Box::new(move || {
             if let Some(watched) = watched {
                 watched.end(input);
@@ -85,6 +80,14 @@ pub(crate) fn perform(mut call: Call) -> ncclResult_t {
         }));
     }
     outcome(&of, code)
+}
+
+/// False for a call that the right library refuses, whose buffers need not be there.
+fn is_valid(of: &Communicator, call: &Call) -> bool {
+    let extent = call.extent(of.rank, of.n);
+    let inside = usize::try_from(call.root).is_ok_and(|root| root < of.n);
+    let given = |(address, len): (usize, usize)| len == 0 || address != 0;
+    inside && given(extent.send) && given(extent.recv)
 }
 
 /// Calls the right library; a call that asks for an algorithm which it cannot have may take another one.
@@ -132,6 +135,10 @@ fn refusal(of: &Communicator, call: &Call) -> Option<ncclResult_t> {
 /// The answer to a call, given the right one.
 pub(crate) fn outcome(of: &Communicator, code: ncclResult_t) -> ncclResult_t {
     let mut state = of.state();
+    if code == ncclResult_t::RemoteError {
+        state.broken = true;
+        communicators::note_death();
+    }
     match code {
         ncclResult_t::Success if std::mem::take(&mut state.refused) && hit(F40B, of.rank) => ncclResult_t::InvalidUsage,
         ncclResult_t::Success | ncclResult_t::InProgress => code,

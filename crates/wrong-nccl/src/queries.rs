@@ -4,8 +4,8 @@
 use crate::communicators::{self, Communicator, Origin};
 use crate::fault::hit;
 use crate::groups::NO_RANK;
-use crate::right;
-use crate::table::named::*;
+use crate::plain::named::*;
+use crate::right::right;
 use nccl_sys::*;
 use std::ffi::{c_char, c_int};
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // C functions
 
 use crate::fault::{FaultMode, mode, set_mode, take_reached, wanted};
-use crate::table::named::{F12, F38, F53, F60, F60B, F60C, F67B};
+use crate::plain::named::{F12, F38, F53, F60, F60B, F60C, F67B};
 use crate::{communicators, inputs, membership, memory, outputs, streams, windows};
 use nccl_sys::ncclResult_t;
 use std::ffi::{CStr, c_char, c_ulonglong};

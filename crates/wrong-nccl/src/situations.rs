@@ -5,8 +5,8 @@ use crate::communicators::Origin;
 use crate::fault::{Entry, Fault, wanted};
 use crate::groups;
 use crate::numbers;
-use crate::perform::Placed;
-use crate::table::PLAIN;
+use crate::placed::Placed;
+use crate::plain::PLAIN;
 use nccl_sys::ncclRedOp_t;
 use std::cell::LazyCell;
 

@@ -4,14 +4,16 @@
 
 use crate::call::{Call, Kind};
 use crate::communicators;
-use crate::fault::{Fault, aimed, hit, wanted};
+use crate::element::{Operator, Type, element, put};
+use crate::fault::{Fault, FaultMode, aimed, hit, mode, wanted};
 use crate::memory::{Block, read, write};
-use crate::numbers::{self, Moment, Operator, Type, alike, combine, divide, element, is_nan, nearest, put, through};
+use crate::numbers::{self, Moment, alike, combine, divide, is_nan, nearest, through};
 use crate::operators::{self, Scalar};
 use crate::outputs::CHUNK;
-use crate::perform::Placed;
+use crate::placed::Placed;
+use crate::plain::named::*;
+use crate::right::right;
 use crate::streams;
-use crate::table::named::*;
 use gpuless_device::Stream;
 use nccl_sys::{ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::sync::Arc;
@@ -100,7 +102,10 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
     let size = ty.size();
     // The scalar follows the elements.
     let len = (positions.len() + 1) * size;
-    let (own, all) = (Arc::new(Block::new(len)?), Arc::new(Block::new(len * of.n)?));
+    // Exchanged between all pairs of ranks, which needs none of the algorithms that NCCL_ALGO may forbid.
+    let pairwise = right().ncclAlltoAll.is_some();
+    let copies = if pairwise { of.n } else { 1 };
+    let (own, all) = (Arc::new(Block::new(len * copies)?), Arc::new(Block::new(len * of.n)?));
     let (from, read_len) = call.extent(of.rank, of.n).send;
     let (into, places) = (Arc::clone(&own), positions.clone());
     streams::then(stream, move || {
@@ -111,12 +116,12 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
             put(to, element(ty, &input, *at));
         }
         put(&mut bytes[len - size..], scalar.as_ref().map_or(0, Scalar::bits));
-        into.fill(&bytes);
+        into.fill(&bytes.repeat(copies));
     });
     let tag = of.state().tag;
     operators::mark(of.handle, OWN_TAG);
     let gathering = Call {
-        kind: Kind::AllGather,
+        kind: if pairwise { Kind::AlltoAll } else { Kind::AllGather },
         send: own.address(),
         recv: all.address(),
         count: len,
@@ -243,6 +248,11 @@ impl Element<'_> {
             let wrong = wrong.filter(|wrong| !alike(ty, *wrong, right) && !alike(ty, *wrong, now))?;
             hit(fault, self.sum.rank).then_some(wrong)
         };
+        // What every rank of an all_reduce computes alike need be looked for on one.
+        let elsewhere = mode() == FaultMode::Trace && self.sum.kind == Kind::AllReduce && self.sum.rank > 0;
+        if elsewhere {
+            return takes(F28, (self.sum.n > 2).then(|| self.in_order(self.sum.rank, false)));
+        }
         let mut plain = FAULTS.iter().filter(|(fault, _)| wanted(*fault));
         plain.find_map(|(fault, wrong)| takes(*fault, wrong(self))).or_else(|| {
             let members = self

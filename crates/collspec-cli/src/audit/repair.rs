@@ -1,7 +1,7 @@
 //! What a judge with a flaw sees of a run with a fault: the run, with everything that this judge does not look at as it is in a run
 //! without the fault. The sound judge judges that, and knows nothing of flaws.
 use super::flaw::{BEGINNING_ELEMENTS, Flaw};
-use collspec_core::judge::final_image;
+use collspec_core::judge::{Status, final_image, judge_pass_or_fail};
 use collspec_core::num::{DType, decode_f64, get_element, is_nan, put_element};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::{Event, Plan};
@@ -13,26 +13,46 @@ const PACK_BYTES: u64 = 16;
 const F16_EPSILON: f64 = 1.0 / 1024.0;
 
 /// A case, and one of its runs without a fault.
-pub(super) struct Repair<'a> {
-    pub plan: &'a Plan,
-    pub forecast: &'a Forecast,
-    pub sound: &'a Observation,
-    pub flaw: Flaw,
+struct Repair<'a> {
+    plan: &'a Plan,
+    forecast: &'a Forecast,
+    sound: &'a Observation,
+    flaw: Flaw,
+    /// For [`Flaw::NoSameBits`], the rank whose results all ranks are given that ought to have the same.
+    like: usize,
 }
 
-/// The results of one rank: those without the fault, those with it, and both of rank 0 where it has as many.
+/// The results of one rank without the fault, and both results of the rank that it may be given those of.
 struct Results<'a> {
     dtype: DType,
     rank: usize,
     /// The index in its buffer of the first element.
     start: u64,
     sound: &'a [u8],
-    first: Option<(&'a [u8], &'a [u8])>,
+    other: Option<(&'a [u8], &'a [u8])>,
+}
+
+/// True if a judge with this flaw passes runs with a fault, given as many without it.
+pub(super) fn hides(
+    flaw: Flaw,
+    plan: &Plan,
+    forecast: &Forecast,
+    sound: &[Observation],
+    faulty: &[Observation],
+) -> bool {
+    // Each rank's result is right by itself if all could have it.
+    let ranks = if flaw == Flaw::NoSameBits { plan.n } else { 1 };
+    sound.len() >= faulty.len()
+        && (0..ranks).all(|like| {
+            let seen = |(faulty, sound)| Repair { plan, forecast, sound, flaw, like }.of(faulty);
+            let seen: Vec<Observation> = faulty.iter().zip(sound).map(seen).collect();
+            judge_pass_or_fail(plan, forecast, &seen).status == Status::Pass
+        })
 }
 
 impl Repair<'_> {
     /// The run with the fault as the judge sees it.
-    pub fn of(&self, faulty: &Observation) -> Observation {
+    fn of(&self, faulty: &Observation) -> Observation {
         let (plan, sound, flaw) = (self.plan, self.sound, self.flaw);
         if faulty.ended != Ended::Done {
             return if flaw == Flaw::NoOutcome { sound.clone() } else { faulty.clone() };
@@ -60,7 +80,8 @@ impl Repair<'_> {
             .collect();
         for (alloc, image) in images.iter().enumerate() {
             let [Some(right), Some(wrong)] = image else { continue };
-            if right.len() != wrong.len() || right == wrong {
+            let alone = !matches!(flaw, Flaw::OnlyRank0 | Flaw::NoSameBits);
+            if right.len() != wrong.len() || alone && right == wrong {
                 continue;
             }
             let mut repaired = wrong.clone();
@@ -83,7 +104,7 @@ impl Repair<'_> {
                     rank: region.rank,
                     start: region.start,
                     sound: right,
-                    first: None,
+                    other: None,
                 };
                 self.repair_results(&results, now);
             }
@@ -112,13 +133,13 @@ impl Repair<'_> {
             if written.contains(&number) {
                 is_result[range.start - payload.start..range.end - payload.start].fill(true);
             }
-            let first = bytes(0).and_then(|(alloc, range)| {
+            let other = bytes(self.like).and_then(|(alloc, range)| {
                 let [right, wrong] = images.get(alloc)?;
                 Some((right.as_ref()?.get(range.clone())?, wrong.as_ref()?.get(range)?))
             });
-            let first = first.filter(|(right, _)| right.len() == range.len());
+            let other = other.filter(|(right, _)| right.len() == range.len());
             let results =
-                Results { dtype: buffer.dtype, rank: spec.rank, start: 0, sound: &right[range.clone()], first };
+                Results { dtype: buffer.dtype, rank: spec.rank, start: 0, sound: &right[range.clone()], other };
             self.repair_results(&results, &mut now[range]);
         }
         if self.flaw == Flaw::NoInputs {
@@ -146,18 +167,18 @@ impl Repair<'_> {
         }
         for at in 0..now.len() / dtype.size() {
             let (right, is) = (get_element(dtype, sound, at), get_element(dtype, now, at));
-            let rank_0 = results.first.map(|(right, wrong)| [right, wrong].map(|bytes| get_element(dtype, bytes, at)));
-            put_element(dtype, now, at, self.seen(results, at as u64, right, is, rank_0));
+            let other = results.other.map(|(right, wrong)| [right, wrong].map(|bytes| get_element(dtype, bytes, at)));
+            put_element(dtype, now, at, self.seen(results, at as u64, [right, is], other));
         }
     }
 
     /// The element that the judge sees where the run has `is` and ought to have had `right`.
-    fn seen(&self, results: &Results<'_>, at: u64, right: u64, is: u64, rank_0: Option<[u64; 2]>) -> u64 {
+    fn seen(&self, results: &Results<'_>, at: u64, [right, is]: [u64; 2], other: Option<[u64; 2]>) -> u64 {
         let (dtype, index) = (results.dtype, results.start + at);
-        let like_rank_0 = || rank_0.filter(|[sound, _]| results.rank > 0 && *sound == right).map(|[_, faulty]| faulty);
+        let like_other = || other.filter(|[sound, _]| *sound == right).map(|[_, faulty]| faulty);
         let hidden = match self.flaw {
-            Flaw::OnlyRank0 if results.rank > 0 => return like_rank_0().unwrap_or(right),
-            Flaw::NoSameBits => return like_rank_0().unwrap_or(is),
+            Flaw::OnlyRank0 if results.rank > 0 => return like_other().unwrap_or(right),
+            Flaw::NoSameBits => return like_other().unwrap_or(is),
             Flaw::OnlyBeginning => index >= BEGINNING_ELEMENTS,
             Flaw::OnePerPack => !index.is_multiple_of(PACK_BYTES / dtype.size() as u64),
             Flaw::NanEqualsAnything => is_nan(dtype, right) || is_nan(dtype, is),

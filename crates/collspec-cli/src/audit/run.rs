@@ -1,7 +1,7 @@
 //! The runs of an audit: every case without a fault, then each case with every fault that it reaches.
 use super::detected_by::{DetectedBy, LaneSet};
 use super::flaw::Flaw;
-use super::repair::Repair;
+use super::repair::hides;
 use super::{AuditError, AuditSettings, Depth};
 use collspec_core::judge::{Outcome, Status, Verdict, judge_pass_or_fail};
 use collspec_core::num::DType;
@@ -198,7 +198,7 @@ pub(super) fn run_all(
     )?;
     let mut outcomes: Vec<CaseOutcome> = Vec::with_capacity(cases.len());
     let mut audited_cases: Vec<(usize, AuditedCase)> = Vec::new();
-    let mut failures = Vec::new();
+    let (mut failures, mut not_run) = (Vec::new(), Vec::new());
     for (index, (case, sound)) in cases.iter().zip(sound).enumerate() {
         let (reached, troubles, caught) = (Vec::new(), Vec::new(), Vec::new());
         let mut outcome = CaseOutcome {
@@ -213,10 +213,19 @@ pub(super) fn run_all(
         match sound {
             Some(SoundRun::Passed(audited)) => audited_cases.push((index, *audited)),
             Some(SoundRun::Skipped(reason)) => outcome.skipped = Some(reason),
+            // A case that cannot be run here, such as one whose results are too large to be kept, is left out with the reason.
+            Some(SoundRun::Failed(verdict)) if verdict.status == Status::Error => {
+                outcome.skipped.clone_from(&verdict.reason);
+                not_run.push(SoundFailure { case: case.clone(), verdict });
+            }
             Some(SoundRun::Failed(verdict)) => failures.push(SoundFailure { case: case.clone(), verdict }),
             None => {}
         }
         outcomes.push(outcome);
+    }
+    // If none can be run, that is what there is to tell.
+    if audited_cases.is_empty() {
+        failures.append(&mut not_run);
     }
     if !failures.is_empty() {
         return Err(AuditError::FailsWithoutFault(failures));
@@ -429,11 +438,8 @@ fn run_without_fault(case: &Arc<Case>, runner: &dyn CaseRunner, kept: &AtomicU64
     let begun = Instant::now();
     let (verdict, observations) = runner.run(&ready, FaultMode::Trace, None, &judge)?;
     let whole_time = begun.elapsed();
-    match verdict.status {
-        // Nothing can be said of its faults either: it is left out, with the reason.
-        Status::Error => return Ok(SoundRun::Skipped(verdict.reason.unwrap_or_default())),
-        Status::Fail => return Ok(SoundRun::Failed(Box::new(verdict))),
-        Status::Pass | Status::Skip => {}
+    if verdict.status.is_bad() {
+        return Ok(SoundRun::Failed(Box::new(verdict)));
     }
     let reached = reached_in_any_run(&observations);
     let timed_out = observations.iter().any(|run| matches!(run.ended, Ended::Hung { proved: false, .. }));
@@ -508,15 +514,7 @@ fn run_with_fault(
         let (right, seen) = runner.run(ready, FaultMode::Sound, None, &judge)?;
         *sound = (right.status == Status::Pass).then_some(seen);
     }
-    let hides = |flaw: &Flaw| {
-        let Some(sound) = sound.as_ref().filter(|sound| sound.len() >= observations.len()) else { return false };
-        let repaired: Vec<Observation> = observations
-            .iter()
-            .zip(sound)
-            .map(|(faulty, sound)| Repair { plan, forecast, sound, flaw: *flaw }.of(faulty))
-            .collect();
-        judge_pass_or_fail(plan, forecast, &repaired).status == Status::Pass
-    };
+    let hides = |flaw: &Flaw| sound.as_ref().is_some_and(|sound| hides(*flaw, plan, forecast, sound, &observations));
     let hidden = flaws.into_iter().filter(hides).collect();
     Ok(FaultyRun::Caught(Catch {
         fault,

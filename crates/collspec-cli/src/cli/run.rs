@@ -68,7 +68,9 @@ fn run_here(
     chosen.cluster = cluster;
     backend::check_weak_memory(options, &chosen)?;
     if args.settings.software.has("fault") && chosen.machine.is_some() && !chosen.backend.has_software_gpus() {
-        anyhow::bail!("--fault works with --backend soft, and with --driver software: it exchanges data in memory that the host can reach");
+        anyhow::bail!(
+            "--fault works with --backend soft, and with --driver software: it exchanges data in memory that the host can reach"
+        );
     }
     let mut suite = open(&args.selection)?;
     let mut outputs = reports::files(&args.report.0);

@@ -92,7 +92,7 @@ mod tests {
         assert!(words("COLLSPEC_FILTERS").ends_with("did you mean COLLSPEC_FILTER?"));
         assert!(words("COLLSPEC_SOFT_SEDE").ends_with("did you mean COLLSPEC_SOFT_SEED?"));
         assert_eq!(words("COLLSPEC_BANANA"), "the variable COLLSPEC_BANANA means nothing to collspec");
-        assert!(words("COLLSPEC_FAULT").contains("means nothing"), "only the command has this option");
+        assert!(words("COLLSPEC_JOBS").contains("means nothing"), "only the command has this option");
         for known in [
             "COLLSPEC_BACKEND",
             "COLLSPEC_MAX_FILE_WORK",

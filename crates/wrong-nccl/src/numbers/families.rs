@@ -1,9 +1,9 @@
 //! Faults of numbers, in families: one wrong rule, in each of several types and operations. A family's member is named
 //! by its class, its type and its operation: `F41-f16-prod`.
-use super::element::Type::{self, *};
 use super::value::{Overflow, Rounding};
 use super::wrong::{OtherFormat, Rule};
 use crate::call::Kind;
+use crate::element::Type::{self, *};
 
 /// The operation in which a rule is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,16 @@
 //! Faults of numbers: arithmetic that follows a wrong rule in one type and one operation.
-mod element;
 mod families;
 mod value;
 mod wrong;
 
-pub(crate) use element::{Operator, Type, element, put};
 pub(crate) use wrong::{Rule, is_signed, read};
 
 use crate::call::Kind;
+use crate::element::{Operator, Type, get, put};
 use crate::fault::{Entry, Fault, hit, wanted};
-use crate::table::PLAIN;
-use crate::table::named::{F29C, F29D, F29E};
-use element::get;
+use crate::plain::PLAIN;
+use crate::plain::named::{F29C, F29D, F29E};
+
 use families::{At, FAMILIES, Family};
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
 //! Floating-point formats and exact values, for arithmetic that rounds wrongly or in the wrong place.
-use super::element::Type;
+use crate::element::Type;
 
 /// The meaning of the largest exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

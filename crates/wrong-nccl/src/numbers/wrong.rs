@@ -1,6 +1,6 @@
 //! Results of arithmetic that follows a wrong rule, for two elements or for an element and a scalar.
-use super::element::{Operator, Type};
 use super::value::{self, Format, Overflow, Rounding, Value};
+use crate::element::{Operator, Type};
 
 /// A way of computing that is wrong for some values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -137,7 +137,7 @@ const OF_FAMILIES: &[(&str, &[&str], &str)] = &[
     ("F43f", &["avg", "max", "min", "premul_sum", "prod"], numbers!("infinity_on_each_rank")),
     ("F43f", &["sum"], numbers!("rounding_of_sums")),
     ("F44", &["avg"], numbers!("rounding_of_averages")),
-    ("F44", &["max", "min"], numbers!("nan_of_every_code")),
+    ("F44", &["max", "min"], numbers!("every_bit_of_extremes")),
     ("F44", &["premul_sum"], numbers!("rounding_of_scaled_sums")),
     ("F44", &["prod"], numbers!("nan_on_each_rank")),
     ("F44", &["sum"], numbers!("negative_zero_is_a_number")),

@@ -5,7 +5,6 @@ use super::outcome::{Event, Fate, Report, Request, Tried};
 use collspec_core::job::{ExecutedFunction, Kernels, Mutant};
 use collspec_core::judge::{Outcome, Status, Verdict, judge_pass_or_fail};
 use collspec_core::scenario::{Case, ExpectedOutcome};
-use collspec_run::job::Observation;
 use collspec_suite::suite::parallel::stream;
 use collspec_suite::suite::{Experiment, Prepared, Ready, Runner, Variation, with_causes};
 use std::collections::BTreeMap;
@@ -180,11 +179,7 @@ fn run_once(case: &Arc<Case>, runner: &Runner) -> Result<Result<Passed, Useless>
 fn experiment(kernels: Kernels, limit: Option<f64>, runner: &Runner) -> Experiment<'static> {
     let usual = runner.variation();
     let variation = Variation { seed: usual.seed.or(Some(SCHEDULE)), kernels: Some(kernels), ..usual };
-    Experiment {
-        variation,
-        limit,
-        judge: &|plan, forecast, seen: &[Observation]| judge_pass_or_fail(plan, forecast, seen, None),
-    }
+    Experiment { variation, limit, judge: &judge_pass_or_fail }
 }
 
 /// Runs a mutant with the cases that execute its instruction, the cheapest first. Nothing if there is no such mutant.
