@@ -24,7 +24,7 @@ impl Fault {
         &TABLE[usize::from(self.0)]
     }
 
-    /// Its number in the table, which is its bit in [`Reached`].
+    /// Its number in the table, which is its bit in [`Reached`](crate::Reached).
     pub fn number(self) -> usize {
         usize::from(self.0)
     }

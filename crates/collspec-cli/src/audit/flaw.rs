@@ -3,7 +3,7 @@ use collspec_core::judge::{Lane, Outcome, Verdict};
 use collspec_core::num::DType;
 use collspec_core::plan::Plan;
 
-/// A flaw of the judge; [`FLAWS`] describes each.
+/// A flaw of the judge; `FLAWS` describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flaw {
     /// J01: compares the results of rank 0 only.
@@ -129,7 +129,7 @@ impl Flaw {
         FLAWS.iter().map(|entry| entry.flaw)
     }
 
-    /// Its index in [`FLAWS`].
+    /// Its index in `FLAWS`.
     pub fn index(self) -> usize {
         self as usize
     }
