@@ -83,7 +83,7 @@ fn what_has_no_kernels_to_change_is_refused() {
     for option in ["--list-faults", "--quick", "--every-case", "--scenarios", "--fault=F14"] {
         let run = home.run(&["audit", "sum.toml", "--nccl", "2.32.3", option]);
         let name = option.split('=').next().unwrap_or_default();
-        let words = format!("{name} is for the faults of the software library, and --nccl audits a real one");
+        let words = format!("{name} is for the audit of faults, and --nccl audits the kernels of a real library");
         assert!(run.code == 2 && run.err.contains(&words), "{run}");
     }
     for option in ["--mutants=5", "--seed=1", "--most-cases=2", "--delay-stores=element"] {

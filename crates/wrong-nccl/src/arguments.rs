@@ -15,14 +15,8 @@ use std::sync::Arc;
 /// Bytes to which the library aligns what it reads.
 const PACK: usize = 16;
 
-/// Things that a changed call uses.
-#[derive(Default)]
-pub(crate) struct Kept {
-    _config: Option<Arc<KeptConfig>>,
-}
-
-/// Changes the arguments of a call. What is returned must live as long as the call itself.
-pub(crate) fn change(of: &Communicator, call: &mut Call) -> Kept {
+/// Changes the arguments of a call. The returned configuration, if there is one, must live until the call has returned.
+pub(crate) fn change(of: &Communicator, call: &mut Call) -> Option<Arc<KeptConfig>> {
     let given = call.clone();
     root(of, call);
     shared_with_group(of, call);
@@ -104,7 +98,7 @@ fn shared_with_group(of: &Communicator, call: &mut Call) {
 }
 
 /// Configurations that are ignored, or kept for calls that have none.
-fn configuration(of: &Communicator, call: &mut Call) -> Kept {
+fn configuration(of: &Communicator, call: &mut Call) -> Option<Arc<KeptConfig>> {
     let hits = |fault| hit(fault, of.rank);
     let mut state = of.state();
     let Some(config) = call.config else {
@@ -115,17 +109,17 @@ fn configuration(of: &Communicator, call: &mut Call) -> Kept {
         let last = state.last_config.clone().filter(|_| supports && call.count > 0);
         let kept = last.filter(|_| hits(F86));
         call.config = kept.as_ref().map(|kept| kept.address());
-        return Kept { _config: kept };
+        return kept;
     };
     // SAFETY: the caller has passed the configuration to this call.
     state.last_config = Some(Arc::new(unsafe { KeptConfig::of(config) }));
     if call.kind.reduces() && call.op != ncclRedOp_t::Sum && hits(F89B) {
         call.op = ncclRedOp_t::Sum;
     }
-    if call.count > 0 && (hits(F85)) {
+    if call.count > 0 && hits(F85) {
         call.config = None;
     }
-    Kept::default()
+    None
 }
 
 /// Memory of this library's own where a changed call would leave the caller's: wrong, but nothing breaks.

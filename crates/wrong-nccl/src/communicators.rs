@@ -69,10 +69,26 @@ impl KeptConfig {
     }
 }
 
+/// Memory that is registered with a communicator.
+#[derive(Clone, Copy)]
+pub(crate) struct Registration {
+    pub base: usize,
+    pub len: usize,
+    /// What the library has given for it; 0 until the group of the call has ended.
+    pub handle: usize,
+    pub is_window: bool,
+}
+
+impl Registration {
+    pub(crate) fn holds(&self, address: usize, len: usize) -> bool {
+        self.base <= address && address + len <= self.base + self.len
+    }
+}
+
 /// What faults remember of a rank's communicator.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Operations that move data, and calls of every other kind that faults count.
+    /// How many operations have moved data so far, and how many puts and waits there were.
     pub operations: u64,
     pub puts: u64,
     pub waits: u64,
@@ -97,8 +113,8 @@ pub(crate) struct State {
     pub child_destroyed: bool,
     pub child_aborted: bool,
     pub parent_ended: bool,
-    /// Windows so far, and registered memory: addresses with lengths, and the window's handle if it is one.
-    pub registered: Vec<(usize, usize, usize)>,
+    /// Memory that is registered with it, in the order of the calls.
+    pub registered: Vec<Registration>,
     /// The data of puts that have not gone out, by peer.
     pub pending: HashMap<c_int, Call>,
 }

@@ -117,12 +117,23 @@ pub(crate) fn wanted(fault: Fault) -> bool {
     }
 }
 
+/// True if it is worth looking whether this fault would change something here: it is wanted, and a trace has not met it yet. Ranks may
+/// disagree, so this decides only about what a rank does by itself.
+pub(crate) fn sought(fault: Fault) -> bool {
+    wanted(fault) && !(mode() == FaultMode::Trace && is_noted(fault))
+}
+
 /// The one rank on which `fault` is asked for.
 pub(crate) fn aimed(fault: Fault) -> Option<usize> {
     match mode() {
         FaultMode::Inject(injection) if injection.fault == fault => injection.rank,
         _ => None,
     }
+}
+
+fn is_noted(fault: Fault) -> bool {
+    let number = fault.number();
+    REACHED.get(number / 64).is_some_and(|word| word.load(Ordering::Relaxed) & (1 << (number % 64)) != 0)
 }
 
 fn note(fault: Fault) {

@@ -1,8 +1,8 @@
-//! Data that a rank contributes in place of its input: other ranks' calls and its own see the wrong ones.
+//! Inputs that are replaced before their operation runs.
 #![allow(unsafe_code)] // a program's buffers are addresses
 
 use crate::call::Kind;
-use crate::fault::{Fault, FaultMode, hit, mode, wanted};
+use crate::fault::{Fault, FaultMode, hit, mode, sought, wanted};
 use crate::lost::WRAP;
 use crate::memory::{Block, read, write};
 use crate::placed::Placed;
@@ -28,9 +28,17 @@ struct Earlier {
     by_stream: HashMap<usize, (usize, Vec<u8>)>,
     /// The last contribution to each communicator, with its number.
     by_communicator: HashMap<usize, (u64, Vec<u8>)>,
-    /// Inputs of calls that have not ended: addresses of the first byte and past the last, and the stream, by number.
-    reading: HashMap<u64, (usize, usize, usize)>,
+    /// Inputs of calls that have not ended, by number.
+    reading: HashMap<u64, Range>,
     next: u64,
+}
+
+/// An input: the addresses of its first byte and of the one past its last, and the stream on which it is read.
+#[derive(Clone, Copy)]
+struct Range {
+    from: usize,
+    to: usize,
+    stream: usize,
 }
 
 static EARLIER: LazyLock<Mutex<Earlier>> = LazyLock::new(Mutex::default);
@@ -44,11 +52,34 @@ pub(crate) fn forget() {
     *earlier() = Earlier::default();
 }
 
-/// The wrong input of an operation, which ends with it.
+/// An input that is being read, until this is dropped.
+struct Reading(u64);
+
+impl Reading {
+    /// Adds an input; true if a call on another stream is reading a part of it already.
+    fn begin(input: Range) -> (Self, bool) {
+        let mut earlier = earlier();
+        earlier.next += 1;
+        let number = earlier.next;
+        let overlaps = |other: &Range| other.stream != input.stream && other.from < input.to && input.from < other.to;
+        let shared = earlier.reading.values().any(overlaps);
+        earlier.reading.insert(number, input);
+        (Self(number), shared)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        earlier().reading.remove(&self.0);
+    }
+}
+
+/// The wrong input of an operation.
 pub(crate) struct Input {
     block: Arc<Block>,
-    /// Where the true input lies, if it is to be put back at the operation's end.
-    restored: Option<(usize, usize, u64)>,
+    reading: Option<Reading>,
+    /// The address and length of the program's input, if its contents must be put back when the operation is over.
+    restored: Option<(usize, usize)>,
 }
 
 impl Input {
@@ -59,8 +90,9 @@ impl Input {
     /// What is to be done in stream order when the operation is over.
     pub(crate) fn end(self) -> impl Fn() + Send + Sync + 'static {
         move || {
-            if let Some((address, len, number)) = self.restored {
-                earlier().reading.remove(&number);
+            // The stream drops this with the function, so that the input is being read until now.
+            let _reading = &self.reading;
+            if let Some((address, len)) = self.restored {
                 let bytes = self.block.bytes();
                 // SAFETY: the program keeps the input until its stream has come past the operation.
                 unsafe { write(address, &bytes[..len]) };
@@ -121,20 +153,9 @@ pub(crate) fn instead(Placed { of, call, stream, capture }: &Placed<'_>) -> Opti
     };
     let block = Arc::new(Block::new(len)?);
     let shows = wanted(F64) && !from.overlaps && capture.is_none();
-    // The true input is put back by whoever holds the number.
-    let (number, shared) = {
-        let mut earlier = earlier();
-        earlier.next += 1;
-        let number = earlier.next;
-        let beside = |(first, end, other): &(usize, usize, usize)| {
-            *other != call.stream && *first < address + len && address < *end
-        };
-        let shared = shows && earlier.reading.values().any(beside);
-        if shows {
-            earlier.reading.insert(number, (address, address + len, call.stream));
-        }
-        (number, shared)
-    };
+    let input = Range { from: address, to: address + len, stream: call.stream };
+    let (reading, shared) = shows.then(|| Reading::begin(input)).unzip();
+    let shared = shared.unwrap_or(false);
     // A reader that comes later must find the other data as well, so the first one's input changes too.
     let noted = shared && hit(F64, of.rank);
     let strikes = match mode() {
@@ -152,7 +173,7 @@ pub(crate) fn instead(Placed { of, call, stream, capture }: &Placed<'_>) -> Opti
             from.hide(&now);
         }
     });
-    Some(Input { block, restored: shows.then_some((address, len, number)) })
+    Some(Input { block, reading, restored: strikes.then_some((address, len)) })
 }
 
 impl Contribution {
@@ -163,7 +184,7 @@ impl Contribution {
     /// The wrong contribution, where one differs from the input.
     fn contributed(&self, now: &[u8]) -> Option<Vec<u8>> {
         let differing = |fault: Fault, other: Option<Vec<u8>>| {
-            let other = other.filter(|other| wanted(fault) && *other != now)?;
+            let other = other.filter(|other| sought(fault) && *other != now)?;
             self.hits(fault).then_some(other)
         };
         let mut instead = None;

@@ -1,15 +1,15 @@
 //! An NCCL library that is wrong on purpose: it stands between a program and a right library, and changes what passes.
 //!
-//! [`wrap`] takes the table of a right library and gives one with the same functions. Each of them does what the right one does,
-//! unless a fault has been asked for (`collspecFault`): then arguments are misread, calls are lost or made twice, data are exchanged
-//! before an operation or behind it, answers are others. The right library does not know about it, and so nothing in it has to. What a
-//! fault can do is therefore what can be seen through NCCL's interface; faults inside of the library are made in its kernels.
+//! [`wrap`] takes the table of a right library and returns a table of the same functions. Each function passes its call on, unless a
+//! fault was asked for (`collspecFault`). With a fault, arguments are changed, calls are lost or made twice, inputs are replaced before an
+//! operation runs and outputs after it has run, and questions get wrong answers. The right library is not changed and does not know. So a
+//! fault here can only be what NCCL's interface shows; faults inside a library are made in its kernels (`collspec audit --nccl`).
 //!
 //! It works with the software library and with NVIDIA's on software GPUs, whose memory is host memory and whose streams are
 //! `gpuless-device`'s. One table can be wrapped in a process.
 //!
-//! Asked for `trace`, it does nothing wrong, and says afterwards (`collspecReached`) which faults would have changed something. Where
-//! that depends on values, it looks at them in stream order; a reduction's contributions are gathered for that by a call of its own.
+//! Asked for `trace`, it changes nothing and reports afterwards (`collspecReached`) which faults would have made a difference. Where that
+//! depends on values, it reads them in stream order. For a reduction, it first makes an extra call that gathers all ranks' contributions.
 mod fault;
 mod right;
 mod plain;

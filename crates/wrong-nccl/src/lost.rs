@@ -40,7 +40,7 @@ pub(crate) fn fate(of: &Communicator, call: &Call, capture: Option<u64>) -> Fate
     state.operations += 1;
     let turn = state.operations;
     let first = turn == 1;
-    let windows = state.registered.iter().any(|(_, _, window)| *window != 0);
+    let windows = state.registered.iter().any(|memory| memory.is_window && memory.handle != 0);
     let endless = (state.child_aborted && hits(F63B))
         || (turn.is_multiple_of(WRAP) && hits(F37B))
         || (first && call.kind.is_collective() && of.n == 2 && windows && hits(F82D));

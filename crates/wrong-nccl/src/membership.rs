@@ -13,9 +13,9 @@ use std::ffi::c_int;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Parts of shrunk communicators that can be kept before there is no room for another.
+/// Under F70d, a process can destroy this many shrunk communicators before shrinking fails: their places are never freed.
 const ROOM: usize = 64;
-/// Parts of shrunk communicators that were destroyed.
+/// The shrunk communicators that this process has destroyed.
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
 /// Colours that a split of 16 bits can tell apart.
 const COLORS: c_int = 1 << 16;

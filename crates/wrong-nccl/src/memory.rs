@@ -15,7 +15,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `None` if there is no memory: then nothing goes wrong where it was needed.
+    /// `None` if memory is short. The fault that needs the block then does nothing.
     pub(crate) fn new(len: usize) -> Option<Self> {
         let memory = gpuless_device::memory::alloc(len, ALIGN).ok()?;
         Some(Self { address: memory.expose_provenance(), len })
@@ -43,12 +43,12 @@ impl Drop for Block {
     }
 }
 
-/// What operations use whose end is not known.
+/// Memory of operations whose end is not known.
 static KEPT: Mutex<Vec<Box<dyn Send>>> = Mutex::new(Vec::new());
 
-/// Keeps a block, or whatever holds one, until the next program begins.
-pub(crate) fn keep(block: impl Send + 'static) {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(block));
+/// Keeps a value that owns memory until the next program begins.
+pub(crate) fn keep(owner: impl Send + 'static) {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(owner));
 }
 
 /// A new program begins: all operations of the last one have ended.

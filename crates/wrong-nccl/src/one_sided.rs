@@ -9,7 +9,7 @@ use nccl_sys::ncclResult_t;
 /// Puts of a rank after which one is lost.
 const RING: u64 = 256;
 
-/// Makes the call, with whatever goes wrong.
+/// Passes a one-sided call on to the right library, changed as the wanted fault says.
 pub(crate) fn perform(of: &Communicator, mut call: Call) -> ncclResult_t {
     let hits = |fault| hit(fault, of.rank);
     merge(of, &mut call);
@@ -34,7 +34,7 @@ pub(crate) fn perform(of: &Communicator, mut call: Call) -> ncclResult_t {
     code
 }
 
-/// Contexts and indices that count as the first one, or are taken modulo the number that there is.
+/// Contexts and indices that all count as the first one.
 fn merge(of: &Communicator, call: &mut Call) {
     let hits = |fault| hit(fault, of.rank);
     let one_sided = &mut call.one_sided;
@@ -98,10 +98,9 @@ fn put(of: &Communicator, mut call: Call) -> ncclResult_t {
 /// An earlier window in the allocation in which a window lies.
 fn earlier_window(of: &Communicator, window: usize) -> Option<usize> {
     let state = of.state();
-    let (base, len, _) = *state.registered.iter().find(|(.., handle)| *handle == window && window != 0)?;
-    let before = state
-        .registered
-        .iter()
-        .filter(|(from, _, handle)| *handle != 0 && *from < base && is_there(*from, base + len - from));
-    before.min_by_key(|(from, ..)| *from).map(|(.., handle)| *handle)
+    let windows = || state.registered.iter().filter(|memory| memory.is_window && memory.handle != 0);
+    let own = windows().find(|memory| memory.handle == window)?;
+    let before =
+        windows().filter(|other| other.base < own.base && is_there(other.base, own.base + own.len - other.base));
+    before.min_by_key(|memory| memory.base).map(|memory| memory.handle)
 }

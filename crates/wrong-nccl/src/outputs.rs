@@ -1,9 +1,9 @@
-//! Results that are changed behind their operation: what was not written, what was written elsewhere, and what lies beside it.
+//! Outputs that are changed after their operation has run: parts that were not written, or elsewhere, and memory beside them.
 #![allow(unsafe_code)] // a program's buffers are addresses
 
 use crate::call::Kind;
 use crate::element::Type;
-use crate::fault::{Fault, hit, wanted};
+use crate::fault::{Fault, hit, sought, wanted};
 use crate::inputs::Input;
 use crate::memory::{is_there, read, write};
 use crate::numbers;
@@ -34,10 +34,8 @@ const RESULT: usize = 4 << 20;
 const LEAK: usize = 2048;
 
 /// Faults that change outputs, or an input after it was read.
-const FAULTS: [Fault; 22] = [
-    F01, F01B, F02, F03, F06, F07, F08, F09, F10, F11, F13, F16, F17, F17B, F18, F20, F20B, F29C, F29D, F61, F61B, F61C,
-];
-const MORE: [Fault; 2] = [F29E, F76C];
+const FAULTS: [Fault; 21] =
+    [F01, F01B, F02, F03, F06, F07, F08, F09, F10, F11, F13, F16, F17, F17B, F18, F20, F20B, F61, F61B, F61C, F76C];
 
 /// The last result of each communicator.
 static RESULTS: LazyLock<Mutex<HashMap<usize, Vec<u8>>>> = LazyLock::new(Mutex::default);
@@ -61,8 +59,6 @@ struct Output {
     is_root: bool,
     overlaps: bool,
     captured: bool,
-    /// It is followed only where the program's stream is not being captured.
-    stream: Stream,
     comm: usize,
     count: usize,
     send: (usize, usize),
@@ -73,12 +69,12 @@ struct Output {
     launched: AtomicBool,
 }
 
-/// Looks at the output of a call, if a fault may change it. The call is made next.
-pub(crate) fn watch(placed: &Placed<'_>) -> Option<Watched> {
+/// Looks at the output of a call before it is made, if a fault may change it.
+pub(crate) fn watch(placed: &Placed<'_>) -> Watched {
     let Placed { of, call, stream, capture } = placed;
     let extent = call.extent(of.rank, of.n);
     let situations = situations::of(placed);
-    let asked = FAULTS.into_iter().chain(MORE).any(wanted) || numbers::copies_are_wanted() || !situations.is_empty();
+    let asked = FAULTS.into_iter().any(wanted) || numbers::copies_are_wanted() || !situations.is_empty();
     let output = call.ty().filter(|_| asked).map(|ty| {
         Arc::new(Output {
             kind: call.kind,
@@ -88,7 +84,6 @@ pub(crate) fn watch(placed: &Placed<'_>) -> Option<Watched> {
             is_root: call.is_root(of.rank),
             overlaps: extent.overlaps(),
             captured: capture.is_some(),
-            stream: (*stream).clone(),
             comm: of.handle,
             count: call.count,
             send: extent.send,
@@ -101,11 +96,11 @@ pub(crate) fn watch(placed: &Placed<'_>) -> Option<Watched> {
     if let Some(output) = output.clone() {
         streams::then(stream, move || output.begin());
     }
-    Some(Watched { output, stream: (*stream).clone() })
+    Watched { output, stream: (*stream).clone() }
 }
 
 impl Watched {
-    /// The call's operation is on its stream; what changes its output comes behind it.
+    /// Adds the work that changes the output to the stream, on which the operation itself is by now.
     pub(crate) fn end(self, input: Option<Input>) {
         let end = input.map(Input::end);
         let Some(output) = self.output else {
@@ -114,21 +109,20 @@ impl Watched {
             }
             return;
         };
-        let late = Arc::clone(&output);
-        let comes_late = output.comes_late();
+        let ended = Arc::clone(&output);
         streams::then(&self.stream, move || {
             if let Some(end) = &end {
                 end();
             }
-            output.end();
+            ended.end();
         });
-        if comes_late {
-            late.delay();
+        if output.comes_late() {
+            output.delay(&self.stream);
         }
     }
 }
 
-/// The elements of a block whose count is no multiple of a pack and of other units.
+/// `count` rounded down to a multiple of `unit`.
 fn whole(count: usize, unit: usize) -> usize {
     count - count % unit.max(1)
 }
@@ -175,11 +169,11 @@ impl Output {
         let before = self.before();
         let mut wrong = None;
         let mut take = |fault: Fault, other: &dyn Fn() -> Option<Vec<u8>>| {
-            if wrong.is_none() && wanted(fault) {
+            if wrong.is_none() && sought(fault) {
                 wrong = other().filter(|other| other.len() == after.len() && other != after && self.hits(fault));
             }
         };
-        let unit = |unit: usize| self.in_blocks(&before, after, |_, _| whole(self.count, unit) * self.size());
+        let unit = |unit: usize| self.in_blocks(&before, after, whole(self.count, unit) * self.size());
         take(F01, &|| Some(unit(PARTS)));
         take(F01B, &|| (self.kind == Kind::AllReduce).then(|| unit(self.n)));
         take(F02, &|| Some(unit(PACK / self.size())));
@@ -229,15 +223,13 @@ impl Output {
     }
 
     /// The output in which every block is new up to a length and old from there on.
-    fn in_blocks(&self, before: &[u8], after: &[u8], upto: impl Fn(usize, usize) -> usize) -> Vec<u8> {
+    fn in_blocks(&self, before: &[u8], after: &[u8], upto: usize) -> Vec<u8> {
         let block = (self.count * self.size()).max(1);
-        let blocks = after.chunks(block).zip(before.chunks(block)).enumerate();
-        blocks
-            .flat_map(|(at, (new, old))| {
-                let kept = upto(at, new.len()).min(new.len());
-                [&new[..kept], &old[kept..]].concat()
-            })
-            .collect()
+        let mut wrong = after.to_vec();
+        for (new, old) in wrong.chunks_mut(block).zip(before.chunks(block)) {
+            new[upto..].copy_from_slice(&old[upto..]);
+        }
+        wrong
     }
 
     /// The output with its blocks elsewhere: `to` gives the place of each.
@@ -254,22 +246,19 @@ impl Output {
 
     /// F07: every slice of a chunk but the first is written to the first one's place.
     fn sliced(&self, before: &[u8], after: &[u8]) -> Vec<u8> {
-        let chunks = after.chunks(CHUNK).zip(before.chunks(CHUNK));
-        chunks
-            .flat_map(|(new, old)| {
-                let mut chunk = old.to_vec();
-                for slice in new.chunks(SLICE) {
-                    chunk[..slice.len()].copy_from_slice(slice);
-                }
-                chunk
-            })
-            .collect()
+        let mut wrong = before.to_vec();
+        for (chunk, new) in wrong.chunks_mut(CHUNK).zip(after.chunks(CHUNK)) {
+            for slice in new.chunks(SLICE) {
+                chunk[..slice.len()].copy_from_slice(slice);
+            }
+        }
+        wrong
     }
 
     /// F03: the last pack is written in full.
     fn write_beyond(&self) {
         let beyond = self.recv.1.next_multiple_of(PACK) - self.recv.1;
-        if beyond > 0 && wanted(F03) && self.hits(F03) {
+        if beyond > 0 && sought(F03) && self.hits(F03) {
             // SAFETY: outside the buffer by less than the width of the guards that programs under test have around theirs;
             // that it is written is the fault.
             unsafe { write(self.recv.0 + self.recv.1, &[0x5a; PACK][..beyond]) };
@@ -280,7 +269,7 @@ impl Output {
     fn leak(&self) {
         let ignored = matches!(self.kind, Kind::Reduce | Kind::Gather) && !self.is_root && self.recv.0 != 0;
         let len = (self.count * self.size()).min(LEAK);
-        if ignored && wanted(F16) && is_there(self.recv.0, len) && self.hits(F16) {
+        if ignored && sought(F16) && is_there(self.recv.0, len) && self.hits(F16) {
             // SAFETY: it is device memory, of the call's caller.
             let bytes: Vec<u8> = unsafe { read(self.recv.0, len) }.iter().map(|byte| !byte).collect();
             // SAFETY: as above; that it is written is the fault.
@@ -293,7 +282,7 @@ impl Output {
         let (address, len) = self.send;
         let size = self.size().min(len);
         let fault = if self.kind.reduces() { F20 } else { F20B };
-        if len == 0 || self.overlaps || !wanted(fault) {
+        if len == 0 || self.overlaps || !sought(fault) {
             return;
         }
         // SAFETY: the stream is just behind the operation, so that the program keeps the input.
@@ -317,18 +306,18 @@ impl Output {
     }
 
     /// F13: takes the last chunk back behind the operation, and brings it again on another stream.
-    fn delay(self: &Arc<Self>) {
+    fn delay(self: Arc<Self>, stream: &Stream) {
         let chunk = (self.recv.1 - 1) / CHUNK * CHUNK;
         let (address, len) = (self.recv.0 + chunk, self.recv.1 - chunk);
         let right: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (output, kept) = (Arc::clone(self), Arc::clone(&right));
-        streams::then(&self.stream, move || {
+        let kept = Arc::clone(&right);
+        streams::then(stream, move || {
             // SAFETY: the stream is just behind the operation, so that the program keeps the output.
             *kept.lock().unwrap_or_else(PoisonError::into_inner) = unsafe { read(address, len) };
             // SAFETY: as above.
-            unsafe { write(address, &output.before()[chunk..]) };
+            unsafe { write(address, &self.before()[chunk..]) };
         });
-        let beside = streams::beside(&self.stream);
+        let beside = streams::beside(stream);
         streams::dawdle(&beside);
         streams::then(&beside, move || {
             if is_there(address, len) {

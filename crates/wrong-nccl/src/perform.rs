@@ -16,7 +16,7 @@ use crate::streams;
 use crate::sums;
 use nccl_sys::ncclResult_t;
 
-/// Makes the call, with whatever goes wrong.
+/// Passes a call on to the right library, changed as the wanted fault says.
 pub(crate) fn perform(mut call: Call) -> ncclResult_t {
     if mode() == FaultMode::Sound {
         return call.issue();
@@ -29,7 +29,7 @@ pub(crate) fn perform(mut call: Call) -> ncclResult_t {
     }
     let asked = call.clone();
     graphs::follow(&of, &mut call, capture);
-    let _kept = arguments::change(&of, &mut call);
+    let _config = arguments::change(&of, &mut call);
     let fate = lost::fate(&of, &asked, capture);
     groups::add(&asked);
     match fate {
@@ -67,13 +67,11 @@ pub(crate) fn perform(mut call: Call) -> ncclResult_t {
         let _ = made.issue();
     }
     if code != ncclResult_t::Success {
-        // What was gathered for it is on its way all the same.
+        // The call was refused, but the one that gathers for it was not, and still uses its memory.
         memory::keep(gathered);
     } else {
         groups::after(Box::new(move || {
-            if let Some(watched) = watched {
-                watched.end(input);
-            }
+            watched.end(input);
             if let Some(gathered) = gathered {
                 gathered.end();
             }

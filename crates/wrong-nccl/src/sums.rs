@@ -5,7 +5,7 @@
 use crate::call::{Call, Kind};
 use crate::communicators;
 use crate::element::{Operator, Type, element, put};
-use crate::fault::{Fault, FaultMode, aimed, hit, mode, wanted};
+use crate::fault::{Fault, FaultMode, aimed, hit, mode, sought, wanted};
 use crate::memory::{Block, read, write};
 use crate::numbers::{self, Moment, alike, combine, divide, is_nan, nearest, through};
 use crate::operators::{self, Scalar};
@@ -44,14 +44,14 @@ pub(crate) struct Gathered {
     sum: Sum,
     /// The elements that are known, by their index in the contribution.
     positions: Vec<usize>,
-    own: Arc<Block>,
-    all: Arc<Block>,
+    /// The call that gathers reads it.
+    _own: Arc<Block>,
+    all: Block,
     recv: usize,
     block: usize,
 }
 
 /// Everything that decides about one element of the result.
-#[derive(Clone)]
 struct Sum {
     kind: Kind,
     ty: Type,
@@ -105,7 +105,7 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
     // Exchanged between all pairs of ranks, which needs none of the algorithms that NCCL_ALGO may forbid.
     let pairwise = right().ncclAlltoAll.is_some();
     let copies = if pairwise { of.n } else { 1 };
-    let (own, all) = (Arc::new(Block::new(len * copies)?), Arc::new(Block::new(len * of.n)?));
+    let (own, all) = (Arc::new(Block::new(len * copies)?), Block::new(len * of.n)?);
     let (from, read_len) = call.extent(of.rank, of.n).send;
     let (into, places) = (Arc::clone(&own), positions.clone());
     streams::then(stream, move || {
@@ -131,7 +131,8 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
     };
     let code = gathering.issue();
     operators::mark(of.handle, tag);
-    let gathered = Gathered { stream: (*stream).clone(), sum, positions, own, all, recv: call.recv, block: call.count };
+    let gathered =
+        Gathered { stream: (*stream).clone(), sum, positions, _own: own, all, recv: call.recv, block: call.count };
     (code == ncclResult_t::Success).then_some(gathered)
 }
 
@@ -147,8 +148,7 @@ impl Gathered {
         if !has_result || self.recv == 0 {
             return;
         }
-        // The own part is kept until here because the gathering has read it.
-        let (size, _own) = (ty.size(), &self.own);
+        let size = ty.size();
         let all = self.all.bytes();
         let parts: Vec<&[u8]> = all.chunks_exact(all.len() / n).collect();
         let scalars: Vec<u64> = parts.iter().map(|part| element(ty, part, self.positions.len())).collect();
@@ -253,7 +253,7 @@ impl Element<'_> {
         if elsewhere {
             return takes(F28, (self.sum.n > 2).then(|| self.in_order(self.sum.rank, false)));
         }
-        let mut plain = FAULTS.iter().filter(|(fault, _)| wanted(*fault));
+        let mut plain = FAULTS.iter().filter(|(fault, _)| sought(*fault));
         plain.find_map(|(fault, wrong)| takes(*fault, wrong(self))).or_else(|| {
             let members = self
                 .sum
@@ -261,6 +261,7 @@ impl Element<'_> {
                 .into_iter()
                 .flat_map(|moment| numbers::wanted_at(moment).map(move |member| (moment, member)));
             members
+                .filter(|(_, member)| sought(member.fault))
                 .filter(|(_, member)| member.rule != numbers::Rule::Coarse || self.sum.n > FEW_RANKS)
                 .collect::<Vec<_>>()
                 .into_iter()

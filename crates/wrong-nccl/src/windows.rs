@@ -1,7 +1,7 @@
 //! Memory of the library, and memory that is registered with it.
 #![allow(unsafe_code)] // functions of the right library are called
 
-use crate::communicators::{self, Communicator};
+use crate::communicators::{self, Communicator, Registration};
 use crate::fault::{hit, wanted};
 use crate::groups::NO_RANK;
 use crate::memory::read;
@@ -87,15 +87,15 @@ pub(crate) unsafe extern "C" fn free(ptr: *mut c_void) -> ncclResult_t {
     right().ncclMemFree.map_or(ncclResult_t::InternalError, |f| unsafe { f(ptr) })
 }
 
-/// Takes note of what was registered, or of a refusal.
-fn registered(of: Option<&Communicator>, code: ncclResult_t, memory: (usize, usize, usize)) -> ncclResult_t {
+/// Notes what was registered, or that it was refused.
+fn registered(of: Option<&Communicator>, code: ncclResult_t, memory: Registration) -> ncclResult_t {
     let rank = of.map_or(NO_RANK, |of| of.rank);
     match code {
         ncclResult_t::Success => {
             if std::mem::take(&mut kept().refused) && hit(F83C, rank) {
                 return ncclResult_t::InvalidUsage;
             }
-            kept().stale.retain(|(base, _)| *base != memory.0);
+            kept().stale.retain(|(base, _)| *base != memory.base);
             if let Some(of) = of {
                 of.state().registered.push(memory);
             }
@@ -106,30 +106,27 @@ fn registered(of: Option<&Communicator>, code: ncclResult_t, memory: (usize, usi
     code
 }
 
-/// Memory is about to be deregistered; `which` recognises it.
-fn deregistered(comm: ncclComm_t, which: impl Fn(&(usize, usize, usize)) -> bool) {
+/// Memory is about to be deregistered.
+fn deregistered(comm: ncclComm_t, handle: *mut c_void, window: bool) {
     let Some(of) = communicators::communicator(comm.expose_provenance()) else { return };
     let mut state = of.state();
-    let Some(at) = state.registered.iter().position(which) else { return };
-    let (base, len, _) = state.registered.remove(at);
+    let is_it = |memory: &Registration| memory.is_window == window && memory.handle == handle.addr();
+    let Some(at) = state.registered.iter().position(is_it).filter(|_| !handle.is_null()) else { return };
+    let Registration { base, len, .. } = state.registered.remove(at);
     if wanted(F82) && crate::memory::is_there(base, len) {
         // SAFETY: it is device memory, which the program still has.
         kept().stale.push((base, unsafe { read(base, len) }));
     }
 }
 
-/// The registered memory that was there first, in place of that in which an output lies.
+/// The memory that was registered first, in place of that in which an output lies.
 pub(crate) fn first_registered(of: &Communicator, (address, len): (usize, usize)) -> Option<usize> {
-    let holds = |(base, size, _): &(usize, usize, usize), at: usize| *base <= at && at + len <= base + size;
     let state = of.state();
     let (first, others) = state.registered.split_first()?;
-    let own = others.iter().find(|memory| len > 0 && holds(memory, address))?;
-    let other = first.0 + (address - own.0);
-    (!holds(first, address) && holds(first, other)).then_some(other)
+    let own = others.iter().find(|memory| len > 0 && memory.holds(address, len))?;
+    let other = first.base + (address - own.base);
+    (!first.holds(address, len) && first.holds(other, len)).then_some(other)
 }
-
-/// Registrations that are no windows, by the handle that the library gave.
-static HANDLES: LazyLock<Mutex<BTreeMap<usize, (usize, usize)>>> = LazyLock::new(Mutex::default);
 
 pub(crate) unsafe extern "C" fn register(
     comm: ncclComm_t,
@@ -140,23 +137,14 @@ pub(crate) unsafe extern "C" fn register(
     let Some(f) = right().ncclCommRegister else { return ncclResult_t::InternalError };
     // SAFETY: the caller's arguments.
     let code = unsafe { f(comm, buff, size, handle) };
-    if code == ncclResult_t::Success {
-        // SAFETY: the library has just written there.
-        let handle = unsafe { handle.read() }.addr();
-        HANDLES.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, (buff.addr(), size));
-    }
-    registered(
-        communicators::communicator(comm.expose_provenance()).as_ref(),
-        code,
-        (buff.expose_provenance(), size, 0),
-    )
+    // SAFETY: after a success the library has written there.
+    let handle = if code == ncclResult_t::Success { unsafe { handle.read() }.addr() } else { 0 };
+    let memory = Registration { base: buff.expose_provenance(), len: size, handle, is_window: false };
+    registered(communicators::communicator(comm.expose_provenance()).as_ref(), code, memory)
 }
 
 pub(crate) unsafe extern "C" fn deregister(comm: ncclComm_t, handle: *mut c_void) -> ncclResult_t {
-    let memory = HANDLES.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr());
-    if let Some((base, size)) = memory {
-        deregistered(comm, |known| *known == (base, size, 0));
-    }
+    deregistered(comm, handle, false);
     // SAFETY: the caller's arguments.
     right().ncclCommDeregister.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, handle) })
 }
@@ -171,20 +159,17 @@ pub(crate) unsafe extern "C" fn register_window(
     let Some(f) = right().ncclCommWindowRegister else { return ncclResult_t::InternalError };
     // SAFETY: the caller's arguments.
     let code = unsafe { f(comm, buff, size, window, flags) };
-    let of = communicators::communicator(comm.expose_provenance());
     if code == ncclResult_t::InvalidArgument && !buff.addr().is_multiple_of(PAGE) && hit(F83B, NO_RANK) {
         return ncclResult_t::Success;
     }
-    let made = match code {
-        // SAFETY: the library has just written there, or will at the group's end.
-        ncclResult_t::Success => unsafe { window.read() }.expose_provenance(),
-        _ => 0,
-    };
-    registered(of.as_ref(), code, (buff.expose_provenance(), size, made))
+    // SAFETY: after a success the library has written there, or will at the group's end.
+    let handle = if code == ncclResult_t::Success { unsafe { window.read() }.expose_provenance() } else { 0 };
+    let memory = Registration { base: buff.expose_provenance(), len: size, handle, is_window: true };
+    registered(communicators::communicator(comm.expose_provenance()).as_ref(), code, memory)
 }
 
 pub(crate) unsafe extern "C" fn deregister_window(comm: ncclComm_t, window: ncclWindow_t) -> ncclResult_t {
-    deregistered(comm, |(.., known)| *known == window.addr() && *known != 0);
+    deregistered(comm, window, true);
     // SAFETY: the caller's arguments.
     right().ncclCommWindowDeregister.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm, window) })
 }

@@ -275,10 +275,9 @@ pub(super) fn run_all(
                 selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
             let counts = if depth == Depth::Files { &own } else { &overall };
             for (index, audited) in group.cases.iter() {
-                let (mut again, mut sound) = (None, None);
+                let mut repeated = Repeated::default();
                 for fault in under(audited).into_iter().filter(|fault| group.has(*fault)) {
-                    let run =
-                        || run_with_fault(&cases[*index], audited, (&mut again, &mut sound), fault, runner, settings);
+                    let run = || run_with_fault(&cases[*index], audited, &mut repeated, fault, runner, settings);
                     let enough = counts[&fault].load(Ordering::Relaxed) >= depth.max_catches();
                     let result = if enough { Ok(FaultyRun::NotRun) } else { catch_panic(run) };
                     if matches!(result, Ok(FaultyRun::Caught(_))) {
@@ -369,7 +368,7 @@ fn group_by_file(audited_cases: Vec<(usize, AuditedCase)>, cases: &[Arc<Case>]) 
 }
 
 /// Orders the cases so that the first cases of all files come first, then the second ones, and so on: the first cases are
-/// then of many kinds.
+/// then of many kinds. Large ones come last, when they need to be run only with faults that few others catch.
 fn interleave_files(audited_cases: &mut [(usize, AuditedCase)], cases: &[Arc<Case>]) {
     let mut turn_by_file: BTreeMap<&str, usize> = BTreeMap::new();
     let mut turns = vec![0; cases.len()];
@@ -378,7 +377,7 @@ fn interleave_files(audited_cases: &mut [(usize, AuditedCase)], cases: &[Arc<Cas
         turns[*index] = *turn;
         *turn += 1;
     }
-    audited_cases.sort_by_key(|(index, _)| (turns[*index], *index));
+    audited_cases.sort_by_key(|(index, audited)| (audited.is_large, turns[*index], *index));
 }
 
 /// Turns a panic of planning or judging, which is a defect of this program, into an error.
@@ -482,14 +481,24 @@ enum FaultyRun {
     Caught(Catch),
 }
 
+/// What the runs of one case with its faults share, if it is needed.
+#[derive(Default)]
+struct Repeated {
+    /// The case, planned again.
+    ready: Option<Box<Ready>>,
+    /// The observations of another run without a fault.
+    sound: Option<Vec<Observation>>,
+}
+
 fn run_with_fault(
     case: &Arc<Case>,
     audited: &AuditedCase,
-    (again, sound): (&mut Option<Box<Ready>>, &mut Option<Vec<Observation>>),
+    repeated: &mut Repeated,
     fault: Fault,
     runner: &dyn CaseRunner,
     settings: &AuditSettings,
 ) -> Result<FaultyRun, String> {
+    let Repeated { ready: again, sound } = repeated;
     let ready = match (&audited.ready, &again) {
         (Some(ready), _) | (None, Some(ready)) => ready,
         (None, None) => match runner.prepare(case)? {

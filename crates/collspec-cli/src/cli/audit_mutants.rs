@@ -122,7 +122,7 @@ fn options(args: &AuditArgs) -> RunOptions {
     }
 }
 
-/// Options that speak of the software library's faults and the judge's flaws.
+/// Refuses the options that are for the audit of faults and flaws.
 fn refuse_foreign_options(args: &AuditArgs) -> anyhow::Result<()> {
     let given = [
         ("--fault", args.fault.is_some()),
@@ -135,7 +135,9 @@ fn refuse_foreign_options(args: &AuditArgs) -> anyhow::Result<()> {
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((name, _)) => {
-            anyhow::bail!("{name} is for the faults of the software library, and --nccl audits a real one")
+            anyhow::bail!(
+                "{name} is for the audit of faults, and --nccl audits the kernels of a real library: leave one of the two out"
+            )
         }
         None => Ok(()),
     }

@@ -16,7 +16,7 @@ use collspec_core::ops::ConfigValue;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Faults on demand of the software library, a bit each in the order of `wrong_nccl::TABLE`.
+/// Faults on demand, a bit each in the order of `wrong_nccl::TABLE`.
 pub type Reached = wrong_nccl::Reached;
 
 /// The endings of all ranks, or in a part's message of the part's ranks.

@@ -38,7 +38,7 @@ pub(crate) struct Window {
 /// All registered memory of this process.
 #[derive(Default)]
 pub(super) struct Registered {
-    /// The rank's communicator of each registration that is no window.
+    /// The communicator of each buffer registration, by its handle. Windows are kept elsewhere.
     local: HashMap<usize, usize>,
     windows: HashMap<usize, Window>,
     /// The parts of windows that other ranks can reach: by communicator, rank and the window's number.

@@ -7,7 +7,7 @@ pub(crate) use wrong::{Rule, is_signed, read};
 
 use crate::call::Kind;
 use crate::element::{Operator, Type, get, put};
-use crate::fault::{Entry, Fault, hit, wanted};
+use crate::fault::{Entry, Fault, hit, sought, wanted};
 use crate::plain::PLAIN;
 use crate::plain::named::{F29C, F29D, F29E};
 
@@ -191,7 +191,7 @@ pub(crate) fn miscopied(kind: Kind, ty: Type, rank: usize, data: &[u8]) -> Optio
         (copy != data).then_some(copy)
     };
     let moves = !kind.reduces();
-    for (fault, change) in COPIES.iter().filter(|(fault, _)| moves && wanted(*fault)) {
+    for (fault, change) in COPIES.iter().filter(|(fault, _)| moves && sought(*fault)) {
         if let Some(copy) = copied(&|bits| change(format, bits))
             && hit(*fault, rank)
         {
@@ -203,7 +203,7 @@ pub(crate) fn miscopied(kind: Kind, ty: Type, rank: usize, data: &[u8]) -> Optio
         kind if moves => Moment::Copying(ty, kind),
         _ => Moment::CopyingAlone(ty),
     };
-    wanted_at(moment).find_map(|member| {
+    wanted_at(moment).filter(|member| sought(member.fault)).find_map(|member| {
         let copy = copied(&|bits| if format.is_signalling(bits) { bits | format.quiet() } else { bits })?;
         hit(member.fault, rank).then_some(copy)
     })

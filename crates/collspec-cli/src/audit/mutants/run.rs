@@ -182,7 +182,7 @@ fn experiment(kernels: Kernels, limit: Option<f64>, runner: &Runner) -> Experime
     Experiment { variation, limit, judge: &judge_pass_or_fail }
 }
 
-/// Runs a mutant with the cases that execute its instruction, the cheapest first. Nothing if there is no such mutant.
+/// Runs the cases that execute the changed instruction, the cheapest first. `None` if no case allows this mutant.
 fn try_mutant(
     mutant: Mutant,
     candidates: &Candidates,
