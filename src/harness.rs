@@ -14,7 +14,7 @@
 //! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
 //! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
 //! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_CONNECT, COLLSPEC_ALLOW_ENV, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK,
-//! COLLSPEC_MAX_FILE_WORK, COLLSPEC_MAX_FILE, COLLSPEC_FORMS, COLLSPEC_FILTER and COLLSPEC_SHARD. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! COLLSPEC_MAX_FILE_WORK, COLLSPEC_MAX_FILE, COLLSPEC_AT_LEAST, COLLSPEC_NO_SKIPS, COLLSPEC_FORMS, COLLSPEC_FILTER and COLLSPEC_SHARD. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
 //! goes to the standard output.
 mod environment;
 mod settings;
@@ -24,7 +24,7 @@ mod trials;
 use collspec_core::judge::Details;
 use collspec_core::printable::{printable, printable_lines};
 use collspec_suite::suite::options::cores;
-use collspec_suite::suite::{CaseSet, Filter, Reading, RunOptions, with_causes};
+use collspec_suite::suite::{AtLeast, CaseSet, Filter, Reading, RunOptions, with_causes};
 use libtest_mimic::Arguments;
 use settings::HarnessSettings;
 use std::num::NonZeroUsize;
@@ -69,7 +69,7 @@ pub struct Site {
 
 /// The exit code of libtest and libtest-mimic.
 const FAILED: u8 = 101;
-/// The exit code of the command.
+/// The exit code of the command, also if too few cases were run.
 const BACKEND_MISSING: u8 = 3;
 
 impl Site {
@@ -155,10 +155,20 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
             Some(Arc::new(runner))
         }
     };
-    let (trials, forms) = trials::trials(&site, suite, &args, runner);
+    let (trials, forms) = trials::trials(&site, suite, &args, runner, settings.options.at_least == Some(AtLeast::ALL));
+    let selected = trials.len();
     let conclusion = libtest_mimic::run(&args, trials);
     for words in forms.lock().unwrap_or_else(PoisonError::into_inner).disagreements() {
         eprintln!("collspec: forms disagree: {}", printable(&words));
+    }
+    if let Some(at_least) = settings.options.at_least.filter(|_| !args.list && !args.exact) {
+        let ran = conclusion.num_passed + conclusion.num_failed;
+        let selected = selected - conclusion.num_filtered_out as usize;
+        if let Some(unmet) = at_least.unmet(ran as usize, selected)
+            && !conclusion.has_failed()
+        {
+            return Err((BACKEND_MISSING, unmet));
+        }
     }
     Ok(conclusion.exit_code())
 }

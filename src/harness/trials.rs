@@ -25,6 +25,7 @@ pub fn trials(
     suite: CaseSet,
     args: &Arguments,
     runner: Option<Arc<Runner>>,
+    all_must_run: bool,
 ) -> (Vec<Trial>, SharedOutcomes) {
     let ends = SharedOutcomes::default();
     let context = Arc::new(TrialContext {
@@ -36,12 +37,14 @@ pub fn trials(
         snapshots: Snapshots::new(site.snapshots(), Path::new(site.directory)),
         runner,
         ends: ends.clone(),
+        all_must_run,
     });
     let by_mark = args.list || args.ignored || args.include_ignored;
     let faulty = suite.invalid_files.into_iter().map(|faulty| invalid_file_trial(faulty, args));
     let cases = suite.cases.into_iter().map(|case| {
         let context = context.clone();
-        let ignored = by_mark && context.runner.as_ref().is_some_and(|runner| runner.skips(&case).is_some());
+        let ignored =
+            by_mark && !all_must_run && context.runner.as_ref().is_some_and(|runner| runner.skips(&case).is_some());
         Trial::ignorable_test(case.name.clone(), move || context.run(&case)).with_ignored_flag(ignored)
     });
     (faulty.chain(cases).collect(), ends)
@@ -52,6 +55,7 @@ struct TrialContext {
     snapshots: Snapshots,
     runner: Option<Arc<Runner>>,
     ends: SharedOutcomes,
+    all_must_run: bool,
 }
 
 impl TrialContext {
@@ -60,6 +64,12 @@ impl TrialContext {
         let verdict = parallel::run_catching_panics(&**runner, case);
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).add(case, &verdict);
         match verdict.status {
+            // nextest runs each test by itself, so that here alone all of its skips are seen.
+            Status::Skip if self.all_must_run => {
+                let reason = verdict.reason.unwrap_or_default();
+                Err(format!("skipped, and COLLSPEC_NO_SKIPS or COLLSPEC_AT_LEAST forbid it: {}", one_line(&reason))
+                    .into())
+            }
             Status::Skip => {
                 Ok(Completion::Ignored { reason: verdict.reason.map(|reason| one_line(&reason).into_owned()) })
             }

@@ -11,6 +11,7 @@ mod faults;
 mod fetch;
 mod footprint;
 mod import;
+mod hang;
 mod minimize;
 mod output_files;
 mod corpus;

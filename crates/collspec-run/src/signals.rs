@@ -1,6 +1,9 @@
 //! Signals that must not end a process which can report the error itself.
 #![allow(unsafe_code)] // the disposition of a signal
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, Read};
+use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
 
 /// A write beyond the limit of file sizes (`ulimit -f`) answers with an error from now on, here and in child processes. By
 /// default the signal SIGXFSZ ends the process, and every verdict is lost.
@@ -9,11 +12,24 @@ pub fn report_file_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Where the handler writes a byte; -1 if nobody waits for it.
+static WAKES: AtomicI32 = AtomicI32::new(-1);
 
 /// The first SIGINT from now on is only noted; the second one ends the process.
 pub fn catch_interrupt() {
     extern "C" fn note(_: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);
+        let wakes = WAKES.load(Ordering::Relaxed);
+        if wakes >= 0 {
+            // SAFETY: the calls are ones that a handler may make; the descriptor is never closed, and the error number of the thread
+            // that was interrupted is put back.
+            unsafe {
+                let error = libc::__errno_location();
+                let before = *error;
+                libc::write(wakes, c"".as_ptr().cast(), 1);
+                *error = before;
+            }
+        }
     }
     let handler: extern "C" fn(libc::c_int) = note;
     // SAFETY: all fields of the structure are numbers and null pointers, for which zeros are values.
@@ -21,8 +37,25 @@ pub fn catch_interrupt() {
     action.sa_sigaction = handler as libc::sighandler_t;
     // system calls continue, and the next signal has its default effect
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
-    // SAFETY: the handler does nothing but store to an atomic, which a handler may do; the old action is not wanted.
+    // SAFETY: the handler stores to an atomic and writes to a pipe, which a handler may do; the old action is not wanted.
     unsafe { libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut()) };
+}
+
+/// Like [`catch_interrupt`], and does this when the signal comes, on a thread of its own.
+///
+/// # Errors
+///
+/// There is no pipe or thread for it.
+pub fn at_interrupt(action: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let (mut comes, wakes) = io::pipe()?;
+    thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
+        if comes.read(&mut [0]).is_ok_and(|bytes| bytes > 0) {
+            action();
+        }
+    })?;
+    WAKES.store(wakes.into_raw_fd(), Ordering::Relaxed);
+    catch_interrupt();
+    Ok(())
 }
 
 /// True once SIGINT was received.

@@ -1,6 +1,7 @@
 //! The command-line arguments; the comments on them are the help text.
 use super::backend_args::BackendArgs;
 use super::bench_args::BenchArgs;
+use super::coverage_args::CoverageArgs;
 pub(super) use super::headings::{BACKEND, LIMITS, MACHINES, MANNER, REPORT, SOFTWARE};
 use super::headings::{CASES, FAULTS, REQUIRED};
 use super::mutants_args::MutantsArgs;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 ///
 /// `collspec PATH...` is short for `collspec run PATH...`.
 ///
-/// Exit codes: 0 all passed; 1 some failed; 2 the files or the command line are wrong; 3 a required backend is missing;
+/// Exit codes: 0 all passed; 1 some failed; 2 the files or the command line are wrong; 3 a backend or cases that were required are missing;
 /// 4 (compare) no verdict.
 #[derive(Debug, Parser)]
 #[command(name = "collspec", version, max_term_width = 120)]
@@ -48,6 +49,7 @@ pub enum Command {
     Audit(AuditArgs),
     Bench(Box<BenchArgs>),
     Import(super::import_args::ImportArgs),
+    Hang(super::hang_args::HangArgs),
     Minimize(Box<super::minimize_args::MinimizeArgs>),
     Explore(Box<super::explore_args::ExploreArgs>),
     Faults(Box<super::faults_args::FaultsArgs>),
@@ -273,6 +275,9 @@ pub struct RunArgs {
     pub list: bool,
 
     #[command(flatten)]
+    pub coverage: CoverageArgs,
+
+    #[command(flatten)]
     pub settings: SettingsArgs,
 
     #[command(flatten)]
@@ -312,6 +317,7 @@ impl RunArgs {
             jobs: self.jobs,
             ranks_per_process: self.launch.ranks_per_process,
             fail_fast: self.fail_fast,
+            at_least: self.coverage.at_least(),
             reading: self.selection.reading(),
             show_buffers: self.show_buffers(),
             keep_results: self.record.is_some(),

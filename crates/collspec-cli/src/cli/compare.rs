@@ -26,7 +26,7 @@ use collspec_run::run::{Allowed, Backend};
 use collspec_run::signals;
 use collspec_suite::report::Event;
 use collspec_suite::suite::options::cores;
-use collspec_suite::suite::{CaseSet, Error};
+use collspec_suite::suite::{AtLeast, CaseSet, Error};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -157,7 +157,7 @@ fn compare_here(
     if let Some(accepted) = accepted {
         accepted.apply(&mut comparison);
     }
-    let decision = comparison.decision(args.at_least.get(), args.bits);
+    let decision = comparison.decision(args.coverage.at_least().unwrap_or(AtLeast::Cases(1)), args.bits);
     report(args, &comparison, &failures, &decision)?;
     if let Some(path) = &args.write_allow {
         write_new(path, &to_accept(&comparison))?;

@@ -1,6 +1,7 @@
 //! The arguments of `collspec compare`; the comments on them are the help text.
 use super::args::{LaunchArgs, MANNER, QuickArg, REPORT, SelectionArgs, at_least_one};
 use super::backend_args::driver_request;
+use super::coverage_args::CoverageArgs;
 use super::report_args::ReportArgs;
 use super::settings_args::CommonArgs;
 use crate::compare::SideRequest;
@@ -107,9 +108,8 @@ pub struct CompareArgs {
     #[arg(long, help_heading = GATE)]
     pub bits: bool,
 
-    /// How many cases must have run on both sides for a verdict.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one, help_heading = GATE)]
-    pub at_least: NonZeroUsize,
+    #[command(flatten)]
+    pub coverage: CoverageArgs,
 
     /// A file of accepted changes, each with a reason. An entry that matches no change is an error.
     #[arg(long, value_name = "FILE", help_heading = GATE)]

@@ -14,7 +14,7 @@ impl Exit {
     /// The files or the command line are wrong: diagnostics of a file, a case that cannot be run as written, nothing selected,
     /// something that cannot be read or written. The command line's own parser ends with the same number.
     pub const WRONG_INPUT: Exit = Exit(2);
-    /// A backend that was required is missing.
+    /// A backend that was required is missing, or fewer cases were run than were required.
     pub const BACKEND_MISSING: Exit = Exit(3);
     /// `compare`: it is undecided whether anything got worse.
     pub const NO_VERDICT: Exit = Exit(4);

@@ -1,5 +1,6 @@
 //! `collspec gate`: a comparison that leaves every report in a folder, for CI.
 use super::args::{AloneArgs, Args, Command};
+use super::coverage_args::CoverageArgs;
 use super::exit::Exit;
 use super::report_args::ReportRequest;
 use super::{compare, nccl, output, reports, terminal};
@@ -9,6 +10,7 @@ use crate::formats::{GithubPlaces, ReportFormat};
 use anyhow::Context;
 use clap::{Args as ClapArgs, Parser, ValueEnum};
 use collspec_core::printable::bounded;
+use collspec_suite::suite::AtLeast;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -60,6 +62,9 @@ pub struct GateArgs {
     /// A file of accepted changes [default: upgrade-gate.toml, if there is one].
     #[arg(long, value_name = "FILE")]
     pub allow: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub coverage: CoverageArgs,
 
     #[command(flatten)]
     pub alone: AloneArgs,
@@ -135,6 +140,7 @@ fn words(args: &GateArgs) -> Vec<OsString> {
     });
     words.extend(accepted.into_iter().flat_map(|file| ["--allow".into(), file.into_os_string()]));
     words.extend(args.corpus.iter().map(|part| format!("--corpus={part}").into()));
+    words.extend(args.coverage.at_least().map(|at_least| format!("--at-least={}", at_least.as_option()).into()));
     words.extend(args.options.iter().cloned());
     words.push("--".into());
     words.extend(args.paths.iter().map(|path| path.clone().into_os_string()));
@@ -161,7 +167,7 @@ fn name(format: ReportFormat) -> String {
 /// The reports of a comparison that did not begin.
 fn report_nothing(args: &GateArgs, reason: String) -> anyhow::Result<()> {
     let comparison = Comparison::not_begun(&args.base, &args.candidate, reason);
-    let decision = comparison.decision(1, false);
+    let decision = comparison.decision(AtLeast::Cases(1), false);
     let failures = FirstFailures::default();
     let context = ReportedComparison {
         comparison: &comparison,

@@ -1,7 +1,11 @@
 //! `collspec import`.
 use super::exit::Exit;
-use super::import_args::{FlightRecorderArgs, ImportArgs, ImportOutput, NcclLogArgs, Source};
+use super::import_args;
+use super::import_args::{FlightRecorderArgs, ImportArgs, ImportOutput, NcclLogArgs};
 use super::{nccl_tests_line, output, terminal};
+use crate::hang::{Job, diagnose};
+use crate::import::flight_recorder::DumpFile;
+use crate::import::source::Source;
 use crate::import::{Imported, flight_recorder, nccl_log, nccl_tests};
 use collspec_core::printable::one_line;
 use collspec_suite::report::shell;
@@ -11,9 +15,9 @@ use std::path::PathBuf;
 
 pub fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
     match &args.from {
-        Source::NcclLog(args) => from_log(args),
-        Source::FlightRecorder(args) => from_dumps(args),
-        Source::NcclTests(args) => {
+        import_args::Source::NcclLog(args) => from_log(args),
+        import_args::Source::FlightRecorder(args) => from_dumps(args),
+        import_args::Source::NcclTests(args) => {
             check(&args.to, Vec::new())?;
             let line = match args.line.as_slice() {
                 [line] => line.clone(),
@@ -39,7 +43,8 @@ fn from_log(args: &NcclLogArgs) -> anyhow::Result<Exit> {
     if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {decimal_bytes} of {decimal_total_bytes}, {eta} left") {
         bar.set_style(style.progress_chars("= "));
     }
-    let imported = nccl_log::import(&args.files, form, &mut |bytes| bar.set_position(bytes));
+    let files: Vec<Source> = args.files.iter().cloned().map(Source::File).collect();
+    let imported = nccl_log::import(&files, form, &mut |bytes| bar.set_position(bytes));
     bar.finish_and_clear();
     write(&imported?, &args.to)
 }
@@ -47,7 +52,13 @@ fn from_log(args: &NcclLogArgs) -> anyhow::Result<Exit> {
 fn from_dumps(args: &FlightRecorderArgs) -> anyhow::Result<Exit> {
     let dumps = flight_recorder::files(&args.folder)?;
     check(&args.to, dumps.iter().map(|dump| dump.path.clone()).collect())?;
-    let imported = flight_recorder::import(&dumps, args.last, args.hang)?;
+    let mut imported = flight_recorder::import(&dumps, args.last, args.hang)?;
+    let read = |dump: &DumpFile| flight_recorder::read(dump.rank, &Source::File(dump.path.clone()));
+    let dumps = dumps.iter().map(read).collect::<Result<_, _>>()?;
+    let diagnosis = diagnose(&Job::of_dumps(dumps)?);
+    if !diagnosis.findings.is_empty() {
+        imported.tell(diagnosis.verdict.trim_end_matches('.'));
+    }
     write(&imported, &args.to)
 }
 

@@ -12,6 +12,7 @@ mod check;
 mod check_report;
 mod compare;
 mod compare_args;
+mod coverage_args;
 mod doctor;
 #[cfg(test)]
 mod documented_commands;
@@ -27,6 +28,8 @@ mod faults_args;
 mod foreign_arguments;
 mod gate;
 mod gpu;
+mod hang;
+mod hang_args;
 mod headings;
 mod implied_run;
 mod import;
@@ -114,6 +117,7 @@ pub fn command() -> ExitCode {
         args::Command::Bench(options) => bench::bench(options),
         args::Command::New(options) => new::new(options),
         args::Command::Import(options) => import::import(options),
+        args::Command::Hang(options) => hang::hang(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
         args::Command::Gpu(options) => gpu::gpu(options),

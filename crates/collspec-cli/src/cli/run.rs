@@ -12,13 +12,16 @@ use crate::corpus::known_bugs;
 use crate::record::{Header, RecordingWriter};
 use collspec_core::judge::Status;
 use collspec_core::printable::{one_line, printable, printable_lines, thousands};
+use collspec_run::child::guard::end_all;
 use collspec_run::cluster::{Cluster, Counted};
 use collspec_run::run::Backend;
+use collspec_run::signals;
 use collspec_suite::report::Event;
-use collspec_suite::report::{InheritedVariables, Reporter};
+use collspec_suite::report::{InheritedVariables, Reporter, Tally};
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{
-    CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
+    AtLeast, CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables,
+    with_causes,
 };
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -94,6 +97,7 @@ fn run_here(
         return Ok(Exit::ALL_PASSED);
     }
 
+    signals::at_interrupt(end_all)?;
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
     let record = match &args.record {
         Some(path) => {
@@ -118,9 +122,11 @@ fn run_here(
     };
     let tally = suite.run(options.clone(), chosen, &mut reporter).map_err(expose_broken_pipe)?;
     let left = suite.cases.len() - reporter.done;
+    let interrupted = signals::is_interrupted();
     if left > 0 {
         let words = if left == 1 { "1 case was" } else { &format!("{left} cases were") };
-        writeln!(terminal::err(), "collspec: {words} not run after the first failure (--fail-fast)")?;
+        let why = if interrupted { "because of the interrupt" } else { "after the first failure (--fail-fast)" };
+        writeln!(terminal::err(), "collspec: {words} not run {why}")?;
     }
     let written = failed.and_then(|failed| Ok(failed.write()?));
     if let (Err(error), true) = (written, tally.fail + tally.errors > 0) {
@@ -131,11 +137,31 @@ fn run_here(
         let (files, their) = (files_in_words(invalid), if invalid == 1 { "its" } else { "their" });
         writeln!(terminal::err(), "collspec: errors in {files}; {their} cases were not run")?;
     }
+    if interrupted {
+        return Ok(Exit::INTERRUPTED);
+    }
+    let unmet = unmet(options, &tally, suite.cases.len());
+    if let Some(unmet) = &unmet {
+        writeln!(terminal::err(), "collspec: {unmet}")?;
+    }
     Ok(match (tally.refused + invalid + tally.errors, tally.fail) {
+        (0, 0) if unmet.is_some() => Exit::BACKEND_MISSING,
         (0, 0) => Exit::ALL_PASSED,
         (0, _) => Exit::SOME_FAILED,
         _ => Exit::WRONG_INPUT,
     })
+}
+
+/// What was required of the number of cases, and is not met. A backend is not required in order to run nothing on it.
+fn unmet(options: &RunOptions, tally: &Tally, selected: usize) -> Option<String> {
+    let required = options.at_least.or(options.backend.require.map(|_| AtLeast::Cases(1)))?;
+    let unmet = required.unmet(tally.ran(), selected)?;
+    let reasons = tally.skips.iter().max_by_key(|(_, cases)| **cases);
+    Some(
+        reasons.map_or(unmet.clone(), |(reason, cases)| {
+            format!("{unmet}; {cases} were skipped because of this: {reason}")
+        }),
+    )
 }
 
 /// The reports for programs, of a run that did not begin because of these files.

@@ -216,6 +216,7 @@ mod tests {
     use super::*;
     use crate::bench::row::fixture::sum;
     use crate::compare::decision::GateVerdict;
+    use collspec_suite::suite::AtLeast;
     use serde_json::json;
 
     #[test]
@@ -243,14 +244,14 @@ mod tests {
         let work = json!({ "rows": [], "failed": [failed], "not_counted": 0 });
         let comparison = json!({ "base": side, "candidate": side, "library": [], "rows": [], "work": work });
         let mut comparison: Comparison = serde_json::from_value(comparison).unwrap();
-        assert_eq!(comparison.decision(0, false).overall(), GateVerdict::Worse { changes: 1 });
+        assert_eq!(comparison.decision(AtLeast::Cases(0), false).overall(), GateVerdict::Worse { changes: 1 });
 
         let accepted = to_accept(&comparison).replace("reason = \"\"", "reason = \"a known bug\"");
         let accepted = parse(accepted).unwrap();
         let mut stale = |failed: bool| {
             comparison.work.as_mut().unwrap().failed.retain(|_| failed);
             accepted.apply(&mut comparison);
-            assert!(!matches!(comparison.decision(0, false).overall(), GateVerdict::Worse { .. }));
+            assert!(!matches!(comparison.decision(AtLeast::Cases(0), false).overall(), GateVerdict::Worse { .. }));
             comparison.stale.len()
         };
         // Accepted again, it still matches; without failing rows it does not.
@@ -276,7 +277,7 @@ mod tests {
         accepted.apply(&mut comparison);
         let stale = ["1:1", "13:1"].map(|at| format!("accepted.toml:{at}: no change matches this entry; take it out"));
         assert_eq!(comparison.stale, stale);
-        let decision = comparison.decision(1, false);
+        let decision = comparison.decision(AtLeast::Cases(1), false);
         assert_eq!(decision.reasons(), stale);
         assert!(decision.headline(&comparison).ends_with(" An accepted change did not happen."));
         // Until an interrupt they may not have had the time.

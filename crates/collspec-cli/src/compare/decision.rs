@@ -3,6 +3,7 @@ use super::change::{Change, Meaning};
 use super::comparison::Comparison;
 use super::speed::Speed;
 use super::words::{cases, counted};
+use collspec_suite::suite::AtLeast;
 use serde::{Deserialize, Serialize};
 
 /// The verdict on one half of a comparison, or on both together.
@@ -136,9 +137,9 @@ fn what_is_worse(comparison: &Comparison) -> Vec<String> {
 }
 
 impl Comparison {
-    /// The decision, which requires that at least `at_least` cases ran on both sides. With `bits`, every change of results that is
+    /// The decision, which requires that so many cases ran on both sides. With `bits`, every change of results that is
     /// not accepted counts as worse.
-    pub fn decision(&self, at_least: usize, bits: bool) -> Decision {
+    pub fn decision(&self, at_least: AtLeast, bits: bool) -> Decision {
         let stale = self.stale.clone();
         Decision { results: self.results_verdict(at_least, bits), speed: self.speed_verdict(), bits, stale }
     }
@@ -154,7 +155,7 @@ impl Comparison {
         Some(GateVerdict::NoVerdict { reasons: vec![reason] })
     }
 
-    fn results_verdict(&self, at_least: usize, bits: bool) -> GateVerdict {
+    fn results_verdict(&self, at_least: AtLeast, bits: bool) -> GateVerdict {
         if let Some(void) = self.void() {
             return void;
         }
@@ -167,9 +168,8 @@ impl Comparison {
             reasons.push("the comparison was interrupted".to_owned());
         }
         let (compared, cases) = (self.compared(), self.rows.len());
-        if compared < at_least {
-            let what = if compared == 1 { "1 case ran" } else { &format!("{compared} cases ran") };
-            reasons.push(format!("too little was compared: {what} on both sides of {cases}, {at_least} are needed"));
+        if let Some(unmet) = at_least.unmet(compared, cases) {
+            reasons.push(format!("too little was compared: on both sides, {unmet}"));
         }
         let failing = self.rows.iter().filter(|row| row.change.was_compared() && row.base.passed == 0).count();
         if compared > 0 && failing as f64 > compared as f64 * MOST_FAILING {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn headline(comparison: &Comparison, bits: bool) -> String {
-        comparison.decision(1, bits).headline(comparison)
+        comparison.decision(AtLeast::Cases(1), bits).headline(comparison)
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let words = "Results: nothing got worse apart from 2 accepted changes. \
                      Speed: no verdict, because the comparison was interrupted.";
         assert_eq!(headline(&some, false), words);
-        assert!(matches!(some.decision(1, false).overall(), GateVerdict::NoVerdict { .. }));
+        assert!(matches!(some.decision(AtLeast::Cases(1), false).overall(), GateVerdict::NoVerdict { .. }));
     }
 
     #[test]
@@ -297,6 +297,6 @@ mod tests {
         open.work = Some(serde_json::from_value(work).unwrap());
         let words = "Results: no verdict. Work: no row was counted on both sides; 1 row fails on the candidate alone.";
         assert_eq!(headline(&open, false), words);
-        assert_eq!(open.decision(1, false).overall(), GateVerdict::Worse { changes: 1 });
+        assert_eq!(open.decision(AtLeast::Cases(1), false).overall(), GateVerdict::Worse { changes: 1 });
     }
 }

@@ -3,20 +3,22 @@
 //! Inputs are read as data: nothing in them is run. What a scenario needs and an input does not have is guessed, and every
 //! guess is a comment of the scenario.
 mod accepted;
-mod call;
-mod comms;
+pub mod call;
+pub mod comms;
 mod error;
 pub mod flight_recorder;
 #[cfg(test)]
 mod golden;
 mod header;
 mod inputs;
+mod log_line;
 mod merge;
 pub mod nccl_log;
 pub mod nccl_tests;
-mod peers;
+pub mod peers;
 mod per_rank;
-mod program;
+pub mod program;
+pub mod source;
 mod standstill;
 mod steps;
 mod text;
@@ -40,8 +42,8 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Adds a remark.
-    fn tell(&mut self, remark: &str) {
+    /// Adds a remark, which becomes the first one.
+    pub fn tell(&mut self, remark: &str) {
         let mut text = Text::default();
         text.remark(remark);
         self.text.insert_str(0, &text.to_string());

@@ -4,14 +4,34 @@ use super::patience::Patience;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
+use std::collections::BTreeSet;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ExitStatus};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time between two checks on kernels without pidfd.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The groups of all guards. A group is taken out before its leader's end is read, so that no number in it belongs to another process.
+static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// True if every child is to end at once, also those that are still to come.
+static ALL_END: AtomicBool = AtomicBool::new(false);
+
+fn groups() -> MutexGuard<'static, BTreeSet<i32>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all children, and each further one as soon as it is guarded: the work of this process is over.
+pub fn end_all() {
+    let groups = groups();
+    ALL_END.store(true, Ordering::Relaxed);
+    for group in groups.iter().filter_map(|group| Pid::from_raw(*group)) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
 
 /// A process that leads a process group. Dropping it kills it and all processes that are left in the group.
 #[derive(Debug)]
@@ -27,7 +47,13 @@ impl ChildGuard {
     /// The guard of a child that was started as the leader of a process group.
     pub fn of(child: Child) -> Self {
         let pidfd = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Self { child, ended: None, pidfd: pidfd.map(Arc::new) }
+        let guard = Self { child, ended: None, pidfd: pidfd.map(Arc::new) };
+        let mut groups = groups();
+        groups.extend(pid(&guard.child).map(Pid::as_raw_pid));
+        if ALL_END.load(Ordering::Relaxed) {
+            guard.kill();
+        }
+        guard
     }
 
     /// Process id of the child.
@@ -84,7 +110,12 @@ impl ChildGuard {
         self.kill();
         let status = match self.ended {
             Some(status) => status,
-            None => self.child.wait()?,
+            None => {
+                if let Some(group) = pid(&self.child) {
+                    groups().remove(&group.as_raw_pid());
+                }
+                self.child.wait()?
+            }
         };
         self.ended = Some(status);
         Ok(status)

@@ -48,6 +48,11 @@ impl Tally {
         self.pass + self.fail + self.skip()
     }
 
+    /// Number of cases that were run.
+    pub fn ran(&self) -> usize {
+        self.pass + self.fail + self.errors
+    }
+
     /// Number of cases that were skipped.
     pub fn skip(&self) -> usize {
         self.skips.values().sum()

@@ -1,6 +1,7 @@
 //! The cases of a set of scenario files, the diagnostics of invalid files, and the call that runs the cases.
 //!
 //! If memory, threads or room for files run out, the case counts as not run, with that reason, and the run continues.
+mod at_least;
 mod attempt;
 pub mod backend;
 mod call_algorithms;
@@ -31,6 +32,7 @@ pub mod variables;
 mod waiting;
 mod worker_environment;
 
+pub use at_least::AtLeast;
 pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, Requirement};
 pub use collspec_run::job::Variation;
 pub use driver::DriverRequest;

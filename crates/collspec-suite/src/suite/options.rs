@@ -2,7 +2,7 @@
 //!
 //! A new option is an entry of [`NAMED`] and a field of [`RunOptions`], or of its [`Variation`]. If the entry has a help, it is an argument of
 //! the commands that run cases in software; other commands list theirs in `crates/collspec-cli/src/cli/*_args.rs`.
-use super::{BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
+use super::{AtLeast, BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
 use collspec_core::judge::{Details, ShowBuffers};
 use collspec_core::plan::Limits;
 use collspec_core::scenario::{AllowEnv, Placement};
@@ -30,6 +30,8 @@ pub struct RunOptions {
     pub ranks_per_process: Option<NonZeroUsize>,
     /// True if no further case starts after a failure.
     pub fail_fast: bool,
+    /// How many of the selected cases have to run.
+    pub at_least: Option<AtLeast>,
     /// Seconds per case instead of the default; a case's own `timeout` takes precedence.
     pub timeout: Option<f64>,
     /// Seconds for creating communicators and loading, and for destroying communicators after a case, instead of the default.
@@ -303,6 +305,15 @@ pub const NAMED: &[NamedOption] = &[
         Ok(())
     })
     .on_the_command_line_only(),
+    unrepeated("at-least", |options, text| AtLeast::parse(text).map(|value| options.at_least = Some(value))),
+    unrepeated("no-skips", |options, text| {
+        match text {
+            "1" | "true" => options.at_least = Some(AtLeast::ALL),
+            "0" | "false" => {}
+            _ => return Err("expected 1 or 0".to_owned()),
+        }
+        Ok(())
+    }),
     unrepeated("fail-fast", |options, text| {
         options.fail_fast = text.parse().map_err(|_| "expected true or false".to_owned())?;
         Ok(())

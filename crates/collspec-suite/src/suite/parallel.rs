@@ -4,6 +4,7 @@ use collspec_core::judge::{self, Status, Verdict};
 use collspec_core::scenario::Case;
 use collspec_run::run::core_binding;
 use collspec_run::run::memory::threads;
+use collspec_run::signals::is_interrupted;
 use std::any::Any;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +38,8 @@ impl Lanes {
 }
 
 /// Runs all `cases`. Events are delivered on the calling thread; if `sink` fails, the cases that are
-/// running finish, no other is started, and its error is returned. With `fail_fast` no case starts after a failure.
+/// running finish, no other is started, and its error is returned. With `fail_fast` no case starts after a failure, and none after an
+/// interrupt that is caught.
 ///
 /// # Errors
 ///
@@ -56,11 +58,15 @@ pub fn run_all<E>(
         cases,
         lanes,
         |_, case, send| {
-            if ended.load(Ordering::Relaxed) {
+            if ended.load(Ordering::Relaxed) || is_interrupted() {
                 return;
             }
             send(Event::CaseStarted { case: case.clone() });
             let verdict = Box::new(catching_panics(case, || executor.run_case(case)));
+            // The interrupt may have ended the case, whatever the verdict says.
+            if is_interrupted() {
+                return;
+            }
             if fail_fast && verdict.status.is_bad() {
                 ended.store(true, Ordering::Relaxed);
             }

@@ -9,12 +9,13 @@ use super::super::steps::{Merged, node};
 use super::super::text::Node;
 use super::super::unpaired::{self, Counts, Lost};
 use super::super::{Error, Imported};
+use super::DumpFile;
 use super::comment::{comment, made};
 use super::dump::Dump;
 use super::entry::{Entry, State, What};
 use super::groups::Groups;
-use super::launches::{Launches, ends_alone, launches};
-use super::{DumpFile, lost};
+use super::launches::Launches;
+use super::remembered::{Remembered, remembered};
 use collspec_core::judge::message::ranks_text;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,21 +32,9 @@ struct Facts {
 
 pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> Result<Imported, Error> {
     let facts = Facts::of(files, &dumps);
-    let (groups, mut calls) = Groups::of(dumps)?;
-    let ends_alone = ends_alone(&calls);
-    let has_lost = lost::ranks(&calls);
-    let lost = lost::remove_collectives(&mut calls, &groups.ranks);
-    let comms = groups.comms();
-    let mut launches = launches(&calls, &groups);
-    drop(calls);
-    let made_before: usize = items(&launches);
-    let Launches { programs, units, .. } = &mut launches;
-    let surplus = Counts::of(programs, units, &comms).surplus(|((_, from, to), sends), own, other| {
-        let other_rank = if sends { to } else { from };
-        if has_lost[other_rank] { own.done.saturating_sub(other.done) } else { 0 }
-    });
-    unpaired::remove(programs, units, &comms, &surplus, Lost::First);
-    let lost = lost + made_before - items(&launches);
+    let remembered = remembered(dumps)?;
+    let left_out = remembered.remarks();
+    let Remembered { groups, comms, mut launches, .. } = remembered;
     let mut steps = merged(&launches, &comms);
     let first_open = first_open(&steps, &launches);
     let cut = first_open.saturating_sub(last);
@@ -69,13 +58,7 @@ pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> R
         return Err(Error::Input("the dumps have no calls that all ranks still remember".to_owned()));
     }
     let mut remarks = facts.remarks(&groups, &launches);
-    if lost > 0 {
-        remarks.push(format!("{} left out at the beginning: other ranks have lost them", counted(lost as u64, "call")));
-    }
-    if ends_alone > 0 {
-        let groups = counted(ends_alone as u64, "group");
-        remarks.push(format!("left out: {groups} of calls of which the dumps have only the end"));
-    }
+    remarks.extend(left_out);
     if cut > 0 {
         remarks.push(format!("{} left out before these: see --last", counted(cut as u64, "complete step")));
     }
@@ -121,10 +104,6 @@ pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> R
         _ => {}
     }
     Ok(imported)
-}
-
-fn items(launches: &Launches) -> usize {
-    launches.programs.iter().flatten().map(Vec::len).sum()
 }
 
 fn merged(launches: &Launches, comms: &Comms) -> Vec<Step> {
@@ -202,7 +181,7 @@ fn nodes(steps: &[Step], launches: &Launches, comms: &Comms, inputs: &mut Inputs
         // A diagnostic may be at a step of the group.
         let entries = made(step, launches).first().map_or(&[][..], |(_, launch)| &launch.entries);
         for (inner, entry) in node.steps.iter_mut().zip(entries) {
-            inner.comment.clone_from(&entry.line);
+            inner.comment = entry.line();
         }
         node
     };

@@ -19,9 +19,9 @@ pub fn comment(step: &Step, launches: &Launches, comms: &Comms) -> String {
     let made = made(step, launches);
     let entries: Vec<(usize, &Entry)> = made.iter().map(|(rank, launch)| (*rank, &*launch.entries[0])).collect();
     let mut said = differing(&entries, Entry::label);
-    if entries.iter().any(|(_, entry)| !entry.line.is_empty()) {
+    if entries.iter().any(|(_, entry)| !entry.stack.is_empty()) {
         said.push_str(if said.contains(',') { "; " } else { " " });
-        said.push_str(&differing(&entries, |entry| entry.line.clone()));
+        said.push_str(&differing(&entries, Entry::line));
     }
     for (state, word) in [(State::Started, "started"), (State::Scheduled, "scheduled")] {
         let ranks: Vec<usize> = made.iter().filter(|(_, own)| own.state == state).map(|(rank, _)| *rank).collect();

@@ -1,10 +1,11 @@
 //! A dump of one rank: its process groups and its calls.
+use super::super::source::Source;
 use super::super::{Error, MAX_RANKS};
-use super::entry::{Entry, entry};
+use super::entry::{Entry, Stacks, entry};
 use super::files::DumpFile;
 use super::value::{Id, Values, Work};
 use super::{json, pickle};
-use collspec_core::files;
+use std::io::Read;
 use std::sync::Arc;
 
 /// Bytes of a dump.
@@ -37,13 +38,25 @@ pub struct Dump {
 }
 
 pub fn read(file: &DumpFile) -> Result<Dump, Error> {
-    let path = file.path.display().to_string();
-    let bytes = files::open(&file.path).and_then(|file| files::read(file, MAX_BYTES));
-    parse(file.rank, &path, &bytes.map_err(|refused| Error::refused(&path, refused))?)
+    read_from(file.rank, &Source::File(file.path.clone()))
+}
+
+pub fn read_from(rank: usize, source: &Source) -> Result<Dump, Error> {
+    let path = source.shown();
+    let mut bytes = Vec::new();
+    let read = source.bytes()?.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|source| Error::Read { path: path.clone(), source })?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Error::at(path, format!("it has more than {MAX_BYTES} bytes")));
+    }
+    parse(rank, &path, &bytes)
 }
 
 /// Reads the bytes of a dump.
 pub fn parse(rank: usize, path: &str, bytes: &[u8]) -> Result<Dump, Error> {
+    if bytes.is_empty() {
+        return Err(Error::at(path, "it is empty: the rank was ended before it wrote its dump"));
+    }
     let values = if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
         json::read(bytes).map_err(|message| Error::at(path, message))?
     } else {
@@ -72,9 +85,9 @@ fn dump(rank: usize, values: &Values, bytes: usize) -> Result<Dump, String> {
         entries: Vec::new(),
         unknown: Vec::new(),
     };
-    let mut calls = 0;
+    let (mut calls, mut stacks) = (0, Stacks::default());
     for (at, id) in entries.iter().enumerate() {
-        match entry(values, *id, at).map_err(|message| format!("entries[{at}]: {message}"))? {
+        match entry(values, *id, at, &mut stacks).map_err(|message| format!("entries[{at}]: {message}"))? {
             Ok(entry) => {
                 calls += entry.calls();
                 if calls > MAX_CALLS {

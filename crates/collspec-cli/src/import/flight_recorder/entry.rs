@@ -3,6 +3,7 @@ use super::super::{MAX_COUNT, MAX_RANKS};
 use super::pieces::sum;
 use super::value::{Id, Values, Work};
 use collspec_core::num::DType;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a call does.
@@ -49,8 +50,26 @@ pub struct Entry {
     /// The types of the inputs, or of the outputs if there are no inputs; at least one. A type that NCCL lacks is `None`.
     pub dtypes: Vec<Option<DType>>,
     pub state: State,
-    /// The first line that is not torch's: `train.py:150`.
-    pub line: String,
+    pub stack: Stack,
+}
+
+/// The program's frames that led to a call, the innermost first; torch's own are left out.
+pub type Stack = Arc<[Frame]>;
+
+/// A line of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Frame {
+    pub function: Arc<str>,
+    pub file: Arc<str>,
+    pub line: Option<i128>,
+}
+
+impl Frame {
+    /// The file without its folder, and the line, as people write it: `train.py:150`.
+    pub fn place(&self) -> String {
+        let name: String = self.file.rsplit('/').next().unwrap_or(&self.file).chars().take(MAX_NAME).collect();
+        self.line.map_or(name.clone(), |line| format!("{name}:{line}"))
+    }
 }
 
 /// What one of NCCL's calls is given.
@@ -96,6 +115,11 @@ impl Entry {
         matches!(self.name.as_str(), "_broadcast_oop" | "_reduce_oop")
     }
 
+    /// The line that made the call; empty if it is not known.
+    pub fn line(&self) -> String {
+        self.stack.first().map_or_else(String::new, Frame::place)
+    }
+
     /// How a comment names the call.
     pub fn label(&self) -> String {
         if self.is_message() { format!("message {}", self.message) } else { self.number.to_string() }
@@ -120,9 +144,13 @@ impl Entry {
 const MAX_TENSORS: usize = 8_192;
 const MAX_DIMENSIONS: usize = 64;
 const MAX_FRAMES: usize = 256;
+/// Frames of a call that are kept.
+const MAX_KEPT_FRAMES: usize = 32;
+/// Characters of the name of a file.
+const MAX_NAME: usize = 80;
 
 /// Reads an entry; the inner error is the name of an operation that is not known.
-pub fn entry(values: &Values, id: Id, at: usize) -> Result<Result<Entry, String>, String> {
+pub fn entry(values: &Values, id: Id, at: usize, stacks: &mut Stacks) -> Result<Result<Entry, String>, String> {
     values.spend(Work::Entry, 1);
     let number = |key: &str| values.field(id, key).and_then(|id| values.number(id));
     let text = |key: &str| values.field(id, key).and_then(|id| values.text(id));
@@ -158,7 +186,7 @@ pub fn entry(values: &Values, id: Id, at: usize) -> Result<Result<Entry, String>
             Some("started") => State::Started,
             _ => State::Scheduled,
         },
-        line: line(values, id),
+        stack: stacks.of(values, id),
     }))
 }
 
@@ -255,16 +283,27 @@ fn element(list: &[Element], at: usize) -> Element {
     list.get(at).or(list.first()).copied().unwrap_or(Element { dtype: None, numbers: 1 })
 }
 
-/// The file and line that called, as people write it.
-fn line(values: &Values, id: Id) -> String {
-    let frames = values.field(id, "frames").and_then(|id| values.list(id)).unwrap_or_default();
-    let files = frames.iter().take(MAX_FRAMES).filter_map(|frame| {
-        let file = values.field(*frame, "filename").and_then(|id| values.text(id))?;
-        let is_torch = file.starts_with("torch/") || file.contains("/torch/");
-        (!is_torch).then_some((*frame, file))
-    });
-    let Some((frame, file)) = files.into_iter().next() else { return String::new() };
-    let name: String = file.rsplit('/').next().unwrap_or(file).chars().take(80).collect();
-    let line = values.field(frame, "line").and_then(|id| values.number(id));
-    line.map_or(name.clone(), |line| format!("{name}:{line}"))
+/// The different stacks of a dump: calls of one line share theirs.
+#[derive(Debug, Default)]
+pub struct Stacks(HashSet<Stack>);
+
+impl Stacks {
+    fn of(&mut self, values: &Values, id: Id) -> Stack {
+        let frames = values.field(id, "frames").and_then(|id| values.list(id)).unwrap_or_default();
+        let frame = |frame: &Id| {
+            let field = |key: &str| values.field(*frame, key);
+            let file = field("filename").filter(|id| values.text(*id).is_some()).and_then(|id| values.name(id))?;
+            let is_torch = file.starts_with("torch/") || file.contains("/torch/");
+            let function = field("name").and_then(|id| values.name(id)).unwrap_or_default();
+            let line = field("line").and_then(|id| values.number(id));
+            (!is_torch).then_some(Frame { function, file, line })
+        };
+        let frames: Vec<Frame> = frames.iter().take(MAX_FRAMES).filter_map(frame).take(MAX_KEPT_FRAMES).collect();
+        if let Some(known) = self.0.get(frames.as_slice()) {
+            return known.clone();
+        }
+        let stack: Stack = frames.into();
+        self.0.insert(stack.clone());
+        stack
+    }
 }

@@ -14,7 +14,7 @@ pub struct DumpFile {
     pub path: PathBuf,
 }
 
-/// The dumps in a folder. Where a rank has a pickle and a JSON file, the pickle has more in it.
+/// The dumps in a folder, or the only one that is named. Where a rank has a pickle and a JSON file, the pickle has more in it.
 ///
 /// # Errors
 ///
@@ -22,6 +22,13 @@ pub struct DumpFile {
 pub fn files(folder: &Path) -> Result<Vec<DumpFile>, Error> {
     let shown = folder.display().to_string();
     let failed = |source| Error::Read { path: shown.clone(), source };
+    if folder.is_file() {
+        let rank = folder.file_name().and_then(|name| rank_of(name.to_str()?));
+        let (rank, _) = rank.filter(|(rank, _)| *rank < MAX_RANKS).ok_or_else(|| {
+            Error::Input(format!("{shown}: the name of a dump ends in the number of its rank, as nccl_trace_rank_0"))
+        })?;
+        return Ok(vec![DumpFile { rank, path: folder.to_owned() }]);
+    }
     let mut dumps: BTreeMap<usize, (bool, PathBuf)> = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(failed)?.take(MAX_FILES) {
         let path = entry.map_err(failed)?.path();
@@ -51,7 +58,8 @@ pub fn files(folder: &Path) -> Result<Vec<DumpFile>, Error> {
 }
 
 /// The number at the end of a name, and whether the name is that of a JSON file.
-fn rank_of(name: &str) -> Option<(usize, bool)> {
+pub fn rank_of(name: &str) -> Option<(usize, bool)> {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
     let is_json = name.ends_with(".json");
     let stem = [".json", ".pickle", ".pkl"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     let digits = stem.len() - stem.trim_end_matches(|c: char| c.is_ascii_digit()).len();

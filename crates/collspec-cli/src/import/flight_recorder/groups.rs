@@ -133,6 +133,15 @@ impl Groups {
         comms
     }
 
+    /// How torch describes each group: `default_pg`, or what the program says; its name if it has no description.
+    pub fn descriptions(&self) -> Vec<String> {
+        let word = |(name, desc): &(Arc<str>, Arc<str>)| match &**desc {
+            "" | "undefined" => format!("process group {name}"),
+            desc => desc.to_owned(),
+        };
+        self.names.iter().map(word).collect()
+    }
+
     /// The name and description of the only group, if there is one.
     pub fn only(&self) -> Option<&(Arc<str>, Arc<str>)> {
         if let [only] = self.names.as_slice() { Some(only) } else { None }

@@ -103,6 +103,11 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
 }
 
 impl Launches {
+    /// How many launches the programs of all ranks have.
+    pub fn items(&self) -> usize {
+        self.programs.iter().flatten().map(Vec::len).sum()
+    }
+
     /// One of the calls of an entry.
     fn call(
         &mut self,

@@ -10,12 +10,18 @@ mod launches;
 mod lost;
 mod pickle;
 mod pieces;
+mod remembered;
 #[cfg(test)]
 mod tests;
 mod value;
 
-pub use files::{DumpFile, files};
+pub use dump::Dump;
+pub use entry::{Frame, Stack, State};
+pub use files::{DumpFile, files, rank_of};
+pub use launches::Launch;
+pub use remembered::{Remembered, remembered};
 
+use super::source::Source;
 use super::{Error, Imported};
 
 /// Reads dumps. `last` steps are kept before the first one that was not completed; with `hang` the scenario says that it hangs.
@@ -26,4 +32,13 @@ use super::{Error, Imported};
 pub fn import(files: &[DumpFile], last: usize, hang: bool) -> Result<Imported, Error> {
     let dumps = files.iter().map(dump::read).collect::<Result<Vec<_>, Error>>()?;
     build::build(files, dumps, last, hang)
+}
+
+/// Reads the dump of a rank.
+///
+/// # Errors
+///
+/// It cannot be read, or is not a dump.
+pub fn read(rank: usize, source: &Source) -> Result<Dump, Error> {
+    dump::read_from(rank, source)
 }

@@ -1,11 +1,12 @@
 //! A log that was read becomes the text of a scenario.
 use super::super::accepted::{accepted, refusal};
 use super::super::header::{counted, sources};
+use super::super::source::Source;
 use super::super::{Error, Imported};
 use super::collect::{Collector, Told, release};
 use super::world::{World, world};
 use super::{Form, rounds, unique};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What is said where a log or recording has no factor.
 pub const FACTOR: &str = "guessed: the factor 1 of premul_sum, which is not in the log";
@@ -22,8 +23,12 @@ pub struct Facts {
     pub world: World,
 }
 
-/// The scenario of a log.
-pub fn build(collector: &Collector, files: &[PathBuf], form: Form) -> Result<Imported, Error> {
+/// What a log says of a job.
+///
+/// # Errors
+///
+/// The log has no communicators or no calls, or more than a scenario can have.
+pub fn facts(collector: &Collector, files: &[Source]) -> Result<Facts, Error> {
     if collector.processes.comms.is_empty() {
         let lines = collector.told.lines();
         return Err(Error::Input(format!(
@@ -39,12 +44,17 @@ pub fn build(collector: &Collector, files: &[PathBuf], form: Form) -> Result<Imp
     let world = world(&collector.processes, &collector.used()).map_err(Error::Input)?;
     let mut remarks = world.remarks.clone();
     tell(&collector.told, &mut remarks);
-    remarks.push(if collector.is_recording { NOT_RECORDED } else { NOT_LOGGED }.to_owned());
-    let mut source = sources(&files.iter().map(PathBuf::as_path).collect::<Vec<&Path>>());
+    let mut source = sources(&files.iter().filter_map(Source::path).collect::<Vec<&Path>>());
     collector.told.versions.keys().for_each(|version| source.push_str(&format!(", NCCL {version}")));
     let from = if collector.is_recording { "a recording" } else { "NCCL's log" };
     let what = format!("From {from}: {} on {}", counted(world.size as u64, "rank"), hosts(collector));
-    let facts = Facts { source, what, remarks, world };
+    Ok(Facts { source, what, remarks, world })
+}
+
+/// The scenario of a log.
+pub fn build(collector: &Collector, files: &[Source], form: Form) -> Result<Imported, Error> {
+    let mut facts = facts(collector, files)?;
+    facts.remarks.push(if collector.is_recording { NOT_RECORDED } else { NOT_LOGGED }.to_owned());
     let mut imported = match form {
         Form::Unique { bench } => unique::scenario(collector, facts, bench),
         Form::Rounds => rounds::scenario(collector, facts)?,

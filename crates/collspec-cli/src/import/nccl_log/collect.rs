@@ -1,10 +1,11 @@
 //! Goes through a log once and keeps what differs.
 use super::super::MAX_COUNT;
 use super::super::call::{Call, Collective, Issued, Message, Unit, is_rooted, properties};
-use super::super::program::Units;
+use super::super::program::{Item, Programs, Units};
 use super::line::{self, Kind, LoggedCall, Said};
 use super::place;
 use super::processes::{NotTaken, Processes, Seen};
+use super::world::World;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Different calls that are kept.
@@ -127,6 +128,16 @@ impl Collector {
     /// The units of a logged rank.
     pub fn program(&self, rank: usize) -> &[u32] {
         self.ranks.get(rank).map_or(&[], |rank| &rank.program)
+    }
+
+    /// The programs by the world's ranks. A log does not say whether calls were completed.
+    pub fn programs(&self, world: &World, done: bool) -> Programs {
+        let mut programs: Programs = vec![None; world.size];
+        for (logged, rank) in world.ranks.iter().enumerate() {
+            let items = self.program(logged).iter().zip(0..).map(|(unit, at)| Item { unit: *unit, at, done });
+            programs[*rank] = Some(items.collect());
+        }
+        programs
     }
 
     /// True if calls were kept.

@@ -16,9 +16,11 @@ mod tests;
 mod unique;
 mod world;
 
+use super::comms::Comms;
+use super::program::{Programs, Units};
+use super::source::Source;
 use super::{Error, Imported};
 use collect::Collector;
-use std::path::PathBuf;
 
 /// What is made of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +39,34 @@ pub enum Form {
 /// # Errors
 ///
 /// A file cannot be read, the log does not say what is needed, or there is more in it than a scenario can have.
-pub fn import(files: &[PathBuf], form: Form, progress: &mut dyn FnMut(u64)) -> Result<Imported, Error> {
+pub fn import(files: &[Source], form: Form, progress: &mut dyn FnMut(u64)) -> Result<Imported, Error> {
     let mut collector = Collector::new(form == Form::Rounds);
     read::read_files(files, &mut collector, progress)?;
     build::build(&collector, files, form)
+}
+
+/// The calls of a job in the order of each rank.
+#[derive(Debug)]
+pub struct Logged {
+    pub comms: Comms,
+    /// What the scenario calls each communicator.
+    pub names: Vec<String>,
+    pub units: Units,
+    pub programs: Programs,
+    pub remarks: Vec<String>,
+}
+
+/// Reads the logs of a job.
+///
+/// # Errors
+///
+/// As of [`import`].
+pub fn read(files: &[Source], progress: &mut dyn FnMut(u64)) -> Result<Logged, Error> {
+    let mut collector = Collector::new(true);
+    read::read_files(files, &mut collector, progress)?;
+    let facts = build::facts(&collector, files)?;
+    let programs = collector.programs(&facts.world, false);
+    let comms = facts.world.comms;
+    let names = (0..collector.processes.comms.len()).map(|comm| comms.families[comms.family(comm)].name.clone());
+    Ok(Logged { names: names.collect(), comms, units: collector.units, programs, remarks: facts.remarks })
 }

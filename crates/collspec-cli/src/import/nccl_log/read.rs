@@ -1,9 +1,9 @@
 //! Reads files line by line, with flat memory.
 use super::super::Error;
+use super::super::log_line::written;
+use super::super::source::Source;
 use super::collect::Collector;
-use collspec_core::files;
-use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::io::{BufRead, Read};
 
 /// Bytes of a line that are looked at. No line of NCCL's is as long.
 const MAX_LINE: usize = 1 << 16;
@@ -11,13 +11,10 @@ const MAX_LINE: usize = 1 << 16;
 const LINES_PER_REPORT: u64 = 4_096;
 
 /// Reads all files. `progress` gets the number of bytes read so far, now and then.
-pub fn read_files(files: &[PathBuf], into: &mut Collector, progress: &mut dyn FnMut(u64)) -> Result<(), Error> {
+pub fn read_files(files: &[Source], into: &mut Collector, progress: &mut dyn FnMut(u64)) -> Result<(), Error> {
     let mut done = 0u64;
-    for path in files {
-        let shown = path.display().to_string();
-        let file = files::open(path).map_err(|refused| Error::refused(&shown, refused))?;
-        let from = BufReader::with_capacity(1 << 18, file);
-        done += read(from, &shown, into, &mut |bytes| progress(done + bytes))?;
+    for file in files {
+        done += read(file.text()?, &file.shown(), into, &mut |bytes| progress(done + bytes))?;
     }
     into.end().map_err(Error::Input)
 }
@@ -46,7 +43,9 @@ pub fn read(
             line.clear();
         }
         let text = String::from_utf8_lossy(&line);
-        into.line(&text).map_err(|message| Error::at(format!("{path}:{number}"), message))?;
+        for written in written(&text) {
+            into.line(&written).map_err(|message| Error::at(format!("{path}:{number}"), message))?;
+        }
         if number % LINES_PER_REPORT == 0 {
             progress(bytes);
         }

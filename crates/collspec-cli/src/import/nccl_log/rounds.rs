@@ -73,11 +73,7 @@ struct Program<'a> {
 }
 
 pub fn scenario(collector: &Collector, facts: Facts) -> Result<Imported, Error> {
-    let mut programs: Programs = vec![None; facts.world.size];
-    for (logged, rank) in facts.world.ranks.iter().enumerate() {
-        let items = collector.program(logged).iter().zip(0..).map(|(unit, at)| Item { unit: *unit, at, done: true });
-        programs[*rank] = Some(items.collect());
-    }
+    let programs = collector.programs(&facts.world, true);
     let units = collector.units.clone();
     let has_messages = units.all().iter().any(|unit| !unit.is_collective());
     let logged = Program::new(programs.clone(), units.clone(), collector, &facts)?;

@@ -6,13 +6,16 @@ mod ranks;
 mod reading;
 mod releases;
 
+use super::super::source::Source;
 use super::collect::Collector;
 use super::read::read;
 use super::{Form, import};
 use std::path::PathBuf;
 
 fn imported(files: &[PathBuf], form: Form) -> String {
-    import(files, form, &mut |_| ()).unwrap_or_else(|error| panic!("{files:?}: {error}")).text
+    import(&files.iter().cloned().map(Source::File).collect::<Vec<_>>(), form, &mut |_| ())
+        .unwrap_or_else(|error| panic!("{files:?}: {error}"))
+        .text
 }
 
 /// The scenario of a text, or why there is none.

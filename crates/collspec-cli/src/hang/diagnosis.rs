@@ -1,0 +1,115 @@
+//! What is said of a job that stands still.
+use super::departure::How;
+use serde::Serialize;
+
+/// A line of the job's program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Line {
+    pub function: String,
+    pub file: String,
+    pub line: Option<i128>,
+}
+
+/// A call, or calls that were launched together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Called {
+    /// `all_reduce of 4096 bf16`.
+    pub what: String,
+    pub communicator: String,
+    /// World ranks.
+    pub members: Vec<usize>,
+    /// The number that the job gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<String>,
+    /// `completed`, `started` or `scheduled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<&'static str>,
+    /// The innermost line first; empty if it is not known.
+    pub stack: Vec<Line>,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A call that others made was left out.
+    LeftOut,
+    /// A call was made that others did not make.
+    Added,
+    /// Another call was made than others made.
+    Instead,
+    /// No more calls were made, although the rank waits for nothing.
+    Stopped,
+    /// The two ends of a message do not fit together.
+    MessagesDiffer,
+    /// Ranks wait for each other in calls that were made in different orders.
+    Order,
+    /// Nothing is known of ranks that the others wait for.
+    Unknown,
+}
+
+impl From<How> for Cause {
+    fn from(how: How) -> Self {
+        match how {
+            How::LeftOut => Self::LeftOut,
+            How::Added => Self::Added,
+            How::Instead => Self::Instead,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub cause: Cause,
+    /// The ranks that left the others, or wait for each other.
+    pub ranks: Vec<usize>,
+    /// The ranks that did what `call` says.
+    pub others: Vec<usize>,
+    /// What the others called.
+    pub call: Called,
+    /// What the ranks called in its place, or last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Called>,
+    /// Calls that were left out or added, one after the other.
+    pub calls: usize,
+    /// True if there are not more ranks on one side than on the other, so that each may be wrong.
+    pub is_undecided: bool,
+    /// Other communicators in which ranks left others in the same way.
+    pub alike: usize,
+}
+
+/// Ranks that wait in the same call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    pub ranks: Vec<usize>,
+    /// Where they wait; `None` if nothing is known of these ranks, or they wait in no call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<Called>,
+    /// Of ranks that wait in no call: their last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Called>,
+    /// True if nothing is known of these ranks.
+    pub is_unknown: bool,
+}
+
+/// Why a job stands still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// In one sentence.
+    pub verdict: String,
+    /// The most likely first.
+    pub findings: Vec<Finding>,
+    pub waiting: Vec<Waiting>,
+    /// The last call before the first finding that all members of its communicator made alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_common: Option<Called>,
+    /// What was guessed, left out or could not be read.
+    pub remarks: Vec<String>,
+}
+
+impl Diagnosis {
+    /// True if nothing but a guess is known.
+    pub fn is_guess(&self) -> bool {
+        self.findings.iter().all(|finding| finding.cause == Cause::Unknown)
+    }
+}

@@ -1,0 +1,171 @@
+//! What of a folder, of files or of the standard input are dumps, and what are logs or recordings.
+use super::job::Job;
+use crate::import::Error;
+use crate::import::flight_recorder::{self, Dump, DumpFile, rank_of};
+use crate::import::source::Source;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+/// Files of a folder that are looked at.
+const MAX_FILES: usize = 16_384;
+/// Bytes by which a file is recognised.
+const MAX_LOOK: usize = 1 << 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of PyTorch's Flight Recorder.
+    Dumps,
+    /// NCCL's, or what `collspec record` wrote.
+    Logs,
+}
+
+/// What there is about a job.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    dumps: BTreeMap<usize, Dump>,
+    logs: Vec<Source>,
+    /// The files of the dumps that were read.
+    dump_files: Vec<DumpFile>,
+    /// What could not be read, and why.
+    remarks: Vec<String>,
+}
+
+/// Reads files and the files of folders; `-` is the standard input.
+///
+/// # Errors
+///
+/// A file or folder that was named cannot be read, or nothing in them is a dump or a log.
+pub fn read(paths: &[PathBuf]) -> Result<Evidence, Error> {
+    let mut evidence = Evidence::default();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            evidence.take(Source::input()?)?;
+        } else if path.is_dir() {
+            for file in in_folder(path)? {
+                evidence.take(Source::File(file))?;
+            }
+        } else {
+            evidence.take(Source::File(path.clone()))?;
+        }
+    }
+    if evidence.dumps.is_empty() && evidence.logs.is_empty() {
+        return Err(match evidence.remarks.as_slice() {
+            [] => {
+                Error::Input("there are no files in these folders, which are not searched for further ones".to_owned())
+            }
+            remarks => Error::Input(format!("none of the files is a dump or a log: {}", remarks.join("; "))),
+        });
+    }
+    Ok(evidence)
+}
+
+/// The files of a folder. Of a log that was rotated, the oldest file comes first.
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |source| Error::Read { path: folder.display().to_string(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)?.take(MAX_FILES) {
+        let path = entry.map_err(failed)?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort_by_key(|path| age(path));
+    Ok(files)
+}
+
+/// The name without what rotation adds to it, as in `job.log.2.gz`, and how often it was rotated: more often is older.
+fn age(path: &Path) -> (String, Reverse<u64>) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    match plain.rsplit_once('.') {
+        Some((stem, number)) if stem.contains('.') => match number.parse() {
+            Ok(number) => (stem.to_owned(), Reverse(number)),
+            Err(_) => (plain.to_owned(), Reverse(0)),
+        },
+        _ => (plain.to_owned(), Reverse(0)),
+    }
+}
+
+impl Evidence {
+    /// Adds a file. One that cannot be read as what it seems to be is remarked: the others may be enough.
+    pub(super) fn take(&mut self, source: Source) -> Result<(), Error> {
+        match kind(&source)? {
+            Kind::Logs => self.logs.push(source),
+            Kind::Dumps => {
+                let named = source.path().and_then(|path| rank_of(path.file_name()?.to_str()?));
+                let Some((rank, is_json)) = named else {
+                    let shown = source.shown();
+                    self.remarks.push(format!(
+                        "{shown} is left out: nothing says of which rank it is, for the name of a dump ends in the number of its rank"
+                    ));
+                    return Ok(());
+                };
+                match flight_recorder::read(rank, &source) {
+                    Ok(dump) if !self.dumps.contains_key(&rank) => {
+                        self.dumps.insert(rank, dump);
+                        self.dump_files.extend(source.path().map(|path| DumpFile { rank, path: path.to_owned() }));
+                    }
+                    // torch writes JSON beside the pickle on demand, without the lines.
+                    Ok(_) if is_json => {}
+                    Ok(_) => {
+                        let shown = source.shown();
+                        self.remarks.push(format!("{shown} is left out: another dump is of rank {rank} too"));
+                    }
+                    Err(error) => self.remarks.push(format!("the dump of rank {rank} is left out: {error}")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn kind(&self) -> Kind {
+        if self.dumps.is_empty() { Kind::Logs } else { Kind::Dumps }
+    }
+
+    pub fn logs(&self) -> &[Source] {
+        &self.logs
+    }
+
+    pub fn dump_files(&self) -> &[DumpFile] {
+        &self.dump_files
+    }
+
+    /// The calls of all ranks. Where there are dumps, these say more than logs.
+    ///
+    /// # Errors
+    ///
+    /// There is more in it than can be read, or what is needed is not in it.
+    pub fn job(self, progress: &mut dyn FnMut(u64)) -> Result<Job, Error> {
+        let mut job = if self.dumps.is_empty() {
+            Job::of_logs(&self.logs, progress)?
+        } else {
+            Job::of_dumps(self.dumps.into_values().collect())?
+        };
+        job.remarks.extend(self.remarks);
+        if job.knows_progress && !self.logs.is_empty() {
+            job.remarks.push(format!("{} logs are not looked at: the dumps say more", self.logs.len()));
+        }
+        Ok(job)
+    }
+}
+
+/// A pickle, or an object of JSON that is not a line of a log driver's file, is a dump.
+fn kind(source: &Source) -> Result<Kind, Error> {
+    let named = || source.path().and_then(|path| rank_of(path.file_name()?.to_str()?)).is_some();
+    let mut bytes = source.bytes()?;
+    let failed = |error| Error::Read { path: source.shown(), source: error };
+    let start = bytes.fill_buf().map_err(failed)?;
+    let start = &start[..start.len().min(MAX_LOOK)];
+    let is_pickle = start.first() == Some(&0x80) && start.get(1).is_some_and(|protocol| (2..=5).contains(protocol));
+    let mut text = start.trim_ascii_start();
+    let is_object = text.first() == Some(&b'{');
+    let line_ends = start.iter().position(|byte| *byte == b'\n').unwrap_or(start.len());
+    text = &start[..line_ends];
+    // A driver's line is short and complete.
+    let is_line = is_object && line_ends < start.len() && serde_json::from_slice::<serde_json::Value>(text).is_ok();
+    let is_dump = is_pickle || is_object && !is_line || start.is_empty() && named();
+    Ok(if is_dump { Kind::Dumps } else { Kind::Logs })
+}

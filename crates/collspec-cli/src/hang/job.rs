@@ -1,0 +1,51 @@
+//! The calls of all ranks of a job, as its dumps, logs or recordings have them.
+use crate::import::Error;
+use crate::import::comms::Comms;
+use crate::import::flight_recorder::{self, Dump, Launch, Remembered};
+use crate::import::nccl_log::{self, Logged};
+use crate::import::program::{Programs, Units};
+use crate::import::source::Source;
+
+/// What is known of a job's calls.
+#[derive(Debug)]
+pub struct Job {
+    pub comms: Comms,
+    /// What the job calls each communicator.
+    pub names: Vec<String>,
+    pub units: Units,
+    pub programs: Programs,
+    /// By rank and [`Item::at`](crate::import::program::Item): what a dump says of a launch. Logs say no more than the program has.
+    pub launches: Vec<Vec<Launch>>,
+    /// True if it is known how far each call came.
+    pub knows_progress: bool,
+    /// What was guessed, and what was left out.
+    pub remarks: Vec<String>,
+}
+
+impl Job {
+    /// # Errors
+    ///
+    /// There is more in the dumps than can be read, or they contradict each other.
+    pub fn of_dumps(dumps: Vec<Dump>) -> Result<Self, Error> {
+        let remembered = flight_recorder::remembered(dumps)?;
+        let remarks = remembered.remarks();
+        let Remembered { groups, comms, launches, .. } = remembered;
+        Ok(Self {
+            comms,
+            names: groups.descriptions(),
+            units: launches.units,
+            programs: launches.programs,
+            launches: launches.made,
+            knows_progress: true,
+            remarks,
+        })
+    }
+
+    /// # Errors
+    ///
+    /// A log cannot be read, or does not say what is needed.
+    pub fn of_logs(logs: &[Source], progress: &mut dyn FnMut(u64)) -> Result<Self, Error> {
+        let Logged { comms, names, units, programs, remarks } = nccl_log::read(logs, progress)?;
+        Ok(Self { comms, names, units, programs, launches: Vec::new(), knows_progress: false, remarks })
+    }
+}

@@ -1,0 +1,21 @@
+//! Why a job stands still: which rank left the others, at which call, and what all ranks wait for.
+//!
+//! The programs of the ranks are compared, and never run. What cannot be told from them is said to be a guess.
+mod job;
+mod sequences;
+mod departure;
+mod parting;
+mod waits;
+mod diagnosis;
+mod diagnose;
+mod inputs;
+mod markdown;
+mod text;
+#[cfg(test)]
+mod tests;
+
+pub use diagnose::diagnose;
+pub use inputs::{Evidence, Kind, read};
+pub use job::Job;
+pub use markdown::markdown;
+pub use text::text;

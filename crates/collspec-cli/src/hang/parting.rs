@@ -1,0 +1,50 @@
+//! Where the members of a communicator part: the first collective that they do not all make alike.
+use super::sequences::{Member, Place};
+
+/// The first collective of a communicator that cannot complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// Its members make different calls.
+    Differ { at: usize },
+    /// These members have made no such call, although it is known what they did.
+    Lacks { at: usize, lacking: Vec<usize> },
+    /// All members make it of which anything is known, but not of these.
+    Unknown { at: usize, unknown: Vec<usize> },
+}
+
+impl Parting {
+    pub fn at(&self) -> usize {
+        match self {
+            Self::Differ { at } | Self::Lacks { at, .. } | Self::Unknown { at, .. } => *at,
+        }
+    }
+}
+
+/// `None` if all collectives are made by all members. A call that a member has completed was made by all, even if the dump of another is
+/// from before.
+pub fn parting(members: &[Member]) -> Option<Parting> {
+    let known: Vec<(usize, &[Place])> =
+        members.iter().filter_map(|member| Some((member.rank, member.calls.as_deref()?))).collect();
+    let unknown = || members.iter().filter(|member| member.calls.is_none()).map(|member| member.rank).collect();
+    let longest = known.iter().map(|(_, calls)| calls.len()).max()?;
+    let mut without_dump = None;
+    for at in 0..longest {
+        let makes = || known.iter().filter_map(|(_, calls)| calls.get(at));
+        let mut shapes = makes().map(|place| place.token.shape);
+        let first = shapes.next();
+        if shapes.any(|shape| Some(shape) != first) {
+            return Some(Parting::Differ { at });
+        }
+        if makes().any(|place| place.done) {
+            continue;
+        }
+        let lacking: Vec<usize> = known.iter().filter(|(_, calls)| calls.len() <= at).map(|(rank, _)| *rank).collect();
+        if !lacking.is_empty() {
+            return Some(Parting::Lacks { at, lacking });
+        }
+        if without_dump.is_none() && known.len() < members.len() {
+            without_dump = Some(Parting::Unknown { at, unknown: unknown() });
+        }
+    }
+    without_dump
+}
