@@ -217,9 +217,11 @@ pub(crate) unsafe extern "C" fn destroy(comm: ncclComm_t) -> ncclResult_t {
 }
 
 pub(crate) unsafe extern "C" fn abort(comm: ncclComm_t) -> ncclResult_t {
-    ends(comm, true);
+    // First the library: what this one has put on streams may wait for operations that only the abort ends.
     // SAFETY: the caller's arguments.
-    right().ncclCommAbort.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm) })
+    let code = right().ncclCommAbort.map_or(ncclResult_t::InternalError, |f| unsafe { f(comm) });
+    ends(comm, true);
+    code
 }
 
 pub(crate) unsafe extern "C" fn revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t {

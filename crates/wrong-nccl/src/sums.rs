@@ -18,7 +18,8 @@ use gpuless_device::Stream;
 use nccl_sys::{ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::sync::Arc;
 
-/// Elements at the start of a contribution, or of each of its blocks, that are computed. No fault needs more to be noticed.
+/// Elements at the start of a contribution, or of each of its blocks, that are computed. A fault of the end of a block, such as F04, is
+/// therefore done in blocks of at most this many elements only.
 const FIRST: usize = 512;
 const FIRST_OF_BLOCK: usize = 64;
 /// Elements at the end, which is where the last pack is.

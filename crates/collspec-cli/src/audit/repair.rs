@@ -120,19 +120,23 @@ impl Repair<'_> {
             now[..payload.start].copy_from_slice(&right[..payload.start]);
             now[payload.end..].copy_from_slice(&right[payload.end..]);
         }
-        let written: Vec<usize> =
-            plan.events.iter().flat_map(Event::writes).flatten().map(|write| write.region.buf).collect();
         let mut is_result = vec![false; payload.len()];
-        for (number, buffer) in plan.buffers.iter().enumerate() {
+        for region in plan.events.iter().flat_map(Event::writes).flatten().map(|write| write.region) {
+            let buffer = &plan.buffers[region.buf];
+            let place = buffer.places.get(region.rank).copied().flatten().filter(|place| place.alloc == alloc);
+            let Some(place) = place else { continue };
+            let byte = |element: u64| (place.offset + element * buffer.dtype.size() as u64) as usize;
+            if let Some(bytes) = is_result.get_mut(byte(region.start)..byte(region.start + region.len)) {
+                bytes.fill(true);
+            }
+        }
+        for buffer in &plan.buffers {
             let bytes = |rank: usize| {
                 let place = buffer.places.get(rank).copied().flatten()?;
                 let from = (plan.allocs[place.alloc].start() + place.offset) as usize;
                 Some((place.alloc, from..from + place.count as usize * buffer.dtype.size()))
             };
             let Some((_, range)) = bytes(spec.rank).filter(|(own, _)| *own == alloc) else { continue };
-            if written.contains(&number) {
-                is_result[range.start - payload.start..range.end - payload.start].fill(true);
-            }
             let other = bytes(self.like).and_then(|(alloc, range)| {
                 let [right, wrong] = images.get(alloc)?;
                 Some((right.as_ref()?.get(range.clone())?, wrong.as_ref()?.get(range)?))
@@ -185,7 +189,8 @@ impl Repair<'_> {
             Flaw::OnePerPack => (!index.is_multiple_of(PACK_BYTES / dtype.size() as u64)).then_some(right),
             Flaw::NanEqualsAnything => (is_nan(dtype, value(right)) || is_nan(dtype, value(is))).then_some(right),
             Flaw::F16Tolerance => {
-                let near = |right: f64, is: f64| (right - is).abs() <= right.abs() * F16_EPSILON;
+                // Of an infinity, any part is an infinity again, and nothing finite is near to it.
+                let near = |right: f64, is: f64| right.is_finite() && (right - is).abs() <= right.abs() * F16_EPSILON;
                 let is_near = || near(decode_f64(dtype, value(right)), decode_f64(dtype, value(is)));
                 (matches!(dtype, DType::F32 | DType::F64) && is_near()).then_some(right)
             }

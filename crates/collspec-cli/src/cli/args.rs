@@ -123,21 +123,21 @@ pub struct SelectionArgs {
     pub filter: Vec<String>,
 
     /// Take the filter as the full name of one case. A leading `not` is then part of the name.
-    #[arg(long, requires = "filter", help_heading = CASES)]
+    #[arg(long, requires = "filter", help_heading = CASES, hide_short_help = true)]
     pub exact: bool,
 
     /// Run every case in these forms as well, where it can take them; replaces the forms that files name: all, none,
     /// or a list of in_place, misaligned, grouped, captured, sub, one_thread, processes, ring, tree, single_tree, eager.
     ///
     /// In a form, a case has `form=NAME` at the end of the brackets in its name.
-    #[arg(long, value_name = "LIST", value_parser = Forms::parse, help_heading = CASES)]
+    #[arg(long, value_name = "LIST", value_parser = Forms::parse, help_heading = CASES, hide_short_help = true)]
     pub forms: Option<Forms>,
 
     /// Let files set this NCCL_* variable as well. Can be given several times.
     ///
     /// Some of NCCL's variables load libraries, write files or connect to other hosts. By default files can set only those that
     /// choose algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
-    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS, hide_short_help = true)]
     pub allow_env: Vec<String>,
 
     #[command(flatten)]
@@ -164,20 +164,20 @@ pub struct LimitArgs {
     ///
     /// This includes worker, shared memory and judge. A case that needs more is refused; one that needs more than this
     /// machine has free is skipped. Without this option, no case of up to 16GiB is refused.
-    #[arg(long, visible_alias = "memory", value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
+    #[arg(long, visible_alias = "memory", value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS, hide_short_help = true)]
     pub max_memory: Option<u64>,
 
     /// How many operations it may take to fill, compute and judge a case: one for each element and operator of every
     /// expression, and the equivalent for other work. A billion take about ten seconds [default: 4000000000].
-    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS, hide_short_help = true)]
     pub max_work: Option<u64>,
 
     /// The same for all selected cases of a file together [default: 20000000000].
-    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS, hide_short_help = true)]
     pub max_file_work: Option<u64>,
 
     /// The largest allowed scenario file [default: 1MiB].
-    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
+    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS, hide_short_help = true)]
     pub max_file: Option<u64>,
 }
 
@@ -293,7 +293,7 @@ pub struct RunArgs {
 
     /// With --record: do not measure what the library costs a process (the time of its first calls, memory, and what it changes
     /// and leaves behind in the process). The measurement takes five processes before the cases run.
-    #[arg(long, requires = "record", help_heading = REPORT)]
+    #[arg(long, requires = "record", help_heading = REPORT, hide_short_help = true)]
     pub no_footprint: bool,
 
     /// Name every case, not only those that fail, and say what was checked in each pass (human format).
@@ -355,15 +355,15 @@ impl RunArgs {
 pub struct LaunchArgs {
     /// What started this process together with others: openmpi, slurm, torchrun, hydra, pals, or `variables` for
     /// COLLSPEC_RANK and COLLSPEC_SIZE; none if the process is alone. The default, auto, looks at the environment.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES, hide_short_help = true)]
     pub launcher: ChosenLauncher,
 
     /// Seconds within which all processes that the launcher started must have connected [default: 120].
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MACHINES)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MACHINES, hide_short_help = true)]
     pub meeting_timeout: Option<f64>,
 
     /// How many ranks of a case run in each process that the launcher started [default: 1].
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = MACHINES)]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = MACHINES, hide_short_help = true)]
     pub ranks_per_process: Option<NonZeroUsize>,
 }
 
@@ -372,7 +372,7 @@ pub struct LaunchArgs {
 pub struct AloneArgs {
     /// What started this process together with others, as for `collspec run`. This command runs in a single process and refuses
     /// to be one of several; none says that the process is alone.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES, hide_short_help = true)]
     pub launcher: ChosenLauncher,
 }
 

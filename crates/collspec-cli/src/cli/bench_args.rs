@@ -98,7 +98,7 @@ pub struct BenchArgs {
     pub timeout: Option<f64>,
 
     /// Time limit in seconds for making and destroying communicators and filling buffers [default: 60].
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER, hide_short_help = true)]
     pub opening_timeout: Option<f64>,
 
     #[command(flatten)]

@@ -74,11 +74,11 @@ pub struct CompareArgs {
 
     /// Do not measure what each library costs a process (the time of its first calls, memory, and what it changes and leaves
     /// behind in the process). The measurement takes five processes for each library.
-    #[arg(long, help_heading = MANNER)]
+    #[arg(long, help_heading = MANNER, hide_short_help = true)]
     pub no_footprint: bool,
 
     /// Compare even a library that was compiled without optimisation, which is refused by default.
-    #[arg(long, help_heading = SIDES)]
+    #[arg(long, help_heading = SIDES, hide_short_help = true)]
     pub allow_debug_build: bool,
 
     /// How many cases run at the same time [default: one per core; on nccl 1].

@@ -2,7 +2,7 @@
 use super::args::DoctorArgs;
 use super::backend_args::driver_request;
 use super::exit::Exit;
-use super::nccl::lacking_text;
+use super::nccl::lacking_in_short;
 use super::terminal;
 use collspec_core::printable::one_line;
 use collspec_run::backend::cuda::{DeviceInfo, DriverReport, DriverState};
@@ -53,8 +53,12 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
                 && request.driver == DriverRequest::Auto =>
         {
             lines.push(entry_line("backend", SOFT_WORDS));
-            let machine = choice.machine.as_deref().map(Machine::describe).unwrap_or_default();
-            lines.push(entry_line("", &format!("with --nccl, a library on software GPUs, for example {machine}")));
+            let newest =
+                newest(&libraries).map(|version| format!(": `collspec run --nccl {version}` takes the newest"));
+            lines.push(entry_line(
+                "",
+                &format!("with --nccl, a real library on software GPUs{}", newest.unwrap_or_default()),
+            ));
             lines.push(entry_line("skipped", SKIPPED_BY_SOFT));
         }
         Ok(choice) => {
@@ -170,7 +174,13 @@ fn topology(devices: &[DeviceInfo]) -> String {
 
 fn usable(probed: &LibraryInfo, path: &Path) -> String {
     let slimmed = if probed.slimmed { ", slimmed" } else { "" };
-    format!("{} {}, {}{slimmed}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
+    format!(
+        "{} {}, {}{slimmed}: {}",
+        probed.version_text(),
+        path.display(),
+        probed.maker.words(),
+        lacking_in_short(probed)
+    )
 }
 
 /// The library that was named, where no backend uses it.
@@ -198,6 +208,12 @@ fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, Backen
         lines.push(entry_line("", cure));
     }
     lines.extend(all.iter().enumerate().map(|(n, words)| entry_line(if n == 0 { "libraries" } else { "" }, words)));
+}
+
+/// The version of the newest library that can be used.
+fn newest(libraries: &[FoundLibrary]) -> Option<String> {
+    let usable = libraries.iter().filter_map(|library| library.probed.as_ref().ok());
+    usable.max_by_key(|probed| probed.version).map(LibraryInfo::version_text)
 }
 
 /// The cases that this machine and library cannot run.

@@ -54,7 +54,7 @@ pub struct MinimizeArgs {
     pub settings: SettingsArgs,
 
     /// Let the file set this NCCL_* variable as well. Can be given several times.
-    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS, hide_short_help = true)]
     pub allow_env: Vec<String>,
 }
 

@@ -127,8 +127,17 @@ fn library_entry(library: &FoundLibrary) -> String {
     }
 }
 
+/// How many functions a library lacks, for a page that is about more than libraries.
+pub fn lacking_in_short(probed: &LibraryInfo) -> String {
+    match probed.missing_functions().len() {
+        0 => "it has every function that collspec knows".to_owned(),
+        1 => "it lacks 1 function, which `collspec nccl list` names".to_owned(),
+        lacks => format!("it lacks {lacks} functions, which `collspec nccl list` names"),
+    }
+}
+
 /// The functions that a library lacks, by release.
-pub fn lacking_text(probed: &LibraryInfo) -> String {
+fn lacking_text(probed: &LibraryInfo) -> String {
     let mut lacks = probed.missing_functions();
     if lacks.is_empty() {
         return "it has every function that collspec knows".to_owned();

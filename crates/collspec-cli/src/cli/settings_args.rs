@@ -35,7 +35,7 @@ pub struct CommonArgs {
 
     /// Time limit in seconds for what comes before and after a case: making communicators and filling buffers, and destroying
     /// communicators [default: 60].
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER, hide_short_help = true)]
     pub opening_timeout: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ impl clap::Args for SoftwareArgs {
                 Err(error) => Err(error.to_string()),
             };
             let argument = clap::Arg::new(option.name).long(option.name).value_name(value).value_parser(check);
-            command.arg(argument.help(help).help_heading(SOFTWARE))
+            command.arg(argument.help(help).help_heading(SOFTWARE).hide_short_help(true))
         })
     }
 

@@ -201,6 +201,9 @@ impl Look<'_> {
         if !left.is_empty() {
             return left;
         }
+        if let Some(found) = self.no_message(&circle) {
+            return vec![found];
+        }
         let finding = Finding {
             cause: Cause::Order,
             ranks: circle.clone(),
@@ -212,6 +215,28 @@ impl Look<'_> {
             alike: 0,
         };
         vec![Found { finding, like: *first, index, is_stop: false }]
+    }
+
+    /// The message that one of these ranks waits for, while the rank at its other end has gone on to the call that it stands in.
+    fn no_message(&self, circle: &[usize]) -> Option<Found> {
+        self.waits.messages.iter().find_map(|((_, from, to), both)| {
+            let matched = both.sent.len().min(both.received.len());
+            [(*from, *to, &both.sent), (*to, *from, &both.received)].into_iter().find_map(|(own, other, ends)| {
+                let alone = ends.get(matched).filter(|end| self.waits.heads[own] == Some(end.index))?;
+                let stands = self.waits.heads[other].filter(|_| circle.contains(&own) && circle.contains(&other))?;
+                let finding = Finding {
+                    cause: Cause::NoMessage,
+                    ranks: vec![other],
+                    others: vec![own],
+                    call: self.called(own, alone.index),
+                    instead: Some(self.called(other, stands)),
+                    calls: 1,
+                    is_undecided: true,
+                    alike: 0,
+                };
+                Some(Found { finding, like: own, index: alone.index, is_stop: false })
+            })
+        })
     }
 
     /// The few ranks that left the program which most members of the communicators make that these ranks stand in.
@@ -353,8 +378,8 @@ impl Look<'_> {
             None if waiting.iter().all(|waiting| waiting.call.is_none()) => {
                 "No rank left the others: all ranks have made the same calls, and no call is open.".to_owned()
             }
-            None => "No rank left the others: all ranks have made the calls that are open. So something holds these up that is no \
-                     call, such as the network, a GPU, or other work on a stream."
+            None => "No rank left the others: every rank has made the calls that are still open. Something other than a missing call holds \
+                     them up, such as the network, a GPU, or other work on a stream."
                 .to_owned(),
         }
     }
@@ -420,6 +445,10 @@ impl Finding {
             Cause::MessagesDiffer => {
                 format!("a message does not fit: {others} called {call}{place}, and {ranks} {instead}")
             }
+            Cause::NoMessage => {
+                let own = self.instead.as_ref().map_or_else(String::new, at);
+                format!("{others} waits in {call}{place}, and {ranks} has no call for it, but is in {instead}{own}")
+            }
             Cause::Order => {
                 let own = self.instead.as_ref().map_or_else(String::new, at);
                 let first = self.ranks.first().copied().unwrap_or(0);
@@ -436,7 +465,7 @@ impl Finding {
         let first = letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter();
         let undecided = match self.cause {
             Cause::LeftOut | Cause::Added | Cause::Instead if self.is_undecided => {
-                "; or the others are wrong, for they are not more"
+                "; or the others are wrong, as there is no majority"
             }
             _ => "",
         };

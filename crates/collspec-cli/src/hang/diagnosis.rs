@@ -42,6 +42,8 @@ pub enum Cause {
     Stopped,
     /// The two ends of a message do not fit together.
     MessagesDiffer,
+    /// A message that a rank waits for was not sent, or not received, by a rank that stands in another call.
+    NoMessage,
     /// Ranks wait for each other in calls that were made in different orders.
     Order,
     /// Nothing is known of ranks that the others wait for.

@@ -75,6 +75,10 @@ fn sides(finding: &Finding, out: &mut String) {
             side(&others, "wait in", &finding.call);
             instead.into_iter().for_each(|called| side(&ranks, "called last", called));
         }
+        Cause::NoMessage => {
+            side(&others, "waits in", &finding.call);
+            instead.into_iter().for_each(|called| side(&ranks, "is in", called));
+        }
         Cause::Order => {
             let name = |at: usize| finding.ranks.get(at).map_or_else(String::new, |rank| format!("rank {rank}"));
             side(&name(0), "is in", &finding.call);
