@@ -45,8 +45,10 @@ fn the_scenario_of_a_hang_runs() {
     assert_eq!(home.run(&["hang", "dumps", "-o", "hang.toml"]).code, 1);
     let run = home.run(&["run", "hang.toml", "--backend", "soft"]);
     assert!(run.code == 0 && run.out.contains("1 passed"), "{run}");
-    let over = home.run(&["hang", "dumps/nccl_trace_rank_0", "-o", "dumps/nccl_trace_rank_0"]);
-    assert!(over.code == 2 && over.err.contains("which this command reads"), "{over}");
+    for paths in ["dumps/nccl_trace_rank_0", "dumps"] {
+        let over = home.run(&["hang", paths, "-o", "dumps/nccl_trace_rank_0"]);
+        assert!(over.code == 2 && over.err.contains("which this command reads"), "{over}");
+    }
 }
 
 /// A rank whose dump cannot be read is one of which nothing is known.
@@ -70,6 +72,26 @@ fn broken_dumps_among_good_ones_are_left_out() {
     let rankless = home.run(&["hang", "dumps/rankless.json"]);
     assert!(rankless.code == 2 && rankless.err.contains("nothing says of which rank it is"), "{rankless}");
     assert_eq!(home.run(&["hang", "nowhere"]).code, 2);
+}
+
+/// Names of files, and what they hold, are a stranger's.
+#[test]
+fn odd_files_in_a_folder_do_not_matter() {
+    let home = Home::new();
+    dumps(&home);
+    home.file("dumps/nccl_trace_rank_4095", "{\"entries\": []}\n");
+    fs::write(home.path("dumps/job.log.gz"), b"\x1f\x8b\x08").unwrap();
+    let run = home.run(&["hang", "dumps"]);
+    assert!(run.code == 1 && verdict(&run).starts_with("Rank 2 left out"), "{run}");
+    assert!(run.out.contains("nccl_trace_rank_4095 is left out") && run.out.contains("job.log.gz"), "{run}");
+    let line = r#"{"pg_config": {"0": {"desc": "w", "ranks": "[0, 1]"}}, "entries": [{"profiling_name": "nccl:recv 0<-1", "process_group": ["0", "w"],
+        "p2p_seq_id": 1, "input_sizes": [[1]], "output_sizes": [[1]], "state": "started",
+        "frames": [{"name": "f\u202e", "filename": "/j/t.py", "line": 1}]}]}"#;
+    home.file("one/nccl_trace_rank_0", &format!("{}\n", line.replace('\n', "")));
+    let alone = home.run(&["hang", "one", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&alone.out).unwrap_or_else(|error| panic!("{error}: {alone}"));
+    assert_eq!((alone.code, &value["findings"][0]["ranks"]), (4, &serde_json::json!([1])), "{alone}");
+    assert_eq!(value["findings"][0]["call"]["stack"][0]["function"], "f\u{202e}");
 }
 
 #[test]

@@ -12,10 +12,12 @@ const STEPS: usize = 20;
 pub fn hang(args: &HangArgs) -> anyhow::Result<Exit> {
     output::check("scenario", args.output.as_slice(), args.paths.clone())?;
     let evidence = read(&args.paths)?;
-    let scenario = args.output.as_ref().map(|path| anyhow::Ok((path, scenario(&evidence)?))).transpose()?;
+    // Also what was found in folders.
+    output::check("scenario", args.output.as_slice(), evidence.files())?;
+    let scenario = args.output.as_ref().map(|path| (path, scenario(&evidence)));
     let diagnosis = diagnose(&evidence.job(&mut |_| ())?);
     let said = if args.json {
-        serde_json::to_string_pretty(&diagnosis)? + "\n"
+        in_ascii(&serde_json::to_string_pretty(&diagnosis)?) + "\n"
     } else if args.markdown {
         markdown(&diagnosis)
     } else {
@@ -25,12 +27,25 @@ pub fn hang(args: &HangArgs) -> anyhow::Result<Exit> {
     out.write_all(said.as_bytes())?;
     out.flush()?;
     if let Some((path, scenario)) = scenario {
-        output::replace(path, scenario.text.as_bytes())?;
+        output::replace(path, scenario?.text.as_bytes())?;
     }
     Ok(match diagnosis.findings.as_slice() {
         [] => Exit::ALL_PASSED,
         _ if diagnosis.is_guess() => Exit::NO_VERDICT,
         _ => Exit::SOME_FAILED,
+    })
+}
+
+/// JSON of the same value without characters that a terminal would have escaped in another way.
+fn in_ascii(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut out, letter| {
+        if letter == '\n' || (' '..='~').contains(&letter) {
+            out.push(letter);
+        } else {
+            let mut units = [0; 2];
+            letter.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        }
+        out
     })
 }
 

@@ -17,7 +17,8 @@ const MAX_NAMED: usize = 2;
 /// Says why a job stands still.
 pub fn diagnose(job: &Job) -> Diagnosis {
     let sequences = Sequences::of(job);
-    let partings: Vec<Option<Parting>> = sequences.comms.iter().map(|members| parting(members)).collect();
+    let partings: Vec<Option<Parting>> =
+        sequences.comms.iter().map(|members| parting(members, job.knows_progress)).collect();
     let waits = Waits::of(job, &sequences, &partings);
     let look = Look { job, sequences, partings, waits };
     let mut found = look.partings();
@@ -282,6 +283,24 @@ impl Look<'_> {
                 alike: 0,
             };
             found.push(Found { finding, like, index, is_stop: false });
+        }
+        for ((_, from, to), both) in &self.waits.messages {
+            let matched = both.sent.len().min(both.received.len());
+            for (own, other, ends) in [(*from, *to, &both.sent), (*to, *from, &both.received)] {
+                let alone = ends.get(matched).filter(|end| self.waits.heads[own] == Some(end.index));
+                let Some(end) = alone.filter(|_| self.job.programs[other].is_none()) else { continue };
+                let finding = Finding {
+                    cause: Cause::Unknown,
+                    ranks: vec![other],
+                    others: vec![own],
+                    call: self.called(own, end.index),
+                    instead: None,
+                    calls: 0,
+                    is_undecided: true,
+                    alike: 0,
+                };
+                found.push(Found { finding, like: own, index: end.index, is_stop: false });
+            }
         }
         found
     }

@@ -1,8 +1,8 @@
 //! What of a folder, of files or of the standard input are dumps, and what are logs or recordings.
 use super::job::Job;
-use crate::import::Error;
 use crate::import::flight_recorder::{self, Dump, DumpFile, rank_of};
 use crate::import::source::Source;
+use crate::import::{Error, MAX_RANKS};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,13 +42,13 @@ pub fn read(paths: &[PathBuf]) -> Result<Evidence, Error> {
     let mut evidence = Evidence::default();
     for path in paths {
         if path.as_os_str() == "-" {
-            evidence.take(Source::input()?)?;
+            evidence.take(Source::input()?, false)?;
         } else if path.is_dir() {
             for file in in_folder(path)? {
-                evidence.take(Source::File(file))?;
+                evidence.take(Source::File(file), true)?;
             }
         } else {
-            evidence.take(Source::File(path.clone()))?;
+            evidence.take(Source::File(path.clone()), false)?;
         }
     }
     if evidence.dumps.is_empty() && evidence.logs.is_empty() {
@@ -90,16 +90,25 @@ fn age(path: &Path) -> (String, Reverse<u64>) {
 }
 
 impl Evidence {
-    /// Adds a file. One that cannot be read as what it seems to be is remarked: the others may be enough.
-    pub(super) fn take(&mut self, source: Source) -> Result<(), Error> {
-        match kind(&source)? {
+    /// Adds a file, which was named or found in a folder. One that cannot be read as what it seems to be is remarked: the others may be enough.
+    pub(super) fn take(&mut self, source: Source, is_found: bool) -> Result<(), Error> {
+        let kind = match kind(&source) {
+            Ok(kind) => kind,
+            // A file that a folder happens to have, and that cannot be read, does not keep the others from being read.
+            Err(error) if is_found => {
+                self.remarks.push(format!("left out: {error}"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        match kind {
             Kind::Logs => self.logs.push(source),
             Kind::Dumps => {
                 let named = source.path().and_then(|path| rank_of(path.file_name()?.to_str()?));
-                let Some((rank, is_json)) = named else {
+                let Some((rank, is_json)) = named.filter(|(rank, _)| *rank < MAX_RANKS) else {
                     let shown = source.shown();
                     self.remarks.push(format!(
-                        "{shown} is left out: nothing says of which rank it is, for the name of a dump ends in the number of its rank"
+                        "{shown} is left out: nothing says of which rank it is, for the name of a dump ends in the number of its rank, below {MAX_RANKS}"
                     ));
                     return Ok(());
                 };
@@ -129,6 +138,12 @@ impl Evidence {
         &self.logs
     }
 
+    /// All files that were read.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let dumps = self.dump_files.iter().map(|dump| dump.path.clone());
+        dumps.chain(self.logs.iter().filter_map(|log| log.path().map(Path::to_owned)))
+    }
+
     pub fn dump_files(&self) -> &[DumpFile] {
         &self.dump_files
     }
@@ -146,7 +161,8 @@ impl Evidence {
         };
         job.remarks.extend(self.remarks);
         if job.knows_progress && !self.logs.is_empty() {
-            job.remarks.push(format!("{} logs are not looked at: the dumps say more", self.logs.len()));
+            let what = if self.logs.len() == 1 { "1 file is" } else { &format!("{} files are", self.logs.len()) };
+            job.remarks.push(format!("{what} no dump, and not looked at: dumps say more than logs"));
         }
         Ok(job)
     }
@@ -164,8 +180,10 @@ fn kind(source: &Source) -> Result<Kind, Error> {
     let is_object = text.first() == Some(&b'{');
     let line_ends = start.iter().position(|byte| *byte == b'\n').unwrap_or(start.len());
     text = &start[..line_ends];
-    // A driver's line is short and complete.
-    let is_line = is_object && line_ends < start.len() && serde_json::from_slice::<serde_json::Value>(text).is_ok();
+    // A driver's line is short and complete, and has no calls.
+    let line: Option<serde_json::Value> =
+        (line_ends < start.len()).then(|| serde_json::from_slice(text).ok()).flatten();
+    let is_line = is_object && line.is_some_and(|line| line.get("entries").is_none());
     let is_dump = is_pickle || is_object && !is_line || start.is_empty() && named();
     Ok(if is_dump { Kind::Dumps } else { Kind::Logs })
 }

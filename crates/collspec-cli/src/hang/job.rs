@@ -5,6 +5,10 @@ use crate::import::flight_recorder::{self, Dump, Launch, Remembered};
 use crate::import::nccl_log::{self, Logged};
 use crate::import::program::{Programs, Units};
 use crate::import::source::Source;
+use std::collections::BTreeSet;
+
+/// Operations that are not known and are named.
+const MAX_NAMED: usize = 8;
 
 /// What is known of a job's calls.
 #[derive(Debug)]
@@ -27,8 +31,15 @@ impl Job {
     ///
     /// There is more in the dumps than can be read, or they contradict each other.
     pub fn of_dumps(dumps: Vec<Dump>) -> Result<Self, Error> {
+        let unknown: BTreeSet<String> = dumps.iter().flat_map(|dump| dump.unknown.iter().cloned()).collect();
         let remembered = flight_recorder::remembered(dumps)?;
-        let remarks = remembered.remarks();
+        let mut remarks = remembered.remarks();
+        if !unknown.is_empty() {
+            let names = unknown.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+            remarks.push(format!(
+                "left out, so that the answer may name a wrong rank: calls of operations that are not known ({names})"
+            ));
+        }
         let Remembered { groups, comms, launches, .. } = remembered;
         Ok(Self {
             comms,

@@ -22,7 +22,7 @@ impl Parting {
 
 /// `None` if all collectives are made by all members. A call that a member has completed was made by all, even if the dump of another is
 /// from before.
-pub fn parting(members: &[Member]) -> Option<Parting> {
+pub fn parting(members: &[Member], knows_progress: bool) -> Option<Parting> {
     let known: Vec<(usize, &[Place])> =
         members.iter().filter_map(|member| Some((member.rank, member.calls.as_deref()?))).collect();
     let unknown = || members.iter().filter(|member| member.calls.is_none()).map(|member| member.rank).collect();
@@ -42,7 +42,8 @@ pub fn parting(members: &[Member]) -> Option<Parting> {
         if !lacking.is_empty() {
             return Some(Parting::Lacks { at, lacking });
         }
-        if without_dump.is_none() && known.len() < members.len() {
+        // Where it is not known what was completed, the last call is the one that they may wait in.
+        if (without_dump.is_none() || !knows_progress) && known.len() < members.len() {
             without_dump = Some(Parting::Unknown { at, unknown: unknown() });
         }
     }

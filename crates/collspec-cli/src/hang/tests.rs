@@ -303,7 +303,7 @@ fn log(rank: usize, ranks: usize, counts: &[u64]) -> String {
 
 fn of_sources(sources: Vec<Source>) -> Diagnosis {
     let mut evidence = Evidence::default();
-    sources.into_iter().for_each(|source| evidence.take(source).unwrap());
+    sources.into_iter().for_each(|source| evidence.take(source, false).unwrap());
     diagnose(&evidence.job(&mut |_| ()).unwrap())
 }
 

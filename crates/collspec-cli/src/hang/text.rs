@@ -54,6 +54,7 @@ fn sides(finding: &Finding, out: &mut String) {
         }
     };
     let instead = finding.instead.as_ref();
+    let wait = if finding.others.len() == 1 { "waits in" } else { "wait in" };
     let is_completed = |called: &Called| called.progress == Some("completed");
     let mixed = matches!(finding.cause, Cause::LeftOut | Cause::Added)
         && is_completed(&finding.call)
@@ -72,7 +73,7 @@ fn sides(finding: &Finding, out: &mut String) {
             instead.into_iter().for_each(|called| side(&ranks, "called", called));
         }
         Cause::Stopped => {
-            side(&others, "wait in", &finding.call);
+            side(&others, wait, &finding.call);
             instead.into_iter().for_each(|called| side(&ranks, "called last", called));
         }
         Cause::NoMessage => {
@@ -84,7 +85,7 @@ fn sides(finding: &Finding, out: &mut String) {
             side(&name(0), "is in", &finding.call);
             instead.into_iter().for_each(|called| side(&name(1), "is in", called));
         }
-        Cause::Unknown => side(&others, "wait in", &finding.call),
+        Cause::Unknown => side(&others, wait, &finding.call),
     }
     if mixed {
         out.push_str("  these calls have one size, so they completed, with data of different calls: results are wrong from here on\n");

@@ -46,7 +46,12 @@ impl Waits {
         if !job.knows_progress {
             // A log has calls, and not how far they came: those are open that cannot complete.
             for (members, parting) in sequences.comms.iter().zip(partings) {
-                let Some(at) = parting.as_ref().map(Parting::at) else { continue };
+                // Ranks without a log are taken to come along, else everything after their first call would be open.
+                let Some(parting) = parting.as_ref().filter(|parting| !matches!(parting, Parting::Unknown { .. }))
+                else {
+                    continue;
+                };
+                let at = parting.at();
                 for member in members {
                     for place in member.calls.iter().flatten().skip(at) {
                         done[member.rank][place.index] = false;

@@ -28,7 +28,7 @@ pub use error::Error;
 use text::Text;
 
 /// Most ranks of a scenario.
-const MAX_RANKS: usize = 1024;
+pub const MAX_RANKS: usize = 1024;
 /// Elements of a buffer beyond which a number in an input is not believed.
 const MAX_COUNT: u64 = 1 << 48;
 
