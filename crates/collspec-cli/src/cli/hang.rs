@@ -13,7 +13,7 @@ pub fn hang(args: &HangArgs) -> anyhow::Result<Exit> {
     output::check("scenario", args.output.as_slice(), args.paths.clone())?;
     let evidence = read(&args.paths)?;
     // Also what was found in folders.
-    output::check("scenario", args.output.as_slice(), evidence.files())?;
+    output::check("scenario", args.output.as_slice(), evidence.files().to_vec())?;
     let scenario = args.output.as_ref().map(|path| (path, scenario(&evidence)));
     let diagnosis = diagnose(&evidence.job(&mut |_| ())?);
     let said = if args.json {

@@ -5,6 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 /// Calls that a rank can have left out, or have made in addition, at one place.
 const MAX_CALLS: usize = 64;
+/// Calls after a departure that are compared, so that any dumps are answered in time.
+const MAX_COMPARED: usize = 4_096;
+/// Equal calls in a row after a departure that show what it was, even if the rank left the others again later.
+const ENOUGH_ALIKE: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
@@ -28,13 +32,25 @@ pub struct Departure {
     pub is_minority: bool,
 }
 
+/// Pairs of calls of which the second has followed the first.
+type Follow = HashSet<(Token, Token)>;
+
 /// The ranks that leave the others first, until the call at `last` at most. Each rank comes with its calls.
 pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
-    // Lines of one call that always differ by rank, as those of a branch for the first rank.
-    let mut known: HashSet<(u32, u32)> = HashSet::new();
+    // Where the lines of one rank are not known, they cannot be compared.
+    let has_lines = ranks.iter().all(|(_, calls)| calls.iter().all(|call| call.stack.is_some()));
+    let comparable = |call: &Token| Token { stack: call.stack.filter(|_| has_lines), ..*call };
+    let mut programs: Vec<Vec<Token>> = ranks.iter().map(|(_, calls)| calls.iter().map(comparable).collect()).collect();
+    // The pairs of calls that follow each other where all agree.
+    let mut follow: Follow = HashSet::new();
     for at in 0..=last {
+        if let Some([before, now]) =
+            at.checked_sub(2).and_then(|from| programs.iter().find_map(|calls| calls.get(from..at)))
+        {
+            follow.insert((*before, *now));
+        }
         let mut makers: HashMap<Token, Vec<usize>> = HashMap::new();
-        for (number, (_, calls)) in ranks.iter().enumerate() {
+        for (number, calls) in programs.iter().enumerate() {
             if let Some(token) = calls.get(at) {
                 makers.entry(*token).or_default().push(number);
             }
@@ -46,28 +62,26 @@ pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
         kinds.sort_by_key(|(_, numbers)| (Reverse(numbers.len()), numbers.first().copied()));
         let Some(((most, makers), rest)) = kinds.split_first() else { continue };
         let is_minority = rest.first().is_some_and(|(_, second)| second.len() < makers.len());
-        let Some(like) = makers.iter().max_by_key(|number| ranks[**number].1.len()) else { continue };
+        let Some(like) = makers.iter().copied().max_by_key(|number| programs[*number].len()) else { continue };
         let others: Vec<usize> = makers.iter().map(|number| ranks[*number].0).collect();
         let mut found = Vec::new();
         for (token, numbers) in rest {
-            if token.shape == most.shape && known.contains(&(token.stack, most.stack)) {
-                continue;
-            }
-            for number in numbers {
-                let (rank, own) = ranks[*number];
-                let (own, like) = (&own[at..], &ranks[*like].1[at..]);
-                let by_shape = || {
-                    let shapes =
-                        |calls: &[Token]| calls.iter().map(|token| Token { stack: 0, ..*token }).collect::<Vec<_>>();
-                    departure(&shapes(own), &shapes(like)).or(Some((How::Instead, 1)))
-                };
-                let how = departure(own, like).or_else(|| (token.shape != most.shape).then(by_shape).flatten());
-                match how {
-                    Some((how, calls)) => {
-                        found.push(Departure { rank, how, at, calls, others: others.clone(), is_minority });
-                    }
-                    None => _ = known.insert((token.stack, most.stack)),
+            for number in numbers.iter().copied() {
+                let (own, theirs) = (&programs[number], &programs[like]);
+                // The same call from a line that only this rank has, as in a branch for rank 0.
+                let has_own_line = !theirs.iter().any(|call| call.stack == token.stack)
+                    && !own.iter().any(|call| call.stack == most.stack);
+                let agrees_again = own.get(at + 1).is_some_and(|next| theirs.get(at + 1) == Some(next));
+                let is_same_call = token.shape == most.shape && (has_own_line || agrees_again);
+                let how = departure(&own[at..], &theirs[at..], &follow);
+                if let Some((how, calls)) = how.or((!is_same_call).then_some((How::Instead, 1))) {
+                    let rank = ranks[number].0;
+                    found.push(Departure { rank, how, at, calls, others: others.clone(), is_minority });
+                    continue;
                 }
+                let is_alike = |call: &&mut Token| call.stack == token.stack && call.shape == token.shape;
+                let alike = programs[number].iter_mut().skip(at).filter(is_alike);
+                alike.take(if has_own_line { usize::MAX } else { 1 }).for_each(|call| call.stack = most.stack);
             }
         }
         if !found.is_empty() {
@@ -78,19 +92,42 @@ pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
     Vec::new()
 }
 
-/// The fewest calls with which one program becomes the other, as far as both go.
-fn departure(own: &[Token], others: &[Token]) -> Option<(How, usize)> {
-    (1..=MAX_CALLS).find_map(|calls| {
-        if goes_on_like(own, others, calls) {
-            return Some((How::LeftOut, calls));
+/// What makes one program of the other, both from the first call that differs on: the fewest calls with the longest agreement after them.
+fn departure(own: &[Token], like: &[Token], follow: &Follow) -> Option<(How, usize)> {
+    let mut best: Option<(How, usize, i64)> = None;
+    for calls in 1..=MAX_CALLS {
+        for how in [How::LeftOut, How::Added] {
+            let (fewer, more) = if how == How::LeftOut { (own, like) } else { (like, own) };
+            let Some(alike) = alike(fewer, more, calls, follow, how) else { continue };
+            let worth = alike as i64 - calls as i64;
+            if best.is_none_or(|(.., other)| worth > other) {
+                best = Some((how, calls, worth));
+            }
         }
-        goes_on_like(others, own, calls).then_some((How::Added, calls))
-    })
+    }
+    best.map(|(how, calls, _)| (how, calls))
 }
 
-/// True if `one` is `other` without its first calls, and does not make these later: then the order would differ.
-fn goes_on_like(one: &[Token], other: &[Token], without: usize) -> bool {
-    let Some((left_out, rest)) = other.split_at_checked(without) else { return false };
-    let both = one.len().min(rest.len());
-    both > 0 && one[..both] == rest[..both] && !one[both..].iter().take(without).any(|call| left_out.contains(call))
+/// The calls in a row that agree if `more` begins with so many calls that `fewer` does not have; `None` if it does not look like that.
+fn alike(fewer: &[Token], more: &[Token], calls: usize, follow: &Follow, how: How) -> Option<usize> {
+    let (surplus, rest) = more.split_at_checked(calls)?;
+    let both = fewer.len().min(rest.len()).min(MAX_COMPARED);
+    let alike = fewer.iter().zip(rest).take(both).take_while(|(one, other)| one == other).count();
+    let to_the_end = alike == both;
+    // Calls that are made a little later have not been left out: their order differs.
+    let comes_later = fewer[both..].iter().take(calls).any(|call| surplus.contains(call));
+    let follows = |pair: (&Token, &Token)| follow.contains(&(*pair.0, *pair.1));
+    let is_shown = match alike {
+        _ if to_the_end && comes_later => false,
+        // Nothing is known of what the others make next. A rank that made what has followed the surplus before has left that out.
+        0 => {
+            how == How::LeftOut
+                && to_the_end
+                && fewer.first().zip(surplus.last()).is_some_and(|(next, last)| follows((last, next)))
+        }
+        // One equal call alone says little after many.
+        1 => to_the_end && surplus.windows(2).all(|pair| follows((&pair[0], &pair[1]))),
+        alike => to_the_end || alike >= ENOUGH_ALIKE,
+    };
+    is_shown.then_some(alike)
 }

@@ -1,14 +1,14 @@
 //! From the calls of all ranks to what is said of them.
 use super::departure::{Departure, How, departures};
-use super::diagnosis::{Called, Cause, Diagnosis, Finding, Line, Waiting};
+use super::diagnosis::{Called, Cause, Diagnosis, Finding, Waiting};
 use super::job::Job;
 use super::parting::{Parting, parting};
 use super::sequences::{Place, Sequences, Token, stack};
-use super::waits::Waits;
+use super::waits::{LoneEnd, Waits};
 use crate::import::call::{Call, Issued};
-use crate::import::flight_recorder::State;
+use crate::import::flight_recorder::Stack;
 use crate::import::peers::partner;
-use collspec_core::judge::message::ranks_text;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Calls of a group that are named.
@@ -72,18 +72,21 @@ impl Look<'_> {
             let members = self.known_members(comm);
             let left = last.map_or_else(Vec::new, |last| self.departed(&members, last));
             if !left.is_empty() {
-                found.extend(left.into_iter().map(|(_, found)| found));
+                found.extend(left);
                 continue;
             }
             let at = parting.as_ref().map_or(0, Parting::at);
             let stopped: Vec<usize> =
                 lacking.iter().copied().filter(|rank| self.waits.heads[*rank].is_none()).collect();
-            let others: Vec<usize> =
-                members.iter().filter(|(_, places)| places.len() > at).map(|(rank, _)| *rank).collect();
-            if let (false, Some(like)) = (stopped.is_empty(), others.first())
-                && let Some(index) = place_of(&members, *like, at)
-            {
-                found.push(self.stopped(stopped, others.clone(), *like, index));
+            let makers: Vec<(usize, usize)> =
+                members.iter().filter_map(|(rank, places)| Some((*rank, places.get(at)?.index))).collect();
+            let mut standing = makers.iter().copied().filter(|(rank, index)| self.waits.heads[*rank] == Some(*index));
+            if let (false, Some((like, index))) = (stopped.is_empty(), standing.next()) {
+                let others = [like].into_iter().chain(standing.map(|(rank, _)| rank)).collect();
+                let is_undecided = stopped.len() >= makers.len();
+                let mut stopped = self.stopped(stopped, others, like, index);
+                stopped.finding.is_undecided = is_undecided;
+                found.push(stopped);
             }
         }
         found
@@ -96,8 +99,9 @@ impl Look<'_> {
             let members = self.known_members(comm);
             let last = members.iter().map(|(_, places)| places.len()).max().unwrap_or(0);
             let departed = self.departed(&members, last).into_iter();
-            let is_clear = |departure: &Departure| departure.is_minority && departure.how != How::Instead;
-            found.extend(departed.filter(|(departure, _)| is_clear(departure)).map(|(_, found)| found));
+            // Another line by itself may be right.
+            let is_clear = |departed: &Found| departed.finding.cause != Cause::Instead;
+            found.extend(departed.filter(is_clear));
         }
         found
     }
@@ -109,95 +113,61 @@ impl Look<'_> {
     }
 
     /// The members that leave the others until the call at `last`.
-    fn departed(&self, members: &[(usize, &[Place])], last: usize) -> Vec<(Departure, Found)> {
+    fn departed(&self, members: &[(usize, &[Place])], last: usize) -> Vec<Found> {
         let tokens = |places: &[Place]| places.iter().map(|place| place.token).collect();
         let tokens: Vec<(usize, Vec<Token>)> = members.iter().map(|(rank, places)| (*rank, tokens(places))).collect();
         let tokens: Vec<(usize, &[Token])> = tokens.iter().map(|(rank, tokens)| (*rank, tokens.as_slice())).collect();
         let left = departures(&tokens, last).into_iter();
-        left.filter_map(|departure| {
-            let found = self.left(&departure, |rank, at| place_of(members, rank, at))?;
-            Some((departure, found))
-        })
-        .collect()
+        left.filter_map(|departure| self.left(departure, |rank, at| place_of(members, rank, at))).collect()
     }
 
     /// A rank that left the others. `index` is the place of a rank's call in its program.
-    fn left(&self, departure: &Departure, index: impl Fn(usize, usize) -> Option<usize>) -> Option<Found> {
+    fn left(&self, departure: Departure, index: impl Fn(usize, usize) -> Option<usize>) -> Option<Found> {
         let Departure { rank, how, at, calls, others, is_minority } = departure;
         let like = *others.first()?;
-        let (own, theirs) = (self.called(*rank, index(*rank, *at)?), self.called(like, index(like, *at)?));
-        let (call, instead) = if *how == How::Added { (own, theirs) } else { (theirs, own) };
-        let finding = Finding {
-            cause: (*how).into(),
-            ranks: vec![*rank],
-            others: others.clone(),
-            call,
-            instead: Some(instead),
-            calls: *calls,
-            is_undecided: !is_minority,
-            alike: 0,
-        };
-        Some(Found { finding, like, index: index(like, *at)?, is_stop: false })
+        let (own, theirs) = (self.called(rank, index(rank, at)?), self.called(like, index(like, at)?));
+        let (call, instead) = if how == How::Added { (own, theirs) } else { (theirs, own) };
+        let finding = Finding::new(how.into(), vec![rank], others, call, Some(instead));
+        let finding = Finding { calls, is_undecided: !is_minority, ..finding };
+        Some(Found { finding, like, index: index(like, at)?, is_stop: false })
     }
 
     /// Ranks that make no more calls, while others wait for them in this one.
     fn stopped(&self, ranks: Vec<usize>, others: Vec<usize>, like: usize, index: usize) -> Found {
         let last = |rank: &usize| Some(self.called(*rank, self.waits.done[*rank].len().checked_sub(1)?));
-        let finding = Finding {
-            cause: Cause::Stopped,
-            instead: ranks.first().and_then(last),
-            ranks,
-            others,
-            call: self.called(like, index),
-            calls: 0,
-            is_undecided: false,
-            alike: 0,
-        };
+        let last = ranks.first().and_then(last);
+        let finding = Finding::new(Cause::Stopped, ranks, others, self.called(like, index), last);
         Found { finding, like, index, is_stop: true }
     }
 
-    /// Messages whose ends do not fit together, and those that nobody will send or receive.
+    /// Messages whose two ends differ in size or type, and those whose other end is never called because its rank makes no more calls.
     fn messages(&self) -> Vec<Found> {
-        let mut found = Vec::new();
-        let is_open = |rank: usize, index: usize| !self.waits.done[rank][index];
-        for ((_, from, to), both) in &self.waits.messages {
-            let differ = both.sent.iter().zip(&both.received).find(|(sent, received)| {
+        let is_open = |rank: usize, index: usize| !self.job.knows_progress || !self.waits.done[rank][index];
+        let differ = self.waits.messages.iter().filter_map(|((_, from, to), both)| {
+            let mut pairs = both.sent.iter().zip(&both.received);
+            let (sent, received) = pairs.find(|(sent, received)| {
                 (sent.count, sent.dtype) != (received.count, received.dtype)
-                    && (!self.job.knows_progress || is_open(*from, sent.index) || is_open(*to, received.index))
-            });
-            if let Some((sent, received)) = differ {
-                let finding = Finding {
-                    cause: Cause::MessagesDiffer,
-                    ranks: vec![*to],
-                    others: vec![*from],
-                    call: self.called(*from, sent.index),
-                    instead: Some(self.called(*to, received.index)),
-                    calls: 1,
-                    is_undecided: true,
-                    alike: 0,
-                };
-                found.push(Found { finding, like: *from, index: sent.index, is_stop: false });
-                continue;
-            }
-            let matched = both.sent.len().min(both.received.len());
-            for (own, other, ends) in [(*from, *to, &both.sent), (*to, *from, &both.received)] {
-                let is_known = self.job.programs[other].is_some();
-                let alone = ends.get(matched).filter(|end| is_open(own, end.index));
-                if let Some(end) = alone.filter(|_| is_known && self.waits.heads[other].is_none()) {
-                    found.push(self.stopped(vec![other], vec![own], own, end.index));
-                }
-            }
-        }
-        found
+                    && (is_open(*from, sent.index) || is_open(*to, received.index))
+            })?;
+            let (call, instead) = (self.called(*from, sent.index), self.called(*to, received.index));
+            let finding = Finding::new(Cause::MessagesDiffer, vec![*to], vec![*from], call, Some(instead));
+            Some(Found { finding, like: *from, index: sent.index, is_stop: false })
+        });
+        let stopped = self
+            .waited_for()
+            .filter(|end| self.job.programs[end.other].is_some() && self.waits.heads[end.other].is_none());
+        let stopped = stopped.map(|end| self.stopped(vec![end.other], vec![end.rank], end.rank, end.index));
+        differ.chain(stopped).collect()
+    }
+
+    /// The ends of messages that a rank stands in and that have no other end.
+    fn waited_for(&self) -> impl Iterator<Item = LoneEnd> {
+        self.waits.lone_ends().filter(|end| self.waits.heads[end.rank] == Some(end.index))
     }
 
     /// Ranks that wait for each other: one may have left out a call of another communicator, else their order is wrong.
     fn circle(&self) -> Vec<Found> {
         let Some(circle) = self.waits.circle() else { return Vec::new() };
-        let [first, second, ..] = circle.as_slice() else { return Vec::new() };
-        let (Some(index), Some(other)) = (self.waits.heads[*first], self.waits.heads[*second]) else {
-            return Vec::new();
-        };
         let left = self.left_the_program(&circle);
         if !left.is_empty() {
             return left;
@@ -205,39 +175,33 @@ impl Look<'_> {
         if let Some(found) = self.no_message(&circle) {
             return vec![found];
         }
-        let finding = Finding {
-            cause: Cause::Order,
-            ranks: circle.clone(),
-            others: Vec::new(),
-            call: self.called(*first, index),
-            instead: Some(self.called(*second, other)),
-            calls: 0,
-            is_undecided: true,
-            alike: 0,
+        // All ranks that stand where these two do, the fewer last.
+        let mut sides: Vec<(usize, usize, Called, Vec<usize>)> = Vec::new();
+        for rank in circle.iter().take(2) {
+            let Some(index) = self.waits.heads[*rank] else { continue };
+            let call = self.called(*rank, index);
+            let key = |called: &Called| (called.what.clone(), called.members.clone());
+            let stands = |other: &usize| {
+                self.waits.heads[*other].is_some_and(|head| key(&self.called(*other, head)) == key(&call))
+            };
+            let ranks = call.members.iter().copied().filter(stands).collect();
+            sides.push((*rank, index, call, ranks));
+        }
+        sides.sort_by_key(|(.., ranks)| Reverse(ranks.len()));
+        let Ok([(like, index, call, others), (.., instead, ranks)]) = <[_; 2]>::try_from(sides) else {
+            return Vec::new();
         };
-        vec![Found { finding, like: *first, index, is_stop: false }]
+        let finding = Finding::new(Cause::Order, ranks, others, call, Some(instead));
+        vec![Found { finding, like, index, is_stop: false }]
     }
 
     /// The message that one of these ranks waits for, while the rank at its other end has gone on to the call that it stands in.
     fn no_message(&self, circle: &[usize]) -> Option<Found> {
-        self.waits.messages.iter().find_map(|((_, from, to), both)| {
-            let matched = both.sent.len().min(both.received.len());
-            [(*from, *to, &both.sent), (*to, *from, &both.received)].into_iter().find_map(|(own, other, ends)| {
-                let alone = ends.get(matched).filter(|end| self.waits.heads[own] == Some(end.index))?;
-                let stands = self.waits.heads[other].filter(|_| circle.contains(&own) && circle.contains(&other))?;
-                let finding = Finding {
-                    cause: Cause::NoMessage,
-                    ranks: vec![other],
-                    others: vec![own],
-                    call: self.called(own, alone.index),
-                    instead: Some(self.called(other, stands)),
-                    calls: 1,
-                    is_undecided: true,
-                    alike: 0,
-                };
-                Some(Found { finding, like: own, index: alone.index, is_stop: false })
-            })
-        })
+        let LoneEnd { rank, other, index } =
+            self.waited_for().find(|end| circle.contains(&end.rank) && circle.contains(&end.other))?;
+        let stands = self.called(other, self.waits.heads[other]?);
+        let finding = Finding::new(Cause::NoMessage, vec![other], vec![rank], self.called(rank, index), Some(stands));
+        Some(Found { finding, like: rank, index, is_stop: false })
     }
 
     /// The few ranks that left the program which most members of the communicators make that these ranks stand in.
@@ -254,64 +218,49 @@ impl Look<'_> {
             ranks.iter().filter_map(|rank| Some((*rank, self.sequences.programs[*rank].as_deref()?))).collect();
         let last = programs.iter().map(|(_, program)| program.len()).max().unwrap_or(0);
         let left = departures(&programs, last);
+        // Programs may differ by rank, as those of a pipeline do.
         let is_clear = |departure: &Departure| departure.is_minority && departure.how != How::Instead;
         if !left.iter().all(is_clear) {
             return Vec::new();
         }
-        left.iter().filter_map(|departure| self.left(departure, |_, at| Some(at))).collect()
+        left.into_iter().filter_map(|departure| self.left(departure, |_, at| Some(at))).collect()
     }
 
-    /// What all wait for of which nothing is known.
+    /// The calls in which ranks may wait for others of which nothing is known.
     fn unknown(&self) -> Vec<Found> {
         let mut found = Vec::new();
         for (comm, parting) in self.partings.iter().enumerate() {
             let Some(Parting::Unknown { at, unknown }) = parting else { continue };
-            let known = self.sequences.comms[comm].iter().filter_map(|member| {
-                let place = member.calls.as_ref()?.get(*at)?;
-                Some((member.rank, place.index))
-            });
-            let known: Vec<(usize, usize)> = known.collect();
-            let Some((like, index)) = known.first().copied() else { continue };
-            let finding = Finding {
-                cause: Cause::Unknown,
-                ranks: unknown.clone(),
-                others: known.iter().map(|(rank, _)| *rank).collect(),
-                call: self.called(like, index),
-                instead: None,
-                calls: 0,
-                is_undecided: true,
-                alike: 0,
-            };
+            let members = self.known_members(comm);
+            let makers: Vec<(usize, usize)> =
+                members.iter().filter_map(|(rank, places)| Some((*rank, places.get(*at)?.index))).collect();
+            let Some((like, index)) = makers.first().copied() else { continue };
+            let others = makers.iter().map(|(rank, _)| *rank).collect();
+            let finding = Finding::new(Cause::Unknown, unknown.clone(), others, self.called(like, index), None);
             found.push(Found { finding, like, index, is_stop: false });
         }
-        for ((_, from, to), both) in &self.waits.messages {
-            let matched = both.sent.len().min(both.received.len());
-            for (own, other, ends) in [(*from, *to, &both.sent), (*to, *from, &both.received)] {
-                let alone = ends.get(matched).filter(|end| self.waits.heads[own] == Some(end.index));
-                let Some(end) = alone.filter(|_| self.job.programs[other].is_none()) else { continue };
-                let finding = Finding {
-                    cause: Cause::Unknown,
-                    ranks: vec![other],
-                    others: vec![own],
-                    call: self.called(own, end.index),
-                    instead: None,
-                    calls: 0,
-                    is_undecided: true,
-                    alike: 0,
-                };
-                found.push(Found { finding, like: own, index: end.index, is_stop: false });
+        for LoneEnd { rank, other, index } in self.waited_for() {
+            if self.job.programs[other].is_none() {
+                let finding = Finding::new(Cause::Unknown, vec![other], vec![rank], self.called(rank, index), None);
+                found.push(Found { finding, like: rank, index, is_stop: false });
             }
         }
         found
     }
 
-    /// The call before that of a finding, in the same communicator.
+    /// The last collective before a finding that all members of its communicator completed.
     fn last_common(&self, found: &Found) -> Option<Called> {
-        let program = self.job.programs[found.like].as_ref()?;
-        let comms = |index: usize| self.job.units[program[index].unit].calls.iter().map(|issued| issued.comm);
-        let comm = comms(found.index).next()?;
-        let before = (0..found.index).rev().find(|index| comms(*index).any(|other| other == comm))?;
-        Some(self.called(found.like, before))
+        let item = self.job.programs[found.like].as_ref()?.get(found.index)?;
+        let comm = self.job.units[item.unit].calls.first()?.comm;
+        let members = self.known_members(comm);
+        let (_, places) = members.iter().find(|(rank, _)| *rank == found.like)?;
+        let before = places.partition_point(|place| place.index < found.index);
+        let is_common = |at: &usize| {
+            let mut all = members.iter().map(|(rank, places)| Some((*rank, places.get(*at)?)));
+            all.all(|place| place.is_some_and(|(rank, place)| self.waits.done[rank][place.index]))
+        };
+        let at = (0..before).rev().find(is_common)?;
+        Some(self.called(found.like, places[at].index))
     }
 
     /// Where all ranks stand. Ranks that stand in the same call are together.
@@ -354,23 +303,13 @@ impl Look<'_> {
             let at = member.calls.as_ref()?.binary_search_by_key(&index, |place| place.index).ok()?;
             Some((at + 1).to_string())
         };
-        let frames = item.and_then(|item| stack(job, rank, item));
-        let line = |frame: &crate::import::flight_recorder::Frame| Line {
-            function: frame.function.to_string(),
-            file: frame.file.to_string(),
-            line: frame.line,
-        };
         Called {
             what,
             communicator: job.names.get(comm).cloned().unwrap_or_default(),
             members: job.comms.group(comm).to_vec(),
             number: launch.and_then(|launch| Some(launch.entries.first()?.label())).or_else(place),
-            progress: launch.map(|launch| match launch.state {
-                State::Completed => "completed",
-                State::Started => "started",
-                State::Scheduled => "scheduled",
-            }),
-            stack: frames.into_iter().flat_map(|stack| stack.iter().map(line)).collect(),
+            progress: launch.map(|launch| launch.state),
+            stack: item.and_then(|item| stack(job, rank, item)).cloned().unwrap_or_else(|| Stack::from([])),
         }
     }
 
@@ -410,97 +349,34 @@ fn place_of(members: &[(usize, &[Place])], rank: usize, at: usize) -> Option<usi
     Some(places.get(at)?.index)
 }
 
-/// One finding for each cause: ranks that left others in the same way, in communicators of one kind, are one.
+/// One finding for each cause: ranks that left others in the same way, in communicators of one kind, are one, and so is a rank that many
+/// wait for.
 fn merged(found: Vec<Found>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for Found { finding, .. } in found {
-        let is_alike = |other: &Finding| {
-            let key = |finding: &Finding| {
-                let words = |called: &Called| (called.what.clone(), called.stack.clone());
-                (finding.cause, finding.calls, words(&finding.call), finding.instead.as_ref().map(words))
-            };
-            key(other) == key(&finding)
+        let words = |called: &Called| (called.what.clone(), called.stack.clone());
+        let key = |finding: &Finding| {
+            (finding.cause, finding.calls, words(&finding.call), finding.instead.as_ref().map(words))
         };
-        match findings.iter_mut().find(|other| is_alike(other)) {
-            Some(other) => {
-                other.alike += usize::from(other.call.members != finding.call.members);
-                for (all, more) in [(&mut other.ranks, finding.ranks), (&mut other.others, finding.others)] {
-                    all.extend(more);
-                    all.sort_unstable();
-                    all.dedup();
-                }
-                other.is_undecided |= finding.is_undecided;
-            }
-            None => findings.push(finding),
+        let is_absent = matches!(finding.cause, Cause::Stopped | Cause::Unknown);
+        let is_alike = |other: &&mut Finding| match is_absent {
+            true => (other.cause, &other.ranks) == (finding.cause, &finding.ranks),
+            false => key(other) == key(&finding),
+        };
+        let Some(other) = findings.iter_mut().find(is_alike) else {
+            findings.push(finding);
+            continue;
+        };
+        other.alike += usize::from(other.call.members != finding.call.members);
+        if is_absent {
+            continue;
         }
+        for (all, more) in [(&mut other.ranks, finding.ranks), (&mut other.others, finding.others)] {
+            all.extend(more);
+            all.sort_unstable();
+            all.dedup();
+        }
+        other.is_undecided |= finding.is_undecided;
     }
     findings
-}
-
-impl Finding {
-    /// In one sentence.
-    pub fn sentence(&self) -> String {
-        let (ranks, others) = (ranks_text(&self.ranks), ranks_text(&self.others));
-        let at =
-            |called: &Called| called.stack.first().map_or_else(String::new, |line| format!(" at {}", line.place()));
-        let (call, place) = (&self.call.what, at(&self.call));
-        let instead = self.instead.as_ref().map_or("nothing", |called| called.what.as_str());
-        let more = match self.calls {
-            0 | 1 => String::new(),
-            2 => " and the call after it".to_owned(),
-            calls => format!(" and the {} calls after it", calls - 1),
-        };
-        let sentence = match self.cause {
-            Cause::LeftOut => format!("{ranks} left out the {call}{place}{more}, which {others} called"),
-            Cause::Added => format!("{ranks} called {call}{place}{more}, which {others} left out"),
-            Cause::Instead => {
-                let own = self.instead.as_ref().map_or_else(String::new, at);
-                format!("{ranks} called {instead}{own}, where {others} called {call}{place}")
-            }
-            Cause::Stopped => {
-                let wait = if self.others.len() == 1 { "waits" } else { "wait" };
-                format!("{ranks} made no more calls, and {others} {wait} for that in {call}{place}")
-            }
-            Cause::MessagesDiffer => {
-                format!("a message does not fit: {others} called {call}{place}, and {ranks} {instead}")
-            }
-            Cause::NoMessage => {
-                let own = self.instead.as_ref().map_or_else(String::new, at);
-                format!("{others} waits in {call}{place}, and {ranks} has no call for it, but is in {instead}{own}")
-            }
-            Cause::Order => {
-                let own = self.instead.as_ref().map_or_else(String::new, at);
-                let first = self.ranks.first().copied().unwrap_or(0);
-                let second = self.ranks.get(1).copied().unwrap_or(0);
-                format!(
-                    "{ranks} wait for each other: rank {first} in {call} on {}{place}, rank {second} in {instead} on {}{own}",
-                    self.call.communicator,
-                    self.instead.as_ref().map_or("", |called| called.communicator.as_str())
-                )
-            }
-            Cause::Unknown => format!("nothing is known of {ranks}, for which {others} may wait in {call}{place}"),
-        };
-        let mut letters = sentence.chars();
-        let first = letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter();
-        let undecided = match self.cause {
-            Cause::LeftOut | Cause::Added | Cause::Instead if self.is_undecided => {
-                "; or the others are wrong, as there is no majority"
-            }
-            _ => "",
-        };
-        format!("{}{undecided}.", first.chain(letters).collect::<String>())
-    }
-}
-
-impl Line {
-    /// `train.py:150`.
-    pub fn place(&self) -> String {
-        let name = self.file.rsplit('/').next().unwrap_or(&self.file);
-        self.line.map_or(name.to_owned(), |line| format!("{name}:{line}"))
-    }
-
-    /// The same with the folder.
-    pub fn at(&self) -> String {
-        self.line.map_or(self.file.clone(), |line| format!("{}:{line}", self.file))
-    }
 }

@@ -1,14 +1,7 @@
 //! What is said of a job that stands still.
 use super::departure::How;
+use crate::import::flight_recorder::{Stack, State};
 use serde::Serialize;
-
-/// A line of the job's program.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Line {
-    pub function: String,
-    pub file: String,
-    pub line: Option<i128>,
-}
 
 /// A call, or calls that were launched together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -21,11 +14,11 @@ pub struct Called {
     /// The number that the job gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<String>,
-    /// `completed`, `started` or `scheduled`.
+    /// How far it came, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress: Option<&'static str>,
+    pub progress: Option<State>,
     /// The innermost line first; empty if it is not known.
-    pub stack: Vec<Line>,
+    pub stack: Stack,
 }
 
 /// What went wrong.
@@ -63,7 +56,7 @@ impl From<How> for Cause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub cause: Cause,
-    /// The ranks that left the others, or wait for each other.
+    /// The ranks that left the others; of those that wait for each other, the fewer.
     pub ranks: Vec<usize>,
     /// The ranks that did what `call` says.
     pub others: Vec<usize>,
@@ -78,6 +71,12 @@ pub struct Finding {
     pub is_undecided: bool,
     /// Other communicators in which ranks left others in the same way.
     pub alike: usize,
+}
+
+impl Finding {
+    pub fn new(cause: Cause, ranks: Vec<usize>, others: Vec<usize>, call: Called, instead: Option<Called>) -> Self {
+        Self { cause, ranks, others, call, instead, calls: 1, is_undecided: false, alike: 0 }
+    }
 }
 
 /// Ranks that wait in the same call.
@@ -102,7 +101,7 @@ pub struct Diagnosis {
     /// The most likely first.
     pub findings: Vec<Finding>,
     pub waiting: Vec<Waiting>,
-    /// The last call before the first finding that all members of its communicator made alike.
+    /// The last collective before the first finding that all members of its communicator completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_common: Option<Called>,
     /// What was guessed, left out or could not be read.

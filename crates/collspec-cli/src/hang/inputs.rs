@@ -29,6 +29,8 @@ pub struct Evidence {
     logs: Vec<Source>,
     /// The files of the dumps that were read.
     dump_files: Vec<DumpFile>,
+    /// All files that were looked at.
+    files: Vec<PathBuf>,
     /// What could not be read, and why.
     remarks: Vec<String>,
 }
@@ -90,11 +92,11 @@ fn age(path: &Path) -> (String, Reverse<u64>) {
 }
 
 impl Evidence {
-    /// Adds a file, which was named or found in a folder. One that cannot be read as what it seems to be is remarked: the others may be enough.
+    /// Adds a file. A dump that cannot be read is remarked, and so is any file that was found in a folder: the others may be enough.
     pub(super) fn take(&mut self, source: Source, is_found: bool) -> Result<(), Error> {
+        self.files.extend(source.path().map(Path::to_owned));
         let kind = match kind(&source) {
             Ok(kind) => kind,
-            // A file that a folder happens to have, and that cannot be read, does not keep the others from being read.
             Err(error) if is_found => {
                 self.remarks.push(format!("left out: {error}"));
                 return Ok(());
@@ -138,10 +140,8 @@ impl Evidence {
         &self.logs
     }
 
-    /// All files that were read.
-    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let dumps = self.dump_files.iter().map(|dump| dump.path.clone());
-        dumps.chain(self.logs.iter().filter_map(|log| log.path().map(Path::to_owned)))
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     pub fn dump_files(&self) -> &[DumpFile] {
@@ -176,14 +176,11 @@ fn kind(source: &Source) -> Result<Kind, Error> {
     let start = bytes.fill_buf().map_err(failed)?;
     let start = &start[..start.len().min(MAX_LOOK)];
     let is_pickle = start.first() == Some(&0x80) && start.get(1).is_some_and(|protocol| (2..=5).contains(protocol));
-    let mut text = start.trim_ascii_start();
-    let is_object = text.first() == Some(&b'{');
-    let line_ends = start.iter().position(|byte| *byte == b'\n').unwrap_or(start.len());
-    text = &start[..line_ends];
+    let is_object = start.trim_ascii_start().first() == Some(&b'{');
     // A driver's line is short and complete, and has no calls.
-    let line: Option<serde_json::Value> =
-        (line_ends < start.len()).then(|| serde_json::from_slice(text).ok()).flatten();
-    let is_line = is_object && line.is_some_and(|line| line.get("entries").is_none());
-    let is_dump = is_pickle || is_object && !is_line || start.is_empty() && named();
+    let line = start.iter().position(|byte| *byte == b'\n').and_then(|end| start.get(..end));
+    let line: Option<serde_json::Value> = line.and_then(|line| serde_json::from_slice(line).ok());
+    let is_of_driver = line.is_some_and(|line| line.get("entries").is_none());
+    let is_dump = is_pickle || is_object && !is_of_driver || start.is_empty() && named();
     Ok(if is_dump { Kind::Dumps } else { Kind::Logs })
 }

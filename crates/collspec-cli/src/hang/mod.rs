@@ -7,6 +7,7 @@ mod departure;
 mod parting;
 mod waits;
 mod diagnosis;
+mod sentence;
 mod diagnose;
 mod inputs;
 mod markdown;

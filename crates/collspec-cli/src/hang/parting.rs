@@ -20,14 +20,17 @@ impl Parting {
     }
 }
 
-/// `None` if all collectives are made by all members. A call that a member has completed was made by all, even if the dump of another is
-/// from before.
+/// `None` if all collectives are made by all members. A call that a member has completed was made by all. So of a member whose dump ends
+/// before such a call nothing is known from there on: its dump is older than those of the others.
 pub fn parting(members: &[Member], knows_progress: bool) -> Option<Parting> {
     let known: Vec<(usize, &[Place])> =
         members.iter().filter_map(|member| Some((member.rank, member.calls.as_deref()?))).collect();
-    let unknown = || members.iter().filter(|member| member.calls.is_none()).map(|member| member.rank).collect();
+    let completed = known.iter().filter_map(|(_, calls)| Some(calls.iter().rposition(|call| call.done)? + 1)).max();
+    let is_old = |calls: &[Place]| calls.len() < completed.unwrap_or(0);
+    let is_unknown = |member: &&Member| member.calls.as_deref().is_none_or(is_old);
+    let unknown: Vec<usize> = members.iter().filter(is_unknown).map(|member| member.rank).collect();
     let longest = known.iter().map(|(_, calls)| calls.len()).max()?;
-    let mut without_dump = None;
+    let mut waits_for_unknown = None;
     for at in 0..longest {
         let makes = || known.iter().filter_map(|(_, calls)| calls.get(at));
         let mut shapes = makes().map(|place| place.token.shape);
@@ -38,14 +41,15 @@ pub fn parting(members: &[Member], knows_progress: bool) -> Option<Parting> {
         if makes().any(|place| place.done) {
             continue;
         }
-        let lacking: Vec<usize> = known.iter().filter(|(_, calls)| calls.len() <= at).map(|(rank, _)| *rank).collect();
+        let lacks = |(_, calls): &&(usize, &[Place])| calls.len() <= at && !is_old(calls);
+        let lacking: Vec<usize> = known.iter().filter(lacks).map(|(rank, _)| *rank).collect();
         if !lacking.is_empty() {
             return Some(Parting::Lacks { at, lacking });
         }
         // Where it is not known what was completed, the last call is the one that they may wait in.
-        if (without_dump.is_none() || !knows_progress) && known.len() < members.len() {
-            without_dump = Some(Parting::Unknown { at, unknown: unknown() });
+        if (waits_for_unknown.is_none() || !knows_progress) && !unknown.is_empty() {
+            waits_for_unknown = Some(Parting::Unknown { at, unknown: unknown.clone() });
         }
     }
-    without_dump
+    waits_for_unknown
 }

@@ -11,8 +11,8 @@ use std::hash::Hash;
 pub struct Token {
     /// What is called: operation, type, count, root and communicator.
     pub shape: u32,
-    /// The lines of the program that led to it.
-    pub stack: u32,
+    /// The lines of the program that led to it, if they are known.
+    pub stack: Option<u32>,
 }
 
 /// A collective of a rank.
@@ -55,7 +55,7 @@ impl<T: Eq + Hash> Numbers<T> {
 impl Sequences {
     pub fn of(job: &Job) -> Self {
         let mut shapes: Numbers<Unit> = Numbers(HashMap::new());
-        let mut stacks: Numbers<Option<Stack>> = Numbers(HashMap::new());
+        let mut stacks: Numbers<Stack> = Numbers(HashMap::new());
         let units = job.units.all();
         let whole: Vec<u32> = units.iter().map(|unit| shapes.number(unit.shape(&job.comms))).collect();
         let mut awaited = |unit: &Unit| -> Vec<(usize, u32)> {
@@ -78,7 +78,7 @@ impl Sequences {
             };
             let mut tokens = Vec::with_capacity(program.len());
             for (index, item) in program.iter().enumerate() {
-                let stack = stacks.number(stack(job, rank, *item).cloned());
+                let stack = stack(job, rank, *item).map(|stack| stacks.number(stack.clone()));
                 let unit = item.unit as usize;
                 tokens.push(Token { shape: whole[unit], stack });
                 for (comm, shape) in &awaited[unit] {

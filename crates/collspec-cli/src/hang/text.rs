@@ -1,6 +1,8 @@
 //! A diagnosis for people.
 use super::diagnosis::{Called, Cause, Diagnosis, Finding, Waiting};
+use crate::import::flight_recorder::State;
 use collspec_core::judge::message::ranks_text;
+use collspec_core::printable::one_line;
 use std::fmt::Write;
 
 /// Lines of a stack that are shown.
@@ -22,7 +24,7 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         _ = writeln!(out, "\nand {} more, which --json lists", diagnosis.findings.len() - MAX_FINDINGS);
     }
     if let Some(last) = &diagnosis.last_common {
-        _ = writeln!(out, "\nBefore that, all agreed: {}", call_text(last));
+        _ = writeln!(out, "\nBefore that, all completed {}", call_text(last));
     }
     _ = writeln!(out, "\nWhere the ranks are now:");
     for waiting in diagnosis.waiting.iter().take(MAX_WAITING) {
@@ -50,12 +52,12 @@ fn sides(finding: &Finding, out: &mut String) {
     let mut side = |who: &str, does: &str, called: &Called| {
         _ = writeln!(out, "  {who} {does} {}", call_text(called));
         for line in called.stack.iter().take(MAX_LINES) {
-            _ = writeln!(out, "      {} in {}", line.at(), line.function);
+            _ = writeln!(out, "      {} in {}", one_line(&line.path()), one_line(&line.function));
         }
     };
     let instead = finding.instead.as_ref();
     let wait = if finding.others.len() == 1 { "waits in" } else { "wait in" };
-    let is_completed = |called: &Called| called.progress == Some("completed");
+    let is_completed = |called: &Called| called.progress == Some(State::Completed);
     let mixed = matches!(finding.cause, Cause::LeftOut | Cause::Added)
         && is_completed(&finding.call)
         && instead.is_some_and(is_completed);
@@ -76,14 +78,11 @@ fn sides(finding: &Finding, out: &mut String) {
             side(&others, wait, &finding.call);
             instead.into_iter().for_each(|called| side(&ranks, "called last", called));
         }
-        Cause::NoMessage => {
-            side(&others, "waits in", &finding.call);
-            instead.into_iter().for_each(|called| side(&ranks, "is in", called));
-        }
-        Cause::Order => {
-            let name = |at: usize| finding.ranks.get(at).map_or_else(String::new, |rank| format!("rank {rank}"));
-            side(&name(0), "is in", &finding.call);
-            instead.into_iter().for_each(|called| side(&name(1), "is in", called));
+        Cause::NoMessage | Cause::Order => {
+            side(&others, wait, &finding.call);
+            instead
+                .into_iter()
+                .for_each(|called| side(&ranks, if finding.ranks.len() == 1 { "is in" } else { "are in" }, called));
         }
         Cause::Unknown => side(&others, wait, &finding.call),
     }
@@ -100,14 +99,17 @@ pub fn call_text(called: &Called) -> String {
         _ = write!(text, ", {word}{number} of {}", called.communicator);
     }
     if let Some(progress) = called.progress {
-        _ = write!(text, ", {progress}");
+        _ = write!(text, ", {}", progress.word());
     }
     text
 }
 
 pub fn waiting_text(waiting: &Waiting) -> String {
     let at = |called: &Called| {
-        called.stack.first().map_or_else(String::new, |line| format!("; {} in {}", line.place(), line.function))
+        called
+            .stack
+            .first()
+            .map_or_else(String::new, |line| format!("; {} in {}", line.place(), one_line(&line.function)))
     };
     match (&waiting.call, &waiting.last) {
         (Some(call), _) => format!("{}{}", call_text(call), at(call)),

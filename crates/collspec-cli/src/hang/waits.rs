@@ -22,6 +22,22 @@ pub struct Messages {
     pub received: Vec<End>,
 }
 
+impl Messages {
+    /// Both sides of the messages of a pair: a rank, the other one, its ends and those of the other.
+    fn sides(&self, (_, from, to): Pair) -> [(usize, usize, &[End], &[End]); 2] {
+        [(from, to, &self.sent, &self.received), (to, from, &self.received, &self.sent)]
+    }
+}
+
+/// The first end of a rank's messages with another one that the other has no call for.
+#[derive(Clone, Copy, Debug)]
+pub struct LoneEnd {
+    pub rank: usize,
+    pub other: usize,
+    /// The index in the rank's program.
+    pub index: usize,
+}
+
 /// Where all ranks stand.
 #[derive(Debug)]
 pub struct Waits {
@@ -58,10 +74,8 @@ impl Waits {
                     }
                 }
             }
-            for ((_, from, to), both) in &messages {
-                let matched = both.sent.len().min(both.received.len());
-                both.sent[matched..].iter().for_each(|end| done[*from][end.index] = false);
-                both.received[matched..].iter().for_each(|end| done[*to][end.index] = false);
+            for (rank, _, ends, others) in messages.iter().flat_map(|(pair, both)| both.sides(*pair)) {
+                ends.iter().skip(others.len()).for_each(|end| done[rank][end.index] = false);
             }
         }
         let heads: Vec<Option<usize>> = done.iter().map(|own| own.iter().position(|done| !done)).collect();
@@ -84,21 +98,13 @@ impl Waits {
                 }
             }
         }
-        for ((_, from, to), both) in &self.messages {
-            for (own, other, ends, others) in
-                [(*from, *to, &both.sent, &both.received), (*to, *from, &both.received, &both.sent)]
-            {
-                // Nothing is known of a rank without a program.
-                let Some(head) = self.heads[own].filter(|_| !self.done[other].is_empty()) else { continue };
-                for (at, _) in ends.iter().enumerate().filter(|(_, end)| end.index == head) {
-                    let comes = others
-                        .get(at)
-                        .is_some_and(|end| self.done[other][end.index] || self.heads[other] == Some(end.index));
-                    if !comes {
-                        self.waits_for[own].push(other);
-                    }
-                }
-            }
+        for (own, other, ends, others) in self.messages.iter().flat_map(|(pair, both)| both.sides(*pair)) {
+            // Nothing is known of a rank without a program.
+            let Some(head) = self.heads[own].filter(|_| !self.done[other].is_empty()) else { continue };
+            let is_there = |end: &End| self.done[other][end.index] || self.heads[other] == Some(end.index);
+            let in_head = ends.iter().enumerate().filter(|(_, end)| end.index == head);
+            let awaited = in_head.filter(|(at, _)| !others.get(*at).is_some_and(is_there));
+            self.waits_for[own].extend(awaited.map(|_| other));
         }
         for awaited in &mut self.waits_for {
             awaited.sort_unstable();
@@ -110,6 +116,13 @@ impl Waits {
     fn is_there(&self, rank: usize, call: Option<&Place>, shape: u32) -> bool {
         call.is_some_and(|call| {
             call.token.shape == shape && (self.done[rank][call.index] || self.heads[rank] == Some(call.index))
+        })
+    }
+
+    /// The ends of messages that have no other end.
+    pub fn lone_ends(&self) -> impl Iterator<Item = LoneEnd> {
+        self.messages.iter().flat_map(|(pair, both)| both.sides(*pair)).filter_map(|(rank, other, ends, others)| {
+            Some(LoneEnd { rank, other, index: ends.get(others.len())?.index })
         })
     }
 

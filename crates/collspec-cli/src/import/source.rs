@@ -81,9 +81,3 @@ impl Source {
         Ok(BufReader::with_capacity(BUFFER, DecodeReaderBytes::new(self.bytes()?)))
     }
 }
-
-impl From<PathBuf> for Source {
-    fn from(path: PathBuf) -> Self {
-        Self::File(path)
-    }
-}

@@ -23,7 +23,8 @@ pub fn comment(step: &Step, launches: &Launches, comms: &Comms) -> String {
         said.push_str(if said.contains(',') { "; " } else { " " });
         said.push_str(&differing(&entries, Entry::line));
     }
-    for (state, word) in [(State::Started, "started"), (State::Scheduled, "scheduled")] {
+    for state in [State::Started, State::Scheduled] {
+        let word = state.word();
         let ranks: Vec<usize> = made.iter().filter(|(_, own)| own.state == state).map(|(rank, _)| *rank).collect();
         if ranks.len() == made.len() {
             said.push_str(&format!("; {word}"));

@@ -3,6 +3,7 @@ use super::super::{MAX_COUNT, MAX_RANKS};
 use super::pieces::sum;
 use super::value::{Id, Values, Work};
 use collspec_core::num::DType;
+use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -20,11 +21,22 @@ pub enum What {
 }
 
 /// How far a call came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum State {
     Completed,
     Started,
     Scheduled,
+}
+
+impl State {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Started => "started",
+            Self::Scheduled => "scheduled",
+        }
+    }
 }
 
 /// A call of a rank.
@@ -57,7 +69,7 @@ pub struct Entry {
 pub type Stack = Arc<[Frame]>;
 
 /// A line of the program.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Frame {
     pub function: Arc<str>,
     pub file: Arc<str>,
@@ -68,7 +80,16 @@ impl Frame {
     /// The file without its folder, and the line, as people write it: `train.py:150`.
     pub fn place(&self) -> String {
         let name: String = self.file.rsplit('/').next().unwrap_or(&self.file).chars().take(MAX_NAME).collect();
-        self.line.map_or(name.clone(), |line| format!("{name}:{line}"))
+        self.at(&name)
+    }
+
+    /// The same with the folder.
+    pub fn path(&self) -> String {
+        self.at(&self.file)
+    }
+
+    fn at(&self, file: &str) -> String {
+        self.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
     }
 }
 

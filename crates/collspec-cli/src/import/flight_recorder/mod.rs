@@ -16,7 +16,7 @@ mod tests;
 mod value;
 
 pub use dump::Dump;
-pub use entry::{Frame, Stack, State};
+pub use entry::{Stack, State};
 pub use files::{DumpFile, files, rank_of};
 pub use launches::Launch;
 pub use remembered::{Remembered, remembered};

@@ -1,6 +1,8 @@
 //! Jobs that stand still, made up rank by rank.
+mod departures;
+mod logs;
+
 use super::diagnosis::{Cause, Diagnosis};
-use super::inputs::Evidence;
 use super::{Job, diagnose, text};
 use crate::import::flight_recorder;
 use crate::import::source::Source;
@@ -63,7 +65,7 @@ fn dump(groups: &[Vec<usize>], calls: &[Call]) -> String {
     text + "]}"
 }
 
-/// What is said of these ranks; of the others there is no dump.
+/// The diagnosis of a job of which only these ranks have left a dump.
 fn diagnosed(groups: &[Vec<usize>], ranks: &[(usize, Vec<Call>)]) -> Diagnosis {
     let read = |(rank, calls): &(usize, Vec<Call>)| {
         flight_recorder::read(*rank, &Source::Input(dump(groups, calls).into_bytes())).unwrap()
@@ -92,80 +94,6 @@ fn rounds(count: usize) -> Vec<Call> {
         (0..count).flat_map(|_| [10, 20, 30].map(|line| call(0, "all_reduce", 8, line))).collect();
     calls.last_mut().unwrap().state = "started";
     calls
-}
-
-#[test]
-fn a_call_of_equal_size_that_was_left_out_is_found_by_its_line() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(5);
-            if rank == 2 {
-                calls.remove(7);
-                calls.last_mut().unwrap().state = "completed";
-            }
-            calls
-        }),
-    );
-    assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![2], 20));
-    assert_eq!(diagnosis.findings[0].others, [0, 1, 3]);
-    assert!(!diagnosis.findings[0].is_undecided);
-    assert_eq!(diagnosis.last_common.unwrap().number.as_deref(), Some("7"));
-}
-
-#[test]
-fn a_call_in_addition_is_found() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(3);
-            if rank == 1 {
-                calls.insert(4, call(0, "all_reduce", 8, 77));
-                calls.pop();
-                calls.last_mut().unwrap().state = "started";
-            }
-            calls
-        }),
-    );
-    assert_eq!(only(&diagnosis), (Cause::Added, vec![1], 77));
-}
-
-#[test]
-fn another_call_than_the_others_make_is_found_and_two_ranks_have_no_majority() {
-    let calls = |rank: usize| {
-        let name = if rank == 0 { "all_gather" } else { "all_reduce" };
-        vec![call(0, "all_reduce", 4, 1), open(call(0, name, 4, 2))]
-    };
-    let diagnosis = diagnosed(&world(3), &all(3, calls));
-    assert_eq!(only(&diagnosis), (Cause::Instead, vec![0], 2));
-    assert!(!diagnosis.findings[0].is_undecided);
-    let diagnosis = diagnosed(&world(2), &all(2, calls));
-    assert!(
-        diagnosis.findings[0].is_undecided && diagnosis.verdict.contains("or the others are wrong"),
-        "{}",
-        diagnosis.verdict
-    );
-}
-
-/// A branch for the first rank is no reason to name it.
-#[test]
-fn lines_that_always_differ_by_rank_do_not_matter() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(4);
-            calls.iter_mut().skip(1).step_by(3).for_each(|call| call.line += u64::from(rank == 0));
-            if rank == 3 {
-                calls.truncate(9);
-            }
-            calls.truncate(10);
-            if rank != 3 {
-                calls.last_mut().unwrap().state = "started";
-            }
-            calls
-        }),
-    );
-    assert_eq!(only(&diagnosis), (Cause::Stopped, vec![3], 10));
 }
 
 #[test]
@@ -233,7 +161,7 @@ fn one_cause_is_one_finding_however_many_ranks_wait() {
             calls
         };
         let diagnosis = diagnosed(&groups, &all(ranks, program));
-        let cause = if goes_on { Cause::Instead } else { Cause::Stopped };
+        let cause = if goes_on { Cause::LeftOut } else { Cause::Stopped };
         assert_eq!(only(&diagnosis), (cause, vec![13], 20), "{}", text(&diagnosis));
         assert_eq!(diagnosis.findings[0].others, [8, 9, 10, 11, 12, 14, 15]);
     }
@@ -254,7 +182,7 @@ fn two_groups_in_different_orders_are_the_finding() {
         }),
     );
     assert_eq!(only(&diagnosis).0, Cause::Order);
-    assert_eq!(only(&diagnosis).1, [0, 1]);
+    assert_eq!((&*diagnosis.findings[0].ranks, &*diagnosis.findings[0].others), (&[1][..], &[0, 2, 3][..]));
     assert!(diagnosis.verdict.contains("wait for each other"), "{}", diagnosis.verdict);
 }
 
@@ -284,71 +212,6 @@ fn a_message_that_nobody_sends_is_told_with_the_call_that_its_sender_stands_in()
         }),
     );
     assert_eq!(only(&stopped), (Cause::Stopped, vec![0], 40));
-}
-
-/// Lines of NCCL's log of a rank.
-fn log(rank: usize, ranks: usize, counts: &[u64]) -> String {
-    let who = format!("h:{0}:{0} [{rank}] NCCL INFO", 100 + rank);
-    let mut text = format!(
-        "{who} ncclCommInitRank comm 0xa{rank} rank {rank} nranks {ranks} cudaDev {rank} nvmlDev 0 busId 1 commId 0x77 - Init START\n"
-    );
-    for (at, count) in counts.iter().enumerate() {
-        _ = writeln!(
-            text,
-            "{who} AllReduce: opCount {at:x} sendbuff 0x1000 recvbuff 0x2000 count {count} datatype 7 op 0 root 0 comm 0xa{rank} stream 0x5"
-        );
-    }
-    text
-}
-
-fn of_sources(sources: Vec<Source>) -> Diagnosis {
-    let mut evidence = Evidence::default();
-    sources.into_iter().for_each(|source| evidence.take(source, false).unwrap());
-    diagnose(&evidence.job(&mut |_| ()).unwrap())
-}
-
-#[test]
-fn logs_show_who_left_out_a_call_and_who_stopped() {
-    let left_out = |rank: usize| if rank == 1 { vec![5, 6, 8] } else { vec![5, 6, 7, 8] };
-    let sources = |counts: &dyn Fn(usize) -> Vec<u64>| {
-        (0..3).map(|rank| Source::Input(log(rank, 3, &counts(rank)).into_bytes())).collect()
-    };
-    let diagnosis = of_sources(sources(&left_out));
-    assert_eq!(only(&diagnosis).0, Cause::LeftOut);
-    assert_eq!(diagnosis.findings[0].ranks, [1]);
-    let stopped = of_sources(sources(&|rank| if rank == 2 { vec![5, 6] } else { vec![5, 6, 7] }));
-    assert_eq!((only(&stopped).0, only(&stopped).1), (Cause::Stopped, vec![2]));
-    let agree = of_sources(sources(&|_| vec![5, 6]));
-    assert_eq!(agree.findings, []);
-}
-
-/// However a log was stored, it says the same.
-#[test]
-fn compressed_wrapped_and_coloured_logs_are_read() {
-    use std::io::Write as _;
-    let plain: Vec<String> = (0..3).map(|rank| log(rank, 3, if rank == 1 { &[5, 8] } else { &[5, 7, 8] })).collect();
-    let gzip = |text: &String| {
-        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        to.write_all(text.as_bytes()).unwrap();
-        to.finish().unwrap()
-    };
-    let utf_16 = |text: &String| [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
-    let wrapped = |text: &String| {
-        let line = |line: &str| format!("{}\n", serde_json::json!({ "log": format!("{line}\n"), "stream": "stdout" }));
-        text.lines().map(line).collect::<String>().into_bytes()
-    };
-    let coloured = |text: &String| text.replace("NCCL", "\x1b[32mNC\x1b[0mCL").into_bytes();
-    let expected = of_sources(plain.iter().map(|text| Source::Input(text.clone().into_bytes())).collect());
-    assert_eq!(only(&expected).0, Cause::LeftOut);
-    for stored in [
-        plain.iter().map(gzip).collect::<Vec<_>>(),
-        plain.iter().map(utf_16).collect(),
-        plain.iter().map(wrapped).collect(),
-        plain.iter().map(coloured).collect(),
-    ] {
-        let diagnosis = of_sources(stored.into_iter().map(Source::Input).collect());
-        assert_eq!(diagnosis, expected);
-    }
 }
 
 /// Anything at all is an answer or an error.

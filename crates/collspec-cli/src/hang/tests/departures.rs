@@ -1,0 +1,186 @@
+//! Ranks that leave out calls, make more, or make others.
+use super::super::diagnosis::{Cause, Diagnosis};
+use super::super::text;
+use super::{Call, all, call, diagnosed, only, open, rounds, world};
+
+#[test]
+fn a_call_of_equal_size_that_was_left_out_is_found_by_its_line() {
+    let diagnosis = diagnosed(
+        &world(4),
+        &all(4, |rank| {
+            let mut calls = rounds(5);
+            if rank == 2 {
+                calls.remove(7);
+                calls.last_mut().unwrap().state = "completed";
+            }
+            calls
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![2], 20));
+    assert_eq!(diagnosis.findings[0].others, [0, 1, 3]);
+    assert!(!diagnosis.findings[0].is_undecided);
+    assert_eq!(diagnosis.last_common.unwrap().number.as_deref(), Some("7"));
+}
+
+#[test]
+fn a_call_in_addition_is_found() {
+    let diagnosis = diagnosed(
+        &world(4),
+        &all(4, |rank| {
+            let mut calls = rounds(3);
+            if rank == 1 {
+                calls.insert(4, call(0, "all_reduce", 8, 77));
+                calls.pop();
+                calls.last_mut().unwrap().state = "started";
+            }
+            calls
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::Added, vec![1], 77));
+}
+
+#[test]
+fn another_call_than_the_others_make_is_found_and_two_ranks_have_no_majority() {
+    let calls = |rank: usize| {
+        let name = if rank == 0 { "all_gather" } else { "all_reduce" };
+        vec![call(0, "all_reduce", 4, 1), open(call(0, name, 4, 2))]
+    };
+    let diagnosis = diagnosed(&world(3), &all(3, calls));
+    assert_eq!(only(&diagnosis), (Cause::Instead, vec![0], 2));
+    assert!(!diagnosis.findings[0].is_undecided);
+    let diagnosis = diagnosed(&world(2), &all(2, calls));
+    assert!(
+        diagnosis.findings[0].is_undecided && diagnosis.verdict.contains("or the others are wrong"),
+        "{}",
+        diagnosis.verdict
+    );
+}
+
+/// Rank 0 often has a branch of its own, which calls the same from another line.
+#[test]
+fn lines_that_always_differ_by_rank_do_not_matter() {
+    let diagnosis = diagnosed(
+        &world(4),
+        &all(4, |rank| {
+            let mut calls = rounds(4);
+            calls.iter_mut().skip(1).step_by(3).for_each(|call| call.line += u64::from(rank == 0));
+            if rank == 3 {
+                calls.truncate(9);
+            }
+            calls.truncate(10);
+            if rank != 3 {
+                calls.last_mut().unwrap().state = "started";
+            }
+            calls
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::Stopped, vec![3], 10));
+}
+
+/// Calls as in `64@10 64@20 1@30?`: elements, line, and a question mark if the call is open.
+fn calls(text: &str) -> Vec<Call> {
+    let one = |word: &str| {
+        let (count, line) = word.trim_end_matches('?').split_once('@').unwrap();
+        let call = call(0, "all_reduce", count.parse().unwrap(), line.parse().unwrap());
+        if word.ends_with('?') { open(call) } else { call }
+    };
+    text.split_whitespace().map(one).collect()
+}
+
+/// The diagnosis of ranks that make these calls.
+fn of(ranks: &[&str]) -> Diagnosis {
+    diagnosed(&world(ranks.len()), &all(ranks.len(), |rank| calls(ranks[rank])))
+}
+
+/// The commonest hang: the others wait in the call that a rank has left out, and have made nothing after it.
+#[test]
+fn a_call_that_was_left_out_is_named_where_all_others_stand_in_it() {
+    let others = "64@10 64@20 1@30 64@10 64@20 1@30?";
+    for ran_on in ["64@10 64@20 1@30 64@10 64@20 64@10?", "64@10 64@20 1@30 64@10 64@20 64@10? 64@20?"] {
+        let diagnosis = of(&[others, others, others, ran_on]);
+        assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![3], 30), "{}", text(&diagnosis));
+    }
+    // What has never followed that call before may have been made in its place.
+    let diagnosis = of(&[others, others, others, "64@10 64@20 1@30 64@10 64@20 9@70?"]);
+    assert_eq!(only(&diagnosis), (Cause::Instead, vec![3], 30), "{}", text(&diagnosis));
+}
+
+#[test]
+fn a_rank_that_left_the_others_twice_is_told_with_the_first_call() {
+    let diagnosis = diagnosed(
+        &world(4),
+        &all(4, |rank| {
+            let mut calls = rounds(6);
+            if rank == 2 {
+                calls.remove(12);
+                calls.remove(4);
+                calls.last_mut().unwrap().state = "completed";
+            }
+            calls
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![2], 20), "{}", text(&diagnosis));
+    assert_eq!(diagnosis.last_common.unwrap().number.as_deref(), Some("4"));
+}
+
+#[test]
+fn a_rank_whose_lines_are_its_own_throughout_is_compared_with_the_others() {
+    let diagnosis = diagnosed(
+        &world(4),
+        &all(4, |rank| {
+            let mut calls = rounds(5);
+            if rank == 0 {
+                calls.iter_mut().for_each(|call| call.line += 100);
+                calls.remove(7);
+                calls.last_mut().unwrap().state = "completed";
+            }
+            calls
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![0], 20), "{}", text(&diagnosis));
+}
+
+/// Two orders of calls of one size are neither a call left out nor one in addition.
+#[test]
+fn an_exchanged_pair_of_calls_is_not_one_that_was_left_out() {
+    let order = "8@10 8@20 8@30 8@10 8@20 8@30 8@10?";
+    let other = "8@10 8@20 8@30 8@20 8@10 8@30 8@10?";
+    assert_eq!(of(&[order, order, other]).findings, []);
+}
+
+#[test]
+fn two_ranks_that_differ_in_lines_alone_may_both_be_wrong() {
+    let diagnosis = of(&["8@10 8@20 8@30 8@10 8@20 8@30?", "8@10 8@20 8@30 8@20 8@30"]);
+    assert_eq!(only(&diagnosis).2, 10, "{}", text(&diagnosis));
+    assert!(diagnosis.findings[0].is_undecided && diagnosis.verdict.contains("or the others are wrong"));
+}
+
+#[test]
+fn a_dump_that_is_older_than_the_others_is_not_that_of_a_rank_that_stopped() {
+    let diagnosis = of(&["8@10 8@20 8@30 8@10?", "8@10", "8@10 8@20 8@30 8@10?"]);
+    assert_eq!(only(&diagnosis), (Cause::Unknown, vec![1], 10), "{}", text(&diagnosis));
+}
+
+#[test]
+fn one_rank_in_a_call_that_most_do_not_make_may_be_the_wrong_one() {
+    let diagnosis = of(&["8@10 8@20?", "8@10", "8@10", "8@10"]);
+    assert_eq!(only(&diagnosis), (Cause::Stopped, vec![1, 2, 3], 20));
+    assert!(diagnosis.verdict.contains("or that call is one too many"), "{}", diagnosis.verdict);
+    let clear = of(&["8@10 8@20?", "8@10 8@20?", "8@10 8@20?", "8@10"]);
+    assert!(!clear.findings[0].is_undecided, "{}", clear.verdict);
+}
+
+/// Others are named only if they stand in the call, not if they made it and went on.
+#[test]
+fn a_rank_that_stopped_is_one_finding_in_all_its_communicators() {
+    let groups = vec![vec![0, 1, 2, 3], vec![2, 3], vec![0, 1]];
+    let diagnosis = diagnosed(
+        &groups,
+        &all(4, |rank| match rank {
+            3 => vec![call(0, "all_reduce", 4, 10)],
+            2 => vec![call(0, "all_reduce", 4, 10), open(call(1, "all_reduce", 2, 20))],
+            _ => vec![call(0, "all_reduce", 4, 10), call(2, "all_reduce", 2, 20), open(call(0, "all_reduce", 4, 30))],
+        }),
+    );
+    assert_eq!((only(&diagnosis).0, only(&diagnosis).1), (Cause::Stopped, vec![3]), "{}", text(&diagnosis));
+}
