@@ -71,6 +71,7 @@ fn a_wrong_result_is_counted_and_fails() {
     let row = rows(&run).remove(0);
     assert!(row[8].parse::<u64>().unwrap() > 0, "{run}");
     assert!(run.out.contains("# FAILED all_reduce, sum, float, 2 ranks, out of place, 68 bytes: "), "{run}");
+    assert!(run.out.contains("with the deliberate fault F01b"), "{run}");
     assert!(run.out.contains("FAILED\n# Avg bus bandwidth"), "{run}");
     let blind = bench(&home, &[&wrong[..], &["-c", "0"]].concat());
     assert_eq!((blind.code, rows(&blind)[0][8]), (0, "N/A"), "{blind}");

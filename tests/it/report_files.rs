@@ -61,6 +61,29 @@ fn two_reports_do_not_share_a_file() {
     assert!(run.err.contains("the report would be written over scenarios/sum.toml"), "{run}");
 }
 
+/// Nobody is to take the failures of a library that is wrong on purpose for those of a library.
+#[test]
+fn every_report_says_that_a_fault_was_asked_for() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let formats = ["jsonl", "junit", "html", "markdown"];
+    let asked: Vec<String> =
+        formats.iter().flat_map(|f| ["--format", f, "--output", &format!("to.{f}")].map(str::to_owned)).collect();
+    let run = |fault: &str| {
+        let mut args = vec!["run", "sum.toml", "--fault", fault];
+        args.extend(asked.iter().map(String::as_str));
+        home.run(&args)
+    };
+    let struck = run("F21");
+    assert!(struck.code == 1 && struck.err.contains("the fault F21 changed something in 1 of 1 cases"), "{struck}");
+    for format in formats {
+        let text = fs::read_to_string(home.path(&format!("to.{format}"))).unwrap();
+        assert!(text.contains("F21"), "{format}: {text}");
+    }
+    let missed = run("F84");
+    assert!(missed.code == 0 && missed.err.contains("the fault F84 changed something in 0 of 1 cases"), "{missed}");
+}
+
 #[test]
 fn every_line_of_json_reads_back() {
     let home = Home::new();

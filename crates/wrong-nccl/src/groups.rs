@@ -14,7 +14,13 @@ use std::ptr::with_exposed_provenance;
 pub(crate) const NO_RANK: usize = 0;
 
 /// What follows an operation when it is on its stream.
-pub(crate) type After = Box<dyn FnOnce()>;
+pub(crate) struct After {
+    /// Calls of this library. They get a group of their own: among the program's calls they would change which messages meet, and several
+    /// communicators of one thread would wait for each other without a group.
+    pub calls: Option<Box<dyn FnOnce() -> ncclResult_t>>,
+    /// What is put on the stream then, given whether those calls have succeeded.
+    pub work: Box<dyn FnOnce(bool)>,
+}
 
 #[derive(Default)]
 struct Group {
@@ -64,9 +70,26 @@ pub(crate) fn after(then: After) {
         group.after.push(then);
         None
     });
-    if let Some(then) = now {
-        then();
+    follow(now.into_iter().collect());
+}
+
+fn follow(all: Vec<After>) {
+    let (calls, work): (Vec<_>, Vec<_>) = all.into_iter().map(|after| (after.calls, after.work)).unzip();
+    let calls: Vec<_> = calls.into_iter().flatten().collect();
+    let mut succeeded = true;
+    if !calls.is_empty() {
+        succeeded = start() == ncclResult_t::Success;
+        for call in calls {
+            succeeded &= call() == ncclResult_t::Success;
+        }
+        succeeded &= end() == ncclResult_t::Success;
+        if !succeeded {
+            eprintln!(
+                "collspec: ranks could not exchange their contributions, so that no fault of a reduction strikes here"
+            );
+        }
     }
+    work.into_iter().for_each(|work| work(succeeded));
 }
 
 /// A call has made a communicator, or will have at the group's end.
@@ -211,7 +234,7 @@ fn end_whole() -> ncclResult_t {
     });
     if matches!(code, ncclResult_t::Success | ncclResult_t::InProgress) {
         made.into_iter().for_each(|(slot, made)| register(slot, made));
-        after.into_iter().for_each(|then| then());
+        follow(after);
         return code;
     }
     let rank = calls.first().and_then(|call| communicators::communicator(call.comm)).map_or(NO_RANK, |of| of.rank);

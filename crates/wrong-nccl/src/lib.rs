@@ -9,7 +9,8 @@
 //! `gpuless-device`'s. One table can be wrapped in a process.
 //!
 //! Asked for `trace`, it changes nothing and reports afterwards (`collspecReached`) which faults would have made a difference. Where that
-//! depends on values, it reads them in stream order. For a reduction, it first makes an extra call that gathers all ranks' contributions.
+//! depends on values, it reads them in stream order. After a reduction, the ranks
+//! exchange their contributions in messages of their own.
 mod fault;
 mod right;
 mod plain;

@@ -4,7 +4,7 @@ use crate::call::{Call, Kind};
 use crate::communicators::{self, Communicator};
 use crate::fault::{FaultMode, hit, mode};
 use crate::graphs;
-use crate::groups;
+use crate::groups::{self, After};
 use crate::inputs;
 use crate::lost::{self, Fate};
 use crate::memory;
@@ -15,6 +15,7 @@ use crate::plain::named::*;
 use crate::streams;
 use crate::sums;
 use nccl_sys::ncclResult_t;
+use std::sync::Arc;
 
 /// Passes a call on to the right library, changed as the wanted fault says.
 pub(crate) fn perform(mut call: Call) -> ncclResult_t {
@@ -66,16 +67,18 @@ pub(crate) fn perform(mut call: Call) -> ncclResult_t {
     if fate == Fate::Twice {
         let _ = made.issue();
     }
-    if code != ncclResult_t::Success {
-        // The call was refused, but the one that gathers for it was not, and still uses its memory.
-        memory::keep(gathered);
-    } else {
-        groups::after(Box::new(move || {
+    if code == ncclResult_t::Success {
+        let gathered = gathered.map(Arc::new);
+        let calls = gathered.clone().map(|gathered| Box::new(move || gathered.exchange()) as Box<dyn FnOnce() -> _>);
+        let work = Box::new(move |exchanged| {
             watched.end(input);
-            if let Some(gathered) = gathered {
-                gathered.end();
+            match gathered {
+                Some(gathered) if exchanged => gathered.end(),
+                // What was exchanged before a message failed still uses the memory.
+                unfinished => memory::keep(unfinished),
             }
-        }));
+        });
+        groups::after(After { calls, work });
     }
     outcome(&of, code)
 }

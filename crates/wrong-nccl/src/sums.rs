@@ -12,10 +12,10 @@ use crate::operators::{self, Scalar};
 use crate::outputs::CHUNK;
 use crate::placed::Placed;
 use crate::plain::named::*;
-use crate::right::right;
 use crate::streams;
 use gpuless_device::Stream;
 use nccl_sys::{ncclDataType_t, ncclRedOp_t, ncclResult_t};
+use std::ffi::c_int;
 use std::sync::Arc;
 
 /// Elements at the start of a contribution, or of each of its blocks, that are computed. A fault of the end of a block, such as F04, is
@@ -39,17 +39,17 @@ enum Reduction {
     PreMul,
 }
 
-/// A reduction whose contributions are known when its stream has come to its end.
+/// A reduction whose contributions are exchanged between all ranks.
 pub(crate) struct Gathered {
     stream: Stream,
     sum: Sum,
     /// The elements that are known, by their index in the contribution.
     positions: Vec<usize>,
-    /// The call that gathers reads it.
-    _own: Arc<Block>,
+    /// This rank's contribution, and those of all ranks, each of so many bytes.
+    own: Arc<Block>,
     all: Block,
-    recv: usize,
-    block: usize,
+    len: usize,
+    call: Call,
 }
 
 /// Everything that decides about one element of the result.
@@ -75,7 +75,7 @@ struct Element<'a> {
     scalars: &'a [u64],
 }
 
-/// Puts the gathering of contributions on the stream, if a fault may change this reduction. All ranks decide alike.
+/// Has this rank's contribution read on the stream, if a fault may change this reduction. All ranks decide alike.
 pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gathered> {
     let ty = call.ty().filter(|_| call.kind.reduces())?;
     let scalar = operators::scalar(call.op);
@@ -103,10 +103,7 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
     let size = ty.size();
     // The scalar follows the elements.
     let len = (positions.len() + 1) * size;
-    // Exchanged between all pairs of ranks, which needs none of the algorithms that NCCL_ALGO may forbid.
-    let pairwise = right().ncclAlltoAll.is_some();
-    let copies = if pairwise { of.n } else { 1 };
-    let (own, all) = (Arc::new(Block::new(len * copies)?), Block::new(len * of.n)?);
+    let (own, all) = (Arc::new(Block::new(len)?), Block::new(len * of.n)?);
     let (from, read_len) = call.extent(of.rank, of.n).send;
     let (into, places) = (Arc::clone(&own), positions.clone());
     streams::then(stream, move || {
@@ -117,50 +114,59 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
             put(to, element(ty, &input, *at));
         }
         put(&mut bytes[len - size..], scalar.as_ref().map_or(0, Scalar::bits));
-        into.fill(&bytes.repeat(copies));
+        into.fill(&bytes);
     });
-    let tag = of.state().tag;
-    operators::mark(of.handle, OWN_TAG);
-    let gathering = Call {
-        kind: if pairwise { Kind::AlltoAll } else { Kind::AllGather },
-        send: own.address(),
-        recv: all.address(),
-        count: len,
-        dtype: ncclDataType_t::Uint8,
-        config: None,
-        ..(*call).clone()
-    };
-    let code = gathering.issue();
-    operators::mark(of.handle, tag);
-    let gathered =
-        Gathered { stream: (*stream).clone(), sum, positions, _own: own, all, recv: call.recv, block: call.count };
-    (code == ncclResult_t::Success).then_some(gathered)
+    let (stream, call) = ((*stream).clone(), (*call).clone());
+    Some(Gathered { stream, sum, positions, own, all, len, call })
 }
 
 impl Gathered {
-    /// The reduction is on its stream: what makes its result wrong comes behind it.
-    pub(crate) fn end(self) {
+    /// Sends this rank's contribution to every rank, and receives theirs. With messages, for which there are no algorithms that NCCL_ALGO
+    /// could forbid.
+    pub(crate) fn exchange(&self) -> ncclResult_t {
+        let Self { own, all, len, call, .. } = self;
+        let message = |kind, rank: usize| Call {
+            kind,
+            send: own.address(),
+            recv: all.address() + rank * len,
+            count: *len,
+            dtype: ncclDataType_t::Uint8,
+            root: rank as c_int,
+            config: None,
+            ..call.clone()
+        };
+        operators::mark(call.comm, OWN_TAG);
+        let ranks = 0..self.sum.n;
+        let mut answers = ranks.flat_map(|rank| [message(Kind::Send, rank), message(Kind::Recv, rank)]);
+        let failed = answers.find_map(|message| Some(message.issue()).filter(|code| *code != ncclResult_t::Success));
+        let tag = communicators::communicator(call.comm).map_or(0, |of| of.state().tag);
+        operators::mark(call.comm, tag);
+        failed.unwrap_or(ncclResult_t::Success)
+    }
+
+    /// The reduction and the exchange are on their stream: what makes the result wrong comes behind them.
+    pub(crate) fn end(self: Arc<Self>) {
         let stream = self.stream.clone();
         streams::then(&stream, move || self.compute());
     }
 
     fn compute(&self) {
-        let Sum { ty, n, has_result, rank, kind, .. } = self.sum;
-        if !has_result || self.recv == 0 {
+        let Sum { ty, has_result, rank, kind, .. } = self.sum;
+        if !has_result || self.call.recv == 0 {
             return;
         }
         let size = ty.size();
         let all = self.all.bytes();
-        let parts: Vec<&[u8]> = all.chunks_exact(all.len() / n).collect();
+        let parts: Vec<&[u8]> = all.chunks_exact(self.len).collect();
         let scalars: Vec<u64> = parts.iter().map(|part| element(ty, part, self.positions.len())).collect();
         for (index, position) in self.positions.iter().enumerate() {
             let at = match kind {
-                Kind::ReduceScatter if position / self.block == rank => position % self.block,
+                Kind::ReduceScatter if position / self.call.count == rank => position % self.call.count,
                 Kind::ReduceScatter => continue,
                 _ => *position,
             };
             let values = parts.iter().map(|part| element(ty, part, index)).collect();
-            let address = self.recv + at * size;
+            let address = self.call.recv + at * size;
             // SAFETY: the stream is just behind the operation, so that the program keeps the output.
             let now = unsafe { read(address, size) };
             let of = Element { sum: &self.sum, at, values, scalars: &scalars };

@@ -46,6 +46,9 @@ pub enum NoFault {
     /// The id is not in the table.
     #[error("there is no fault `{0}`: they are from {first} to {last}, not every number, some followed by a letter; `collspec audit --list-faults` lists them", first = first(), last = last())]
     Unknown(String),
+    /// The id is that of a family.
+    #[error("`{0}` is a family of faults; one of them is `{1}`, and `collspec audit --list-faults` lists them all")]
+    Family(String, &'static str),
     /// Not `rank=`.
     #[error("`{0}` is not `rank=N`")]
     Where(String),
@@ -78,7 +81,11 @@ impl FromStr for FaultMode {
         }
         let mut words = text.split(',').map(str::trim);
         let id = words.next().unwrap_or_default();
-        let fault = Fault::parse(id).ok_or_else(|| NoFault::Unknown(id.to_owned()))?;
+        let fault = Fault::parse(id).ok_or_else(|| {
+            let is_member = |entry: &&Entry| entry.family.is_some_and(|(family, _)| family.eq_ignore_ascii_case(id));
+            let member = TABLE.iter().find(is_member);
+            member.map_or_else(|| NoFault::Unknown(id.to_owned()), |member| NoFault::Family(id.to_owned(), member.id))
+        })?;
         let mut injection = Injection { fault, rank: None };
         for word in words {
             let number = word.strip_prefix("rank=").and_then(|number| number.parse().ok());
@@ -113,6 +120,8 @@ mod tests {
         for text in ["F99x", "F07,rank=x", "F07,algorithm=Tree", ","] {
             assert!(text.parse::<FaultMode>().is_err(), "{text}");
         }
+        let family = "f41".parse::<FaultMode>().map_err(|error| error.to_string());
+        assert!(family.is_err_and(|error| error.contains("one of them is `F41-")));
     }
 
     #[test]

@@ -64,3 +64,25 @@ fn faults_strike_only_on_the_chosen_rank() {
         assert_eq!(status, if strikes { Status::Fail } else { Status::Pass }, "{wish}: {reason:?}");
     }
 }
+
+/// Contributions are exchanged in messages, which must not meet the program's own: here it sends before its sum on one rank, and receives after
+/// it on another.
+#[test]
+fn the_exchange_of_contributions_stays_apart_from_a_groups_messages() {
+    let text = r#"
+        world_size = 3
+        inputs.x = { random = { seed = 3 }, count = 21 }
+        [[steps]]
+        op = "group"
+        steps = [
+            { op = "send", ranks = [0], peer = 1, in = "x" },
+            { op = "all_reduce", in = "x", out = "y" },
+            { op = "recv", ranks = [1], peer = 0, out = "z", count = 21 },
+        ]
+    "#;
+    let runner = runner();
+    Seen::of(&runner, "trace", text).passes();
+    let Verdict { status, findings, .. } = Seen::of(&runner, "F21", text).verdict;
+    assert_eq!(status, Status::Fail);
+    assert!(findings.iter().all(|finding| finding.in_one_line().contains("y[")), "{findings:?}");
+}

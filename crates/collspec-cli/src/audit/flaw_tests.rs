@@ -3,6 +3,7 @@ use super::flaw::Flaw;
 use super::repair::hides;
 use collspec_core::judge::test_case::{TestCase, planned_case};
 use collspec_core::judge::{Status, judge_pass_or_fail};
+use collspec_core::oracle::Checkpoint;
 use collspec_run::job::{Ended, Observation};
 
 const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i + 2 ^ rank\", count = 2000 }\n";
@@ -93,6 +94,19 @@ fn no_same_bits() {
     only_with_any(&[Flaw::NoSameBits, Flaw::OnlyRank0], text, |planned, seen| {
         let other = planned.get_f32(seen, "out", 0, 0) == 0.0;
         out(planned, seen, 0, &[(0, if other { 1.0 } else { 0.0 })]);
+    });
+}
+
+/// Also where the result is overwritten later.
+#[test]
+fn no_same_bits_in_between() {
+    let text = "world_size = 4\ninputs.x = [[1e8], [1], [-1e8], [1]]\n\
+        steps = [ { op = \"all_reduce\", in = \"x\", out = \"out\" }, { op = \"broadcast\", in = \"x\", out = \"out\" } ]\n";
+    only_with_any(&[Flaw::NoSameBits, Flaw::OnlyRank0, Flaw::OnlyLast], text, |planned, seen| {
+        let is_of_rank_0 = |copy: &Checkpoint| copy.event == 0 && copy.write.region.rank == 0;
+        let at = planned.forecast.checkpoints.iter().position(is_of_rank_0).expect("a copy");
+        let other = if seen.checkpoints[at][..4] == [0; 4] { 1f32 } else { 0.0 };
+        seen.checkpoints[at][..4].copy_from_slice(&other.to_le_bytes());
     });
 }
 

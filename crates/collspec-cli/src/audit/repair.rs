@@ -3,9 +3,10 @@
 use super::flaw::{BEGINNING_ELEMENTS, Flaw};
 use collspec_core::judge::{Status, final_image, judge_pass_or_fail};
 use collspec_core::num::{DType, decode_f64, get_element, is_nan};
-use collspec_core::oracle::Forecast;
+use collspec_core::oracle::{Checkpoint, Forecast};
 use collspec_core::plan::{Event, Plan};
 use collspec_run::job::{Ended, Observation};
+use std::collections::HashMap;
 
 /// Bytes of a pack; [`Flaw::OnePerPack`] compares one element of each.
 const PACK_BYTES: u64 = 16;
@@ -91,6 +92,7 @@ impl Repair<'_> {
                 seen.as_expected[alloc] = false;
             }
         }
+        let copies = self.copies_of_like();
         for (at, checkpoint) in self.forecast.checkpoints.iter().enumerate() {
             let (Some(now), Some(right)) = (seen.checkpoints.get_mut(at), sound.checkpoints.get(at)) else { continue };
             let region = checkpoint.write.region;
@@ -99,17 +101,36 @@ impl Repair<'_> {
             if flaw == Flaw::OnlyLast || flaw == Flaw::NoInputs && reads {
                 now.clone_from(right);
             } else if !checkpoint.digest && now.len() == right.len() {
+                let other = copies.get(&(checkpoint.event, region.buf, region.start)).and_then(|at| {
+                    Some((sound.checkpoints.get(*at)?.as_slice(), faulty.checkpoints.get(*at)?.as_slice()))
+                });
                 let results = Results {
                     dtype: plan.buffers[region.buf].dtype,
                     rank: region.rank,
                     start: region.start,
                     sound: right,
-                    other: None,
+                    other: other.filter(|(right, wrong)| [right.len(), wrong.len()] == [now.len(); 2]),
                 };
                 self.repair_results(&results, now);
             }
         }
         seen
+    }
+
+    /// By event, buffer and first element: the copy of the rank whose results others may be given.
+    fn copies_of_like(&self) -> HashMap<(usize, usize, u64), usize> {
+        if !matches!(self.flaw, Flaw::OnlyRank0 | Flaw::NoSameBits) {
+            return HashMap::new();
+        }
+        let of_like = self
+            .forecast
+            .checkpoints
+            .iter()
+            .enumerate()
+            .filter(|(_, checkpoint)| !checkpoint.digest && checkpoint.write.region.rank == self.like);
+        of_like
+            .map(|(at, Checkpoint { event, write, .. })| ((*event, write.region.buf, write.region.start), at))
+            .collect()
     }
 
     /// Repairs the final image of an allocation; `images` are those of all, without and with the fault.

@@ -8,6 +8,7 @@ use crate::audit::mutants::{Event, Report, Request, audit_mutants, write_json_li
 use collspec_core::judge::Details;
 use collspec_core::printable::{PrintableWriter, one_line};
 use collspec_run::child::Workers;
+use collspec_run::job::Mutant;
 use collspec_run::signals;
 use collspec_suite::report::{InheritedVariables, RerunCommand, Styles, failure};
 use collspec_suite::suite::options::cores;
@@ -46,8 +47,14 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     let file = file.map(output::create_file).transpose()?;
 
     let (begun, jobs) = (Instant::now(), options.jobs_on(&chosen));
+    let mut only: Vec<Mutant> = Vec::new();
+    for mutant in &args.kernels.only {
+        if !only.contains(mutant) {
+            only.push(*mutant);
+        }
+    }
     let request = Request {
-        only: args.kernels.only.clone(),
+        only,
         mutants: args.kernels.mutants.get(),
         seed: args.kernels.seed,
         most_cases: args.kernels.most_cases.get(),

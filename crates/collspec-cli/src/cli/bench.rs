@@ -13,7 +13,7 @@ use collspec_core::printable::{PrintableWriter, one_line, printable};
 use collspec_core::suggest::nearest;
 use collspec_run::cluster::Cluster;
 use collspec_run::signals;
-use collspec_suite::report::{InheritedVariables, is_secret};
+use collspec_suite::report::{InheritedVariables, fault_warning, is_secret};
 use collspec_suite::suite::{CaseSet, ChosenBackend, Error, Forms, Reading, RunOptions};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -61,7 +61,7 @@ fn measure(
     };
     chosen.cluster = cluster;
     let (plan, rows) = plan(args, asked, &usual(&chosen), usual_ranks(&chosen, options))?;
-    let frame = Frame::new(&chosen, &rows);
+    let frame = Frame::new(&chosen, options, &rows);
     writeln!(terminal::err(), "{}", one_line(&frame.library))?;
     let sampler = Sampler::new(options.clone(), chosen, plan.timing)?;
     signals::catch_interrupt();
@@ -187,8 +187,13 @@ struct Frame {
 }
 
 impl Frame {
-    fn new(chosen: &ChosenBackend, rows: &[Row]) -> Self {
-        let library = chosen.banner(&InheritedVariables::here());
+    fn new(chosen: &ChosenBackend, options: &RunOptions, rows: &[Row]) -> Self {
+        let banner = chosen.banner(&InheritedVariables::here());
+        let library = [Some(banner), fault_warning(&options.variation.fault)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ");
         let ranks = rows.iter().map(|row| row.ranks).max().unwrap_or(0);
         let (clock, devices) = match &chosen.machine {
             None => (Some("events in software"), vec!["gpuless-device".to_owned(); ranks]),

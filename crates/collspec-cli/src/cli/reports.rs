@@ -23,7 +23,7 @@ impl Reports {
         let mut requests = requests(&args.report);
         requests.retain(|request| text || !request.format.is_text());
         let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
-        let facts = facts(chosen);
+        let facts = facts(options, chosen);
         let reporter = |request: &ReportRequest| -> anyhow::Result<Box<dyn Reporter>> {
             let (to, styles) = open(request)?;
             let context = ReportContext {
@@ -42,13 +42,14 @@ impl Reports {
 }
 
 /// The facts about the library, the machine and the command for reports.
-fn facts(chosen: &ChosenBackend) -> RunFacts {
+fn facts(options: &RunOptions, chosen: &ChosenBackend) -> RunFacts {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| shell::quote_if_needed(&word.to_string_lossy())).collect();
     RunFacts {
         backend: chosen.backend.name().to_owned(),
         library: chosen.library_version(),
         machine: chosen.describe(),
+        fault: options.variation.fault.clone(),
         environment: InheritedVariables::here().pairs().to_vec(),
         command: format!("collspec {}", words.join(" ")),
     }

@@ -16,8 +16,7 @@ use collspec_run::child::guard::end_all;
 use collspec_run::cluster::{Cluster, Counted};
 use collspec_run::run::Backend;
 use collspec_run::signals;
-use collspec_suite::report::Event;
-use collspec_suite::report::{InheritedVariables, Reporter, Tally};
+use collspec_suite::report::{Event, InheritedVariables, Reporter, Tally, fault_warning};
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{
     AtLeast, CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables,
@@ -100,9 +99,8 @@ fn run_here(
     signals::at_interrupt(end_all)?;
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
     let fault = &options.variation.fault;
-    if !fault.is_empty() {
-        let wrong = format!("collspec: with the deliberate fault {fault}: what fails says nothing about the library");
-        writeln!(terminal::err(), "{}", one_line(&wrong))?;
+    if let Some(warning) = fault_warning(fault) {
+        writeln!(terminal::err(), "collspec: {}", one_line(&warning))?;
     }
     let record = match &args.record {
         Some(path) => {
@@ -127,6 +125,9 @@ fn run_here(
         failed: failed.as_mut().ok().filter(|_| fault.is_empty()),
     };
     let tally = suite.run(options.clone(), chosen, &mut reporter).map_err(expose_broken_pipe)?;
+    if let Some(struck) = fault_in_words(fault, &tally) {
+        writeln!(terminal::err(), "collspec: {}", one_line(&struck))?;
+    }
     let left = suite.cases.len() - reporter.done;
     let interrupted = signals::is_interrupted();
     if left > 0 {
@@ -155,6 +156,22 @@ fn run_here(
         (0, 0) => Exit::ALL_PASSED,
         (0, _) => Exit::SOME_FAILED,
         _ => Exit::WRONG_INPUT,
+    })
+}
+
+/// How many cases a deliberate fault has changed: in the others it says nothing that they passed.
+fn fault_in_words(fault: &str, tally: &Tally) -> Option<String> {
+    if fault.is_empty() {
+        return None;
+    }
+    let unknown = match tally.fault_unknown {
+        0 => String::new(),
+        cases => format!("; of {cases} that ended early it is not known"),
+    };
+    let (struck, ran) = (tally.fault_struck, tally.ran());
+    Some(match fault_warning(fault) {
+        Some(_) => format!("the fault {fault} changed something in {struck} of {ran} cases{unknown}"),
+        None => format!("there are faults that would change something in {struck} of {ran} cases{unknown}"),
     })
 }
 

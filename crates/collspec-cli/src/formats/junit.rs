@@ -106,6 +106,7 @@ fn properties(facts: &RunFacts) -> Vec<(&'static str, String)> {
     let RunFacts { backend, library, machine, .. } = facts;
     let all = [("backend", backend), ("library", library), ("machine", machine)];
     let mut properties: Vec<_> = all.into_iter().map(|(name, value)| (name, value.clone())).collect();
+    properties.extend(Some(("fault", facts.fault.clone())).filter(|(_, fault)| !fault.is_empty()));
     properties.push(("collspec", env!("CARGO_PKG_VERSION").to_owned()));
     properties.extend(facts.environment.iter().map(|(name, value)| ("environment", format!("{name}={value}"))));
     properties

@@ -2,7 +2,7 @@
 use super::html::page::html_text;
 use collspec_core::printable::{one_line, printable_lines};
 use collspec_suite::report::human::duration;
-use collspec_suite::report::{RunFacts, Tally};
+use collspec_suite::report::{RunFacts, Tally, fault_warning};
 use std::fmt::Write;
 
 /// Bytes reserved for the text around the failures.
@@ -74,6 +74,9 @@ impl StepSummary {
         let (skip, time) = (tally.skip(), duration(seconds));
         let _ = writeln!(text, "| {pass} | {fail} | {skip} | {not_run} | {invalid_files} | {time} |\n");
         let _ = writeln!(text, "Backend {backend}, NCCL {library}: {machine}\n");
+        if let Some(warning) = fault_warning(&self.facts.fault) {
+            let _ = writeln!(text, "**{}**\n", html_text(&one_line(&warning)));
+        }
         let mut end = String::new();
         if !skips.is_empty() {
             let _ = writeln!(end, "<details><summary>{skip} skipped</summary>\n\n<pre>");

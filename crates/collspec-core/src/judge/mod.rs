@@ -210,6 +210,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         buffers: None,
         observed: None,
         not_looked_at: None,
+        fault_struck: Some(false),
         notes,
     }
 }

@@ -72,6 +72,8 @@ pub struct CaseJudge<'a> {
     show_buffers: ShowBuffers,
     /// True if the verdict includes the last run's results.
     keep_results: bool,
+    /// As in the verdict.
+    fault_struck: Option<bool>,
     /// The reason the case cannot run here, if a run has revealed one.
     skipped: Option<String>,
     /// A run that did not end well.
@@ -102,6 +104,7 @@ impl<'a> CaseJudge<'a> {
             outcome: None,
             show_buffers: ShowBuffers::Never,
             keep_results: false,
+            fault_struck: Some(false),
             skipped: None,
             broken: None,
             first: None,
@@ -134,6 +137,10 @@ impl<'a> CaseJudge<'a> {
         let plan = self.plan;
         self.runs_judged += 1;
         self.seconds += run.seconds;
+        if self.fault_struck != Some(true) {
+            let struck = run.reached.as_ref().map(|reached| reached.iter().any(|word| *word != 0));
+            self.fault_struck = struck.filter(|struck| *struck || self.fault_struck.is_some());
+        }
         let ending = outcome::outcome_of(&run);
         if ending != Outcome::Ok {
             // This ending becomes the case's, and findings of earlier runs do not count.
@@ -191,6 +198,7 @@ impl<'a> CaseJudge<'a> {
             outcome: ending,
             show_buffers,
             keep_results,
+            fault_struck,
             broken,
             last,
             skipped: why,
@@ -219,7 +227,8 @@ impl<'a> CaseJudge<'a> {
                 .add(Priority::Ending, message::without_element(Lane::Invariants, text, "a run".into(), "none".into()));
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
-            return Verdict { buffers: shown, observed, ..finish_verdict(case, collector, ending, seconds) };
+            let verdict = finish_verdict(case, collector, ending, seconds);
+            return Verdict { buffers: shown, observed, fault_struck, ..verdict };
         }
         if complete && case.repeat as usize > number && collector.is_empty() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
@@ -240,6 +249,7 @@ impl<'a> CaseJudge<'a> {
         verdict.buffers = shown;
         verdict.not_looked_at = forecast.not_looked_at.clone();
         verdict.observed = observed;
+        verdict.fault_struck = fault_struck;
         if verdict.status == Status::Pass {
             verdict.order_maps =
                 order_maps.filter(|_| details == Details::OrderMaps).map(OrderMaps::into_maps).unwrap_or_default();

@@ -62,6 +62,9 @@ pub struct CaseReport {
     /// Results that could not be checked, although they are defined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_looked_at: Option<collspec_core::oracle::NotLookedAt>,
+    /// True if a fault that was asked for has changed something; absent if not, or if the worker could not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fault_struck: bool,
     /// Notes that do not change the verdict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -209,6 +212,7 @@ impl CaseReport {
             lanes: verdict.lanes.clone(),
             findings: verdict.findings.iter().map(|finding| FindingReport::new(case, finding)).collect(),
             not_looked_at: verdict.not_looked_at.clone(),
+            fault_struck: verdict.fault_struck == Some(true),
             notes: verdict.notes.iter().map(|note| bounded(note).into_owned()).collect(),
             fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
             order_maps: verdict.order_maps.iter().map(OrderMapReport::new).collect(),

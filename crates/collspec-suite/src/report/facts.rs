@@ -1,5 +1,7 @@
 //! The facts that a report states about the library and the machine of a run.
 
+use wrong_nccl::FaultMode;
+
 /// The library, the machine and the environment of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFacts {
@@ -9,6 +11,8 @@ pub struct RunFacts {
     pub library: String,
     /// Library, driver and devices in a line.
     pub machine: String,
+    /// The deliberate fault of the library; empty if there is none.
+    pub fault: String,
     /// Variables that workers inherit and that affect the library, by name.
     pub environment: Vec<(String, String)>,
     /// The command that was typed, as a shell reads it.
@@ -25,4 +29,11 @@ impl RunFacts {
     pub fn short(&self) -> String {
         if self.backend == "soft" { self.backend.clone() } else { format!("{} {}", self.backend, self.library) }
     }
+}
+
+/// A warning, without a full stop, that the library of a run is wrong on purpose; `None` without a fault, and for a trace of faults, which
+/// changes nothing.
+pub fn fault_warning(fault: &str) -> Option<String> {
+    (!fault.is_empty() && fault != FaultMode::Trace.to_string())
+        .then(|| format!("with the deliberate fault {fault}: what fails says nothing about the library"))
 }

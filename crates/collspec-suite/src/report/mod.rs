@@ -18,7 +18,7 @@ pub mod tally;
 
 pub use case_report::{CaseReport, FingerprintReport, OrderMapReport, OrderRunReport, Outputs, RankOutput};
 pub use event::Event;
-pub use facts::RunFacts;
+pub use facts::{RunFacts, fault_warning};
 pub use finding_report::{FindingReport, Place};
 pub use form_outcomes::FormOutcomes;
 pub use human::HumanReporter;

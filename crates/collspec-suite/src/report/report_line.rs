@@ -112,6 +112,9 @@ pub struct RunSummary {
     /// The library, its driver and its devices in words; empty in lines of older versions.
     #[serde(default)]
     pub machine: String,
+    /// The deliberate fault that was asked for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub fault: String,
 }
 
 impl InvalidFileReport {
@@ -146,6 +149,7 @@ impl RunSummary {
             backend: facts.backend.clone(),
             library: facts.library.clone(),
             machine: facts.machine.clone(),
+            fault: facts.fault.clone(),
         }
     }
 }

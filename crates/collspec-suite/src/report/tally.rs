@@ -16,6 +16,9 @@ pub struct Tally {
     pub errors: usize,
     /// Number of skipped cases by reason.
     pub skips: BTreeMap<String, usize>,
+    /// Cases in which a fault that was asked for has changed something, and those in which that is not known.
+    pub fault_struck: usize,
+    pub fault_unknown: usize,
     /// Results that could not be checked, by reason, with the number of cases.
     pub not_looked_at: BTreeMap<String, (NotLookedAt, usize)>,
 }
@@ -28,6 +31,10 @@ impl Tally {
             let (all, cases) = self.not_looked_at.entry(more.why.clone()).or_insert_with(first);
             *cases += 1;
             (all.results, all.bytes) = (all.results + more.results, all.bytes.saturating_add(more.bytes));
+        }
+        if verdict.status != Status::Skip {
+            self.fault_struck += usize::from(verdict.fault_struck == Some(true));
+            self.fault_unknown += usize::from(verdict.fault_struck.is_none());
         }
         match verdict.status {
             Status::Pass => self.pass += 1,

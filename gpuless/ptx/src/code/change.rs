@@ -171,7 +171,11 @@ fn constant(op: &Op) -> Option<(Op, String)> {
         if let Source::Constant(bits) = source
             && words.is_none()
         {
+            // An infinity is the same then.
             let new = one_more(ty, *bits);
+            if new == *bits {
+                return None;
+            }
             words = Some(format!("{} becomes {}", shown(ty, *bits), shown(ty, new)));
             *bits = new;
         }
@@ -233,6 +237,9 @@ fn can_be_left_out(op: &Op) -> bool {
 
 fn negated(operation: &Operation) -> Option<(Operation, String)> {
     let Operation { guard, op } = operation;
+    if matches!(op, Op::Nothing) {
+        return None;
+    }
     if let Some(guard) = guard {
         let other = Guard { inverted: !guard.inverted, ..*guard };
         return Some((Operation { guard: Some(other), op: op.clone() }, "its predicate is negated".to_owned()));

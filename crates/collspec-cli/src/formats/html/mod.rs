@@ -9,7 +9,7 @@ use collspec_core::ops::Kind;
 use collspec_core::printable::thousands;
 use collspec_core::scenario::{self, Case, Diagnostic, SourceFile};
 use collspec_suite::report::Event;
-use collspec_suite::report::{Reporter, RerunCommand, RunFacts, Tally};
+use collspec_suite::report::{Reporter, RerunCommand, RunFacts, Tally, fault_warning};
 use maud::html;
 use page::{Mark, Page, PageCase, Section, Tone, lines};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,7 @@ impl<W: Write> HtmlReporter<W> {
         for (count, words) in others.into_iter().filter(|(count, _)| *count > 0) {
             headline.push_str(&format!(", {} {words}", thousands(count as u64)));
         }
-        let RunFacts { backend, library, machine, environment, command } = &self.facts;
+        let RunFacts { backend, library, machine, fault, environment, command } = &self.facts;
         let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let mut facts = vec![
             fact("collspec", env!("CARGO_PKG_VERSION")),
@@ -143,16 +143,22 @@ impl<W: Write> HtmlReporter<W> {
             fact("command", command),
             fact("time", &collspec_suite::report::human::duration(seconds)),
         ];
+        facts.extend((!fault.is_empty()).then(|| fact("deliberate fault", fault)));
         facts.extend(environment.iter().map(|(name, value)| fact(name, value)));
         let tone = match (fail + self.invalid_files, pass) {
             (0, 0) => Tone::Idle,
             (0, _) => Tone::Good,
             _ => Tone::Bad,
         };
+        let mut subtitle =
+            format!("backend {backend}: {machine}, in {}", collspec_suite::report::human::duration(seconds));
+        if let Some(warning) = fault_warning(fault) {
+            subtitle = format!("{subtitle}, {warning}");
+        }
         Page {
             tone,
             headline,
-            subtitle: format!("backend {backend}: {machine}, in {}", collspec_suite::report::human::duration(seconds)),
+            subtitle,
             facts: vec![("This run".to_owned(), facts)],
             sides: vec!["why".to_owned()],
             sections: "Failures",
