@@ -126,6 +126,18 @@ fn the_macro_works_in_another_crate() {
         [("COLLSPEC_BACKEND", "soft"), ("COLLSPEC_TIMEOUT", "9"), ("COLLSPEC_SEED", "5"), ("COLLSPEC_EAGER", "64")];
     let run = cargo_test_with(&home, &soft, &["--test", "my-cases"]);
     assert!(run.code == 0 && run.out.contains("3 passed; 0 failed; 1 ignored"), "{run}");
+    // Skips are no failure unless cases are required.
+    for (name, value, passes) in [
+        ("COLLSPEC_AT_LEAST", "3", true),
+        ("COLLSPEC_AT_LEAST", "4", false),
+        ("COLLSPEC_NO_SKIPS", "1", false),
+        ("COLLSPEC_NO_SKIPS", "0", true),
+    ] {
+        let run = cargo_test_with(&home, &[("COLLSPEC_BACKEND", "soft"), (name, value)], &["--test", "my-cases"]);
+        assert_eq!(run.code == 0, passes, "{name}={value}: {run}");
+        let said = run.err.contains("3 of 4 cases ran, and 4 were required") || run.out.contains("COLLSPEC_NO_SKIPS or");
+        assert!(passes || said, "{name}={value}: {run}");
+    }
     let wrong = cargo_test_with(&home, &[("COLLSPEC_PLACEMENT", "gpus")], &["--test", "my-cases"]);
     assert!(wrong.code != 0 && wrong.err.contains("COLLSPEC_PLACEMENT=gpus: the placements are threads, "), "{wrong}");
 

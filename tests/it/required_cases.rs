@@ -26,7 +26,7 @@ fn skips_are_failures_where_cases_were_required() {
     let none = home.run(&["run", "--backend", "soft", "scenarios", "--no-skips"]);
     assert_eq!(none.code, 3, "{none}");
     assert!(
-        none.err.contains("1 of 2 cases ran, and all were to") && none.err.contains("needs NCCL >=900.0"),
+        none.err.contains("1 of 2 cases ran, and all were required") && none.err.contains("needs NCCL >=900.0"),
         "{none}"
     );
 }

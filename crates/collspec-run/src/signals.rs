@@ -11,8 +11,9 @@ pub fn report_file_size_limit() {
     // SAFETY: ignoring a signal runs no code of ours; nothing else in this program sets this one.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// Where the handler writes a byte; -1 if nobody waits for it.
+/// The pipe on whose other end the thread of [`at_interrupt`] waits; -1 without one.
 static WAKES: AtomicI32 = AtomicI32::new(-1);
 
 /// The first SIGINT from now on is only noted; the second one ends the process.
@@ -41,11 +42,11 @@ pub fn catch_interrupt() {
     unsafe { libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut()) };
 }
 
-/// Like [`catch_interrupt`], and does this when the signal comes, on a thread of its own.
+/// As [`catch_interrupt`]; the first signal also runs `action` on a thread of its own.
 ///
 /// # Errors
 ///
-/// There is no pipe or thread for it.
+/// The system gives no pipe or thread.
 pub fn at_interrupt(action: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (mut comes, wakes) = io::pipe()?;
     thread::Builder::new().name("interrupt".to_owned()).spawn(move || {

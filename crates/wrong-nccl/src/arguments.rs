@@ -39,7 +39,7 @@ pub(crate) fn change(of: &Communicator, call: &mut Call) -> Option<Arc<KeptConfi
     kept
 }
 
-/// Roots and peers that are others than the caller said.
+/// Replaces the root or peer.
 fn root(of: &Communicator, call: &mut Call) {
     let hits = |fault| hit(fault, of.rank);
     let (Ok(n), has_root) = (c_int::try_from(of.n), call.kind.has_root()) else { return };

@@ -6,7 +6,7 @@ use crate::plain::named::*;
 use crate::streams;
 use gpuless_device::Stream;
 
-/// Keeps account of captures, and changes a call that is captured.
+/// Notes which calls a capture has, and changes a call that is captured.
 pub(crate) fn follow(of: &Communicator, call: &mut Call, capture: Option<u64>) {
     let mut state = of.state();
     let Some(id) = capture else { return };

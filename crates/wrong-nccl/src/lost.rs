@@ -16,7 +16,7 @@ pub(crate) enum Fate {
 
 /// Collectives of one group that are done as they should be.
 const COLLECTIVES: usize = 4;
-/// Operations of one group that are done at all, in two libraries.
+/// Operations of one group that are done at all, under F31d and F62b.
 const OPERATIONS: usize = 64;
 const THOUSAND: usize = 1000;
 /// Operations after which one is forgotten.

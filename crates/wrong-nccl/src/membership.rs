@@ -19,7 +19,7 @@ const ROOM: usize = 64;
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
 /// Colours that a split of 16 bits can tell apart.
 const COLORS: c_int = 1 << 16;
-/// Ranks whose equal keys are put in order even by a sort that forgets about it for more.
+/// Under F36d, equal keys are put in order among at most this many ranks.
 const FEW_RANKS: usize = 8;
 
 /// A new program begins.
@@ -29,7 +29,7 @@ pub(crate) fn forget() {
 
 /// True if the configuration says so, or says nothing and the parent is.
 fn is_nonblocking(config: *const ncclConfig_t, parent: bool) -> bool {
-    // The variable goes before the configuration.
+    // NCCL reads the variable first, whatever the configuration says.
     if let Ok(blocking) = std::env::var("NCCL_COMM_BLOCKING") {
         return blocking.trim() == "0";
     }
@@ -47,7 +47,7 @@ fn is_nonblocking(config: *const ncclConfig_t, parent: bool) -> bool {
 fn made_from(parent: Option<&Communicator>, origin: Origin, config: *const ncclConfig_t) -> Made {
     Made {
         origin,
-        // One more than the parent's: it need only differ from that of a communicator that was there before.
+        // It has to differ from the parent's, and nothing else.
         identity: parent.map_or(0, |of| of.made.identity.wrapping_add(1)),
         parent: parent.map_or(0, |of| of.handle),
         parent_n: parent.map_or(0, |of| of.n),
@@ -57,7 +57,7 @@ fn made_from(parent: Option<&Communicator>, origin: Origin, config: *const ncclC
     }
 }
 
-/// Keeps account of the communicator that a call has made, and gives the call's answer.
+/// Registers the communicator that a call has made, and returns the call's code.
 fn finished(parent: Option<&Communicator>, slot: *mut ncclComm_t, made: Made, code: ncclResult_t) -> ncclResult_t {
     if matches!(code, ncclResult_t::Success | ncclResult_t::InProgress) && !slot.is_null() {
         groups::made(slot, made);

@@ -22,7 +22,7 @@ pub(crate) enum Scalar {
     At(usize, Type),
 }
 
-/// Scalars by operator. Two communicators may have operators of one number; what is wrong with their scalars is the same.
+/// Scalars by the operator's number. Two communicators may use one number: then the scalar is that of the operator made last.
 static SCALARS: LazyLock<Mutex<HashMap<c_int, Scalar>>> = LazyLock::new(Mutex::default);
 
 impl Scalar {

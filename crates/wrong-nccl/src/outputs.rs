@@ -30,7 +30,7 @@ const FAR: usize = 1 << 24;
 /// Bytes of a message, and of a collective's result, that arrive under the faults that limit them.
 const MESSAGE: usize = 1_200_000;
 const RESULT: usize = 4 << 20;
-/// Bytes written of a rank's output that should not be touched: it may be smaller than the root's.
+/// Bytes that F16 writes to the output of a rank that is not the root. That output may be smaller than the root's.
 const LEAK: usize = 2048;
 
 /// Faults that change outputs, or an input after it was read.

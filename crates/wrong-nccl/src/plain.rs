@@ -113,7 +113,7 @@ faults! {
         "an f64 sum of three ranks or more that needs all its bits"
     F28, "F28": "every rank sums in a different order";
         "all_reduce of random data in three ranks or more"
-    F29, "F29": "min and max compare without a thought for NaN, which wins or loses by its place";
+    F29, "F29": "min and max compare a NaN like a number, so that it wins or loses by its place";
         "NaN on each rank in turn through min and max"
     F29B, "F29b": "an fp8 sum beyond the largest number becomes NaN or infinity";
         "sums of fp8 numbers near the largest"

@@ -1,5 +1,4 @@
-//! The table of all faults: those that belong to no family, and the members of the families of numbers and of situations, numbered
-//! after them. By it a fault is named and found.
+//! The table of all faults, by number: first those that belong to no family, then the members of the families of numbers and of situations.
 use crate::fault::{Entry, Fault, FaultMode, Injection, WORDS};
 use crate::plain::PLAIN;
 use crate::{numbers, situations};

@@ -179,12 +179,11 @@ fn fault_in_words(fault: &str, tally: &Tally) -> Option<String> {
 fn unmet(options: &RunOptions, tally: &Tally, selected: usize) -> Option<String> {
     let required = options.at_least.or(options.backend.require.map(|_| AtLeast::Cases(1)))?;
     let unmet = required.unmet(tally.ran(), selected)?;
-    let reasons = tally.skips.iter().max_by_key(|(_, cases)| **cases);
-    Some(
-        reasons.map_or(unmet.clone(), |(reason, cases)| {
-            format!("{unmet}; {cases} were skipped because of this: {reason}")
-        }),
-    )
+    let most_frequent = tally.skips.iter().max_by_key(|(_, cases)| **cases);
+    Some(match most_frequent {
+        Some((reason, cases)) => format!("{unmet}; the most frequent reason, in {cases} of the others: {reason}"),
+        None => unmet,
+    })
 }
 
 /// The reports for programs, of a run that did not begin because of these files.

@@ -137,8 +137,8 @@ fn what_is_worse(comparison: &Comparison) -> Vec<String> {
 }
 
 impl Comparison {
-    /// The decision, which requires that so many cases ran on both sides. With `bits`, every change of results that is
-    /// not accepted counts as worse.
+    /// The decision. There is none if fewer cases than `at_least` ran on both sides. With `bits`, every change of results that is not accepted
+    /// counts as worse.
     pub fn decision(&self, at_least: AtLeast, bits: bool) -> Decision {
         let stale = self.stale.clone();
         Decision { results: self.results_verdict(at_least, bits), speed: self.speed_verdict(), bits, stale }

@@ -432,7 +432,7 @@ impl Library {
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) -> bool {
         matches!(call!(self, collspecIdleHook(hook)), Ok(ncclResult_t::Success))
     }
-    /// Requests a fault of the library from now on; for an empty text the environment decides.
+    /// Requests a fault of the library from now on; an empty text requests none.
     ///
     /// # Errors
     ///

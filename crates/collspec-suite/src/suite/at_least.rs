@@ -1,6 +1,4 @@
 //! How many of the selected cases have to run, so that a run in which most were skipped is not taken for a good one.
-use std::fmt;
-
 /// A number of cases, or a part of those that are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLeast {
@@ -32,26 +30,19 @@ impl AtLeast {
             Self::Cases(cases) => ran >= cases,
             Self::Percent(percent) => ran as u128 * 100 >= selected as u128 * u128::from(percent),
         };
-        (!met).then(|| format!("{ran} of {selected} cases ran, and {self} were to"))
+        let required = match self {
+            Self::ALL => "all".to_owned(),
+            Self::Percent(percent) => format!("{percent}%"),
+            Self::Cases(cases) => cases.to_string(),
+        };
+        (!met).then(|| format!("{ran} of {selected} cases ran, and {required} were required"))
     }
-}
 
-impl AtLeast {
     /// As it is written in an option.
     pub fn as_option(self) -> String {
         match self {
             Self::Cases(cases) => cases.to_string(),
             Self::Percent(percent) => format!("{percent}%"),
-        }
-    }
-}
-
-impl fmt::Display for AtLeast {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Cases(cases) => write!(f, "at least {cases}"),
-            Self::ALL => f.write_str("all"),
-            Self::Percent(percent) => write!(f, "at least {percent}%"),
         }
     }
 }
@@ -71,7 +62,7 @@ mod tests {
         assert!(AtLeast::Cases(3).unmet(2, 2).is_some());
         assert_eq!(AtLeast::Percent(50).unmet(1, 2), None);
         assert!(AtLeast::Percent(51).unmet(1, 2).is_some());
-        assert_eq!(AtLeast::ALL.unmet(2, 3).as_deref(), Some("2 of 3 cases ran, and all were to"));
+        assert_eq!(AtLeast::ALL.unmet(2, 3).as_deref(), Some("2 of 3 cases ran, and all were required"));
         assert_eq!(AtLeast::ALL.unmet(0, 0), None);
     }
 }

@@ -63,7 +63,7 @@ pub fn run_all<E>(
             }
             send(Event::CaseStarted { case: case.clone() });
             let verdict = Box::new(catching_panics(case, || executor.run_case(case)));
-            // The interrupt may have ended the case, whatever the verdict says.
+            // An interrupt ends the workers, which looks like a crash of the case. Such a verdict is not reported.
             if is_interrupted() {
                 return;
             }
