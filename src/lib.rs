@@ -12,6 +12,8 @@ mod interface;
 pub use collspec_cli::command;
 pub use collspec_core::judge::{Lane, LaneResult, Outcome, Status, Subject};
 pub use collspec_core::oracle::NotLookedAt;
+#[doc(hidden)]
+pub use collspec_run::backend::{EmbeddedLibrary, embed};
 pub use collspec_run::child::Workers;
 pub use collspec_run::enter::enter_if_asked;
 pub use collspec_suite::report::{

@@ -135,7 +135,8 @@ fn the_macro_works_in_another_crate() {
     ] {
         let run = cargo_test_with(&home, &[("COLLSPEC_BACKEND", "soft"), (name, value)], &["--test", "my-cases"]);
         assert_eq!(run.code == 0, passes, "{name}={value}: {run}");
-        let said = run.err.contains("3 of 4 cases ran, and 4 were required") || run.out.contains("COLLSPEC_NO_SKIPS or");
+        let said =
+            run.err.contains("3 of 4 cases ran, and 4 were required") || run.out.contains("COLLSPEC_NO_SKIPS or");
         assert!(passes || said, "{name}={value}: {run}");
     }
     let wrong = cargo_test_with(&home, &[("COLLSPEC_PLACEMENT", "gpus")], &["--test", "my-cases"]);

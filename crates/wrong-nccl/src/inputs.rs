@@ -56,15 +56,21 @@ pub(crate) fn forget() {
 struct Reading(u64);
 
 impl Reading {
-    /// Adds an input; true if a call on another stream is reading a part of it already.
-    fn begin(input: Range) -> (Self, bool) {
+    /// Adds an input.
+    fn begin(input: Range) -> Self {
         let mut earlier = earlier();
         earlier.next += 1;
         let number = earlier.next;
-        let overlaps = |other: &Range| other.stream != input.stream && other.from < input.to && input.from < other.to;
-        let shared = earlier.reading.values().any(overlaps);
         earlier.reading.insert(number, input);
-        (Self(number), shared)
+        Self(number)
+    }
+
+    /// True if a call on another stream reads a part of it as well.
+    fn is_shared(&self) -> bool {
+        let reading = &earlier().reading;
+        let overlaps =
+            |one: &Range, other: &Range| other.stream != one.stream && other.from < one.to && one.from < other.to;
+        reading.get(&self.0).is_some_and(|own| reading.values().any(|other| overlaps(own, other)))
     }
 }
 
@@ -91,8 +97,12 @@ impl Input {
     pub(crate) fn end(self) -> impl Fn() + Send + Sync + 'static {
         move || {
             // The stream drops this with the function, so that the input is being read until now.
-            let _reading = &self.reading;
+            let reading = &self.reading;
             if let Some((address, len)) = self.restored {
+                // Else it would be left to chance whether the other call reads it before.
+                if reading.as_ref().is_some_and(Reading::is_shared) {
+                    std::thread::sleep(streams::LATE);
+                }
                 let bytes = self.block.bytes();
                 // SAFETY: the program keeps the input until its stream has come past the operation.
                 unsafe { write(address, &bytes[..len]) };
@@ -154,8 +164,8 @@ pub(crate) fn instead(Placed { of, call, stream, capture }: &Placed<'_>) -> Opti
     let block = Arc::new(Block::new(len)?);
     let shows = wanted(F64) && !from.overlaps && capture.is_none();
     let input = Range { from: address, to: address + len, stream: call.stream };
-    let (reading, shared) = shows.then(|| Reading::begin(input)).unzip();
-    let shared = shared.unwrap_or(false);
+    let reading = shows.then(|| Reading::begin(input));
+    let shared = reading.as_ref().is_some_and(Reading::is_shared);
     // A reader that comes later must find the other data as well, so the first one's input changes too.
     let noted = shared && hit(F64, of.rank);
     let strikes = match mode() {

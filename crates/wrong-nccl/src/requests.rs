@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // C functions
 
 use crate::fault::{FaultMode, set_mode, take_reached, wanted};
-use crate::plain::named::{F12, F53, F60, F60B, F60C, F67B};
+use crate::plain::named::{F12, F53, F60, F60B, F60C, F64, F67B};
 use crate::{communicators, inputs, membership, memory, outputs, streams, windows};
 use nccl_sys::ncclResult_t;
 use std::ffi::{CStr, c_char, c_ulonglong};
@@ -24,7 +24,7 @@ pub(crate) unsafe extern "C" fn ask(text: *const c_char) -> ncclResult_t {
     set_mode(mode);
     take_reached();
     // Whether these faults strike depends on how far a stream is at a call. With streams that start late it is not left to chance.
-    gpuless_device::set_lazy([F12, F53, F60, F60B, F60C, F67B].into_iter().any(wanted));
+    gpuless_device::set_lazy([F12, F53, F60, F60B, F60C, F64, F67B].into_iter().any(wanted));
     ncclResult_t::Success
 }
 

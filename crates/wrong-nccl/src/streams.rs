@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The delay of what a fault makes late. In this time, whatever should have waited for it has gone on.
-const LATE: Duration = Duration::from_millis(20);
+pub(crate) const LATE: Duration = Duration::from_millis(20);
 
 /// Streams beside the program's, until their work is over.
 static BESIDE: LazyLock<Mutex<Vec<Stream>>> = LazyLock::new(Mutex::default);

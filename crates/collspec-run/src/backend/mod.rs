@@ -8,6 +8,7 @@ mod call_config;
 mod config;
 pub mod cuda;
 mod device;
+mod embedded;
 mod host;
 mod lent_memory;
 mod library;
@@ -24,6 +25,7 @@ mod stream;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, PutCall, RegistrationSlot, TransferCall};
 pub use device::{Address, Device, DeviceError, DeviceMemory, SetAside, Staging, WindowMemoryError};
+pub use embedded::{EmbeddedLibrary, embed};
 pub use library::Library;
 pub use nccl_sys::version_text;
 pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};

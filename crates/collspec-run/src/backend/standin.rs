@@ -3,6 +3,7 @@
 //! The folder is put at the front of a worker's loader path only: a program that finds `libcuda.so.1` in it does not have a GPU. It
 //! contains only links. Both names of the driver lead to one file, so that the second name opens the library that is loaded
 //! under the first.
+use super::embedded::unpacked;
 use collspec_core::fnv::fnv64;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub enum StandinError {
     #[error("cannot tell where this program is: {0}")]
     Program(#[source] io::Error),
     /// A library is missing.
-    #[error("the library {name} is in none of these folders: {}; {STANDIN_VARIABLE} can name another", folders(.places))]
+    #[error("the library {name} is neither in this program nor in one of these folders: {}; {STANDIN_VARIABLE} can name another", folders(.places))]
     Absent {
         /// Name of the missing file.
         name: &'static str,
@@ -102,7 +103,7 @@ pub fn installed(name: &'static str) -> Result<PathBuf, StandinError> {
     find(name, &places()?)
 }
 
-/// The folders in which the libraries may be: that of the variable, else those of cargo and of an installation.
+/// The folders in which the libraries may be: that of the variable, else those of cargo. An installed program has them inside.
 fn places() -> Result<Vec<PathBuf>, StandinError> {
     if let Some(place) = std::env::var_os(STANDIN_VARIABLE).filter(|place| !place.is_empty()) {
         return Ok(vec![place.into()]);
@@ -110,19 +111,21 @@ fn places() -> Result<Vec<PathBuf>, StandinError> {
     let program = std::env::current_exe().map_err(StandinError::Program)?;
     let mut places = Vec::new();
     if let Some(folder) = program.parent() {
-        // a program, a test (which lies in `deps` itself), an example, an installation
-        places.extend([folder.join("deps"), folder.to_owned(), folder.join("../deps"), folder.join("../lib/collspec")]);
+        // a program, a test (which lies in `deps` itself), an example
+        places.extend([folder.join("deps"), folder.to_owned(), folder.join("../deps")]);
     }
     Ok(places)
 }
 
 fn find(name: &'static str, places: &[PathBuf]) -> Result<PathBuf, StandinError> {
-    let found = places.iter().find_map(|place| std::fs::canonicalize(place.join(name)).ok());
-    found.ok_or_else(|| StandinError::Absent { name, places: places.to_vec() })
+    if let Some(found) = places.iter().find_map(|place| std::fs::canonicalize(place.join(name)).ok()) {
+        return Ok(found);
+    }
+    unpacked(name).unwrap_or_else(|| Err(StandinError::Absent { name, places: places.to_vec() }))
 }
 
 /// Makes a folder to which only its owner may write.
-fn make_private(folder: &Path) -> Result<(), StandinError> {
+pub(super) fn make_private(folder: &Path) -> Result<(), StandinError> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let failed = |source| StandinError::Folder { folder: folder.to_owned(), source };
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {

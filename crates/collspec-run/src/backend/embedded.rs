@@ -1,0 +1,75 @@
+//! Shared libraries inside the program. `cargo install` installs one file, so what is put before other programs travels in it, and is written
+//! to the user's cache when it is first needed.
+use super::standin::{StandinError, make_private};
+use crate::library::cache_folder;
+use collspec_core::fnv::fnv64;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A library's file name and its content.
+pub type EmbeddedLibrary = (&'static str, &'static [u8]);
+
+static EMBEDDED: OnceLock<&'static [EmbeddedLibrary]> = OnceLock::new();
+
+/// Names the libraries that are inside this program. Only the first call counts.
+pub fn embed(libraries: &'static [EmbeddedLibrary]) {
+    EMBEDDED.get_or_init(|| libraries);
+}
+
+/// The path at which a library from inside the program was written; `None` if it is not in there.
+pub(super) fn unpacked(name: &str) -> Option<Result<PathBuf, StandinError>> {
+    let (name, content) = EMBEDDED.get()?.iter().find(|(own, _)| *own == name)?;
+    // Programs of different versions have different libraries of one name.
+    let mark = format!("{:016x}", fnv64(content));
+    let in_cache = cache_folder().map(|cache| unpack(&cache.join("libraries").join(&mark), name, content));
+    if let Ok(Ok(path)) = in_cache {
+        return Some(Ok(path));
+    }
+    // A home that is missing, full or read-only.
+    let own = std::env::temp_dir().join(format!("collspec-libraries-{}", rustix::process::getuid().as_raw()));
+    let written = make_private(&own).and_then(|()| {
+        let folder = own.join(&mark);
+        unpack(&folder, name, content).map_err(|source| StandinError::Folder { folder, source })
+    });
+    Some(written)
+}
+
+/// Writes the library unless it is there whole. Processes may do so at the same time: each writes a file of its own and puts it into place.
+fn unpack(folder: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+    let path = folder.join(name);
+    let is_as_long = fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() == content.len() as u64);
+    if is_as_long && fs::read(&path)? == content {
+        return Ok(path);
+    }
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(content)?;
+    file.as_file().set_permissions(Permissions::from_mode(0o755))?;
+    file.persist(&path)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_whole_however_many_write_it_and_whatever_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = &folder.path().join("deep/folder");
+        let content = &b"library".repeat(10_000);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert_eq!(fs::read(unpack(folder, "lib.so", content).unwrap()).unwrap(), *content));
+            }
+        });
+        for wrong in [&b"cut"[..], &b"LIBRARY".repeat(10_000)] {
+            fs::write(folder.join("lib.so"), wrong).unwrap();
+            assert_eq!(fs::read(unpack(folder, "lib.so", content).unwrap()).unwrap(), *content);
+        }
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing else is left there");
+    }
+}
