@@ -113,7 +113,7 @@ fn where_there_is_no_library_one_can_be_fetched() {
         let printed = String::from_utf8(machine.collspec(command, &[]).stdout).unwrap();
         // A machine may have a library where the system keeps them.
         let none = printed.contains("none was found") || printed.contains("no NCCL library was found");
-        assert_eq!(none, printed.contains("`collspec nccl fetch 2.30.7` gets one"), "{printed}");
+        assert_eq!(none, printed.contains("`collspec nccl fetch 2.32.3` gets one"), "{printed}");
     }
 }
 

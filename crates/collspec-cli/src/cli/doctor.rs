@@ -11,7 +11,7 @@ use collspec_run::launch::{ChosenLauncher, Variables, detect};
 use collspec_run::library::{FoundLibrary, LibraryInfo, find_libraries};
 use collspec_run::run::gpus::{self, AskError};
 use collspec_run::run::{Machine, machine::driver_text};
-use collspec_suite::suite::backend::DOCTOR;
+use collspec_suite::suite::backend::{DOCTOR, fetching_words};
 use collspec_suite::suite::{
     BackendChoice, BackendMissing, BackendRequest, ChosenBackend, DriverRequest, skipped_for_functions,
 };
@@ -204,8 +204,8 @@ fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, Backen
     let all: Vec<String> = named.into_iter().chain(found).collect();
     if all.is_empty() {
         lines.push(entry_line("libraries", "none was found"));
-        let cure = "`collspec nccl fetch 2.30.7` gets one, which runs without a GPU too; --nccl PATH names one";
-        lines.push(entry_line("", cure));
+        let cure = format!("{}, which runs without a GPU too; --nccl PATH names one", fetching_words());
+        lines.push(entry_line("", &cure));
     }
     lines.extend(all.iter().enumerate().map(|(n, words)| entry_line(if n == 0 { "libraries" } else { "" }, words)));
 }

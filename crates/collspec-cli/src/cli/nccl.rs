@@ -7,6 +7,7 @@ use crate::fetch::{FetchError, Kept, elf, fetch};
 use collspec_core::printable::{one_line, printable, printable_lines};
 use collspec_run::child::Workers;
 use collspec_run::library::{CudaRelease, FoundLibrary, LibraryCache, LibraryInfo, Wanted, find_libraries};
+use collspec_suite::suite::backend::fetching_words;
 use collspec_suite::suite::with_causes;
 use std::io::Write;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ fn list() -> anyhow::Result<Exit> {
             out,
             "no NCCL library was found: not in LD_LIBRARY_PATH, the loader's cache, Python's packages, conda,"
         )?;
-        writeln!(out, "the system's CUDA folders, or among those fetched; `collspec nccl fetch 2.30.7` gets one")?;
+        writeln!(out, "the system's CUDA folders, or among those fetched; {}", fetching_words())?;
     }
     for library in &found {
         write!(out, "{}", library_entry(library))?;

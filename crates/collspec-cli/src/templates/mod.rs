@@ -46,8 +46,9 @@ pub const OPERATIONS: &[Template] = templates! { "templates/operations":
 pub const PATTERNS: &[Template] = templates! { "templates/patterns":
     "gradient_clipping" or "grad_norm",
     "halo_exchange" or "stencil",
-    "hierarchical_all_reduce",
+    "hierarchical_all_reduce" or "hierarchical" | "two_level",
     "local_sgd" or "fedavg" | "diloco",
+    "one_forward_one_backward" or "1f1b",
     "parameter_server",
     "resume_from_checkpoint" or "checkpoint",
     "ring_attention" or "context_parallel",
@@ -61,7 +62,7 @@ pub const FROM_TORCH: &[Template] = templates! { "from_torch":
     "tensor_parallel" or "tp" | "megatron",
     "moe" or "expert_parallel",
     "pipeline" or "pp" | "pipeline_parallel",
-    "gradient_buckets" or "ddp" | "ddp_buckets",
+    "gradient_buckets" or "ddp" | "ddp_buckets" | "dp" | "data_parallel",
 };
 
 impl Template {

@@ -69,6 +69,17 @@ struct OpenLoop {
     before: (u64, u64),
     /// Number of calls and rounds of its first round, once known.
     each: Option<(u64, u64)>,
+    /// By world rank: the rounds that it takes part in, if not all ranks take part in all of them.
+    by_rank: Option<Vec<u64>>,
+    /// The round that is being unrolled.
+    t: u64,
+}
+
+impl OpenLoop {
+    /// True if this rank has no more rounds.
+    fn is_over_on(&self, world: usize) -> bool {
+        self.by_rank.as_ref().and_then(|rounds| rounds.get(world)).is_some_and(|rounds| *rounds <= self.t)
+    }
 }
 
 /// The position of a step in the program: `2.1`, and the round of its `times`.
@@ -236,24 +247,32 @@ impl<'a> Unroll<'a> {
 
     fn repeated(&mut self, step: &'a Step, path: String, outer: Option<u64>) -> Result<(), Diagnostic> {
         let Some(times) = &step.times else { return self.once(step, &StepPosition { path, t: outer }) };
-        let mut rounds = None;
         self.spend(step, self.program.n as u64)?;
+        let mut by_rank = vec![0; self.program.n];
+        let mut all = Vec::new();
         for member in self.members(step, outer)? {
             let v = times.whole(&member.names)?;
             let v = u64::try_from(v)
                 .map_err(|_| Diagnostic::new(times.span, format!("`times` is {v} on rank {}", member.names.rank)))?;
-            if rounds.replace(v).is_some_and(|before| before != v) {
-                let help = "a step runs equally often everywhere; `ranks` says who runs it";
-                return Err(Diagnostic::new(times.span, "`times` differs among the ranks").help(help));
-            }
+            by_rank[member.world] = v;
+            all.push(v);
         }
-        let rounds = rounds.unwrap_or(0);
+        let rounds = all.iter().copied().max().unwrap_or(0);
+        let by_rank = Some(by_rank).filter(|_| all.iter().any(|own| *own != rounds));
+        let mut inside = all_steps(std::slice::from_ref(step));
+        if by_rank.is_some() && inside.any(|inner| matches!(inner.kind, StepKind::NewComm(_))) {
+            let help = "a step that makes a communicator runs equally often everywhere; `ranks` says who runs it";
+            return Err(Diagnostic::new(times.span, "`times` differs among the ranks").help(help));
+        }
         let more = usize::try_from(rounds).unwrap_or(usize::MAX);
         self.rounds = self.rounds.saturating_add(more);
         self.count(more, times.span)?; // a loop whose body calls nothing ends too
         let before = (self.calls as u64, self.rounds as u64);
-        self.loops.push(OpenLoop { rounds, before, each: None });
+        self.loops.push(OpenLoop { rounds, before, each: None, by_rank, t: 0 });
         for t in 0..rounds {
+            if let Some(open) = self.loops.last_mut() {
+                open.t = t;
+            }
             self.once(step, &StepPosition { path: path.clone(), t: Some(t) })?;
             let now = (self.calls as u64, self.rounds as u64);
             if let Some(open) = self.loops.last_mut() {
@@ -358,7 +377,8 @@ impl<'a> Unroll<'a> {
         let mut list = Vec::new();
         for world in 0..n {
             let Some((comm, rank)) = named.of[world] else { continue };
-            if !among(&step.ranks, self.case, world)? || self.ended.at(world).is_some() {
+            let is_over = self.ended.at(world).is_some() || self.loops.iter().any(|open| open.is_over_on(world));
+            if is_over || !among(&step.ranks, self.case, world)? {
                 continue;
             }
             if let (Some(end), false) = (named.ended[world], local) {

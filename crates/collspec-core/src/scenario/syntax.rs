@@ -49,6 +49,9 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
             None => unquoted(say, text, span, here),
         };
     }
+    if message.starts_with("invalid boolean") {
+        return unquoted(say, text, span, here);
+    }
     if message.starts_with("invalid basic string, expected `\"`") {
         return say("this text does not end on its line".into()).help("close it with `\"`");
     }

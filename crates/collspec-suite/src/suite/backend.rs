@@ -114,6 +114,11 @@ pub struct BackendRequest {
 /// The end of a message about which `collspec doctor` says more.
 pub const DOCTOR: &str = "; `collspec doctor` says more";
 
+/// The way to a library where there is none: the command that fetches the newest one whose functions are all known.
+pub fn fetching_words() -> String {
+    format!("`collspec nccl fetch {}` gets one", version_text(soft_nccl::VERSION))
+}
+
 /// The backend that will run.
 #[derive(Clone, Debug, Default)]
 pub struct ChosenBackend {
@@ -221,7 +226,7 @@ impl BackendRequest {
                     _ => !probed.slimmed,
                 };
                 let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)).filter(can_serve));
-                usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
+                usable.ok_or_else(|| format!("no NCCL library was found; {}", fetching_words()))?
             }
         };
         if driver == Driver::Software {

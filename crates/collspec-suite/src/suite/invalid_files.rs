@@ -4,7 +4,7 @@ use collspec_core::judge::{self, Status};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits, Plan};
 use collspec_core::scenario::{self, Case, Diagnostic, ExpectedOutcome, SourceFile};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Seed of the poison, for forecasts that are only checked for existing: the seed makes no difference to that.
@@ -28,9 +28,23 @@ pub struct InvalidFile {
 }
 
 impl InvalidFile {
-    /// All diagnostics as text, each with its line and the suggested fix.
+    /// The diagnostics as text, each with its line and the suggested fix. Warnings of several cases of the file that have one fix are counted
+    /// after the first.
     pub fn render(&self, coloured: bool) -> String {
-        scenario::render(&self.file, &self.diagnostics, coloured)
+        let mut fixes: HashSet<&str> = HashSet::new();
+        let mut shown = Vec::new();
+        for diagnostic in &self.diagnostics {
+            let fix = diagnostic.help.as_deref().filter(|_| diagnostic.warns && diagnostic.case.is_some());
+            if fix.is_none_or(|fix| fixes.insert(fix)) {
+                shown.push(diagnostic.clone());
+            }
+        }
+        let text = scenario::render(&self.file, &shown, coloured);
+        match self.diagnostics.len() - shown.len() {
+            0 => text,
+            1 => format!("{text}\nand the same advice for 1 other case of {}\n", self.file.path),
+            more => format!("{text}\nand the same advice for {more} other cases of {}\n", self.file.path),
+        }
     }
 }
 
