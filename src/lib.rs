@@ -12,10 +12,10 @@ mod interface;
 pub use collspec_cli::command;
 pub use collspec_core::judge::{Lane, LaneResult, Outcome, Status, Subject};
 pub use collspec_core::oracle::NotLookedAt;
-#[doc(hidden)]
-pub use collspec_run::backend::{EmbeddedLibrary, embed};
 pub use collspec_run::child::Workers;
 pub use collspec_run::enter::enter_if_asked;
+#[doc(hidden)]
+pub use collspec_run::library::{EmbeddedLibrary, embed};
 pub use collspec_suite::report::{
     CaseReport, DiagnosticReport, FindingReport, FingerprintReport, InvalidFileReport, OrderMapReport, OrderRunReport,
     Outputs, Place, RankOutput, ReportLine, RunSummary,

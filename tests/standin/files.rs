@@ -1,5 +1,5 @@
 //! Libraries as files: what each exports, and what the program must not export.
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use std::path::Path;
 
 /// The names that a 64-bit little-endian ELF file defines for others.

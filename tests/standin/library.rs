@@ -3,7 +3,7 @@ use crate::child::{Comm, Nccl, all_reduce, bind, download, first_values, init, u
 use crate::libraries::{demanding, without};
 use crate::process::{Running, start, start_in};
 use crate::{nccl, say};
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use cudarc::driver::result;
 use nccl_sys::*;
 use std::ffi::{c_char, c_int, c_void};

@@ -1,6 +1,6 @@
 //! Processes that find the stand-ins: started, watched line by line, and ended.
 use crate::processes::{end_of, wait_until};
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Algorithms that steps ask for, on a library that has calls with a configuration and on one that lacks them.
 use super::{command, run, without};
 use crate::support::{Home, Run};
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 
 fn file(steps: &str, more: &str) -> String {
     format!("world_size = 5\ninputs.x = {{ each = \"rank + i\", count = 10 }}\nsteps = [\n{steps}\n]\n{more}")

@@ -1,7 +1,7 @@
 //! Ranks whose processes end over the stand-in driver, where a rank's last images are copied beside maps that go on.
 use super::{results, run};
 use crate::support::Home;
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 
 #[test]
 #[ignore = "slow"]

@@ -2,7 +2,7 @@
 use super::compare::{compare, home};
 use super::{driver, library, run};
 use crate::support::{Home, Run, SUM};
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;

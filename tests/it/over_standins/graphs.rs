@@ -1,7 +1,7 @@
 //! Graphs over the stand-in driver: captures and launches go through the driver's own functions.
 use super::{results, run};
 use crate::support::Home;
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 
 #[test]
 #[ignore = "slow"]

@@ -15,7 +15,7 @@ mod refusals;
 mod windows;
 
 use crate::support::{Home, Run, SUM, libraries};
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

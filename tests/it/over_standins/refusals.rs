@@ -1,7 +1,7 @@
 //! Libraries and drivers that cannot be used, at all or for a case, are named with the reason before anything runs.
 use super::{command, driver, library, run};
 use crate::support::{Home, Run, SUM};
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 

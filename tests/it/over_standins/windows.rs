@@ -1,7 +1,7 @@
 //! Windows and one-sided operations on stand-in libraries: what they lack, and what older ones need.
 use super::{library, run, without};
 use crate::support::Home;
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 
 const PUT: &str = r#"world_size = 2
 inputs.x = { each = "rank + i", count = 4, register = "window" }

@@ -1,5 +1,5 @@
 //! Copies of a shared library that differ from it: in what is demanded of the stand-in, or in the functions that it lacks.
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use std::fs;
 use std::path::{Path, PathBuf};
 

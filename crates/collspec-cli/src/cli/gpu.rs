@@ -2,7 +2,8 @@
 use super::exit::Exit;
 use super::record::{PRELOAD, become_program, before};
 use clap::Args as ClapArgs;
-use collspec_run::backend::{software_gpus, standin};
+use collspec_run::backend::software_gpus;
+use collspec_run::library::standin;
 use std::ffi::OsString;
 
 /// The driver's file name as cargo builds it.

@@ -4,7 +4,7 @@ use super::terminal;
 use crate::fetch::elf;
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

@@ -26,8 +26,9 @@ pub struct Departure {
     pub at: usize,
     /// Calls that were left out, added or made instead.
     pub calls: usize,
-    /// The ranks that agree about what is called there.
+    /// The ranks that agree about what is called there, and one of them whose line is that of most.
     pub others: Vec<usize>,
+    pub like: usize,
     /// True if more ranks are among the others than do anything else.
     pub is_minority: bool,
 }
@@ -41,6 +42,8 @@ pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
     let has_lines = ranks.iter().all(|(_, calls)| calls.iter().all(|call| call.stack.is_some()));
     let comparable = |call: &Token| Token { stack: call.stack.filter(|_| has_lines), ..*call };
     let mut programs: Vec<Vec<Token>> = ranks.iter().map(|(_, calls)| calls.iter().map(comparable).collect()).collect();
+    // As they are before lines are taken for each other.
+    let originals = programs.clone();
     // The pairs of calls that follow each other where all agree.
     let mut follow: Follow = HashSet::new();
     for at in 0..=last {
@@ -69,14 +72,16 @@ pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
             for number in numbers.iter().copied() {
                 let (own, theirs) = (&programs[number], &programs[like]);
                 // The same call from a line that only this rank has, as in a branch for rank 0.
-                let has_own_line = !theirs.iter().any(|call| call.stack == token.stack)
-                    && !own.iter().any(|call| call.stack == most.stack);
+                let has_own_line = !originals[like].iter().any(|call| call.stack == token.stack)
+                    && !originals[number].iter().any(|call| call.stack == most.stack);
                 let agrees_again = own.get(at + 1).is_some_and(|next| theirs.get(at + 1) == Some(next));
                 let is_same_call = token.shape == most.shape && (has_own_line || agrees_again);
-                let how = departure(&own[at..], &theirs[at..], &follow);
+                let how = departure(own, theirs, at, &follow);
                 if let Some((how, calls)) = how.or((!is_same_call).then_some((How::Instead, 1))) {
                     let rank = ranks[number].0;
-                    found.push(Departure { rank, how, at, calls, others: others.clone(), is_minority });
+                    let is_typical = |number: &&usize| originals[**number].get(at) == Some(most);
+                    let like = ranks[*makers.iter().find(is_typical).unwrap_or(&like)].0;
+                    found.push(Departure { rank, how, at, calls, others: others.clone(), like, is_minority });
                     continue;
                 }
                 let is_alike = |call: &&mut Token| call.stack == token.stack && call.shape == token.shape;
@@ -93,12 +98,21 @@ pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
 }
 
 /// What makes one program of the other, both from the first call that differs on: the fewest calls with the longest agreement after them.
-fn departure(own: &[Token], like: &[Token], follow: &Follow) -> Option<(How, usize)> {
+fn departure(own: &[Token], like: &[Token], at: usize, follow: &Follow) -> Option<(How, usize)> {
+    let before = at.checked_sub(1).map(|before| own[before]);
+    let is_known = |call: &Token| like.contains(call);
+    let (own, theirs) = (&own[at..], &like[at..]);
+    // A single equal call behind what was added says little, unless that is new, or has followed what came before it.
+    let may_be_added =
+        |added: &Token| before.is_none_or(|before| follow.contains(&(before, *added)) || !is_known(added));
     let mut best: Option<(How, usize, i64)> = None;
     for calls in 1..=MAX_CALLS {
         for how in [How::LeftOut, How::Added] {
-            let (fewer, more) = if how == How::LeftOut { (own, like) } else { (like, own) };
+            let (fewer, more) = if how == How::LeftOut { (own, theirs) } else { (theirs, own) };
             let Some(alike) = alike(fewer, more, calls, follow, how) else { continue };
+            if how == How::Added && alike < ENOUGH_ALIKE && !own.first().is_some_and(may_be_added) {
+                continue;
+            }
             let worth = alike as i64 - calls as i64;
             if best.is_none_or(|(.., other)| worth > other) {
                 best = Some((how, calls, worth));

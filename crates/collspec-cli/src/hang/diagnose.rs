@@ -1,10 +1,12 @@
 //! From the calls of all ranks to what is said of them.
 use super::departure::{Departure, How, departures};
 use super::diagnosis::{Called, Cause, Diagnosis, Finding, Waiting};
+use super::history::novel_ranks;
 use super::job::Job;
+use super::old::old_ranks;
 use super::parting::{Parting, parting};
-use super::sequences::{Place, Sequences, Token, stack};
-use super::waits::{LoneEnd, Waits};
+use super::sequences::{Member, Place, Sequences, Token, stack};
+use super::waits::{LoneEnd, Waits, messages};
 use crate::import::call::{Call, Issued};
 use crate::import::flight_recorder::Stack;
 use crate::import::peers::partner;
@@ -17,10 +19,13 @@ const MAX_NAMED: usize = 2;
 /// Says why a job stands still.
 pub fn diagnose(job: &Job) -> Diagnosis {
     let sequences = Sequences::of(job);
+    let messages = messages(job);
+    let old = old_ranks(job, &sequences, &messages);
     let partings: Vec<Option<Parting>> =
-        sequences.comms.iter().map(|members| parting(members, job.knows_progress)).collect();
-    let waits = Waits::of(job, &sequences, &partings);
-    let look = Look { job, sequences, partings, waits };
+        sequences.comms.iter().map(|members| parting(members, &old, job.knows_progress)).collect();
+    let waits = Waits::of(job, &sequences, messages, &partings);
+    let novel = novel_ranks(&sequences.programs, &waits);
+    let look = Look { job, sequences, old, partings, waits, novel };
     let mut found = look.partings();
     if found.is_empty() {
         found = look.messages();
@@ -54,8 +59,12 @@ struct Found {
 struct Look<'a> {
     job: &'a Job,
     sequences: Sequences,
+    /// By rank: true if its dump is older than those of others.
+    old: Vec<bool>,
     partings: Vec<Option<Parting>>,
     waits: Waits,
+    /// By rank: true if it left its own way.
+    novel: Vec<bool>,
 }
 
 impl Look<'_> {
@@ -123,8 +132,7 @@ impl Look<'_> {
 
     /// A rank that left the others. `index` is the place of a rank's call in its program.
     fn left(&self, departure: Departure, index: impl Fn(usize, usize) -> Option<usize>) -> Option<Found> {
-        let Departure { rank, how, at, calls, others, is_minority } = departure;
-        let like = *others.first()?;
+        let Departure { rank, how, at, calls, others, like, is_minority } = departure;
         let (own, theirs) = (self.called(rank, index(rank, at)?), self.called(like, index(like, at)?));
         let (call, instead) = if how == How::Added { (own, theirs) } else { (theirs, own) };
         let finding = Finding::new(how.into(), vec![rank], others, call, Some(instead));
@@ -134,8 +142,7 @@ impl Look<'_> {
 
     /// Ranks that make no more calls, while others wait for them in this one.
     fn stopped(&self, ranks: Vec<usize>, others: Vec<usize>, like: usize, index: usize) -> Found {
-        let last = |rank: &usize| Some(self.called(*rank, self.waits.done[*rank].len().checked_sub(1)?));
-        let last = ranks.first().and_then(last);
+        let last = ranks.first().and_then(|rank| self.last_call(*rank));
         let finding = Finding::new(Cause::Stopped, ranks, others, self.called(like, index), last);
         Found { finding, like, index, is_stop: true }
     }
@@ -153,9 +160,9 @@ impl Look<'_> {
             let finding = Finding::new(Cause::MessagesDiffer, vec![*to], vec![*from], call, Some(instead));
             Some(Found { finding, like: *from, index: sent.index, is_stop: false })
         });
-        let stopped = self
-            .waited_for()
-            .filter(|end| self.job.programs[end.other].is_some() && self.waits.heads[end.other].is_none());
+        let has_stopped =
+            |other: usize| self.job.programs[other].is_some() && !self.old[other] && self.waits.heads[other].is_none();
+        let stopped = self.waited_for().filter(|end| has_stopped(end.other));
         let stopped = stopped.map(|end| self.stopped(vec![end.other], vec![end.rank], end.rank, end.index));
         differ.chain(stopped).collect()
     }
@@ -175,32 +182,80 @@ impl Look<'_> {
         if let Some(found) = self.no_message(&circle) {
             return vec![found];
         }
-        // All ranks that stand where these two do, the fewer last.
-        let mut sides: Vec<(usize, usize, Called, Vec<usize>)> = Vec::new();
-        for rank in circle.iter().take(2) {
-            let Some(index) = self.waits.heads[*rank] else { continue };
-            let call = self.called(*rank, index);
-            let key = |called: &Called| (called.what.clone(), called.members.clone());
-            let stands = |other: &usize| {
-                self.waits.heads[*other].is_some_and(|head| key(&self.called(*other, head)) == key(&call))
-            };
-            let ranks = call.members.iter().copied().filter(stands).collect();
-            sides.push((*rank, index, call, ranks));
+        let novel: Vec<usize> = (0..circle.len()).filter(|at| self.novel[circle[*at]]).collect();
+        let culprit = match novel.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        };
+        // The waiting rank, and the one that it waits for.
+        let at = culprit.map_or(0, |culprit| (culprit + circle.len() - 1) % circle.len());
+        let pair = [circle[at], circle[(at + 1) % circle.len()]];
+        if let Some(left_out) = culprit.and_then(|_| self.left_out_what_others_wait_in(pair[1], pair[0])) {
+            return vec![left_out];
         }
-        sides.sort_by_key(|(.., ranks)| Reverse(ranks.len()));
+        let mut sides: Vec<(usize, usize, Called, Vec<usize>)> = Vec::new();
+        for rank in pair {
+            let Some(index) = self.waits.heads[rank] else { continue };
+            sides.push((rank, index, self.called(rank, index), self.standing_with(rank)));
+        }
+        if culprit.is_none() {
+            // The fewer last.
+            sides.sort_by_key(|(.., ranks)| Reverse(ranks.len()));
+        }
         let Ok([(like, index, call, others), (.., instead, ranks)]) = <[_; 2]>::try_from(sides) else {
             return Vec::new();
         };
         let finding = Finding::new(Cause::Order, ranks, others, call, Some(instead));
+        let finding = Finding { is_undecided: culprit.is_none(), ..finding };
         vec![Found { finding, like, index, is_stop: false }]
     }
 
-    /// The message that one of these ranks waits for, while the rank at its other end has gone on to the call that it stands in.
+    /// The ranks that stand in the same call as this one.
+    fn standing_with(&self, rank: usize) -> Vec<usize> {
+        let Some(own) = self.head(rank) else { return Vec::new() };
+        let is_same = |other: &usize| self.head(*other).is_some_and(|head| head.shape == own.shape);
+        (0..self.job.programs.len()).filter(is_same).collect()
+    }
+
+    /// The call that a rank stands in.
+    fn head(&self, rank: usize) -> Option<&Token> {
+        self.sequences.programs[rank].as_ref()?.get(self.waits.heads[rank]?)
+    }
+
+    /// That `rank` left out the collective in which `waiting` stands, if it has not made it anywhere.
+    fn left_out_what_others_wait_in(&self, rank: usize, waiting: usize) -> Option<Found> {
+        let (own, index) = (self.waits.heads[rank]?, self.waits.heads[waiting]?);
+        let lacks = |members: &Vec<Member>| {
+            let calls = |rank| members.iter().find(|member| member.rank == rank)?.calls.as_deref();
+            let at = calls(waiting)?.binary_search_by_key(&index, |call| call.index).ok()?;
+            Some(calls(rank)?.len() <= at)
+        };
+        if !self.sequences.comms.iter().filter_map(lacks).any(|lacks| lacks) {
+            return None;
+        }
+        let (call, instead) = (self.called(waiting, index), self.called(rank, own));
+        let finding = Finding::new(Cause::LeftOut, vec![rank], self.standing_with(waiting), call, Some(instead));
+        Some(Found { finding, like: waiting, index, is_stop: false })
+    }
+
+    /// The message that one of these ranks waits for, while the rank at its other end has gone on to the call that it stands in. Which of the
+    /// two left its way, its history says.
     fn no_message(&self, circle: &[usize]) -> Option<Found> {
-        let LoneEnd { rank, other, index } =
-            self.waited_for().find(|end| circle.contains(&end.rank) && circle.contains(&end.other))?;
+        let ends: Vec<LoneEnd> =
+            self.waited_for().filter(|end| circle.contains(&end.rank) && circle.contains(&end.other)).collect();
+        let is_clear = |end: &&LoneEnd| self.novel[end.other] && !self.novel[end.rank];
+        let clear = ends.iter().find(is_clear);
+        if clear.is_none() {
+            let mut others = ends.iter().filter(|end| self.novel[end.rank] && !self.novel[end.other]);
+            let left_out = others.find_map(|end| self.left_out_what_others_wait_in(end.rank, end.other));
+            if left_out.is_some() {
+                return left_out;
+            }
+        }
+        let LoneEnd { rank, other, index } = *clear.or(ends.first())?;
         let stands = self.called(other, self.waits.heads[other]?);
         let finding = Finding::new(Cause::NoMessage, vec![other], vec![rank], self.called(rank, index), Some(stands));
+        let finding = Finding { is_undecided: clear.is_none(), ..finding };
         Some(Found { finding, like: rank, index, is_stop: false })
     }
 
@@ -218,9 +273,17 @@ impl Look<'_> {
             ranks.iter().filter_map(|rank| Some((*rank, self.sequences.programs[*rank].as_deref()?))).collect();
         let last = programs.iter().map(|(_, program)| program.len()).max().unwrap_or(0);
         let left = departures(&programs, last);
-        // Programs may differ by rank, as those of a pipeline do.
-        let is_clear = |departure: &Departure| departure.is_minority && departure.how != How::Instead;
-        if !left.iter().all(is_clear) {
+        // Programs may differ by rank, as those of a pipeline do. What was completed on both sides holds up nobody, unless it is the call in
+        // which some wait for this rank.
+        let is_done = |rank: usize, at: usize| self.waits.done[rank].get(at).is_some_and(|done| *done);
+        let is_clear = |Departure { rank, how, at, like, is_minority, .. }: &Departure| {
+            let call = self.sequences.programs[*like].as_ref().and_then(|program| program.get(*at));
+            let waits_in_it = |other: usize| self.waits.waits_for[other].contains(rank) && self.head(other) == call;
+            let holds_up =
+                !is_done(*rank, *at) || !is_done(*like, *at) || ranks.iter().any(|other| waits_in_it(*other));
+            *is_minority && *how != How::Instead && holds_up
+        };
+        if self.job.is_cut || !left.iter().all(is_clear) {
             return Vec::new();
         }
         left.into_iter().filter_map(|departure| self.left(departure, |_, at| Some(at))).collect()
@@ -230,18 +293,24 @@ impl Look<'_> {
     fn unknown(&self) -> Vec<Found> {
         let mut found = Vec::new();
         for (comm, parting) in self.partings.iter().enumerate() {
-            let Some(Parting::Unknown { at, unknown }) = parting else { continue };
+            // Ranks that lack a call, and stand in one that nothing holds up, have old dumps.
+            let (Some(Parting::Unknown { at, unknown }) | Some(Parting::Lacks { at, lacking: unknown })) = parting
+            else {
+                continue;
+            };
             let members = self.known_members(comm);
             let makers: Vec<(usize, usize)> =
                 members.iter().filter_map(|(rank, places)| Some((*rank, places.get(*at)?.index))).collect();
             let Some((like, index)) = makers.first().copied() else { continue };
             let others = makers.iter().map(|(rank, _)| *rank).collect();
-            let finding = Finding::new(Cause::Unknown, unknown.clone(), others, self.called(like, index), None);
+            let last = unknown.first().and_then(|rank| self.last_call(*rank));
+            let finding = Finding::new(Cause::Unknown, unknown.clone(), others, self.called(like, index), last);
             found.push(Found { finding, like, index, is_stop: false });
         }
         for LoneEnd { rank, other, index } in self.waited_for() {
-            if self.job.programs[other].is_none() {
-                let finding = Finding::new(Cause::Unknown, vec![other], vec![rank], self.called(rank, index), None);
+            if self.job.programs[other].is_none() || self.old[other] {
+                let (call, last) = (self.called(rank, index), self.last_call(other));
+                let finding = Finding::new(Cause::Unknown, vec![other], vec![rank], call, last);
                 found.push(Found { finding, like: rank, index, is_stop: false });
             }
         }
@@ -280,6 +349,11 @@ impl Look<'_> {
             .collect();
         waiting.sort_by(|one, other| one.ranks.cmp(&other.ranks));
         waiting
+    }
+
+    /// What a rank has called last.
+    fn last_call(&self, rank: usize) -> Option<Called> {
+        Some(self.called(rank, self.waits.done[rank].len().checked_sub(1)?))
     }
 
     /// What a rank calls at a place of its program.

@@ -22,6 +22,8 @@ pub struct Job {
     pub launches: Vec<Vec<Launch>>,
     /// True if it is known how far each call came.
     pub knows_progress: bool,
+    /// True if first calls were left out because some rank has lost them.
+    pub is_cut: bool,
     /// What was guessed, and what was left out.
     pub remarks: Vec<String>,
 }
@@ -40,7 +42,7 @@ impl Job {
                 "left out, so that the answer may name a wrong rank: calls of operations that are not known ({names})"
             ));
         }
-        let Remembered { groups, comms, launches, .. } = remembered;
+        let Remembered { groups, comms, launches, lost, .. } = remembered;
         Ok(Self {
             comms,
             names: groups.descriptions(),
@@ -48,6 +50,7 @@ impl Job {
             programs: launches.programs,
             launches: launches.made,
             knows_progress: true,
+            is_cut: lost > 0,
             remarks,
         })
     }
@@ -57,6 +60,6 @@ impl Job {
     /// A log cannot be read, or does not say what is needed.
     pub fn of_logs(logs: &[Source], progress: &mut dyn FnMut(u64)) -> Result<Self, Error> {
         let Logged { comms, names, units, programs, remarks } = nccl_log::read(logs, progress)?;
-        Ok(Self { comms, names, units, programs, launches: Vec::new(), knows_progress: false, remarks })
+        Ok(Self { comms, names, units, programs, launches: Vec::new(), knows_progress: false, is_cut: false, remarks })
     }
 }

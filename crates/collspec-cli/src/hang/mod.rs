@@ -6,6 +6,8 @@ mod sequences;
 mod departure;
 mod parting;
 mod waits;
+mod old;
+mod history;
 mod diagnosis;
 mod sentence;
 mod diagnose;

@@ -20,15 +20,11 @@ impl Parting {
     }
 }
 
-/// `None` if all collectives are made by all members. A call that a member has completed was made by all. So of a member whose dump ends
-/// before such a call nothing is known from there on: its dump is older than those of the others.
-pub fn parting(members: &[Member], knows_progress: bool) -> Option<Parting> {
+/// `None` if all collectives are made by all members. A call that a member has completed was made by all. Of a member whose dump is old,
+/// nothing is known after its last call.
+pub fn parting(members: &[Member], old: &[bool], knows_progress: bool) -> Option<Parting> {
     let known: Vec<(usize, &[Place])> =
         members.iter().filter_map(|member| Some((member.rank, member.calls.as_deref()?))).collect();
-    let completed = known.iter().filter_map(|(_, calls)| Some(calls.iter().rposition(|call| call.done)? + 1)).max();
-    let is_old = |calls: &[Place]| calls.len() < completed.unwrap_or(0);
-    let is_unknown = |member: &&Member| member.calls.as_deref().is_none_or(is_old);
-    let unknown: Vec<usize> = members.iter().filter(is_unknown).map(|member| member.rank).collect();
     let longest = known.iter().map(|(_, calls)| calls.len()).max()?;
     let mut waits_for_unknown = None;
     for at in 0..longest {
@@ -41,14 +37,17 @@ pub fn parting(members: &[Member], knows_progress: bool) -> Option<Parting> {
         if makes().any(|place| place.done) {
             continue;
         }
-        let lacks = |(_, calls): &&(usize, &[Place])| calls.len() <= at && !is_old(calls);
+        let lacks = |(rank, calls): &&(usize, &[Place])| calls.len() <= at && !old[*rank];
         let lacking: Vec<usize> = known.iter().filter(lacks).map(|(rank, _)| *rank).collect();
         if !lacking.is_empty() {
             return Some(Parting::Lacks { at, lacking });
         }
+        let is_unknown =
+            |member: &&Member| member.calls.as_ref().is_none_or(|calls| old[member.rank] && calls.len() <= at);
+        let unknown: Vec<usize> = members.iter().filter(is_unknown).map(|member| member.rank).collect();
         // Where it is not known what was completed, the last call is the one that they may wait in.
         if (waits_for_unknown.is_none() || !knows_progress) && !unknown.is_empty() {
-            waits_for_unknown = Some(Parting::Unknown { at, unknown: unknown.clone() });
+            waits_for_unknown = Some(Parting::Unknown { at, unknown });
         }
     }
     waits_for_unknown

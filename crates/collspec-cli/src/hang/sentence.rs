@@ -16,7 +16,9 @@ impl Finding {
         let plural = |ranks: &[usize], one: &'static str, many: &'static str| if ranks.len() == 1 { one } else { many };
         let (wait, stand) = (plural(&self.others, "waits", "wait"), plural(&self.ranks, "is", "are"));
         let sentence = match self.cause {
-            Cause::LeftOut => format!("{ranks} left out the {call}{more}, which {others} called"),
+            Cause::LeftOut => {
+                format!("{ranks} left out the {}{more}, which {others} called", call.trim_start_matches("a "))
+            }
             Cause::Added => format!("{ranks} called {call}{more}, which {others} left out"),
             Cause::Instead => format!("{ranks} called {instead}, where {others} called {call}"),
             Cause::Stopped => format!("{ranks} made no more calls, and {others} {wait} for that in {call}"),
@@ -31,6 +33,10 @@ impl Finding {
                     "{ranks} and {others} wait for each other: {ranks} in {instead} on {instead_on}, {others} in {call} on {on}"
                 )
             }
+            Cause::Unknown if self.instead.is_some() => {
+                let dumps = plural(&self.ranks, "dump of", "dumps of");
+                format!("the {dumps} {ranks} {stand} older than the others, and {others} may wait for that in {call}")
+            }
             Cause::Unknown => format!("nothing is known of {ranks}, for which {others} may wait in {call}"),
         };
         let mut letters = sentence.chars();
@@ -39,6 +45,7 @@ impl Finding {
             Cause::LeftOut | Cause::Added | Cause::Instead if self.is_undecided => {
                 "; or the others are wrong, as there is no majority"
             }
+            Cause::NoMessage if self.is_undecided => "; or the message is one too many",
             Cause::Stopped if self.is_undecided => "; or that call is one too many, as most do not make it",
             _ => "",
         };

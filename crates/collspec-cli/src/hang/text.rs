@@ -84,7 +84,10 @@ fn sides(finding: &Finding, out: &mut String) {
                 .into_iter()
                 .for_each(|called| side(&ranks, if finding.ranks.len() == 1 { "is in" } else { "are in" }, called));
         }
-        Cause::Unknown => side(&others, wait, &finding.call),
+        Cause::Unknown => {
+            side(&others, wait, &finding.call);
+            instead.into_iter().for_each(|called| side(&ranks, "called last", called));
+        }
     }
     if mixed {
         out.push_str("  these calls have one size, so they completed, with data of different calls: results are wrong from here on\n");

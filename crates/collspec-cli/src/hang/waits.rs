@@ -51,9 +51,8 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// `partings` are those of all communicators.
-    pub fn of(job: &Job, sequences: &Sequences, partings: &[Option<Parting>]) -> Self {
-        let messages = messages(job);
+    /// `messages` are those of the job, and `partings` those of all communicators.
+    pub fn of(job: &Job, sequences: &Sequences, messages: Vec<(Pair, Messages)>, partings: &[Option<Parting>]) -> Self {
         let mut done: Vec<Vec<bool>> = job
             .programs
             .iter()
@@ -154,7 +153,7 @@ impl Waits {
 }
 
 /// The messages of all pairs, in the order in which each rank makes them.
-fn messages(job: &Job) -> Vec<(Pair, Messages)> {
+pub fn messages(job: &Job) -> Vec<(Pair, Messages)> {
     let mut pairs: HashMap<Pair, Messages> = HashMap::new();
     for (rank, program) in job.programs.iter().enumerate() {
         for (index, item) in program.iter().flatten().enumerate() {

@@ -8,7 +8,6 @@ mod call_config;
 mod config;
 pub mod cuda;
 mod device;
-mod embedded;
 mod host;
 mod lent_memory;
 mod library;
@@ -18,14 +17,12 @@ pub mod software_gpus;
 #[cfg(not(feature = "software-gpus"))]
 #[path = "no_software_gpus.rs"]
 pub mod software_gpus;
-pub mod standin;
 #[cfg(feature = "software-gpus")]
 mod standing;
 mod stream;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, PutCall, RegistrationSlot, TransferCall};
 pub use device::{Address, Device, DeviceError, DeviceMemory, SetAside, Staging, WindowMemoryError};
-pub use embedded::{EmbeddedLibrary, embed};
 pub use library::Library;
 pub use nccl_sys::version_text;
 pub use stream::{DeviceEvent, DeviceGraph, DeviceStream, TimedEvent};

@@ -2,10 +2,10 @@
 use crate::report::InheritedVariables;
 use crate::suite::driver::{DriverRequest, STAND_IN};
 use collspec_run::backend::cuda::DriverState;
-use collspec_run::backend::{software_gpus, standin, version_text};
+use collspec_run::backend::{software_gpus, version_text};
 use collspec_run::child::Workers;
 use collspec_run::cluster::{Cluster, Equipment, hash_of_file};
-use collspec_run::library::{self, LibraryInfo};
+use collspec_run::library::{self, LibraryInfo, standin};
 use collspec_run::run::{Backend, Driver, Machine, gpus};
 use nccl_sys::Maker;
 use std::path::PathBuf;

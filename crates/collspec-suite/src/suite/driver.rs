@@ -1,5 +1,5 @@
 //! The driver of the devices under a real library, as requested by the options.
-use collspec_run::backend::standin;
+use collspec_run::library::standin;
 use collspec_run::run::{Driver, gpus};
 use std::fmt;
 use std::path::PathBuf;

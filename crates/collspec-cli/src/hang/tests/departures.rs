@@ -184,3 +184,80 @@ fn a_rank_that_stopped_is_one_finding_in_all_its_communicators() {
     );
     assert_eq!((only(&diagnosis).0, only(&diagnosis).1), (Cause::Stopped, vec![3]), "{}", text(&diagnosis));
 }
+
+/// A profiler on rank 0 makes a step's calls from another line; that is no reason to name it.
+#[test]
+fn two_calls_from_a_line_of_one_rank_do_not_matter() {
+    let step = |rank: usize| {
+        let line = if rank == 0 { 203 } else { 205 };
+        [call(0, "all_gather", 64, line), call(0, "reduce_scatter", 64, line), call(0, "all_reduce", 1, 250)]
+    };
+    let diagnosis = diagnosed(
+        &world(4),
+        &all(4, |rank| {
+            let mut calls: Vec<Call> = (0..4).flat_map(|_| step(rank)).collect();
+            if rank == 3 {
+                calls.remove(8);
+            }
+            calls.truncate(9);
+            calls.last_mut().unwrap().state = "started";
+            calls
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![3], 250), "{}", text(&diagnosis));
+}
+
+/// With two calls in a step, the next step's first call is not one that was made in addition.
+#[test]
+fn the_second_of_two_calls_is_left_out_although_one_call_agrees_behind_it() {
+    let others = "8@10 1@30 8@10 1@30 8@10 1@30?";
+    let diagnosis = of(&[others, others, others, "8@10 1@30 8@10 1@30 8@10 8@10? 1@30?"]);
+    assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![3], 30), "{}", text(&diagnosis));
+    let new = of(&[others, others, others, "8@10 1@30 8@10 1@30 8@10 7@77? 1@30?"]);
+    assert_eq!(only(&new), (Cause::Added, vec![3], 77), "{}", text(&new));
+}
+
+/// A dump that is old in one communicator is old in all.
+#[test]
+fn a_dump_that_lags_is_not_that_of_a_rank_that_stopped() {
+    let lagging = of(&["8@10 8@20?", "8@10 8@20?", "8@10?"]);
+    assert_eq!(only(&lagging), (Cause::Unknown, vec![2], 20));
+    assert!(lagging.verdict.contains("older than the others"), "{}", lagging.verdict);
+    let groups = vec![vec![0, 1, 2, 3], vec![2, 3]];
+    let diagnosis = diagnosed(
+        &groups,
+        &all(4, |rank| match rank {
+            3 => vec![call(1, "all_reduce", 2, 20)],
+            2 => vec![call(1, "all_reduce", 2, 20), call(1, "all_reduce", 2, 20), open(call(0, "barrier", 0, 30))],
+            _ => vec![open(call(0, "barrier", 0, 30))],
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::Unknown, vec![3], 30), "{}", text(&diagnosis));
+}
+
+/// Of two ranks that wait for each other, the one is named whose calls do not follow each other as before.
+#[test]
+fn a_rank_that_left_its_own_way_is_named_and_not_the_one_that_waits_for_it() {
+    let (groups, steps) = (vec![vec![0, 1, 2, 3], vec![0, 1], vec![2, 3]], 3);
+    let program = |rank: usize| {
+        let pair = 1 + rank / 2;
+        let step = [call(pair, "all_reduce", 8, 10), call(0, "all_reduce", 1, 20)];
+        (0..steps).flat_map(|_| step.clone()).collect::<Vec<Call>>()
+    };
+    let diagnosis = diagnosed(
+        &groups,
+        &all(4, |rank| {
+            let mut calls = program(rank);
+            if rank == 1 {
+                calls.remove(4);
+            }
+            // Its partner waits for it in the pair, and all others in the world.
+            let last = if rank == 0 { 5 } else { calls.len() };
+            calls.truncate(last);
+            calls.last_mut().unwrap().state = "started";
+            calls
+        }),
+    );
+    assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![1], 10), "{}", text(&diagnosis));
+    assert_eq!(diagnosis.findings[0].others, [0]);
+}

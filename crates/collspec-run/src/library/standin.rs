@@ -4,6 +4,7 @@
 //! contains only links. Both names of the driver lead to one file, so that the second name opens the library that is loaded
 //! under the first.
 use super::embedded::unpacked;
+use super::private_folder::make_private;
 use collspec_core::fnv::fnv64;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,14 @@ pub enum StandinError {
         name: &'static str,
         /// The folders in which it was looked for.
         places: Vec<PathBuf>,
+    },
+    /// A library that is inside the program cannot be written to the cache, nor to the folder for temporary files.
+    #[error("the library {name} cannot be written: {source}")]
+    Written {
+        /// Name of the file.
+        name: &'static str,
+        /// The error from the system.
+        source: io::Error,
     },
     /// The folder cannot be created.
     #[error("cannot present the stand-in libraries in {}: {source}", .folder.display())]
@@ -84,7 +93,11 @@ pub fn presented(name: &str, links: &[(&str, &'static str)]) -> Result<PathBuf, 
         .map(|(_, path)| fnv64(path.as_os_str().as_encoded_bytes()))
         .reduce(|all, one| all.rotate_left(1) ^ one);
     let there = own.join(format!("{:016x}", mark.unwrap_or_default()));
-    make_private(&own)?;
+    match make_private(&own) {
+        Ok(true) => {}
+        Ok(false) => return Err(StandinError::Foreign(own)),
+        Err(source) => return Err(StandinError::Folder { folder: own, source }),
+    }
     present(&there)?;
     Ok(there)
 }
@@ -121,20 +134,10 @@ fn find(name: &'static str, places: &[PathBuf]) -> Result<PathBuf, StandinError>
     if let Some(found) = places.iter().find_map(|place| std::fs::canonicalize(place.join(name)).ok()) {
         return Ok(found);
     }
-    unpacked(name).unwrap_or_else(|| Err(StandinError::Absent { name, places: places.to_vec() }))
-}
-
-/// Makes a folder to which only its owner may write.
-pub(super) fn make_private(folder: &Path) -> Result<(), StandinError> {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    let failed = |source| StandinError::Folder { folder: folder.to_owned(), source };
-    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        _ => {}
+    match unpacked(name) {
+        Some(written) => written.map_err(|source| StandinError::Written { name, source }),
+        None => Err(StandinError::Absent { name, places: places.to_vec() }),
     }
-    let what = std::fs::symlink_metadata(folder).map_err(failed)?;
-    let own = what.is_dir() && what.uid() == rustix::process::getuid().as_raw() && what.mode() & 0o022 == 0;
-    if own { Ok(()) } else { Err(StandinError::Foreign(folder.to_owned())) }
 }
 
 fn present(folder: &Path, links: &[(&str, PathBuf)]) -> Result<(), StandinError> {
@@ -200,16 +203,5 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = find(DRIVER, &[folder.path().to_owned()]).unwrap_err().to_string();
         assert!(error.contains(DRIVER) && error.contains(&folder.path().display().to_string()), "{error}");
-    }
-
-    #[test]
-    fn a_folder_that_others_may_write_to_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("own");
-        make_private(&path).unwrap();
-        make_private(&path).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(make_private(&path), Err(StandinError::Foreign(_))));
     }
 }

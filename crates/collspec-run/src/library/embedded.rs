@@ -1,7 +1,7 @@
 //! Shared libraries inside the program. `cargo install` installs one file, so what is put before other programs travels in it, and is written
 //! to the user's cache when it is first needed.
-use super::standin::{StandinError, make_private};
-use crate::library::cache_folder;
+use super::cache::cache_folder;
+use super::private_folder::make_private;
 use collspec_core::fnv::fnv64;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub fn embed(libraries: &'static [EmbeddedLibrary]) {
 }
 
 /// The path at which a library from inside the program was written; `None` if it is not in there.
-pub(super) fn unpacked(name: &str) -> Option<Result<PathBuf, StandinError>> {
+pub(super) fn unpacked(name: &str) -> Option<io::Result<PathBuf>> {
     let (name, content) = EMBEDDED.get()?.iter().find(|(own, _)| *own == name)?;
     // Programs of different versions have different libraries of one name.
     let mark = format!("{:016x}", fnv64(content));
@@ -30,11 +30,10 @@ pub(super) fn unpacked(name: &str) -> Option<Result<PathBuf, StandinError>> {
     }
     // A home that is missing, full or read-only.
     let own = std::env::temp_dir().join(format!("collspec-libraries-{}", rustix::process::getuid().as_raw()));
-    let written = make_private(&own).and_then(|()| {
-        let folder = own.join(&mark);
-        unpack(&folder, name, content).map_err(|source| StandinError::Folder { folder, source })
-    });
-    Some(written)
+    Some(make_private(&own).and_then(|is_private| match is_private {
+        true => unpack(&own.join(&mark), name, content),
+        false => Err(io::Error::other(format!("{} belongs to another user", own.display()))),
+    }))
 }
 
 /// Writes the library unless it is there whole. Processes may do so at the same time: each writes a file of its own and puts it into place.

@@ -1,0 +1,52 @@
+//! Ranks whose dumps are older than those of others: what they did afterwards is not known.
+use super::job::Job;
+use super::sequences::{Place, Sequences};
+use super::waits::{End, Messages};
+use crate::import::call::Call;
+use crate::import::peers::Pair;
+
+/// Collectives in which each rank needs something of every other one, so that none completes before all have made it.
+const NEEDS_ALL: [&str; 5] = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"];
+
+/// By rank: true if others have completed what it has not made in its dump, or not completed.
+pub fn old_ranks(job: &Job, sequences: &Sequences, messages: &[(Pair, Messages)]) -> Vec<bool> {
+    let mut old = vec![false; job.programs.len()];
+    if !job.knows_progress {
+        return old;
+    }
+    for members in &sequences.comms {
+        let known: Vec<(usize, &[Place])> =
+            members.iter().filter_map(|member| Some((member.rank, member.calls.as_deref()?))).collect();
+        // What was completed by any member, by place.
+        let mut completed: Vec<Option<u32>> = Vec::new();
+        for (_, calls) in &known {
+            let done = calls.iter().rposition(|call| call.done).map_or(0, |last| last + 1);
+            completed.resize(completed.len().max(done), None);
+            for (shape, call) in completed.iter_mut().zip(*calls).filter(|(_, call)| call.done) {
+                *shape = Some(call.token.shape);
+            }
+        }
+        for (rank, calls) in &known {
+            let lags = |(call, shape): (&Place, &Option<u32>)| {
+                !call.done && *shape == Some(call.token.shape) && needs_all(job, *rank, call.index)
+            };
+            old[*rank] |= calls.len() < completed.len() || calls.iter().zip(&completed).any(lags);
+        }
+    }
+    // Where first calls are lost, it is not known how many messages there were.
+    for ((_, from, to), both) in messages.iter().filter(|_| !job.is_cut) {
+        let completed = |rank: usize, ends: &[End]| {
+            let done = |end: &&End| job.programs[rank].as_ref().is_some_and(|program| program[end.index].done);
+            ends.iter().filter(done).count()
+        };
+        // A message is received only after it was sent; what is sent may be on its way for long.
+        old[*from] |= job.programs[*from].is_some() && completed(*to, &both.received) > both.sent.len();
+    }
+    old
+}
+
+fn needs_all(job: &Job, rank: usize, index: usize) -> bool {
+    let calls = job.programs[rank].as_ref().map(|program| &job.units[program[index].unit].calls);
+    let is_symmetric = |call: &Call| matches!(call, Call::Collective(call) if NEEDS_ALL.contains(&call.op));
+    calls.is_some_and(|calls| calls.iter().all(|issued| is_symmetric(&issued.call)))
+}
