@@ -40,7 +40,7 @@ fn a_library_is_no_worse_than_itself() {
     let run = compare(&home, "soft", "soft", &[]);
     assert_eq!(run.code, 0, "{run}");
     assert!(run.out.contains("Compared: 3 of 3 cases (base 2 runs, candidate 2 runs)"), "{run}");
-    let headline = "Results: nothing got worse. Speed: not measured.\n";
+    let headline = "Results on the software model (without NCCL): nothing got worse. Speed: not measured.\n";
     assert!(run.out.starts_with(headline) && run.out.ends_with(headline), "{run}");
     assert!(run.out.contains("3  same bits"), "{run}");
     assert!(run.out.contains("Starts that failed: base 0 of 2"), "{run}");
@@ -407,7 +407,7 @@ fn an_interrupt_leaves_what_was_compared() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(130), "{text}\n{rest:?}");
-    let headline = "Results: no verdict, because the comparison was interrupted. Speed: not measured.\n";
+    let headline = "Results on the software model (without NCCL): no verdict, because the comparison was interrupted. Speed: not measured.\n";
     assert!(text.starts_with(&format!("{headline}  the comparison was interrupted\n")), "{text}");
     assert!(text.contains("Compared: 4 of 4 cases (base 1 run, candidate 1 run)"), "{text}");
     assert!(!rest.iter().any(|line| line.contains("no change matches this entry")), "{rest:?}");

@@ -106,9 +106,9 @@ pub(crate) unsafe extern "C" fn error_string(code: ncclResult_t) -> *const c_cha
 }
 
 pub(crate) unsafe extern "C" fn last_error(comm: ncclComm_t) -> *const c_char {
-    if hit(F65F, NO_RANK) {
-        return std::ptr::null();
-    }
     // SAFETY: the caller's arguments.
-    right().ncclGetLastError.map_or(std::ptr::null(), |f| unsafe { f(comm) })
+    let text = right().ncclGetLastError.map_or(std::ptr::null(), |f| unsafe { f(comm) });
+    // SAFETY: NCCL's text ends with a zero.
+    let has_text = !text.is_null() && unsafe { *text } != 0;
+    if has_text && hit(F65F, NO_RANK) { std::ptr::null() } else { text }
 }

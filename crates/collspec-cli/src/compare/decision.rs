@@ -3,6 +3,7 @@ use super::change::{Change, Meaning};
 use super::comparison::Comparison;
 use super::speed::Speed;
 use super::words::{cases, counted};
+use crate::record::Header;
 use collspec_suite::suite::AtLeast;
 use serde::{Deserialize, Serialize};
 
@@ -70,13 +71,23 @@ impl Decision {
         let measured = if comparison.work.is_some() { "Work" } else { "Speed" };
         let stale = if self.stale.is_empty() { "" } else { " An accepted change did not happen." };
         format!(
-            "Results: {}. {measured}: {}.{stale}",
+            "Results{}: {}. {measured}: {}.{stale}",
+            ran_on(comparison),
             self.results_in_words(comparison),
             self.speed_in_words(comparison)
         )
     }
 
+    /// The verdict on results, and what got better.
     fn results_in_words(&self, comparison: &Comparison) -> String {
+        let verdict = self.results_verdict_in_words(comparison);
+        match comparison.rows.iter().filter(|row| row.change == Change::Fixed).count() {
+            0 => verdict,
+            fixed => format!("{verdict}, {}", counted(fixed, "case is fixed", "cases are fixed")),
+        }
+    }
+
+    fn results_verdict_in_words(&self, comparison: &Comparison) -> String {
         let accepted = comparison.accepted_for_worse(self.bits);
         match &self.results {
             GateVerdict::NothingWorse if accepted == 0 => "nothing got worse".to_owned(),
@@ -117,6 +128,32 @@ impl Decision {
             GateVerdict::NoVerdict { .. } => "no verdict".to_owned(),
             GateVerdict::NothingWorse | GateVerdict::Worse { .. } => words,
         }
+    }
+}
+
+/// What both sides ran on, with what cannot be seen there; empty if it is not known, or if they differ.
+fn ran_on(comparison: &Comparison) -> String {
+    let one = |header: &Header| {
+        if header.has_software_gpus() {
+            return Some("software GPUs (without a GPU's speed and memory ordering)".to_owned());
+        }
+        if header.library.backend == "soft" {
+            return Some("the software model (without NCCL)".to_owned());
+        }
+        let mut names: Vec<(&str, usize)> = Vec::new();
+        for device in &header.devices {
+            match names.iter_mut().find(|(name, _)| *name == device.name) {
+                Some((_, count)) => *count += 1,
+                None => names.push((&device.name, 1)),
+            }
+        }
+        let words = names.into_iter().map(|(name, count)| format!("{count} x {name}")).collect::<Vec<_>>();
+        (!words.is_empty()).then(|| words.join(" and "))
+    };
+    let sides = [&comparison.base, &comparison.candidate].map(|side| one(&side.header));
+    match sides {
+        [Some(base), Some(candidate)] if base == candidate => format!(" on {base}"),
+        _ => String::new(),
     }
 }
 

@@ -7,10 +7,10 @@ use nccl_sys::{
 };
 
 /// Structures that did not grow in the known versions, with the release that introduced each, and their bytes.
-const FIXED: [(&str, &str, usize); 3] = [
-    ("ncclSimInfo_t", "2.22", size_of::<ncclSimInfo_t>()),
-    ("ncclWaitSignalDesc_t", "2.29", size_of::<ncclWaitSignalDesc_t>()),
-    ("ncclEncryptionConfig_t", "2.32", size_of::<ncclEncryptionConfig_t>()),
+const FIXED: [(&str, &str, SizeIn); 3] = [
+    ("ncclSimInfo_t", "2.22", |_| size_of::<ncclSimInfo_t>()),
+    ("ncclWaitSignalDesc_t", "2.29", |_| size_of::<ncclWaitSignalDesc_t>()),
+    ("ncclEncryptionConfig_t", "2.32", |_| size_of::<ncclEncryptionConfig_t>()),
 ];
 /// The size of a structure in a release, given its version code, in bytes.
 type SizeIn = fn(u32) -> usize;
@@ -22,50 +22,61 @@ const GROWING: [(&str, &str, SizeIn); 2] = [
 /// The release that introduced the configuration of a communicator.
 const CONFIG: (&str, &str) = ("ncclConfig_t", "2.14");
 
-/// The changes in structures from one version, given as text, to another.
+/// New fields that are named.
+const MAX_NAMED: usize = 3;
+
+/// The changes in structures from one version, given as text, to another. A program passes the size that it was compiled with, so only what
+/// became smaller or went away is told with its bytes.
 pub fn structure_changes(base: &str, candidate: &str) -> Vec<LibraryChange> {
     let (Some(old), Some(new)) = (release(base), release(candidate)) else { return Vec::new() };
-    let mut changes = Vec::new();
-    let has = |version: i32, since: &str| release(since).is_some_and(|since| version >= since);
-    let size = |version: i32, since: &str, bytes: usize| {
-        // Structures may have grown since the releases that this program knows.
-        let newer = u32::try_from(version).unwrap_or(0) / 100 > NCCL_LAYOUT_VERSION / 100;
-        match has(version, since) {
-            true if newer => format!("at least {bytes} bytes"),
-            true => format!("{bytes} bytes"),
-            false => "not there".to_owned(),
-        }
+    // What a structure has in releases after the newest known one is not known.
+    let size = |version: i32, since: &str, bytes: SizeIn| {
+        let version = u32::try_from(version).unwrap_or(0);
+        let is_there = release(since).and_then(|since| u32::try_from(since).ok()).is_some_and(|since| version >= since);
+        is_there.then(|| bytes(version.min(NCCL_LAYOUT_VERSION)))
     };
-    let mut add = |name: &str, before: String, after: String, more: String| {
-        if before != after || !more.is_empty() {
-            changes.push(LibraryChange {
-                subject: format!("structure {name}"),
-                text: format!("structure {name}: {before} -> {after}{more}"),
-                names: Vec::new(),
-                meaning: Meaning::Changed,
-                accepted: None,
-            });
-        }
-    };
-    let bytes = |version: i32| ncclConfig_t::size_in(u32::try_from(version).unwrap_or(0));
-    let fields = |one: i32, other: i32| -> Vec<&str> {
-        let only = |field: &&nccl_sys::ConfigField| has(one, field.since) && !has(other, field.since);
-        ncclConfig_t::FIELDS.iter().filter(only).map(|field| field.name).collect()
-    };
-    let named = |words: &str, names: Vec<&str>| {
-        if names.is_empty() { String::new() } else { format!("; {words}: {}", names.join(", ")) }
-    };
-    let more = named("new fields", fields(new, old)) + &named("gone fields", fields(old, new));
     let (name, since) = CONFIG;
-    add(name, size(old, since, bytes(old)), size(new, since, bytes(new)), more);
-    for (name, since, size_in) in GROWING {
-        let bytes = |version: i32| size_in(u32::try_from(version).unwrap_or(0));
-        add(name, size(old, since, bytes(old)), size(new, since, bytes(new)), String::new());
+    let config: (&str, &str, SizeIn) = (name, since, ncclConfig_t::size_in);
+    let mut texts: Vec<(String, String)> = Vec::new();
+    let mut added = Vec::new();
+    for (name, since, bytes) in [config].into_iter().chain(GROWING).chain(FIXED) {
+        let words = match (size(old, since, bytes), size(new, since, bytes)) {
+            (None, Some(_)) => {
+                added.push(name);
+                continue;
+            }
+            (Some(_), None) => "is gone".to_owned(),
+            (Some(before), Some(after)) if after < before => {
+                format!("shrank from {before} to {after} bytes{}", gone(name, new, old))
+            }
+            (Some(before), Some(after)) if after > before => match fields(name, old, new).as_slice() {
+                [] => "grew".to_owned(),
+                [one] => format!("has a new field, {one}"),
+                some if some.len() <= MAX_NAMED => format!("has new fields: {}", some.join(", ")),
+                many => format!("has {} new fields, such as {}", many.len(), many[..MAX_NAMED].join(", ")),
+            },
+            _ => continue,
+        };
+        texts.push((format!("structure {name}"), format!("structure {name} {words}")));
     }
-    for (name, since, bytes) in FIXED {
-        add(name, size(old, since, bytes), size(new, since, bytes), String::new());
+    if !added.is_empty() {
+        texts.push(("new structures".to_owned(), format!("new structures: {}", added.join(", "))));
     }
-    changes
+    let change =
+        |(subject, text)| LibraryChange { subject, text, names: Vec::new(), meaning: Meaning::Changed, accepted: None };
+    texts.into_iter().map(change).collect()
+}
+
+/// The fields of a structure that the second release has and the first one has not, as far as they are listed.
+fn fields(name: &str, without: i32, with: i32) -> Vec<&'static str> {
+    let has = |version: i32, since: &str| release(since).is_some_and(|since| version >= since);
+    let listed = ncclConfig_t::FIELDS.iter().filter(|_| name == CONFIG.0);
+    listed.filter(|field| has(with, field.since) && !has(without, field.since)).map(|field| field.name).collect()
+}
+
+fn gone(name: &str, without: i32, with: i32) -> String {
+    let names = fields(name, without, with);
+    if names.is_empty() { String::new() } else { format!("; gone: {}", names.join(", ")) }
 }
 
 #[cfg(test)]
@@ -81,23 +92,22 @@ mod tests {
         assert_eq!(
             texts("2.28.9", "2.29.7"),
             [
-                "structure ncclConfig_t: 80 bytes -> 88 bytes; new fields: graphUsageMode, numRmaCtx",
-                "structure ncclCommProperties_t: not there -> 56 bytes",
-                "structure ncclWaitSignalDesc_t: not there -> 16 bytes",
+                "structure ncclConfig_t has new fields: graphUsageMode, numRmaCtx",
+                "new structures: ncclCommProperties_t, ncclWaitSignalDesc_t",
             ]
         );
         let back = texts("2.18.3", "2.17.1");
-        assert!(back[0].ends_with("; gone fields: splitShare"), "{back:?}");
-        assert!(texts("2.13.4", "2.14.3")[0].starts_with("structure ncclConfig_t: not there -> "));
+        assert!(back[0].contains(" shrank from ") && back[0].ends_with("; gone: splitShare"), "{back:?}");
+        assert_eq!(texts("2.13.4", "2.14.3"), ["new structures: ncclConfig_t"]);
         assert_eq!(
             texts("2.31.2", "2.32.3"),
             [
-                "structure ncclConfig_t: 112 bytes -> 120 bytes; new fields: nvlsHostMode",
-                "structure ncclCollConfig_t: 64 bytes -> 72 bytes",
-                "structure ncclEncryptionConfig_t: not there -> 32 bytes",
+                "structure ncclConfig_t has a new field, nvlsHostMode",
+                "structure ncclCollConfig_t grew",
+                "new structures: ncclEncryptionConfig_t",
             ]
         );
-        assert_eq!(texts("2.32.3", "2.33.1")[0], "structure ncclConfig_t: 120 bytes -> at least 120 bytes");
+        assert_eq!(texts("2.32.3", "2.33.1"), [""; 0]);
         assert_eq!(texts("unknown", "2.14.3"), [""; 0]);
     }
 }

@@ -12,11 +12,14 @@ use collspec_core::ops::{ConfigValue, NcclCall};
 use nccl_sys::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 type Result<T> = std::result::Result<T, CallError>;
 
 /// The value before a library writes a number: it is not a valid rank, count, device, code or version.
 const UNWRITTEN: i32 = i32::MIN;
+/// Beginnings of the names of functions that make communicators.
+const MAKES_COMMUNICATORS: [&str; 4] = ["ncclCommInit", "ncclCommSplit", "ncclCommShrink", "ncclCommGrow"];
 
 /// The answer of a library function that writes a number.
 fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
@@ -32,6 +35,9 @@ fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
 pub struct Library {
     table: Nccl,
     version: i32,
+    /// The text of the last error when a communicator was made. What NCCL has warned of until then, such as a transport that this machine does
+    /// not have, is not the reason for a later error.
+    text_before: Mutex<String>,
 }
 
 /// Calls a function of the table; absent, it is an error.
@@ -72,7 +78,7 @@ fn lend_ids(ids: Vec<ncclUniqueId>, unfinished: bool) {
 impl Library {
     /// The library of a table; its version is 0 if it cannot report one.
     pub fn new(table: Nccl) -> Self {
-        let mut library = Self { table, version: 0 };
+        let mut library = Self { table, version: 0, text_before: Mutex::default() };
         let mut version = 0;
         if let Ok(ncclResult_t::Success) = call!(library, ncclGetVersion(&mut version)) {
             library.version = version;
@@ -109,12 +115,17 @@ impl Library {
 
     /// Turns a result code into an error with the library's text.
     fn check(&self, function: &'static str, comm: CommHandle, code: ncclResult_t) -> Result<()> {
+        let last_error = || self.owned_text(call!(self, ncclGetLastError(comm.0)).ok());
         if code == ncclResult_t::Success {
+            if MAKES_COMMUNICATORS.iter().any(|maker| function.starts_with(maker)) {
+                *self.text_before.lock().unwrap_or_else(PoisonError::into_inner) = last_error();
+            }
             return Ok(());
         }
         let mut text = self.owned_text(call!(self, ncclGetErrorString(code)).ok());
-        let more = self.owned_text(call!(self, ncclGetLastError(comm.0)).ok());
-        if !more.is_empty() && more != text {
+        let more = last_error();
+        let is_of_before = *self.text_before.lock().unwrap_or_else(PoisonError::into_inner) == more;
+        if !more.is_empty() && more != text && !is_of_before && code != ncclResult_t::InProgress {
             text = if text.is_empty() { more } else { format!("{text}: {more}") };
         }
         Err(CallError::Failed { function, code, text })

@@ -23,6 +23,8 @@ pub struct HumanReporter<W> {
 
 /// Number of failures up to which their names are not listed at the end.
 const HANDFUL: usize = 5;
+/// Cases that passed of which it is told how strictly.
+const MANY: usize = 10;
 
 impl<W: Write> HumanReporter<W> {
     /// A reporter that writes to `to`; with `every_case` it also names the cases that passed or were skipped.
@@ -99,6 +101,9 @@ impl<W: Write> HumanReporter<W> {
             for name in &self.failed {
                 writeln!(self.to, "  {name}")?;
             }
+        }
+        if self.tally.pass >= MANY {
+            writeln!(self.to, "{faint}judged{faint:#} {}", self.tally.strictness.in_words())?;
         }
         let failed = if self.tally.fail > 0 { fail } else { faint };
         write!(

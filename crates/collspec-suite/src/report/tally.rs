@@ -1,5 +1,5 @@
 //! Counts of cases by status.
-use collspec_core::judge::{Outcome, Status, Verdict};
+use collspec_core::judge::{Lane, Outcome, Status, Verdict};
 use collspec_core::oracle::NotLookedAt;
 use std::collections::BTreeMap;
 
@@ -19,8 +19,51 @@ pub struct Tally {
     /// Cases in which a fault that was asked for has changed something, and those in which that is not known.
     pub fault_struck: usize,
     pub fault_unknown: usize,
+    /// Of the cases that passed: how strictly.
+    pub strictness: Strictness,
     /// Results that could not be checked, by reason, with the number of cases.
     pub not_looked_at: BTreeMap<String, (NotLookedAt, usize)>,
+}
+
+/// Cases by the weakest way in which their results were judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strictness {
+    /// Every bit had to be right.
+    exact: usize,
+    /// Sums that round: any value that an order of summation gives.
+    any_order: usize,
+    /// Values within a bound of error.
+    bounded: usize,
+    /// No data, only how the program ended.
+    ending: usize,
+}
+
+impl Strictness {
+    fn add(&mut self, verdict: &Verdict) {
+        let looked = |lane: Lane| verdict.lanes.iter().any(|result| result.lane == lane && result.looked_at > 0);
+        *match () {
+            () if looked(Lane::Bounded) => &mut self.bounded,
+            () if looked(Lane::Admissible) => &mut self.any_order,
+            () if looked(Lane::Exact) => &mut self.exact,
+            () => &mut self.ending,
+        } += 1;
+    }
+
+    /// What passing was worth, in words.
+    pub fn in_words(&self) -> String {
+        let parts = [
+            (self.exact, "bit by bit"),
+            (self.any_order, "by every value that an order of summation gives"),
+            (self.bounded, "within a bound of error"),
+            (self.ending, "by how they ended alone"),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, words)| format!("{count} {words}"))
+            .collect();
+        parts.join(", ")
+    }
 }
 
 impl Tally {
@@ -37,7 +80,10 @@ impl Tally {
             self.fault_unknown += usize::from(verdict.fault_struck.is_none());
         }
         match verdict.status {
-            Status::Pass => self.pass += 1,
+            Status::Pass => {
+                self.pass += 1;
+                self.strictness.add(verdict);
+            }
             Status::Fail => {
                 self.fail += 1;
                 self.refused += usize::from(verdict.outcome == Some(Outcome::Refused));

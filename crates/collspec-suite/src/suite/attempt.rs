@@ -210,9 +210,17 @@ impl Runner {
     }
 }
 
+/// What NCCL writes wherever it starts.
+const BANNER: &str = "NCCL version ";
+/// What NCCL warns of on every machine without InfiniBand or GDRCopy, and that is the reason for nothing.
+const USUAL: [&str; 2] =
+    ["NCCL WARN lib wrapper not initialized", "NCCL WARN RMA/Socket : rma_socket requires GDRCopy"];
+
 /// The end of the output of the worker and NCCL, as a remark.
 pub(super) fn quoted(log: &str) -> Option<String> {
-    let log = log.trim_end();
+    let is_usual = |line: &&str| line.starts_with(BANNER) || USUAL.iter().any(|usual| line.contains(usual));
+    let told: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty() && !is_usual(line)).collect();
+    let log = &told.join("\n");
     let last = collspec_run::run::worker::tail(log, QUOTED_BYTES);
     let lines: Vec<&str> = last.lines().collect();
     let skip = lines.len().saturating_sub(QUOTED_LINES);

@@ -82,8 +82,11 @@ mod tests {
             ncclParamGetParameter: Some(value),
             ..Nccl::empty("2.30")
         };
-        let listed = Library { table, version: 23007 }.parameters().unwrap();
+        let listed = Library { table, version: 23007, text_before: Default::default() }.parameters().unwrap();
         assert_eq!(listed, [("NCCL_A".to_owned(), "1".to_owned()), ("NCCL_B".to_owned(), "-2".to_owned())]);
-        assert_eq!(Library { table: Nccl::empty("2.28"), version: 22800 }.parameters(), None);
+        assert_eq!(
+            Library { table: Nccl::empty("2.28"), version: 22800, text_before: Default::default() }.parameters(),
+            None
+        );
     }
 }
