@@ -113,3 +113,27 @@ fn a_guess_is_no_verdict_and_logs_are_read_from_the_standard_input() {
     assert_eq!(output.status.code(), Some(files.code), "{files}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), files.out);
 }
+
+/// Windows writes texts in UTF-16, and a line of a log driver may be long.
+#[test]
+fn dumps_in_utf_16_and_long_lines_of_log_drivers_are_read() {
+    let home = Home::new();
+    let entries = |state: &str| {
+        format!(
+            r#"{{"pg_config": {{"0": {{"desc": "w", "ranks": "[0, 1]"}}}}, "entries": [{{"record_id": 0, "profiling_name": "nccl:barrier",
+            "process_group": ["0", "w"], "collective_seq_id": 1, "input_sizes": [], "output_sizes": [], "state": "{state}", "frames": []}}]}}"#
+        )
+    };
+    fs::create_dir(home.path("dumps")).unwrap();
+    for rank in 0..2 {
+        let text: Vec<u8> =
+            [0xfeff].into_iter().chain(entries("started").encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        fs::write(home.path(&format!("dumps/rank_{rank}")), text).unwrap();
+    }
+    let run = home.run(&["hang", "dumps"]);
+    assert!(run.code == 0 && run.out.contains("barrier"), "{run}");
+    let line = format!("{{\"log\":\"{}\\n\",\"stream\":\"stdout\"}}\n", "x".repeat(20_000));
+    home.file("driver.log", &line.repeat(3));
+    let run = home.run(&["hang", "driver.log"]);
+    assert!(run.code == 2 && !run.err.contains("nothing says of which rank"), "{run}");
+}

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Files of a folder that are looked at.
 const MAX_FILES: usize = 16_384;
 /// Bytes by which a file is recognised.
-const MAX_LOOK: usize = 1 << 12;
+const MAX_LOOK: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -78,17 +78,19 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// The name without what rotation adds to it, as in `job.log.2.gz`, and how often it was rotated: more often is older.
+/// The name without the number that rotation adds to it, as in `job.log.2.gz` or `job.2.log`, and that number: a higher one is older. The
+/// number may also be a process's: in which order the logs of different processes are read does not matter.
 fn age(path: &Path) -> (String, Reverse<u64>) {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let plain = name.strip_suffix(".gz").unwrap_or(&name);
-    match plain.rsplit_once('.') {
-        Some((stem, number)) if stem.contains('.') => match number.parse() {
-            Ok(number) => (stem.to_owned(), Reverse(number)),
-            Err(_) => (plain.to_owned(), Reverse(0)),
-        },
-        _ => (plain.to_owned(), Reverse(0)),
-    }
+    let mut parts: Vec<&str> = name.strip_suffix(".gz").unwrap_or(&name).split('.').collect();
+    let of_number = |at: &usize| Some((*at, parts.get(*at)?.parse().ok()?));
+    let last = parts.len() - 1;
+    let number = [last, last.saturating_sub(1)].iter().filter(|at| **at > 0).find_map(of_number);
+    let rotated = number.map_or(0, |(at, number)| {
+        parts.remove(at);
+        number
+    });
+    (parts.join("."), Reverse(rotated))
 }
 
 impl Evidence {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 const BUFFER: usize = 1 << 18;
 /// The first bytes of a file that gzip made.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// The marks at the beginning of a text in UTF-16.
+const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 /// Bytes of the standard input, which is kept.
 const MAX_INPUT: u64 = 256 << 20;
 
@@ -53,7 +55,7 @@ impl Source {
         }
     }
 
-    /// The bytes, decompressed.
+    /// The bytes, decompressed; of a text in UTF-16, those of the text in UTF-8.
     ///
     /// # Errors
     ///
@@ -68,7 +70,12 @@ impl Source {
             Self::Input(bytes) => Box::new(Cursor::new(bytes)),
         };
         let is_compressed = plain.fill_buf().map_err(failed)?.starts_with(&GZIP);
-        Ok(if is_compressed { Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(plain))) } else { plain })
+        if is_compressed {
+            plain = Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(plain)));
+        }
+        let start = plain.fill_buf().map_err(failed)?;
+        let is_utf_16 = UTF_16.iter().any(|mark| start.starts_with(mark));
+        Ok(if is_utf_16 { Box::new(BufReader::with_capacity(BUFFER, DecodeReaderBytes::new(plain))) } else { plain })
     }
 
     /// The text, in UTF-8 except for bytes that are wrong in the source.
