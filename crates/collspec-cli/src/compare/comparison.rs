@@ -6,6 +6,7 @@ use super::provenance::Provenance;
 use super::seen::Seen;
 use super::speed::{FailedRow, Speed};
 use super::work::Counts;
+use crate::corpus::known_bugs;
 use crate::formats::html::operation_of;
 use crate::record::Header;
 use collspec_core::judge::Verdict;
@@ -27,6 +28,9 @@ pub struct Comparison {
     pub candidate: SideSummary,
     /// Changes in the library itself.
     pub library: Vec<LibraryChange>,
+    /// Known bugs that one of the libraries has, with the cases that may show them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known_bugs: Vec<known_bugs::Difference>,
     /// Failure rates of starts, if starts were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<StartRates>,
@@ -69,6 +73,14 @@ pub struct SideSummary {
     /// True if the side is an incomplete recording.
     #[serde(default)]
     pub cut_short: bool,
+}
+
+impl SideSummary {
+    /// The version code of NVIDIA's NCCL, if the side is one.
+    pub fn nccl_release(&self) -> Option<i32> {
+        let library = &self.header.library;
+        nccl_sys::release(&library.version).filter(|_| library.backend == "nccl")
+    }
 }
 
 /// A case of a comparison.
@@ -221,6 +233,7 @@ impl Comparison {
             base,
             candidate,
             library,
+            known_bugs: Vec::new(),
             starts,
             rows,
             speed: None,

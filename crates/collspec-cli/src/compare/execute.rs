@@ -7,6 +7,7 @@ use super::repeats::Repeats;
 use super::runs::Runs;
 use super::seen::Seen;
 use super::side::Side;
+use crate::corpus::known_bugs;
 use crate::record::RecordedCase;
 use collspec_core::judge::Status;
 use collspec_core::stats::median;
@@ -71,6 +72,10 @@ pub fn compare(
     let changes = library_changes(&base.side.header(), &candidate.side.header());
     let mut comparison = Comparison::new(base.summary(), candidate.summary(), rows, starts, changes);
     comparison.interrupted = interrupted;
+    let releases = [&comparison.base, &comparison.candidate].map(|side| side.nccl_release());
+    if let [Some(base), Some(candidate)] = releases {
+        comparison.known_bugs = known_bugs::differences(base, candidate, &cases.cases);
+    }
     Ok((comparison, FirstFailures { base: base.failures, candidate: candidate.failures }))
 }
 

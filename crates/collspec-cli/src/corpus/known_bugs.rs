@@ -5,7 +5,8 @@ use collspec_core::plan::{self, CollectiveEvent, Event, Limits, Plan, Reduction,
 use collspec_core::scenario::Case;
 use nccl_sys::version_text;
 use regex_lite::Regex;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::cell::LazyCell;
 use std::sync::{Arc, LazyLock};
 
 #[derive(Deserialize)]
@@ -35,9 +36,8 @@ struct Described {
 }
 
 impl Described {
-    /// True if the case calls such a collective. A case is planned again for it, which only one that failed is.
-    fn is_in(&self, case: &Arc<Case>) -> bool {
-        let Ok(plan) = plan::plan(case, &Limits::default()) else { return false };
+    /// True if the case calls such a collective.
+    fn is_in(&self, plan: &Plan) -> bool {
         plan.events.iter().any(|event| {
             let Event::Collective(collective) = event else { return false };
             let reduction = match &collective.reduction {
@@ -48,7 +48,7 @@ impl Described {
             self.ranks.is_none_or(|ranks| collective.calls.len() == ranks)
                 && self.dtype.0.is_match(collective.dtype().name())
                 && self.reduction.as_ref().is_none_or(|wanted| wanted.0.is_match(reduction))
-                && self.windows_beside.is_none_or(|bytes| has_windows_beside(&plan, collective, bytes))
+                && self.windows_beside.is_none_or(|bytes| has_windows_beside(plan, collective, bytes))
         })
     }
 }
@@ -68,6 +68,57 @@ fn has_windows_beside(plan: &Plan, collective: &CollectiveEvent, bytes: u64) -> 
         Some([start, parts].iter().any(|at| !at.is_multiple_of(bytes)))
     };
     collective.sends().flatten().filter_map(is_beside).any(|is_beside| is_beside)
+}
+
+impl Bug {
+    fn is_in_version(&self, version: i32) -> bool {
+        let within = |range: &Vec<Release>| {
+            range.first().is_some_and(|first| first.0 <= version) && range.get(1).is_none_or(|last| version <= last.0)
+        };
+        self.versions.iter().any(within)
+    }
+
+    /// True if a case may show it, by its name or by what it does, for which it is planned at most once.
+    fn may_be_shown_by(&self, name: &str, plan: &LazyCell<Option<Plan>, impl FnOnce() -> Option<Plan>>) -> bool {
+        let is_described = |described: &Described| plan.as_ref().is_some_and(|plan| described.is_in(plan));
+        self.cases.0.is_match(name) || self.collective.as_ref().is_some_and(is_described)
+    }
+}
+
+/// A bug that one of two releases has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    pub bug: String,
+    /// True if the second release has it, and the first one not.
+    pub is_new: bool,
+    /// Cases that may show the bug where it is.
+    pub cases: usize,
+    /// One of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
+}
+
+/// The known bugs that one of two releases has, with those of these cases that may show them.
+pub fn differences(base: i32, candidate: i32, cases: &[Arc<Case>]) -> Vec<Difference> {
+    let Ok(table) = TABLE.as_ref() else { return Vec::new() };
+    let mut all: Vec<(&Bug, Difference)> = Vec::new();
+    for bug in &table.bug {
+        let is_new = bug.is_in_version(candidate);
+        if bug.is_in_version(base) != is_new {
+            all.push((bug, Difference { bug: bug.name.clone(), is_new, cases: 0, example: None }));
+        }
+    }
+    if all.is_empty() {
+        return Vec::new();
+    }
+    for case in cases {
+        let (name, plan) = (name(case), LazyCell::new(|| plan::plan(case, &Limits::default()).ok()));
+        for (_, difference) in all.iter_mut().filter(|(bug, _)| bug.may_be_shown_by(&name, &plan)) {
+            difference.cases += 1;
+            difference.example.get_or_insert_with(|| case.name.clone());
+        }
+    }
+    all.into_iter().map(|(_, difference)| difference).collect()
 }
 
 struct Pattern(Regex);
@@ -119,14 +170,9 @@ fn name(case: &Case) -> String {
 
 fn known(case: &Arc<Case>, name: &str, words: &str, log: &str, version: i32) -> Option<String> {
     let has = |pattern: &Option<Pattern>, text: &str| pattern.as_ref().is_none_or(|pattern| pattern.0.is_match(text));
-    let within = |range: &Vec<Release>| {
-        range.first().is_some_and(|first| first.0 <= version) && range.get(1).is_none_or(|last| version <= last.0)
-    };
+    let plan = LazyCell::new(|| plan::plan(case, &Limits::default()).ok());
     let bug = TABLE.as_ref().ok()?.bug.iter().find(|bug| {
-        has(&bug.text, words)
-            && has(&bug.log, log)
-            && bug.versions.iter().any(within)
-            && (bug.cases.0.is_match(name) || bug.collective.as_ref().is_some_and(|described| described.is_in(case)))
+        has(&bug.text, words) && has(&bug.log, log) && bug.is_in_version(version) && bug.may_be_shown_by(name, &plan)
     })?;
     let range = |range: &Vec<Release>| match range.as_slice() {
         [first, last] => format!("{} to {}", version_text(first.0), version_text(last.0)),
@@ -145,6 +191,20 @@ mod tests {
     fn case(text: &str) -> Arc<Case> {
         let file = Arc::new(SourceFile { path: "mine.toml".into(), text: text.into() });
         Arc::new(scenario::parse(&file, "mine").unwrap().remove(0))
+    }
+
+    #[test]
+    fn bugs_that_one_of_two_releases_has_are_told_with_what_shows_them() {
+        let mine = case("world_size = 1\ndtype = \"f8e4m3\"\ninputs = [[1]]\nop = \"all_reduce\"\nreduce = \"avg\"\n");
+        let of = |base: &str, candidate: &str| {
+            let [base, candidate] = [base, candidate].map(|version| nccl_sys::release(version).unwrap());
+            differences(base, candidate, std::slice::from_ref(&mine))
+        };
+        let fp8 = |all: Vec<Difference>| all.into_iter().find(|bug| bug.bug.starts_with("fp8")).unwrap();
+        let new = fp8(of("2.24.2", "2.24.3"));
+        assert!(new.is_new && new.cases == 1 && new.example.as_deref() == Some("mine"), "{new:?}");
+        assert!(!fp8(of("2.24.3", "2.24.2")).is_new);
+        assert_eq!(of("2.30.7", "2.30.7"), []);
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub(super) fn parts(context: &Context<'_>, styles: Styles) -> io::Result<Vec<Par
     ] {
         report.section(meaning, title, style)?;
     }
+    report.known_bugs()?;
     if let Some(speed) = &comparison.speed {
         write_speed(&mut report.to, speed)?;
         let style = match &speed.timed.verdict {
@@ -102,6 +103,26 @@ impl Report<'_> {
     fn end_part(&mut self, title: String, style: Style) {
         let text = String::from_utf8_lossy(&std::mem::take(&mut self.to)).into_owned();
         self.parts.push(Part { title, style, text });
+    }
+
+    /// Bugs that are known of one of the libraries alone.
+    fn known_bugs(&mut self) -> io::Result<()> {
+        for (is_new, words) in [(true, "only in the candidate"), (false, "only in the base")] {
+            for bug in self.comparison.known_bugs.iter().filter(|bug| bug.is_new == is_new) {
+                write!(self.to, "  {words}: {}", one_line(&bug.bug))?;
+                match &bug.example {
+                    Some(example) => {
+                        let count = cases(bug.cases);
+                        writeln!(self.to, "; {count} here may show it, such as {}", one_line(example))?;
+                    }
+                    None => writeln!(self.to, "; no case here can show it")?,
+                }
+            }
+        }
+        if !self.to.is_empty() {
+            self.end_part("Known bugs of NCCL (docs/real-nccl.md)".to_owned(), self.styles.strong);
+        }
+        Ok(())
     }
 
     /// All changes of one meaning that are not accepted.
