@@ -1,4 +1,4 @@
-//! Tells the program where cargo puts the shared libraries that an installed command has inside.
+//! Tells the program where cargo puts the shared libraries that become part of an installed command.
 use std::env;
 use std::path::Path;
 

@@ -15,10 +15,10 @@ pub(crate) const NO_RANK: usize = 0;
 
 /// What follows an operation when it is on its stream.
 pub(crate) struct After {
-    /// Calls of this library. They get a group of their own: among the program's calls they would change which messages meet, and several
-    /// communicators of one thread would wait for each other without a group.
+    /// Calls that this library adds. They are made in a group of their own: in the program's group, their messages would meet the program's,
+    /// and without a group, a thread with several communicators would wait for itself.
     pub calls: Option<Box<dyn FnOnce() -> ncclResult_t>>,
-    /// What is put on the stream then, given whether those calls have succeeded.
+    /// Puts work on the stream behind them; the argument says whether they have succeeded.
     pub work: Box<dyn FnOnce(bool)>,
 }
 

@@ -99,7 +99,7 @@ impl Input {
             // The stream drops this with the function, so that the input is being read until now.
             let reading = &self.reading;
             if let Some((address, len)) = self.restored {
-                // Else it would be left to chance whether the other call reads it before.
+                // The other call has to read the wrong data, which without this delay would be left to chance.
                 if reading.as_ref().is_some_and(Reading::is_shared) {
                     std::thread::sleep(streams::LATE);
                 }

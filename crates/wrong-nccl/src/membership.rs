@@ -47,7 +47,7 @@ fn is_nonblocking(config: *const ncclConfig_t, parent: bool) -> bool {
 fn made_from(parent: Option<&Communicator>, origin: Origin, config: *const ncclConfig_t) -> Made {
     Made {
         origin,
-        // It has to differ from the parent's, and nothing else.
+        // Any number will do that differs from the parent's.
         identity: parent.map_or(0, |of| of.made.identity.wrapping_add(1)),
         parent: parent.map_or(0, |of| of.handle),
         parent_n: parent.map_or(0, |of| of.n),

@@ -4,7 +4,7 @@ use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The delay of what a fault makes late. In this time, whatever should have waited for it has gone on.
+/// The delay of what a fault makes late: long enough that everything which should have waited for it has gone on.
 pub(crate) const LATE: Duration = Duration::from_millis(20);
 
 /// Streams beside the program's, until their work is over.

@@ -45,7 +45,7 @@ pub(crate) struct Gathered {
     sum: Sum,
     /// The elements that are known, by their index in the contribution.
     positions: Vec<usize>,
-    /// This rank's contribution, and those of all ranks, each of so many bytes.
+    /// This rank's contribution, those of all ranks, and the bytes of each.
     own: Arc<Block>,
     all: Block,
     len: usize,
@@ -75,7 +75,7 @@ struct Element<'a> {
     scalars: &'a [u64],
 }
 
-/// Has this rank's contribution read on the stream, if a fault may change this reduction. All ranks decide alike.
+/// Puts the reading of this rank's contribution on the stream, if a fault may change this reduction. All ranks decide alike.
 pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gathered> {
     let ty = call.ty().filter(|_| call.kind.reduces())?;
     let scalar = operators::scalar(call.op);
@@ -121,8 +121,7 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
 }
 
 impl Gathered {
-    /// Sends this rank's contribution to every rank, and receives theirs. With messages, for which there are no algorithms that NCCL_ALGO
-    /// could forbid.
+    /// Sends this rank's contribution to every rank, and receives theirs. Messages have no algorithms, so NCCL_ALGO cannot forbid them.
     pub(crate) fn exchange(&self) -> ncclResult_t {
         let Self { own, all, len, call, .. } = self;
         let message = |kind, rank: usize| Call {

@@ -159,7 +159,7 @@ fn run_here(
     })
 }
 
-/// How many cases a deliberate fault has changed: in the others it says nothing that they passed.
+/// The number of cases that a deliberate fault has changed. That the others passed says nothing about the fault.
 fn fault_in_words(fault: &str, tally: &Tally) -> Option<String> {
     if fault.is_empty() {
         return None;

@@ -131,7 +131,7 @@ impl Decision {
     }
 }
 
-/// What both sides ran on, with what cannot be seen there; empty if it is not known, or if they differ.
+/// What both sides ran on, and what cannot be seen there. Empty if that is unknown or differs.
 fn ran_on(comparison: &Comparison) -> String {
     let one = |header: &Header| {
         if header.has_software_gpus() {

@@ -25,8 +25,8 @@ const CONFIG: (&str, &str) = ("ncclConfig_t", "2.14");
 /// New fields that are named.
 const MAX_NAMED: usize = 3;
 
-/// The changes in structures from one version, given as text, to another. A program passes the size that it was compiled with, so only what
-/// became smaller or went away is told with its bytes.
+/// The changes in structures from one version, given as text, to another. A program passes the size that it was compiled with, so growth
+/// is harmless, and sizes are told only of what shrank.
 pub fn structure_changes(base: &str, candidate: &str) -> Vec<LibraryChange> {
     let (Some(old), Some(new)) = (release(base), release(candidate)) else { return Vec::new() };
     // What a structure has in releases after the newest known one is not known.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 const MAX_CALLS: usize = 64;
 /// Calls after a departure that are compared, so that any dumps are answered in time.
 const MAX_COMPARED: usize = 4_096;
-/// Equal calls in a row after a departure that show what it was, even if the rank left the others again later.
+/// This many equal calls in a row behind a departure show what it was, even if the rank departs again later.
 const ENOUGH_ALIKE: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,8 +26,9 @@ pub struct Departure {
     pub at: usize,
     /// Calls that were left out, added or made instead.
     pub calls: usize,
-    /// The ranks that agree about what is called there, and one of them whose line is that of most.
+    /// The ranks that agree about what is called there.
     pub others: Vec<usize>,
+    /// One of them, whose line is the one that most of them have.
     pub like: usize,
     /// True if more ranks are among the others than do anything else.
     pub is_minority: bool,
@@ -42,7 +43,7 @@ pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
     let has_lines = ranks.iter().all(|(_, calls)| calls.iter().all(|call| call.stack.is_some()));
     let comparable = |call: &Token| Token { stack: call.stack.filter(|_| has_lines), ..*call };
     let mut programs: Vec<Vec<Token>> = ranks.iter().map(|(_, calls)| calls.iter().map(comparable).collect()).collect();
-    // As they are before lines are taken for each other.
+    // The programs before lines are translated below.
     let originals = programs.clone();
     // The pairs of calls that follow each other where all agree.
     let mut follow: Follow = HashSet::new();
@@ -97,12 +98,12 @@ pub fn departures(ranks: &[(usize, &[Token])], last: usize) -> Vec<Departure> {
     Vec::new()
 }
 
-/// What makes one program of the other, both from the first call that differs on: the fewest calls with the longest agreement after them.
+/// How `own` became different from `like` at `at`: the fewest calls left out or added that have the longest agreement behind them.
 fn departure(own: &[Token], like: &[Token], at: usize, follow: &Follow) -> Option<(How, usize)> {
     let before = at.checked_sub(1).map(|before| own[before]);
     let is_known = |call: &Token| like.contains(call);
     let (own, theirs) = (&own[at..], &like[at..]);
-    // A single equal call behind what was added says little, unless that is new, or has followed what came before it.
+    // One equal call behind an added one proves little, unless the others never make the added one, or it has followed the same call before.
     let may_be_added =
         |added: &Token| before.is_none_or(|before| follow.contains(&(before, *added)) || !is_known(added));
     let mut best: Option<(How, usize, i64)> = None;
@@ -122,7 +123,7 @@ fn departure(own: &[Token], like: &[Token], at: usize, follow: &Follow) -> Optio
     best.map(|(how, calls, _)| (how, calls))
 }
 
-/// The calls in a row that agree if `more` begins with so many calls that `fewer` does not have; `None` if it does not look like that.
+/// The number of calls that agree once the first `calls` of `more` are taken away; `None` if that is too few to say that `fewer` lacks them.
 fn alike(fewer: &[Token], more: &[Token], calls: usize, follow: &Follow, how: How) -> Option<usize> {
     let (surplus, rest) = more.split_at_checked(calls)?;
     let both = fewer.len().min(rest.len()).min(MAX_COMPARED);
@@ -133,13 +134,13 @@ fn alike(fewer: &[Token], more: &[Token], calls: usize, follow: &Follow, how: Ho
     let follows = |pair: (&Token, &Token)| follow.contains(&(*pair.0, *pair.1));
     let is_shown = match alike {
         _ if to_the_end && comes_later => false,
-        // Nothing is known of what the others make next. A rank that made what has followed the surplus before has left that out.
+        // The others have called nothing behind the surplus. If what this rank called next has followed it before, this rank left it out.
         0 => {
             how == How::LeftOut
                 && to_the_end
                 && fewer.first().zip(surplus.last()).is_some_and(|(next, last)| follows((last, next)))
         }
-        // One equal call alone says little after many.
+        // Behind several calls, one equal call proves little.
         1 => to_the_end && surplus.windows(2).all(|pair| follows((&pair[0], &pair[1]))),
         alike => to_the_end || alike >= ENOUGH_ALIKE,
     };

@@ -63,7 +63,7 @@ struct Look<'a> {
     old: Vec<bool>,
     partings: Vec<Option<Parting>>,
     waits: Waits,
-    /// By rank: true if it left its own way.
+    /// By rank: true if its calls do not follow each other as before.
     novel: Vec<bool>,
 }
 
@@ -108,7 +108,7 @@ impl Look<'_> {
             let members = self.known_members(comm);
             let last = members.iter().map(|(_, places)| places.len()).max().unwrap_or(0);
             let departed = self.departed(&members, last).into_iter();
-            // Another line by itself may be right.
+            // To make the same call from another line may be intended.
             let is_clear = |departed: &Found| departed.finding.cause != Cause::Instead;
             found.extend(departed.filter(is_clear));
         }
@@ -222,7 +222,7 @@ impl Look<'_> {
         self.sequences.programs[rank].as_ref()?.get(self.waits.heads[rank]?)
     }
 
-    /// That `rank` left out the collective in which `waiting` stands, if it has not made it anywhere.
+    /// The finding that `rank` left out the collective in which `waiting` stands; `None` if `rank` has made it.
     fn left_out_what_others_wait_in(&self, rank: usize, waiting: usize) -> Option<Found> {
         let (own, index) = (self.waits.heads[rank]?, self.waits.heads[waiting]?);
         let lacks = |members: &Vec<Member>| {
@@ -238,8 +238,8 @@ impl Look<'_> {
         Some(Found { finding, like: waiting, index, is_stop: false })
     }
 
-    /// The message that one of these ranks waits for, while the rank at its other end has gone on to the call that it stands in. Which of the
-    /// two left its way, its history says.
+    /// The message that one of these ranks waits for, while the rank at its other end has gone on to the call that it stands in. The one
+    /// whose calls do not follow each other as before is at fault.
     fn no_message(&self, circle: &[usize]) -> Option<Found> {
         let ends: Vec<LoneEnd> =
             self.waited_for().filter(|end| circle.contains(&end.rank) && circle.contains(&end.other)).collect();
@@ -273,8 +273,8 @@ impl Look<'_> {
             ranks.iter().filter_map(|rank| Some((*rank, self.sequences.programs[*rank].as_deref()?))).collect();
         let last = programs.iter().map(|(_, program)| program.len()).max().unwrap_or(0);
         let left = departures(&programs, last);
-        // Programs may differ by rank, as those of a pipeline do. What was completed on both sides holds up nobody, unless it is the call in
-        // which some wait for this rank.
+        // Programs may differ by rank, as those of a pipeline do. A call that both sides have completed does not hold up the job, unless
+        // others wait for this rank in it.
         let is_done = |rank: usize, at: usize| self.waits.done[rank].get(at).is_some_and(|done| *done);
         let is_clear = |Departure { rank, how, at, like, is_minority, .. }: &Departure| {
             let call = self.sequences.programs[*like].as_ref().and_then(|program| program.get(*at));
@@ -293,7 +293,7 @@ impl Look<'_> {
     fn unknown(&self) -> Vec<Found> {
         let mut found = Vec::new();
         for (comm, parting) in self.partings.iter().enumerate() {
-            // Ranks that lack a call, and stand in one that nothing holds up, have old dumps.
+            // A rank that lacks this call, and stands in another one that nothing holds up, has an old dump.
             let (Some(Parting::Unknown { at, unknown }) | Some(Parting::Lacks { at, lacking: unknown })) = parting
             else {
                 continue;

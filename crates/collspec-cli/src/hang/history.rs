@@ -1,13 +1,12 @@
-//! Where a rank left its own way: a call that follows another one as it never has before.
+//! Which ranks deviate from their own past.
 use super::sequences::Token;
 use super::waits::Waits;
 use std::collections::HashMap;
 
 type Pair = (Token, Token);
 
-/// By rank: true if, of the calls that it has not completed, one follows the call before it as no rank has done until then, although this
-/// rank has made that call earlier. A rank that left
-/// out a call, or made one more, is such a rank; of those that only wait for it, the calls follow each other as always.
+/// By rank: true if one of its open calls follows a call that it has also made earlier, and no rank has ever made these two in a row. Such a
+/// rank has left out a call, or made one more; a rank that merely waits for it carries on as always.
 pub fn novel_ranks(programs: &[Option<Vec<Token>>], waits: &Waits) -> Vec<bool> {
     let mut all: HashMap<Pair, usize> = HashMap::new();
     let pairs = |calls: &[Token]| calls.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<Pair>>();
@@ -21,7 +20,7 @@ pub fn novel_ranks(programs: &[Option<Vec<Token>>], waits: &Waits) -> Vec<bool> 
         for pair in pairs(open) {
             *own.entry(pair).or_default() += 1;
         }
-        // The first time is not another time.
+        // What follows a call that the rank makes for the first time proves nothing.
         let had_another = |before: &Token| earlier.contains(before);
         own.iter().any(|((before, next), times)| all.get(&(*before, *next)) == Some(times) && had_another(before))
     };

@@ -78,8 +78,8 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// The name without the number that rotation adds to it, as in `job.log.2.gz` or `job.2.log`, and that number: a higher one is older. The
-/// number may also be a process's: in which order the logs of different processes are read does not matter.
+/// The name without the number that rotation adds to it, as in `job.log.2.gz` or `job.2.log`, and that number: a higher one is older. It may
+/// also be the number of a process, as the order in which the logs of different processes are read does not matter.
 fn age(path: &Path) -> (String, Reverse<u64>) {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut parts: Vec<&str> = name.strip_suffix(".gz").unwrap_or(&name).split('.').collect();

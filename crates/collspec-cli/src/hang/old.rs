@@ -8,7 +8,7 @@ use crate::import::peers::Pair;
 /// Collectives in which each rank needs something of every other one, so that none completes before all have made it.
 const NEEDS_ALL: [&str; 5] = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"];
 
-/// By rank: true if others have completed what it has not made in its dump, or not completed.
+/// By rank: true if others have completed a call that its dump does not have, or has as one that is open.
 pub fn old_ranks(job: &Job, sequences: &Sequences, messages: &[(Pair, Messages)]) -> Vec<bool> {
     let mut old = vec![false; job.programs.len()];
     if !job.knows_progress {
@@ -17,7 +17,7 @@ pub fn old_ranks(job: &Job, sequences: &Sequences, messages: &[(Pair, Messages)]
     for members in &sequences.comms {
         let known: Vec<(usize, &[Place])> =
             members.iter().filter_map(|member| Some((member.rank, member.calls.as_deref()?))).collect();
-        // What was completed by any member, by place.
+        // By place: the call that any member has completed.
         let mut completed: Vec<Option<u32>> = Vec::new();
         for (_, calls) in &known {
             let done = calls.iter().rposition(|call| call.done).map_or(0, |last| last + 1);
@@ -39,7 +39,7 @@ pub fn old_ranks(job: &Job, sequences: &Sequences, messages: &[(Pair, Messages)]
             let done = |end: &&End| job.programs[rank].as_ref().is_some_and(|program| program[end.index].done);
             ends.iter().filter(done).count()
         };
-        // A message is received only after it was sent; what is sent may be on its way for long.
+        // A message is received only after it was sent. The reverse proves nothing: a send may be complete before its receive begins.
         old[*from] |= job.programs[*from].is_some() && completed(*to, &both.received) > both.sent.len();
     }
     old

@@ -1,5 +1,5 @@
-//! Shared libraries inside the program. `cargo install` installs one file, so what is put before other programs travels in it, and is written
-//! to the user's cache when it is first needed.
+//! Shared libraries inside the program. `cargo install` installs a single file, so the libraries that are preloaded into other programs are
+//! part of it, and each is written to the user's cache when it is first needed.
 use super::cache::cache_folder;
 use super::private_folder::make_private;
 use collspec_core::fnv::fnv64;

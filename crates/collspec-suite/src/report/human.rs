@@ -23,7 +23,7 @@ pub struct HumanReporter<W> {
 
 /// Number of failures up to which their names are not listed at the end.
 const HANDFUL: usize = 5;
-/// Cases that passed of which it is told how strictly.
+/// With this many cases that passed, the report says how strictly they were judged.
 const MANY: usize = 10;
 
 impl<W: Write> HumanReporter<W> {

@@ -210,9 +210,9 @@ impl Runner {
     }
 }
 
-/// What NCCL writes wherever it starts.
+/// The beginning of the line that NCCL always writes when it starts.
 const BANNER: &str = "NCCL version ";
-/// What NCCL warns of on every machine without InfiniBand or GDRCopy, and that is the reason for nothing.
+/// Warnings of NCCL on every machine without InfiniBand or GDRCopy. They explain no failure.
 const USUAL: [&str; 2] =
     ["NCCL WARN lib wrapper not initialized", "NCCL WARN RMA/Socket : rma_socket requires GDRCopy"];
 

@@ -114,7 +114,7 @@ pub struct BackendRequest {
 /// The end of a message about which `collspec doctor` says more.
 pub const DOCTOR: &str = "; `collspec doctor` says more";
 
-/// The way to a library where there is none: the command that fetches the newest one whose functions are all known.
+/// How to get a library: the command that fetches the newest one whose functions are all known.
 pub fn fetching_words() -> String {
     format!("`collspec nccl fetch {}` gets one", version_text(soft_nccl::VERSION))
 }
