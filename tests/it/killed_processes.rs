@@ -188,7 +188,8 @@ fn workers_are_of_the_build_that_was_started_although_another_takes_its_place() 
         { op = \"sleep\", seconds = \"seconds\" } ]\n";
     home.file("scenarios/killed.toml", text);
     let program = home.path("collspec");
-    std::fs::copy(env!("CARGO_BIN_EXE_collspec"), &program).unwrap();
+    // By another program: while this one has the file open for writing, a child of another test would have it too, and it could not be run.
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_collspec")).arg(&program).status().unwrap().success());
     let given = home.command(&["run", "--jobs", "1", "--format", "jsonl"]);
     let mut command = Command::new(&program);
     command.args(given.get_args()).current_dir(home.path("."));

@@ -15,7 +15,7 @@ pub(crate) const NO_RANK: usize = 0;
 
 /// What follows an operation when it is on its stream.
 pub(crate) struct After {
-    /// Calls that this library adds. They are made in a group of their own: in the program's group, their messages would meet the program's,
+    /// Calls that this library adds. They are made in a group of their own: in the program's group they would change what it launches together,
     /// and without a group, a thread with several communicators would wait for itself.
     pub calls: Option<Box<dyn FnOnce() -> ncclResult_t>>,
     /// Puts work on the stream behind them; the argument says whether they have succeeded.
@@ -78,11 +78,10 @@ fn follow(all: Vec<After>) {
     let calls: Vec<_> = calls.into_iter().flatten().collect();
     let mut succeeded = true;
     if !calls.is_empty() {
-        succeeded = start() == ncclResult_t::Success;
-        for call in calls {
-            succeeded &= call() == ncclResult_t::Success;
-        }
-        succeeded &= end() == ncclResult_t::Success;
+        succeeded = start() == ncclResult_t::Success && {
+            let answers: Vec<ncclResult_t> = calls.into_iter().map(|call| call()).collect();
+            end() == ncclResult_t::Success && answers.iter().all(|answer| *answer == ncclResult_t::Success)
+        };
         if !succeeded {
             eprintln!(
                 "collspec: ranks could not exchange their contributions, so that no fault of a reduction strikes here"

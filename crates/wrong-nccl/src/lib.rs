@@ -9,8 +9,9 @@
 //! `gpuless-device`'s. One table can be wrapped in a process.
 //!
 //! Asked for `trace`, it changes nothing and reports afterwards (`collspecReached`) which faults would have made a difference. Where that
-//! depends on values, it reads them in stream order. After a reduction, the ranks
-//! exchange their contributions in messages of their own.
+//! depends on values, it reads them in stream order. After a reduction, or the group that it is in, the ranks exchange their contributions in
+//! an all_reduce of their own. So a program hangs whose reduction on one rank is in a group with a message that another rank takes only after
+//! a call of the same reduction outside of a group.
 mod fault;
 mod right;
 mod plain;

@@ -15,7 +15,6 @@ use crate::plain::named::*;
 use crate::streams;
 use gpuless_device::Stream;
 use nccl_sys::{ncclDataType_t, ncclRedOp_t, ncclResult_t};
-use std::ffi::c_int;
 use std::sync::Arc;
 
 /// Elements at the start of a contribution, or of each of its blocks, that are computed. A fault of the end of a block, such as F04, is
@@ -25,6 +24,8 @@ const FIRST_OF_BLOCK: usize = 64;
 /// Elements at the end, which is where the last pack is.
 const LAST: usize = 16;
 const PACK: usize = 16;
+/// Contributions are exchanged in words of so many bytes, a type that every algorithm can add.
+const WORD: usize = 4;
 /// The tag under which the traffic of gathering is counted, which no program uses.
 const OWN_TAG: u32 = u32::MAX;
 /// [`Rule::Coarse`](crate::numbers::Rule::Coarse) is followed only with more ranks than this.
@@ -45,7 +46,7 @@ pub(crate) struct Gathered {
     sum: Sum,
     /// The elements that are known, by their index in the contribution.
     positions: Vec<usize>,
-    /// This rank's contribution, those of all ranks, and the bytes of each.
+    /// This rank's contribution in its place among zeros, those of all ranks, and the bytes of each.
     own: Arc<Block>,
     all: Block,
     len: usize,
@@ -102,18 +103,20 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
     let positions = sum.positions();
     let size = ty.size();
     // The scalar follows the elements.
-    let len = (positions.len() + 1) * size;
-    let (own, all) = (Arc::new(Block::new(len)?), Block::new(len * of.n)?);
+    let len = ((positions.len() + 1) * size).next_multiple_of(WORD);
+    let (own, all) = (Arc::new(Block::new(len * of.n)?), Block::new(len * of.n)?);
+    let (rank, n) = (of.rank, of.n);
     let (from, read_len) = call.extent(of.rank, of.n).send;
     let (into, places) = (Arc::clone(&own), positions.clone());
     streams::then(stream, move || {
         // SAFETY: the stream has come to the operation, whose caller keeps the input until it is over.
         let input = unsafe { read(from, read_len) };
-        let mut bytes = vec![0; len];
-        for (to, at) in bytes.chunks_exact_mut(size).zip(&places) {
-            put(to, element(ty, &input, *at));
+        let mut bytes = vec![0; len * n];
+        let elements = places.iter().map(|at| element(ty, &input, *at));
+        let values = elements.chain([scalar.as_ref().map_or(0, Scalar::bits)]);
+        for (to, value) in bytes[rank * len..].chunks_exact_mut(size).zip(values) {
+            put(to, value);
         }
-        put(&mut bytes[len - size..], scalar.as_ref().map_or(0, Scalar::bits));
         into.fill(&bytes);
     });
     let (stream, call) = ((*stream).clone(), (*call).clone());
@@ -121,26 +124,26 @@ pub(crate) fn gather(Placed { of, call, stream, .. }: &Placed<'_>) -> Option<Gat
 }
 
 impl Gathered {
-    /// Sends this rank's contribution to every rank, and receives theirs. Messages have no algorithms, so NCCL_ALGO cannot forbid them.
+    /// Gives all ranks the contributions of all. Each rank has zeros in the others' places, so that a sum is a gathering. It is an all_reduce
+    /// and no messages, since these could meet the program's; and no all_gather, since NCCL_ALGO may allow none where it allows reductions.
     pub(crate) fn exchange(&self) -> ncclResult_t {
         let Self { own, all, len, call, .. } = self;
-        let message = |kind, rank: usize| Call {
-            kind,
+        let sum = Call {
+            kind: Kind::AllReduce,
             send: own.address(),
-            recv: all.address() + rank * len,
-            count: *len,
-            dtype: ncclDataType_t::Uint8,
-            root: rank as c_int,
+            recv: all.address(),
+            count: len * self.sum.n / WORD,
+            dtype: ncclDataType_t::Uint32,
+            op: ncclRedOp_t::Sum,
+            root: 0,
             config: None,
             ..call.clone()
         };
         operators::mark(call.comm, OWN_TAG);
-        let ranks = 0..self.sum.n;
-        let mut answers = ranks.flat_map(|rank| [message(Kind::Send, rank), message(Kind::Recv, rank)]);
-        let failed = answers.find_map(|message| Some(message.issue()).filter(|code| *code != ncclResult_t::Success));
+        let code = sum.issue();
         let tag = communicators::communicator(call.comm).map_or(0, |of| of.state().tag);
         operators::mark(call.comm, tag);
-        failed.unwrap_or(ncclResult_t::Success)
+        code
     }
 
     /// The reduction and the exchange are on their stream: what makes the result wrong comes behind them.

@@ -65,8 +65,8 @@ fn faults_strike_only_on_the_chosen_rank() {
     }
 }
 
-/// Contributions are exchanged in messages, which must not meet the program's own: here it sends before its sum on one rank, and receives after
-/// it on another.
+/// The exchange of contributions must not meet the program's messages: here it sends before its sum on one rank, and receives after it on
+/// another.
 #[test]
 fn the_exchange_of_contributions_stays_apart_from_a_groups_messages() {
     let text = r#"

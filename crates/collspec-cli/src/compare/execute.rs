@@ -13,6 +13,7 @@ use collspec_core::judge::Status;
 use collspec_core::stats::median;
 use collspec_suite::report::Event;
 use collspec_suite::suite::{CaseSet, Error};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Numbers of repetitions, and their time limit.
@@ -73,8 +74,11 @@ pub fn compare(
     let mut comparison = Comparison::new(base.summary(), candidate.summary(), rows, starts, changes);
     comparison.interrupted = interrupted;
     let releases = [&comparison.base, &comparison.candidate].map(|side| side.nccl_release());
-    if let [Some(base), Some(candidate)] = releases {
-        comparison.known_bugs = known_bugs::differences(base, candidate, &cases.cases);
+    if let ([Some(base), Some(candidate)], false) = (releases, interrupted) {
+        let compared = comparison.rows.iter().filter(|row| row.change.was_compared());
+        let compared: HashSet<&str> = compared.map(|row| row.case.as_str()).collect();
+        let cases = cases.cases.iter().filter(|case| compared.contains(case.name.as_str()));
+        comparison.known_bugs = known_bugs::differences(base, candidate, cases);
     }
     Ok((comparison, FirstFailures { base: base.failures, candidate: candidate.failures }))
 }

@@ -130,7 +130,7 @@ fn alike(fewer: &[Token], more: &[Token], calls: usize, follow: &Follow, how: Ho
     let alike = fewer.iter().zip(rest).take(both).take_while(|(one, other)| one == other).count();
     let to_the_end = alike == both;
     // Calls that are made a little later have not been left out: their order differs.
-    let comes_later = fewer[both..].iter().take(calls).any(|call| surplus.contains(call));
+    let comes_later = both < MAX_COMPARED && fewer[both..].iter().take(calls).any(|call| surplus.contains(call));
     let follows = |pair: (&Token, &Token)| follow.contains(&(*pair.0, *pair.1));
     let is_shown = match alike {
         _ if to_the_end && comes_later => false,

@@ -212,9 +212,13 @@ impl Look<'_> {
 
     /// The ranks that stand in the same call as this one.
     fn standing_with(&self, rank: usize) -> Vec<usize> {
-        let Some(own) = self.head(rank) else { return Vec::new() };
+        let (Some(own), Some(index)) = (self.head(rank), self.waits.heads[rank]) else { return Vec::new() };
+        let unit = self.job.programs[rank].as_ref().map(|program| &self.job.units[program[index].unit]);
+        // Messages of equal shape have other ends.
+        let Some(unit) = unit.filter(|unit| unit.messages().next().is_none()) else { return vec![rank] };
         let is_same = |other: &usize| self.head(*other).is_some_and(|head| head.shape == own.shape);
-        (0..self.job.programs.len()).filter(is_same).collect()
+        let comm = unit.calls.first().map_or(&[][..], |issued| self.job.comms.group(issued.comm));
+        comm.iter().copied().filter(is_same).collect()
     }
 
     /// The call that a rank stands in.
@@ -293,11 +297,7 @@ impl Look<'_> {
     fn unknown(&self) -> Vec<Found> {
         let mut found = Vec::new();
         for (comm, parting) in self.partings.iter().enumerate() {
-            // A rank that lacks this call, and stands in another one that nothing holds up, has an old dump.
-            let (Some(Parting::Unknown { at, unknown }) | Some(Parting::Lacks { at, lacking: unknown })) = parting
-            else {
-                continue;
-            };
+            let Some(Parting::Unknown { at, unknown }) = parting else { continue };
             let members = self.known_members(comm);
             let makers: Vec<(usize, usize)> =
                 members.iter().filter_map(|(rank, places)| Some((*rank, places.get(*at)?.index))).collect();
@@ -409,6 +409,11 @@ impl Look<'_> {
             }
             None if waiting.iter().all(|waiting| waiting.call.is_none()) => {
                 "No rank left the others: all ranks have made the same calls, and no call is open.".to_owned()
+            }
+            None if self.partings.iter().flatten().any(|parting| matches!(parting, Parting::Lacks { .. })) => {
+                "No rank left the others: a rank that lacks a call stands in another one, for which all that is known is there. Something other \
+                 than a missing call holds it up, such as the network, a GPU, or other work on a stream."
+                    .to_owned()
             }
             None => "No rank left the others: every rank has made the calls that are still open. Something other than a missing call holds \
                      them up, such as the network, a GPU, or other work on a stream."

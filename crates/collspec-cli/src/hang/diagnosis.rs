@@ -65,7 +65,7 @@ pub struct Finding {
     /// What the ranks called in its place, or last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<Called>,
-    /// Calls that were left out or added, one after the other.
+    /// Calls that were left out, added or replaced, one after the other.
     pub calls: usize,
     /// True if there are not more ranks on one side than on the other, so that each may be wrong.
     pub is_undecided: bool,
@@ -75,7 +75,9 @@ pub struct Finding {
 
 impl Finding {
     pub fn new(cause: Cause, ranks: Vec<usize>, others: Vec<usize>, call: Called, instead: Option<Called>) -> Self {
-        Self { cause, ranks, others, call, instead, calls: 1, is_undecided: false, alike: 0 }
+        let calls = usize::from(matches!(cause, Cause::LeftOut | Cause::Added | Cause::Instead));
+        let is_undecided = matches!(cause, Cause::MessagesDiffer | Cause::Unknown);
+        Self { cause, ranks, others, call, instead, calls, is_undecided, alike: 0 }
     }
 }
 

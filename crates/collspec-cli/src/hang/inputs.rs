@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Files of a folder that are looked at.
 const MAX_FILES: usize = 16_384;
+/// Numbers in names from this one on are dates.
+const MAX_ROTATED: u64 = 10_000;
 /// Bytes by which a file is recognised.
 const MAX_LOOK: usize = 1 << 16;
 
@@ -83,7 +85,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 fn age(path: &Path) -> (String, Reverse<u64>) {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut parts: Vec<&str> = name.strip_suffix(".gz").unwrap_or(&name).split('.').collect();
-    let of_number = |at: &usize| Some((*at, parts.get(*at)?.parse().ok()?));
+    let of_number = |at: &usize| Some((*at, parts.get(*at)?.parse().ok().filter(|number| *number < MAX_ROTATED)?));
     let last = parts.len() - 1;
     let number = [last, last.saturating_sub(1)].iter().filter(|at| **at > 0).find_map(of_number);
     let rotated = number.map_or(0, |(at, number)| {
@@ -179,7 +181,7 @@ fn kind(source: &Source) -> Result<Kind, Error> {
     let start = &start[..start.len().min(MAX_LOOK)];
     let is_pickle = start.first() == Some(&0x80) && start.get(1).is_some_and(|protocol| (2..=5).contains(protocol));
     let is_object = start.trim_ascii_start().first() == Some(&b'{');
-    // A driver's line is short and complete, and has no calls.
+    // A driver's line is complete, and has no calls.
     let line = start.iter().position(|byte| *byte == b'\n').and_then(|end| start.get(..end));
     let line: Option<serde_json::Value> = line.and_then(|line| serde_json::from_slice(line).ok());
     let is_of_driver = line.is_some_and(|line| line.get("entries").is_none());

@@ -17,19 +17,18 @@ pub fn old_ranks(job: &Job, sequences: &Sequences, messages: &[(Pair, Messages)]
     for members in &sequences.comms {
         let known: Vec<(usize, &[Place])> =
             members.iter().filter_map(|member| Some((member.rank, member.calls.as_deref()?))).collect();
-        // By place: the call that any member has completed.
+        // By place: the call that any member has completed, if that proves that all have made it.
         let mut completed: Vec<Option<u32>> = Vec::new();
-        for (_, calls) in &known {
-            let done = calls.iter().rposition(|call| call.done).map_or(0, |last| last + 1);
-            completed.resize(completed.len().max(done), None);
-            for (shape, call) in completed.iter_mut().zip(*calls).filter(|(_, call)| call.done) {
+        for (rank, calls) in &known {
+            let is_proof = |call: &Place| call.done && needs_all(job, *rank, call.index);
+            let last = calls.iter().rposition(is_proof).map_or(0, |last| last + 1);
+            completed.resize(completed.len().max(last), None);
+            for (shape, call) in completed.iter_mut().zip(*calls).filter(|(_, call)| is_proof(call)) {
                 *shape = Some(call.token.shape);
             }
         }
         for (rank, calls) in &known {
-            let lags = |(call, shape): (&Place, &Option<u32>)| {
-                !call.done && *shape == Some(call.token.shape) && needs_all(job, *rank, call.index)
-            };
+            let lags = |(call, shape): (&Place, &Option<u32>)| !call.done && *shape == Some(call.token.shape);
             old[*rank] |= calls.len() < completed.len() || calls.iter().zip(&completed).any(lags);
         }
     }

@@ -9,7 +9,7 @@ impl Finding {
         let (call, on) = (placed(&self.call), &self.call.communicator);
         let instead = self.instead.as_ref().map_or_else(|| "nothing".to_owned(), placed);
         let more = match self.calls {
-            1 => String::new(),
+            0 | 1 => String::new(),
             2 => " and the call after it".to_owned(),
             calls => format!(" and the {} calls after it", calls - 1),
         };
@@ -35,7 +35,9 @@ impl Finding {
             }
             Cause::Unknown if self.instead.is_some() => {
                 let dumps = plural(&self.ranks, "dump of", "dumps of");
-                format!("the {dumps} {ranks} {stand} older than the others, and {others} may wait for that in {call}")
+                format!(
+                    "the {dumps} {ranks} {stand} older than the others, or stuck, and {others} may wait for that in {call}"
+                )
             }
             Cause::Unknown => format!("nothing is known of {ranks}, for which {others} may wait in {call}"),
         };
@@ -46,7 +48,7 @@ impl Finding {
                 "; or the others are wrong, as there is no majority"
             }
             Cause::NoMessage if self.is_undecided => "; or the message is one too many",
-            Cause::Stopped if self.is_undecided => "; or that call is one too many, as most do not make it",
+            Cause::Stopped if self.is_undecided => "; or that call is one too many",
             _ => "",
         };
         format!("{}{undecided}.", first.chain(letters).collect::<String>())

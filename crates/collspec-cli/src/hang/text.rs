@@ -24,7 +24,7 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         _ = writeln!(out, "\nand {} more, which --json lists", diagnosis.findings.len() - MAX_FINDINGS);
     }
     if let Some(last) = &diagnosis.last_common {
-        _ = writeln!(out, "\nBefore that, all completed {}", call_text(last));
+        _ = writeln!(out, "\nBefore that, all completed {}", call_text(&Called { progress: None, ..last.clone() }));
     }
     _ = writeln!(out, "\nWhere the ranks are now:");
     for waiting in diagnosis.waiting.iter().take(MAX_WAITING) {

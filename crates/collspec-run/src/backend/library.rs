@@ -12,7 +12,7 @@ use collspec_core::ops::{ConfigValue, NcclCall};
 use nccl_sys::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 type Result<T> = std::result::Result<T, CallError>;
 
@@ -35,9 +35,9 @@ fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
 pub struct Library {
     table: Nccl,
     version: i32,
-    /// The text of the last error when a communicator was made. What NCCL has warned of until then, such as a transport that this machine does
+    /// The text of the last error when the first communicator was made. What NCCL has warned of until then, such as a transport that this machine does
     /// not have, is not the reason for a later error.
-    text_before: Mutex<String>,
+    text_before: OnceLock<String>,
 }
 
 /// Calls a function of the table; absent, it is an error.
@@ -78,7 +78,7 @@ fn lend_ids(ids: Vec<ncclUniqueId>, unfinished: bool) {
 impl Library {
     /// The library of a table; its version is 0 if it cannot report one.
     pub fn new(table: Nccl) -> Self {
-        let mut library = Self { table, version: 0, text_before: Mutex::default() };
+        let mut library = Self { table, version: 0, text_before: OnceLock::new() };
         let mut version = 0;
         if let Ok(ncclResult_t::Success) = call!(library, ncclGetVersion(&mut version)) {
             library.version = version;
@@ -118,13 +118,13 @@ impl Library {
         let last_error = || self.owned_text(call!(self, ncclGetLastError(comm.0)).ok());
         if code == ncclResult_t::Success {
             if MAKES_COMMUNICATORS.iter().any(|maker| function.starts_with(maker)) {
-                *self.text_before.lock().unwrap_or_else(PoisonError::into_inner) = last_error();
+                self.text_before.get_or_init(last_error);
             }
             return Ok(());
         }
         let mut text = self.owned_text(call!(self, ncclGetErrorString(code)).ok());
         let more = last_error();
-        let is_of_before = *self.text_before.lock().unwrap_or_else(PoisonError::into_inner) == more;
+        let is_of_before = self.text_before.get().is_some_and(|before| *before == more);
         if !more.is_empty() && more != text && !is_of_before && code != ncclResult_t::InProgress {
             text = if text.is_empty() { more } else { format!("{text}: {more}") };
         }

@@ -24,8 +24,10 @@ pub(super) fn unpacked(name: &str) -> Option<io::Result<PathBuf>> {
     let (name, content) = EMBEDDED.get()?.iter().find(|(own, _)| *own == name)?;
     // Programs of different versions have different libraries of one name.
     let mark = format!("{:016x}", fnv64(content));
-    let in_cache = cache_folder().map(|cache| unpack(&cache.join("libraries").join(&mark), name, content));
-    if let Ok(Ok(path)) = in_cache {
+    // LD_PRELOAD has spaces and colons between its paths.
+    let cache = cache_folder().ok().filter(|cache| !cache.to_string_lossy().contains([' ', ':']));
+    let in_cache = cache.map(|cache| unpack(&cache.join("libraries").join(&mark), name, content));
+    if let Some(Ok(path)) = in_cache {
         return Some(Ok(path));
     }
     // A home that is missing, full or read-only.

@@ -78,7 +78,13 @@ pub fn presented(name: &str, links: &[(&str, &'static str)]) -> Result<PathBuf, 
     let found = links.iter().map(|(link, library)| Ok((*link, find(library, &places)?)));
     let links: Vec<(&str, PathBuf)> = found.collect::<Result<_, StandinError>>()?;
     let present = |folder: &Path| present(folder, &links);
-    let beside = links.first().map_or_else(PathBuf::new, |(_, first)| first.with_file_name(name));
+    // One for each set of libraries, so that two installations do not fight over one name.
+    let mark = links
+        .iter()
+        .map(|(_, path)| fnv64(path.as_os_str().as_encoded_bytes()))
+        .reduce(|all, one| all.rotate_left(1) ^ one);
+    let mark = format!("{:016x}", mark.unwrap_or_default());
+    let beside = links.first().map_or_else(PathBuf::new, |(_, first)| first.with_file_name(format!("{name}-{mark}")));
     match present(&beside) {
         Ok(()) => return Ok(beside),
         // an installed program's folder may be read-only
@@ -87,12 +93,7 @@ pub fn presented(name: &str, links: &[(&str, &'static str)]) -> Result<PathBuf, 
     }
     // a user's own folder: one that others can write to could hold any library
     let own = std::env::temp_dir().join(format!("{name}-{}", rustix::process::getuid().as_raw()));
-    // one for every program, so that two installations do not fight over one name
-    let mark = links
-        .iter()
-        .map(|(_, path)| fnv64(path.as_os_str().as_encoded_bytes()))
-        .reduce(|all, one| all.rotate_left(1) ^ one);
-    let there = own.join(format!("{:016x}", mark.unwrap_or_default()));
+    let there = own.join(&mark);
     match make_private(&own) {
         Ok(true) => {}
         Ok(false) => return Err(StandinError::Foreign(own)),

@@ -34,8 +34,8 @@ pub struct Strictness {
     any_order: usize,
     /// Values within a bound of error.
     bounded: usize,
-    /// No data, only how the program ended.
-    ending: usize,
+    /// By how the program ended, or by what the file expects.
+    other: usize,
 }
 
 impl Strictness {
@@ -45,7 +45,7 @@ impl Strictness {
             () if looked(Lane::Bounded) => &mut self.bounded,
             () if looked(Lane::Admissible) => &mut self.any_order,
             () if looked(Lane::Exact) => &mut self.exact,
-            () => &mut self.ending,
+            () => &mut self.other,
         } += 1;
     }
 
@@ -55,7 +55,7 @@ impl Strictness {
             (self.exact, "bit by bit"),
             (self.any_order, "by every value that an order of summation gives"),
             (self.bounded, "within a bound of error"),
-            (self.ending, "by how they ended alone"),
+            (self.other, "by other checks alone"),
         ];
         let parts: Vec<String> = parts
             .into_iter()

@@ -31,16 +31,18 @@ impl InvalidFile {
     /// The diagnostics as text, each with its line and the suggested fix. Warnings of several cases of the file that have one fix are counted
     /// after the first.
     pub fn render(&self, coloured: bool) -> String {
-        let mut fixes: HashSet<&str> = HashSet::new();
-        let mut shown = Vec::new();
+        // By fix: the case that it is shown for.
+        let mut fixes: HashMap<&str, &str> = HashMap::new();
+        let (mut shown, mut alike) = (Vec::new(), HashSet::new());
         for diagnostic in &self.diagnostics {
-            let fix = diagnostic.help.as_deref().filter(|_| diagnostic.warns && diagnostic.case.is_some());
-            if fix.is_none_or(|fix| fixes.insert(fix)) {
-                shown.push(diagnostic.clone());
+            let of_case = diagnostic.help.as_deref().zip(diagnostic.case.as_deref()).filter(|_| diagnostic.warns);
+            match of_case {
+                Some((fix, case)) if *fixes.entry(fix).or_insert(case) != case => _ = alike.insert(case),
+                _ => shown.push(diagnostic.clone()),
             }
         }
         let text = scenario::render(&self.file, &shown, coloured);
-        match self.diagnostics.len() - shown.len() {
+        match alike.len() {
             0 => text,
             1 => format!("{text}\nand the same advice for 1 other case of {}\n", self.file.path),
             more => format!("{text}\nand the same advice for {more} other cases of {}\n", self.file.path),

@@ -261,3 +261,50 @@ fn a_rank_that_left_its_own_way_is_named_and_not_the_one_that_waits_for_it() {
     assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![1], 10), "{}", text(&diagnosis));
     assert_eq!(diagnosis.findings[0].others, [0]);
 }
+
+/// The root of a broadcast is done before the others have begun.
+#[test]
+fn a_rank_that_stopped_before_a_broadcast_has_no_old_dump() {
+    let program = |rank: usize| {
+        let root = call(0, "broadcast", 4, 10);
+        let own = if rank == 0 { root } else { open(root) };
+        match rank {
+            3 => vec![call(0, "all_reduce", 8, 5)],
+            _ => vec![call(0, "all_reduce", 8, 5), own, open(call(0, "all_reduce", 8, 20))],
+        }
+    };
+    let diagnosis = diagnosed(&world(4), &all(4, program));
+    assert_eq!((only(&diagnosis).0, only(&diagnosis).1), (Cause::Stopped, vec![3]), "{}", text(&diagnosis));
+}
+
+/// All ranks of a ring send first: each has its own call, although all calls look alike.
+#[test]
+fn the_two_sides_of_a_circle_are_different_ranks() {
+    for ranks in [2, 4] {
+        let diagnosis = diagnosed(
+            &world(ranks),
+            &all(ranks, |rank| {
+                let (next, before) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+                let receives = call(0, &format!("recv {rank}<-{before}"), 4, 20);
+                vec![open(call(0, &format!("send {rank}->{next}"), 4, 10)), Call { state: "scheduled", ..receives }]
+            }),
+        );
+        let finding = &diagnosis.findings[0];
+        assert_eq!((only(&diagnosis).0, finding.ranks.len(), finding.others.len()), (Cause::Order, 1, 1));
+        assert_ne!(finding.ranks, finding.others);
+    }
+}
+
+/// A rank that waits for one of which nothing is known is no rank with an old dump.
+#[test]
+fn a_rank_that_waits_for_one_without_a_dump_is_not_named() {
+    let groups = vec![vec![0, 1, 2, 3, 4, 5], vec![3, 5]];
+    let diagnosis = diagnosed(
+        &groups,
+        &all(5, |rank| match rank {
+            3 => vec![call(0, "all_reduce", 8, 5), open(call(1, "all_reduce", 4, 10))],
+            _ => vec![call(0, "all_reduce", 8, 5), open(call(0, "all_reduce", 8, 20))],
+        }),
+    );
+    assert_eq!((only(&diagnosis).0, only(&diagnosis).1), (Cause::Unknown, vec![5]), "{}", text(&diagnosis));
+}
