@@ -42,7 +42,7 @@ pub fn catch_interrupt() {
     unsafe { libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut()) };
 }
 
-/// As [`catch_interrupt`]; the first signal also runs `action` on a thread of its own.
+/// Does the same as [`catch_interrupt`]. When the first signal comes, a separate thread also runs `action`.
 ///
 /// # Errors
 ///

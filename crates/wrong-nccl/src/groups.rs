@@ -15,8 +15,8 @@ pub(crate) const NO_RANK: usize = 0;
 
 /// What follows an operation when it is on its stream.
 pub(crate) struct After {
-    /// Calls that this library adds. They are made in a group of their own: in the program's group they would change what it launches together,
-    /// and without a group, a thread with several communicators would wait for itself.
+    /// Calls that this library adds. They get a group of their own, because in the program's group they would change what NCCL launches
+    /// together, and because a thread that drives several communicators would block in the first call without a group.
     pub calls: Option<Box<dyn FnOnce() -> ncclResult_t>>,
     /// Puts work on the stream behind them; the argument says whether they have succeeded.
     pub work: Box<dyn FnOnce(bool)>,

@@ -10,8 +10,8 @@
 //!
 //! Asked for `trace`, it changes nothing and reports afterwards (`collspecReached`) which faults would have made a difference. Where that
 //! depends on values, it reads them in stream order. After a reduction, or the group that it is in, the ranks exchange their contributions in
-//! an all_reduce of their own. So a program hangs whose reduction on one rank is in a group with a message that another rank takes only after
-//! a call of the same reduction outside of a group.
+//! an all_reduce of their own. Some programs hang because of that: one rank calls a reduction and a send in one group, and another rank calls
+//! the reduction outside of a group and receives the message afterwards.
 mod fault;
 mod right;
 mod plain;

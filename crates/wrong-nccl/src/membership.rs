@@ -29,7 +29,7 @@ pub(crate) fn forget() {
 
 /// True if the configuration says so, or says nothing and the parent is.
 fn is_nonblocking(config: *const ncclConfig_t, parent: bool) -> bool {
-    // NCCL reads the variable first, whatever the configuration says.
+    // If the variable is set, NCCL ignores the configuration.
     if let Ok(blocking) = std::env::var("NCCL_COMM_BLOCKING") {
         return blocking.trim() == "0";
     }

@@ -74,7 +74,7 @@ pub(crate) fn perform(mut call: Call) -> ncclResult_t {
             watched.end(input);
             match gathered {
                 Some(gathered) if exchanged => gathered.end(),
-                // What was exchanged before a message failed still uses the memory.
+                // Of several exchanges in a group, only one may have failed: the others still use their memory.
                 unfinished => memory::keep(unfinished),
             }
         });

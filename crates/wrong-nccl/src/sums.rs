@@ -1,4 +1,4 @@
-//! Reductions that are computed wrongly. All ranks gather a part of what each contributes, and each of them computes that part
+//! Reductions that are computed wrongly. All ranks exchange a part of what each contributes, and each of them computes that part
 //! once as it should be and once as the fault has it; where the two differ, the wrong one takes the place of the result.
 #![allow(unsafe_code)] // a program's buffers are addresses
 
@@ -24,7 +24,7 @@ const FIRST_OF_BLOCK: usize = 64;
 /// Elements at the end, which is where the last pack is.
 const LAST: usize = 16;
 const PACK: usize = 16;
-/// Contributions are exchanged in words of so many bytes, a type that every algorithm can add.
+/// Contributions are exchanged as integers of this many bytes: every algorithm of NCCL can add 32-bit integers.
 const WORD: usize = 4;
 /// The tag under which the traffic of gathering is counted, which no program uses.
 const OWN_TAG: u32 = u32::MAX;
@@ -146,7 +146,7 @@ impl Gathered {
         code
     }
 
-    /// The reduction and the exchange are on their stream: what makes the result wrong comes behind them.
+    /// Called when the reduction and the exchange are on the stream: puts the work behind them that makes the result wrong.
     pub(crate) fn end(self: Arc<Self>) {
         let stream = self.stream.clone();
         streams::then(&stream, move || self.compute());

@@ -8,11 +8,11 @@ use crate::audit::mutants::{Event, Report, Request, audit_mutants, write_json_li
 use collspec_core::judge::Details;
 use collspec_core::printable::{PrintableWriter, one_line};
 use collspec_run::child::Workers;
-use collspec_run::job::Mutant;
 use collspec_run::signals;
 use collspec_suite::report::{InheritedVariables, RerunCommand, Styles, failure};
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{BackendRequest, RunOptions, Variation, files_in_words};
+use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -47,12 +47,8 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     let file = file.map(output::create_file).transpose()?;
 
     let (begun, jobs) = (Instant::now(), options.jobs_on(&chosen));
-    let mut only: Vec<Mutant> = Vec::new();
-    for mutant in &args.kernels.only {
-        if !only.contains(mutant) {
-            only.push(*mutant);
-        }
-    }
+    let mut seen = HashSet::new();
+    let only = args.kernels.only.iter().copied().filter(|mutant| seen.insert(*mutant)).collect();
     let request = Request {
         only,
         mutants: args.kernels.mutants.get(),

@@ -189,11 +189,10 @@ struct Frame {
 impl Frame {
     fn new(chosen: &ChosenBackend, options: &RunOptions, rows: &[Row]) -> Self {
         let banner = chosen.banner(&InheritedVariables::here());
-        let library = [Some(banner), fault_warning(&options.variation.fault)]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(", ");
+        let library = match fault_warning(&options.variation.fault) {
+            Some(warning) => format!("{banner}, {warning}"),
+            None => banner,
+        };
         let ranks = rows.iter().map(|row| row.ranks).max().unwrap_or(0);
         let (clock, devices) = match &chosen.machine {
             None => (Some("events in software"), vec!["gpuless-device".to_owned(); ranks]),

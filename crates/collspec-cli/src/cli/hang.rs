@@ -4,6 +4,7 @@ use super::hang_args::HangArgs;
 use super::{output, terminal};
 use crate::hang::{Evidence, Kind, diagnose, markdown, read, text};
 use crate::import::{Imported, flight_recorder, nccl_log};
+use collspec_core::printable::write_json;
 use std::io::Write;
 
 /// Complete steps that the scenario keeps before the first one that was not complete.
@@ -17,7 +18,9 @@ pub fn hang(args: &HangArgs) -> anyhow::Result<Exit> {
     let scenario = args.output.as_ref().map(|path| (path, scenario(&evidence)));
     let diagnosis = diagnose(&evidence.job(&mut |_| ())?);
     let said = if args.json {
-        in_ascii(&serde_json::to_string_pretty(&diagnosis)?) + "\n"
+        let mut json = Vec::new();
+        write_json(&mut json, &diagnosis)?;
+        String::from_utf8_lossy(&json).into_owned() + "\n"
     } else if args.markdown {
         markdown(&diagnosis)
     } else {
@@ -33,19 +36,6 @@ pub fn hang(args: &HangArgs) -> anyhow::Result<Exit> {
         [] => Exit::ALL_PASSED,
         _ if diagnosis.is_guess() => Exit::NO_VERDICT,
         _ => Exit::SOME_FAILED,
-    })
-}
-
-/// JSON of the same value without characters that a terminal would have escaped in another way.
-fn in_ascii(json: &str) -> String {
-    json.chars().fold(String::with_capacity(json.len()), |mut out, letter| {
-        if letter == '\n' || (' '..='~').contains(&letter) {
-            out.push(letter);
-        } else {
-            let mut units = [0; 2];
-            letter.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-        }
-        out
     })
 }
 

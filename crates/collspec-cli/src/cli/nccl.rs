@@ -141,7 +141,7 @@ pub fn lacking_in_short(probed: &LibraryInfo) -> String {
 fn lacking_text(probed: &LibraryInfo) -> String {
     let mut lacks = probed.missing_functions();
     if lacks.is_empty() {
-        return "it has every function that collspec knows".to_owned();
+        return lacking_in_short(probed);
     }
     lacks.sort_by_key(|(_, since)| nccl_release(since));
     let releases = lacks.chunk_by(|a, b| a.1 == b.1).map(|of| {

@@ -140,15 +140,7 @@ fn ran_on(comparison: &Comparison) -> String {
         if header.library.backend == "soft" {
             return Some("the software model (without NCCL)".to_owned());
         }
-        let mut names: Vec<(&str, usize)> = Vec::new();
-        for device in &header.devices {
-            match names.iter_mut().find(|(name, _)| *name == device.name) {
-                Some((_, count)) => *count += 1,
-                None => names.push((&device.name, 1)),
-            }
-        }
-        let words = names.into_iter().map(|(name, count)| format!("{count} x {name}")).collect::<Vec<_>>();
-        (!words.is_empty()).then(|| words.join(" and "))
+        Some(header.devices_in_words().join(" and ")).filter(|devices| !devices.is_empty())
     };
     let sides = [&comparison.base, &comparison.candidate].map(|side| one(&side.header));
     match sides {

@@ -6,21 +6,18 @@ use nccl_sys::{
     ncclWaitSignalDesc_t, release,
 };
 
-/// Structures that did not grow in the known versions, with the release that introduced each, and their bytes.
-const FIXED: [(&str, &str, SizeIn); 3] = [
+/// The size of a structure in a release, given its version code, in bytes.
+type SizeIn = fn(u32) -> usize;
+/// The structures, with the release that introduced each. Of the first one, the fields are listed.
+const STRUCTURES: [(&str, &str, SizeIn); 6] = [
+    (CONFIG, "2.14", ncclConfig_t::size_in),
+    ("ncclCommProperties_t", "2.29", ncclCommProperties_t::size_in),
+    ("ncclCollConfig_t", "2.31", ncclCollConfig_t::size_in),
     ("ncclSimInfo_t", "2.22", |_| size_of::<ncclSimInfo_t>()),
     ("ncclWaitSignalDesc_t", "2.29", |_| size_of::<ncclWaitSignalDesc_t>()),
     ("ncclEncryptionConfig_t", "2.32", |_| size_of::<ncclEncryptionConfig_t>()),
 ];
-/// The size of a structure in a release, given its version code, in bytes.
-type SizeIn = fn(u32) -> usize;
-/// Structures that grew and whose fields are not listed, in the same form, with their bytes by release.
-const GROWING: [(&str, &str, SizeIn); 2] = [
-    ("ncclCommProperties_t", "2.29", ncclCommProperties_t::size_in),
-    ("ncclCollConfig_t", "2.31", ncclCollConfig_t::size_in),
-];
-/// The release that introduced the configuration of a communicator.
-const CONFIG: (&str, &str) = ("ncclConfig_t", "2.14");
+const CONFIG: &str = "ncclConfig_t";
 
 /// New fields that are named.
 const MAX_NAMED: usize = 3;
@@ -35,11 +32,9 @@ pub fn structure_changes(base: &str, candidate: &str) -> Vec<LibraryChange> {
         let is_there = release(since).and_then(|since| u32::try_from(since).ok()).is_some_and(|since| version >= since);
         is_there.then(|| bytes(version.min(NCCL_LAYOUT_VERSION)))
     };
-    let (name, since) = CONFIG;
-    let config: (&str, &str, SizeIn) = (name, since, ncclConfig_t::size_in);
     let mut texts: Vec<(String, String)> = Vec::new();
     let mut added = Vec::new();
-    for (name, since, bytes) in [config].into_iter().chain(GROWING).chain(FIXED) {
+    for (name, since, bytes) in STRUCTURES {
         let words = match (size(old, since, bytes), size(new, since, bytes)) {
             (None, Some(_)) => {
                 added.push(name);
@@ -70,7 +65,7 @@ pub fn structure_changes(base: &str, candidate: &str) -> Vec<LibraryChange> {
 /// The fields of a structure that the second release has and the first one has not, as far as they are listed.
 fn fields(name: &str, without: i32, with: i32) -> Vec<&'static str> {
     let has = |version: i32, since: &str| release(since).is_some_and(|since| version >= since);
-    let listed = ncclConfig_t::FIELDS.iter().filter(|_| name == CONFIG.0);
+    let listed = ncclConfig_t::FIELDS.iter().filter(|_| name == CONFIG);
     listed.filter(|field| has(with, field.since) && !has(without, field.since)).map(|field| field.name).collect()
 }
 

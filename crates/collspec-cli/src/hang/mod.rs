@@ -10,6 +10,8 @@ mod old;
 mod history;
 mod diagnosis;
 mod sentence;
+mod look;
+mod circle;
 mod diagnose;
 mod inputs;
 mod markdown;

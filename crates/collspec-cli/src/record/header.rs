@@ -35,6 +35,15 @@ impl Header {
 }
 
 impl Header {
+    /// The devices by kind, such as `8 x NVIDIA H100 80GB HBM3`.
+    pub fn devices_in_words(&self) -> Vec<String> {
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for device in &self.devices {
+            *kinds.entry(device.name.as_str()).or_default() += 1;
+        }
+        kinds.into_iter().map(|(name, count)| format!("{count} x {name}")).collect()
+    }
+
     /// True if the library ran on software GPUs.
     pub fn has_software_gpus(&self) -> bool {
         self.devices.iter().any(|device| device.name == collspec_run::backend::software_gpus::NAME)

@@ -13,7 +13,7 @@ pub enum Kernels {
 }
 
 /// A changed instruction. Its numbers mean the same in every process that has loaded the same library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mutant {
     /// The number of the program, of those that the library consists of.
     pub program: u32,

@@ -69,8 +69,8 @@ struct OpenLoop {
     before: (u64, u64),
     /// Number of calls and rounds of its first round, once known.
     each: Option<(u64, u64)>,
-    /// By world rank: the rounds that it takes part in, if not all ranks take part in all of them.
-    by_rank: Option<Vec<u64>>,
+    /// By world rank: the number of its rounds, if others have more.
+    fewer: HashMap<usize, u64>,
     /// The round that is being unrolled.
     t: u64,
 }
@@ -78,7 +78,7 @@ struct OpenLoop {
 impl OpenLoop {
     /// True if this rank has no more rounds.
     fn is_over_on(&self, world: usize) -> bool {
-        self.by_rank.as_ref().and_then(|rounds| rounds.get(world)).is_some_and(|rounds| *rounds <= self.t)
+        self.fewer.get(&world).is_some_and(|rounds| *rounds <= self.t)
     }
 }
 
@@ -248,19 +248,17 @@ impl<'a> Unroll<'a> {
     fn repeated(&mut self, step: &'a Step, path: String, outer: Option<u64>) -> Result<(), Diagnostic> {
         let Some(times) = &step.times else { return self.once(step, &StepPosition { path, t: outer }) };
         self.spend(step, self.program.n as u64)?;
-        let mut by_rank = vec![0; self.program.n];
-        let mut all = Vec::new();
+        let mut by_rank = Vec::new();
         for member in self.members(step, outer)? {
             let v = times.whole(&member.names)?;
             let v = u64::try_from(v)
                 .map_err(|_| Diagnostic::new(times.span, format!("`times` is {v} on rank {}", member.names.rank)))?;
-            by_rank[member.world] = v;
-            all.push(v);
+            by_rank.push((member.world, v));
         }
-        let rounds = all.iter().copied().max().unwrap_or(0);
-        let by_rank = Some(by_rank).filter(|_| all.iter().any(|own| *own != rounds));
+        let rounds = by_rank.iter().map(|(_, own)| *own).max().unwrap_or(0);
+        let fewer: HashMap<usize, u64> = by_rank.into_iter().filter(|(_, own)| *own < rounds).collect();
         let mut inside = all_steps(std::slice::from_ref(step));
-        if by_rank.is_some() && inside.any(|inner| matches!(inner.kind, StepKind::NewComm(_))) {
+        if !fewer.is_empty() && inside.any(|inner| matches!(inner.kind, StepKind::NewComm(_))) {
             let help = "a step that makes a communicator runs equally often everywhere; `ranks` says who runs it";
             return Err(Diagnostic::new(times.span, "`times` differs among the ranks").help(help));
         }
@@ -268,7 +266,7 @@ impl<'a> Unroll<'a> {
         self.rounds = self.rounds.saturating_add(more);
         self.count(more, times.span)?; // a loop whose body calls nothing ends too
         let before = (self.calls as u64, self.rounds as u64);
-        self.loops.push(OpenLoop { rounds, before, each: None, by_rank, t: 0 });
+        self.loops.push(OpenLoop { rounds, before, each: None, fewer, t: 0 });
         for t in 0..rounds {
             if let Some(open) = self.loops.last_mut() {
                 open.t = t;

@@ -35,8 +35,8 @@ fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
 pub struct Library {
     table: Nccl,
     version: i32,
-    /// The text of the last error when the first communicator was made. What NCCL has warned of until then, such as a transport that this machine does
-    /// not have, is not the reason for a later error.
+    /// NCCL's text of the last error when the first communicator was made. Until then NCCL may have warned of a transport that this machine
+    /// does not have, which is not the reason for a later error.
     text_before: OnceLock<String>,
 }
 

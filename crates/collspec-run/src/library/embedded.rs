@@ -38,7 +38,8 @@ pub(super) fn unpacked(name: &str) -> Option<io::Result<PathBuf>> {
     }))
 }
 
-/// Writes the library unless it is there whole. Processes may do so at the same time: each writes a file of its own and puts it into place.
+/// Writes the library, unless the same file is there already. Several processes may do this at once, because each writes a temporary file and
+/// renames it.
 fn unpack(folder: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
     let path = folder.join(name);
     let is_as_long = fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() == content.len() as u64);

@@ -78,7 +78,7 @@ pub fn presented(name: &str, links: &[(&str, &'static str)]) -> Result<PathBuf, 
     let found = links.iter().map(|(link, library)| Ok((*link, find(library, &places)?)));
     let links: Vec<(&str, PathBuf)> = found.collect::<Result<_, StandinError>>()?;
     let present = |folder: &Path| present(folder, &links);
-    // One for each set of libraries, so that two installations do not fight over one name.
+    // Each set of libraries has its own folder: two installations would otherwise change each other's links.
     let mark = links
         .iter()
         .map(|(_, path)| fnv64(path.as_os_str().as_encoded_bytes()))

@@ -41,12 +41,15 @@ pub struct Strictness {
 impl Strictness {
     fn add(&mut self, verdict: &Verdict) {
         let looked = |lane: Lane| verdict.lanes.iter().any(|result| result.lane == lane && result.looked_at > 0);
-        *match () {
-            () if looked(Lane::Bounded) => &mut self.bounded,
-            () if looked(Lane::Admissible) => &mut self.any_order,
-            () if looked(Lane::Exact) => &mut self.exact,
-            () => &mut self.other,
-        } += 1;
+        if looked(Lane::Bounded) {
+            self.bounded += 1;
+        } else if looked(Lane::Admissible) {
+            self.any_order += 1;
+        } else if looked(Lane::Exact) {
+            self.exact += 1;
+        } else {
+            self.other += 1;
+        }
     }
 
     /// What passing was worth, in words.

@@ -1,4 +1,5 @@
 //! How many of the selected cases have to run, so that a run in which most were skipped is not taken for a good one.
+
 /// A number of cases, or a part of those that are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLeast {

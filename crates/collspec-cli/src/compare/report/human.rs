@@ -320,11 +320,7 @@ pub(super) fn side(side: &SideSummary) -> String {
     };
     words.extend(library.build_id.iter().map(|id| format!(", build id {}", id.get(..12).unwrap_or(id))));
     words.push(')');
-    let devices: BTreeMap<&str, usize> = header.devices.iter().fold(BTreeMap::new(), |mut counts, device| {
-        *counts.entry(device.name.as_str()).or_default() += 1;
-        counts
-    });
-    words.extend(devices.into_iter().map(|(name, count)| format!(", {count} x {name}")));
+    words.extend(header.devices_in_words().into_iter().map(|devices| format!(", {devices}")));
     if side.recorded {
         words.push_str(", recorded");
     }

@@ -1,21 +1,37 @@
 //! Ranks that leave out calls, make more, or make others.
 use super::super::diagnosis::{Cause, Diagnosis};
 use super::super::text;
-use super::{Call, all, call, diagnosed, only, open, rounds, world};
+use super::{Call, all, call, diagnosed, only, open, world};
+
+/// Calls as in `64@10 64@20 1@30?`: elements, line, and a question mark if the call is open.
+fn calls(text: &str) -> Vec<Call> {
+    let one = |word: &str| {
+        let (count, line) = word.trim_end_matches('?').split_once('@').unwrap();
+        let call = call(0, "all_reduce", count.parse().unwrap(), line.parse().unwrap());
+        if word.ends_with('?') { open(call) } else { call }
+    };
+    text.split_whitespace().map(one).collect()
+}
+
+/// The diagnosis of ranks that make these calls.
+fn of(ranks: &[&str]) -> Diagnosis {
+    diagnosed(&world(ranks.len()), &all(ranks.len(), |rank| calls(ranks[rank])))
+}
+
+/// The diagnosis of four ranks, of which `rank` makes other calls than the others.
+fn of_one(rank: usize, own: &str, others: &str) -> Diagnosis {
+    let mut all = [others; 4];
+    all[rank] = own;
+    of(&all)
+}
+
+/// Rounds of three calls of one size, up to a call that is open.
+const OTHERS: &str = "8@10 8@20 8@30 8@10 8@20 8@30 8@10 8@20 8@30 8@10 8@20 8@30 8@10 8@20 8@30?";
 
 #[test]
 fn a_call_of_equal_size_that_was_left_out_is_found_by_its_line() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(5);
-            if rank == 2 {
-                calls.remove(7);
-                calls.last_mut().unwrap().state = "completed";
-            }
-            calls
-        }),
-    );
+    let own = "8@10 8@20 8@30 8@10 8@20 8@30 8@10 8@30 8@10 8@20 8@30 8@10 8@20 8@30";
+    let diagnosis = of_one(2, own, OTHERS);
     assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![2], 20));
     assert_eq!(diagnosis.findings[0].others, [0, 1, 3]);
     assert!(!diagnosis.findings[0].is_undecided);
@@ -24,18 +40,8 @@ fn a_call_of_equal_size_that_was_left_out_is_found_by_its_line() {
 
 #[test]
 fn a_call_in_addition_is_found() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(3);
-            if rank == 1 {
-                calls.insert(4, call(0, "all_reduce", 8, 77));
-                calls.pop();
-                calls.last_mut().unwrap().state = "started";
-            }
-            calls
-        }),
-    );
+    let diagnosis =
+        of_one(1, "8@10 8@20 8@30 8@10 8@77 8@20 8@30 8@10 8@20?", "8@10 8@20 8@30 8@10 8@20 8@30 8@10 8@20 8@30?");
     assert_eq!(only(&diagnosis), (Cause::Added, vec![1], 77));
 }
 
@@ -56,40 +62,13 @@ fn another_call_than_the_others_make_is_found_and_two_ranks_have_no_majority() {
     );
 }
 
-/// Rank 0 often has a branch of its own, which calls the same from another line.
+/// Rank 0 often runs other lines that make the same calls, for example because only it logs.
 #[test]
 fn lines_that_always_differ_by_rank_do_not_matter() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(4);
-            calls.iter_mut().skip(1).step_by(3).for_each(|call| call.line += u64::from(rank == 0));
-            if rank == 3 {
-                calls.truncate(9);
-            }
-            calls.truncate(10);
-            if rank != 3 {
-                calls.last_mut().unwrap().state = "started";
-            }
-            calls
-        }),
-    );
+    let others = "8@10 8@20 8@30 8@10 8@20 8@30 8@10 8@20 8@30 8@10?";
+    let first = others.replace("@20", "@21");
+    let diagnosis = of(&[&first, others, others, "8@10 8@20 8@30 8@10 8@20 8@30 8@10 8@20 8@30"]);
     assert_eq!(only(&diagnosis), (Cause::Stopped, vec![3], 10));
-}
-
-/// Calls as in `64@10 64@20 1@30?`: elements, line, and a question mark if the call is open.
-fn calls(text: &str) -> Vec<Call> {
-    let one = |word: &str| {
-        let (count, line) = word.trim_end_matches('?').split_once('@').unwrap();
-        let call = call(0, "all_reduce", count.parse().unwrap(), line.parse().unwrap());
-        if word.ends_with('?') { open(call) } else { call }
-    };
-    text.split_whitespace().map(one).collect()
-}
-
-/// The diagnosis of ranks that make these calls.
-fn of(ranks: &[&str]) -> Diagnosis {
-    diagnosed(&world(ranks.len()), &all(ranks.len(), |rank| calls(ranks[rank])))
 }
 
 /// The commonest hang: the others wait in the call that a rank has left out, and have made nothing after it.
@@ -107,36 +86,16 @@ fn a_call_that_was_left_out_is_named_where_all_others_stand_in_it() {
 
 #[test]
 fn a_rank_that_left_the_others_twice_is_told_with_the_first_call() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(6);
-            if rank == 2 {
-                calls.remove(12);
-                calls.remove(4);
-                calls.last_mut().unwrap().state = "completed";
-            }
-            calls
-        }),
-    );
+    let own = "8@10 8@20 8@30 8@10 8@30 8@10 8@20 8@30 8@10 8@20 8@30 8@20 8@30";
+    let diagnosis = of_one(2, own, OTHERS);
     assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![2], 20), "{}", text(&diagnosis));
     assert_eq!(diagnosis.last_common.unwrap().number.as_deref(), Some("4"));
 }
 
 #[test]
 fn a_rank_whose_lines_are_its_own_throughout_is_compared_with_the_others() {
-    let diagnosis = diagnosed(
-        &world(4),
-        &all(4, |rank| {
-            let mut calls = rounds(5);
-            if rank == 0 {
-                calls.iter_mut().for_each(|call| call.line += 100);
-                calls.remove(7);
-                calls.last_mut().unwrap().state = "completed";
-            }
-            calls
-        }),
-    );
+    let own = "8@110 8@120 8@130 8@110 8@120 8@130 8@110 8@130 8@110 8@120 8@130 8@110 8@120 8@130";
+    let diagnosis = of_one(0, own, OTHERS);
     assert_eq!(only(&diagnosis), (Cause::LeftOut, vec![0], 20), "{}", text(&diagnosis));
 }
 
@@ -185,7 +144,7 @@ fn a_rank_that_stopped_is_one_finding_in_all_its_communicators() {
     assert_eq!((only(&diagnosis).0, only(&diagnosis).1), (Cause::Stopped, vec![3]), "{}", text(&diagnosis));
 }
 
-/// A profiler on rank 0 makes a step's calls from another line; that is no reason to name it.
+/// If rank 0 alone runs its steps under a profiler, its calls come from another line. It is not to be blamed for that.
 #[test]
 fn two_calls_from_a_line_of_one_rank_do_not_matter() {
     let step = |rank: usize| {
@@ -295,7 +254,7 @@ fn the_two_sides_of_a_circle_are_different_ranks() {
     }
 }
 
-/// A rank that waits for one of which nothing is known is no rank with an old dump.
+/// Rank 3 waits for rank 5, which has left no dump. That does not make the dump of rank 3 an old one.
 #[test]
 fn a_rank_that_waits_for_one_without_a_dump_is_not_named() {
     let groups = vec![vec![0, 1, 2, 3, 4, 5], vec![3, 5]];

@@ -82,11 +82,8 @@ mod tests {
             ncclParamGetParameter: Some(value),
             ..Nccl::empty("2.30")
         };
-        let listed = Library { table, version: 23007, text_before: Default::default() }.parameters().unwrap();
+        let listed = Library { version: 23007, ..Library::new(table) }.parameters().unwrap();
         assert_eq!(listed, [("NCCL_A".to_owned(), "1".to_owned()), ("NCCL_B".to_owned(), "-2".to_owned())]);
-        assert_eq!(
-            Library { table: Nccl::empty("2.28"), version: 22800, text_before: Default::default() }.parameters(),
-            None
-        );
+        assert_eq!(Library { version: 22800, ..Library::new(Nccl::empty("2.28")) }.parameters(), None);
     }
 }

@@ -43,7 +43,7 @@ unsafe extern "C" fn split(
 /// A library that stores handles and reads configurations at the end of the group, as NCCL stores them.
 fn late_library() -> Library {
     let table = Nccl { ncclGroupStart: Some(open), ncclGroupEnd: Some(close), ..Nccl::empty("late") };
-    Library { table: Nccl { ncclCommSplit: Some(split), ..table }, version: 23007, text_before: Default::default() }
+    Library { version: 23007, ..Library::new(Nccl { ncclCommSplit: Some(split), ..table }) }
 }
 
 fn split_and_forget(library: &Library) -> Weak<AtomicPtr<c_void>> {
