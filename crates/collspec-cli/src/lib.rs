@@ -9,6 +9,7 @@ mod explain;
 mod explore;
 mod faults;
 mod fetch;
+mod free_memory;
 mod footprint;
 mod import;
 mod hang;

@@ -1,7 +1,7 @@
 //! Changes in the libraries' cost to a process and effect on it. Differences within the noise of the processes are ignored.
 use super::change::Meaning;
 use super::library_changes::LibraryChange;
-use crate::footprint::{Footprint, Growth, choices_in_words};
+use crate::footprint::{CALLS, Footprint, Growth, choices_in_words};
 use collspec_core::plan::cost::human;
 use collspec_core::printable::thousands;
 use collspec_core::stats::median;
@@ -19,17 +19,48 @@ const WORSE_SECONDS: f64 = 0.5;
 const TOLD_DEVICE_BYTES: i64 = 1 << 20;
 const TOLD_HOST_BYTES: i64 = 4 << 20;
 const TOLD_PART: i64 = 10;
-/// A leak per communicator counts from this amount on.
-const LEAK_DEVICE_BYTES: u64 = 64 << 10;
-const LEAK_HOST_BYTES: u64 = 256 << 10;
-/// Leaks per communicator that are checked: the name, the amount, and the amount from which it counts.
-const GROWING: [(&str, Amount, u64); 4] = [
-    ("device memory", |growth| growth.device_bytes, LEAK_DEVICE_BYTES),
-    ("host memory", |growth| growth.host_bytes, LEAK_HOST_BYTES),
-    ("threads", |growth| growth.threads, 1),
-    ("descriptors", |growth| growth.descriptors, 1),
+/// A resource that something done again and again may leave behind: its name, and its amount.
+const RESOURCES: [(&str, Amount); 4] = [
+    ("device memory", |growth| growth.device_bytes),
+    ("host memory", |growth| growth.host_bytes),
+    ("threads", |growth| growth.threads),
+    ("descriptors", |growth| growth.descriptors),
 ];
 type Amount = fn(&Growth) -> u64;
+
+/// What is done again and again.
+struct Repetition {
+    /// Its growth in the processes that measured it.
+    growth: fn(&Footprint) -> &[Growth],
+    /// The end of the subject of a change.
+    subject: &'static str,
+    /// What left the resource behind, in words.
+    words: fn(&Footprint) -> String,
+    /// The amount of each of [`RESOURCES`] from which it counts.
+    least: [u64; 4],
+}
+
+const REPEATED: [Repetition; 3] = [
+    Repetition {
+        growth: |side| &side.growth,
+        subject: "left behind",
+        words: |side| format!("with each communicator of {} ranks", side.ranks),
+        least: [64 << 10, 256 << 10, 1, 1],
+    },
+    Repetition {
+        growth: |side| &side.growth_of_calls,
+        subject: "left behind by calls",
+        words: |side| format!("with every {} calls on {} ranks", thousands(CALLS as u64), side.ranks),
+        // 32 bytes of the host for each call of each of two ranks.
+        least: [64 << 10, 64 << 10, 1, 1],
+    },
+    Repetition {
+        growth: |side| &side.growth_of_calls_alone,
+        subject: "left behind by calls of one rank",
+        words: |_| format!("with every {} calls on a communicator of one rank", thousands(CALLS as u64)),
+        least: [64 << 10, 32 << 10, 1, 1],
+    },
+];
 /// Limit on the new and removed parameters that are named.
 const NAMED_PARAMETERS: usize = 20;
 
@@ -42,7 +73,9 @@ pub fn footprint_changes(base: &Footprint, candidate: &Footprint) -> Vec<Library
     }
     times(base, candidate, &mut changes);
     amounts(base, candidate, &mut changes);
-    growth(base, candidate, &mut changes);
+    for repetition in &REPEATED {
+        growth(repetition, base, candidate, &mut changes);
+    }
     side_effects(base, candidate, &mut changes);
     choices(base, candidate, &mut changes);
     parameters(base, candidate, &mut changes);
@@ -173,7 +206,7 @@ fn amounts(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCha
 
 /// The candidate's additional leak of this resource per communicator.
 fn left_behind(base: &Footprint, candidate: &Footprint, what: &str) -> i64 {
-    let Some((_, amount, _)) = GROWING.iter().find(|(name, _, _)| *name == what) else { return 0 };
+    let Some((_, amount)) = RESOURCES.iter().find(|(name, _)| *name == what) else { return 0 };
     let of = |side: &Footprint| side.growth.iter().map(amount).min().unwrap_or(0) as i64;
     of(candidate) - of(base)
 }
@@ -182,15 +215,16 @@ fn middle(values: &[i64]) -> Option<i64> {
     median(&values.iter().map(|value| *value as f64).collect::<Vec<_>>()).map(|middle| middle as i64)
 }
 
-/// Compares the leaks per communicator.
-fn growth(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
-    if base.growth.is_empty() || candidate.growth.is_empty() {
+/// Compares what each repetition leaves behind.
+fn growth(repetition: &Repetition, base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
+    let of = repetition.growth;
+    if of(base).is_empty() || of(candidate).is_empty() {
         return;
     }
-    for (what, amount, least) in GROWING {
+    for ((what, amount), least) in RESOURCES.into_iter().zip(repetition.least) {
         // The least that one side leaks in any of its processes is compared with the most that the other side leaks in any.
-        let fewest = |side: &Footprint| side.growth.iter().map(amount).min().unwrap_or(0);
-        let most = |side: &Footprint| side.growth.iter().map(amount).max().unwrap_or(0);
+        let fewest = |side: &Footprint| of(side).iter().map(amount).min().unwrap_or(0);
+        let most = |side: &Footprint| of(side).iter().map(amount).max().unwrap_or(0);
         let grows = |one: &Footprint, other: &Footprint| {
             let (more, less) = (fewest(one), most(other));
             more >= least && more - less.min(more) >= least.max(less / 4)
@@ -201,15 +235,15 @@ fn growth(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChan
             _ => format!("{} of {what}", human(count)),
         };
         let text = |side: &Footprint| {
-            let first = side.growth.first();
+            let first = of(side).first();
             let kinds = first.filter(|_| matches!(what, "threads" | "descriptors"));
             let kinds: Vec<_> = kinds.iter().flat_map(|growth| growth.kinds.keys().cloned()).collect();
             let named = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
-            let times = first.map_or(0, |growth| growth.communicators);
+            let times = first.map_or(0, |growth| growth.times);
             let left = words(fewest(side));
-            format!("{left}{named} with each communicator of {} ranks, {times} times in a row", side.ranks)
+            format!("{left}{named} {}, {times} times in a row", (repetition.words)(side))
         };
-        let subject = format!("{what} left behind");
+        let subject = format!("{what} {}", repetition.subject);
         if grows(candidate, base) {
             let text =
                 format!("the candidate leaves behind {}; the base at most {}", text(candidate), words(most(base)));

@@ -2,6 +2,7 @@
 use collspec_core::judge::{Finding, Lane, Status, Subject, Verdict};
 use collspec_core::ops::NcclCall;
 use collspec_core::plan::{self, CollectiveEvent, Event, Limits, Plan, Reduction, Region};
+use collspec_core::printable::thousands;
 use collspec_core::scenario::Case;
 use nccl_sys::version_text;
 use regex_lite::Regex;
@@ -17,10 +18,12 @@ struct Table {
 #[derive(Deserialize)]
 struct Bug {
     name: String,
-    cases: Pattern,
+    cases: Option<Pattern>,
     collective: Option<Described>,
     text: Option<Pattern>,
     log: Option<Pattern>,
+    /// The subject of a change of the library itself by which a comparison shows it.
+    measured: Option<String>,
     /// The first release that has the bug, and the last one unless the end is open.
     versions: Vec<Vec<Release>>,
 }
@@ -81,7 +84,8 @@ impl Bug {
     /// True if a case may show it, by its name or by what it does, for which it is planned at most once.
     fn may_be_shown_by(&self, name: &str, plan: &LazyCell<Option<Plan>, impl FnOnce() -> Option<Plan>>) -> bool {
         let is_described = |described: &Described| plan.as_ref().is_some_and(|plan| described.is_in(plan));
-        self.cases.0.is_match(name) || self.collective.as_ref().is_some_and(is_described)
+        self.cases.as_ref().is_some_and(|cases| cases.0.is_match(name))
+            || self.collective.as_ref().is_some_and(is_described)
     }
 }
 
@@ -96,16 +100,40 @@ pub struct Difference {
     /// One of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
+    /// The subject of the change of the library itself that shows it, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<String>,
 }
 
-/// The known bugs that one of two releases has, with those of these cases that may show them.
-pub fn differences<'a>(base: i32, candidate: i32, cases: impl Iterator<Item = &'a Arc<Case>>) -> Vec<Difference> {
+impl Difference {
+    /// Which side has it, and what shows it.
+    pub fn words(&self) -> String {
+        let side = if self.is_new { "only in the candidate" } else { "only in the base" };
+        let shown = match (&self.example, &self.measured) {
+            (Some(example), _) if self.cases == 1 => format!("1 case here may show it: {example}"),
+            (Some(example), _) => format!("{} cases here may show it, such as {example}", thousands(self.cases as u64)),
+            (None, Some(subject)) => format!("it shows in: {subject}"),
+            (None, None) => "no case here can show it".to_owned(),
+        };
+        format!("{side}: {}; {shown}", self.bug)
+    }
+}
+
+/// The known bugs that one of two releases has, with those of these cases that may show them, and with those subjects of
+/// changes of the library itself that do.
+pub fn differences<'a>(
+    base: i32,
+    candidate: i32,
+    cases: impl Iterator<Item = &'a Arc<Case>>,
+    changes: &[&str],
+) -> Vec<Difference> {
     let Ok(table) = TABLE.as_ref() else { return Vec::new() };
     let mut all: Vec<(&Bug, Difference)> = Vec::new();
     for bug in &table.bug {
         let is_new = bug.is_in_version(candidate);
         if bug.is_in_version(base) != is_new {
-            all.push((bug, Difference { bug: bug.name.clone(), is_new, cases: 0, example: None }));
+            let measured = bug.measured.clone().filter(|subject| changes.contains(&subject.as_str()));
+            all.push((bug, Difference { bug: bug.name.clone(), is_new, cases: 0, example: None, measured }));
         }
     }
     if all.is_empty() {
@@ -195,16 +223,19 @@ mod tests {
 
     #[test]
     fn bugs_that_one_of_two_releases_has_are_told_with_what_shows_them() {
+        const LEAK: &str = "host memory left behind by calls of one rank";
         let mine = case("world_size = 1\ndtype = \"f8e4m3\"\ninputs = [[1]]\nop = \"all_reduce\"\nreduce = \"avg\"\n");
         let of = |base: &str, candidate: &str| {
             let [base, candidate] = [base, candidate].map(|version| nccl_sys::release(version).unwrap());
-            differences(base, candidate, std::iter::once(&mine))
+            differences(base, candidate, std::iter::once(&mine), &[LEAK])
         };
         let fp8 = |all: Vec<Difference>| all.into_iter().find(|bug| bug.bug.starts_with("fp8")).unwrap();
         let new = fp8(of("2.24.2", "2.24.3"));
         assert!(new.is_new && new.cases == 1 && new.example.as_deref() == Some("mine"), "{new:?}");
         assert!(!fp8(of("2.24.3", "2.24.2")).is_new);
         assert_eq!(of("2.30.7", "2.30.7"), []);
+        let leak = of("2.27.5", "2.29.7").into_iter().find(|bug| bug.bug.ends_with("1944")).unwrap();
+        assert!(!leak.is_new && leak.cases == 0 && leak.measured.as_deref() == Some(LEAK), "{leak:?}");
     }
 
     #[test]

@@ -33,7 +33,8 @@ enum Reply {
     Failed(String),
 }
 
-/// Measures in a new process, in which `cycles` communicators are created and destroyed in turn after the first one.
+/// Measures in a new process, in which `cycles` communicators are created and destroyed in turn after the first one, and as
+/// many batches of calls are made on a further one.
 ///
 /// # Errors
 ///
@@ -44,6 +45,7 @@ pub fn ask(request: &Request, cycles: usize) -> Result<Measurement, String> {
         ranks: request.ranks,
         largest: request.largest,
         cycles,
+        batches_of_calls: cycles,
         seconds: request.limit.as_secs_f64() / 3.0,
     };
     let subject = serde_json::to_string(&task).map_err(|error| error.to_string())?;

@@ -22,7 +22,9 @@ pub struct Task {
     pub largest: u64,
     /// Communicators to make and destroy in turn after the first one.
     pub cycles: usize,
-    /// Seconds after which no further one is begun.
+    /// How often many calls are made on one further communicator: [`CALLS`] each time.
+    pub batches_of_calls: usize,
+    /// Seconds after which no further one of either is begun.
     pub seconds: f64,
 }
 
@@ -47,6 +49,10 @@ pub struct Measurement {
     pub called: ProcessState,
     /// After each communicator was destroyed, the first one included.
     pub destroyed: Vec<ProcessState>,
+    /// After each batch of calls on a communicator of all ranks.
+    pub calls: Vec<ProcessState>,
+    /// The same on a communicator of one rank, where libraries take other ways than between ranks.
+    pub calls_alone: Vec<ProcessState>,
     /// The processors of each rank's thread before and after the first communicator.
     pub processors: Vec<(Vec<usize>, Vec<usize>)>,
     /// The variables of the environment that the library changed.
@@ -57,10 +63,13 @@ pub struct Measurement {
     pub timings: Vec<InitTimings>,
 }
 
+/// Calls of each rank in a batch, after which the state of the process is looked at: the kernel counts memory in pages, so that
+/// what a single call leaves behind cannot be seen.
+pub const CALLS: usize = 1000;
 /// The bytes of the first call.
 const FIRST_CALL: u64 = 1 << 20;
 /// The smallest size whose choice is examined, and the factor between two sizes.
-const SMALLEST: u64 = 1 << 10;
+pub const SMALLEST: u64 = 1 << 10;
 const FACTOR: u64 = 16;
 /// The operations whose choices are examined, as NCCL's log names them.
 const OPERATIONS: [(NcclCall, &str); 5] = [
@@ -112,14 +121,30 @@ pub fn measure(task: &Task) -> Result<Measurement, String> {
     let processors = ready.into_iter().zip(parted).map(|(old, new)| (old.processors, new.processors)).collect();
     let variables = changed_variables(&old_variables, &variables());
     let parameters = library.parameters();
+    let is_time_left = || begun.elapsed() <= Duration::try_from_secs_f64(task.seconds).unwrap_or(Duration::MAX);
     for _ in 0..task.cycles {
-        if begun.elapsed() > Duration::try_from_secs_f64(task.seconds).unwrap_or(Duration::MAX) {
+        if !is_time_left() {
             break;
         }
         subject.init()?;
         subject.ranks.all(&first)?;
         subject.ranks.all(&Order::Destroy)?;
         destroyed.push(subject.state());
+    }
+    let (mut calls, mut calls_alone) = (Vec::new(), Vec::new());
+    if task.batches_of_calls > 0 && is_time_left() {
+        subject.init()?;
+        while calls.len() < task.batches_of_calls && is_time_left() {
+            subject.ranks.all(&Order::SmallCalls { count: CALLS })?;
+            calls.push(subject.state_without_free_memory());
+        }
+        subject.ranks.all(&Order::Destroy)?;
+        subject.init_alone()?;
+        while calls_alone.len() < task.batches_of_calls && is_time_left() {
+            subject.ranks.first_alone(&Order::SmallCalls { count: CALLS })?;
+            calls_alone.push(subject.state_without_free_memory());
+        }
+        subject.ranks.first_alone(&Order::Destroy)?;
     }
     let mapped = mapped_libraries(library.name().as_ref());
     Ok(Measurement {
@@ -132,6 +157,8 @@ pub fn measure(task: &Task) -> Result<Measurement, String> {
         initialised,
         called,
         destroyed,
+        calls,
+        calls_alone,
         processors,
         variables,
         choices,
@@ -185,9 +212,21 @@ impl Subject {
         state(self.device, self.count)
     }
 
+    /// What communicators have freed is a hole that leaks of calls fill without the process growing.
+    fn state_without_free_memory(&self) -> ProcessState {
+        crate::free_memory::give_back();
+        self.state()
+    }
+
     fn init(&self) -> Result<(), String> {
         let id = self.library.unique_id().map_err(|error| error.to_string())?;
-        self.ranks.all(&Order::Init { library: self.library, id }).map(|_| ())
+        self.ranks.all(&Order::Init { library: self.library, id, ranks: self.count }).map(|_| ())
+    }
+
+    /// Creates a communicator of rank 0 alone.
+    fn init_alone(&self) -> Result<(), String> {
+        let id = self.library.unique_id().map_err(|error| error.to_string())?;
+        self.ranks.first_alone(&Order::Init { library: self.library, id, ranks: 1 }).map(|_| ())
     }
 
     /// Calls operations of several sizes, so that the log contains the choices, and counts their traffic where the library can. An

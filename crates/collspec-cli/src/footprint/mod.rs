@@ -1,5 +1,5 @@
 //! Measures, in child processes, what an NCCL library costs a process and changes in it: seconds of its first calls, memory on
-//! device and host, threads, descriptors, processors and variables, leaks per communicator, the algorithm for each size,
+//! device and host, threads, descriptors, processors and variables, leaks per communicator and call, the algorithm for each size,
 //! and its parameters.
 //!
 //! | file | purpose |
@@ -9,7 +9,7 @@
 //! | `rank` | a rank of the child: a thread that creates communicators and calls collectives |
 //! | `process` | the state of a process, as reported by the kernel |
 //! | `log` | NCCL's log on initialisation and algorithms |
-//! | `growth` | the resources that remain after each communicator |
+//! | `growth` | the resources that remain after each communicator, and after many calls |
 //! | `summary` | the measurements of several processes combined |
 mod ask;
 mod growth;
@@ -24,5 +24,5 @@ pub use growth::Growth;
 #[cfg(test)]
 pub use log::Choice;
 pub use log::choices_in_words;
-pub use measure::Measurement;
+pub use measure::{CALLS, Measurement};
 pub use summary::Footprint;

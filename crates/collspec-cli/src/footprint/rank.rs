@@ -11,10 +11,12 @@ use std::thread;
 /// The next action of a rank.
 #[derive(Clone)]
 pub enum Order {
-    /// Joins a new communicator.
-    Init { library: &'static Library, id: ncclUniqueId },
+    /// Joins a new communicator of this many ranks.
+    Init { library: &'static Library, id: ncclUniqueId, ranks: usize },
     /// Calls a collective on this many bytes and waits for its end. Its traffic counts under the tag, if there is one.
     Collective { call: NcclCall, bytes: u64, tag: Option<u32> },
+    /// Calls many small all-reduces and waits for their end.
+    SmallCalls { count: usize },
     /// Destroys the rank's communicator.
     Destroy,
 }
@@ -76,6 +78,18 @@ impl Ranks {
         self.wait(true)
     }
 
+    /// Has rank 0 carry out an order, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Its failure.
+    pub fn first_alone(&self, order: &Order) -> Result<Done, String> {
+        // A rank that is gone has closed the channel of answers as well.
+        let _ = self.orders.first().map(|rank| rank.send(order.clone()));
+        let (_, answer) = self.done.recv().map_err(|_| "the thread of rank 0 has ended".to_owned())?;
+        answer.map_err(|why| format!("rank 0: {why}"))
+    }
+
     /// Like [`Self::all`], but waits for all ranks even if one fails, so that they can continue.
     ///
     /// # Errors
@@ -124,6 +138,8 @@ struct Rank {
 
 /// The type of all elements.
 const DTYPE: DType = DType::F32;
+/// The bytes of a small call; the smallest size whose choice is examined, so that the log of choices stays the same.
+const SMALL: u64 = super::measure::SMALLEST;
 
 impl Rank {
     fn new(number: usize, count: usize, device: Device, largest: u64) -> Result<Self, String> {
@@ -146,16 +162,22 @@ impl Rank {
 
     fn carry_out(&mut self, order: &Order) -> Result<Done, String> {
         let traffic = match order {
-            Order::Init { library, id } => {
+            Order::Init { library, id, ranks } => {
                 // The end of the last communicator may have left another device current.
                 self.device.bind(self.number).map_err(|error| error.to_string())?;
                 let slot = CommSlot::default();
-                let (count, rank) = (self.count as i32, self.number as i32);
+                let (count, rank) = (*ranks as i32, self.number as i32);
                 library.init_rank(&slot, count, *id, rank, &[]).map_err(|error| error.to_string())?;
                 self.comm = Some((library, slot));
                 None
             }
             Order::Collective { call, bytes, tag } => self.collective(*call, *bytes, *tag)?,
+            Order::SmallCalls { count } => {
+                for _ in 0..*count {
+                    self.collective(NcclCall::AllReduce, SMALL, None)?;
+                }
+                None
+            }
             Order::Destroy => {
                 let (library, slot) = self.comm.take().ok_or("there is no communicator")?;
                 library.destroy(slot.get()).map_err(|error| error.to_string())?;

@@ -44,6 +44,12 @@ pub struct Footprint {
     pub descriptors_after_call: Vec<i64>,
     /// The resources that remain after each communicator, in the processes that made enough of them.
     pub growth: Vec<Growth>,
+    /// The resources that remain after every [`super::CALLS`] small calls of each rank on a communicator of all ranks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub growth_of_calls: Vec<Growth>,
+    /// The same on a communicator of one rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub growth_of_calls_alone: Vec<Growth>,
     /// Ranks' threads whose processors were others after the first communicator, in all processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<String>,
@@ -97,6 +103,8 @@ impl Footprint {
             threads_after_call: more(called, &threads),
             descriptors_after_call: more(called, &descriptors),
             growth: all.iter().filter_map(|one| Growth::of(&one.destroyed)).collect(),
+            growth_of_calls: all.iter().filter_map(|one| Growth::of(&one.calls)).collect(),
+            growth_of_calls_alone: all.iter().filter_map(|one| Growth::of(&one.calls_alone)).collect(),
             processors: common(all.iter().map(changed_processors).collect()),
             variables: common(all.iter().map(|one| one.variables.clone()).collect()),
             choices: common(all.iter().map(|one| one.choices.clone()).collect()),

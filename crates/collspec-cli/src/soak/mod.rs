@@ -3,7 +3,6 @@
 mod algorithms;
 mod changes;
 mod deaths;
-mod free_memory;
 mod graphs;
 mod history;
 mod kinds;
@@ -203,7 +202,7 @@ pub fn soak<E>(
         report.programs += left;
         // On a real library a program may take a second, and the time and SIGINT are checked between batches.
         batch = if batch_begun.elapsed() < BATCH_TIME { (batch * 2).min(BATCH) } else { (batch / 2).max(1) };
-        free_memory::give_back();
+        crate::free_memory::give_back();
         unmeasured += left;
         if unmeasured >= BATCH {
             unmeasured = 0;

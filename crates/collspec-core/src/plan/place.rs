@@ -275,7 +275,7 @@ pub fn human(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (unit, size) in UNITS {
         if bytes >= size {
-            let tenths = bytes / (size / 10);
+            let tenths = bytes / size * 10 + bytes % size * 10 / size;
             return if tenths.is_multiple_of(10) {
                 format!("{} {unit}", tenths / 10)
             } else {

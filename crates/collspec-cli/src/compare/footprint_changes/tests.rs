@@ -12,7 +12,7 @@ fn usual() -> Footprint {
         device_bytes_after_init: vec![8 << 20; 5],
         host_bytes_after_init: vec![32 << 20; 5],
         threads_after_call: vec![4; 5],
-        growth: vec![Growth { communicators: 8, host_bytes: 4096, ..Growth::default() }; 2],
+        growth: vec![Growth { times: 8, host_bytes: 4096, ..Growth::default() }; 2],
         parameters: Some(BTreeMap::from([("NCCL_A".into(), "1".into()), ("NCCL_B".into(), "2".into())])),
         ..Footprint::default()
     }
@@ -35,7 +35,7 @@ fn a_library_is_like_itself_and_noise_is_no_change() {
         first_call_seconds: vec![0.05; 5],
         device_bytes_after_init: vec![(8 << 20) + 4096; 5],
         host_bytes_after_init: vec![33 << 20, 34 << 20, 35 << 20, 38 << 20, 32 << 20],
-        growth: vec![Growth { communicators: 8, host_bytes: 900 << 10, ..Growth::default() }, Growth::default()],
+        growth: vec![Growth { times: 8, host_bytes: 900 << 10, ..Growth::default() }, Growth::default()],
         ..usual()
     };
     assert_eq!(found(&usual(), &noisy), []);
@@ -67,7 +67,7 @@ fn slow_initialisation_is_worse_only_if_it_is_much_slower() {
 
 #[test]
 fn what_stays_behind_with_each_communicator_is_worse() {
-    let with = |growth: Growth| Footprint { growth: vec![Growth { communicators: 8, ..growth }; 2], ..usual() };
+    let with = |growth: Growth| Footprint { growth: vec![Growth { times: 8, ..growth }; 2], ..usual() };
     let device = with(Growth { device_bytes: 2 << 20, ..Growth::default() });
     assert_eq!(found(&usual(), &device), only("device memory left behind", Meaning::Worse));
     // The first communicator's additional memory is exactly its leak.
@@ -90,6 +90,24 @@ fn what_stays_behind_with_each_communicator_is_worse() {
     );
     let small = with(Growth { device_bytes: 63 << 10, host_bytes: 255 << 10, ..Growth::default() });
     assert_eq!(found(&usual(), &small), []);
+}
+
+#[test]
+fn what_a_thousand_calls_leave_behind_is_worse() {
+    let with = |host_bytes| Footprint {
+        growth_of_calls: vec![Growth { times: 7, host_bytes, ..Growth::default() }; 2],
+        ..usual()
+    };
+    let (clean, leaking) = (with(0), with(352_000));
+    assert_eq!(found(&clean, &leaking), only("host memory left behind by calls", Meaning::Worse));
+    assert_eq!(found(&leaking, &clean), only("host memory left behind by calls", Meaning::Better));
+    assert_eq!(
+        footprint_changes(&clean, &leaking)[0].text,
+        "the candidate leaves behind 343.7 KiB of host memory with every 1,000 calls on 2 ranks, 7 times in a row; \
+         the base at most 0 bytes of host memory"
+    );
+    assert_eq!(found(&with(8 << 10), &with(60 << 10)), [], "less than a page for each hundred calls is noise");
+    assert_eq!(found(&usual(), &leaking), [], "a recording from before this was measured");
 }
 
 #[test]

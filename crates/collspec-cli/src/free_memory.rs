@@ -3,7 +3,7 @@
 
 /// Returns free memory to the system. The allocator keeps free memory for each of up to eight threads per processor, so the memory
 /// of a process grows for a long time even if nothing is leaked.
-pub(super) fn give_back() {
+pub fn give_back() {
     // SAFETY: the allocator may be called at any time, and memory in use stays where it is.
     #[cfg(target_env = "gnu")]
     unsafe {
