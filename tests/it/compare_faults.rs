@@ -64,7 +64,7 @@ fn what_a_fault_breaks_is_worse_and_nothing_else_has_changed() {
     record(&home.path("base.jsonl"), &cases, &options);
     let base = side(home.path("base.jsonl").to_str().unwrap());
     assert!(matches!(base, Side::Recorded(_)));
-    let once = Repetition { runs: 1, repeats: 0, starts: 0, time: Duration::ZERO };
+    let once = Repetition { runs: 1, repeats: 0, starts: 0, fewer_starts_of_few_cases: false, time: Duration::ZERO };
     let (mut missed, mut unexpected) = (Vec::new(), Vec::new());
     for (class, (id, _)) in &classes {
         // All cases of its own scenario, and one of each of some others.

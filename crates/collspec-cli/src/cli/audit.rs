@@ -6,7 +6,7 @@ use super::output;
 use super::progress::ProgressDisplay;
 use super::run::{NAMES_BY_RUN, open, select, show_diagnostics, warn_of_variables};
 use super::terminal;
-use crate::audit::report::table;
+use crate::audit::report::{own, table};
 use crate::audit::{self, AuditError, AuditEvent, AuditReport, AuditSettings, Depth, Selection, SoundFailure};
 use collspec_core::plan::Limits;
 use collspec_core::printable::{PrintableWriter, printable_lines};
@@ -19,6 +19,12 @@ use std::time::Instant;
 
 /// Number of failures without a fault that are shown.
 const MAX_FAILURES: usize = 5;
+
+/// True if files are named, and not folders: then the question is what they notice, not what a corpus lacks.
+fn is_of_single_files(args: &AuditArgs) -> bool {
+    let paths = &args.selection.paths;
+    !paths.is_empty() && paths.iter().all(|path| path.is_file()) && args.fault.is_none() && !args.scenarios
+}
 
 pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     if args.list_faults {
@@ -57,6 +63,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     };
     let seconds = begun.elapsed().as_secs_f64();
     write(output, &|to, styles| match args.format {
+        AuditFormat::Human if is_of_single_files(args) => own::write_own(to, &report, &suite.cases, seconds, styles),
         AuditFormat::Human => table::write_table(to, &report, seconds, args.scenarios, styles),
         AuditFormat::Jsonl => table::write_json_lines(to, &report, seconds),
     })?;

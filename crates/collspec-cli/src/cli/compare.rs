@@ -25,6 +25,7 @@ use collspec_run::cluster::{Cluster, Equipment};
 use collspec_run::run::{Allowed, Backend};
 use collspec_run::signals;
 use collspec_suite::report::Event;
+use collspec_suite::report::human::duration;
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{AtLeast, CaseSet, Error};
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Both sides, or the errors of those that are unavailable.
 type Sides = (Result<Side, SideError>, Result<Side, SideError>);
@@ -118,15 +119,20 @@ fn compare_here(
     let limits = limits.map(|limits| limits.of_rows(rows)).transpose()?.unwrap_or_default();
     let cases = cases(args, &base, &candidate)?;
     signals::catch_interrupt();
-    let mut progress = Progress(ProgressDisplay::new());
+    let live = [&base, &candidate].into_iter().filter(|side| side.is_live()).count();
+    let has_starts = live == 2 && args.starts != Some(0);
+    let has_footprints = live > 0 && !args.no_footprint;
+    let parts = usize::from(has_footprints) + live * args.runs.get() + usize::from(has_starts);
+    let mut progress = Progress::new(parts + usize::from(bench.is_some()), live * args.runs.get());
     if !args.no_footprint {
         let measured = measure_footprints(&mut base, &mut candidate, &mut progress);
-        measured.inspect_err(|_| progress.0.end())?;
+        measured.inspect_err(|_| progress.display.end())?;
     }
     let repetition = Repetition {
         runs: args.runs.get(),
         repeats: args.repeats,
-        starts: args.starts,
+        starts: args.starts.unwrap_or(STARTS),
+        fewer_starts_of_few_cases: args.starts.is_none(),
         time: Duration::from_secs_f64(args.repeat_seconds),
     };
     let (mut comparison, failures) =
@@ -139,9 +145,9 @@ fn compare_here(
             (part, plan.samples.saturating_mul(3))
         };
         progress.part(&part);
-        progress.0.begin(rows.len().saturating_mul(steps), None);
+        progress.display.begin(rows.len().saturating_mul(steps), None);
         let mut each = |row: &Row| {
-            progress.0.step(&row.to_string());
+            progress.display.step(&row.to_string());
             if signals::is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         if counted {
@@ -153,7 +159,7 @@ fn compare_here(
     }
     comparison.provenance = provenance;
     comparison.lost = cluster.and_then(|job| job.lost_in_words());
-    progress.0.end();
+    progress.display.end();
     if let Some(accepted) = accepted {
         accepted.apply(&mut comparison);
     }
@@ -174,6 +180,8 @@ fn compare_here(
     })
 }
 
+/// Starts of each library if `--starts` does not say how many.
+const STARTS: usize = 30;
 /// Samples of each side if `--bench` does not say how many.
 const SAMPLES: u32 = 10;
 
@@ -316,15 +324,66 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The progress line, and the parts of the comparison above it.
-struct Progress(ProgressDisplay);
+/// The progress line, and the parts of the comparison above it, with an estimate of the time that is left.
+struct Progress {
+    display: ProgressDisplay,
+    /// Parts that have begun, and all that are known to come.
+    part: usize,
+    parts: usize,
+    /// When the run of the corpus that is in progress began.
+    run: Option<Instant>,
+    /// Runs of the corpus that have ended, with the time they took together, and all of them.
+    ended: u32,
+    took: Duration,
+    runs: usize,
+}
+
+/// An estimate is shown from this time on.
+const ESTIMATED: Duration = Duration::from_secs(10);
+
+impl Progress {
+    fn new(parts: usize, runs: usize) -> Self {
+        let display = ProgressDisplay::new();
+        Self { display, part: 0, parts, run: None, ended: 0, took: Duration::ZERO, runs }
+    }
+
+    /// The time that the runs of the corpus that are left will take, if they are like the earlier ones.
+    fn left(&mut self) -> String {
+        if let Some(begun) = self.run.take() {
+            self.took += begun.elapsed();
+            self.ended += 1;
+        }
+        let left = u32::try_from(self.runs).unwrap_or(u32::MAX).saturating_sub(self.ended);
+        let Some(time) = self.took.checked_div(self.ended).map(|each| each.saturating_mul(left)) else {
+            return String::new();
+        };
+        if time < ESTIMATED {
+            String::new()
+        } else {
+            format!(" (about {} for the runs that are left)", duration(time.as_secs_f64()))
+        }
+    }
+}
 
 impl Observer for Progress {
     fn part(&mut self, words: &str) {
-        self.0.suspend(|| {
+        let left = self.left();
+        self.part += 1;
+        let (part, parts) = (self.part, self.parts.max(self.part));
+        self.display.suspend(|| {
             // Without it the comparison continues nevertheless.
-            let _ = writeln!(terminal::err(), "collspec: {}", one_line(words));
+            let _ = writeln!(terminal::err(), "collspec: part {part} of {parts}: {}{left}", one_line(words));
         });
+    }
+
+    fn run(&mut self, words: &str) {
+        self.part(words);
+        self.run = Some(Instant::now());
+    }
+
+    fn further_part(&mut self, words: &str) {
+        self.parts += 1;
+        self.part(words);
     }
 
     fn is_interrupted(&self) -> bool {
@@ -334,7 +393,7 @@ impl Observer for Progress {
     fn event(&mut self, event: &Event) {
         // The line is removed at the end of the whole comparison.
         if !matches!(event, Event::Finished { .. }) {
-            self.0.event(event);
+            self.display.event(event);
         }
     }
 }

@@ -64,9 +64,10 @@ pub struct CompareArgs {
     pub repeats: usize,
 
     /// How often each library is started with one of the passing cases, to find what fails in only some starts; up to four times
-    /// as often if that is not decisive.
-    #[arg(long, value_name = "N", default_value_t = 30, help_heading = MANNER)]
-    pub starts: usize,
+    /// as often if that is not decisive. [default: 30, or fewer where they would take longer than 10 seconds and longer than
+    /// all other runs]
+    #[arg(long, value_name = "N", help_heading = MANNER)]
+    pub starts: Option<usize>,
 
     /// How many seconds repeats and starts may take together.
     #[arg(long, value_name = "S", default_value = "600", value_parser = seconds, help_heading = MANNER)]

@@ -7,9 +7,12 @@ use super::seen::Seen;
 use super::speed::{FailedRow, Speed};
 use super::work::Counts;
 use crate::corpus::known_bugs;
-use crate::formats::html::operation_of;
+use crate::formats::html::page::TypedCall;
+use crate::formats::html::typed_calls;
 use crate::record::Header;
-use collspec_core::judge::Verdict;
+use collspec_core::judge::{UsedOperation, Verdict, operation_of};
+use collspec_core::num::DType;
+use collspec_core::ops::find;
 use collspec_core::scenario::Case;
 use collspec_core::stats::rates::Interval;
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,9 @@ pub struct Comparison {
     /// Known bugs that one of the libraries has, with the cases that may show them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known_bugs: Vec<known_bugs::Difference>,
+    /// The descriptions of the compared files that were imported: what the log or dump had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imported: Vec<String>,
     /// Failure rates of starts, if starts were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<StartRates>,
@@ -93,9 +99,12 @@ pub struct Row {
     /// The words of its operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<String>,
-    /// The element types of its inputs.
+    /// The element types of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
+    /// Its operations with their types, sizes and ranks, if it ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used: Vec<UsedOperation>,
     pub change: Change,
     /// A description of the change in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -142,6 +151,16 @@ impl ChangedResult {
 }
 
 impl Row {
+    /// Its operations with their types; those of a recording that lacks them are each combination.
+    pub fn calls(&self) -> Vec<TypedCall> {
+        if !self.used.is_empty() {
+            return typed_calls(&self.used);
+        }
+        let types: Vec<&'static str> = self.types.iter().filter_map(|word| Some(DType::parse(word)?.name())).collect();
+        let operations = self.operations.iter().filter_map(|word| Some(find(word)?.name));
+        operations.flat_map(|operation| types.iter().map(move |dtype| (operation, *dtype))).collect()
+    }
+
     /// The operations to which the change applies, where that is known.
     pub fn changed_operations(&self) -> Vec<&str> {
         self.changed_results.iter().filter_map(ChangedResult::operation).collect()
@@ -234,6 +253,7 @@ impl Comparison {
             candidate,
             library,
             known_bugs: Vec::new(),
+            imported: Vec::new(),
             starts,
             rows,
             speed: None,

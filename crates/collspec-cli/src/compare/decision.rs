@@ -262,23 +262,9 @@ impl Comparison {
 mod tests {
     use super::*;
     use crate::bench::row::fixture::sum;
-    use crate::compare::Row;
+    use crate::compare::fixture::{comparison, none};
     use crate::compare::library_changes::LibraryChange;
     use serde_json::json;
-
-    fn row(change: &str) -> Row {
-        let seen = json!({ "passed": 2, "failed": 0, "skipped": 0, "endings": [] });
-        let row = json!({ "case": change, "file": "a.toml", "change": change, "base": seen, "candidate": seen });
-        serde_json::from_value(row).unwrap()
-    }
-
-    fn comparison(changes: &[&str]) -> Comparison {
-        Comparison { not_begun: None, rows: changes.iter().map(|change| row(change)).collect(), ..none() }
-    }
-
-    fn none() -> Comparison {
-        Comparison::not_begun("2.28.9", "2.30.7", "the library is missing".to_owned())
-    }
 
     fn headline(comparison: &Comparison, bits: bool) -> String {
         comparison.decision(AtLeast::Cases(1), bits).headline(comparison)

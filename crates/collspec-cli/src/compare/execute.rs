@@ -10,10 +10,12 @@ use super::side::Side;
 use crate::corpus::known_bugs;
 use crate::record::RecordedCase;
 use collspec_core::judge::Status;
+use collspec_core::scenario::Case;
 use collspec_core::stats::median;
 use collspec_suite::report::Event;
 use collspec_suite::suite::{CaseSet, Error};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Numbers of repetitions, and their time limit.
@@ -26,14 +28,27 @@ pub struct Repetition {
     pub repeats: usize,
     /// Number of starts of each library with one case each, to find failures that occur in some starts only.
     pub starts: usize,
+    /// True if there are fewer starts where they would take longer than the runs of the corpus, and longer than
+    /// [`super::repeats::STARTS_IN_ANY_CASE`].
+    pub fewer_starts_of_few_cases: bool,
     /// Time limit for repeats and starts together.
     pub time: Duration,
 }
 
 /// Receives progress messages, and can stop the comparison.
 pub trait Observer {
-    /// A part of the comparison begins, for instance a run of the corpus.
+    /// A part of the comparison begins.
     fn part(&mut self, words: &str);
+
+    /// A run of the corpus on one side begins.
+    fn run(&mut self, words: &str) {
+        self.part(words);
+    }
+
+    /// A part begins that was not to be foreseen.
+    fn further_part(&mut self, words: &str) {
+        self.part(words);
+    }
 
     /// An event of that part.
     fn event(&mut self, event: &Event);
@@ -58,12 +73,15 @@ pub fn compare(
 ) -> Result<(Comparison, FirstFailures), Error> {
     let mut sides = Sides { base: Runs::new(base), candidate: Runs::new(candidate) };
     let runs = repetition.runs.max(1);
+    let begun = Instant::now();
     for round in 0..runs {
         let words = |side: &str| format!("{side}, run {} of {runs}", round + 1);
         sides.in_turn(round, |side, name| side.run_corpus(cases, &words(name), observer))?;
     }
     let corpus = sides.names(cases);
-    let mut repeats = Repeats { cases, repetition, deadline: Instant::now() + repetition.time, observer };
+    let corpus_time = begun.elapsed();
+    let deadline = Instant::now() + repetition.time;
+    let mut repeats = Repeats { cases, repetition, corpus_time, deadline, observer };
     repeats.confirm(&mut sides)?;
     repeats.repeat_unsteady(&mut sides)?;
     let starts = repeats.try_starts(&mut sides)?;
@@ -78,9 +96,18 @@ pub fn compare(
         let compared = comparison.rows.iter().filter(|row| row.change.was_compared());
         let compared: HashSet<&str> = compared.map(|row| row.case.as_str()).collect();
         let cases = cases.cases.iter().filter(|case| compared.contains(case.name.as_str()));
-        comparison.known_bugs = known_bugs::differences(base, candidate, cases);
+        let changes: Vec<&str> = comparison.library.iter().map(|change| change.subject.as_str()).collect();
+        comparison.imported = imported(cases.clone());
+        comparison.known_bugs = known_bugs::differences(base, candidate, cases, &changes);
     }
     Ok((comparison, FirstFailures { base: base.failures, candidate: candidate.failures }))
+}
+
+/// The descriptions of imported files, each once.
+fn imported<'a>(cases: impl Iterator<Item = &'a Arc<Case>>) -> Vec<String> {
+    let imported = cases.filter(|case| case.tags.iter().any(|tag| tag == "imported"));
+    let descriptions: BTreeSet<String> = imported.filter_map(|case| case.description.clone()).collect();
+    descriptions.into_iter().collect()
 }
 
 /// The runs of both sides.
@@ -139,11 +166,13 @@ impl Sides<'_> {
             median(&seconds)
         };
         let any = base.iter().chain(&candidate).next();
+        let ran = base.iter().chain(&candidate).find(|run| !run.used.is_empty());
         Row {
             case: name.to_owned(),
             file: any.map(|run| run.file.clone()).unwrap_or_default(),
             operations: any.map(|run| run.operations.clone()).unwrap_or_default(),
             types: any.map(|run| run.types.clone()).unwrap_or_default(),
+            used: ran.map(|run| run.used.clone()).unwrap_or_default(),
             change,
             detail,
             changed_results,

@@ -17,13 +17,19 @@
 //! | `provenance` | when, where and by which program |
 //! | `comparison` | the complete result |
 //! | `decision` | the verdicts on results and on speed, and the headline |
+//! | `coverage` | what the compared cases use of a library |
+//! | `advice` | what to do, with its reasons and limits |
 //! | `words` | words that reports share |
 pub mod accepted;
+mod advice;
 mod change;
 mod classify;
 mod comparison;
+mod coverage;
 mod decision;
 mod execute;
+#[cfg(test)]
+mod fixture;
 mod footprint_changes;
 mod footprints;
 mod library_changes;

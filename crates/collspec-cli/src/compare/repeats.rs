@@ -7,7 +7,7 @@ use collspec_core::judge::Status;
 use collspec_core::scenario::Case;
 use collspec_suite::suite::{CaseSet, Error};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Limit on the cases differing from run to run that are repeated; if there are more, the first ones.
 const MAX_REPEATED: usize = 32;
@@ -22,11 +22,15 @@ const START_SECONDS: f64 = 2.0;
 const MORE_TRIES: usize = 4;
 /// Number of reasons that are kept of a side's failed starts.
 const START_REASONS: usize = 3;
+/// The time that starts may take even where the runs of the corpus took less.
+pub const STARTS_IN_ANY_CASE: Duration = Duration::from_secs(10);
 
 /// The cases to run again, the number of repetitions, and the deadline.
 pub(super) struct Repeats<'a> {
     pub(super) cases: &'a CaseSet,
     pub(super) repetition: &'a Repetition,
+    /// The time that all runs of the corpus took together.
+    pub(super) corpus_time: Duration,
     pub(super) deadline: Instant,
     pub(super) observer: &'a mut dyn Observer,
 }
@@ -52,7 +56,7 @@ impl Repeats<'_> {
         }
         let first = spread(all.len(), CONFIRMED);
         let rest = (0..all.len()).filter(|at| !first.contains(at)).take(MAX_REPEATED);
-        self.observer.part("cases that fail on one side only, some of them again in new processes");
+        self.observer.further_part("cases that fail on one side only, some of them again in new processes");
         let mut steady = true;
         for (done, at) in first.iter().copied().chain(rest).enumerate() {
             if done >= first.len() && steady {
@@ -82,7 +86,7 @@ impl Repeats<'_> {
             return Ok(());
         }
         let words = if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) };
-        self.observer.part(&format!("{words} with runs that differ, {repeats} times each in new processes"));
+        self.observer.further_part(&format!("{words} with runs that differ, {repeats} times each in new processes"));
         for case in &cases {
             for number in 0..repeats.saturating_mul(MORE_TRIES) {
                 // Checking more often would find differences by chance.
@@ -119,11 +123,17 @@ impl Repeats<'_> {
             return Ok(Some(StartRates { not_tried: Some(reason), ..StartRates::default() }));
         }
         let chosen = spread(steady.len(), START_CASES);
-        self.observer.part(&format!("{starts} starts of each library with one case each"));
+        self.observer.part(&format!(
+            "up to {starts} starts of each library, each with one case in a new process, for what fails in some starts only"
+        ));
+        let begun = Instant::now();
+        let usual = self.corpus_time.max(STARTS_IN_ANY_CASE);
         let mut rates = StartRates::default();
         for number in 0..starts.saturating_mul(MORE_TRIES) {
             let look = number == starts;
-            if (look && rates.change().meaning() != Meaning::Undecided) || self.is_late() {
+            let is_long = self.repetition.fewer_starts_of_few_cases && begun.elapsed() > usual;
+            let is_decided = rates.change().meaning() != Meaning::Undecided;
+            if (is_decided && (look || is_long)) || self.is_late() {
                 break;
             }
             let case = &steady[chosen[number % chosen.len()]];

@@ -83,7 +83,7 @@ impl<'a> Runs<'a> {
         if observer.is_interrupted() {
             return Ok(());
         }
-        observer.part(words);
+        observer.run(words);
         let mut collector = Collector { failures: &mut self.failures, to: &mut self.by_case, observer };
         match cases.run(options.clone(), chosen.clone(), &mut collector) {
             Ok(_) => self.corpus_runs += 1,

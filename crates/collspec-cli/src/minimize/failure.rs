@@ -1,5 +1,5 @@
 //! The way a case fails.
-use collspec_core::judge::{Lane, Outcome, Status, Subject, Verdict};
+use collspec_core::judge::{Lane, Outcome, Status, Subject, Verdict, operation_of};
 use std::fmt;
 
 /// The way a case fails, which stays the same while it gets smaller.
@@ -17,6 +17,8 @@ impl Failure {
             return None;
         }
         let finding = verdict.findings.first().map(|first| {
+            // The step's number changes as others are left out, its round as a loop is dissolved, and a captured step may run
+            // without its graph.
             let operation = first.step.as_deref().and_then(operation_of).map(str::to_owned);
             (first.lane, first.subject, operation)
         });
@@ -45,13 +47,6 @@ impl Failure {
     }
 }
 
-/// The operation of a step. Its number changes as others are left out, its round as a loop is dissolved, and a captured step
-/// may run without its graph: `step 3 (all_reduce, round 2) in step 4 (launch)` stays an all_reduce.
-fn operation_of(step: &str) -> Option<&str> {
-    let (_, name) = step.split_once('(')?;
-    name.split([',', ')']).next()
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = match self.outcome {
@@ -69,23 +64,5 @@ impl fmt::Display for Failure {
             f.write_str(")")?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::operation_of;
-
-    #[test]
-    fn an_operation_stays_the_same_in_rounds_and_graphs() {
-        for (step, operation) in [
-            ("step 3 (all_reduce)", Some("all_reduce")),
-            ("step 2.1 (all_reduce, round 12)", Some("all_reduce")),
-            ("step 1 (all_reduce) in step 2 (launch)", Some("all_reduce")),
-            ("step 1 (map) in the launch of `g` after the last step", Some("map")),
-            ("the registration", None),
-        ] {
-            assert_eq!(operation_of(step), operation, "{step}");
-        }
     }
 }

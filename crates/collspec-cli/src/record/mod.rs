@@ -14,12 +14,12 @@ pub use footprint::{Measuring, PROCESSES, measure};
 pub use read::{ReadError, is_recording, read};
 pub use write::RecordingWriter;
 
-use crate::formats::html::{operations, types};
-use collspec_core::judge::{LaneResult, ObservedResults, Outcome, Status, Verdict};
+use crate::formats::html::{calls, operations};
+use collspec_core::judge::{LaneResult, ObservedResults, Outcome, Status, UsedOperation, Verdict};
 use collspec_core::scenario::Case;
 use collspec_suite::report::FingerprintReport;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of the format that this version writes, and the greatest that it reads.
 pub const FORMAT: u32 = 1;
@@ -118,9 +118,12 @@ pub struct RecordedCase {
     /// The words of its operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<String>,
-    /// The element types of its inputs.
+    /// The element types of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
+    /// Its operations with their types, sizes and ranks, if it ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used: Vec<UsedOperation>,
     /// A hash of its file's text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<collspec_core::judge::ContentHash>,
@@ -188,11 +191,13 @@ impl RecordedCase {
             step: finding.step.clone(),
             pattern: finding.pattern.clone(),
         });
+        let types: BTreeSet<&str> = calls(case, &verdict.used).into_iter().map(|(_, dtype)| dtype).collect();
         Self {
             case: verdict.case.clone(),
             file: case.file.path.clone(),
             operations: operations(case).into_iter().map(str::to_owned).collect(),
-            types: types(case).into_iter().map(str::to_owned).collect(),
+            types: types.into_iter().map(str::to_owned).collect(),
+            used: verdict.used.clone(),
             text: Some(collspec_core::judge::ContentHash::of(case.file.text.as_bytes())),
             status: verdict.status,
             outcome: verdict.outcome,

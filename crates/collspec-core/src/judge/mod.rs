@@ -27,6 +27,7 @@ mod runs;
 mod shown_buffers;
 mod snapshot;
 mod tolerance;
+mod used_operations;
 pub mod verdict;
 mod waiting;
 mod windows;
@@ -40,6 +41,7 @@ pub use buffer_contents::{BufferContents, BufferRow, BufferRows, RowElements, Sh
 pub use images::final_image;
 pub use observed_results::{BufferHashes, CallError, ContentHash, ObservedResults};
 pub use runs::{CaseJudge, Details, ShowBuffers};
+pub use used_operations::{UsedOperation, operation_of};
 pub use verdict::*;
 
 use crate::job::Observation;
@@ -210,6 +212,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         buffers: None,
         observed: None,
         not_looked_at: None,
+        used: Vec::new(),
         fault_struck: Some(false),
         notes,
     }

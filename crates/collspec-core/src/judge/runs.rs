@@ -2,6 +2,7 @@
 use super::findings::{FindingCollector, Priority};
 use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
+use super::used_operations::used_operations;
 use super::{
     Lane, Outcome, Status, Verdict, call_algorithms, deaths, finish_verdict, images, judge_run_data, message,
     observed_results, outcome, outputs, queries, skipped, snapshot, windows,
@@ -221,6 +222,7 @@ impl<'a> CaseJudge<'a> {
             Some(Box::new(observed_results::observed_results(plan, forecast, run, ended_well)))
         };
         let observed = if keep_results { observed() } else { None };
+        let used = if collector.pass_or_fail_only { Vec::new() } else { used_operations(plan) };
         if ending.is_none() {
             let text = "nothing was observed".to_owned();
             collector
@@ -228,7 +230,7 @@ impl<'a> CaseJudge<'a> {
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
             let verdict = finish_verdict(case, collector, ending, seconds);
-            return Verdict { buffers: shown, observed, fault_struck, ..verdict };
+            return Verdict { buffers: shown, observed, used, fault_struck, ..verdict };
         }
         if complete && case.repeat as usize > number && collector.is_empty() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
@@ -249,6 +251,7 @@ impl<'a> CaseJudge<'a> {
         verdict.buffers = shown;
         verdict.not_looked_at = forecast.not_looked_at.clone();
         verdict.observed = observed;
+        verdict.used = used;
         verdict.fault_struck = fault_struck;
         if verdict.status == Status::Pass {
             verdict.order_maps =

@@ -233,6 +233,8 @@ pub struct Verdict {
     pub observed: Option<Box<super::ObservedResults>>,
     /// Results that could not be checked, although they are defined.
     pub not_looked_at: Option<crate::oracle::NotLookedAt>,
+    /// The operations that the program used; empty if it did not run.
+    pub used: Vec<super::UsedOperation>,
     /// True if a fault of the library was asked for and changed something; `None` if a run ended so that the worker could not say.
     pub fault_struck: Option<bool>,
     /// Notes that do not change the verdict.

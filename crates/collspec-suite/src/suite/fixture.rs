@@ -32,6 +32,7 @@ pub fn verdict(name: &str, status: Status) -> Verdict {
         buffers: None,
         observed: None,
         not_looked_at: None,
+        used: Vec::new(),
         fault_struck: Some(false),
         notes: Vec::new(),
     }

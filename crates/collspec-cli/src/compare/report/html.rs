@@ -5,14 +5,15 @@ use super::table::Table;
 use super::ways::by_way;
 use crate::bench::{COUNTS_NOTE, plot_sides};
 use crate::compare::comparison::ChangedResult;
+use crate::compare::coverage::coverage;
 use crate::compare::library_changes::LibraryChange;
 use crate::compare::speed::Speed;
 use crate::compare::words::{cases, counted};
 use crate::compare::{Change, GateVerdict, Meaning, Row, Seen, SideSummary};
+use crate::corpus::known_bugs::Difference;
 use crate::formats::html::failed_operation;
 use crate::formats::html::page::{Mark, Page, PageCase, Section, Tone, lines};
 use crate::formats::html::section::{buffers, findings};
-use collspec_core::num::DType;
 use collspec_core::printable::{one_line, thousands};
 use maud::{Markup, PreEscaped, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,9 +50,8 @@ fn page(context: &Context<'_>) -> Page {
         }
         cases.push(PageCase {
             name: row.case.clone(),
-            operations: known(row.operations.iter().map(String::as_str)),
+            calls: row.calls(),
             marked: marked(context, row),
-            types: row.types.iter().filter_map(|word| Some(DType::parse(word)?.name())).collect(),
             mark: mark(row),
             results: vec![counts(&row.base), counts(&row.candidate), what_changed(row)],
             seconds: row.candidate_seconds,
@@ -65,10 +65,14 @@ fn page(context: &Context<'_>) -> Page {
     };
     let [before, after] = other_sections(context);
     let sides = format!("{} -> {}", comparison.base.name, comparison.candidate.name);
+    let mut subtitle = format!("{sides}: {compared} compared, {}", provenance(comparison));
+    if let Some(advice) = context.decision.advice(comparison) {
+        subtitle = format!("{advice}. {subtitle}");
+    }
     Page {
         tone,
         headline: context.headline(),
-        subtitle: format!("{sides}: {compared} compared, {}", provenance(comparison)),
+        subtitle,
         facts: vec![
             ("Base".to_owned(), facts(&comparison.base)),
             ("Candidate".to_owned(), facts(&comparison.candidate)),
@@ -225,6 +229,10 @@ fn other_sections(context: &Context<'_>) -> [Vec<(String, Markup)>; 2] {
         let worse = starts.accepted.is_none() && starts.change().meaning() == Meaning::Worse;
         add(worse, format!("Starts that failed: {}", starts.change().title()), text);
     }
+    if !comparison.known_bugs.is_empty() {
+        let bugs: Vec<String> = comparison.known_bugs.iter().map(Difference::words).collect();
+        add(false, "Known bugs of NCCL (docs/real-nccl.md)".to_owned(), list(&bugs));
+    }
     if !comparison.library.is_empty() {
         let worse = |change: &LibraryChange| change.meaning == Meaning::Worse && change.accepted.is_none();
         let any = comparison.library.iter().any(worse);
@@ -248,6 +256,16 @@ fn other_sections(context: &Context<'_>) -> [Vec<(String, Markup)>; 2] {
     let parts = comparison.missing_parts();
     if !parts.is_empty() {
         add(false, "What could not be compared".to_owned(), list(&parts));
+    }
+    let covered = coverage(&comparison.rows);
+    if !covered.is_empty() {
+        let text = html! {
+            table {
+                @for covered in &covered { tr { td { (one_line(covered.operation)) } td { (one_line(&covered.words())) } } }
+            }
+            @for description in &comparison.imported { p { "imported: " (one_line(description)) } }
+        };
+        add(false, "What the compared cases use".to_owned(), text);
     }
     let table = html! {
         table {

@@ -4,6 +4,7 @@ use super::speed::write_speed;
 use super::ways::{by_way, fails_on_both};
 use super::work::write_work;
 use crate::bench::comparison::SpeedVerdict;
+use crate::compare::coverage::coverage;
 use crate::compare::words::cases;
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Provenance, Row, SideSummary};
 use anstyle::Style;
@@ -54,7 +55,11 @@ pub fn write_human(to: &mut dyn Write, context: &Context<'_>, styles: Styles) ->
     for Part { title, style, text } in parts(context, styles)? {
         writeln!(to, "\n{style}{title}{style:#}\n{}", text.trim_end_matches('\n'))?;
     }
-    writeln!(to, "\n{style}{headline}{style:#}")
+    writeln!(to, "\n{style}{headline}{style:#}")?;
+    match context.decision.advice(comparison) {
+        Some(advice) => writeln!(to, "Advice: {}.", one_line(&advice)),
+        None => Ok(()),
+    }
 }
 
 /// The parts below the headline, the changes first and of these the worse ones.
@@ -107,17 +112,8 @@ impl Report<'_> {
 
     /// Bugs that are known of one of the libraries alone.
     fn known_bugs(&mut self) -> io::Result<()> {
-        for (is_new, words) in [(true, "only in the candidate"), (false, "only in the base")] {
-            for bug in self.comparison.known_bugs.iter().filter(|bug| bug.is_new == is_new) {
-                write!(self.to, "  {words}: {}", one_line(&bug.bug))?;
-                match &bug.example {
-                    Some(example) => {
-                        let count = cases(bug.cases);
-                        writeln!(self.to, "; {count} here may show it, such as {}", one_line(example))?;
-                    }
-                    None => writeln!(self.to, "; no case here can show it")?,
-                }
-            }
+        for bug in &self.comparison.known_bugs {
+            writeln!(self.to, "  {}", one_line(&bug.words()))?;
         }
         if !self.to.is_empty() {
             self.end_part("Known bugs of NCCL (docs/real-nccl.md)".to_owned(), self.styles.strong);
@@ -251,6 +247,12 @@ impl Report<'_> {
         }
         if let Some(starts) = comparison.starts.as_ref().filter(|starts| starts.change().meaning() == Meaning::Same) {
             writeln!(self.to, "Starts that failed: {}", starts.words())?;
+        }
+        for covered in coverage(&comparison.rows) {
+            writeln!(self.to, "  {:<16} {}", one_line(covered.operation), one_line(&covered.words()))?;
+        }
+        for description in &comparison.imported {
+            writeln!(self.to, "  imported: {}", one_line(description))?;
         }
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for row in comparison.rows.iter().filter(|row| row.change.meaning() == Meaning::NotCompared) {

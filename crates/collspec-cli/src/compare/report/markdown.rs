@@ -25,6 +25,9 @@ pub fn text(context: &Context<'_>, room: usize) -> io::Result<String> {
     if !reasons.is_empty() {
         let _ = writeln!(text, "<pre>{}</pre>\n", escaped(&reasons.join("\n")));
     }
+    if let Some(advice) = context.decision.advice(comparison) {
+        let _ = writeln!(text, "Advice: {}.\n", plain(&advice));
+    }
     let _ = writeln!(text, "| | base | candidate |\n|---|---|---|");
     let fact = |of: fn(&SideSummary) -> &str| [&comparison.base, &comparison.candidate].map(of).map(cell);
     let facts = [

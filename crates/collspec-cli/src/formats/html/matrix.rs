@@ -25,7 +25,7 @@ struct Cell {
 pub fn matrix(cases: &[PageCase]) -> Markup {
     let mut cells: BTreeMap<(&str, &str), Cell> = BTreeMap::new();
     for (at, case) in cases.iter().enumerate() {
-        for (operation, dtype) in case.operations.iter().flat_map(|op| case.types.iter().map(move |ty| (*op, *ty))) {
+        for (operation, dtype) in case.calls.iter().copied().filter(|(_, dtype)| !dtype.is_empty()) {
             let cell = cells.entry((operation, dtype)).or_default();
             let marked = case.marked.is_empty() || case.marked.contains(&operation);
             let mark = if marked { case.mark } else { UNCHANGED };

@@ -4,14 +4,15 @@ mod matrix;
 pub mod page;
 pub mod section;
 
-use collspec_core::judge::{Status, Verdict};
+use collspec_core::judge::{Status, UsedOperation, Verdict, operation_of};
+use collspec_core::num::DType;
 use collspec_core::ops::Kind;
 use collspec_core::printable::thousands;
 use collspec_core::scenario::{self, Case, Diagnostic, SourceFile};
 use collspec_suite::report::Event;
 use collspec_suite::report::{Reporter, RerunCommand, RunFacts, Tally, fault_warning};
 use maud::html;
-use page::{Mark, Page, PageCase, Section, Tone, lines};
+use page::{Mark, Page, PageCase, Section, Tone, TypedCall, lines};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -62,10 +63,10 @@ impl<W: Write> HtmlReporter<W> {
             Status::Fail => (FAILED, Some(self.section(case, verdict))),
         };
         let results = vec![verdict.reason.clone().filter(|_| mark == SKIPPED).unwrap_or_default()];
-        let (operations, types) = (operations(case), types(case));
+        let calls = calls(case, &verdict.used);
         let seconds = (mark != SKIPPED).then_some(verdict.wall_seconds);
         let (name, marked) = (case.name.clone(), Vec::new());
-        self.cases.push(PageCase { name, operations, marked, types, mark, results, seconds, section });
+        self.cases.push(PageCase { name, calls, marked, mark, results, seconds, section });
     }
 
     fn section(&mut self, case: &Case, verdict: &Verdict) -> Section {
@@ -101,9 +102,8 @@ impl<W: Write> HtmlReporter<W> {
         self.room = self.room.saturating_sub(body.0.len());
         self.cases.push(PageCase {
             name: name.to_owned(),
-            operations: Vec::new(),
+            calls: Vec::new(),
             marked: Vec::new(),
-            types: Vec::new(),
             mark: INVALID,
             results: vec![String::new()],
             seconds: None,
@@ -189,11 +189,6 @@ pub fn failed_operation(case: &Case, verdict: &Verdict) -> String {
     step.and_then(operation_of).map_or_else(|| operations(case).join(", "), str::to_owned)
 }
 
-/// The operation in a step's label: `all_reduce` of `step 2 (all_reduce)`.
-pub fn operation_of(step: &str) -> Option<&str> {
-    step.rsplit_once('(').map(|(_, name)| name.trim_end_matches(')'))
-}
-
 /// The words of the operations that move data, each once; if there are none, those of the others.
 pub fn operations(case: &Case) -> Vec<&'static str> {
     let (mut moving, mut others) = (BTreeSet::new(), BTreeSet::new());
@@ -207,10 +202,27 @@ pub fn operations(case: &Case) -> Vec<&'static str> {
     if moving.is_empty() { others } else { moving }.into_iter().collect()
 }
 
-/// The element types of the inputs, each once.
-pub fn types(case: &Case) -> Vec<&'static str> {
+/// The operations of a case, each with the element types of its calls. Where the program did not run, or the plan does not tell,
+/// these are all types of the inputs.
+pub fn calls(case: &Case, used: &[UsedOperation]) -> Vec<TypedCall> {
+    let mut calls = typed_calls(used);
     let types: BTreeSet<&'static str> = case.inputs.iter().map(|input| input.dtype.name()).collect();
-    types.into_iter().collect()
+    for operation in operations(case) {
+        if !calls.iter().any(|(known, _)| *known == operation) {
+            calls.extend(types.iter().map(|dtype| (operation, *dtype)));
+            calls.extend(types.is_empty().then_some((operation, "")));
+        }
+    }
+    calls
+}
+
+/// Operations with their types, in the words of the language; words of another version are left out.
+pub fn typed_calls(used: &[UsedOperation]) -> Vec<TypedCall> {
+    let known = |used: &UsedOperation| {
+        Some((collspec_core::ops::find(&used.operation)?.name, DType::parse(&used.dtype)?.name()))
+    };
+    let calls: BTreeSet<TypedCall> = used.iter().filter_map(known).collect();
+    calls.into_iter().collect()
 }
 
 #[cfg(test)]

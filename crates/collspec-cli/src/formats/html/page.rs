@@ -75,16 +75,17 @@ pub struct Page {
     pub after: Vec<(String, Markup)>,
 }
 
+/// An operation in the language's word, and the type of its elements; empty if it has none.
+pub type TypedCall = (&'static str, &'static str);
+
 #[derive(Clone, Debug)]
 pub struct PageCase {
     /// The case's name.
     pub name: String,
-    /// The words of its operations.
-    pub operations: Vec<&'static str>,
-    /// Those of them that the mark applies to; all if it is empty.
+    /// Its operations with their types.
+    pub calls: Vec<TypedCall>,
+    /// The operations that the mark applies to; all if it is empty.
     pub marked: Vec<&'static str>,
-    /// The element types of its buffers.
-    pub types: Vec<&'static str>,
     /// The case's mark.
     pub mark: Mark,
     /// A few words for each side.
@@ -92,6 +93,18 @@ pub struct PageCase {
     /// Seconds that it took; `None` if it was not run.
     pub seconds: Option<f64>,
     pub section: Option<Section>,
+}
+
+impl PageCase {
+    /// The words of its operations, each once.
+    fn operations(&self) -> BTreeSet<&'static str> {
+        self.calls.iter().map(|(operation, _)| *operation).collect()
+    }
+
+    /// The types of its calls, each once.
+    fn types(&self) -> BTreeSet<&'static str> {
+        self.calls.iter().map(|(_, dtype)| *dtype).filter(|dtype| !dtype.is_empty()).collect()
+    }
 }
 
 /// The details on a case.
@@ -186,8 +199,8 @@ impl Page {
         html! {
             form #filter hidden {
                 label { "Text " input #text type="search" placeholder="part of a name"; }
-                label { "Operation " select #operation { (options(self.cases.iter().flat_map(|case| &case.operations))) } }
-                label { "Type " select #type { (options(self.cases.iter().flat_map(|case| &case.types))) } }
+                label { "Operation " select #operation { (options(self.cases.iter().flat_map(PageCase::operations))) } }
+                label { "Type " select #type { (options(self.cases.iter().flat_map(PageCase::types))) } }
                 fieldset {
                     legend { "Status" }
                     // The worst first.
@@ -258,8 +271,8 @@ impl Page {
                         tr class=(case.mark.tone.class()) {
                             td { (case.mark.word) }
                             td { @if case.section.is_some() { a href={ "#c" (at) } { (name) } } @else { (name) } }
-                            td { (case.operations.join(" ")) }
-                            td { (case.types.join(" ")) }
+                            td { (words(&case.operations())) }
+                            td { (words(&case.types())) }
                             @for result in &case.results { td { (one_line(result)) } }
                             td { (case.seconds.map(collspec_suite::report::human::duration).unwrap_or_default()) }
                         }
@@ -300,8 +313,13 @@ impl Page {
 }
 
 /// The words as choices of a list, each once, after one for all.
-fn options<'a>(words: impl Iterator<Item = &'a &'static str>) -> Markup {
-    let words: BTreeSet<&str> = words.copied().collect();
+/// Words with blanks between them.
+fn words(words: &BTreeSet<&str>) -> String {
+    words.iter().copied().collect::<Vec<_>>().join(" ")
+}
+
+fn options(words: impl Iterator<Item = &'static str>) -> Markup {
+    let words: BTreeSet<&str> = words.collect();
     html! {
         option value="" { "all" }
         @for word in words { option { (word) } }

@@ -154,5 +154,5 @@ fn operations_and_types_are_those_of_the_file() {
     let text = "world_size = 2\ninputs.x = { each = 1, count = 2, dtype = \"f16\" }\nsteps = [\n  { op = \"group\", steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }] },\n  { op = \"map\", expr = \"2 * y\", out = \"z\" },\n]\n";
     let file = Arc::new(SourceFile { path: "a.toml".into(), text: text.into() });
     let case = &scenario::parse(&file, "a").unwrap()[0];
-    assert_eq!((operations(case), types(case)), (vec!["all_reduce"], vec!["f16"]));
+    assert_eq!(calls(case, &[]), [("all_reduce", "f16")]);
 }
