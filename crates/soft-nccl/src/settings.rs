@@ -1,5 +1,5 @@
 //! Settings that the library reads from its environment, once per process.
-use crate::algo::{Algorithms, Protocol, Protocols};
+use crate::algo::{Algorithms, Protocols};
 use crate::arith::Manner;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -163,8 +163,8 @@ impl Settings {
     }
 
     /// Elements of `size` bytes in one chunk.
-    pub(crate) fn chunk_elements(&self, protocol: Protocol, size: usize) -> usize {
-        (protocol.data(self.buffer_bytes / SLOTS) / size.max(1)).max(1)
+    pub(crate) fn chunk_elements(&self, size: usize) -> usize {
+        (self.buffer_bytes / SLOTS / size.max(1)).max(1)
     }
 
     /// Most bytes that a message of an operation has.

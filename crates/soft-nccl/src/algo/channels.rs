@@ -2,7 +2,6 @@
 //!
 //! The rules are those of NCCL from 2.29 on: data is dealt out in cells of at least 32 KiB of traffic per channel (16 KiB before), so
 //! a small operation uses fewer channels than there are.
-use super::Protocol;
 use crate::op::Kind;
 
 /// Bytes that a channel moves at least, over all ranks' links.
@@ -28,7 +27,6 @@ impl Share {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub kind: Kind,
-    pub protocol: Protocol,
     /// Elements of a rank, as the call counts them.
     pub count: usize,
     /// Bytes of an element.
@@ -40,12 +38,11 @@ pub(super) struct Load {
 impl Load {
     /// Number of times a byte of the count travels.
     fn traffic_per_byte(&self) -> usize {
-        let ways = match self.kind {
+        match self.kind {
             Kind::AllReduce => 2,
             Kind::AllGather | Kind::ReduceScatter => self.n,
             _ => 1,
-        };
-        if self.protocol == Protocol::Ll { ways * 4 } else { ways }
+        }
     }
 
     /// The shares of at most `channels` channels, in the order of the data. None is empty.
@@ -94,7 +91,7 @@ mod tests {
     use super::*;
 
     fn lens(kind: Kind, count: usize, n: usize, channels: usize) -> Vec<usize> {
-        let load = Load { kind, protocol: Protocol::Simple, count, size: 4, n };
+        let load = Load { kind, count, size: 4, n };
         let shares = load.shares(channels);
         let mut end = 0;
         for share in &shares {

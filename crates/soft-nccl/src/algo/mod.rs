@@ -97,8 +97,7 @@ pub(crate) struct Part {
 impl Part {
     /// The elements of each channel of an operation, with at most `channels` channels.
     fn shares(&self, spec: &Spec, channels: usize) -> Vec<Share> {
-        let (kind, protocol, count, size) = (spec.kind, spec.protocol, spec.count, spec.ty.size());
-        Load { kind, protocol, count, size, n: self.n }.shares(channels)
+        Load { kind: spec.kind, count: spec.count, size: spec.ty.size(), n: self.n }.shares(channels)
     }
 }
 

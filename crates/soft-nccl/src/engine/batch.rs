@@ -177,7 +177,7 @@ impl State {
         let mut large = false;
         for operation in operations {
             let mut spec = operation.spec;
-            let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
+            let chunk = settings().chunk_elements(spec.ty.size());
             let sequence = operation.sequence;
             let signature = spec.signature();
             let elsewhere = there.and_then(|there| there.place(spec.peer)).filter(|_| spec.kind == Kind::Put);
