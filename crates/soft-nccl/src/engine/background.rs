@@ -180,7 +180,7 @@ impl State {
     /// call but an abort; a revoked one does not keep failures.
     pub(crate) fn keep_failure(&mut self, comm: usize, failure: &Failure) {
         let keeps =
-            |member: &super::Member| member.nonblocking && !member.revoked && member.error != Some(failure.code);
+            |member: &super::Member| member.config.nonblocking && !member.revoked && member.error != Some(failure.code);
         if failure.code == ncclResult_t::InProgress || !self.members.get(&comm).is_some_and(keeps) {
             return;
         }

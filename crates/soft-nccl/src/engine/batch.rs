@@ -195,7 +195,7 @@ impl State {
                 // SAFETY: the caller that created the operator has promised that the address is readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let channels = settings().channels(member.ctas);
+            let channels = settings().channels(member.config);
             let beside = spec.bytes(n) >= MUCH;
             large |= beside;
             let stripes = if beside { STRIPES } else { 1 };

@@ -9,7 +9,7 @@ use super::one_sided::OneSided;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
-use crate::settings::{CommConfig, Ctas, settings};
+use crate::settings::{CommConfig, settings};
 use crate::transport::{Address, Name};
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
 use rustc_hash::FxHashMap;
@@ -68,9 +68,8 @@ pub(crate) struct Member {
     pub rank: usize,
     pub n: usize,
     pub device: i32,
-    pub ctas: Ctas,
-    /// True if its calls return before they are done.
-    pub nonblocking: bool,
+    /// Derived communicators inherit it unless they get their own.
+    pub config: CommConfig,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
     /// Collectives enqueued so far.
@@ -131,8 +130,7 @@ impl State {
                 rank: *rank,
                 n: devices.len(),
                 device: *device,
-                ctas: Ctas::default(),
-                nonblocking: false,
+                config: CommConfig::default(),
                 tag: 0,
                 traffic: BTreeMap::new(),
                 collectives: 0,
@@ -235,11 +233,6 @@ pub(crate) struct MemoryUse {
 }
 
 impl Member {
-    /// Its configuration, which derived communicators inherit unless they get their own.
-    pub(crate) fn config(&self) -> CommConfig {
-        CommConfig { ctas: self.ctas, nonblocking: self.nonblocking }
-    }
-
     /// The memory that NCCL would use on the device for this many ranks: the software library uses none on it.
     pub(crate) fn memory(&self) -> MemoryUse {
         const BOOKKEEPING: u64 = 64 << 10;

@@ -319,8 +319,7 @@ impl State {
             if let Ok(Some(made)) = &answer
                 && let Some(made) = self.members.get_mut(made)
             {
-                made.ctas = pending.config.ctas;
-                made.nonblocking = pending.config.nonblocking;
+                made.config = pending.config;
             }
             self.answer(pending.ticket, answer);
             self.sweep_due = true;

@@ -24,7 +24,7 @@ unsafe extern "C" fn comm_shrink(
 ) -> ncclResult_t {
     enter(|| {
         begun(group::grouped(|| {
-            let parent = lock().member(comm)?.config();
+            let parent = lock().member(comm)?.config;
             let length = usize::try_from(count).ok().filter(|count| *count > 0);
             let length =
                 length.ok_or_else(|| Failure::argument(format!("cannot exclude {count} ranks: expected 1 or more")))?;
@@ -96,7 +96,7 @@ unsafe extern "C" fn comm_grow(
                     let text = format!("a communicator of {} ranks cannot grow to {size}", member.n);
                     return Err(Failure::argument(text));
                 }
-                let config = config.unwrap_or_else(|| member.config());
+                let config = config.unwrap_or_else(|| member.config);
                 let (rank, device) = (member.rank, member.device);
                 Arrival::Grow { comm: Some(comm as usize), id: [0; 128], rank, n: size, device, config, reserved: None }
             };
@@ -120,7 +120,7 @@ unsafe extern "C" fn comm_revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t
         let nonblocking = {
             let mut state = lock();
             state.forget_failure(comm as usize);
-            state.member(comm)?.nonblocking
+            state.member(comm)?.config.nonblocking
         };
         let comm = comm as usize;
         engine::mark_revoked(comm)?;

@@ -145,7 +145,7 @@ unsafe extern "C" fn comm_split(
                 let mut state = lock();
                 let member = state.member(comm)?;
                 member.accept_split()?;
-                member.config()
+                member.config
             };
             let color = match color {
                 NCCL_SPLIT_NOCOLOR => None,
@@ -178,7 +178,7 @@ unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
             return Err(failure);
         }
         member.finalized = true;
-        let nonblocking = member.nonblocking;
+        let nonblocking = member.config.nonblocking;
         drop(state);
         let comm = comm as usize;
         engine::run(nonblocking, comm, move || engine::finalize(comm))

@@ -17,7 +17,7 @@ fn signal(member: &Member, index: c_int, context: c_int) -> Outcome<Signalling> 
         let value = u32::try_from(value).ok().filter(|value| *value < most);
         value.ok_or_else(|| Failure::argument(format!("the {what} is not in 0..{most}")))
     };
-    let (contexts, signals) = member.ctas.one_sided.limits();
+    let (contexts, signals) = member.config.one_sided.limits();
     let (index, context) = (within(index, signals, "signal index")?, within(context, contexts, "context")?);
     Ok(Signalling { index, context, ..Signalling::default() })
 }
@@ -31,7 +31,7 @@ fn member(state: &mut Locked, comm: ncclComm_t) -> Outcome<&mut Member> {
 
 /// Signals need a window first, unless the communicator is configured otherwise.
 fn needs_window(member: &Member) -> Outcome<()> {
-    if member.windows > 0 || member.ctas.one_sided.eager == Some(true) {
+    if member.windows > 0 || member.config.one_sided.eager == Some(true) {
         return Ok(());
     }
     Err(Failure::usage("signals need a window of the communicator first, or rmaEagerInit in its configuration"))

@@ -10,7 +10,7 @@ impl Group {
     /// True if the group's end does not wait: for operations the last one's communicator decides.
     pub(super) fn is_nonblocking(&self) -> bool {
         match (self.operations.last(), self.makings.first()) {
-            (Some(last), _) => lock().members.get(&last.comm).is_some_and(|member| member.nonblocking),
+            (Some(last), _) => lock().members.get(&last.comm).is_some_and(|member| member.config.nonblocking),
             (None, Some(first)) => makes_nonblocking(&first.arrival),
             (None, None) => false,
         }
@@ -31,7 +31,7 @@ impl Group {
 }
 
 fn makes_nonblocking(arrival: &Arrival) -> bool {
-    let parent = arrival.parent().and_then(|comm| lock().members.get(&comm).map(|parent| parent.nonblocking));
+    let parent = arrival.parent().and_then(|comm| lock().members.get(&comm).map(|parent| parent.config.nonblocking));
     parent.unwrap_or_else(|| arrival.config().nonblocking)
 }
 
