@@ -10,60 +10,14 @@ use super::batch::ByComm;
 use super::hosts::{Ticket, wait};
 use super::{State, lock};
 use crate::failure::{Failure, Outcome};
-use crate::op::{Kind, Spec};
 use crate::settings::{Connect, settings};
 use crate::transport::Name;
 use crate::transport::control::Control;
-use serde::{Deserialize, Serialize};
+use crate::transport::terms::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit on the number of windows by which a rank of another process may be ahead of those in this one.
 const MOST_WINDOWS_AHEAD: u64 = 1 << 16;
-
-/// A connection between ranks of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Connection {
-    /// Between all ranks, for collectives.
-    Collectives,
-    /// Between two ranks, for messages in one direction.
-    Pair { source: usize, destination: usize },
-    /// The same once both ranks have reached all pairs of their calls.
-    ConnectedPair { source: usize, destination: usize },
-    /// Between all ranks, for one of their windows.
-    Window { number: u64 },
-}
-
-impl Connection {
-    /// The connections that an operation of a rank needs; none if it exchanges nothing with other ranks.
-    fn of(spec: &Spec, rank: usize, n: usize) -> Vec<Self> {
-        let to = |destination: usize| Self::Pair { source: rank, destination };
-        let from = |source: usize| Self::Pair { source, destination: rank };
-        let others = (0..n).filter(|other| *other != rank);
-        let is_root = spec.peer == rank;
-        match spec.kind {
-            Kind::Send if !is_root => vec![to(spec.peer)],
-            Kind::Recv if !is_root => vec![from(spec.peer)],
-            Kind::Send | Kind::Recv | Kind::Put | Kind::Signal | Kind::WaitSignal => Vec::new(),
-            // A collective of no elements is dropped before any rank connects.
-            _ if n == 1 || spec.count == 0 => Vec::new(),
-            Kind::AlltoAll => others.flat_map(|other| [to(other), from(other)]).collect(),
-            Kind::Gather if is_root => others.map(from).collect(),
-            Kind::Scatter if is_root => others.map(to).collect(),
-            Kind::Gather => vec![to(spec.peer)],
-            Kind::Scatter => vec![from(spec.peer)],
-            _ => vec![Self::Collectives],
-        }
-    }
-
-    fn needs(self, rank: usize, n: usize) -> bool {
-        match self {
-            Self::Collectives | Self::Window { .. } => rank < n,
-            Self::Pair { source, destination } | Self::ConnectedPair { source, destination } => {
-                rank == source || rank == destination
-            }
-        }
-    }
-}
 
 /// Connections that a call reaches at the same time: the communicator, the connection and the call that needs it, for messages.
 type Round = Vec<(usize, Connection, String)>;

@@ -6,22 +6,11 @@ use super::rendezvous::{Joining, PendingJoin, Split};
 use crate::failure::{Failure, Outcome};
 use crate::settings::CommConfig;
 use crate::transport::control::{Control, JoinRequest};
-use crate::transport::id::{Id, growth, of_growth, origin};
-use crate::transport::{Address, Name};
+use crate::transport::id::{growth, of_growth, origin};
+use crate::transport::terms::Growth;
+use crate::transport::{Address, Id, Name};
 use nccl_sys::ncclComm_t;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// A growth of a communicator, as its ranks call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Growth {
-    /// The communicator's name among processes, or its number in its only process.
-    pub uid: u128,
-    /// True if the communicator spans processes.
-    pub spread: bool,
-    /// Number of times it has grown before.
-    pub number: u64,
-}
 
 /// A rank that joins.
 pub(super) struct NewRank {

@@ -3,13 +3,13 @@
 
 use super::State;
 use super::capture::GraphNodes;
-use super::connect::Connection;
 use super::hosts::Ticket;
 use super::one_sided::OneSided;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
 use crate::settings::{CommConfig, settings};
+use crate::transport::terms::Connection;
 use crate::transport::{Address, Name};
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
 use rustc_hash::FxHashMap;

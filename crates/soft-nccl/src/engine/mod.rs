@@ -32,19 +32,17 @@ mod windows;
 pub(crate) use background::{Outcomes, begin, run, wait_for};
 pub(crate) use batch::{ByComm, NO_CHOICE, Request};
 pub(crate) use capture::{Destination, capture, destination};
-pub(crate) use connect::{Connection, connect};
+pub(crate) use connect::connect;
 pub(crate) use ending::{end_operations, mark_revoked};
-pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
 pub(crate) use member::Member;
-pub(crate) use one_sided::{MOST_SIGNALS, SignalKey};
-pub(crate) use remote::{TransportEvent, deliver, links};
+pub(crate) use one_sided::MOST_SIGNALS;
 pub use trace::MOST_TRACED_MESSAGES;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
 use crate::failure::Failure;
-use crate::transport::id::Id;
-use crate::transport::{Link, Name, Ways};
+use crate::transport::id;
+use crate::transport::{Id, Link, Name, Receiver, Ways, deliver_to};
 use background::Progress;
 use batch::{Batch, BatchId};
 use changing::Place;
@@ -158,13 +156,19 @@ impl std::ops::DerefMut for Locked {
     }
 }
 
-/// Locks the state. The C entry point handles a panic under the lock; the state that it leaves stays usable enough to
-/// report and to end.
 /// Tasks of all communicators take turns in the order of this seed from now on.
 pub fn schedule(seed: u64) {
     lock().ready.shuffle(seed);
 }
 
+/// An id that other processes can use as well. Its ranks may all be theirs, so the transport must know its receiver from now on.
+pub(crate) fn public_id() -> Id {
+    drop(lock());
+    id::public()
+}
+
+/// Locks the state. The C entry point handles a panic under the lock; the state that it leaves stays usable enough to
+/// report and to end.
 pub(crate) fn lock() -> Locked {
     Locked(ENGINE.state.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -181,6 +185,7 @@ impl Locked {
 
 impl State {
     fn new() -> Self {
+        deliver_to(Receiver { links: remote::links, deliver: remote::deliver });
         Self {
             members: FxHashMap::default(),
             shared: FxHashMap::default(),

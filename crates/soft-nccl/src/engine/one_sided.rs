@@ -11,18 +11,9 @@ use crate::algo::{Operand, Step};
 use crate::op::{Kind, Spec};
 use crate::transport::Name;
 use crate::transport::control::Control;
+use crate::transport::terms::SignalKey;
 use crate::transport::wire::Head;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-
-/// The key by which a receiving rank counts signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct SignalKey {
-    /// The rank that sends them.
-    pub source: usize,
-    pub index: u32,
-    pub context: u32,
-}
 
 /// The signals that a rank has received.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::settings::SLOTS;
 use crate::transport::control::Control;
 use crate::transport::wire::{ChannelName, Head};
-use crate::transport::{Address, CONNECTING, Link, MOST_PROCESSES, Name, Stream, Ways, connect_all, known};
+use crate::transport::{Address, MOST_PROCESSES, Name, Stream, TransportEvent, Ways, connect, connect_all, known};
 use nccl_sys::ncclResult_t;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,26 +17,17 @@ use std::sync::Arc;
 /// of a task's turn.
 const AT_ONCE: usize = 4096;
 
-pub(crate) enum TransportEvent {
-    /// A frame has arrived, with its body.
-    Frame(Address, Head, Vec<u8>),
-    /// The link has room again.
-    Writable(Name),
-    /// The process has ended, or broke the rules.
-    Gone(Name),
-}
-
 /// A frame that no member sends.
 struct Violation;
 
-/// All links: their other end, their socket, and whether something waits to be written.
-pub(crate) fn links() -> Vec<(Name, Arc<Stream>, bool)> {
+/// See [`Receiver`].
+pub(super) fn links() -> Vec<(Name, Arc<Stream>, bool)> {
     let state = lock();
     state.links.iter().map(|(name, link)| (*name, Arc::clone(&link.stream), link.is_waiting())).collect()
 }
 
-/// Acts on events; answers the processes that broke the rules.
-pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
+/// See [`Receiver`].
+pub(super) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
     if events.is_empty() {
         return Vec::new();
     }
@@ -113,7 +104,7 @@ fn open_ways(events: &[TransportEvent]) -> Ways {
         let state = lock();
         needed.retain(|name, _| state.links.get(name).is_none_or(|link| link.broken));
     }
-    if needed.is_empty() { Ways::new() } else { connect_all(needed.into_values().collect(), CONNECTING) }
+    if needed.is_empty() { Ways::new() } else { connect_all(needed.into_values().collect()) }
 }
 
 impl State {
@@ -123,7 +114,7 @@ impl State {
             link.closing = false;
             return Ok(());
         }
-        let way = self.ways.remove(&to.name).unwrap_or_else(|| Link::connect(to));
+        let way = self.ways.remove(&to.name).unwrap_or_else(|| connect(to));
         self.links.insert(to.name, way?);
         if let Some(own) = known() {
             own.wake();

@@ -7,8 +7,8 @@ use super::hosts::{Answer, Arrival, Ticket};
 use crate::failure::{Failure, Outcome};
 use crate::settings::{CommConfig, settings};
 use crate::transport::control::{Control, JoinRequest};
-use crate::transport::id::{Id, origin};
-use crate::transport::{Address, Name};
+use crate::transport::id::origin;
+use crate::transport::{Address, Id, Name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Ids whose meeting failed that are remembered.

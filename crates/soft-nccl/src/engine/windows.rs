@@ -1,10 +1,10 @@
 //! Registered memory: by one rank separately, and as windows, which all ranks of a communicator create together.
-use super::connect::Connection;
 use super::hosts::{Ticket, wait};
 use super::{State, lock};
 use crate::failure::{Failure, Outcome};
 use crate::op::Spec;
 use crate::settings::settings;
+use crate::transport::terms::Connection;
 use nccl_sys::ncclComm_t;
 use std::collections::HashMap;
 

@@ -17,7 +17,7 @@ fn check_id(id: &ncclUniqueId) -> Outcome<[u8; 128]> {
 
 unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
     enter(|| {
-        let given = ncclUniqueId { internal: id::public().map(|byte| byte as c_char) };
+        let given = ncclUniqueId { internal: engine::public_id().map(|byte| byte as c_char) };
         // SAFETY: NCCL's contract: a place for an id.
         unsafe { write(id, given, "the unique id") }
     })

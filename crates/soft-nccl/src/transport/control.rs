@@ -1,7 +1,6 @@
 //! Messages between processes other than the traffic of operations: meeting and parting.
-use super::id::Id;
-use super::{Address, MOST_PROCESSES};
-use crate::engine::{Connection, Growth, SignalKey};
+use super::terms::{Connection, Growth, SignalKey};
+use super::{Address, Id, MOST_PROCESSES};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +96,7 @@ pub(crate) enum Control {
 
 /// Serde has no arrays of this length.
 mod id_bytes {
-    use super::Id;
+    use crate::transport::Id;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -113,8 +112,8 @@ mod id_bytes {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::Name;
     use super::*;
+    use crate::transport::Name;
 
     /// A message of every kind.
     pub(in crate::transport) fn controls() -> Vec<Control> {
