@@ -31,7 +31,7 @@ const FILES_IN_CIRCLES: [(&str, usize); 11] = [
     ("crates/collspec-run", 26),
     ("crates/collspec-suite", 10),
     ("crates/recorder", 2),
-    ("crates/soft-nccl", 33),
+    ("crates/soft-nccl", 23),
     ("crates/standin-cuda", 4),
     ("crates/standin-nccl", 2),
     ("gpuless/cuda", 34),

@@ -3,70 +3,21 @@
 //! Of a shrink only the ranks that remain meet, at the process of the lowest of them, because the others may be gone. Of a grow
 //! the old ranks and those that join meet at the process of the old rank 0, which the unique id names.
 use super::State;
-use super::hosts::Ticket;
-use super::rendezvous::{Joining, PendingJoin, Split};
+use super::comms::Comms;
+use super::counts::changed;
+use super::meetings::{Joining, Meeting, PendingJoin, Place};
+use super::waiting::Ticket;
 use crate::failure::{Failure, Outcome};
 use crate::settings::CommConfig;
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::{Address, Name};
-use std::collections::BTreeMap;
-
-/// A meeting of ranks of a live communicator.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub shared: u64,
-    /// Number of earlier meetings of the same kind of these ranks.
-    pub number: u64,
-    pub meeting: Meeting,
-}
-
-/// The purpose for which the ranks of a live communicator meet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Meeting {
-    Split,
-    /// A shrink, with the ranks that are left out, in ascending order.
-    Shrink(Vec<usize>),
-    Grow,
-}
-
-impl Meeting {
-    /// The ranks that are left out, if this is a shrink.
-    pub(super) fn without(&self) -> Option<&[usize]> {
-        match self {
-            Self::Shrink(without) => Some(without),
-            Self::Split | Self::Grow => None,
-        }
-    }
-}
-
-impl Place {
-    pub(super) fn split(shared: u64, number: u64) -> Self {
-        Self { shared, number, meeting: Meeting::Split }
-    }
-
-    /// The kind of the meeting, for messages.
-    pub(super) fn text(&self) -> &'static str {
-        match self.meeting {
-            Meeting::Split => "split",
-            Meeting::Shrink(_) => "shrink",
-            Meeting::Grow => "grow",
-        }
-    }
-
-    /// The ranks that have not arrived.
-    pub(super) fn missing(&self, there: &Split) -> Vec<usize> {
-        let without = self.meeting.without().unwrap_or_default();
-        let ranks = 0..there.n.saturating_add(without.len());
-        ranks.filter(|rank| !without.contains(rank) && !there.arrived.contains_key(rank)).collect()
-    }
-}
 
 /// The answer to ranks whose meeting is at a process that has no part in the communicator any more.
 pub(super) fn given_up() -> Failure {
     Failure::remote("the process at which the remaining ranks meet has given up the communicator")
 }
 
-impl State {
+impl Comms {
     /// Checks that a rank may leave others out; returns their list in ascending order.
     pub(crate) fn check_shrink(&mut self, comm: nccl_sys::ncclComm_t, list: &[i32]) -> Outcome<Vec<usize>> {
         let member = self.member(comm)?;
@@ -89,6 +40,17 @@ impl State {
         Ok(without)
     }
 
+    /// True if a process that is gone only has ranks of the communicator that a shrink leaves out.
+    pub(super) fn shrinks_without(&self, shared: u64, without: Option<&[usize]>, gone: Name) -> bool {
+        let (Some(without), Some(spread)) = (without, self.spread(shared)) else {
+            return false;
+        };
+        let places = spread.places.iter().enumerate();
+        places.filter(|(_, place)| **place == Some(gone)).all(|(rank, _)| without.contains(&rank))
+    }
+}
+
+impl State {
     /// A rank of this process remains in a shrink.
     pub(super) fn join_shrink(
         &mut self,
@@ -98,13 +60,13 @@ impl State {
         token: u64,
         ticket: Ticket,
     ) {
-        let Some(member) = self.members.get_mut(&comm) else { return };
+        let Some(member) = self.comms.members.get_mut(&comm) else { return };
         let counter = member.shrinks.entry(without.to_vec()).or_default();
         let number = *counter;
         *counter += 1;
         let (shared, rank, n, device) = (member.shared, member.rank, member.n, member.device);
         let lowest = (0..n).find(|rank| !without.contains(rank)).unwrap_or(rank);
-        let spread = self.shared.get(&shared).and_then(|shared| shared.spread.as_ref());
+        let spread = self.comms.spread(shared);
         let coordinator = spread.and_then(|spread| spread.places.get(lowest).copied().flatten());
         let uid = spread.map_or(0, |spread| spread.uid);
         let gone = spread.is_some_and(|spread| {
@@ -120,7 +82,7 @@ impl State {
             reserved: None,
             coordinator,
         };
-        self.pending_joins.insert(token, pending);
+        self.meetings.joins.insert(token, pending);
         if gone {
             self.reply(token, Err(Failure::remote("a process with ranks that remain is gone")));
         } else if coordinator.is_some() {
@@ -141,9 +103,7 @@ impl State {
         joining: Joining,
     ) {
         let (number, rank, without) = place;
-        let shared = self.uids.get(&uid).copied();
-        let spread = shared.and_then(|id| self.shared.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
-        match spread {
+        match self.comms.spread_of(uid) {
             Some((shared, spread))
                 if spread.places.get(rank) == Some(&Some(from.name))
                     && without.is_sorted_by(|a, b| a < b)
@@ -159,23 +119,10 @@ impl State {
 
     fn meet_to_shrink(&mut self, place: Place, rank: usize, n: usize, joining: Joining) {
         let expected = n - place.meeting.without().unwrap_or_default().len();
-        let there = self.splits.entry(place.clone()).or_insert_with(|| Split { n: expected, arrived: BTreeMap::new() });
-        there.arrived.insert(rank, joining);
-        let all = there.arrived.len() == there.n;
-        self.changed();
-        if all && let Some(there) = self.splits.remove(&place) {
+        changed();
+        if let Some(ranks) = self.meetings.meet_at(place, rank, expected, joining) {
             // A part of a communicator that spans few enough processes does so as well.
-            let _ = self.form(&there.arrived.into_values().collect::<Vec<_>>());
+            let _ = self.form(&ranks);
         }
-    }
-
-    /// True if a process that is gone only has ranks of the communicator that a shrink leaves out.
-    pub(super) fn shrinks_without(&self, shared: u64, without: Option<&[usize]>, gone: Name) -> bool {
-        let (Some(without), Some(spread)) = (without, self.shared.get(&shared).and_then(|there| there.spread.as_ref()))
-        else {
-            return false;
-        };
-        let places = spread.places.iter().enumerate();
-        places.filter(|(_, place)| **place == Some(gone)).all(|(rank, _)| without.contains(&rank))
     }
 }

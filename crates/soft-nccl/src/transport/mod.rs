@@ -24,5 +24,5 @@ pub(crate) use address::{Address, Id, MOST_PROCESSES, Name};
 pub(crate) use connecting::{Ways, connect, connect_all};
 pub(crate) use endpoint::{endpoint, known};
 pub(crate) use link::Link;
-pub(crate) use poller::{Receiver, TransportEvent, deliver_to};
+pub(crate) use poller::{Outgoing, Receiver, TransportEvent, deliver_to};
 pub(crate) use stream::Stream;

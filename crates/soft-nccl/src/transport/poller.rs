@@ -37,10 +37,12 @@ pub(crate) enum TransportEvent {
     Gone(Name),
 }
 
+/// A link: its other end, its socket, and whether something waits to be written.
+pub(crate) type Outgoing = (Name, Arc<Stream>, bool);
+
 /// The part of this library that has the links and acts on what arrives.
 pub(crate) struct Receiver {
-    /// All links: their other end, their socket, and whether something waits to be written.
-    pub links: fn() -> Vec<(Name, Arc<Stream>, bool)>,
+    pub links: fn() -> Vec<Outgoing>,
     /// Acts on events; answers the processes that broke the rules.
     pub deliver: fn(Vec<TransportEvent>) -> Vec<Name>,
 }
