@@ -1,15 +1,14 @@
-//! Growing a communicator: the old ranks come by their handles, new ones by a unique id that one of the old ranks obtained.
+//! Growing a communicator: the old ranks come by their handles, new ones by a unique id that one of the old ranks obtained. All meet at
+//! the process of the old rank 0, which the id names.
 use super::State;
-use super::changing::given_up;
 use super::comms::Comms;
-use super::counts::changed;
-use super::meetings::{Joining, Meeting, PendingJoin, Place};
+use super::meetings::{Joining, PendingJoin, Place, given_up};
 use super::waiting::Ticket;
 use crate::failure::{Failure, Outcome};
 use crate::settings::CommConfig;
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{growth, of_growth, origin};
-use crate::transport::terms::Growth;
+use crate::transport::terms::{Growth, Meeting};
 use crate::transport::{Address, Id, Name};
 use nccl_sys::ncclComm_t;
 
@@ -39,7 +38,8 @@ impl State {
     pub(crate) fn id_of_growth(&mut self, comm: ncclComm_t) -> Outcome<Id> {
         let member = self.comms.member(comm)?;
         member.accept_work()?;
-        let (shared, number) = (member.shared, member.grows);
+        let number = member.meetings.get(&Meeting::Grow).copied().unwrap_or_default();
+        let shared = member.shared;
         let spread = self.comms.spread(shared);
         let uid = spread.map_or(u128::from(shared), |spread| spread.uid);
         let home = spread.and_then(|spread| spread.home);
@@ -49,8 +49,7 @@ impl State {
     /// An old rank of this process takes part.
     pub(super) fn join_grow(&mut self, comm: usize, n: usize, config: CommConfig, token: u64, ticket: Ticket) {
         let Some(member) = self.comms.members.get_mut(&comm) else { return };
-        let number = member.grows;
-        member.grows += 1;
+        let number = member.number(&Meeting::Grow);
         let (shared, rank, device) = (member.shared, member.rank, member.device);
         let spread = self.comms.spread(shared);
         let coordinator = spread.and_then(|spread| spread.home).map(|home| home.name);
@@ -126,10 +125,6 @@ impl State {
             );
             return self.refuse(&joining, Failure::argument(text));
         }
-        changed();
-        if let Some(ranks) = self.meetings.meet_at(place, rank, n, joining) {
-            // A communicator that cannot be formed has refused its ranks.
-            let _ = self.form(&ranks);
-        }
+        self.meet_at(place, rank, n, joining);
     }
 }

@@ -2,6 +2,7 @@
 use super::waiting::Ticket;
 use crate::failure::Failure;
 use crate::settings::CommConfig;
+use crate::transport::terms::Meeting;
 use crate::transport::{Address, Id, Name};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -18,30 +19,7 @@ pub(super) struct Place {
     pub meeting: Meeting,
 }
 
-/// The purpose for which the ranks of a live communicator meet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Meeting {
-    Split,
-    /// A shrink, with the ranks that are left out, in ascending order.
-    Shrink(Vec<usize>),
-    Grow,
-}
-
-impl Meeting {
-    /// The ranks that are left out, if this is a shrink.
-    pub(super) fn without(&self) -> Option<&[usize]> {
-        match self {
-            Self::Shrink(without) => Some(without),
-            Self::Split | Self::Grow => None,
-        }
-    }
-}
-
 impl Place {
-    pub(super) fn split(shared: u64, number: u64) -> Self {
-        Self { shared, number, meeting: Meeting::Split }
-    }
-
     /// The kind of the meeting, for messages.
     pub(super) fn text(&self) -> &'static str {
         match self.meeting {
@@ -53,10 +31,15 @@ impl Place {
 
     /// The ranks that have not arrived.
     pub(super) fn missing(&self, there: &Split) -> Vec<usize> {
-        let without = self.meeting.without().unwrap_or_default();
+        let without = self.meeting.without();
         let ranks = 0..there.n.saturating_add(without.len());
         ranks.filter(|rank| !without.contains(rank) && !there.arrived.contains_key(rank)).collect()
     }
+}
+
+/// The answer to ranks whose meeting needs a process that has no part in the communicator any more.
+pub(super) fn given_up() -> Failure {
+    Failure::remote("a process that the meeting of the ranks needs has given up the communicator")
 }
 
 /// A waiting rank of this process.

@@ -7,7 +7,7 @@ use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
 use crate::settings::{CommConfig, settings};
-use crate::transport::terms::Connection;
+use crate::transport::terms::{Connection, Meeting};
 use crate::transport::{Address, Name};
 use nccl_sys::{collspecTraffic_t, ncclResult_t};
 use rustc_hash::FxHashMap;
@@ -45,6 +45,13 @@ pub(super) struct Spread {
     pub failed: bool,
 }
 
+impl Spread {
+    /// The other process in which a rank lives.
+    pub fn place(&self, rank: usize) -> Option<Name> {
+        self.places.get(rank).copied().flatten()
+    }
+}
+
 impl CommShared {
     /// A communicator with so many ranks in this process and in all.
     pub fn new(live: usize, ranks: usize, spread: Option<Spread>) -> Self {
@@ -53,7 +60,7 @@ impl CommShared {
 
     /// The other process in which a rank lives.
     pub fn place(&self, rank: usize) -> Option<Name> {
-        self.spread.as_ref().and_then(|spread| spread.places.get(rank).copied().flatten())
+        self.spread.as_ref()?.place(rank)
     }
 }
 
@@ -88,14 +95,11 @@ pub(crate) struct Member {
     pub(super) sends: FxHashMap<usize, u64>,
     /// Receives enqueued so far, by peer.
     pub(super) receives: FxHashMap<usize, u64>,
-    pub(super) splits: u64,
+    /// How often it has met others for each purpose.
+    pub(super) meetings: BTreeMap<Meeting, u64>,
     /// Windows asked for so far.
     pub(crate) windows: u64,
     pub(super) one_sided: OneSided,
-    /// Shrinks so far, by the ranks that they leave out.
-    pub(super) shrinks: BTreeMap<Vec<usize>, u64>,
-    /// Number of grows so far.
-    pub(super) grows: u64,
     /// Number of batches that are not finished.
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0.
@@ -132,11 +136,9 @@ impl Member {
             collectives: 0,
             sends: FxHashMap::default(),
             receives: FxHashMap::default(),
-            splits: 0,
+            meetings: BTreeMap::new(),
             windows: 0,
             one_sided: OneSided::default(),
-            shrinks: BTreeMap::new(),
-            grows: 0,
             unfinished: 0,
             flushes: Vec::new(),
             graphs: GraphNodes::default(),
@@ -147,6 +149,13 @@ impl Member {
             error: None,
             user_ops: FxHashMap::default(),
         }
+    }
+
+    /// The number of meetings with this purpose so far, which becomes larger by one.
+    pub(super) fn number(&mut self, meeting: &Meeting) -> u64 {
+        let count = self.meetings.entry(meeting.clone()).or_default();
+        *count += 1;
+        *count - 1
     }
 
     /// The memory that NCCL would use on the device for this many ranks: the software library uses none on it.

@@ -2,6 +2,7 @@
 use super::channel::Message;
 use super::counts::changed;
 use super::hosts::stop;
+use super::meetings::given_up;
 use super::member::{Member, Spread};
 use super::{ENGINE, State, lock};
 use crate::failure::Failure;
@@ -165,8 +166,7 @@ impl State {
         if failed {
             self.break_communicator(shared, from);
         }
-        let text = "the process of rank 0, at which a split meets, has given up the communicator";
-        self.refuse_asks(from, Some(shared), &Failure::remote(text));
+        self.refuse_asks(from, Some(shared), &given_up());
         self.links.sweep_later();
     }
 

@@ -1,17 +1,18 @@
-//! Meetings of ranks: with a unique id, at the process that created it; at a split, at the process of rank 0. When all have arrived
-//! their communicators are formed (see `forming`).
+//! Meetings of ranks: with a unique id, at the process that created it. When all have arrived their communicator is formed (see
+//! `forming`).
 use super::State;
 use super::counts::{changed, number};
 use super::growing::NewRank;
 use super::hosts::Arrival;
-use super::meetings::{Joining, Meeting, PendingJoin, Place};
+use super::meetings::{Joining, PendingJoin, Place, given_up};
 use super::waiting::{Answer, Ticket};
 use crate::failure::{Failure, Outcome};
 use crate::settings::settings;
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::origin;
+use crate::transport::terms::Meeting;
 use crate::transport::{Address, Id, Name};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 impl State {
     /// Checks that all can arrive; does not change anything.
@@ -108,35 +109,12 @@ impl State {
                 }
             }
             Arrival::Split { comm, color, key, config } => {
-                let Some(member) = self.comms.members.get_mut(comm) else { return };
-                let number = member.splits;
-                member.splits += 1;
-                let (shared, rank, n, device) = (member.shared, member.rank, member.n, member.device);
-                let spread = self.comms.spread(shared);
-                let coordinator = spread.and_then(|spread| spread.places.first().copied().flatten());
-                let uid = spread.map_or(0, |spread| spread.uid);
-                let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
-                self.meetings.joins.insert(
-                    token,
-                    PendingJoin {
-                        ticket,
-                        comm: Some(*comm),
-                        meeting: Some(Meeting::Split),
-                        config: *config,
-                        reserved: None,
-                        coordinator,
-                    },
-                );
-                if gone {
-                    let text = "the process of rank 0, at which a split meets, has given up the communicator";
-                    self.reply(token, Err(Failure::remote(text)));
-                } else if coordinator.is_some() {
-                    let request = JoinRequest::Split { uid, number, rank, color: *color, key: *key, device };
-                    self.tell(coordinator, Control::Join { token, request });
-                } else {
-                    let joining = Joining { from: None, token, color: *color, key: *key, device };
-                    self.meet_to_split(Place::split(shared, number), rank, n, joining);
-                }
+                let joining = Joining { from: None, token, color: *color, key: *key, device: 0 };
+                self.derive(*comm, Meeting::Split, *config, joining, ticket);
+            }
+            Arrival::Shrink { comm, without, config } => {
+                let joining = Joining { from: None, token, color: Some(0), key: 0, device: 0 };
+                self.derive(*comm, Meeting::Shrink(without.clone()), *config, joining, ticket);
             }
             Arrival::Grow { comm: Some(comm), n, config, .. } => self.join_grow(*comm, *n, *config, token, ticket),
             Arrival::Grow { comm: None, id, rank, n, device, config, reserved } => {
@@ -144,7 +122,6 @@ impl State {
                     NewRank { id: *id, rank: *rank, n: *n, device: *device, config: *config, reserved: *reserved };
                 self.join_grown(&joining, token, ticket);
             }
-            Arrival::Shrink { comm, without, config } => self.join_shrink(*comm, without, *config, token, ticket),
         }
     }
 
@@ -173,22 +150,8 @@ impl State {
                 let joining = Joining { key: rank as i32, ..joining(device) };
                 self.join_grow_from(from, growth, rank, n, joining);
             }
-            JoinRequest::Shrink { uid, number, rank, without, device } => {
-                let joining = Joining { key: rank as i32, ..joining(device) };
-                self.join_shrink_from(from, uid, (number, rank, without), joining);
-            }
-            JoinRequest::Split { uid, number, rank, color, key, device } => {
-                let joining = Joining { color, key, ..joining(device) };
-                match self.comms.spread_of(uid) {
-                    Some((shared, spread)) if spread.places.get(rank) == Some(&Some(from.name)) => {
-                        let n = spread.places.len();
-                        self.meet_to_split(Place::split(shared, number), rank, n, joining);
-                    }
-                    _ => {
-                        let text = "the process of rank 0, at which a split meets, has given up the communicator";
-                        self.refuse(&joining, Failure::remote(text));
-                    }
-                }
+            JoinRequest::Derive { uid, number, meeting, rank, color, key, device } => {
+                self.derive_from(uid, (number, meeting), rank, Joining { color, key, ..joining(device) });
             }
         }
     }
@@ -199,30 +162,6 @@ impl State {
             && let Err(failure) = self.form(&ranks)
         {
             self.spoil(id, failure);
-        }
-    }
-
-    fn meet_to_split(&mut self, place: Place, rank: usize, n: usize, joining: Joining) {
-        changed();
-        if let Some(ranks) = self.meetings.meet_at(place, rank, n, joining) {
-            self.complete_split(ranks);
-        }
-    }
-
-    /// One communicator per colour, its ranks in the order of their keys and, where these are equal, of their old ranks.
-    fn complete_split(&mut self, ranks: Vec<Joining>) {
-        let mut colors: BTreeMap<i32, Vec<Joining>> = BTreeMap::new();
-        for joining in ranks {
-            match (joining.color, joining.from) {
-                (Some(color), _) => colors.entry(color).or_default().push(joining),
-                (None, None) => self.reply(joining.token, Ok(None)),
-                (None, Some(from)) => self.tell(Some(from.name), Control::Nothing { token: joining.token }),
-            }
-        }
-        for mut ranks in colors.into_values() {
-            ranks.sort_by_key(|joining| joining.key);
-            // A part of a communicator that spans few enough processes does so as well.
-            let _ = self.form(&ranks);
         }
     }
 
@@ -252,8 +191,8 @@ impl State {
     pub(super) fn retract(&mut self, handle: usize, failure: &Failure, gone: Option<Name>) {
         let shared = self.comms.members.get(&handle).map(|member| member.shared);
         let goes_on = |pending: &PendingJoin| {
-            let (Some(shared), Some(gone)) = (shared, gone) else { return false };
-            self.comms.shrinks_without(shared, pending.meeting.as_ref().and_then(Meeting::without), gone)
+            let (Some(shared), Some(gone), Some(meeting)) = (shared, gone, &pending.meeting) else { return false };
+            self.comms.shrinks_without(shared, meeting, gone)
         };
         let tokens = self.meetings.tokens(|pending| pending.comm == Some(handle) && !goes_on(pending));
         self.meetings.take_back(&tokens);
@@ -274,14 +213,12 @@ impl State {
     /// Refuses the splits and shrinks of a communicator that this process coordinates and gives up, except for the shrinks that
     /// continue without the process `gone`.
     pub(super) fn refuse_splits(&mut self, shared: u64, gone: Option<Name>) {
-        let goes_on =
-            |place: &Place| gone.is_some_and(|gone| self.comms.shrinks_without(shared, place.meeting.without(), gone));
+        let goes_on = |place: &Place| gone.is_some_and(|gone| self.comms.shrinks_without(shared, &place.meeting, gone));
         let places: Vec<Place> =
             self.meetings.splits.keys().filter(|place| place.shared == shared && !goes_on(place)).cloned().collect();
         for split in places.iter().filter_map(|place| self.meetings.splits.remove(place)).collect::<Vec<_>>() {
             for joining in split.arrived.into_values() {
-                let text = "the process of rank 0, at which a split meets, has given up the communicator";
-                self.refuse(&joining, Failure::remote(text));
+                self.refuse(&joining, given_up());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What processes tell each other of: connections between ranks, growths and signals.
+//! What processes tell each other of: connections between ranks, meetings, growths and signals.
 use crate::op::{Kind, Spec};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,37 @@ impl Connection {
             Self::Pair { source, destination } | Self::ConnectedPair { source, destination } => {
                 rank == source || rank == destination
             }
+        }
+    }
+}
+
+/// The purpose for which the ranks of a live communicator meet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Meeting {
+    Split,
+    /// A shrink, with the ranks that are left out, in ascending order.
+    Shrink(Vec<usize>),
+    Grow,
+}
+
+impl Meeting {
+    /// The ranks that are left out.
+    pub(crate) fn without(&self) -> &[usize] {
+        match self {
+            Self::Shrink(without) => without,
+            Self::Split | Self::Grow => &[],
+        }
+    }
+
+    /// True if it is one of a communicator's `n` ranks alone, and this rank takes part.
+    pub(crate) fn derives(&self, rank: usize, n: usize) -> bool {
+        match self {
+            Self::Split => true,
+            Self::Shrink(without) => {
+                let sound = without.is_sorted_by(|a, b| a < b) && without.last().is_none_or(|last| *last < n);
+                sound && !without.contains(&rank)
+            }
+            Self::Grow => false,
         }
     }
 }
