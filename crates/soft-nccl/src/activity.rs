@@ -22,7 +22,7 @@ pub fn activity() -> collspecCensus_t {
 fn snapshot() -> collspecCensus_t {
     let (epoch, busy, hosts, pending) = {
         let state = lock();
-        (state.epoch, state.busy(), state.blocked_hosts(), state.pending())
+        (state.epoch(), state.busy(), state.blocked_hosts(), state.pending())
     };
     let device = crate::device::activity();
     collspecCensus_t {

@@ -113,7 +113,7 @@ impl Group {
     fn happen(self) -> Outcome<()> {
         if let Some(failure) = self.failure {
             let mut state = lock();
-            self.operations.iter().for_each(|request| state.keep_failure(request.comm, &failure));
+            self.operations.iter().for_each(|request| state.comms.keep_failure(request.comm, &failure));
             return Err(failure);
         }
         if !self.makings.is_empty() && !self.operations.is_empty() {

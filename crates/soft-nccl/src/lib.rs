@@ -13,8 +13,7 @@
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
 //! - A window is a place to which puts may write; registering memory is recorded and has no other effect. With NCCL_WIN_ENABLE=0 or
 //!   NCCL_P2P_DISABLE=1 there are no windows. A put with a byte outside its window writes nothing.
-//! - Of NCCL_PROTO's protocols only the sizes are implemented: LL leaves half of a chunk for data, LL128 15 parts of 16. Data that goes
-//!   straight from rank to rank always has whole chunks.
+//! - The data of all protocols travels alike. Ranks that ask for different ones never exchange a byte.
 //! - Rings, trees, channels and chunks are its own, so that small cases need few messages.
 //! - Aborting a rank leaves its peers waiting for messages that never come. A process that ends, however it ends,
 //!   without having given up its ranks, is a remote error for the others.

@@ -1,4 +1,4 @@
-//! How data goes: along which ranks, and in which form.
+//! How data goes: along which ranks, and by which protocol.
 use serde::{Deserialize, Serialize};
 
 /// The routes of an operation's messages.
@@ -26,24 +26,10 @@ impl Algorithm {
     }
 }
 
-/// The way a chunk of memory is shared between data and flags.
+/// The word of NCCL_PROTO. The data of all three travels alike; ranks that name different ones have not made the same call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Protocol {
-    /// All of it data.
     Simple,
-    /// Lines of 128 bytes, 8 of which are a flag.
     Ll128,
-    /// Every 4 bytes of data have a flag of 4 bytes.
     Ll,
-}
-
-impl Protocol {
-    /// Number of data bytes in this many bytes of memory.
-    pub(crate) fn data(self, bytes: usize) -> usize {
-        match self {
-            Self::Simple => bytes,
-            Self::Ll128 => bytes / 128 * 120,
-            Self::Ll => bytes / 2,
-        }
-    }
 }

@@ -1,5 +1,5 @@
 //! Settings that the library reads from its environment, once per process.
-use crate::algo::{Algorithms, Protocol, Protocols};
+use crate::algo::{Algorithms, Protocols};
 use crate::arith::Manner;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -49,15 +49,11 @@ pub struct Settings {
     pub protocols: Protocols,
     /// NCCL_BUFFSIZE: bytes a channel holds, over all its slots.
     pub buffer_bytes: usize,
-    /// NCCL_MIN_NCHANNELS: the number of channels that an operation may use at least, 1 to 64. Unset, a ring has one, and a double tree
+    /// NCCL_MIN_NCHANNELS: the number of channels that an operation is dealt out to, 1 to 64. Unset, a ring has one, and a double tree
     /// has one for each tree. All ranks must have the same number.
     pub min_channels: Option<usize>,
-    /// NCCL_MAX_NCHANNELS: limit on the channels that a communicator has by default; the lower bound takes precedence.
-    pub max_channels: Option<usize>,
-    /// NCCL_MIN_CTAS, which takes precedence over a communicator's configuration and is a lower bound for its channels.
+    /// NCCL_MIN_CTAS, likewise, if it is larger; it takes precedence over a communicator's configuration.
     pub min_ctas: Option<usize>,
-    /// NCCL_MAX_CTAS, likewise an upper bound.
-    pub max_ctas: Option<usize>,
     /// NCCL_COMM_BLOCKING, which takes precedence over a communicator's configuration: whether calls wait until they are done.
     pub blocking: Option<bool>,
     /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
@@ -110,9 +106,7 @@ impl Default for Settings {
             protocols: Protocols::default(),
             buffer_bytes: DEFAULT_BUFFER,
             min_channels: None,
-            max_channels: None,
             min_ctas: None,
-            max_ctas: None,
             blocking: None,
             check_pointers: false,
             seed: None,
@@ -140,15 +134,12 @@ impl Settings {
         let network = word("COLLSPEC_SOFT_NETWORK").map_or(Ok(Network::Machine), |text| Network::parse(&text));
         let network_error = network.as_ref().err().cloned();
         let size = |name: &str| number(name).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        let positive = |name: &str| number(name).filter(|n| *n > 0).map(|n| n.min(MAX_CHANNELS as u64) as usize);
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
             buffer_bytes: size("NCCL_BUFFSIZE").unwrap_or(standard.buffer_bytes),
-            min_channels: number("NCCL_MIN_NCHANNELS").map(|n| n.clamp(1, MAX_CHANNELS as u64) as usize),
-            max_channels: number("NCCL_MAX_NCHANNELS").map(|n| n.clamp(1, MAX_CHANNELS as u64) as usize),
-            min_ctas: positive("NCCL_MIN_CTAS"),
-            max_ctas: positive("NCCL_MAX_CTAS"),
+            min_channels: size("NCCL_MIN_NCHANNELS").filter(|n| *n > 0),
+            min_ctas: size("NCCL_MIN_CTAS").filter(|n| *n > 0),
             blocking: number("NCCL_COMM_BLOCKING").filter(|n| *n < 2).map(|n| n == 1),
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
@@ -163,8 +154,8 @@ impl Settings {
     }
 
     /// Elements of `size` bytes in one chunk.
-    pub(crate) fn chunk_elements(&self, protocol: Protocol, size: usize) -> usize {
-        (protocol.data(self.buffer_bytes / SLOTS) / size.max(1)).max(1)
+    pub(crate) fn chunk_elements(&self, size: usize) -> usize {
+        (self.buffer_bytes / SLOTS / size.max(1)).max(1)
     }
 
     /// Most bytes that a message of an operation has.
@@ -172,29 +163,10 @@ impl Settings {
         (self.buffer_bytes / SLOTS).max(size_of::<u64>())
     }
 
-    /// The bounds on the thread blocks of a communicator with this configuration: the environment takes precedence over it.
-    fn ctas(&self, config: Ctas) -> (usize, usize) {
-        let max = self.max_ctas.or(config.max).unwrap_or(MAX_CHANNELS).min(MAX_CHANNELS);
-        (self.min_ctas.or(config.min).unwrap_or(1).min(max), max)
+    /// The number of channels that an operation is dealt out to, if anything asks for more than one. More of them do not make software faster.
+    pub(crate) fn channels(&self, config: CommConfig) -> Option<usize> {
+        self.min_channels.max(self.min_ctas.or(config.min_ctas)).filter(|n| *n > 1).map(|n| n.min(MAX_CHANNELS))
     }
-
-    /// Upper bound on the channels of an operation. More channels do not make software faster, so a lower bound is
-    /// the number, and an upper bound alone matters only if it leaves no second channel to a double tree.
-    pub(crate) fn channels(&self, config: Ctas) -> Option<usize> {
-        let (min_ctas, max_ctas) = self.ctas(config);
-        let min_ctas = Some(min_ctas).filter(|n| *n > 1);
-        let single = max_ctas.min(self.max_channels.unwrap_or(MAX_CHANNELS)) == 1;
-        self.min_channels.max(min_ctas).or(single.then_some(1))
-    }
-}
-
-/// The fields of a communicator's configuration that affect operations: bounds on its thread blocks (`minCTAs`, `maxCTAs`), and
-/// the resources for one-sided operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ctas {
-    pub min: Option<usize>,
-    pub max: Option<usize>,
-    pub one_sided: OneSided,
 }
 
 /// The fields of a communicator's configuration for one-sided operations.
@@ -218,20 +190,22 @@ impl OneSided {
 /// The fields of a communicator's configuration that mean something to this library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommConfig {
-    pub ctas: Ctas,
+    /// `minCTAs`.
+    pub min_ctas: Option<usize>,
+    pub one_sided: OneSided,
     /// True if calls return before they are done.
     pub nonblocking: bool,
 }
 
 impl CommConfig {
-    /// The configuration with these fields; the environment takes precedence over them.
-    pub(crate) fn new(ctas: Ctas, nonblocking: bool) -> Self {
-        Self { ctas, nonblocking: settings().blocking.map_or(nonblocking, |blocking| !blocking) }
+    /// The same; the environment takes precedence over what it says of blocking.
+    pub(crate) fn in_environment(self) -> Self {
+        Self { nonblocking: settings().blocking.map_or(self.nonblocking, |blocking| !blocking), ..self }
     }
 
     /// The configuration of a communicator that was created without one.
     pub(crate) fn unset() -> Self {
-        Self::new(Ctas::default(), false)
+        Self::default().in_environment()
     }
 }
 
@@ -269,21 +243,18 @@ mod tests {
         settings
     }
 
-    const FREE: Ctas =
-        Ctas { min: None, max: None, one_sided: OneSided { contexts: None, signals: None, eager: None } };
-
     #[test]
-    fn the_lower_bound_is_the_number_of_channels_and_goes_before_the_upper_one() {
-        let channels = |variables: &[(&str, &str)]| settings(variables).channels(FREE);
-        let (min, max) = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS");
-        assert_eq!(channels(&[]), None);
-        assert_eq!(channels(&[(min, "4")]), Some(4));
-        assert_eq!(channels(&[(min, "4"), (max, "2")]), Some(4));
-        assert_eq!(channels(&[(min, "0")]), Some(1));
-        assert_eq!(channels(&[(min, "1000")]), Some(64));
-        assert_eq!(channels(&[(max, "1")]), Some(1));
-        assert_eq!(channels(&[(max, "16")]), None);
-        assert_eq!(channels(&[("NCCL_MIN_CTAS", "3")]), Some(3));
-        assert_eq!(channels(&[("NCCL_MAX_CTAS", "1")]), Some(1));
+    fn the_number_of_channels_is_the_larger_lower_bound() {
+        let configured = |min_ctas| CommConfig { min_ctas, ..CommConfig::default() };
+        let channels = |variables: &[(&str, &str)], config| settings(variables).channels(configured(config));
+        let (min, ctas) = ("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS");
+        assert_eq!(channels(&[], None), None);
+        assert_eq!(channels(&[], Some(5)), Some(5));
+        assert_eq!(channels(&[(min, "4")], None), Some(4));
+        assert_eq!(channels(&[(min, "4")], Some(5)), Some(5));
+        assert_eq!(channels(&[(ctas, "3")], Some(5)), Some(3));
+        assert_eq!(channels(&[(min, "0")], None), None);
+        assert_eq!(channels(&[(min, "1")], Some(1)), None);
+        assert_eq!(channels(&[(min, "1000")], None), Some(64));
     }
 }

@@ -15,7 +15,7 @@ pub use choice::{Algorithms, Protocols};
 pub(crate) use selection::Selection;
 
 use crate::op::{Kind, Spec};
-use channels::{Load, Share};
+use channels::Share;
 
 /// One end of a channel, as a script names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +92,6 @@ pub(crate) struct Part {
     pub channels: Option<usize>,
     /// Number of lanes into which each channel of a ring divides its passes.
     pub stripes: usize,
-}
-
-impl Part {
-    /// The elements of each channel of an operation, with at most `channels` channels.
-    fn shares(&self, spec: &Spec, channels: usize) -> Vec<Share> {
-        let (kind, protocol, count, size) = (spec.kind, spec.protocol, spec.count, spec.ty.size());
-        Load { kind, protocol, count, size, n: self.n }.shares(channels)
-    }
 }
 
 /// The lanes of `spec` on one rank, and in how many trees the rank has children.

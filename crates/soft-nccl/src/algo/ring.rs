@@ -3,7 +3,7 @@
 //! Collectives without a root cut the data in passes of n parts and send every part once around; each rank adds its own
 //! contribution to the incoming part. Rooted ones run along the chain that ends, or begins, at the root. Each channel does so with
 //! its share of the data.
-use super::channels::{GRAIN_BYTES, Share};
+use super::channels::{Share, shares};
 use super::stripes::Stripes;
 use super::{Chunks, Lane, Link, Operand, Part, Script, Step};
 use crate::op::{Kind, Spec};
@@ -11,8 +11,6 @@ use crate::op::{Kind, Spec};
 /// The lanes of an operation that has a ring: one for each channel, or several stripes of it; none for others.
 pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
     let Part { rank, n, chunk, .. } = part;
-    // Cut evenly where nothing asks for channels.
-    let grain = if part.channels.is_some() { (GRAIN_BYTES / spec.ty.size()).max(1) } else { 1 };
     let steps = match spec.kind {
         Kind::AllReduce => 2 * n - 1,
         Kind::ReduceScatter | Kind::AllGather => n,
@@ -23,14 +21,14 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
         let around = Around { rank, n, channel: channel as u8 };
         let chunks = share.chunks(chunk);
         match spec.kind {
-            Kind::AllReduce => Box::new(AllReduce { around, passes: Passes { share, n, chunk, grain } }),
+            Kind::AllReduce => Box::new(AllReduce { around, passes: Passes { share, n, chunk } }),
             Kind::ReduceScatter => Box::new(ReduceScatter { around, block: spec.count, chunks }),
             Kind::AllGather => Box::new(AllGather { around, block: spec.count, chunks }),
             Kind::Reduce => Box::new(Reduce { around, position: (rank + 2 * n - spec.peer - 1) % n, chunks }),
             _ => Box::new(Broadcast { around, position: (rank + n - spec.peer) % n, chunks }),
         }
     };
-    let shares = part.shares(spec, part.channels.unwrap_or(1));
+    let shares = shares(spec.count, part.channels.unwrap_or(1));
     let stripes = Stripes { number: part.stripes, channels: shares.len(), steps: steps as u64 };
     let lanes = shares.into_iter().enumerate().flat_map(|(channel, share)| {
         let pass = if spec.kind == Kind::AllReduce { n.saturating_mul(chunk) } else { chunk };
@@ -68,8 +66,6 @@ struct Passes {
     share: Share,
     n: usize,
     chunk: usize,
-    /// Parts of the last pass are multiples of this many elements, except for the last part.
-    grain: usize,
 }
 
 impl Passes {
@@ -82,7 +78,7 @@ impl Passes {
             return None;
         }
         let size = whole.min(self.share.len - base);
-        let each = size.div_ceil(self.n).next_multiple_of(self.grain).min(self.chunk);
+        let each = size.div_ceil(self.n);
         let offset = (index * each).min(size);
         Some((self.share.start + base + offset, each.min(size - offset)))
     }

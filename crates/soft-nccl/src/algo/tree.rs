@@ -2,7 +2,7 @@
 //! likewise for further children.
 //!
 //! Below the root, the direction up and the direction down are two lanes, so that chunks travel in both directions at once.
-use super::channels::Share;
+use super::channels::shares;
 use super::{Algorithm, Chunks, Lane, Link, Operand, Part, Script, Step, topology};
 use crate::op::{Kind, Spec};
 
@@ -30,10 +30,7 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
         (_, Kind::AllReduce) => vec![topology::single(rank, n, 0)],
         _ => vec![topology::single(rank, n, spec.peer)],
     };
-    let shares = match part.channels {
-        Some(channels) => part.shares(spec, channels),
-        None => equal_shares(spec.count, nodes.len()),
-    };
+    let shares = shares(spec.count, part.channels.unwrap_or(nodes.len()));
     let per_tree = shares.len().div_ceil(nodes.len());
     let mut lanes: Vec<Lane> = Vec::new();
     let mut used = vec![false; nodes.len()];
@@ -55,15 +52,6 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
     }
     let inner = nodes.iter().zip(used).filter(|(node, used)| *used && !node.children.is_empty()).count() as u64;
     (lanes, inner)
-}
-
-fn equal_shares(count: usize, number: usize) -> Vec<Share> {
-    let each = count.div_ceil(number);
-    let share = |index: usize| {
-        let start = (index * each).min(count);
-        Share { start, len: each.min(count - start) }
-    };
-    (0..number).map(share).collect()
 }
 
 impl TreeLane {

@@ -3,8 +3,10 @@
 #![allow(unsafe_code)] // buffers and scalars of the caller are used while its operations run
 
 use super::channel::ChannelKey;
+use super::counts::changed;
 use super::member::read_scalar;
-use super::task::Task;
+use super::task::{BatchId, Task};
+use super::work::{Batch, Operation};
 use super::{ENGINE, State, lock};
 use crate::algo::{self, Algorithm, Part, Protocol, Selection};
 use crate::device::{Done, Start, Stream};
@@ -13,10 +15,7 @@ use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-pub(super) type BatchId = u64;
 
 /// An operation with at least this many bytes on a rank is moved by several threads: a smaller one is over before another has woken.
 const MUCH: usize = 4 << 20;
@@ -54,29 +53,6 @@ impl Request {
     }
 }
 
-/// An operation with its number.
-struct Operation {
-    spec: Spec,
-    sequence: u64,
-    tag: u32,
-}
-
-pub(super) struct Batch {
-    pub(super) comm: usize,
-    /// Several threads may move its data.
-    large: bool,
-    /// Operations, for the count of pending ones.
-    pub(super) operations: usize,
-    waiting: Vec<Operation>,
-    /// Number of streams that have not reached this batch.
-    streams: usize,
-    dones: Vec<Done>,
-    lanes: usize,
-    /// Longest chain of messages so far, by tag: parallel operations do not add up.
-    pub(super) rounds: BTreeMap<u32, u64>,
-    pub(super) started: bool,
-}
-
 /// The checked requests of a group, by communicator.
 pub(crate) type ByComm = Vec<(usize, Vec<Request>)>;
 
@@ -89,7 +65,7 @@ impl State {
         let mut by_comm = ByComm::new();
         let mut place: FxHashMap<usize, usize> = FxHashMap::default();
         for mut request in requests {
-            let member = self.member(request.comm as ncclComm_t)?;
+            let member = self.comms.member(request.comm as ncclComm_t)?;
             member.accept_work()?;
             if member.n > 1 && request.spec.kind.is_collective() {
                 (request.spec.algorithm, request.spec.protocol) = choose(request.spec.kind, request.selection)?;
@@ -101,7 +77,7 @@ impl State {
             by_comm[at].1.push(request);
         }
         for (comm, requests) in &by_comm {
-            let rank = self.member(*comm as ncclComm_t)?.rank;
+            let rank = self.comms.member(*comm as ncclComm_t)?.rank;
             let to_self = |kind| requests.iter().filter(|r| r.spec.kind == kind && r.spec.peer == rank).count();
             if to_self(Kind::Send) != to_self(Kind::Recv) {
                 return Err(Failure::usage("a send to the own rank needs its receive in the same group"));
@@ -114,7 +90,7 @@ impl State {
     pub(crate) fn enqueue(&mut self, by_comm: ByComm) -> Outcome<Enqueued> {
         // A communicator may have ended while its ranks connected.
         for (comm, _) in &by_comm {
-            self.member(*comm as ncclComm_t)?.accept_work()?;
+            self.comms.member(*comm as ncclComm_t)?.accept_work()?;
         }
         let mut batches = Vec::with_capacity(by_comm.len());
         for (comm, requests) in by_comm {
@@ -126,7 +102,7 @@ impl State {
     fn batch(&mut self, comm: usize, requests: Vec<Request>) -> Option<(BatchId, Vec<Stream>)> {
         let mut streams: Vec<Stream> = Vec::new();
         let mut waiting = Vec::new();
-        let member = self.members.get_mut(&comm)?;
+        let member = self.comms.members.get_mut(&comm)?;
         for request in requests {
             if !streams.iter().any(|stream| stream.raw() == request.stream.raw()) {
                 streams.push(request.stream);
@@ -146,38 +122,24 @@ impl State {
             waiting.push(Operation { spec, sequence: *counter, tag: request.tag });
         }
         member.unfinished += 1;
-        let id = self.number();
-        let batch = Batch {
-            comm,
-            large: false,
-            operations: waiting.len(),
-            waiting,
-            streams: streams.len(),
-            dones: Vec::new(),
-            lanes: 0,
-            rounds: BTreeMap::new(),
-            started: false,
-        };
-        self.pending += batch.operations as u64;
-        self.batches.insert(id, batch);
-        self.changed();
+        let id = self.work.add(Batch::new(comm, waiting, streams.len()));
         Some((id, streams))
     }
 
     /// Turns a batch into ready tasks; the `Done`s if there is nothing to do.
     fn start(&mut self, id: BatchId) -> Vec<Done> {
-        let Some(batch) = self.batches.get_mut(&id) else { return Vec::new() };
+        let Some(batch) = self.work.batches.get_mut(&id) else { return Vec::new() };
         batch.started = true;
         let comm = batch.comm;
         let operations = std::mem::take(&mut batch.waiting);
-        let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
+        let Some(member) = self.comms.members.get_mut(&comm) else { return Vec::new() };
         let (shared, rank, n) = (member.shared, member.rank, member.n);
-        let there = self.shared.get(&shared);
+        let there = self.comms.shared.get(&shared);
         let mut tasks = Vec::new();
         let mut large = false;
         for operation in operations {
             let mut spec = operation.spec;
-            let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
+            let chunk = settings().chunk_elements(spec.ty.size());
             let sequence = operation.sequence;
             let signature = spec.signature();
             let elsewhere = there.and_then(|there| there.place(spec.peer)).filter(|_| spec.kind == Kind::Put);
@@ -195,7 +157,7 @@ impl State {
                 // SAFETY: the caller that created the operator has promised that the address is readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let channels = settings().channels(member.ctas);
+            let channels = settings().channels(member.config);
             let beside = spec.bytes(n) >= MUCH;
             large |= beside;
             let stripes = if beside { STRIPES } else { 1 };
@@ -218,19 +180,15 @@ impl State {
         }
         batch.lanes = tasks.len();
         batch.large = large;
-        self.drivers.large += usize::from(large);
-        for task in tasks {
-            let id = self.number();
-            self.tasks.insert(id, Box::new(task));
-            self.ready.push(id);
-        }
-        self.changed();
+        self.work.drivers.large += usize::from(large);
+        tasks.into_iter().for_each(|task| self.work.spawn(task));
+        changed();
         self.finish_if_over(id)
     }
 
     /// Counts a finished lane.
     pub(super) fn lane_over(&mut self, id: BatchId) -> Vec<Done> {
-        if let Some(batch) = self.batches.get_mut(&id) {
+        if let Some(batch) = self.work.batches.get_mut(&id) {
             batch.lanes = batch.lanes.saturating_sub(1);
         }
         self.finish_if_over(id)
@@ -238,50 +196,31 @@ impl State {
 
     /// Ends a batch that will not start: the communicator is in error.
     fn give_up(&mut self, id: BatchId, code: ncclResult_t) -> Vec<Done> {
-        let Some(batch) = self.batches.get_mut(&id) else { return Vec::new() };
+        let Some(batch) = self.work.batches.get_mut(&id) else { return Vec::new() };
         batch.waiting.clear();
-        if let Some(member) = self.members.get_mut(&batch.comm) {
+        if let Some(member) = self.comms.members.get_mut(&batch.comm) {
             member.error = Some(code);
         }
         self.finish_if_over(id)
     }
 
     fn finish_if_over(&mut self, id: BatchId) -> Vec<Done> {
-        if self.batches.get(&id).is_none_or(|batch| batch.lanes > 0) {
+        if self.work.batches.get(&id).is_none_or(|batch| batch.lanes > 0) {
             return Vec::new();
         }
-        self.changed();
-        let Some(batch) = self.remove_batch(id) else { return Vec::new() };
+        changed();
+        let Some(batch) = self.work.remove(id) else { return Vec::new() };
         let mut flushes = Vec::new();
-        if let Some(member) = self.members.get_mut(&batch.comm) {
+        if let Some(member) = self.comms.members.get_mut(&batch.comm) {
             member.unfinished = member.unfinished.saturating_sub(1);
             if member.unfinished == 0 {
                 flushes = std::mem::take(&mut member.flushes);
             }
         }
         for ticket in flushes {
-            self.answer(ticket, Ok(None));
+            self.hosts.answer(ticket, Ok(None));
         }
         batch.dones
-    }
-
-    /// Drops everything a communicator of one rank has enqueued.
-    pub(super) fn drop_batches(&mut self, comm: usize) -> Vec<Done> {
-        let tasks: Vec<_> = self.tasks.iter().filter(|(_, task)| task.comm == comm).map(|(id, _)| *id).collect();
-        for id in tasks {
-            if let Some(task) = self.tasks.remove(&id) {
-                self.close_all(&task);
-            }
-        }
-        let batches: Vec<BatchId> = self.batches.iter().filter(|(_, b)| b.comm == comm).map(|(id, _)| *id).collect();
-        batches.into_iter().filter_map(|id| self.remove_batch(id)).flat_map(|batch| batch.dones).collect()
-    }
-
-    fn remove_batch(&mut self, id: BatchId) -> Option<Batch> {
-        let batch = self.batches.remove(&id)?;
-        self.drivers.large -= usize::from(batch.large);
-        self.pending = self.pending.saturating_sub(batch.operations as u64);
-        Some(batch)
     }
 }
 
@@ -303,19 +242,6 @@ fn choose(kind: Kind, selection: Option<Selection>) -> Outcome<(Algorithm, Proto
             kind.name()
         ))),
         None => Ok(automatic),
-    }
-}
-
-impl Batch {
-    /// The number of the first operation that waits for its stream.
-    pub(super) fn first_sequence(&self) -> u64 {
-        self.waiting.iter().map(|op| op.sequence).min().unwrap_or(u64::MAX)
-    }
-
-    /// The operations that wait for their streams, for messages.
-    pub(super) fn text(&self) -> String {
-        let texts = self.waiting.iter().map(|op| format!("{} (number {})", op.spec.text(), op.sequence));
-        texts.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -348,7 +274,7 @@ pub(super) fn arrival(id: BatchId) -> Start {
 /// A stream has reached its batch.
 fn stream_arrived(id: BatchId, done: Done) {
     let mut state = lock();
-    let Some(batch) = state.batches.get_mut(&id) else {
+    let Some(batch) = state.work.batches.get_mut(&id) else {
         // Aborted in the meantime.
         drop(state);
         done.finish();
@@ -357,12 +283,12 @@ fn stream_arrived(id: BatchId, done: Done) {
     batch.dones.push(done);
     batch.streams = batch.streams.saturating_sub(1);
     if batch.streams > 0 {
-        state.changed();
+        changed();
         return;
     }
     let dones = state.start(id);
     // A host thread that waits for its stream runs the tasks before it blocks.
-    let idle = !state.is_driven() && !state.ready.is_empty() && !crate::device::is_driving();
+    let idle = state.work.is_left() && !crate::device::is_driving();
     drop(state);
     if idle {
         ENGINE.work.notify_one();

@@ -1,8 +1,10 @@
 //! Operations on streams that are being captured: they become nodes of a graph, and every launch enqueues them again, with the
 //! same buffers. Ranks' operations meet by the order of launches, as those of other calls do by the order of calls.
-use super::batch::{BatchId, ByComm, Request, arrival};
-use super::hosts::{Ticket, wait};
+use super::batch::{ByComm, Request, arrival};
+use super::hosts::wait;
 use super::lock;
+use super::task::BatchId;
+use super::waiting::Ticket;
 use crate::device::{CapturedNode, Start, Stream};
 use crate::failure::{Failure, Outcome};
 use std::collections::HashMap;
@@ -62,7 +64,7 @@ fn capture_batch(comm: usize, requests: Vec<Request>) -> Outcome<()> {
             streams.push(request.stream.clone());
         }
     }
-    match lock().members.get_mut(&comm) {
+    match lock().comms.members.get_mut(&comm) {
         Some(member) => member.graphs.alive += 1,
         None => return Err(Failure::argument("the communicator ended meanwhile")),
     }
@@ -102,37 +104,29 @@ impl CapturedBatch {
 impl Drop for CapturedBatch {
     fn drop(&mut self) {
         let mut state = lock();
-        let Some(member) = state.members.get_mut(&self.comm) else { return };
+        let Some(member) = state.comms.members.get_mut(&self.comm) else { return };
         member.graphs.alive = member.graphs.alive.saturating_sub(1);
         if member.graphs.alive > 0 {
             return;
         }
         for ticket in std::mem::take(&mut member.graphs.waits) {
-            state.answer(ticket, Ok(None));
+            state.hosts.answer(ticket, Ok(None));
         }
     }
-}
-
-/// The nodes of graphs that a communicator has.
-#[derive(Default)]
-pub(crate) struct GraphNodes {
-    alive: usize,
-    /// Host threads that wait until there are no nodes left.
-    pub(super) waits: Vec<Ticket>,
 }
 
 /// Waits until every graph that has captured the communicator is gone.
 pub(super) fn outlive_graphs(comm: usize, what: &str) -> Outcome<()> {
     crate::device::host_waits();
     let mut state = lock();
-    let Some(member) = state.members.get(&comm).filter(|member| member.graphs.alive > 0) else {
+    let Some(member) = state.comms.members.get(&comm).filter(|member| member.graphs.alive > 0) else {
         return Ok(());
     };
-    let name = state.comm_text(member.shared);
+    let name = state.comms.text(member.shared);
     let text =
         format!("rank {} in {what} of {name} waits until the graphs that have captured it are released", member.rank);
-    let host = state.block_host(1, text);
-    if let Some(member) = state.members.get_mut(&comm) {
+    let host = state.hosts.block(1, text);
+    if let Some(member) = state.comms.members.get_mut(&comm) {
         member.graphs.waits.push(Ticket { host, index: 0 });
     }
     wait(state, host).into_iter().try_for_each(|answer| answer.map(|_| ()))

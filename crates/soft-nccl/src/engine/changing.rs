@@ -1,72 +1,19 @@
-//! Communicators that are derived from a live one with fewer or more ranks.
+//! Communicators that ranks of a live one derive from it: splits and shrinks.
 //!
-//! Of a shrink only the ranks that remain meet, at the process of the lowest of them, because the others may be gone. Of a grow
-//! the old ranks and those that join meet at the process of the old rank 0, which the unique id names.
+//! The ranks meet at the process of the lowest of them: of a shrink only those that remain, because the others may be gone.
 use super::State;
-use super::hosts::Ticket;
-use super::rendezvous::{Joining, PendingJoin, Split};
+use super::comms::Comms;
+use super::counts::changed;
+use super::meetings::{Joining, PendingJoin, Place, given_up};
+use super::waiting::Ticket;
 use crate::failure::{Failure, Outcome};
 use crate::settings::CommConfig;
+use crate::transport::Name;
 use crate::transport::control::{Control, JoinRequest};
-use crate::transport::{Address, Name};
+use crate::transport::terms::Meeting;
 use std::collections::BTreeMap;
 
-/// A meeting of ranks of a live communicator.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub shared: u64,
-    /// Number of earlier meetings of the same kind of these ranks.
-    pub number: u64,
-    pub meeting: Meeting,
-}
-
-/// The purpose for which the ranks of a live communicator meet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Meeting {
-    Split,
-    /// A shrink, with the ranks that are left out, in ascending order.
-    Shrink(Vec<usize>),
-    Grow,
-}
-
-impl Meeting {
-    /// The ranks that are left out, if this is a shrink.
-    pub(super) fn without(&self) -> Option<&[usize]> {
-        match self {
-            Self::Shrink(without) => Some(without),
-            Self::Split | Self::Grow => None,
-        }
-    }
-}
-
-impl Place {
-    pub(super) fn split(shared: u64, number: u64) -> Self {
-        Self { shared, number, meeting: Meeting::Split }
-    }
-
-    /// The kind of the meeting, for messages.
-    pub(super) fn text(&self) -> &'static str {
-        match self.meeting {
-            Meeting::Split => "split",
-            Meeting::Shrink(_) => "shrink",
-            Meeting::Grow => "grow",
-        }
-    }
-
-    /// The ranks that have not arrived.
-    pub(super) fn missing(&self, there: &Split) -> Vec<usize> {
-        let without = self.meeting.without().unwrap_or_default();
-        let ranks = 0..there.n.saturating_add(without.len());
-        ranks.filter(|rank| !without.contains(rank) && !there.arrived.contains_key(rank)).collect()
-    }
-}
-
-/// The answer to ranks whose meeting is at a process that has no part in the communicator any more.
-pub(super) fn given_up() -> Failure {
-    Failure::remote("the process at which the remaining ranks meet has given up the communicator")
-}
-
-impl State {
+impl Comms {
     /// Checks that a rank may leave others out; returns their list in ascending order.
     pub(crate) fn check_shrink(&mut self, comm: nccl_sys::ncclComm_t, list: &[i32]) -> Outcome<Vec<usize>> {
         let member = self.member(comm)?;
@@ -89,93 +36,80 @@ impl State {
         Ok(without)
     }
 
-    /// A rank of this process remains in a shrink.
-    pub(super) fn join_shrink(
+    /// True if a process that is gone only has ranks of the communicator that a shrink leaves out.
+    pub(super) fn shrinks_without(&self, shared: u64, meeting: &Meeting, gone: Name) -> bool {
+        let (Meeting::Shrink(without), Some(spread)) = (meeting, self.spread(shared)) else { return false };
+        let places = spread.places.iter().enumerate();
+        places.filter(|(_, place)| **place == Some(gone)).all(|(rank, _)| without.contains(&rank))
+    }
+}
+
+impl State {
+    /// A rank of this process takes part in a split or a shrink.
+    pub(super) fn derive(
         &mut self,
         comm: usize,
-        without: &[usize],
+        meeting: Meeting,
         config: CommConfig,
-        token: u64,
+        joining: Joining,
         ticket: Ticket,
     ) {
-        let Some(member) = self.members.get_mut(&comm) else { return };
-        let counter = member.shrinks.entry(without.to_vec()).or_default();
-        let number = *counter;
-        *counter += 1;
+        let Some(member) = self.comms.members.get_mut(&comm) else { return };
+        let number = member.number(&meeting);
         let (shared, rank, n, device) = (member.shared, member.rank, member.n, member.device);
-        let lowest = (0..n).find(|rank| !without.contains(rank)).unwrap_or(rank);
-        let spread = self.shared.get(&shared).and_then(|shared| shared.spread.as_ref());
-        let coordinator = spread.and_then(|spread| spread.places.get(lowest).copied().flatten());
+        let spread = self.comms.spread(shared);
         let uid = spread.map_or(0, |spread| spread.uid);
-        let gone = spread.is_some_and(|spread| {
-            let left =
-                |rank: usize| spread.places.get(rank).copied().flatten().is_some_and(|at| spread.left.contains(&at));
-            (0..n).any(|rank| !without.contains(&rank) && left(rank))
-        });
-        let pending = PendingJoin {
-            ticket,
-            comm: Some(comm),
-            meeting: Some(Meeting::Shrink(without.to_vec())),
-            config,
-            reserved: None,
-            coordinator,
+        let mut remain = (0..n).filter(|rank| !meeting.without().contains(rank));
+        let coordinator = spread.and_then(|spread| spread.place(remain.clone().next()?));
+        let left = |rank| {
+            spread.is_some_and(|spread| spread.place(rank).is_some_and(|process| spread.left.contains(&process)))
         };
-        self.pending_joins.insert(token, pending);
+        // A split only needs its place: whoever does not come to it keeps the others waiting.
+        let gone = if meeting == Meeting::Split { remain.next().is_some_and(left) } else { remain.any(left) };
+        let Joining { token, color, key, .. } = joining;
+        let of = Some(meeting.clone());
+        let pending = PendingJoin { ticket, comm: Some(comm), meeting: of, config, reserved: None, coordinator };
+        self.meetings.joins.insert(token, pending);
         if gone {
-            self.reply(token, Err(Failure::remote("a process with ranks that remain is gone")));
+            self.reply(token, Err(given_up()));
         } else if coordinator.is_some() {
-            let request = JoinRequest::Shrink { uid, number, rank, without: without.to_vec(), device };
+            let request = JoinRequest::Derive { uid, number, meeting, rank, color, key, device };
             self.tell(coordinator, Control::Join { token, request });
         } else {
-            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, device };
-            self.meet_to_shrink(Place { shared, number, meeting: Meeting::Shrink(without.to_vec()) }, rank, n, joining);
+            let n = n - meeting.without().len();
+            self.meet_at(Place { shared, number, meeting }, rank, n, Joining { device, ..joining });
         }
     }
 
-    /// A rank of another process remains in a shrink.
-    pub(super) fn join_shrink_from(
-        &mut self,
-        from: Address,
-        uid: u128,
-        place: (u64, usize, Vec<usize>),
-        joining: Joining,
-    ) {
-        let (number, rank, without) = place;
-        let shared = self.uids.get(&uid).copied();
-        let spread = shared.and_then(|id| self.shared.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
-        match spread {
-            Some((shared, spread))
-                if spread.places.get(rank) == Some(&Some(from.name))
-                    && without.is_sorted_by(|a, b| a < b)
-                    && without.last().is_none_or(|last| *last < spread.places.len())
-                    && !without.contains(&rank) =>
-            {
-                let n = spread.places.len();
-                self.meet_to_shrink(Place { shared, number, meeting: Meeting::Shrink(without) }, rank, n, joining);
+    /// A rank of another process takes part in a split or a shrink.
+    pub(super) fn derive_from(&mut self, uid: u128, (number, meeting): (u64, Meeting), rank: usize, joining: Joining) {
+        let from = joining.from.map(|from| from.name);
+        match self.comms.spread_of(uid) {
+            Some((shared, spread)) if spread.place(rank) == from && meeting.derives(rank, spread.places.len()) => {
+                let n = spread.places.len() - meeting.without().len();
+                self.meet_at(Place { shared, number, meeting }, rank, n, joining);
             }
             _ => self.refuse(&joining, given_up()),
         }
     }
 
-    fn meet_to_shrink(&mut self, place: Place, rank: usize, n: usize, joining: Joining) {
-        let expected = n - place.meeting.without().unwrap_or_default().len();
-        let there = self.splits.entry(place.clone()).or_insert_with(|| Split { n: expected, arrived: BTreeMap::new() });
-        there.arrived.insert(rank, joining);
-        let all = there.arrived.len() == there.n;
-        self.changed();
-        if all && let Some(there) = self.splits.remove(&place) {
-            // A part of a communicator that spans few enough processes does so as well.
-            let _ = self.form(&there.arrived.into_values().collect::<Vec<_>>());
+    /// A rank arrives at a meeting of `n`; with the last one their communicators are formed.
+    pub(super) fn meet_at(&mut self, place: Place, rank: usize, n: usize, joining: Joining) {
+        changed();
+        let Some(ranks) = self.meetings.meet_at(place, rank, n, joining) else { return };
+        // One communicator per colour, its ranks in the order of their keys and, where these are equal, of their old ranks.
+        let mut colors: BTreeMap<i32, Vec<Joining>> = BTreeMap::new();
+        for joining in ranks {
+            match (joining.color, joining.from) {
+                (Some(color), _) => colors.entry(color).or_default().push(joining),
+                (None, None) => self.reply(joining.token, Ok(None)),
+                (None, Some(from)) => self.tell(Some(from.name), Control::Nothing { token: joining.token }),
+            }
         }
-    }
-
-    /// True if a process that is gone only has ranks of the communicator that a shrink leaves out.
-    pub(super) fn shrinks_without(&self, shared: u64, without: Option<&[usize]>, gone: Name) -> bool {
-        let (Some(without), Some(spread)) = (without, self.shared.get(&shared).and_then(|there| there.spread.as_ref()))
-        else {
-            return false;
-        };
-        let places = spread.places.iter().enumerate();
-        places.filter(|(_, place)| **place == Some(gone)).all(|(rank, _)| without.contains(&rank))
+        for mut ranks in colors.into_values() {
+            ranks.sort_by_key(|joining| joining.key);
+            // One that cannot be formed has refused its ranks.
+            let _ = self.form(&ranks);
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! Channels: the way of one operation's chunks from one rank to another. Within a process both ends share the queue;
 //! between processes the sender counts chunks in flight, and the receiver, which has the queue, sends a credit for every chunk
 //! it takes.
-use super::State;
-use super::task::TaskId;
+use super::ready::TaskId;
 use crate::op::Signature;
 use crate::settings::SLOTS;
 use crate::transport::Name;
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
@@ -72,12 +72,22 @@ pub(super) struct Channel {
 }
 
 impl Channel {
+    /// Puts a message in; answers the task that waits for it.
+    pub(super) fn put(&mut self, message: Message) -> Option<TaskId> {
+        self.queue.push_back(message);
+        self.receiver.take()
+    }
+
+    pub(super) fn is_eager(&self) -> bool {
+        self.eager.is_some()
+    }
+
     pub(super) fn has_message(&self) -> bool {
         !self.queue.is_empty()
     }
 
     pub(super) fn has_slot(&self) -> bool {
-        self.eager.is_some() || self.queue.len() + self.away < SLOTS
+        self.is_eager() || self.queue.len() + self.away < SLOTS
     }
 
     /// Everything sent was taken.
@@ -104,11 +114,21 @@ impl Channel {
     }
 }
 
-impl State {
+/// The channels of all operations.
+#[derive(Default)]
+pub(super) struct Channels {
+    all: Vec<Option<Channel>>,
+    free: Vec<ChannelId>,
+    index: FxHashMap<ChannelKey, ChannelId>,
+    /// Bytes that sends have left unreceived, by communicator and ordered pair.
+    eager: FxHashMap<(u64, usize, usize), usize>,
+}
+
+impl Channels {
     /// Opens one end; the first of the two creates the channel.
-    pub(super) fn open(&mut self, key: ChannelKey) -> ChannelId {
-        let id = self.channel_id(key);
-        if let Some(channel) = self.channel(id) {
+    pub(super) fn open(&mut self, key: ChannelKey, reach: impl FnOnce() -> Reach) -> ChannelId {
+        let id = self.id(key, reach);
+        if let Some(channel) = self.get(id) {
             channel.ends += 1;
             channel.opened += 1;
         }
@@ -116,132 +136,97 @@ impl State {
     }
 
     /// The channel with this key, created if it does not exist.
-    pub(super) fn channel_id(&mut self, key: ChannelKey) -> ChannelId {
-        match self.index.get(&key) {
-            Some(id) => *id,
-            None => {
-                let channel = Channel {
-                    key,
-                    reach: self.reach(&key),
-                    queue: VecDeque::new(),
-                    queued: 0,
-                    away: 0,
-                    free: Vec::new(),
-                    sender: None,
-                    receiver: None,
-                    ends: 0,
-                    opened: 0,
-                    eager: None,
-                };
-                let id = match self.free_channels.pop() {
-                    Some(id) => {
-                        self.channels[id] = Some(channel);
-                        id
-                    }
-                    None => {
-                        self.channels.push(Some(channel));
-                        self.channels.len() - 1
-                    }
-                };
-                self.index.insert(key, id);
+    pub(super) fn id(&mut self, key: ChannelKey, reach: impl FnOnce() -> Reach) -> ChannelId {
+        if let Some(id) = self.find(&key) {
+            return id;
+        }
+        let channel = Channel {
+            key,
+            reach: reach(),
+            queue: VecDeque::new(),
+            queued: 0,
+            away: 0,
+            free: Vec::new(),
+            sender: None,
+            receiver: None,
+            ends: 0,
+            opened: 0,
+            eager: None,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.all[id] = Some(channel);
                 id
             }
-        }
+            None => {
+                self.all.push(Some(channel));
+                self.all.len() - 1
+            }
+        };
+        self.index.insert(key, id);
+        id
     }
 
-    fn reach(&self, key: &ChannelKey) -> Reach {
-        let Some(shared) = self.shared.get(&key.shared) else { return Reach::Here };
-        match (shared.place(key.source), shared.place(key.destination)) {
-            (_, Some(there)) => Reach::To(there),
-            (Some(there), None) => Reach::From(there),
-            (None, None) => Reach::Here,
-        }
+    pub(super) fn find(&self, key: &ChannelKey) -> Option<ChannelId> {
+        self.index.get(key).copied()
+    }
+
+    pub(super) fn get(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.all.get_mut(id).and_then(Option::as_mut)
     }
 
     /// Closes one end. The channel is removed when both ends have been opened and closed; one that only a finished eager send
     /// opened stays for its receiver.
     pub(super) fn close(&mut self, id: ChannelId) {
-        let Some(channel) = self.channel(id) else { return };
+        let Some(channel) = self.get(id) else { return };
         channel.ends = channel.ends.saturating_sub(1);
         self.remove_if_over(id);
     }
 
     pub(super) fn remove_if_over(&mut self, id: ChannelId) {
-        let Some(channel) = self.channel(id) else { return };
+        let Some(channel) = self.get(id) else { return };
         let ends = if channel.reach == Reach::Here { 2 } else { 1 };
         if channel.ends == 0 && channel.opened >= ends && channel.away == 0 {
-            self.remove_channel(id);
+            self.remove(id);
         }
     }
 
-    fn remove_channel(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(id).and_then(Option::take) {
+    fn remove(&mut self, id: ChannelId) {
+        if let Some(channel) = self.all.get_mut(id).and_then(Option::take) {
             self.index.remove(&channel.key);
-            self.free_channels.push(id);
+            self.free.push(id);
             self.release_eager(&channel.key, channel.eager);
         }
     }
 
     /// Drops all channels of a communicator whose last rank has gone.
-    pub(super) fn remove_channels(&mut self, shared: u64) {
+    pub(super) fn remove_of(&mut self, shared: u64) {
         let ids: Vec<ChannelId> =
             self.index.iter().filter(|(key, _)| key.shared == shared).map(|(_, id)| *id).collect();
         for id in ids {
-            self.remove_channel(id);
+            self.remove(id);
         }
     }
 
-    pub(super) fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        self.channels.get_mut(id).and_then(Option::as_mut)
-    }
-
-    /// Puts a message in and wakes the task that waits for it.
-    pub(super) fn push(&mut self, id: ChannelId, message: Message) {
-        let Some(channel) = self.channel(id) else { return };
-        if let Reach::To(there) = channel.reach {
-            channel.away += 1;
-            let (key, eager) = (channel.key, channel.eager.is_some());
-            self.send(there, &key, eager, message);
-            return;
-        }
-        channel.queue.push_back(message);
-        let receiver = channel.receiver.take();
-        self.wake(receiver);
-    }
-
-    /// Takes a message out and wakes the task that waits for the slot.
-    pub(super) fn pop(&mut self, id: ChannelId) -> Option<Message> {
-        let channel = self.channel(id)?;
-        let message = channel.queue.pop_front()?;
-        if let Reach::From(there) = channel.reach {
-            channel.queued = channel.queued.saturating_sub(message.data.len());
-            let key = channel.key;
-            self.credit(there, &key);
-            return Some(message);
-        }
-        self.taken(id);
-        Some(message)
-    }
-
-    /// A message was taken, by this or another process: its sender may continue.
-    pub(super) fn taken(&mut self, id: ChannelId) {
-        let Some(channel) = self.channel(id) else { return };
+    /// A message was taken, by this or another process: its sender, if it waits, may continue.
+    pub(super) fn taken(&mut self, id: ChannelId) -> Option<TaskId> {
+        let channel = self.get(id)?;
         let sender = channel.sender.take();
         let (key, eager, drained) = (channel.key, channel.eager, channel.is_drained());
         if drained && eager.is_some() {
             // A message taken by its receiver no longer counts as unreceived.
             self.release_eager(&key, eager);
-            if let Some(channel) = self.channel(id) {
+            if let Some(channel) = self.get(id) {
                 channel.eager = Some(0);
             }
         }
-        self.wake(sender);
+        sender
     }
 
     /// Lets a send of `bytes` complete unreceived if the pair's allowance covers it.
     pub(super) fn allow_eager(&mut self, id: ChannelId, bytes: usize) -> bool {
         let allowance = crate::settings::settings().eager_bytes;
-        let Some(channel) = self.channel(id) else { return false };
+        let Some(channel) = self.get(id) else { return false };
         let pair = (channel.key.shared, channel.key.source, channel.key.destination);
         let used = self.eager.get(&pair).copied().unwrap_or(0);
         // Without an allowance even an empty message meets its receiver.
@@ -249,7 +234,7 @@ impl State {
             return false;
         }
         self.eager.insert(pair, used + bytes);
-        if let Some(channel) = self.channel(id) {
+        if let Some(channel) = self.get(id) {
             channel.eager = Some(bytes);
         }
         true

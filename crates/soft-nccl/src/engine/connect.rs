@@ -7,63 +7,20 @@
 //! its own have reached it too, and then goes through all distances again. Different communicators do not wait for each other.
 use super::background;
 use super::batch::ByComm;
-use super::hosts::{Ticket, wait};
+use super::comms::Comms;
+use super::counts::changed;
+use super::hosts::wait;
+use super::waiting::Ticket;
 use super::{State, lock};
 use crate::failure::{Failure, Outcome};
-use crate::op::{Kind, Spec};
 use crate::settings::{Connect, settings};
 use crate::transport::Name;
 use crate::transport::control::Control;
-use serde::{Deserialize, Serialize};
+use crate::transport::terms::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit on the number of windows by which a rank of another process may be ahead of those in this one.
 const MOST_WINDOWS_AHEAD: u64 = 1 << 16;
-
-/// A connection between ranks of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Connection {
-    /// Between all ranks, for collectives.
-    Collectives,
-    /// Between two ranks, for messages in one direction.
-    Pair { source: usize, destination: usize },
-    /// The same once both ranks have reached all pairs of their calls.
-    ConnectedPair { source: usize, destination: usize },
-    /// Between all ranks, for one of their windows.
-    Window { number: u64 },
-}
-
-impl Connection {
-    /// The connections that an operation of a rank needs; none if it exchanges nothing with other ranks.
-    fn of(spec: &Spec, rank: usize, n: usize) -> Vec<Self> {
-        let to = |destination: usize| Self::Pair { source: rank, destination };
-        let from = |source: usize| Self::Pair { source, destination: rank };
-        let others = (0..n).filter(|other| *other != rank);
-        let is_root = spec.peer == rank;
-        match spec.kind {
-            Kind::Send if !is_root => vec![to(spec.peer)],
-            Kind::Recv if !is_root => vec![from(spec.peer)],
-            Kind::Send | Kind::Recv | Kind::Put | Kind::Signal | Kind::WaitSignal => Vec::new(),
-            // A collective of no elements is dropped before any rank connects.
-            _ if n == 1 || spec.count == 0 => Vec::new(),
-            Kind::AlltoAll => others.flat_map(|other| [to(other), from(other)]).collect(),
-            Kind::Gather if is_root => others.map(from).collect(),
-            Kind::Scatter if is_root => others.map(to).collect(),
-            Kind::Gather => vec![to(spec.peer)],
-            Kind::Scatter => vec![from(spec.peer)],
-            _ => vec![Self::Collectives],
-        }
-    }
-
-    fn needs(self, rank: usize, n: usize) -> bool {
-        match self {
-            Self::Collectives | Self::Window { .. } => rank < n,
-            Self::Pair { source, destination } | Self::ConnectedPair { source, destination } => {
-                rank == source || rank == destination
-            }
-        }
-    }
-}
 
 /// Connections that a call reaches at the same time: the communicator, the connection and the call that needs it, for messages.
 type Round = Vec<(usize, Connection, String)>;
@@ -84,17 +41,17 @@ fn rounds(pairs: &BTreeMap<usize, Round>) -> Vec<Round> {
 
 /// Opens the missing connections that these requests need; waits for the ranks that share them.
 pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
-    if settings().connect == Connect::Init || lock().missing(requests).is_empty() {
+    if settings().connect == Connect::Init || lock().comms.missing(requests).is_empty() {
         return Ok(());
     }
     crate::device::host_waits();
     let (mut pairs, mut collectives) = (BTreeMap::<usize, BTreeMap<usize, Round>>::new(), Round::new());
     {
         let state = lock();
-        for (comm, connection, text) in state.missing(requests) {
+        for (comm, connection, text) in state.comms.missing(requests) {
             match connection {
                 Connection::Pair { source, destination } => {
-                    let n = state.members.get(&comm).map_or(1, |member| member.n);
+                    let n = state.comms.members.get(&comm).map_or(1, |member| member.n);
                     let distance = (destination + n - source) % n;
                     pairs.entry(comm).or_default().entry(distance).or_default().push((comm, connection, text));
                 }
@@ -114,7 +71,7 @@ fn come(round: &Round) -> Outcome<()> {
     let mut texts: Vec<&str> = round.iter().map(|(_, _, text)| text.as_str()).collect();
     // One call may need several connections.
     texts.dedup();
-    let host = state.block_host(round.len(), texts.join("; "));
+    let host = state.hosts.block(round.len(), texts.join("; "));
     for (index, (comm, connection, _)) in round.iter().enumerate() {
         state.come_to(*comm, *connection, Ticket { host, index });
     }
@@ -122,7 +79,7 @@ fn come(round: &Round) -> Outcome<()> {
     wait(state, host).into_iter().try_for_each(|answer| answer.map(|_| ()))
 }
 
-impl State {
+impl Comms {
     /// The connections that requests need and that do not exist yet.
     fn missing(&self, requests: &ByComm) -> Round {
         let (mut missing, mut known) = (Round::new(), BTreeSet::new());
@@ -131,7 +88,7 @@ impl State {
             for request in requests {
                 for connection in Connection::of(&request.spec, member.rank, member.n) {
                     if !self.is_ready(member.shared, connection) && known.insert((*comm, connection)) {
-                        let (rank, shared, call) = (member.rank, self.comm_text(member.shared), request.spec.text());
+                        let (rank, shared, call) = (member.rank, self.text(member.shared), request.spec.text());
                         let text = format!("rank {rank} is in {call}, its first such call of {shared}, and connects");
                         missing.push((*comm, connection, text));
                     }
@@ -163,70 +120,6 @@ impl State {
         })
     }
 
-    /// Records that a rank of this process has reached a connection, and that a thread of it waits for the other ranks.
-    pub(super) fn come_to(&mut self, comm: usize, connection: Connection, ticket: Ticket) {
-        let Some(member) = self.members.get_mut(&comm) else {
-            return self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
-        };
-        member.connects.push((ticket, connection));
-        let (shared, rank) = (member.shared, member.rank);
-        if let Some(spread) = self.shared.get(&shared).and_then(|there| there.spread.as_ref()) {
-            let uid = spread.uid;
-            let concerned = |name: &&Name| {
-                let places = spread.places.iter().enumerate();
-                let mut theirs = places.filter(|(_, place)| **place == Some(**name));
-                !spread.left.contains(*name) && theirs.any(|(rank, _)| connection.needs(rank, spread.places.len()))
-            };
-            for name in spread.peers.iter().filter(concerned).copied().collect::<Vec<_>>() {
-                self.tell(Some(name), Control::Connect { uid, connection, rank });
-            }
-        }
-        self.has_come(shared, connection, rank);
-    }
-
-    /// Records that a rank of another process has reached a connection.
-    pub(super) fn receive_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
-        let Some(shared) = self.uids.get(&uid).copied() else { return };
-        let Some(there) = self.shared.get(&shared) else { return };
-        let sound = match connection {
-            Connection::Collectives => true,
-            // A rank asks for its next window when all ranks have created the one before, or for several at once.
-            Connection::Window { number } => {
-                let own = self.members.values().filter(|member| member.shared == shared).map(|member| member.windows);
-                number <= own.max().unwrap_or(0).saturating_add(MOST_WINDOWS_AHEAD)
-            }
-            Connection::Pair { source, destination } | Connection::ConnectedPair { source, destination } => {
-                source.max(destination) < there.ranks
-            }
-        };
-        if sound && from.is_some() && there.place(rank) == from && connection.needs(rank, there.ranks) {
-            self.has_come(shared, connection, rank);
-        }
-    }
-
-    fn has_come(&mut self, shared: u64, connection: Connection, rank: usize) {
-        let Some(there) = self.shared.get_mut(&shared) else { return };
-        there.connections.entry(connection).or_default().insert(rank);
-        self.changed();
-        if !self.is_made(shared, connection) {
-            return;
-        }
-        let mut tickets = Vec::new();
-        for member in self.members.values_mut().filter(|member| member.shared == shared) {
-            let (made, waiting) = member.connects.drain(..).partition(|(_, wanted)| *wanted == connection);
-            member.connects = waiting;
-            let made: Vec<(Ticket, Connection)> = made;
-            tickets.extend(made.into_iter().map(|(ticket, _)| ticket));
-        }
-        if let (Connection::Window { .. }, Some(there)) = (connection, self.shared.get_mut(&shared)) {
-            // No rank will ask for this connection again.
-            there.connections.remove(&connection);
-        }
-        for ticket in tickets {
-            self.answer(ticket, Ok(None));
-        }
-    }
-
     /// A line for every connection that ranks wait for.
     pub(super) fn unconnected(&self) -> Vec<String> {
         let wanted =
@@ -245,10 +138,77 @@ impl State {
             };
             Some(format!(
                 "{} connects for {what}: the call of the ranks {} is missing",
-                self.comm_text(shared),
+                self.text(shared),
                 missing.join(", ")
             ))
         });
         lines.collect()
+    }
+}
+
+impl State {
+    /// Records that a rank of this process has reached a connection, and that a thread of it waits for the other ranks.
+    pub(super) fn come_to(&mut self, comm: usize, connection: Connection, ticket: Ticket) {
+        let Some(member) = self.comms.members.get_mut(&comm) else {
+            return self.hosts.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
+        };
+        member.connects.push((ticket, connection));
+        let (shared, rank) = (member.shared, member.rank);
+        if let Some(spread) = self.comms.shared.get(&shared).and_then(|there| there.spread.as_ref()) {
+            let uid = spread.uid;
+            let concerned = |name: &&Name| {
+                let places = spread.places.iter().enumerate();
+                let mut theirs = places.filter(|(_, place)| **place == Some(**name));
+                !spread.left.contains(*name) && theirs.any(|(rank, _)| connection.needs(rank, spread.places.len()))
+            };
+            for name in spread.peers.iter().filter(concerned).copied().collect::<Vec<_>>() {
+                self.tell(Some(name), Control::Connect { uid, connection, rank });
+            }
+        }
+        self.has_come(shared, connection, rank);
+    }
+
+    /// Records that a rank of another process has reached a connection.
+    pub(super) fn receive_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
+        let Some(shared) = self.comms.uids.get(&uid).copied() else { return };
+        let Some(there) = self.comms.shared.get(&shared) else { return };
+        let sound = match connection {
+            Connection::Collectives => true,
+            // A rank asks for its next window when all ranks have created the one before, or for several at once.
+            Connection::Window { number } => {
+                let own =
+                    self.comms.members.values().filter(|member| member.shared == shared).map(|member| member.windows);
+                number <= own.max().unwrap_or(0).saturating_add(MOST_WINDOWS_AHEAD)
+            }
+            Connection::Pair { source, destination } | Connection::ConnectedPair { source, destination } => {
+                source.max(destination) < there.ranks
+            }
+        };
+        if sound && from.is_some() && there.place(rank) == from && connection.needs(rank, there.ranks) {
+            self.has_come(shared, connection, rank);
+        }
+    }
+
+    fn has_come(&mut self, shared: u64, connection: Connection, rank: usize) {
+        let Some(there) = self.comms.shared.get_mut(&shared) else { return };
+        there.connections.entry(connection).or_default().insert(rank);
+        changed();
+        if !self.comms.is_made(shared, connection) {
+            return;
+        }
+        let mut tickets = Vec::new();
+        for member in self.comms.members.values_mut().filter(|member| member.shared == shared) {
+            let (made, waiting) = member.connects.drain(..).partition(|(_, wanted)| *wanted == connection);
+            member.connects = waiting;
+            let made: Vec<(Ticket, Connection)> = made;
+            tickets.extend(made.into_iter().map(|(ticket, _)| ticket));
+        }
+        if let (Connection::Window { .. }, Some(there)) = (connection, self.comms.shared.get_mut(&shared)) {
+            // No rank will ask for this connection again.
+            there.connections.remove(&connection);
+        }
+        for ticket in tickets {
+            self.hosts.answer(ticket, Ok(None));
+        }
     }
 }

@@ -3,26 +3,20 @@
 //! If all ranks are in this process, it creates the communicators at once. Otherwise it sends the table of all ranks to every process
 //! that has a part, waits until each has created its part and its links, and then lets all continue; or, if one cannot, refuses all.
 use super::State;
+use super::counts::number;
+use super::meetings::{Forming, Joining};
 use super::member::Spread;
-use super::rendezvous::Joining;
 use crate::failure::{Failure, Outcome};
 use crate::transport::control::{Control, Table};
 use crate::transport::{Address, MOST_PROCESSES, Name, endpoint, known};
 use std::collections::BTreeSet;
-
-/// A communicator whose parts are being created.
-pub(super) struct Forming {
-    uid: u128,
-    pub(super) processes: Vec<Option<Name>>,
-    missing: BTreeSet<Option<Name>>,
-}
 
 impl State {
     /// Begins a communicator of these ranks, in this order; if that cannot be, they are refused and the reason is given.
     pub(super) fn form(&mut self, ranks: &[Joining]) -> Outcome<()> {
         if ranks.iter().all(|joining| joining.from.is_none()) {
             let devices: Vec<i32> = ranks.iter().map(|joining| joining.device).collect();
-            let handles = self.create(&devices);
+            let handles = self.comms.create(&devices);
             for (joining, handle) in ranks.iter().zip(handles) {
                 self.reply(joining.token, Ok(Some(handle)));
             }
@@ -56,11 +50,11 @@ impl State {
     }
 
     fn send_tables(&mut self, ranks: &[Joining], processes: &[Option<Address>], places: &[usize], own: Address) {
-        let forming = self.number();
+        let forming = number();
         let uid = own.name.0.wrapping_add(u128::from(forming));
         let names: Vec<Option<Name>> = processes.iter().map(|process| process.map(|there| there.name)).collect();
         let missing = names.iter().copied().collect();
-        self.formings.insert(forming, Forming { uid, processes: names.clone(), missing });
+        self.meetings.formings.insert(forming, Forming { uid, processes: names.clone(), missing });
         for (at, to) in names.into_iter().enumerate() {
             let yours = ranks.iter().zip(places).enumerate().filter(|(_, (_, place))| **place == at);
             let table = Table {
@@ -81,7 +75,7 @@ impl State {
         let mut peers = Vec::new();
         for process in table.processes.iter().filter(|process| **process != own) {
             peers.push(process.name);
-            if let Err(error) = self.connect(*process) {
+            if let Err(error) = self.links.connect(*process) {
                 failure.get_or_insert(Failure::remote(format!("another process cannot be reached: {error}")));
             }
         }
@@ -97,17 +91,17 @@ impl State {
         let home = home.filter(|process| *process != own);
         let spread =
             Spread { uid: table.uid, places, peers, home, left: BTreeSet::new(), waiting: Vec::new(), failed: false };
-        let (shared, handles) = self.create_part(&devices, &ranks, Some(spread));
+        let (shared, handles) = self.comms.create_part(&devices, &ranks, Some(spread));
         let waiting = table.yours.iter().zip(handles).map(|((_, token), handle)| (*token, handle)).collect();
-        if let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) {
+        if let Some(spread) = self.comms.spread_mut(shared) {
             spread.waiting = waiting;
         }
         self.tell(coordinator, Control::Ready { forming: table.forming, failure });
         if alone {
             // Ranks of one process need no socket any more.
             self.on_go(table.uid);
-            self.uids.remove(&table.uid);
-            if let Some(shared) = self.shared.get_mut(&shared) {
+            self.comms.uids.remove(&table.uid);
+            if let Some(shared) = self.comms.shared.get_mut(&shared) {
                 shared.spread = None;
             }
         }
@@ -115,7 +109,7 @@ impl State {
 
     /// A process has created its part, or has failed to.
     pub(super) fn on_ready(&mut self, from: Option<Name>, forming: u64, failure: Option<Failure>) {
-        let Some(there) = self.formings.get_mut(&forming) else { return };
+        let Some(there) = self.meetings.formings.get_mut(&forming) else { return };
         let control = match failure {
             Some(failure) => Control::Fail { uid: there.uid, failure },
             None => {
@@ -126,18 +120,18 @@ impl State {
                 Control::Go { uid: there.uid }
             }
         };
-        if let Some(there) = self.formings.remove(&forming) {
+        if let Some(there) = self.meetings.formings.remove(&forming) {
             for process in there.processes {
                 self.tell(process, control.clone());
             }
         }
-        self.sweep_due = true;
+        self.links.sweep_later();
     }
 
     /// All parts have arrived: the ranks get their handles.
     pub(super) fn on_go(&mut self, uid: u128) {
-        for (token, handle) in self.waiting(uid) {
-            if self.pending_joins.contains_key(&token) {
+        for (token, handle) in self.comms.take_waiting(uid) {
+            if self.meetings.joins.contains_key(&token) {
                 self.reply(token, Ok(Some(handle)));
             } else {
                 // The rank aborted the communicator that it wanted to split.
@@ -148,20 +142,14 @@ impl State {
 
     /// A communicator cannot be created.
     pub(super) fn on_fail(&mut self, uid: u128, failure: &Failure) {
-        if let Some(spread) = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared)?.spread.as_mut()) {
+        if let Some(spread) =
+            self.comms.uids.get(&uid).and_then(|shared| self.comms.shared.get_mut(shared)?.spread.as_mut())
+        {
             spread.failed = true;
         }
-        for (token, handle) in self.waiting(uid) {
+        for (token, handle) in self.comms.take_waiting(uid) {
             self.reply(token, Err(failure.clone()));
             self.remove_member(handle);
         }
-    }
-
-    fn waiting(&mut self, uid: u128) -> Vec<(u64, usize)> {
-        let shared = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared));
-        shared
-            .and_then(|shared| shared.spread.as_mut())
-            .map(|spread| std::mem::take(&mut spread.waiting))
-            .unwrap_or_default()
     }
 }

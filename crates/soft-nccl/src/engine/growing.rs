@@ -1,27 +1,16 @@
-//! Growing a communicator: the old ranks come by their handles, new ones by a unique id that one of the old ranks obtained.
+//! Growing a communicator: the old ranks come by their handles, new ones by a unique id that one of the old ranks obtained. All meet at
+//! the process of the old rank 0, which the id names.
 use super::State;
-use super::changing::{Meeting, Place, given_up};
-use super::hosts::Ticket;
-use super::rendezvous::{Joining, PendingJoin, Split};
+use super::comms::Comms;
+use super::meetings::{Joining, PendingJoin, Place, given_up};
+use super::waiting::Ticket;
 use crate::failure::{Failure, Outcome};
 use crate::settings::CommConfig;
 use crate::transport::control::{Control, JoinRequest};
-use crate::transport::id::{Id, growth, of_growth, origin};
-use crate::transport::{Address, Name};
+use crate::transport::id::{growth, of_growth, origin};
+use crate::transport::terms::{Growth, Meeting};
+use crate::transport::{Address, Id, Name};
 use nccl_sys::ncclComm_t;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
-/// A growth of a communicator, as its ranks call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Growth {
-    /// The communicator's name among processes, or its number in its only process.
-    pub uid: u128,
-    /// True if the communicator spans processes.
-    pub spread: bool,
-    /// Number of times it has grown before.
-    pub number: u64,
-}
 
 /// A rank that joins.
 pub(super) struct NewRank {
@@ -33,13 +22,25 @@ pub(super) struct NewRank {
     pub reserved: Option<usize>,
 }
 
+impl Comms {
+    /// The communicator that grows, in this process.
+    fn growing(&self, growth: Growth) -> Option<u64> {
+        if growth.spread {
+            return self.uids.get(&growth.uid).copied();
+        }
+        let shared = u64::try_from(growth.uid).ok()?;
+        self.shared.contains_key(&shared).then_some(shared)
+    }
+}
+
 impl State {
     /// The unique id for the ranks that join at the communicator's next growth.
     pub(crate) fn id_of_growth(&mut self, comm: ncclComm_t) -> Outcome<Id> {
-        let member = self.member(comm)?;
+        let member = self.comms.member(comm)?;
         member.accept_work()?;
-        let (shared, number) = (member.shared, member.grows);
-        let spread = self.shared.get(&shared).and_then(|there| there.spread.as_ref());
+        let number = member.meetings.get(&Meeting::Grow).copied().unwrap_or_default();
+        let shared = member.shared;
+        let spread = self.comms.spread(shared);
         let uid = spread.map_or(u128::from(shared), |spread| spread.uid);
         let home = spread.and_then(|spread| spread.home);
         Ok(of_growth(Growth { uid, spread: spread.is_some(), number }, home))
@@ -47,18 +48,17 @@ impl State {
 
     /// An old rank of this process takes part.
     pub(super) fn join_grow(&mut self, comm: usize, n: usize, config: CommConfig, token: u64, ticket: Ticket) {
-        let Some(member) = self.members.get_mut(&comm) else { return };
-        let number = member.grows;
-        member.grows += 1;
+        let Some(member) = self.comms.members.get_mut(&comm) else { return };
+        let number = member.number(&Meeting::Grow);
         let (shared, rank, device) = (member.shared, member.rank, member.device);
-        let spread = self.shared.get(&shared).and_then(|there| there.spread.as_ref());
+        let spread = self.comms.spread(shared);
         let coordinator = spread.and_then(|spread| spread.home).map(|home| home.name);
         let uid = spread.map_or(u128::from(shared), |spread| spread.uid);
         let growth = Growth { uid, spread: spread.is_some(), number };
         let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
         let pending =
             PendingJoin { ticket, comm: Some(comm), meeting: Some(Meeting::Grow), config, reserved: None, coordinator };
-        self.pending_joins.insert(token, pending);
+        self.meetings.joins.insert(token, pending);
         if gone {
             self.reply(token, Err(given_up()));
         } else if coordinator.is_some() {
@@ -74,7 +74,8 @@ impl State {
         let NewRank { id, rank, n, device, config, reserved } = *new;
         let coordinator: Option<Address> = origin(&id).ok().flatten();
         let name: Option<Name> = coordinator.map(|there| there.name);
-        self.pending_joins
+        self.meetings
+            .joins
             .insert(token, PendingJoin { ticket, comm: None, meeting: None, config, reserved, coordinator: name });
         let growth = match growth(&id) {
             Ok(growth) => growth,
@@ -84,7 +85,7 @@ impl State {
             let joining = Joining { from: None, token, color: Some(0), key: rank as i32, device };
             return self.meet_to_grow(growth, rank, n, joining);
         };
-        match self.connect(there) {
+        match self.links.connect(there) {
             Ok(()) => self.tell(name, Control::Join { token, request: JoinRequest::Grow { growth, rank, n, device } }),
             Err(error) => {
                 let text = format!("the process of the communicator that grows cannot be reached: {error}");
@@ -96,47 +97,34 @@ impl State {
     /// A rank of another process takes part.
     pub(super) fn join_grow_from(&mut self, from: Address, growth: Growth, rank: usize, n: usize, joining: Joining) {
         let place = |state: &Self| {
-            let shared = state.growing(growth)?;
-            state.shared.get(&shared)?.place(rank)
+            let shared = state.comms.growing(growth)?;
+            state.comms.shared.get(&shared)?.place(rank)
         };
-        let old = self.growing(growth).and_then(|shared| self.shared.get(&shared)).map_or(0, |there| there.ranks);
+        let old =
+            self.comms.growing(growth).and_then(|shared| self.comms.shared.get(&shared)).map_or(0, |there| there.ranks);
         if rank < old && place(self) != Some(from.name) {
             return self.refuse(&joining, Failure::argument(format!("rank {rank} lives in another process")));
         }
         self.meet_to_grow(growth, rank, n, joining);
     }
 
-    /// The communicator that grows, in this process.
-    fn growing(&self, growth: Growth) -> Option<u64> {
-        if growth.spread {
-            return self.uids.get(&growth.uid).copied();
-        }
-        let shared = u64::try_from(growth.uid).ok()?;
-        self.shared.contains_key(&shared).then_some(shared)
-    }
-
     fn meet_to_grow(&mut self, growth: Growth, rank: usize, n: usize, joining: Joining) {
-        let Some(shared) = self.growing(growth) else { return self.refuse(&joining, given_up()) };
-        let old = self.shared.get(&shared).map_or(0, |there| there.ranks);
+        let Some(shared) = self.comms.growing(growth) else { return self.refuse(&joining, given_up()) };
+        let old = self.comms.shared.get(&shared).map_or(0, |there| there.ranks);
         if n <= old || rank >= n {
             let text = format!("rank {rank} of {n} cannot be in a communicator that grows from {old} ranks");
             return self.refuse(&joining, Failure::argument(text));
         }
         let place = Place { shared, number: growth.number, meeting: Meeting::Grow };
-        let there = self.splits.entry(place.clone()).or_insert_with(|| Split { n, arrived: BTreeMap::new() });
-        if there.n != n || there.arrived.contains_key(&rank) {
+        if let Some(there) = self.meetings.splits.get(&place)
+            && (there.n != n || there.arrived.contains_key(&rank))
+        {
             let first = there.n;
             let text = format!(
                 "rank {rank} says that the communicator grows to {n} ranks; another rank {rank} came, or others said {first}"
             );
             return self.refuse(&joining, Failure::argument(text));
         }
-        there.arrived.insert(rank, joining);
-        let all = there.arrived.len() == there.n;
-        self.changed();
-        if all && let Some(there) = self.splits.remove(&place) {
-            // A communicator that cannot be formed has refused its ranks.
-            let _ = self.form(&there.arrived.into_values().collect::<Vec<_>>());
-        }
+        self.meet_at(place, rank, n, joining);
     }
 }

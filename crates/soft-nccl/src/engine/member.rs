@@ -1,22 +1,19 @@
 //! A communicator: the state that its ranks share, and that of one rank.
 #![allow(unsafe_code)] // scalars of the caller are read
 
-use super::State;
-use super::capture::GraphNodes;
-use super::connect::Connection;
-use super::hosts::Ticket;
-use super::one_sided::OneSided;
+use super::signals::OneSided;
+use super::waiting::Ticket;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
-use crate::settings::{CommConfig, Ctas, settings};
+use crate::settings::{CommConfig, settings};
+use crate::transport::terms::{Connection, Meeting};
 use crate::transport::{Address, Name};
-use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
+use nccl_sys::{collspecTraffic_t, ncclResult_t};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state shared by all ranks of a communicator.
-#[derive(Default)]
 pub(super) struct CommShared {
     /// Ranks of this process that still have a handle.
     pub live: usize,
@@ -48,10 +45,22 @@ pub(super) struct Spread {
     pub failed: bool,
 }
 
-impl CommShared {
+impl Spread {
     /// The other process in which a rank lives.
     pub fn place(&self, rank: usize) -> Option<Name> {
-        self.spread.as_ref().and_then(|spread| spread.places.get(rank).copied().flatten())
+        self.places.get(rank).copied().flatten()
+    }
+}
+
+impl CommShared {
+    /// A communicator with so many ranks in this process and in all.
+    pub fn new(live: usize, ranks: usize, spread: Option<Spread>) -> Self {
+        Self { live, ranks, label: None, connections: BTreeMap::new(), spread }
+    }
+
+    /// The other process in which a rank lives.
+    pub fn place(&self, rank: usize) -> Option<Name> {
+        self.spread.as_ref()?.place(rank)
     }
 }
 
@@ -62,15 +71,22 @@ pub(crate) struct UserOp {
     pub premul: PreMul,
 }
 
+/// The nodes of graphs that a communicator has.
+#[derive(Default)]
+pub(crate) struct GraphNodes {
+    pub(super) alive: usize,
+    /// Host threads that wait until there are no nodes left.
+    pub(super) waits: Vec<Ticket>,
+}
+
 /// The communicator of one rank.
 pub(crate) struct Member {
     pub shared: u64,
     pub rank: usize,
     pub n: usize,
     pub device: i32,
-    pub ctas: Ctas,
-    /// True if its calls return before they are done.
-    pub nonblocking: bool,
+    /// Derived communicators inherit it unless they get their own.
+    pub config: CommConfig,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
     /// Collectives enqueued so far.
@@ -79,14 +95,11 @@ pub(crate) struct Member {
     pub(super) sends: FxHashMap<usize, u64>,
     /// Receives enqueued so far, by peer.
     pub(super) receives: FxHashMap<usize, u64>,
-    pub(super) splits: u64,
+    /// How often it has met others for each purpose.
+    pub(super) meetings: BTreeMap<Meeting, u64>,
     /// Windows asked for so far.
     pub(crate) windows: u64,
     pub(super) one_sided: OneSided,
-    /// Shrinks so far, by the ranks that they leave out.
-    pub(super) shrinks: BTreeMap<Vec<usize>, u64>,
-    /// Number of grows so far.
-    pub(super) grows: u64,
     /// Number of batches that are not finished.
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0.
@@ -98,131 +111,7 @@ pub(crate) struct Member {
     pub(crate) revoked: bool,
     pub(crate) suspended: bool,
     pub(crate) error: Option<ncclResult_t>,
-    user_ops: FxHashMap<i32, UserOp>,
-}
-
-impl State {
-    /// Creates a communicator; returns one handle per rank.
-    pub(super) fn create(&mut self, devices: &[i32]) -> Vec<usize> {
-        let ranks: Vec<usize> = (0..devices.len()).collect();
-        self.create_part(devices, &ranks, None).1
-    }
-
-    /// Creates this process's part of a communicator: the devices of all ranks, and its own ranks; returns its number and the
-    /// handles.
-    pub(super) fn create_part(
-        &mut self,
-        devices: &[i32],
-        ranks: &[usize],
-        spread: Option<Spread>,
-    ) -> (u64, Vec<usize>) {
-        let shared = self.number();
-        self.uids.extend(spread.as_ref().map(|spread| (spread.uid, shared)));
-        self.shared.insert(
-            shared,
-            CommShared { live: ranks.len(), ranks: devices.len(), label: None, connections: BTreeMap::new(), spread },
-        );
-        let mut handles = Vec::with_capacity(ranks.len());
-        for (rank, device) in ranks.iter().filter_map(|rank| devices.get(*rank).map(|device| (rank, device))) {
-            // Handles look like addresses but are not: a stale or foreign one is detected and never dereferenced.
-            let handle = (self.number() as usize) << 6;
-            let member = Member {
-                shared,
-                rank: *rank,
-                n: devices.len(),
-                device: *device,
-                ctas: Ctas::default(),
-                nonblocking: false,
-                tag: 0,
-                traffic: BTreeMap::new(),
-                collectives: 0,
-                sends: FxHashMap::default(),
-                receives: FxHashMap::default(),
-                splits: 0,
-                windows: 0,
-                one_sided: OneSided::default(),
-                shrinks: BTreeMap::new(),
-                grows: 0,
-                unfinished: 0,
-                flushes: Vec::new(),
-                graphs: GraphNodes::default(),
-                connects: Vec::new(),
-                finalized: false,
-                revoked: false,
-                suspended: false,
-                error: None,
-                user_ops: FxHashMap::default(),
-            };
-            self.members.insert(handle, member);
-            handles.push(handle);
-        }
-        (shared, handles)
-    }
-
-    /// Gives a communicator the number by which messages call it.
-    pub(crate) fn label(&mut self, comm: ncclComm_t, label: u32) -> Outcome<()> {
-        let shared = self.member(comm)?.shared;
-        if let Some(there) = self.shared.get_mut(&shared) {
-            there.label = Some(label);
-        }
-        Ok(())
-    }
-
-    /// A communicator in messages: by its user's number, or by this library's own.
-    pub(super) fn comm_text(&self, shared: u64) -> String {
-        match self.shared.get(&shared).and_then(|there| there.label) {
-            Some(label) => format!("communicator #{label}"),
-            None => format!("communicator {shared}"),
-        }
-    }
-
-    /// The communicator that a handle refers to.
-    pub(crate) fn member(&mut self, comm: ncclComm_t) -> Outcome<&mut Member> {
-        if comm.is_null() {
-            return Err(Failure::argument("the communicator is null"));
-        }
-        self.check_progress(comm as usize)?;
-        self.members
-            .get_mut(&(comm as usize))
-            .ok_or_else(|| Failure::argument("no live communicator has this handle (destroyed, aborted or never made)"))
-    }
-
-    /// Removes a rank's communicator; with the last rank go the channels.
-    pub(crate) fn remove_member(&mut self, handle: usize) {
-        let Some(member) = self.members.remove(&handle) else { return };
-        self.forget_registrations(handle, member.shared, member.rank);
-        self.forget_signals(member.shared, Some(member.rank));
-        self.changed();
-        for (ticket, _) in member.connects {
-            self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
-        }
-        if let Some(shared) = self.shared.get_mut(&member.shared) {
-            shared.live = shared.live.saturating_sub(1);
-            if shared.live == 0 {
-                let spread = self.shared.remove(&member.shared).and_then(|shared| shared.spread);
-                self.remove_channels(member.shared);
-                self.forget_signals(member.shared, None);
-                if let Some(spread) = spread {
-                    self.leave(member.shared, &spread);
-                }
-            }
-        }
-    }
-
-    /// Registers a user operator; its number is good for this communicator only and never used again.
-    pub(crate) fn create_op(&mut self, comm: ncclComm_t, ty: Type, premul: PreMul) -> Outcome<i32> {
-        self.member(comm)?;
-        let number = i32::try_from(self.number()).map_err(|_| Failure::internal("no operator numbers are left"))?;
-        // 0 to 4 are NCCL's own.
-        let number = number.saturating_add(5);
-        self.member(comm)?.user_ops.insert(number, UserOp { ty, premul });
-        Ok(number)
-    }
-
-    pub(crate) fn destroy_op(&mut self, comm: ncclComm_t, number: i32) -> Outcome<()> {
-        let gone = self.member(comm)?.user_ops.remove(&number);
-        gone.map(|_| ()).ok_or_else(|| Failure::argument(format!("operator {number} is unknown to this communicator")))
-    }
+    pub(super) user_ops: FxHashMap<i32, UserOp>,
 }
 
 /// The device memory that a rank's communicator accounts for.
@@ -235,9 +124,38 @@ pub(crate) struct MemoryUse {
 }
 
 impl Member {
-    /// Its configuration, which derived communicators inherit unless they get their own.
-    pub(crate) fn config(&self) -> CommConfig {
-        CommConfig { ctas: self.ctas, nonblocking: self.nonblocking }
+    pub(super) fn new(shared: u64, rank: usize, n: usize, device: i32) -> Self {
+        Self {
+            shared,
+            rank,
+            n,
+            device,
+            config: CommConfig::default(),
+            tag: 0,
+            traffic: BTreeMap::new(),
+            collectives: 0,
+            sends: FxHashMap::default(),
+            receives: FxHashMap::default(),
+            meetings: BTreeMap::new(),
+            windows: 0,
+            one_sided: OneSided::default(),
+            unfinished: 0,
+            flushes: Vec::new(),
+            graphs: GraphNodes::default(),
+            connects: Vec::new(),
+            finalized: false,
+            revoked: false,
+            suspended: false,
+            error: None,
+            user_ops: FxHashMap::default(),
+        }
+    }
+
+    /// The number of meetings with this purpose so far, which becomes larger by one.
+    pub(super) fn number(&mut self, meeting: &Meeting) -> u64 {
+        let count = self.meetings.entry(meeting.clone()).or_default();
+        *count += 1;
+        *count - 1
     }
 
     /// The memory that NCCL would use on the device for this many ranks: the software library uses none on it.

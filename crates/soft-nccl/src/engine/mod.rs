@@ -12,117 +12,72 @@ mod batch;
 mod capture;
 mod changing;
 mod channel;
+mod comms;
 mod connect;
+mod counts;
 mod ending;
 mod forming;
 mod growing;
 mod hosts;
+mod links;
+mod meetings;
 mod member;
 mod one_sided;
+mod passing;
 mod progress;
+mod ready;
 mod remote;
 mod rendezvous;
 mod report;
-mod room;
+mod signals;
 mod step;
 mod task;
 mod trace;
+mod traffic;
+mod waiting;
 mod windows;
+mod work;
 
 pub(crate) use background::{Outcomes, begin, run, wait_for};
 pub(crate) use batch::{ByComm, NO_CHOICE, Request};
 pub(crate) use capture::{Destination, capture, destination};
-pub(crate) use connect::{Connection, connect};
+pub(crate) use connect::connect;
+pub(crate) use counts::handle as reserve;
 pub(crate) use ending::{end_operations, mark_revoked};
-pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
 pub(crate) use member::Member;
-pub(crate) use one_sided::{MOST_SIGNALS, SignalKey};
-pub(crate) use remote::{TransportEvent, deliver, links};
+pub(crate) use one_sided::MOST_SIGNALS;
 pub use trace::MOST_TRACED_MESSAGES;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
-use crate::failure::Failure;
-use crate::transport::id::Id;
-use crate::transport::{Link, Name, Ways};
-use background::Progress;
-use batch::{Batch, BatchId};
-use changing::Place;
-use channel::{Channel, ChannelId, ChannelKey};
-use forming::Forming;
-use hosts::BlockedHost;
-use member::CommShared;
-use one_sided::Inbox;
+use crate::transport::id;
+use crate::transport::{Id, Receiver, deliver_to};
+use channel::Channels;
+use comms::Comms;
+use links::Links;
+use meetings::Meetings;
 pub(crate) use progress::ensure_started;
-use progress::{Drivers, Ready};
-use rendezvous::{PendingJoin, Rendezvous, Split};
-use rustc_hash::FxHashMap;
-use std::collections::{HashMap, VecDeque};
+use signals::Inboxes;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use task::{Task, TaskId};
+use trace::Trace;
+use waiting::Hosts;
 use windows::Registered;
+use work::Work;
 
-/// All state of the library, under one lock.
+/// All state of the library, under one lock: what one rank's call changes, another one's waits for.
 pub(crate) struct State {
-    /// Live communicators of single ranks, by handle. A handle is a number that is never used again.
-    pub members: FxHashMap<usize, Member>,
-    shared: FxHashMap<u64, CommShared>,
-    /// Meetings by unique ids of this process.
-    rendezvous: HashMap<Id, Rendezvous>,
-    /// Ids with which ranks of several processes could not meet; ranks that arrive later get the same answer.
-    spoiled: VecDeque<(Id, Failure)>,
-    /// Ranks of this process that wait for an answer, by token.
-    pending_joins: FxHashMap<u64, PendingJoin>,
-    /// Communicators whose parts other processes are making.
-    formings: HashMap<u64, Forming>,
-    /// Ways to other processes.
-    links: HashMap<Name, Link>,
-    /// Ways that the transport's thread has opened for the events that it delivers, before it took the lock.
-    ways: Ways,
-    /// Links with frames for which no write was tried yet.
-    unwritten: Vec<Name>,
-    /// Puts that wait for room on the way to a process.
-    awaiting_room: HashMap<Name, Vec<TaskId>>,
-    /// Something happened that may have made a link unnecessary.
-    sweep_due: bool,
-    /// Communicators that span processes, by their names among these processes.
-    uids: HashMap<u128, u64>,
-    /// Communicators of single ranks that must be stopped because another process is gone.
-    doomed: Vec<usize>,
-    splits: HashMap<Place, Split>,
-    registered: Registered,
-    /// Signals by communicator and the rank that received them.
-    inboxes: FxHashMap<(u64, usize), Inbox>,
-    waiting_hosts: FxHashMap<u64, BlockedHost>,
-    blocked_hosts: usize,
-    /// Non-blocking calls that are not over, by handle.
-    progress: FxHashMap<usize, Progress>,
-    /// Number of threads that continue non-blocking calls and are not waiting.
-    background: usize,
-    tasks: FxHashMap<TaskId, Box<Task>>,
-    ready: Ready,
-    /// The communicators whose steps run right now, outside the lock.
-    running: Vec<usize>,
-    /// Threads that wait for running steps, to abort.
-    aborting: usize,
-    drivers: Drivers,
-    /// Bytes of all steps so far.
-    moved: usize,
-    /// Number of times that operations have ended or were dropped.
-    ends: u64,
-    channels: Vec<Option<Channel>>,
-    free_channels: Vec<ChannelId>,
-    index: FxHashMap<ChannelKey, ChannelId>,
-    eager: FxHashMap<(u64, usize, usize), usize>,
-    batches: FxHashMap<BatchId, Batch>,
-    /// Number of operations in all batches: read at every change, so it is not recomputed.
-    pending: u64,
-    next: u64,
-    pub epoch: u64,
+    pub comms: Comms,
+    meetings: Meetings,
+    hosts: Hosts,
+    work: Work,
+    channels: Channels,
+    links: Links,
+    pub registered: Registered,
+    inboxes: Inboxes,
     hook: Option<extern "C" fn()>,
     /// The file to which messages are written down.
-    trace: Option<trace::Trace>,
+    trace: Option<Trace>,
 }
 
 struct Engine {
@@ -158,13 +113,19 @@ impl std::ops::DerefMut for Locked {
     }
 }
 
-/// Locks the state. The C entry point handles a panic under the lock; the state that it leaves stays usable enough to
-/// report and to end.
 /// Tasks of all communicators take turns in the order of this seed from now on.
 pub fn schedule(seed: u64) {
-    lock().ready.shuffle(seed);
+    lock().work.ready.shuffle(seed);
 }
 
+/// An id that other processes can use as well. All its ranks may live there, so the transport must know its receiver from now on.
+pub(crate) fn public_id() -> Id {
+    drop(lock());
+    id::public()
+}
+
+/// Locks the state. The C entry point handles a panic under the lock; the state that it leaves stays usable enough to
+/// report and to end.
 pub(crate) fn lock() -> Locked {
     Locked(ENGINE.state.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -181,69 +142,39 @@ impl Locked {
 
 impl State {
     fn new() -> Self {
+        deliver_to(Receiver { links: remote::links, deliver: remote::deliver });
         Self {
-            members: FxHashMap::default(),
-            shared: FxHashMap::default(),
-            rendezvous: HashMap::new(),
-            spoiled: VecDeque::new(),
-            pending_joins: FxHashMap::default(),
-            formings: HashMap::new(),
-            links: HashMap::new(),
-            ways: Ways::new(),
-            unwritten: Vec::new(),
-            awaiting_room: HashMap::new(),
-            sweep_due: false,
-            uids: HashMap::new(),
-            doomed: Vec::new(),
-            splits: HashMap::new(),
+            comms: Comms::default(),
+            meetings: Meetings::default(),
+            hosts: Hosts::default(),
+            work: Work::new(crate::settings::settings().seed),
+            channels: Channels::default(),
+            links: Links::default(),
             registered: Registered::default(),
-            inboxes: FxHashMap::default(),
-            waiting_hosts: FxHashMap::default(),
-            blocked_hosts: 0,
-            progress: FxHashMap::default(),
-            background: 0,
-            tasks: FxHashMap::default(),
-            ready: Ready::new(crate::settings::settings().seed),
-            running: Vec::new(),
-            aborting: 0,
-            drivers: Drivers::default(),
-            moved: 0,
-            ends: 0,
-            channels: Vec::new(),
-            free_channels: Vec::new(),
-            index: FxHashMap::default(),
-            eager: FxHashMap::default(),
-            batches: FxHashMap::default(),
-            pending: 0,
-            next: 1,
-            epoch: 0,
+            inboxes: Inboxes::default(),
             hook: None,
-            trace: trace::Trace::open(),
+            trace: Trace::open(),
         }
-    }
-
-    /// A number never given out before.
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    fn changed(&mut self) {
-        self.epoch += 1;
     }
 
     /// True if something moves, or waits for another process, whose state is unknown.
     pub(crate) fn busy(&self) -> bool {
-        self.is_driven() || self.background > 0 || !self.ready.is_empty() || self.depends_on_others()
+        let work = &self.work;
+        work.is_driven() || self.hosts.works_in_background() || !work.ready.is_empty() || self.depends_on_others()
+    }
+
+    /// Changes so far: whoever reads the same number twice has read one moment in between.
+    pub(crate) fn epoch(&self) -> u64 {
+        counts::changes()
     }
 
     pub(crate) fn blocked_hosts(&self) -> usize {
-        self.blocked_hosts
+        self.hosts.blocked()
     }
 
     /// Operations enqueued and not finished.
     pub(crate) fn pending(&self) -> u64 {
-        self.pending
+        self.work.pending()
     }
 
     pub(crate) fn set_hook(&mut self, hook: Option<extern "C" fn()>) {

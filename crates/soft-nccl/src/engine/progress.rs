@@ -2,113 +2,31 @@
 //! progress thread. One thread does, and where there is much to move, one for each core: a task belongs to the thread that has
 //! taken it out of the table, and everything that it waits for is looked at under the lock.
 use super::channel::Message;
+use super::counts::changed;
+use super::ready::TaskId;
 use super::step::perform;
-use super::task::{Parked, Task, TaskId};
+use super::task::{Parked, Task};
+use super::work::CORES;
 use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
 use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclResult_t;
-use std::collections::VecDeque;
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
-
-/// Limit on the threads that run tasks at the same time: the cores that this process may use.
-static CORES: LazyLock<usize> =
-    LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS));
-/// More threads would wait for the lock.
-const MOST_THREADS: usize = 16;
 
 /// Steps of one task before others get their turn.
 const TURN: usize = 32;
 
-/// Tasks that could run: in order of arrival, or in an order drawn from a seed.
-pub(super) struct Ready {
-    queue: VecDeque<TaskId>,
-    random: Option<u64>,
-}
-
-impl Ready {
-    pub(super) fn new(seed: Option<u64>) -> Self {
-        // The generator below must not start at 0.
-        Self { queue: VecDeque::new(), random: seed.map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1) }
-    }
-
-    /// Tasks run in the order of this seed from now on.
-    pub(super) fn shuffle(&mut self, seed: u64) {
-        self.random = Self::new(Some(seed)).random;
-    }
-
-    pub(super) fn push(&mut self, task: TaskId) {
-        self.queue.push_back(task);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    fn is_shuffled(&self) -> bool {
-        self.random.is_some()
-    }
-
-    fn pop(&mut self) -> Option<TaskId> {
-        if let Some(state) = &mut self.random {
-            *state ^= *state << 13;
-            *state ^= *state >> 7;
-            *state ^= *state << 17;
-            let len = self.queue.len().max(1) as u64;
-            return self.queue.swap_remove_back((*state % len) as usize);
-        }
-        self.queue.pop_front()
-    }
-}
-
 impl State {
-    /// Makes a parked task ready.
-    pub(super) fn wake(&mut self, task: Option<TaskId>) {
-        if let Some(task) = task {
-            self.ready.push(task);
-            self.changed();
-        }
-    }
-}
-
-/// The threads that run tasks.
-#[derive(Default)]
-pub(super) struct Drivers {
-    /// Threads that run tasks now.
-    driving: usize,
-    /// Progress threads: all, those that wait for work, and the number of these that were called and have not woken yet.
-    threads: usize,
-    resting: usize,
-    called: usize,
-    /// Operations with much to move that have begun and not ended.
-    pub(super) large: usize,
-}
-
-impl State {
-    /// True if a thread runs tasks. It is responsible for every task that is ready.
-    pub(super) fn is_driven(&self) -> bool {
-        self.drivers.driving > 0
-    }
-
-    /// True if there are tasks that one more thread should run.
-    fn wants_driver(&self) -> bool {
-        // An order drawn from a seed is that of one thread.
-        let most = if self.drivers.large > 0 && !self.ready.is_shuffled() { *CORES } else { 1 };
-        self.drivers.driving < most && !self.ready.is_empty()
-    }
-
     /// Calls another progress thread if there is more to do than the threads that are at it, or have been called, can do at a time.
     fn call_driver(&mut self) {
-        if self.drivers.large == 0 || !self.wants_driver() || self.drivers.called > 0 {
+        if self.work.drivers.large == 0 || !self.work.wants_driver() || self.work.drivers.called > 0 {
             return;
         }
-        if self.drivers.resting > 0 {
-            self.drivers.called += 1;
+        if self.work.drivers.resting > 0 {
+            self.work.drivers.called += 1;
             ENGINE.work.notify_one();
-        } else if self.drivers.threads < *CORES && start_thread().is_ok() {
-            self.drivers.threads += 1;
+        } else if self.work.drivers.threads < *CORES && start_thread().is_ok() {
+            self.work.drivers.threads += 1;
         }
     }
 }
@@ -117,7 +35,7 @@ impl State {
 /// the program that uses it.
 pub(crate) fn ensure_started() -> Outcome<()> {
     let mut state = lock();
-    if state.drivers.threads > 0 {
+    if state.work.drivers.threads > 0 {
         return Ok(());
     }
     crate::device::set_helper(help, hand_over);
@@ -125,7 +43,7 @@ pub(crate) fn ensure_started() -> Outcome<()> {
         gpuless_device::refusals::note("a thread of the software library", 0, &error);
         Failure::system(format!("a thread cannot be started: {error}"))
     })?;
-    state.drivers.threads = 1;
+    state.work.drivers.threads = 1;
     Ok(())
 }
 
@@ -147,10 +65,10 @@ fn run() {
             // Another task may have become ready in the meantime.
             continue;
         }
-        state.drivers.resting += 1;
+        state.work.drivers.resting += 1;
         state = state.wait(&ENGINE.work);
-        state.drivers.resting -= 1;
-        state.drivers.called = state.drivers.called.saturating_sub(1);
+        state.work.drivers.resting -= 1;
+        state.work.drivers.called = state.work.drivers.called.saturating_sub(1);
     }
 }
 
@@ -159,7 +77,7 @@ fn run() {
 fn help(bytes: usize) -> bool {
     let state = lock();
     // With a limit the host's own wait is over, and other hosts wait until it returns. The thread that runs tasks runs the rest.
-    if bytes != usize::MAX && state.is_driven() {
+    if bytes != usize::MAX && state.work.is_driven() {
         return false;
     }
     work_off(state, bytes, true).1
@@ -168,7 +86,7 @@ fn help(bytes: usize) -> bool {
 /// Ready tasks that no thread runs are left to a progress thread.
 fn hand_over() {
     let state = lock();
-    let left = !state.is_driven() && !state.ready.is_empty();
+    let left = state.work.is_left();
     drop(state);
     if left {
         ENGINE.work.notify_one();
@@ -178,33 +96,33 @@ fn hand_over() {
 /// Runs ready tasks until there are none or, for a helper, until operations end or this many bytes are moved. False if there are
 /// none, or enough threads run them: the last thread to leave finds no ready task, or its caller is responsible for the rest.
 fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
-    if !state.wants_driver() {
+    if !state.work.wants_driver() {
         return (state, false);
     }
-    state.drivers.driving += 1;
-    let (moved, ends) = (state.moved, state.ends);
-    while let Some(id) = state.ready.pop() {
+    state.work.drivers.driving += 1;
+    let (moved, ends) = (state.work.moved, state.work.ends);
+    while let Some(id) = state.work.ready.pop() {
         // A task may be woken twice, be gone after an abort, or run on another thread, which checks what it waits for itself.
-        let Some(task) = state.tasks.remove(&id) else { continue };
-        if !state.batches.contains_key(&task.batch) {
+        let Some(task) = state.work.tasks.remove(&id) else { continue };
+        if !state.work.batches.contains_key(&task.batch) {
             // Its operation was dropped during its last turn.
-            state.close_all(&task);
+            task.close_all(&mut state.channels);
             continue;
         }
         let comm = task.comm;
-        state.running.push(comm);
+        state.work.running.push(comm);
         state.call_driver();
         let dones;
         (state, dones) = turn(state, id, task);
-        if let Some(at) = state.running.iter().position(|running| *running == comm) {
-            state.running.swap_remove(at);
+        if let Some(at) = state.work.running.iter().position(|running| *running == comm) {
+            state.work.running.swap_remove(at);
         }
         state.write_out();
-        if state.aborting > 0 {
+        if state.work.aborting > 0 {
             ENGINE.step_over.notify_all();
         }
         if !dones.is_empty() {
-            state.ends = state.ends.wrapping_add(1);
+            state.work.ends = state.work.ends.wrapping_add(1);
             drop(state);
             for done in dones {
                 done.finish();
@@ -212,12 +130,12 @@ fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
             state = lock();
         }
         // The end that the host waits for may have been reached on another thread.
-        if helps && (state.ends != ends || state.moved.wrapping_sub(moved) >= bytes) {
+        if helps && (state.work.ends != ends || state.work.moved.wrapping_sub(moved) >= bytes) {
             break;
         }
     }
-    state.drivers.driving -= 1;
-    state.changed();
+    state.work.drivers.driving -= 1;
+    changed();
     (state, true)
 }
 
@@ -232,10 +150,10 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
     }
     for _ in 0..TURN {
         if let Some(link) = task.closing {
-            if state.untaken(&task, link, id) {
+            if task.is_untaken(&mut state.channels, link, id) {
                 return park(state, id, task, Parked::Taken(link.peer));
             }
-            state.close_link(&mut task, link, true);
+            task.close_link(&mut state.channels, link, true);
             task.closing = None;
         }
         let Some(step) = task.step.or_else(|| task.script.step(task.cursor)) else {
@@ -245,21 +163,21 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         let recv = step.recv.map(|link| (link, state.channel_of(&mut task, link, false)));
         let send = step.send.map(|link| (link, state.channel_of(&mut task, link, true)));
         if let Some((link, channel)) = recv
-            && let Some(channel) = state.channel(channel)
+            && let Some(channel) = state.channels.get(channel)
             && !channel.has_message()
         {
             channel.wait_for_message(id);
             return park(state, id, task, Parked::Message(link.peer));
         }
         if let Some((link, channel)) = send
-            && let Some(channel) = state.channel(channel)
+            && let Some(channel) = state.channels.get(channel)
             && !channel.has_slot()
         {
             channel.wait_for_slot(id);
             return park(state, id, task, Parked::Slot(link.peer));
         }
         if let Some(there) = task.elsewhere
-            && state.awaits_room(there, id)
+            && state.links.awaits_room(there, id)
         {
             let peer = task.spec.peer;
             return park(state, id, task, Parked::Room(peer));
@@ -267,7 +185,7 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         let message = recv.and_then(|(_, channel)| state.pop(channel));
         let spare = match (&message, send) {
             (Some(_), _) => None,
-            (None, Some((_, channel))) => state.channel(channel).map(|channel| channel.buffer()),
+            (None, Some((_, channel))) => state.channels.get(channel).map(|channel| channel.buffer()),
             (None, None) => Some(std::mem::take(&mut task.own)),
         };
         let depth = message.as_ref().map(|message| message.depth + 1);
@@ -276,7 +194,7 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         state = lock();
         let Ok(Some(data)) = result else {
             // A bug here: the operation never ends, and its communicator says why.
-            if let Some(member) = state.members.get_mut(&task.comm) {
+            if let Some(member) = state.comms.members.get_mut(&task.comm) {
                 member.error = Some(ncclResult_t::InternalError);
             }
             return park(state, id, task, Parked::Broken);
@@ -284,12 +202,12 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         task.step = None;
         task.cursor += 1;
         task.count(&step, depth);
-        state.moved = state.moved.wrapping_add(step.count.wrapping_mul(task.spec.ty.size()));
+        state.work.moved = state.work.moved.wrapping_add(step.count.wrapping_mul(task.spec.ty.size()));
         state.trace(&task, &step, data.len());
         match (recv, send) {
             (_, Some((_, channel))) => state.push(channel, Message { data, depth: task.depth }),
             (Some((_, channel)), None) => {
-                if let Some(channel) = state.channel(channel) {
+                if let Some(channel) = state.channels.get(channel) {
                     channel.recycle(data);
                 }
             }
@@ -301,26 +219,30 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         if step.close {
             task.closing = step.send;
             if let Some(link) = step.recv {
-                state.close_link(&mut task, link, false);
+                task.close_link(&mut state.channels, link, false);
             }
         }
     }
-    state.tasks.insert(id, task);
-    state.ready.push(id);
+    state.work.tasks.insert(id, task);
+    state.work.ready.push(id);
     (state, Vec::new())
 }
 
 fn park(mut state: Locked, id: TaskId, mut task: Box<Task>, parked: Parked) -> (Locked, Vec<Done>) {
     task.parked = parked;
-    state.tasks.insert(id, task);
+    state.work.tasks.insert(id, task);
     (state, Vec::new())
 }
 
 /// The script is over; the task is when its peers have taken everything, unless it may leave it to them.
 fn end(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>) {
     if !task.eager {
-        let untaken =
-            task.open.iter().filter(|open| open.sends).map(|open| open.link).find(|l| state.untaken(&task, *l, id));
+        let untaken = task
+            .open
+            .iter()
+            .filter(|open| open.sends)
+            .map(|open| open.link)
+            .find(|l| task.is_untaken(&mut state.channels, *l, id));
         if let Some(link) = untaken {
             return park(state, id, task, Parked::Taken(link.peer));
         }
@@ -329,7 +251,7 @@ fn end(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>
         state.one_sided_over(&mut task);
     }
     state.count(&mut task);
-    state.close_all(&task);
+    task.close_all(&mut state.channels);
     let dones = state.lane_over(task.batch);
     (state, dones)
 }

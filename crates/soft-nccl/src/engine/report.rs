@@ -9,10 +9,10 @@ impl State {
         let mut lines = BTreeSet::new();
         // The request of each rank, by communicator, collective and the rank.
         let mut asked: BTreeMap<(u64, u64), BTreeMap<usize, String>> = BTreeMap::new();
-        for task in self.tasks.values() {
+        for task in self.work.tasks.values() {
             let what = format!(
                 "{}, {} number {} ({}): rank {}",
-                self.comm_text(task.shared()),
+                self.comms.text(task.shared()),
                 if task.spec.kind.is_collective() { "operation" } else { "message" },
                 task.sequence(),
                 task.spec.text(),
@@ -39,8 +39,8 @@ impl State {
         }
         // Of each rank and communicator the first operations that wait for their stream, and how many batches come after them.
         let mut behind: BTreeMap<(u64, usize), Vec<(u64, String)>> = BTreeMap::new();
-        for batch in self.batches.values().filter(|batch| !batch.started) {
-            if let Some(member) = self.members.get(&batch.comm) {
+        for batch in self.work.batches.values().filter(|batch| !batch.started) {
+            if let Some(member) = self.comms.members.get(&batch.comm) {
                 let of_rank = behind.entry((member.shared, member.rank)).or_default();
                 of_rank.push((batch.first_sequence(), batch.text()));
             }
@@ -53,32 +53,29 @@ impl State {
                 1 => " (1 later call is queued after it)".to_owned(),
                 later => format!(" ({later} later calls are queued after it)"),
             };
-            let comm = self.comm_text(shared);
+            let comm = self.comms.text(shared);
             lines.insert(format!("{comm}, {first}: rank {rank} waits for its stream{later}"));
         }
-        // A call whose parts wait has nothing to say besides them.
-        for blocked in self.waiting_hosts.values().filter(|blocked| !blocked.text.is_empty()) {
-            lines.insert(blocked.text.clone());
-        }
+        lines.extend(self.hosts.texts().cloned());
         for ((shared, sequence), ranks) in asked {
             let different: BTreeSet<&String> = ranks.values().collect();
             if different.len() > 1 {
-                let comm = self.comm_text(shared);
+                let comm = self.comms.text(shared);
                 let asked: Vec<String> =
                     ranks.iter().map(|(rank, text)| format!("rank {rank} asked for {text}")).collect();
                 let asked = asked.join("; ");
                 lines.insert(format!("{comm}, operation number {sequence}: the ranks disagree: {asked}"));
             }
         }
-        lines.extend(self.unconnected());
-        for there in self.rendezvous.values() {
+        lines.extend(self.comms.unconnected());
+        for there in self.meetings.by_id.values() {
             let missing: Vec<String> =
                 (0..there.n).filter(|rank| !there.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
             lines.insert(format!("a communicator of {} waits for the ranks {}", there.n, missing.join(", ")));
         }
-        for (place, there) in &self.splits {
+        for (place, there) in &self.meetings.splits {
             let missing: Vec<String> = place.missing(there).iter().map(usize::to_string).collect();
-            let (what, comm) = (place.text(), self.comm_text(place.shared));
+            let (what, comm) = (place.text(), self.comms.text(place.shared));
             lines.insert(format!("the {what} of {comm} waits for the ranks {}", missing.join(", ")));
         }
         lines.into_iter().collect::<Vec<_>>().join("\n")

@@ -1,17 +1,14 @@
 //! A task: one lane of one operation on one rank, with its cursor.
 #![allow(unsafe_code)] // what a task must be promised
 
-use super::State;
-use super::batch::BatchId;
-use super::channel::{ChannelId, ChannelKey};
+use super::channel::{ChannelId, ChannelKey, Channels};
+use super::ready::TaskId;
 use crate::algo::{Lane, Link, Step};
 use crate::arith::Scalar;
-use crate::failure::Outcome;
 use crate::op::Spec;
 use crate::transport::Name;
-use nccl_sys::collspecTraffic_t;
 
-pub(super) type TaskId = u64;
+pub(super) type BatchId = u64;
 
 /// The reason a task does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,79 +139,34 @@ impl Task {
         self.deepest = self.deepest.max(self.depth);
     }
 
-    fn channel_key(&self, link: Link, sends: bool) -> ChannelKey {
+    pub(super) fn channel_key(&self, link: Link, sends: bool) -> ChannelKey {
         let own = self.key.source;
         let (source, destination) = if sends { (own, link.peer) } else { (link.peer, own) };
         ChannelKey { source, destination, lane: link.lane, ..self.key }
     }
-}
 
-impl State {
-    /// The channel of a task's link, opened at its first use.
-    pub(super) fn channel_of(&mut self, task: &mut Task, link: Link, sends: bool) -> ChannelId {
-        if let Some(open) = task.open.iter().find(|open| open.sends == sends && open.link == link) {
-            return open.channel;
-        }
-        let channel = self.open(task.channel_key(link, sends));
-        task.open.push(Open { link, sends, channel });
-        if sends && task.spec.kind.is_p2p() {
-            task.eager = self.allow_eager(channel, task.spec.count * task.spec.ty.size());
-        }
-        channel
-    }
-
-    pub(super) fn close_link(&mut self, task: &mut Task, link: Link, sends: bool) {
-        if let Some(at) = task.open.iter().position(|open| open.sends == sends && open.link == link) {
-            let open = task.open.swap_remove(at);
-            self.close(open.channel);
+    pub(super) fn close_link(&mut self, channels: &mut Channels, link: Link, sends: bool) {
+        if let Some(at) = self.open.iter().position(|open| open.sends == sends && open.link == link) {
+            let open = self.open.swap_remove(at);
+            channels.close(open.channel);
         }
     }
 
-    pub(super) fn close_all(&mut self, task: &Task) {
-        for open in &task.open {
-            self.close(open.channel);
+    pub(super) fn close_all(&self, channels: &mut Channels) {
+        for open in &self.open {
+            channels.close(open.channel);
         }
     }
 
     /// True if a message sent on the link was not taken yet; in that case the task is woken when it is.
-    pub(super) fn untaken(&mut self, task: &Task, link: Link, id: TaskId) -> bool {
-        let open = task.open.iter().find(|open| open.sends && open.link == link);
-        match open.and_then(|open| self.channel(open.channel)) {
+    pub(super) fn is_untaken(&self, channels: &mut Channels, link: Link, id: TaskId) -> bool {
+        let open = self.open.iter().find(|open| open.sends && open.link == link);
+        match open.and_then(|open| channels.get(open.channel)) {
             Some(channel) if !channel.is_drained() => {
                 channel.wait_for_slot(id);
                 true
             }
             _ => false,
-        }
-    }
-
-    /// The traffic that a communicator counted under a tag, including unfinished operations.
-    pub(crate) fn traffic(&mut self, comm: nccl_sys::ncclComm_t, tag: u32) -> Outcome<collspecTraffic_t> {
-        self.member(comm)?;
-        let ids: Vec<TaskId> = self.tasks.iter().filter(|(_, t)| t.comm == comm as usize).map(|(id, _)| *id).collect();
-        for id in ids {
-            if let Some(mut task) = self.tasks.remove(&id) {
-                self.count(&mut task);
-                self.tasks.insert(id, task);
-            }
-        }
-        Ok(self.member(comm)?.traffic.get(&tag).copied().unwrap_or_default())
-    }
-
-    /// Adds the traffic that a task counted to its communicator's.
-    pub(super) fn count(&mut self, task: &mut Task) {
-        let (sent, received) = (std::mem::take(&mut task.sent), std::mem::take(&mut task.received));
-        let mut rounds = 0;
-        if let Some(batch) = self.batches.get_mut(&task.batch) {
-            let deepest = batch.rounds.entry(task.tag).or_default();
-            rounds = task.deepest.saturating_sub(*deepest);
-            *deepest += rounds;
-        }
-        if let Some(member) = self.members.get_mut(&task.comm) {
-            let traffic = member.traffic.entry(task.tag).or_default();
-            traffic.sent += sent;
-            traffic.received += received;
-            traffic.rounds += rounds;
         }
     }
 }

@@ -37,7 +37,7 @@ impl State {
             return;
         }
         let shared = task.shared();
-        let label = self.shared.get(&shared).and_then(|there| there.label);
+        let label = self.comms.shared.get(&shared).and_then(|there| there.label);
         let comm = label.map_or(shared, u64::from);
         let (tag, kind, algorithm) = (task.tag, task.spec.kind, task.spec.algorithm);
         let (sequence, from, to, round) = (task.sequence(), task.rank(), link.peer, task.depth + 1);

@@ -1,10 +1,12 @@
 //! Registered memory: by one rank separately, and as windows, which all ranks of a communicator create together.
-use super::connect::Connection;
-use super::hosts::{Ticket, wait};
+use super::counts::handle;
+use super::hosts::wait;
+use super::waiting::Ticket;
 use super::{State, lock};
 use crate::failure::{Failure, Outcome};
 use crate::op::Spec;
 use crate::settings::settings;
+use crate::transport::terms::Connection;
 use nccl_sys::ncclComm_t;
 use std::collections::HashMap;
 
@@ -37,7 +39,7 @@ pub(crate) struct Window {
 
 /// All registered memory of this process.
 #[derive(Default)]
-pub(super) struct Registered {
+pub(crate) struct Registered {
     /// The communicator of each buffer registration, by its handle. Windows are kept elsewhere.
     local: HashMap<usize, usize>,
     windows: HashMap<usize, Window>,
@@ -58,6 +60,28 @@ impl Registered {
         let address = part.base.checked_add(spec.signal.offset)?;
         part.holds(address, bytes).then_some(address)
     }
+
+    /// Ends a registration of a rank.
+    fn end_local(&mut self, comm: usize, handle: usize) -> Outcome<()> {
+        if self.local.get(&handle) != Some(&comm) {
+            return Err(Failure::argument("no registration of this communicator has this handle"));
+        }
+        self.local.remove(&handle);
+        Ok(())
+    }
+
+    /// True if bytes lie in a symmetric window of the rank's communicator.
+    pub(crate) fn in_window(&self, comm: ncclComm_t, address: usize, len: usize) -> bool {
+        let its = self.windows.values().filter(|window| window.comm == comm as usize && window.symmetric);
+        its.into_iter().any(|window| window.memory.holds(address, len))
+    }
+
+    /// Forgets the registrations of a rank with a communicator that ends.
+    pub(super) fn forget(&mut self, comm: usize, shared: u64, rank: usize) {
+        self.local.retain(|_, of| *of != comm);
+        self.windows.retain(|_, window| window.comm != comm);
+        self.parts.retain(|(of, whose, _), _| (*of, *whose) != (shared, rank));
+    }
 }
 
 /// A window that a rank asks for.
@@ -73,7 +97,7 @@ pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option
     crate::device::host_waits();
     let mut state = lock();
     for request in requests {
-        state.member(request.comm as ncclComm_t)?.accept_work()?;
+        state.comms.member(request.comm as ncclComm_t)?.accept_work()?;
     }
     if !settings().windows {
         return Ok(vec![None; requests.len()]);
@@ -81,14 +105,14 @@ pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option
     let mut texts = Vec::with_capacity(requests.len());
     let mut made = Vec::with_capacity(requests.len());
     for request in requests {
-        let member = state.member(request.comm as ncclComm_t)?;
+        let member = state.comms.member(request.comm as ncclComm_t)?;
         let (shared, rank, number) = (member.shared, member.rank, member.windows);
         member.windows += 1;
-        texts.push(format!("rank {rank} waits for the other ranks of {} to make a window", state.comm_text(shared)));
+        texts.push(format!("rank {rank} waits for the other ranks of {} to make a window", state.comms.text(shared)));
         state.registered.parts.insert((shared, rank, number), request.memory);
         made.push((shared, rank, number));
     }
-    let host = state.block_host(requests.len(), texts.join("; "));
+    let host = state.hosts.block(requests.len(), texts.join("; "));
     for (index, (request, (_, _, number))) in requests.iter().zip(&made).enumerate() {
         state.come_to(request.comm, Connection::Window { number: *number }, Ticket { host, index });
     }
@@ -103,7 +127,7 @@ pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option
     }
     let handles = requests.iter().zip(made).map(|(request, (_, _, number))| {
         let WindowRequest { comm, memory, symmetric } = *request;
-        let handle = state.handle();
+        let handle = handle();
         state.registered.windows.insert(handle, Window { comm, memory, symmetric, number });
         Some(handle)
     });
@@ -111,38 +135,23 @@ pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option
 }
 
 impl State {
-    /// A number that looks like an address but is not one.
-    fn handle(&mut self) -> usize {
-        (self.number() as usize) << 6
-    }
-
     /// Registers memory of one rank; answers the handle.
     pub(crate) fn register(&mut self, comm: ncclComm_t) -> Outcome<usize> {
-        self.member(comm)?.accept_work()?;
-        let handle = self.handle();
+        self.comms.member(comm)?.accept_work()?;
+        let handle = handle();
         self.registered.local.insert(handle, comm as usize);
         Ok(handle)
     }
 
     /// Ends a registration.
     pub(crate) fn deregister(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<()> {
-        self.member(comm)?;
-        if self.registered.local.get(&handle) != Some(&(comm as usize)) {
-            return Err(Failure::argument("no registration of this communicator has this handle"));
-        }
-        self.registered.local.remove(&handle);
-        Ok(())
-    }
-
-    /// True if bytes lie in a symmetric window of the rank's communicator.
-    pub(crate) fn in_window(&self, comm: ncclComm_t, address: usize, len: usize) -> bool {
-        let its = self.registered.windows.values().filter(|window| window.comm == comm as usize && window.symmetric);
-        its.into_iter().any(|window| window.memory.holds(address, len))
+        self.comms.member(comm)?;
+        self.registered.end_local(comm as usize, handle)
     }
 
     /// A rank's part of a window.
     pub(crate) fn window(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<Window> {
-        self.member(comm)?;
+        self.comms.member(comm)?;
         let window = self.registered.windows.get(&handle).filter(|window| window.comm == comm as usize).copied();
         window.ok_or_else(|| Failure::argument("no window of this communicator has this handle"))
     }
@@ -150,17 +159,10 @@ impl State {
     /// Ends a window on one rank.
     pub(crate) fn deregister_window(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<()> {
         let window = self.window(comm, handle)?;
-        let member = self.member(comm)?;
+        let member = self.comms.member(comm)?;
         let place = (member.shared, member.rank, window.number);
         self.registered.windows.remove(&handle);
         self.registered.parts.remove(&place);
         Ok(())
-    }
-
-    /// Forgets the registrations of a rank with a communicator that ends.
-    pub(super) fn forget_registrations(&mut self, comm: usize, shared: u64, rank: usize) {
-        self.registered.local.retain(|_, of| *of != comm);
-        self.registered.windows.retain(|_, window| window.comm != comm);
-        self.registered.parts.retain(|(of, whose, _), _| (*of, *whose) != (shared, rank));
     }
 }

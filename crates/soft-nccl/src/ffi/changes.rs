@@ -24,7 +24,7 @@ unsafe extern "C" fn comm_shrink(
 ) -> ncclResult_t {
     enter(|| {
         begun(group::grouped(|| {
-            let parent = lock().member(comm)?.config();
+            let parent = lock().comms.member(comm)?.config;
             let length = usize::try_from(count).ok().filter(|count| *count > 0);
             let length =
                 length.ok_or_else(|| Failure::argument(format!("cannot exclude {count} ranks: expected 1 or more")))?;
@@ -37,7 +37,7 @@ unsafe extern "C" fn comm_shrink(
             // SAFETY: NCCL's contract: a list of this many numbers, which the library may sort.
             let list = unsafe { std::slice::from_raw_parts_mut(exclude, length) };
             list.sort_unstable();
-            let without = lock().check_shrink(comm, list)?;
+            let without = lock().comms.check_shrink(comm, list)?;
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
             let config = unsafe { check::config(config)? }.unwrap_or(parent);
             if flags & NCCL_SHRINK_ABORT != 0 {
@@ -87,7 +87,7 @@ unsafe extern "C" fn comm_grow(
                 Arrival::Grow { comm: None, id, rank, n: size, device, config, reserved: None }
             } else {
                 let mut state = lock();
-                let member = state.member(comm)?;
+                let member = state.comms.member(comm)?;
                 member.accept_work()?;
                 if rank != -1 {
                     return Err(Failure::argument(format!("an old rank passes -1 as its rank, not {rank}")));
@@ -96,7 +96,7 @@ unsafe extern "C" fn comm_grow(
                     let text = format!("a communicator of {} ranks cannot grow to {size}", member.n);
                     return Err(Failure::argument(text));
                 }
-                let config = config.unwrap_or_else(|| member.config());
+                let config = config.unwrap_or(member.config);
                 let (rank, device) = (member.rank, member.device);
                 Arrival::Grow { comm: Some(comm as usize), id: [0; 128], rank, n: size, device, config, reserved: None }
             };
@@ -119,8 +119,8 @@ unsafe extern "C" fn comm_revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t
         }
         let nonblocking = {
             let mut state = lock();
-            state.forget_failure(comm as usize);
-            state.member(comm)?.nonblocking
+            state.comms.forget_failure(comm as usize);
+            state.comms.member(comm)?.config.nonblocking
         };
         let comm = comm as usize;
         engine::mark_revoked(comm)?;
@@ -134,13 +134,13 @@ unsafe extern "C" fn comm_revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t
 unsafe extern "C" fn comm_suspend(comm: ncclComm_t, flags: c_int) -> ncclResult_t {
     enter(|| {
         let mut state = lock();
-        let member = state.member(comm)?;
+        let member = state.comms.member(comm)?;
         if flags & NCCL_SUSPEND_MEM == 0 {
             return Ok(());
         }
         if member.suspended {
             let failure = Failure::usage("the communicator is suspended already");
-            state.keep_failure(comm as usize, &failure);
+            state.comms.keep_failure(comm as usize, &failure);
             return Err(failure);
         }
         member.suspended = true;
@@ -151,10 +151,10 @@ unsafe extern "C" fn comm_suspend(comm: ncclComm_t, flags: c_int) -> ncclResult_
 unsafe extern "C" fn comm_resume(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
         let mut state = lock();
-        let member = state.member(comm)?;
+        let member = state.comms.member(comm)?;
         if !member.suspended {
             let failure = Failure::usage("the communicator is not suspended");
-            state.keep_failure(comm as usize, &failure);
+            state.comms.keep_failure(comm as usize, &failure);
             return Err(failure);
         }
         member.suspended = false;
@@ -164,7 +164,7 @@ unsafe extern "C" fn comm_resume(comm: ncclComm_t) -> ncclResult_t {
 
 unsafe extern "C" fn comm_mem_stats(comm: ncclComm_t, stat: ncclCommMemStat_t, value: *mut u64) -> ncclResult_t {
     enter(|| {
-        let memory = lock().member(comm)?.memory();
+        let memory = lock().comms.member(comm)?.memory();
         let number = match stat {
             ncclCommMemStat_t::GpuMemSuspend => memory.suspendable,
             ncclCommMemStat_t::GpuMemSuspended => u64::from(memory.suspended),

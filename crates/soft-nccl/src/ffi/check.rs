@@ -6,7 +6,7 @@ use crate::engine::MOST_SIGNALS;
 use crate::engine::Member;
 use crate::failure::{Failure, Outcome};
 use crate::op::{PreMul, Reduction};
-use crate::settings::{CommConfig, Ctas, OneSided, settings};
+use crate::settings::{CommConfig, OneSided, settings};
 use crate::{arith::Combine, op::Kind};
 use nccl_sys::{NCCL_CONFIG_MAGIC, NCCL_CONFIG_UNDEF_INT, ncclConfig_t, ncclDataType_t, ncclRedOp_t};
 use std::ffi::{c_int, c_uint};
@@ -96,14 +96,13 @@ pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<CommC
     // SAFETY: `known` bytes are readable there and writable here; every bit pattern is a valid configuration.
     unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), (&raw mut own).cast::<u8>(), known) };
     fields(&own)?;
-    let bound = |value: c_int| usize::try_from(value).ok();
     let one_sided = OneSided {
         contexts: u32::try_from(own.num_rma_ctx).ok(),
         signals: u32::try_from(own.num_rma_sig).ok(),
         eager: (own.rma_eager_init != NCCL_CONFIG_UNDEF_INT).then_some(own.rma_eager_init == 1),
     };
-    let ctas = Ctas { min: bound(own.min_ctas), max: bound(own.max_ctas), one_sided };
-    Ok(Some(CommConfig::new(ctas, own.blocking == 0)))
+    let min_ctas = usize::try_from(own.min_ctas).ok();
+    Ok(Some(CommConfig { min_ctas, one_sided, nonblocking: own.blocking == 0 }.in_environment()))
 }
 
 fn fields(config: &ncclConfig_t) -> Outcome<()> {

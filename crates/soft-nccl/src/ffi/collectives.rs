@@ -36,7 +36,7 @@ impl Call {
     unsafe fn add(self) -> Outcome<()> {
         let kind = self.kind;
         let mut state = lock();
-        let member = state.member(self.comm)?;
+        let member = state.comms.member(self.comm)?;
         member.accept_work()?;
         let (rank, n, tag, device) = (member.rank, member.n, member.tag, member.device);
         let what = if kind.is_p2p() { "the peer" } else { "the root" };

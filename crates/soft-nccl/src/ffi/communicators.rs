@@ -17,7 +17,7 @@ fn check_id(id: &ncclUniqueId) -> Outcome<[u8; 128]> {
 
 unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
     enter(|| {
-        let given = ncclUniqueId { internal: id::public().map(|byte| byte as c_char) };
+        let given = ncclUniqueId { internal: engine::public_id().map(|byte| byte as c_char) };
         // SAFETY: NCCL's contract: a place for an id.
         unsafe { write(id, given, "the unique id") }
     })
@@ -143,9 +143,9 @@ unsafe extern "C" fn comm_split(
         begun(group::grouped(|| {
             let parent = {
                 let mut state = lock();
-                let member = state.member(comm)?;
+                let member = state.comms.member(comm)?;
                 member.accept_split()?;
-                member.config()
+                member.config
             };
             let color = match color {
                 NCCL_SPLIT_NOCOLOR => None,
@@ -170,15 +170,15 @@ unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
             return Ok(());
         }
         let mut state = lock();
-        let member = state.member(comm)?;
+        let member = state.comms.member(comm)?;
         if member.finalized || member.revoked {
             let what = if member.revoked { "revoked, so it cannot be finalized" } else { "finalized before" };
             let failure = Failure::argument(format!("the communicator was {what}"));
-            state.keep_failure(comm as usize, &failure);
+            state.comms.keep_failure(comm as usize, &failure);
             return Err(failure);
         }
         member.finalized = true;
-        let nonblocking = member.nonblocking;
+        let nonblocking = member.config.nonblocking;
         drop(state);
         let comm = comm as usize;
         engine::run(nonblocking, comm, move || engine::finalize(comm))
@@ -190,7 +190,7 @@ unsafe extern "C" fn comm_destroy(comm: ncclComm_t) -> ncclResult_t {
         if comm.is_null() {
             return Ok(());
         }
-        lock().check_destroy(comm)?;
+        lock().comms.check_destroy(comm)?;
         engine::destroy(comm as usize)
     })
 }
@@ -200,7 +200,7 @@ unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
         if comm.is_null() {
             return Ok(());
         }
-        lock().check_abort(comm)?;
+        lock().comms.check_abort(comm)?;
         engine::abort(comm as usize);
         Ok(())
     })
@@ -209,9 +209,9 @@ unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
 unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclResult_t) -> ncclResult_t {
     enter(|| {
         let mut state = lock();
-        let error = match state.progress_of(comm as usize) {
+        let error = match state.comms.progress_of(comm as usize) {
             Some(code) => code,
-            None => state.member(comm)?.error.unwrap_or(ncclResult_t::Success),
+            None => state.comms.member(comm)?.error.unwrap_or(ncclResult_t::Success),
         };
         drop(state);
         // SAFETY: NCCL's contract: a place for a result.
@@ -221,7 +221,7 @@ unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclRes
 
 unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let n = lock().member(comm)?.n as c_int;
+        let n = lock().comms.member(comm)?.n as c_int;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(count, n, "the count") }
     })
@@ -229,7 +229,7 @@ unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResu
 
 unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = lock().member(comm)?.device;
+        let its = lock().comms.member(comm)?.device;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(device, its, "the device") }
     })
@@ -237,7 +237,7 @@ unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncc
 
 unsafe extern "C" fn comm_user_rank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = lock().member(comm)?.rank as c_int;
+        let its = lock().comms.member(comm)?.rank as c_int;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(rank, its, "the rank") }
     })

@@ -10,13 +10,13 @@ use std::panic::catch_unwind;
 
 unsafe extern "C" fn mark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t {
     enter(|| {
-        lock().member(comm)?.tag = tag;
+        lock().comms.member(comm)?.tag = tag;
         Ok(())
     })
 }
 
 unsafe extern "C" fn label(comm: ncclComm_t, label: c_uint) -> ncclResult_t {
-    enter(|| lock().label(comm, label))
+    enter(|| lock().comms.label(comm, label))
 }
 
 unsafe extern "C" fn traffic(comm: ncclComm_t, tag: c_uint, traffic: *mut collspecTraffic_t) -> ncclResult_t {

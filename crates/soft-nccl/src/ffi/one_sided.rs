@@ -17,21 +17,21 @@ fn signal(member: &Member, index: c_int, context: c_int) -> Outcome<Signalling> 
         let value = u32::try_from(value).ok().filter(|value| *value < most);
         value.ok_or_else(|| Failure::argument(format!("the {what} is not in 0..{most}")))
     };
-    let (contexts, signals) = member.ctas.one_sided.limits();
+    let (contexts, signals) = member.config.one_sided.limits();
     let (index, context) = (within(index, signals, "signal index")?, within(context, contexts, "context")?);
     Ok(Signalling { index, context, ..Signalling::default() })
 }
 
 /// The rank's communicator, which takes work.
 fn member(state: &mut Locked, comm: ncclComm_t) -> Outcome<&mut Member> {
-    let member = state.member(comm)?;
+    let member = state.comms.member(comm)?;
     member.accept_work()?;
     Ok(member)
 }
 
 /// Signals need a window first, unless the communicator is configured otherwise.
 fn needs_window(member: &Member) -> Outcome<()> {
-    if member.windows > 0 || member.ctas.one_sided.eager == Some(true) {
+    if member.windows > 0 || member.config.one_sided.eager == Some(true) {
         return Ok(());
     }
     Err(Failure::usage("signals need a window of the communicator first, or rmaEagerInit in its configuration"))
@@ -44,7 +44,7 @@ fn needs_window(member: &Member) -> Outcome<()> {
 unsafe fn add(comm: ncclComm_t, spec: Spec, stream: cudaStream_t) -> Outcome<()> {
     let (tag, device) = {
         let mut state = lock();
-        let member = state.member(comm)?;
+        let member = state.comms.member(comm)?;
         (member.tag, member.device)
     };
     // SAFETY: the caller vouches for the stream.
@@ -115,7 +115,7 @@ unsafe extern "C" fn put_signal(
             return Err(Failure::argument("a put begins within its own rank's part of the window"));
         }
         // NCCL looks the window up by the address alone, which the end of a window is not in.
-        if !state.in_window(comm, local.addr(), bytes.max(1)) {
+        if !state.registered.in_window(comm, local.addr(), bytes.max(1)) {
             return Err(Failure::argument("what a put reads lies in a symmetric window of the communicator"));
         }
         drop(state);

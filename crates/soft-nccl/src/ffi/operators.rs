@@ -17,7 +17,7 @@ unsafe extern "C" fn create_pre_mul_sum(
     comm: ncclComm_t,
 ) -> ncclResult_t {
     enter(|| {
-        lock().member(comm)?;
+        lock().comms.member(comm)?;
         let ty = check::dtype(dtype)?;
         if op.is_null() || scalar.is_null() {
             return Err(Failure::argument("the place for the operator, or the scalar, is null"));
@@ -32,14 +32,14 @@ unsafe extern "C" fn create_pre_mul_sum(
             ncclScalarResidence_t::Device => PreMul::Device(scalar as usize),
             other => return Err(Failure::argument(format!("{} is not a place for a scalar", other.0))),
         };
-        let number = lock().create_op(comm, ty, premul)?;
+        let number = lock().comms.create_op(comm, ty, premul)?;
         // SAFETY: NCCL's contract: a place for an operator.
         unsafe { write(op, ncclRedOp_t(number), "the operator") }
     })
 }
 
 unsafe extern "C" fn destroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t {
-    enter(|| lock().destroy_op(comm, op.0))
+    enter(|| lock().comms.destroy_op(comm, op.0))
 }
 
 pub(super) fn fill(table: &mut Nccl) {

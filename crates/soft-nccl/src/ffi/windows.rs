@@ -56,7 +56,7 @@ unsafe extern "C" fn comm_register(
     handle: *mut *mut c_void,
 ) -> ncclResult_t {
     enter(|| {
-        lock().member(comm)?;
+        lock().comms.member(comm)?;
         registered(buffer, len)?;
         // SAFETY: NCCL's contract: a place for a handle. It stays null if the call is refused.
         unsafe { write(handle, null_mut(), "the handle")? };
@@ -96,9 +96,9 @@ unsafe extern "C" fn comm_window_register(
 ) -> ncclResult_t {
     enter(|| {
         group::grouped(|| {
-            lock().member(comm)?;
+            lock().comms.member(comm)?;
             let memory = window_memory(buffer, len, flags)?;
-            lock().member(comm)?.accept_work()?;
+            lock().comms.member(comm)?.accept_work()?;
             let request =
                 WindowRequest { comm: comm as usize, memory, symmetric: flags & NCCL_WIN_COLL_SYMMETRIC != 0 };
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end. It stays null without windows.
@@ -114,7 +114,7 @@ unsafe extern "C" fn comm_window_deregister(comm: ncclComm_t, window: ncclWindow
     enter(|| {
         let mut state = lock();
         if window.is_null() {
-            return state.member(comm).map(|_| ());
+            return state.comms.member(comm).map(|_| ());
         }
         state.deregister_window(comm, window.addr())
     })
@@ -123,7 +123,7 @@ unsafe extern "C" fn comm_window_deregister(comm: ncclComm_t, window: ncclWindow
 unsafe extern "C" fn win_get_user_ptr(comm: ncclComm_t, window: ncclWindow_t, place: *mut *mut c_void) -> ncclResult_t {
     enter(|| {
         let mut state = lock();
-        state.member(comm)?;
+        state.comms.member(comm)?;
         let base = if window.is_null() { 0 } else { state.window(comm, window.addr())?.memory.base };
         drop(state);
         // SAFETY: NCCL's contract: a place for an address.

@@ -2,7 +2,9 @@
 #![allow(unsafe_code)] // communicators' handles are written where the caller wants them
 
 use super::{Group, Making, go};
-use crate::engine::{Arrival, ByComm, Destination, Outcomes, arrive, begin, connect, destination, lock, outcome};
+use crate::engine::{
+    Arrival, ByComm, Destination, Outcomes, arrive, begin, connect, destination, lock, outcome, reserve,
+};
 use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclComm_t;
 
@@ -10,7 +12,7 @@ impl Group {
     /// True if the group's end does not wait: for operations the last one's communicator decides.
     pub(super) fn is_nonblocking(&self) -> bool {
         match (self.operations.last(), self.makings.first()) {
-            (Some(last), _) => lock().members.get(&last.comm).is_some_and(|member| member.nonblocking),
+            (Some(last), _) => lock().comms.members.get(&last.comm).is_some_and(|member| member.config.nonblocking),
             (None, Some(first)) => makes_nonblocking(&first.arrival),
             (None, None) => false,
         }
@@ -31,7 +33,8 @@ impl Group {
 }
 
 fn makes_nonblocking(arrival: &Arrival) -> bool {
-    let parent = arrival.parent().and_then(|comm| lock().members.get(&comm).map(|parent| parent.nonblocking));
+    let parent =
+        arrival.parent().and_then(|comm| lock().comms.members.get(&comm).map(|parent| parent.config.nonblocking));
     parent.unwrap_or_else(|| arrival.config().nonblocking)
 }
 
@@ -62,7 +65,7 @@ pub(super) fn make_later(makings: Vec<Making>) -> Outcome<()> {
         let handle = match arrival.parent() {
             Some(parent) => parent,
             None => {
-                let reserved = lock().reserve();
+                let reserved = reserve();
                 arrival.reserve(reserved);
                 // SAFETY: the caller of `make` has promised a place that is writable until the group's end.
                 unsafe { place.write(reserved as ncclComm_t) };
@@ -93,7 +96,7 @@ fn make(makings: Vec<(Arrival, Place, usize)>) -> Outcomes {
         let outcome = if arrival.parent().is_some() {
             answer.map(|made| {
                 let mut state = lock();
-                if state.is_in_progress(handle) {
+                if state.comms.is_in_progress(handle) {
                     // SAFETY: a non-blocking call's caller keeps the place until the call is over, or until it aborts the parent,
                     // which takes the parent's entry away while it holds the lock.
                     unsafe { place.write(made.map_or(std::ptr::null_mut(), |made| made as ncclComm_t)) }

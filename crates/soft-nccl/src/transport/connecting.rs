@@ -3,7 +3,7 @@
 use super::{Address, Link, Name, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -13,8 +13,21 @@ use std::time::{Duration, Instant};
 /// Connections to processes, or the reasons there are none.
 pub(crate) type Ways = HashMap<Name, io::Result<Link>>;
 
+/// Limit on the time a process on another machine may take to accept a connection.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Connects to a process and says hello.
+pub(crate) fn connect(to: Address) -> io::Result<Link> {
+    let way = connect_all(vec![to]).remove(&to.name);
+    way.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
+}
+
 /// Connects to all of these processes, and waits until each is reached or the time is over.
-pub(crate) fn connect_all(to: Vec<Address>, limit: Duration) -> Ways {
+pub(crate) fn connect_all(to: Vec<Address>) -> Ways {
+    connect_within(to, LIMIT)
+}
+
+fn connect_within(to: Vec<Address>, limit: Duration) -> Ways {
     let mut ways = Ways::new();
     let mut coming = Vec::new();
     for to in to {
@@ -54,7 +67,7 @@ pub(crate) fn connect_all(to: Vec<Address>, limit: Duration) -> Ways {
 pub(super) fn begin(to: SocketAddr) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
-    match connect(&socket, &to) {
+    match rustix::net::connect(&socket, &to) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
         Err(error) => Err(error.into()),
     }
@@ -80,7 +93,7 @@ mod tests {
         // No process on this machine has these names.
         let address = |(number, network)| Address { name: Name(u128::MAX - number), cookie: 5, network };
         let all: Vec<Address> = (0..).zip(network).map(address).collect();
-        let ways = connect_all(all.clone(), Duration::from_secs(60));
+        let ways = connect_all(all.clone());
         let reached: Vec<bool> = all.iter().map(|one| ways[&one.name].is_ok()).collect();
         assert_eq!(reached, [true, true, true, false, false]);
         for listener in listeners {
@@ -93,6 +106,6 @@ mod tests {
     fn without_time_nobody_is_waited_for() {
         // No host answers at an address reserved for documentation; without a network it is not reached at once.
         let to = Address { name: Name(u128::MAX - 9), cookie: 5, network: Some(([192, 0, 2, 1], 9).into()) };
-        assert!(connect_all(vec![to], Duration::ZERO)[&to.name].is_err());
+        assert!(connect_within(vec![to], Duration::ZERO)[&to.name].is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! Messages between processes other than the traffic of operations: meeting and parting.
-use super::id::Id;
-use super::{Address, MOST_PROCESSES};
-use crate::engine::{Connection, Growth, SignalKey};
+use super::terms::{Connection, Growth, Meeting, SignalKey};
+use super::{Address, Id, MOST_PROCESSES};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -17,12 +16,10 @@ pub(crate) enum JoinRequest {
         device: i32,
         buffer_bytes: usize,
     },
-    /// `ncclCommSplit`: the communicator, the number of the split, and as there.
-    Split { uid: u128, number: u64, rank: usize, color: Option<i32>, key: i32, device: i32 },
+    /// `ncclCommSplit` and `ncclCommShrink`: the communicator, how often these ranks met for this before, and as there.
+    Derive { uid: u128, number: u64, meeting: Meeting, rank: usize, color: Option<i32>, key: i32, device: i32 },
     /// `ncclCommGrow`: of an old rank, or of one that joins.
     Grow { growth: Growth, rank: usize, n: usize, device: i32 },
-    /// `ncclCommShrink`: the communicator, how often these ranks left these out before, and the ranks left out.
-    Shrink { uid: u128, number: u64, rank: usize, without: Vec<usize>, device: i32 },
 }
 
 /// A communicator that will be created: the process in which each rank lives.
@@ -97,7 +94,7 @@ pub(crate) enum Control {
 
 /// Serde has no arrays of this length.
 mod id_bytes {
-    use super::Id;
+    use crate::transport::Id;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -113,8 +110,8 @@ mod id_bytes {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::Name;
     use super::*;
+    use crate::transport::Name;
 
     /// A message of every kind.
     pub(in crate::transport) fn controls() -> Vec<Control> {
@@ -122,17 +119,15 @@ pub(super) mod tests {
         let address = Address { name: Name(7), cookie: 8, network: Some(([10, 0, 0, 1], 80).into()) };
         let device = -1;
         let init = JoinRequest::Init { id: [3; 128], rank: 1, n: 2, device, buffer_bytes: 9 };
-        let split = JoinRequest::Split { uid: 4, number: 1, rank: 2, color: None, key: -3, device };
+        let derive =
+            |meeting, color| JoinRequest::Derive { uid: 4, number: 1, meeting, rank: 2, color, key: -3, device };
         let growth = Growth { uid: 3, spread: true, number: 1 };
         let table =
             Table { forming: 1, uid: 2, processes: vec![address], ranks: vec![(0, device)], yours: vec![(0, 6)] };
         vec![
             Control::Join { token: 1, request: init },
-            Control::Join { token: 1, request: split },
-            Control::Join {
-                token: 1,
-                request: JoinRequest::Shrink { uid: 4, number: 1, rank: 2, without: vec![1], device },
-            },
+            Control::Join { token: 1, request: derive(Meeting::Split, None) },
+            Control::Join { token: 1, request: derive(Meeting::Shrink(vec![1]), Some(0)) },
             Control::Join { token: 1, request: JoinRequest::Grow { growth, rank: 3, n: 4, device } },
             Control::Nothing { token: 4 },
             Control::Refuse { token: 4, failure: failure.clone() },

@@ -1,15 +1,12 @@
 //! Unique ids: 128 bytes that identify the process that created them, and how it is reached.
-use super::{Address, Name, endpoint, known};
-use crate::engine::Growth;
+use super::terms::Growth;
+use super::{Address, Id, Name, endpoint, known};
 use crate::failure::{Failure, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The bytes of an id.
-pub(crate) type Id = [u8; 128];
 
 /// The beginning of this library's ids. Then: process number, counter, time, and the address, all zero if there is none. An address
 /// on the network lies in the gaps.

@@ -1,6 +1,5 @@
 //! The sending side of a connection: frames that wait for room in the socket. The waiting data is bounded: messages need their
 //! receiver's credit, and puts wait while too much is unsent.
-use super::connecting::connect_all;
 use super::wire::{Head, Hello};
 use super::{Address, Stream, endpoint};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -8,10 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Limit on the time a process on another machine may take to accept a connection.
-pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
 /// Frames per system call.
 const AT_ONCE: usize = 32;
 
@@ -37,12 +33,6 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects to a process and says hello.
-    pub(crate) fn connect(to: Address) -> io::Result<Self> {
-        let way = connect_all(vec![to], CONNECTING).remove(&to.name);
-        way.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
-    }
-
     /// A connection to a process of this machine: names of Unix sockets are those of a machine, so that a process which has this one is
     /// here.
     pub(super) fn near(to: Address) -> io::Result<Stream> {

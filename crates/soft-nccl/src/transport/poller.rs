@@ -1,13 +1,15 @@
 //! The transport's thread: accepts connections, reads frames, finishes writes, and finds out which processes are gone.
 use super::wire::{Assembler, Head, Limits, WireError};
-use super::{Address, Listeners, Name, Stream};
-use crate::engine::{TransportEvent, deliver, links};
+use super::{Address, Name, Stream};
 use crate::settings::settings;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of one read.
 const READ: usize = 256 * 1024;
@@ -17,6 +19,40 @@ const READS: usize = 4;
 const ENDS: PollFlags = PollFlags::RDHUP;
 /// Connections that have not said hello.
 const MOST_STRANGERS: usize = super::MOST_PROCESSES;
+
+/// The sockets at which a process listens.
+pub(super) struct Listeners {
+    /// The socket for processes of this machine.
+    pub near: Option<UnixListener>,
+    /// The socket for processes of other machines.
+    pub far: Option<TcpListener>,
+}
+
+pub(crate) enum TransportEvent {
+    /// A frame has arrived, with its body.
+    Frame(Address, Head, Vec<u8>),
+    /// The link has room again.
+    Writable(Name),
+    /// The process has ended, or broke the rules.
+    Gone(Name),
+}
+
+/// A link: its other end, its socket, and whether something waits to be written.
+pub(crate) type Outgoing = (Name, Arc<Stream>, bool);
+
+/// The part of this library that has the links and acts on what arrives.
+pub(crate) struct Receiver {
+    pub links: fn() -> Vec<Outgoing>,
+    /// Acts on events; answers the processes that broke the rules.
+    pub deliver: fn(Vec<TransportEvent>) -> Vec<Name>,
+}
+
+static RECEIVER: OnceLock<Receiver> = OnceLock::new();
+
+/// Names the receiver, without which nothing is read; the first one stays.
+pub(crate) fn deliver_to(receiver: Receiver) {
+    let _ = RECEIVER.set(receiver);
+}
 
 /// A connection from another process.
 struct Connection {
@@ -41,8 +77,9 @@ pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
     // Processes that have closed our link; they are gone as soon as everything they sent was read.
     let mut suspects: HashSet<Name> = HashSet::new();
     let mut scratch = vec![0; READ];
+    let receiver = RECEIVER.wait();
     loop {
-        let outgoing = links();
+        let outgoing = (receiver.links)();
         suspects.retain(|name| outgoing.iter().any(|(other, ..)| other == name));
         let near = listeners.near.as_ref().map(|near| near.as_fd());
         let doors: Vec<_> = near.into_iter().chain(listeners.far.as_ref().map(|far| far.as_fd())).collect();
@@ -106,7 +143,7 @@ pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
             .filter_map(|one| if let TransportEvent::Gone(name) = one { Some(*name) } else { None })
             .collect();
         // A bug there must not silence every link.
-        let refused = catch_unwind(AssertUnwindSafe(|| deliver(arrivals))).unwrap_or_default();
+        let refused = catch_unwind(AssertUnwindSafe(|| (receiver.deliver)(arrivals))).unwrap_or_default();
         let is =
             |connection: &Connection, names: &[Name]| connection.from.is_some_and(|from| names.contains(&from.name));
         connections.retain(|connection| !is(connection, &gone) && !is(connection, &refused));

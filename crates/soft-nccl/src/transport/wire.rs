@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 /// Bytes in front of a head: its length (4) and that of the body (8), little-endian.
 const PREFIX: usize = 12;
 /// The beginning of a connection: a name, and the version of everything in this file and of [`Control`].
-const MAGIC: [u8; 8] = *b"csoft\x00\x05\n";
+const MAGIC: [u8; 8] = *b"csoft\x00\x06\n";
 /// The first room for a head or a body, however long it claims to be.
 const FIRST_ROOM: usize = 1 << 20;
 
@@ -308,7 +308,7 @@ mod tests {
         assert!(Head::Hello(Hello::new(u128::MAX, far)).encode(0).unwrap().len() - PREFIX <= Limits::HELLO.head);
         let hello = Hello::new(5, own());
         // tests/processes/failures.rs writes these bytes by hand, and would else test only that another version is refused.
-        let bytes = [&[0][..], b"csoft\x00\x05\n", &[5], &[0; 15], &[1], &[0; 15], &[2], &[0; 15], &[0]].concat();
+        let bytes = [&[0][..], b"csoft\x00\x06\n", &[5], &[0; 15], &[1], &[0; 15], &[2], &[0; 15], &[0]].concat();
         assert_eq!(Head::Hello(hello).encode(0).unwrap().split_off(PREFIX), bytes);
         assert!(Head::Hello(hello).encode(0).unwrap().len() - PREFIX <= Limits::HELLO.head);
         assert_eq!(hello.caller(5), Some(own()));

@@ -187,7 +187,7 @@ fn strangers_are_refused() {
     };
     // A frame is the lengths of its head and body, and these.
     let frame = |head: &[u8], body: u64| [&(head.len() as u32).to_le_bytes()[..], &body.to_le_bytes(), head].concat();
-    let hello = |cookie: [u8; 16]| frame(&[&[0][..], b"csoft\x00\x05\n", &cookie, &[7; 32], &[0]].concat(), 0);
+    let hello = |cookie: [u8; 16]| frame(&[&[0][..], b"csoft\x00\x06\n", &cookie, &[7; 32], &[0]].concat(), 0);
     call(&[0; 72]);
     call(&[b'x'; 1000]);
     call(&hello([1; 16]));
