@@ -505,3 +505,16 @@ fn a_rank_that_aborts_its_own_call_does_not_wait_for_itself() {
     );
     assert!(text.contains("rank 0 may abort the communicator before its step 1 (all_reduce) is over"), "{text}");
 }
+
+#[test]
+fn an_abort_that_nothing_waits_for_is_refused_in_a_large_program() {
+    let program = |wait: &str| {
+        format!(
+            "world_size = 128\ncomms.a = {{ color = 0 }}\ninputs.x = {{ each = \"rank\", count = 1 }}\nsteps = [\n\
+             {{ op = \"all_reduce\", comm = \"a\", in = \"x\", out = \"y\", times = 1100 }},\n{wait}{{ op = \"abort\", comm = \"a\" }},\n]\n"
+        )
+    };
+    let text = refusal(&program(""));
+    assert!(text.contains("too many calls before this abort to tell which of them are over"), "{text}");
+    assert_eq!(good(&program("{ op = \"wait\" },\n")).foresight, Foresight::Completes);
+}

@@ -1,7 +1,7 @@
 //! Finds the operations that are lost with a rank whose process ends while the others continue: the operations of its communicators
 //! that a rank's host has not waited for by then, and later ones. Their results are unknown.
 use super::lower::{Index, LoweredProgram};
-use super::progress::Progress;
+use super::progress::walk;
 use super::rank_op::RankOp;
 use super::types::{CommId, StepId};
 use crate::job::{Call, CallKind};
@@ -101,15 +101,12 @@ impl Deaths {
 
 /// The calls of a rank that are lost with other ranks' deaths, or with its own.
 fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
-    let streams = lowered.unrolled.streams as usize;
-    let mut progress = Progress::new(streams);
     let mut open: Vec<Issued> = Vec::new();
     let mut dead: BTreeSet<usize> = BTreeSet::new();
     let mut lost = Vec::new();
-    for (index, call) in lowered.programs[rank].iter().enumerate() {
-        progress.follow(call.kind.effect());
-        match call.kind.effect() {
-            CallKind::Wait { .. } => open.retain(|issued| !progress.host_has(issued.stream, issued.number)),
+    walk(lowered, rank, |now| {
+        match now.call.kind.effect() {
+            CallKind::Wait { .. } => open.retain(|issued| !now.progress.host_has(issued.stream, issued.number)),
             // The rank's end loses all operations that it has not waited for, including maps.
             CallKind::Exit { death: Some(_), .. } => lost.extend(open.iter().map(|issued| issued.index)),
             CallKind::AwaitDeath { ranks, .. } => {
@@ -118,16 +115,14 @@ fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
             }
             _ => {}
         }
-        if let Some(op) = lowered.op((rank, index)) {
-            let stream = op.stream() as usize;
-            let number = progress.issue(stream);
-            let comm = RankOp::comm(op);
+        if let Some(op) = now.op {
+            let (index, comm) = (now.index, op.comm());
             if touches(lowered, comm, &dead) {
                 lost.push(index);
             }
-            open.push(Issued { index, comm, stream, number });
+            open.push(Issued { index, comm, stream: op.stream() as usize, number: now.number });
         }
-    }
+    });
     lost
 }
 

@@ -5,8 +5,9 @@
 //! A device with room for one call runs a rank's calls in the order in which it issues them. So the search is for cycles in the
 //! graph of all operations, in which one is before another if some rank issues it before.
 use super::lower::LoweredProgram;
-use super::progress::Progress;
-use super::rank_op::{Placed, RankOp, Route, rank_or_none};
+use super::operation::{Operation, operations, speaking};
+use super::progress::walk;
+use super::rank_op::{RankOp, rank_or_none};
 use super::types::CommId;
 use crate::ops::OneSided;
 use crate::scenario::{Diagnostic, Span};
@@ -17,17 +18,6 @@ mod graph;
 
 /// Limit on the circles that are searched for.
 const MOST_WARNINGS: usize = 8;
-
-/// An operation, the same on all ranks that take part in it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Operation {
-    /// A collective, by its number on the communicator.
-    Collective(CommId, usize),
-    /// A message, by its number on its route.
-    Message(Route, usize),
-    /// A one-sided operation, by rank and call.
-    OneSided(usize, usize),
-}
 
 /// The meaning of a vertex.
 #[derive(Clone, Copy)]
@@ -85,16 +75,6 @@ pub fn warnings(lowered: &LoweredProgram) -> Vec<Diagnostic> {
     warnings
 }
 
-/// The calls of a rank that need others, with their indices. A collective of no elements is dropped before it is launched.
-fn speaking(lowered: &LoweredProgram, rank: usize) -> impl Iterator<Item = (usize, &RankOp<Placed>)> {
-    let ops = lowered.ops[rank].iter().enumerate().filter_map(|(index, op)| Some((index, op.as_ref()?)));
-    ops.filter(|(_, op)| match op {
-        RankOp::Collective(op) => op.size.count > 0,
-        RankOp::Map(_) => false,
-        op => op.route().is_none_or(|route| route.from != route.to),
-    })
-}
-
 impl Orders {
     fn of(lowered: &LoweredProgram, without: &FxHashSet<CommId>) -> Self {
         let mut orders = Self::default();
@@ -102,28 +82,13 @@ impl Orders {
         let mut sent: FxHashMap<Signals, Vec<Vertex>> = FxHashMap::default();
         let mut awaited: Vec<(Signals, usize, Vertex)> = Vec::new();
         for rank in 0..lowered.unrolled.n {
-            let mut numbers: FxHashMap<Operation, usize> = FxHashMap::default();
-            let mut number = |operation| {
-                let number = numbers.entry(operation).or_insert(0);
-                *number += 1;
-                *number
-            };
             let mut issued = Vec::new();
             let mut so_far: FxHashMap<Signals, usize> = FxHashMap::default();
             let (mut between, mut open) = (orders.vertex(Stands::Between(rank)), None);
-            for (index, op) in speaking(lowered, rank) {
+            for (index, op, operation) in operations(lowered, rank) {
                 if RankOp::comm(op).is_some_and(|comm| without.contains(&comm)) {
                     continue;
                 }
-                let operation = match op {
-                    RankOp::Collective(c) => Operation::Collective(c.comm, number(Operation::Collective(c.comm, 0))),
-                    RankOp::OneSided(_) => Operation::OneSided(rank, index),
-                    op => match op.route() {
-                        // A rank that sends to another one never receives on the same route.
-                        Some(route) => Operation::Message(route, number(Operation::Message(route, 0))),
-                        None => continue,
-                    },
-                };
                 let vertex = *vertices.entry(operation).or_insert_with(|| orders.vertex(Stands::Operation));
                 // The calls of a group begin at the same time.
                 let end = lowered.ends[rank][index];
@@ -199,22 +164,18 @@ impl Orders {
 impl Hop {
     /// True if the second call is certain to begin after the first one has ended, however much room the device has.
     fn is_ordered(&self, lowered: &LoweredProgram) -> bool {
-        let mut progress = Progress::new(lowered.unrolled.streams as usize);
-        let mut first = None;
-        for (index, call) in lowered.programs[self.rank].iter().enumerate().take(self.calls[1] + 1) {
-            progress.follow(call.kind.effect());
-            let Some(op) = lowered.op((self.rank, index)) else { continue };
-            let stream = op.stream() as usize;
-            let number = progress.issue(stream);
-            if index == self.calls[0] {
-                first = Some((stream, number));
+        let (mut first, mut ordered) = (None, true);
+        walk(lowered, self.rank, |now| {
+            let Some(stream) = now.op.map(|op| op.stream() as usize) else { return };
+            if now.index == self.calls[0] {
+                first = Some((stream, now.number));
             }
-            if index == self.calls[1] {
-                return first
-                    .is_some_and(|(other, number)| other == stream || progress.is_before(other, number, stream));
+            if now.index == self.calls[1] {
+                let is_over = |(other, number)| other == stream || now.progress.is_before(other, number, stream);
+                ordered = first.is_some_and(is_over);
             }
-        }
-        true
+        });
+        ordered
     }
 
     /// The places of its calls.

@@ -21,6 +21,7 @@ mod launch_mode;
 mod launch_order;
 mod limits;
 mod lower;
+mod operation;
 mod order;
 mod outside;
 mod outstanding;

@@ -1,12 +1,11 @@
 //! Refuses calls that NCCL allows only on a communicator without outstanding operations: a split, a shrink that does
 //! not abort, a grow and a suspend. An operation is outstanding on a rank until the rank's host has waited for it.
 use super::lower::LoweredProgram;
-use super::progress::Progress;
-use super::rank_op::RankOp;
+use super::progress::walk;
 use super::types::{CommId, StepId};
 use crate::job::CallKind;
 use crate::scenario::{Diagnostic, dedupe};
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Checks every rank.
 ///
@@ -36,41 +35,32 @@ fn needs_rest(kind: &CallKind) -> Option<(CommId, &'static str)> {
 }
 
 fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
-    let streams = lowered.unrolled.streams as usize;
-    let mut progress = Progress::new(streams);
-    // By communicator and stream: the number of its last call, and that call's step.
-    let mut last: FxHashMap<(CommId, usize), (usize, StepId)> = FxHashMap::default();
+    // By communicator and stream: the number of the last operation, and its step.
+    let mut last: BTreeMap<(CommId, usize), (usize, StepId)> = BTreeMap::new();
     let mut diagnostics = Vec::new();
-    for (index, call) in lowered.programs[rank].iter().enumerate() {
-        progress.follow(call.kind.effect());
+    walk(lowered, rank, |now| {
         // These end the communicator's operations, or wait for them.
-        if let CallKind::Revoke { comm } | CallKind::Finalize { comm } = &call.kind {
+        if let CallKind::Revoke { comm } | CallKind::Finalize { comm } = &now.call.kind {
             last.retain(|(of, _), _| *of != *comm as usize);
         }
-        if let Some(op) = lowered.op((rank, index)) {
-            let stream = op.stream() as usize;
-            let number = progress.issue(stream);
-            if let Some(comm) = RankOp::comm(op) {
-                last.insert((comm, stream), (number, call.step));
-            }
+        if let Some((op, comm)) = now.op.and_then(|op| Some((op, op.comm()?))) {
+            last.insert((comm, op.stream() as usize), (now.number, now.call.step));
         }
-        let Some((comm, what)) = needs_rest(&call.kind).filter(|_| !call.tolerate) else { continue };
-        let open = (0..streams).find_map(|stream| {
-            let (number, step) = last.get(&(comm, stream))?;
-            (!progress.host_has(stream, *number)).then_some(*step)
-        });
-        if let Some(open) = open {
+        let Some((comm, what)) = needs_rest(&now.call.kind).filter(|_| !now.call.tolerate) else { return };
+        let mut on_comm = last.range((comm, 0)..=(comm, usize::MAX));
+        let open = on_comm.find(|((_, stream), (number, _))| !now.progress.host_has(*stream, *number));
+        if let Some((_, (_, open))) = open {
             let step = |id: StepId| &lowered.unrolled.steps[id as usize];
             let text = format!(
                 "rank {rank} has not waited for {} of the communicator: NCCL allows a {what} only without outstanding operations",
-                step(open).label
+                step(*open).label
             );
             diagnostics.push(
-                Diagnostic::new(step(call.step).span, text)
-                    .related(step(open).span, "the operation")
+                Diagnostic::new(step(now.call.step).span, text)
+                    .related(step(*open).span, "the operation")
                     .help("put `{ op = \"wait\" }` before it"),
             );
         }
-    }
+    });
     diagnostics
 }

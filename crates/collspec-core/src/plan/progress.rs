@@ -1,5 +1,7 @@
 //! Tracks the progress of a rank's streams and host, call by call, as far as the program itself determines it.
-use crate::job::CallKind;
+use super::lower::LoweredProgram;
+use super::rank_op::{Placed, RankOp};
+use crate::job::{Call, CallKind};
 
 /// For each stream, the number of calls that are over.
 #[derive(Clone)]
@@ -11,23 +13,53 @@ impl Over {
     }
 }
 
+/// The moment at which a rank's host makes a call.
+pub struct Now<'a> {
+    pub index: usize,
+    pub call: &'a Call,
+    pub op: Option<&'a RankOp<Placed>>,
+    /// The operation's number on its stream, from 1; 0 for a call without operation.
+    pub number: usize,
+    /// True if this call is enqueued now, or the calls of the group that it ends.
+    pub enqueues: bool,
+    /// All that comes before the call. The calls of its group are not part of it: they are enqueued when the group ends.
+    pub progress: &'a Progress,
+}
+
+/// Goes over the calls of a rank.
+pub fn walk(lowered: &LoweredProgram, rank: usize, mut see: impl FnMut(&Now)) {
+    let mut progress = Progress::new(lowered.unrolled.streams as usize);
+    for (index, call) in lowered.programs[rank].iter().enumerate() {
+        progress.follow(call.kind.effect());
+        let op = lowered.op((rank, index));
+        let number = op.map_or(0, |op| progress.issue(op.stream() as usize));
+        let enqueues = lowered.ends[rank][index] as usize == index;
+        see(&Now { index, call, op, number, enqueues, progress: &progress });
+        if enqueues {
+            progress.enqueue();
+        }
+    }
+}
+
 /// The progress of one rank as its calls are followed in order.
 pub struct Progress {
     /// For each stream: the calls that are over once it has finished all its work.
     streams: Vec<Over>,
     /// The calls that the host has waited for.
     host: Over,
+    /// For each stream: the operations that the host has issued. Those of a group are enqueued when it ends.
+    issued: Vec<usize>,
 }
 
 impl Progress {
     /// The state before the first call, with this many streams.
-    pub fn new(streams: usize) -> Self {
+    fn new(streams: usize) -> Self {
         let none = Over(vec![0; streams]);
-        Self { streams: vec![none.clone(); streams], host: none }
+        Self { streams: vec![none.clone(); streams], host: none, issued: vec![0; streams] }
     }
 
     /// Follows a call that orders streams, or that the host waits in.
-    pub fn follow(&mut self, kind: &CallKind) {
+    fn follow(&mut self, kind: &CallKind) {
         match kind {
             CallKind::After { stream, on } => {
                 for other in on {
@@ -43,11 +75,17 @@ impl Progress {
         }
     }
 
-    /// Adds an operation to the stream; returns its number on it, from 1.
-    pub fn issue(&mut self, stream: usize) -> usize {
-        let own = &mut self.streams[stream].0[stream];
-        *own += 1;
-        *own
+    /// The host issues an operation to the stream; returns its number on it, from 1.
+    fn issue(&mut self, stream: usize) -> usize {
+        self.issued[stream] += 1;
+        self.issued[stream]
+    }
+
+    /// Adds the operations that the host has issued to their streams.
+    fn enqueue(&mut self) {
+        for (number, stream) in self.streams.iter_mut().enumerate() {
+            stream.0[number] = self.issued[number];
+        }
     }
 
     /// True if the next work on `stream` begins after the operation of `other` with this number has ended.

@@ -1,16 +1,16 @@
 //! Refuses programs whose result depends on timing: memory used on two streams of a rank without an order between them, and
 //! steps of one group of which one writes memory that another uses.
 //!
-//! Every stream keeps a clock of the progress of the others at the time its latest work was enqueued (`after`, `wait`); a use is
-//! ordered after another exactly if its clock has seen it. Calls of a group are enqueued when it ends: nothing inside it
-//! waits for another of its calls.
+//! A use is ordered after another exactly if its stream or the host has waited for it (`after`, `wait`). Calls of a group are enqueued
+//! when it ends: nothing inside it waits for another of its calls.
 //!
 //! Uses of a stream are ordered among themselves, so that of all earlier uses of some bytes by a stream only the latest
 //! can lack an order. It is looked up by byte range, which keeps the cost of a call logarithmic in their number.
 mod latest;
 mod registered;
 
-use super::lower::{Index, LoweredProgram};
+use super::lower::LoweredProgram;
+use super::progress::{Now, Progress, walk};
 use super::rank_op::{Placed, RankOp};
 use super::types::{AllocId, Region, StepId};
 use crate::job::{Call, CallKind};
@@ -56,29 +56,12 @@ struct ByStream {
     writes: Latest,
 }
 
-/// The progress of a stream.
+/// The calls that were enqueued on a stream.
 #[derive(Clone, Default)]
 struct Stream {
-    /// For each stream: the number of its calls that are over before this stream's next call begins.
-    clock: Vec<u32>,
-    /// The step of each call that was enqueued.
     steps: Vec<StepId>,
     /// Number of calls that were enqueued before those of the latest group.
     before_group: u32,
-}
-
-impl Stream {
-    fn enqueued(&self) -> u32 {
-        self.steps.len() as u32
-    }
-}
-
-/// A call that is enqueued.
-struct Enqueued<'a> {
-    step: StepId,
-    op: &'a RankOp<Placed>,
-    /// The window through which it puts.
-    window: Option<u32>,
 }
 
 fn window_of(call: &Call) -> Option<u32> {
@@ -92,71 +75,49 @@ struct RankState<'a> {
     memory: FxHashMap<AllocId, Vec<ByStream>>,
     registered: Registered,
     streams: Vec<Stream>,
-    /// For each stream: the number of its calls that the host has waited for.
-    host: Vec<u32>,
     diags: Vec<Diagnostic>,
 }
 
 fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
-    let count = lowered.unrolled.streams as usize;
-    let streams = vec![Stream { clock: vec![0; count], ..Stream::default() }; count];
-    let memory = announced(lowered, rank);
-    let registered = Registered::of(lowered, rank);
-    let mut state = RankState { lowered, rank, memory, registered, streams, host: vec![0; count], diags: Vec::new() };
+    let streams = vec![Stream::default(); lowered.unrolled.streams as usize];
+    let (memory, registered) = (announced(lowered, rank), Registered::of(lowered, rank));
+    let mut state = RankState { lowered, rank, memory, registered, streams, diags: Vec::new() };
     // Calls that are enqueued at the same time.
     let mut batch = Vec::new();
-    for (index, call) in lowered.programs[rank].iter().enumerate() {
-        match call.kind.effect() {
-            CallKind::After { stream, on } => {
-                for other in on {
-                    let seen = state.passed(*other as usize);
-                    join(&mut state.streams[*stream as usize].clock, &seen);
-                }
-            }
-            CallKind::Wait { stream } => {
-                let on = stream.map_or(0..count, |stream| stream as usize..stream as usize + 1);
-                for seen in on.map(|on| state.passed(on)).collect::<Vec<_>>() {
-                    join(&mut state.host, &seen);
-                }
-            }
-            CallKind::Deregister { .. } => state.check_deregistration((rank, index), call.step),
-            // Ending a communicator waits for its own work; no other call orders streams.
-            _ => {}
+    walk(lowered, rank, |now| {
+        if matches!(now.call.kind.effect(), CallKind::Deregister { .. }) {
+            let unwaited = state.check_deregistration(now);
+            state.diags.extend(unwaited);
         }
-        batch.extend(lowered.op((rank, index)).map(|op| Enqueued { step: call.step, op, window: window_of(call) }));
-        if lowered.ends[rank][index] as usize == index {
-            state.enqueue(&batch, matches!(call.kind.effect(), CallKind::GroupEnd));
+        batch.extend(now.op.map(|_| now.index));
+        if now.enqueues {
+            state.enqueue(&batch, matches!(now.call.kind.effect(), CallKind::GroupEnd), now.progress);
             batch.clear();
         }
-    }
+    });
     state.diags
 }
 
 impl RankState<'_> {
-    /// For each stream: the number of its calls that are over when all calls enqueued on `stream` are over.
-    fn passed(&self, stream: usize) -> Vec<u32> {
-        let mut seen = self.streams[stream].clock.clone();
-        seen[stream] = self.streams[stream].enqueued();
-        seen
-    }
-
     /// Enqueues a call, or the calls of a group, and searches for unfinished earlier uses of the same memory.
-    fn enqueue(&mut self, batch: &[Enqueued<'_>], grouped: bool) {
+    fn enqueue(&mut self, batch: &[usize], grouped: bool, progress: &Progress) {
+        let lowered = self.lowered;
         if grouped {
-            self.streams.iter_mut().for_each(|stream| stream.before_group = stream.enqueued());
+            self.streams.iter_mut().for_each(|stream| stream.before_group = stream.steps.len() as u32);
         }
-        for Enqueued { step, op, window } in batch {
-            let (on, uses) = (op.stream() as usize, uses(self.lowered, op));
-            let Some(stream) = self.streams.get_mut(on) else { continue };
-            join(&mut stream.clock, &self.host);
-            stream.steps.push(*step);
-            let number = stream.enqueued();
+        for index in batch {
+            let call = &lowered.programs[self.rank][*index];
+            let Some(op) = lowered.op((self.rank, *index)) else { continue };
+            let (on, uses) = (op.stream() as usize, uses(lowered, op));
+            let steps = &mut self.streams[on].steps;
+            steps.push(call.step);
+            let number = steps.len() as u32;
             for used in &uses {
-                if let Some(other) = self.clash(on, used, grouped) {
-                    self.diags.push(unordered(self.lowered, self.rank, (*step, used), &other));
+                if let Some(other) = self.clash(on, used, grouped, progress) {
+                    self.diags.push(unordered(lowered, self.rank, (call.step, used), &other));
                 }
             }
-            self.registered.record(op, *window, &uses, number);
+            self.registered.record(op, window_of(call), &uses, number);
             // Recorded after all were checked, because the input and output of one in-place call may overlap.
             for used in &uses {
                 let all = self.memory.get_mut(&used.alloc).into_iter().flatten();
@@ -170,35 +131,36 @@ impl RankState<'_> {
 
     /// Checks that a registration is unused when it ends: the host must have waited for every call of the communicator that uses the
     /// memory, and for every put through the window.
-    fn check_deregistration(&mut self, at: Index, step: StepId) {
-        let Some(ended) = self.lowered.registrations.ended_by(at) else { return };
+    fn check_deregistration(&self, now: &Now) -> Option<Diagnostic> {
+        let ended = self.lowered.registrations.ended_by((self.rank, now.index))?;
         let lead = self.lowered.placed.allocs[ended.alloc].start();
         let bytes = ended.bytes.start.saturating_sub(lead)..ended.bytes.end.saturating_sub(lead);
-        let used = self.registered.latest_uses(ended, bytes).find_map(|used| {
-            let step = self.streams[used.stream].steps.get((used.number as usize).checked_sub(1)?)?;
-            (used.number > self.host[used.stream]).then_some((*step, used.puts))
-        });
-        let Some((other, puts)) = used else { return };
+        let (other, puts) = self.registered.latest_uses(ended, bytes).find_map(|used| {
+            let number = used.number as usize;
+            let step = self.streams[used.stream].steps.get(number.checked_sub(1)?)?;
+            (!now.progress.host_has(used.stream, number)).then_some((*step, used.puts))
+        })?;
+        let step = now.call.step;
         let step_of = |id: StepId| &self.lowered.unrolled.steps[id as usize];
         let (what, how) =
             if puts { ("window", "may still write through it") } else { ("registration", "may still use the memory") };
         let text =
             format!("{} ends a {what} on rank {} while {} {how}", step_of(step).label, self.rank, step_of(other).label);
         let d = Diagnostic::new(step_of(step).span, text).related(step_of(other).span, "the use");
-        self.diags.push(d.help("add a `wait` before it"));
+        Some(d.help("add a `wait` before it"))
     }
 
     /// An earlier use of the same bytes that is not over when the new one begins.
-    fn clash(&self, on: usize, new: &Use, grouped: bool) -> Option<Clash> {
+    fn clash(&self, on: usize, new: &Use, grouped: bool, progress: &Progress) -> Option<Clash> {
         self.memory.get(&new.alloc)?.iter().find_map(|by| {
             let other = &self.streams[by.stream];
-            let over = match (by.stream == on, grouped) {
-                (true, false) => return None,
-                (true, true) => other.before_group,
-                (false, _) => self.streams[on].clock[by.stream],
+            let runs = |number: &u32| match (by.stream == on, grouped) {
+                (true, false) => false,
+                (true, true) => *number > other.before_group,
+                (false, _) => !progress.is_before(by.stream, *number as usize, on),
             };
-            let writes = Some(by.writes.of(new.start, new.end)).filter(|number| *number > over);
-            let reads = || Some(by.reads.of(new.start, new.end)).filter(|number| new.writes && *number > over);
+            let writes = Some(by.writes.of(new.start, new.end)).filter(runs);
+            let reads = || Some(by.reads.of(new.start, new.end)).filter(|number| new.writes && runs(number));
             let number = writes.or_else(reads)?;
             let step = *other.steps.get(number as usize - 1)?;
             Some(Clash { step, writes: writes.is_some(), grouped: grouped && number > other.before_group })
@@ -212,10 +174,6 @@ struct Clash {
     writes: bool,
     /// True if both are calls of one group.
     grouped: bool,
-}
-
-fn join(into: &mut [u32], other: &[u32]) {
-    into.iter_mut().zip(other).for_each(|(a, b)| *a = (*a).max(*b));
 }
 
 /// The allocations that a rank's calls use, with the streams that use them.

@@ -5,7 +5,6 @@ use super::types::{CommId, Event, Waiting};
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
 use aborts::Aborts;
-use causes::Causes;
 use clocks::Clocks;
 use connecting::HostWaits;
 use one_sided::{Lane, OneSidedState};
@@ -14,7 +13,6 @@ use std::collections::{BTreeSet, VecDeque};
 use turns::Turns;
 
 mod aborts;
-mod causes;
 mod clocks;
 mod connecting;
 mod deaths;
@@ -129,10 +127,8 @@ struct Simulation<'a> {
     aborts: Aborts,
     one_sided: OneSidedState,
     toll: deaths::Toll,
-    /// The known happens-before order; only for programs with one-sided operations.
+    /// The order across ranks; only for programs with one-sided operations or aborts.
     clocks: Option<Clocks>,
-    /// The necessary happens-before order; only for programs with aborts.
-    causes: Option<Causes>,
     /// The step of the single thread; only for programs that one thread drives.
     turns: Option<Turns>,
     /// Waits of hosts other than those for communicators to be created; only if requested.
@@ -163,7 +159,6 @@ impl<'a> Simulation<'a> {
             one_sided: OneSidedState::default(),
             toll: deaths::Toll::default(),
             clocks: Clocks::of(lowered),
-            causes: Causes::of(lowered),
             turns: Turns::of(lowered),
             host_waits: None,
             next_message: 0,
@@ -255,7 +250,6 @@ impl Simulation<'_> {
                     if !done {
                         return moved;
                     }
-                    self.causes_host_waits(rank, *stream);
                     self.clocks_host_waits(rank, *stream);
                     match stream {
                         Some(stream) => self.host_has_waited(rank, *stream),
@@ -292,10 +286,10 @@ impl Simulation<'_> {
                         return moved;
                     }
                     // No abort can follow a destroy.
-                    if self.causes.is_some() && matches!(call.kind.effect(), CallKind::Finalize { .. }) {
+                    if self.clocks.is_some() && matches!(call.kind.effect(), CallKind::Finalize { .. }) {
                         let mut over = self.unwaited(rank);
                         over.retain(|node| self.speaks(*node, comm));
-                        self.causes_host_knows(rank, over);
+                        self.clocks_host_knows(rank, &over);
                     }
                 }
                 CallKind::Suspend { comm } | CallKind::Resume { comm }
@@ -390,7 +384,6 @@ impl Simulation<'_> {
             let all = here.len() >= lowered.unrolled.comms.list[*comm as usize].members.len();
             let others = if comes && all { here.clone() } else { BTreeSet::new() };
             if comes {
-                self.causes_host_comes(rank, *key);
                 self.clocks_host_comes(rank, *key);
             }
             others.into_iter().filter(|other| *other != rank).for_each(|other| self.wake(other));
@@ -398,7 +391,6 @@ impl Simulation<'_> {
         }
         let all = met.len() == meetings.len();
         if all {
-            self.causes_hosts_met(rank, &met);
             met.into_iter().for_each(|key| self.clocks_hosts_met(rank, key));
         }
         all
@@ -466,8 +458,6 @@ impl Simulation<'_> {
             stream.queue.push_back(id);
         }
         let left = calls.len();
-        let behind = streams.iter().copied().zip(numbers.iter().copied()).chain(after.iter().copied());
-        self.causes_issue(rank, behind);
         self.clocks_issue(id, rank, &streams);
         self.nodes.push(Node { rank, calls, streams, numbers, left, after, active: false, done: false });
     }
@@ -517,7 +507,6 @@ impl Simulation<'_> {
                         break;
                     }
                     self.nodes[id].active = true;
-                    self.causes_begin(id);
                     self.clocks_begin(id);
                     for index in self.nodes[id].calls.clone() {
                         let call = &self.lowered.programs[rank][index];
@@ -544,7 +533,6 @@ impl Simulation<'_> {
         let node = &mut self.nodes[id];
         node.done = true;
         let (rank, streams) = (node.rank, node.streams.clone());
-        self.causes_end(id);
         self.clocks_end(id);
         for s in streams {
             let stream = &mut self.ranks[rank].streams[s as usize];

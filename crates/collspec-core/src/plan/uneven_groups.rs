@@ -1,22 +1,13 @@
 //! Warns where ranks put their calls on one communicator into different groups. NCCL reorders the calls of a group, for example by size, and
 //! launches collectives separately from messages. Ranks with different groups may then hang, or combine the data of different calls.
 use super::lower::LoweredProgram;
-use super::rank_op::{RankOp, Route};
+use super::operation::{Operation, operations};
 use super::types::{CommId, StepId};
 use crate::scenario::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// A call that several ranks make together.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Shared {
-    /// A collective, by its number on the communicator.
-    Collective(CommId, usize),
-    /// A message, by its number on its route.
-    Message(Route, usize),
-}
-
-/// How a rank makes it.
+/// How a rank makes a call that several ranks make together.
 #[derive(Clone, Copy)]
 struct Grouped {
     rank: usize,
@@ -27,13 +18,13 @@ struct Grouped {
 
 /// A warning for each communicator whose ranks group their calls differently.
 pub fn warnings(lowered: &LoweredProgram) -> Vec<Diagnostic> {
-    let mut known: FxHashMap<Shared, Grouped> = FxHashMap::default();
+    let mut known: FxHashMap<Operation, Grouped> = FxHashMap::default();
     let mut told: BTreeSet<CommId> = BTreeSet::new();
     let mut warnings = Vec::new();
     for rank in 0..lowered.ops.len() {
-        for (comm, shared, own) in calls(lowered, rank) {
-            match known.get(&shared) {
-                None => _ = known.insert(shared, own),
+        for (comm, operation, own) in calls(lowered, rank) {
+            match known.get(&operation) {
+                None => _ = known.insert(operation, own),
                 Some(other) if other.first != own.first && told.insert(comm) => {
                     warnings.push(warning(lowered, *other, own));
                 }
@@ -44,35 +35,25 @@ pub fn warnings(lowered: &LoweredProgram) -> Vec<Diagnostic> {
     warnings
 }
 
-fn calls(lowered: &LoweredProgram, rank: usize) -> Vec<(CommId, Shared, Grouped)> {
-    let mut numbers: FxHashMap<Shared, usize> = FxHashMap::default();
-    let mut number = |of: Shared| {
-        let next = numbers.entry(of).or_insert(0);
-        *next += 1;
-        *next - 1
-    };
+fn calls(lowered: &LoweredProgram, rank: usize) -> Vec<(CommId, Operation, Grouped)> {
     // By communicator and the call that ends a group.
     let mut firsts: FxHashMap<(CommId, u32), usize> = FxHashMap::default();
     let mut calls = Vec::new();
-    for (index, op) in lowered.ops[rank].iter().enumerate() {
-        let Some((op, comm)) = op.as_ref().and_then(|op| Some((op, op.comm()?))) else { continue };
+    for (index, _, operation) in operations(lowered, rank) {
         let end = lowered.ends[rank][index];
-        let shared = match op {
-            RankOp::Collective(collective) if collective.size.count > 0 => {
-                let number = number(Shared::Collective(comm, 0));
+        let comm = match operation {
+            Operation::Collective(comm, number) => {
                 firsts.entry((comm, end)).or_insert(number);
-                Shared::Collective(comm, number)
+                comm
             }
-            RankOp::Send(_) | RankOp::Recv(_) => match op.route().filter(|route| route.from != route.to) {
-                Some(route) => Shared::Message(route, number(Shared::Message(route, 0))),
-                None => continue,
-            },
-            _ => continue,
+            Operation::Message(route, _) => route.comm,
+            Operation::OneSided(..) => continue,
         };
-        calls.push((comm, shared, end, lowered.programs[rank][index].step));
+        calls.push((comm, operation, end, lowered.programs[rank][index].step));
     }
-    let grouped =
-        |(comm, shared, end, step)| (comm, shared, Grouped { rank, first: firsts.get(&(comm, end)).copied(), step });
+    let grouped = |(comm, operation, end, step)| {
+        (comm, operation, Grouped { rank, first: firsts.get(&(comm, end)).copied(), step })
+    };
     calls.into_iter().map(grouped).collect()
 }
 

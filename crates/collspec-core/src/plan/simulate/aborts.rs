@@ -4,7 +4,7 @@
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
 use super::super::types::{CommId, Event, Write};
-use super::causes::{Causes, Past, Vertex};
+use super::clocks::{Clock, Moment};
 use super::connecting::HostWaits;
 use super::{Played, Simulation};
 use crate::scenario::Diagnostic;
@@ -26,8 +26,8 @@ pub struct Aborts {
     over: FxHashSet<Index>,
     /// Calls that an abort ended before their streams reached them.
     ended: FxHashSet<Index>,
-    /// Calls that an abort ended before their partners came, each with the vertex of the abort.
-    withdrawn: FxHashMap<Index, Vertex>,
+    /// Calls that an abort ended before their partners came, each with the abort.
+    withdrawn: FxHashMap<Index, Moment>,
     met: Vec<Abort>,
 }
 
@@ -36,8 +36,8 @@ pub struct Aborts {
 struct Abort {
     at: Index,
     comm: CommId,
-    /// The knowledge of the rank's host.
-    host: u32,
+    /// What the rank's host knew; `None` if the program is too large for clocks.
+    host: Option<Clock>,
     /// The affected calls with their nodes.
     calls: Vec<(Index, usize)>,
 }
@@ -127,15 +127,15 @@ impl Simulation<'_> {
                 self.happened(id);
             }
         }
-        if let Some(causes) = &mut self.causes
-            && !calls.is_empty()
-        {
-            let at = (rank, self.ranks[rank].cursor);
-            self.aborts.met.push(Abort { at, comm, host: causes.host(rank), calls });
-            if !withdrawn.is_empty() {
-                let vertex = causes.abort(rank);
-                self.aborts.withdrawn.extend(withdrawn.into_iter().map(|at| (at, vertex)));
-            }
+        if calls.is_empty() {
+            return;
+        }
+        let at = (rank, self.ranks[rank].cursor);
+        let host = self.clocks.as_ref().map(|clocks| clocks.host(rank).clone());
+        self.aborts.met.push(Abort { at, comm, host, calls });
+        if let Some(clocks) = &mut self.clocks {
+            let abort = clocks.aborts(rank);
+            self.aborts.withdrawn.extend(withdrawn.into_iter().map(|at| (at, abort)));
         }
     }
 
@@ -157,7 +157,7 @@ impl Simulation<'_> {
     /// A call's partners have done their part: it is over, unless a dead rank may have left it unfinished, or an abort may
     /// come first.
     pub(super) fn over(&mut self, at: Index, node: usize) {
-        if self.causes.is_some() {
+        if self.clocks.is_some() {
             self.aborts.over.insert(at);
         }
         if self.is_unknown(at) {
@@ -170,7 +170,7 @@ impl Simulation<'_> {
 
     /// A one-sided operation is over. One that an abort may cut short is refused, so its stream is never kept.
     pub(super) fn over_one_sided(&mut self, at: Index, node: usize) {
-        if self.causes.is_some() {
+        if self.clocks.is_some() {
             self.aborts.over.insert(at);
         }
         self.happened(node);
@@ -201,54 +201,32 @@ impl Simulation<'_> {
     /// The calls that may be cut short, with the aborting ranks: those not over before an abort of their communicator in every order.
     fn find_cut(&mut self) -> FxHashMap<Index, usize> {
         let mut cut = FxHashMap::default();
-        let Some(causes) = self.causes.take() else { return cut };
-        let mut past = Past::new(&causes);
         let mut aborts = std::mem::take(&mut self.aborts.met);
-        // Aborts whose hosts had the same knowledge share one search.
-        aborts.sort_by_key(|abort| abort.host);
-        for same in aborts.chunk_by(|a, b| a.host == b.host) {
-            let since = same.iter().map(|abort| self.oldest_call(&causes, abort)).min().unwrap_or(0);
-            if !past.search(&causes, same[0].host, since) {
-                self.out.mismatches.push(self.too_many(&same[0]));
-                return cut;
-            }
-            self.find_cut_by(same, &causes, &past, &mut cut);
-        }
-        cut
-    }
-
-    /// A time of the simulation at which neither the calls that an abort has met nor their partners on other ranks were over.
-    fn oldest_call(&self, causes: &Causes, abort: &Abort) -> u32 {
-        let times = abort.calls.iter().map(|(at, node)| {
-            // All ranks must have reached a collective before it is over on one; a send may be over before its receive begins.
-            let start = causes.start_time(*node);
-            match self.lowered.op(*at) {
-                Some(RankOp::Recv(_)) => {
-                    let partners = self.partners_of(*at, abort.comm);
-                    partners.iter().map(|(_, node)| causes.end_time(*node)).min().map_or(start, |end| end.min(start))
-                }
-                _ => start,
-            }
-        });
-        times.min().unwrap_or(0)
-    }
-
-    /// Adds the calls that these aborts may cut short. Their hosts had the same knowledge, and `past` is what came before that.
-    fn find_cut_by(&mut self, aborts: &[Abort], causes: &Causes, past: &Past, cut: &mut FxHashMap<Index, usize>) {
+        // If several may cut a call short, the lowest rank's is told.
+        aborts.sort_by_key(|abort| abort.at);
         for abort in aborts {
+            let Some(host) = &abort.host else {
+                self.out.mismatches.push(self.too_many(&abort));
+                return cut;
+            };
             for (at, node) in &abort.calls {
-                if past.has_ended(causes, *node) || self.is_lost(*at) {
+                if self.is_over_for(host, *node) || self.is_lost(*at) {
                     continue;
                 }
                 self.report_cut_one_sided(*at, abort.at);
                 cut.entry(*at).or_insert(abort.at.0);
                 for (partner, node) in self.partners_of(*at, abort.comm) {
-                    if !past.has_ended(causes, node) {
+                    if !self.is_over_for(host, node) {
                         cut.entry(partner).or_insert(abort.at.0);
                     }
                 }
             }
         }
+        cut
+    }
+
+    fn is_over_for(&self, host: &Clock, node: usize) -> bool {
+        self.clocks.as_ref().is_some_and(|clocks| clocks.is_over(node, host))
     }
 
     fn too_many(&self, abort: &Abort) -> Diagnostic {
@@ -280,7 +258,7 @@ impl Simulation<'_> {
     /// comes after the abort in every run is left out.
     pub(super) fn withdrawn_partners(&self, at: Index, node: usize) -> Vec<usize> {
         let (lowered, number) = (self.lowered, self.number_of(at));
-        let Some(causes) = &self.causes else { return Vec::new() };
+        let Some(clocks) = &self.clocks else { return Vec::new() };
         let meets = |other: &Index| match (lowered.op(at), lowered.op(*other)) {
             (Some(RankOp::Collective(one)), Some(RankOp::Collective(two))) => one.comm == two.comm,
             (Some(one), Some(two)) => one.route().is_some_and(|route| two.route() == Some(route)),
@@ -289,7 +267,7 @@ impl Simulation<'_> {
         let withdrawn = self.aborts.withdrawn.iter();
         let partners =
             withdrawn.filter(|(other, _)| **other != at && self.number_of(**other) == number && meets(other));
-        let in_time = partners.filter(|(_, abort)| !causes.starts_after(node, **abort));
+        let in_time = partners.filter(|(_, abort)| !clocks.starts_after(node, **abort));
         in_time.map(|(other, _)| other.0).collect::<BTreeSet<usize>>().into_iter().collect()
     }
 

@@ -1,13 +1,16 @@
-//! The known happens-before order across ranks. Memory that a put writes is used by another rank's streams too, so an order must
-//! follow from what ranks wait for, not from the course that a simulation happens to take.
+//! The order across ranks that holds in every run, as far as it follows from what ranks wait for; a simulation shows only one of the
+//! possible orders. Memory that a put writes is used by another rank's streams too, and an operation that the simulation finishes
+//! before an abort may still be running when a real run aborts.
 //!
-//! A clock gives the number of finished nodes for every stream of every rank. A node begins when everything is over that its
-//! streams, its `after` and its host have waited for; it ends when the starts of the calls that supplied its data are over too.
+//! A clock gives the number of finished nodes for every stream of every rank, and the number of its aborts for every rank. A node
+//! begins when everything is over that its streams, its `after` and its host have waited for; it ends when the starts of the calls
+//! that supplied its data are over too.
 use super::super::lower::{Index, LoweredProgram};
 use super::super::race::uses;
 use super::super::rank_op::RankOp;
 use super::super::types::{AllocId, Region, StepId};
 use super::Simulation;
+use crate::job::CallKind;
 use crate::scenario::Diagnostic;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -15,7 +18,10 @@ use std::ops::Range;
 /// Limit on the total number of entries of a program's clocks.
 const MOST_ENTRIES: usize = 1 << 24;
 
-type Clock = Vec<u32>;
+pub(super) type Clock = Vec<u32>;
+
+/// The end of a node or an abort, as a clock counts it: the entry of the clock, and the value that it has from then on.
+pub(super) type Moment = (usize, u32);
 
 /// A use of memory into which some rank puts data.
 pub(super) struct Access {
@@ -47,8 +53,8 @@ pub(super) struct Clocks {
     /// The clock at which each node starts.
     start: Vec<Clock>,
     end: Vec<Clock>,
-    /// For each node: its first stream, counted over all ranks, and its number on it.
-    place: Vec<(usize, u32)>,
+    /// For each node: its end on its first stream.
+    ends: Vec<Moment>,
     /// Clocks of meetings of hosts.
     met: FxHashMap<(u32, usize), Clock>,
     /// Allocations into which some rank puts data.
@@ -81,11 +87,10 @@ pub fn check_size(lowered: &LoweredProgram) -> Result<(), Diagnostic> {
         .flat_map(|rank| lowered.ops[rank].iter().enumerate().map(move |(call, op)| ((rank, call), op)))
         .find(|(_, op)| op.as_ref().filter(one_sided).is_some());
     let Some((at, _)) = first else { return Ok(()) };
-    let lanes = lowered.unrolled.n.saturating_mul(lowered.unrolled.streams as usize);
-    let calls: usize = lowered.programs.iter().map(Vec::len).sum();
-    if lanes.saturating_mul(calls) <= MOST_ENTRIES {
+    if is_small(lowered) {
         return Ok(());
     }
+    let (lanes, calls) = (lanes(lowered), calls(lowered));
     let span = lowered.unrolled.steps[lowered.step(at) as usize].span;
     let text = format!(
         "{calls} calls on {lanes} streams of all ranks are too many for a program with one-sided operations: the product may be {MOST_ENTRIES}"
@@ -93,12 +98,35 @@ pub fn check_size(lowered: &LoweredProgram) -> Result<(), Diagnostic> {
     Err(Diagnostic::new(span, text).help("fewer ranks, streams or rounds"))
 }
 
+fn lanes(lowered: &LoweredProgram) -> usize {
+    lowered.unrolled.n.saturating_mul(lowered.unrolled.streams as usize)
+}
+
+fn calls(lowered: &LoweredProgram) -> usize {
+    lowered.programs.iter().map(Vec::len).sum()
+}
+
+fn is_small(lowered: &LoweredProgram) -> bool {
+    lanes(lowered).saturating_mul(calls(lowered)) <= MOST_ENTRIES
+}
+
+/// True if the meaning of a program depends on the order across ranks.
+fn needs_order(lowered: &LoweredProgram) -> bool {
+    let aborts = |kind: &CallKind| {
+        matches!(kind, CallKind::Abort { .. } | CallKind::Revoke { .. } | CallKind::Shrink { abort: true, .. })
+    };
+    lowered.programs.iter().flatten().any(|call| aborts(&call.kind))
+        || lowered.ops.iter().flatten().flatten().any(|op| matches!(op, RankOp::OneSided(_)))
+}
+
 impl Clocks {
-    /// `None` if the program does not have one-sided operations.
+    /// `None` if the program has neither one-sided operations nor aborts, or the clocks would be too large.
     pub fn of(lowered: &LoweredProgram) -> Option<Self> {
-        lowered.ops.iter().flatten().flatten().find(|op| matches!(op, RankOp::OneSided(_)))?;
+        if !needs_order(lowered) || !is_small(lowered) {
+            return None;
+        }
         let (n, streams) = (lowered.unrolled.n, lowered.unrolled.streams as usize);
-        let zero = vec![0; n * streams];
+        let zero = vec![0; n * streams + n];
         Some(Self {
             streams,
             host: vec![zero.clone(); n],
@@ -106,7 +134,7 @@ impl Clocks {
             ended: vec![Vec::new(); n * streams],
             start: Vec::new(),
             end: Vec::new(),
-            place: Vec::new(),
+            ends: Vec::new(),
             met: FxHashMap::default(),
             targets: targets(lowered),
             accesses: Vec::new(),
@@ -120,18 +148,38 @@ impl Clocks {
 
     /// True if a node is over before another one begins.
     pub fn is_before(&self, first: usize, second: usize) -> bool {
-        let (lane, number) = self.place[first];
-        self.start[second][lane] >= number
+        self.starts_after(second, self.ends[first])
+    }
+
+    pub fn starts_after(&self, node: usize, (lane, number): Moment) -> bool {
+        self.start[node][lane] >= number
+    }
+
+    /// What a rank's host knows now.
+    pub fn host(&self, rank: usize) -> &Clock {
+        &self.host[rank]
+    }
+
+    /// True if a host with this clock knows that a node is over.
+    pub fn is_over(&self, node: usize, host: &Clock) -> bool {
+        let (lane, number) = self.ends[node];
+        host[lane] >= number
+    }
+
+    /// A rank aborts a communicator; all that its host does later comes after that.
+    pub fn aborts(&mut self, rank: usize) -> Moment {
+        let lane = self.stream.len() + rank;
+        self.host[rank][lane] += 1;
+        (lane, self.host[rank][lane])
     }
 
     /// True if the host knew that a node was over when it ended a registration.
     pub fn is_waited(&self, node: usize, by: &Deregistered) -> bool {
-        let (lane, number) = self.place[node];
-        by.host[lane] >= number
+        self.is_over(node, &by.host)
     }
 
     /// Makes a node's end follow the starts of others.
-    pub fn follows(&mut self, node: usize, others: impl IntoIterator<Item = usize>) {
+    fn follows(&mut self, node: usize, others: impl IntoIterator<Item = usize>) {
         for other in others {
             let start = std::mem::take(&mut self.start[other]);
             join(&mut self.end[node], &start);
@@ -144,11 +192,11 @@ impl Simulation<'_> {
     pub(super) fn clocks_issue(&mut self, id: usize, rank: usize, streams: &[u32]) {
         let Some(clocks) = &mut self.clocks else { return };
         let number = |stream: &u32| self.ranks[rank].streams[*stream as usize].nodes.len() as u32;
-        let place = streams.first().map_or((0, 0), |stream| (clocks.lane(rank, *stream), number(stream)));
+        let end = streams.first().map_or((0, 0), |stream| (clocks.lane(rank, *stream), number(stream)));
         debug_assert_eq!(clocks.start.len(), id);
         clocks.start.push(clocks.host[rank].clone());
         clocks.end.push(vec![0; clocks.host[rank].len()]);
-        clocks.place.push(place);
+        clocks.ends.push(end);
     }
 
     pub(super) fn clocks_begin(&mut self, id: usize) {
@@ -207,6 +255,22 @@ impl Simulation<'_> {
         }
     }
 
+    /// The host of a rank knows that these nodes are over.
+    pub(super) fn clocks_host_knows(&mut self, rank: usize, nodes: &[usize]) {
+        let Some(clocks) = &mut self.clocks else { return };
+        for node in nodes {
+            join(&mut clocks.host[rank], &clocks.end[*node]);
+        }
+    }
+
+    /// The thread that drives all ranks moves to another step: from now on all hosts know what one rank's host knows.
+    pub(super) fn clocks_thread_goes_on(&mut self) {
+        let Some(clocks) = &mut self.clocks else { return };
+        let Some((first, others)) = clocks.host.split_first_mut() else { return };
+        others.iter().for_each(|other| join(first, other));
+        others.iter_mut().for_each(|other| other.clone_from(first));
+    }
+
     pub(super) fn clocks_host_comes(&mut self, rank: usize, meeting: (u32, usize)) {
         let Some(clocks) = &mut self.clocks else { return };
         let lanes = clocks.host[rank].len();
@@ -220,28 +284,33 @@ impl Simulation<'_> {
         }
     }
 
-    /// The ranks that receive data of a collective wait for the starts of those that send some.
+    /// The ranks that receive data of a collective wait for the starts of those that send some, unless an abort may end their call
+    /// before that.
     pub(super) fn clocks_collective(&mut self, arrived: &[Index], nodes: &[usize]) {
         let Some(clocks) = &mut self.clocks else { return };
         let lowered = self.lowered;
         let calls = arrived.iter().zip(nodes).filter_map(|(at, node)| match lowered.op(*at) {
-            Some(RankOp::Collective(op)) if op.size.count > 0 => Some((op, *node)),
+            Some(RankOp::Collective(op)) if op.size.count > 0 => Some((*at, op, *node)),
             _ => None,
         });
         let calls: Vec<_> = calls.collect();
-        let mut given = vec![0; lowered.unrolled.n * clocks.streams];
-        for (op, node) in calls.iter().filter(|(op, _)| op.op.readers.includes(op.rank, op.root())) {
-            debug_assert!(op.rank < lowered.unrolled.n);
+        let mut given = vec![0; clocks.stream.len() + clocks.host.len()];
+        for (_, _, node) in calls.iter().filter(|(_, op, _)| op.op.readers.includes(op.rank, op.root())) {
             join(&mut given, &clocks.start[*node]);
         }
-        for (_, node) in calls.iter().filter(|(op, _)| op.op.writers.includes(op.rank, op.root())) {
-            join(&mut clocks.end[*node], &given);
+        for (at, op, node) in calls {
+            if op.op.writers.includes(op.rank, op.root()) && !self.aborts.may_be_cut(at) {
+                join(&mut clocks.end[node], &given);
+            }
         }
     }
 
-    pub(super) fn clocks_message(&mut self, from: Option<usize>, to: usize) {
-        if let Some(clocks) = &mut self.clocks {
-            clocks.follows(to, from);
+    /// A receive, or a wait for signals, has received what other nodes have sent.
+    pub(super) fn clocks_message(&mut self, from: impl IntoIterator<Item = usize>, at: Index, node: usize) {
+        if let Some(clocks) = &mut self.clocks
+            && !self.aborts.may_be_cut(at)
+        {
+            clocks.follows(node, from);
         }
     }
 

@@ -37,7 +37,6 @@ impl Simulation<'_> {
         let new = come.insert(rank);
         let all = come.len() >= deaths.expected(death);
         if new {
-            self.causes_host_comes(rank, death_key(death));
             self.clocks_host_comes(rank, death_key(death));
         }
         if new && all {
@@ -53,7 +52,6 @@ impl Simulation<'_> {
             come.into_iter().filter(|other| *other != rank).for_each(|other| self.wake(other));
         }
         if all {
-            self.causes_hosts_met(rank, &[death_key(death)]);
             self.clocks_hosts_met(rank, death_key(death));
         }
         all

@@ -238,9 +238,6 @@ impl Simulation<'_> {
             let new = state.sent.get(&counter).and_then(|sent| sent.get(*seen..total)).unwrap_or_default();
             *seen = (*seen).max(total);
             senders.extend(new.iter().map(|sent| sent.node));
-            if let Some(clocks) = &mut self.clocks {
-                clocks.follows(node, new.iter().map(|sent| sent.node));
-            }
             let Some(last) = new.iter().map(|sent| sent.number).max() else { continue };
             let Some(of_lane) = state.lanes.get_mut(&counter.lane) else { continue };
             let puts = &mut state.puts;
@@ -267,7 +264,7 @@ impl Simulation<'_> {
                 self.out.events.push(Event::Received { message: put.message, call });
             }
         }
-        self.causes_message(senders, at, node);
+        self.clocks_message(senders, at, node);
         self.over_one_sided(at, node);
     }
 
@@ -299,7 +296,7 @@ impl Simulation<'_> {
 
     /// Reports data that no wait ever sees, and data that is put where a rank may use it in the meantime.
     pub(super) fn report_one_sided(&mut self) {
-        let Some(clocks) = self.clocks.take() else { return };
+        let Some(clocks) = &self.clocks else { return };
         if !self.out.waiting.is_empty() {
             return;
         }
@@ -318,7 +315,7 @@ impl Simulation<'_> {
                     .help("add a `wait_signal`: data are visible after it, and a signal that is left over counts for whatever waits next"),
             );
         }
-        let (clashes, hidden) = clashes(lowered, &clocks, &state.puts);
+        let (clashes, hidden) = clashes(lowered, clocks, &state.puts);
         found.extend(clashes);
         self.out.events.retain(|event| !matches!(event, Event::Received { message, .. } if hidden.contains(message)));
         self.out.mismatches.extend(found);

@@ -22,7 +22,6 @@ impl Simulation<'_> {
                 }
                 meeting.happened = true;
                 let (arrived, nodes) = (meeting.arrived.clone(), meeting.nodes.clone());
-                self.causes_collective(&arrived, &nodes);
                 self.clocks_collective(&arrived, &nodes);
                 match collective_event(lowered, &arrived, |at| self.is_unknown(at)) {
                     Ok(event) => {
@@ -82,8 +81,7 @@ impl Simulation<'_> {
         if let (Some((from, _)), Some((at, node))) = (send, recv)
             && let Some(RankOp::Recv(op)) = lowered.op(at)
         {
-            self.clocks_message(send.map(|(_, node)| node), node);
-            self.causes_message(send.map(|(_, node)| node), at, node);
+            self.clocks_message(send.map(|(_, node)| node), at, node);
             self.out.mismatches.extend(check_message(lowered, from, at).err());
             if !self.is_unknown(at) {
                 self.out.events.push(Event::Received { message, call: lowered.rank_call(at, op.clone()) });

@@ -57,7 +57,7 @@ impl Simulation<'_> {
         let unit = |step: StepId| self.lowered.unrolled.units[step as usize];
         let (from, to) = (unit(program[cursor].step), program.get(cursor + 1).map(|call| unit(call.step)));
         if self.turns.as_mut().is_some_and(|turns| turns.passes(from, to)) {
-            self.causes_thread_goes_on();
+            self.clocks_thread_goes_on();
             (0..self.ranks.len()).filter(|other| *other != rank).for_each(|other| self.wake(other));
         }
     }
