@@ -1,7 +1,7 @@
 //! The child's side: the actions on the library, and the measurements before and after.
 use super::log::{self, Choice, InitTimings};
 use super::process::{ProcessState, VariableChange, changed_variables, variables};
-use super::rank::{Done, Order, Ranks};
+use super::rank::{Done, Order, Ranks, SMALL};
 use collspec_core::ops::NcclCall;
 use collspec_run::backend::cuda::Cuda;
 use collspec_run::backend::{Device, Library, software_gpus};
@@ -68,8 +68,7 @@ pub struct Measurement {
 pub const CALLS: usize = 1000;
 /// The bytes of the first call.
 const FIRST_CALL: u64 = 1 << 20;
-/// The smallest size whose choice is examined, and the factor between two sizes.
-pub const SMALLEST: u64 = 1 << 10;
+/// The factor between two sizes whose choices are examined, beginning with that of a small call: many of these then add no choice.
 const FACTOR: u64 = 16;
 /// The operations whose choices are examined, as NCCL's log names them.
 const OPERATIONS: [(NcclCall, &str); 5] = [
@@ -236,7 +235,7 @@ impl Subject {
         let mut found = Vec::new();
         let mut tag = 0;
         for (call, name) in OPERATIONS.into_iter().filter(|(call, _)| has.contains(&call.symbol())) {
-            let sizes = std::iter::successors(Some(SMALLEST), |bytes| bytes.checked_mul(FACTOR));
+            let sizes = std::iter::successors(Some(SMALL), |bytes| bytes.checked_mul(FACTOR));
             for bytes in sizes.take_while(|bytes| *bytes <= largest) {
                 tag += 1;
                 let order = Order::Collective { call, bytes, tag: Some(tag) };

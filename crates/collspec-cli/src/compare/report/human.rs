@@ -245,14 +245,18 @@ impl Report<'_> {
         for (change, count) in comparison.counts() {
             writeln!(self.to, "  {:>7}  {change}", thousands(count as u64))?;
         }
-        if let Some(starts) = comparison.starts.as_ref().filter(|starts| starts.change().meaning() == Meaning::Same) {
-            writeln!(self.to, "Starts that failed: {}", starts.words())?;
+        let covered = coverage(&comparison.rows);
+        if !covered.is_empty() {
+            writeln!(self.to, "They use:")?;
         }
-        for covered in coverage(&comparison.rows) {
+        for covered in covered {
             writeln!(self.to, "  {:<16} {}", one_line(covered.operation), one_line(&covered.words()))?;
         }
         for description in &comparison.imported {
             writeln!(self.to, "  imported: {}", one_line(description))?;
+        }
+        if let Some(starts) = comparison.starts.as_ref().filter(|starts| starts.change().meaning() == Meaning::Same) {
+            writeln!(self.to, "Starts that failed: {}", starts.words())?;
         }
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for row in comparison.rows.iter().filter(|row| row.change.meaning() == Meaning::NotCompared) {
