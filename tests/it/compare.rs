@@ -41,7 +41,7 @@ fn a_library_is_no_worse_than_itself() {
     assert_eq!(run.code, 0, "{run}");
     assert!(run.out.contains("Compared: 3 of 3 cases (base 2 runs, candidate 2 runs)"), "{run}");
     let headline = "Results on the software model (without NCCL): nothing got worse. Speed: not measured.\n";
-    let advice = "Advice: nothing here speaks against soft; speed was not measured (--bench);";
+    let advice = "Advice: these cases give no reason to stay; speed was not measured (--bench);";
     assert!(run.out.starts_with(headline) && run.out.contains(&format!("{headline}{advice}")), "{run}");
     assert!(run.out.contains("3  same bits"), "{run}");
     assert!(

@@ -6,7 +6,8 @@ use super::output;
 use super::progress::ProgressDisplay;
 use super::run::{NAMES_BY_RUN, open, select, show_diagnostics, warn_of_variables};
 use super::terminal;
-use crate::audit::report::{own, table};
+use crate::audit::report::own::OwnReport;
+use crate::audit::report::table;
 use crate::audit::{self, AuditError, AuditEvent, AuditReport, AuditSettings, Depth, Selection, SoundFailure};
 use collspec_core::plan::Limits;
 use collspec_core::printable::{PrintableWriter, printable_lines};
@@ -62,15 +63,19 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     let seconds = begun.elapsed().as_secs_f64();
+    let own = if is_of_single_files(args) { OwnReport::of(&report, &suite.cases) } else { None };
     write(output, &|to, styles| match args.format {
-        AuditFormat::Human if is_of_single_files(args) => own::write_own(to, &report, &suite.cases, seconds, styles),
-        AuditFormat::Human => table::write_table(to, &report, seconds, args.scenarios, styles),
+        AuditFormat::Human => match &own {
+            Some(own) => own.write(to, seconds, styles),
+            None => table::write_table(to, &report, seconds, args.scenarios, styles),
+        },
         AuditFormat::Jsonl => table::write_json_lines(to, &report, seconds),
     })?;
     if args.has_requirements() {
         return requirements.check(&report);
     }
-    Ok(if report.has_misses() { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+    let has_misses = own.map_or_else(|| report.has_misses(), |own| own.has_misses());
+    Ok(if has_misses { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
 /// Faults and flaws in lines, with the kind of scenario that shows each.

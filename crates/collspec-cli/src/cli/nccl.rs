@@ -46,7 +46,7 @@ fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
     out.flush()?;
     // Its file is read and not opened as a library, so its code does not run.
     let exports = elf::read(&path)?.exports;
-    writeln!(terminal::err(), "collspec: NCCL {version}; {}", lacking_text(&LibraryInfo::of_exports(exports)))?;
+    writeln!(terminal::err(), "collspec: NCCL {version}; {}", lacking_in_short(&LibraryInfo::of_exports(exports)))?;
     Ok(Exit::ALL_PASSED)
 }
 

@@ -3,6 +3,9 @@ use super::comparison::Comparison;
 use super::decision::{Decision, GateVerdict};
 use super::words::{cases, counted};
 
+/// The number of starts from which the advice does not speak of it.
+const USUAL_STARTS: u64 = 30;
+
 impl Decision {
     /// The advice; `None` where the comparison did not begin.
     pub fn advice(&self, comparison: &Comparison) -> Option<String> {
@@ -10,37 +13,38 @@ impl Decision {
             return None;
         }
         let to = &comparison.candidate.name;
-        Some(match self.overall() {
-            GateVerdict::Worse { .. } => format!(
-                "do not move to {to} before each change for the worse is understood: mended, or accepted with a reason in a \
-                 file for --rules{}",
-                bugs(comparison)
-            ),
+        let advice = match self.overall() {
+            GateVerdict::Worse { .. } => {
+                let why = "what got worse must first be explained, or accepted in a file for --allow, with a reason";
+                format!("do not move to {to} yet: {why}")
+            }
+            GateVerdict::NoVerdict { .. } if self.results == GateVerdict::NothingWorse && !self.stale.is_empty() => {
+                "take out of the file for --allow what did not happen, and compare again".to_owned()
+            }
             GateVerdict::NoVerdict { .. } => {
-                format!("these runs do not tell whether {to} is as good: see the reasons above, and compare again")
+                format!("this comparison is no reason to move to {to}, and none to stay; the reasons are above")
             }
-            GateVerdict::NothingWorse => {
-                format!("nothing here speaks against {to}{}; {}", bugs(comparison), limits(comparison))
-            }
-        })
+            GateVerdict::NothingWorse => format!("these cases give no reason to stay; {}", limits(comparison)),
+        };
+        Some(format!("{advice}{}", bugs(comparison)))
     }
 }
 
 /// The known bugs that one side alone has.
 fn bugs(comparison: &Comparison) -> String {
-    let of = |is_new: bool| comparison.known_bugs.iter().filter(move |bug| bug.is_new == is_new);
-    let shown = |is_new: bool| of(is_new).filter(|bug| bug.cases > 0 || bug.measured.is_some()).count();
     let words = |is_new: bool, does: &str| {
-        let count = of(is_new).count();
-        let seen = match (count, shown(is_new)) {
-            (_, 0) => "which none of these cases can show".to_owned(),
-            (1, _) => "which these cases can show".to_owned(),
-            (_, shown) => format!("of which these cases can show {shown}"),
+        let bugs: Vec<_> = comparison.known_bugs.iter().filter(|bug| bug.is_new == is_new).collect();
+        let seen = bugs.iter().filter(|bug| bug.cases > 0 || bug.measured.is_some()).count();
+        let seen = match (bugs.len(), seen) {
+            (_, 0) => "which nothing in this comparison can show".to_owned(),
+            (1, _) => "which this comparison can show".to_owned(),
+            (_, seen) => format!("{seen} of which this comparison can show"),
         };
-        (count > 0).then(|| format!("{does} {}, {seen}", counted(count, "known bug", "known bugs")))
+        (!bugs.is_empty()).then(|| format!("{does} {}, {seen}", counted(bugs.len(), "known bug", "known bugs")))
     };
-    let both: Vec<String> = [words(false, "it mends"), words(true, "it brings")].into_iter().flatten().collect();
-    if both.is_empty() { String::new() } else { format!("; {}", both.join("; ")) }
+    let to = &comparison.candidate.name;
+    let both = [words(false, "fixes"), words(true, "brings")].into_iter().flatten().collect::<Vec<_>>();
+    if both.is_empty() { String::new() } else { format!("; {to} {}", both.join(" and ")) }
 }
 
 /// What the comparison cannot tell.
@@ -56,7 +60,12 @@ fn limits(comparison: &Comparison) -> String {
     if left > 0 {
         limits.push(format!("{} did not run on both sides", cases(left)));
     }
-    limits.push("it says nothing of operations, sizes and numbers of ranks that these cases do not use".to_owned());
+    if let Some(starts) = comparison.starts.as_ref().map(|starts| starts.base.starts.min(starts.candidate.starts)) {
+        limits.extend(
+            (starts < USUAL_STARTS).then(|| format!("each library was started only {starts} times (--starts)")),
+        );
+    }
+    limits.push("nothing is known of operations, sizes and numbers of ranks that they do not use".to_owned());
     limits.join("; ")
 }
 
@@ -78,11 +87,11 @@ mod tests {
         let bug = |is_new, cases| Difference { bug: "b".into(), is_new, cases, example: None, measured: None };
         assert_eq!(
             advice(&["same-bits", "skipped"], vec![bug(false, 2), bug(false, 0), bug(true, 0)]),
-            "nothing here speaks against 2.32.3; it mends 2 known bugs, of which these cases can show 1; it brings 1 known bug, \
-             which none of these cases can show; speed was not measured (--bench); 1 case did not run on both sides; it says \
-             nothing of operations, sizes and numbers of ranks that these cases do not use"
+            "these cases give no reason to stay; speed was not measured (--bench); 1 case did not run on both sides; nothing is \
+             known of operations, sizes and numbers of ranks that they do not use; 2.32.3 fixes 2 known bugs, 1 of which this \
+             comparison can show and brings 1 known bug, which nothing in this comparison can show"
         );
-        assert!(advice(&["now-wrong"], Vec::new()).starts_with("do not move to 2.32.3 before"));
-        assert!(advice(&["undecided"], Vec::new()).starts_with("these runs do not tell"));
+        assert!(advice(&["now-wrong"], Vec::new()).starts_with("do not move to 2.32.3 yet: what got worse must"));
+        assert!(advice(&["undecided"], Vec::new()).starts_with("this comparison is no reason to move"));
     }
 }

@@ -291,6 +291,14 @@ impl Comparison {
                 ));
             }
         }
+        let measured = sides.map(|(name, side)| (name, side.header.footprint.as_ref()));
+        for (name, footprint) in measured {
+            if footprint.is_some_and(|footprint| !footprint.is_missing() && footprint.growth_of_calls.is_empty()) {
+                parts.push(format!(
+                    "what calls leave behind: the {name} has no such measurement (an older recording, or there was no time for it)"
+                ));
+            }
+        }
         let recorded: Vec<&str> = sides.iter().filter(|(_, side)| side.recorded).map(|(name, _)| *name).collect();
         match recorded.as_slice() {
             [] => {}

@@ -91,13 +91,13 @@ pub fn compare(
     let changes = library_changes(&base.side.header(), &candidate.side.header());
     let mut comparison = Comparison::new(base.summary(), candidate.summary(), rows, starts, changes);
     comparison.interrupted = interrupted;
+    comparison.imported = imported(cases.cases.iter());
     let releases = [&comparison.base, &comparison.candidate].map(|side| side.nccl_release());
     if let ([Some(base), Some(candidate)], false) = (releases, interrupted) {
         let compared = comparison.rows.iter().filter(|row| row.change.was_compared());
         let compared: HashSet<&str> = compared.map(|row| row.case.as_str()).collect();
         let cases = cases.cases.iter().filter(|case| compared.contains(case.name.as_str()));
         let changes: Vec<&str> = comparison.library.iter().map(|change| change.subject.as_str()).collect();
-        comparison.imported = imported(cases.clone());
         comparison.known_bugs = known_bugs::differences(base, candidate, cases, &changes);
     }
     Ok((comparison, FirstFailures { base: base.failures, candidate: candidate.failures }))

@@ -250,7 +250,7 @@ fn growth(repetition: &Repetition, base: &Footprint, candidate: &Footprint, chan
             changes.push(change(subject, text, Meaning::Worse));
         } else if grows(base, candidate) {
             let text =
-                format!("the candidate no longer leaves behind {}; at most {}", text(base), words(most(candidate)));
+                format!("the base leaves behind {}; the candidate at most {}", text(base), words(most(candidate)));
             changes.push(change(subject, text, Meaning::Better));
         }
     }

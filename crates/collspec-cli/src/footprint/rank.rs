@@ -84,7 +84,7 @@ impl Ranks {
     ///
     /// Its failure.
     pub fn first_alone(&self, order: &Order) -> Result<Done, String> {
-        // A rank that is gone has closed the channel of answers as well.
+        // A rank that is gone does not answer, and the process ends at its time limit.
         let _ = self.orders.first().map(|rank| rank.send(order.clone()));
         let (_, answer) = self.done.recv().map_err(|_| "the thread of rank 0 has ended".to_owned())?;
         answer.map_err(|why| format!("rank 0: {why}"))

@@ -10,12 +10,13 @@ use crate::cluster::Site;
 use crate::job::arena::{Arena, Mapping};
 use crate::job::wire;
 use crate::job::{MappedLibrary, PROTOCOL, Reply, Request};
+use collspec_core::cores::waiting_factor;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Limit on the time a process takes to report that it is a worker. On a busy machine, workers have been silent for
-/// 20 s before their first message.
+/// Limit on the time a process takes to report that it is a worker, on a machine with a core for each thread that wants one.
+/// On a busy machine, workers have been silent for 20 s before their first message.
 const HELLO: Duration = Duration::from_secs(90);
 /// Limit on the time a worker takes to end once its standard input has ended.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -91,7 +92,8 @@ impl Worker {
 
     /// Checks that all parts say hello, and say the same.
     fn greet(&mut self) -> Result<Hello, String> {
-        let mut patience = Patience::new(HELLO);
+        let limit = HELLO.mul_f64(waiting_factor());
+        let mut patience = Patience::new(limit);
         let mut known: Option<Hello> = None;
         let mut mapped_here = None;
         for _ in 0..self.parts.len() {
@@ -106,7 +108,7 @@ impl Worker {
                 Incoming::Reply(Reply::Trouble(text)) => return Err(text),
                 Incoming::Reply(_) => return Err("its first message is not a worker's".into()),
                 Incoming::Garbled(text) => return Err(text),
-                Incoming::Silence => return Err(format!("it sent nothing for {} s", HELLO.as_secs())),
+                Incoming::Silence => return Err(format!("it sent nothing for {} s", limit.as_secs())),
                 Incoming::End => {
                     let how = self.end_closed(part);
                     if let Some(place) = self.place(part) {

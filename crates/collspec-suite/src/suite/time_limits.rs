@@ -1,11 +1,12 @@
 //! Time limits for a case and for what comes before and after it.
 use super::Runner;
+use collspec_core::cores::waiting_factor;
 use collspec_core::scenario::{Case, ExpectedOutcome};
 use collspec_run::run::Backend;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Seconds for a case, once its inputs are loaded.
+/// Seconds for a case, once its inputs are loaded, on a machine with a core for each thread that wants one; so for the others.
 const CASE: f64 = 30.0;
 /// Seconds for a case that may hang, on the software library in several processes.
 const SOFT_HANG: f64 = 2.0;
@@ -46,7 +47,7 @@ impl Runner {
 
     /// The time for creating communicators and loading, and again for destroying communicators.
     pub(super) fn opening_limit(&self) -> Duration {
-        duration(self.options.opening_timeout.unwrap_or(OPENING))
+        duration(self.options.opening_timeout.unwrap_or_else(|| OPENING * waiting_factor()))
     }
 
     /// The time for a case on a worker of this many processes: the file's limit, else the option's, else the default.
@@ -57,9 +58,9 @@ impl Runner {
 
     fn default_limit(&self, case: &Case, processes: usize) -> f64 {
         if self.shares_gpus(case) {
-            return CASE * SHARED_GPU;
+            return CASE * SHARED_GPU * waiting_factor();
         }
-        if processes > 1 && self.may_hang_in_software(case) { SOFT_HANG } else { CASE }
+        if processes > 1 && self.may_hang_in_software(case) { SOFT_HANG } else { CASE * waiting_factor() }
     }
 
     /// The time limit of a case that is moved into several processes. A limit written for a placement in which the hang

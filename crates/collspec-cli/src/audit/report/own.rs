@@ -1,5 +1,6 @@
 //! The report on single files: what of the operations that they use they would notice.
 use super::advice::ids_by_family;
+use super::table::write_undecided;
 use crate::audit::examples::scenario_for;
 use crate::audit::{AuditReport, FaultOrFlaw, ItemRow};
 use collspec_core::ops::Kind;
@@ -11,65 +12,79 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Number of unnoticed faults that are described.
+/// Number of unnoticed kinds of faults that are described.
 const MAX_DESCRIBED: usize = 10;
 
-/// Writes what the files notice, and what they do not although a scenario with the same operations would.
-///
-/// # Errors
-///
-/// Writing fails.
-pub fn write_own(
-    to: &mut dyn Write,
-    report: &AuditReport,
-    cases: &[Arc<Case>],
-    seconds: f64,
-    styles: &Styles,
-) -> io::Result<()> {
-    let Styles { pass, fail, strong, faint, .. } = styles;
-    let used: BTreeSet<&str> = cases.iter().flat_map(|case| operations(case)).collect();
-    let faults: Vec<&ItemRow> = report.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_))).collect();
-    let noticed: Vec<&ItemRow> = faults.iter().copied().filter(|row| !row.missed()).collect();
-    let missed: Vec<&ItemRow> = faults
-        .iter()
-        .copied()
-        .filter(|row| row.missed() && (row.reached > 0 || can_be_made_with(row.item, &used)))
-        .collect();
-    let operations = used.iter().copied().collect::<Vec<_>>().join(", ");
-    let all = noticed.len() + missed.len();
-    let style = if missed.is_empty() { pass } else { strong };
-    writeln!(
-        to,
-        "{style}{} of {all} faults that a library can have in {} are noticed{style:#} ({} runs in {})",
-        noticed.len(),
-        one_line(&operations),
-        report.runs,
-        duration(seconds)
-    )?;
-    let shown = |rows: &[&ItemRow]| rows.iter().map(|row| row.item).collect::<Vec<_>>();
-    if !noticed.is_empty() {
-        writeln!(to, "noticed: {}", ids_by_family(&shown(&noticed)))?;
+/// The faults that a library can have in the operations of some files.
+pub struct OwnReport<'a> {
+    report: &'a AuditReport,
+    operations: BTreeSet<&'static str>,
+    noticed: Vec<&'a ItemRow>,
+    /// Faults that calls of the files meet, and that no case notices.
+    passed_over: Vec<&'a ItemRow>,
+    /// Faults that other calls of the same operations would meet.
+    not_met: Vec<&'a ItemRow>,
+}
+
+impl<'a> OwnReport<'a> {
+    /// What concerns these cases; `None` if none of them ran, or they use no operation of the library.
+    pub fn of(report: &'a AuditReport, cases: &[Arc<Case>]) -> Option<Self> {
+        let operations: BTreeSet<&str> = cases.iter().flat_map(|case| operations(case)).collect();
+        if operations.is_empty() || report.cases == 0 {
+            return None;
+        }
+        let faults = report.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_)));
+        let (noticed, missed): (Vec<_>, Vec<_>) = faults.partition(|row| !row.missed());
+        let (passed_over, not_met): (Vec<_>, Vec<_>) = missed.into_iter().partition(|row| row.reached > 0);
+        let not_met = not_met.into_iter().filter(|row| can_be_made_with(row.item, &operations)).collect();
+        Some(Self { report, operations, noticed, passed_over, not_met })
     }
-    for (reason, count) in &report.skipped {
-        writeln!(to, "{faint}skipped{faint:#} {count}: {}", one_line(reason))?;
+
+    /// True if a fault of their operations goes unnoticed, or that cannot be said.
+    pub fn has_misses(&self) -> bool {
+        !(self.passed_over.is_empty() && self.not_met.is_empty() && self.report.undecided.is_empty())
     }
-    let met: Vec<&ItemRow> = missed.iter().copied().filter(|row| row.reached > 0).collect();
-    if !met.is_empty() {
-        writeln!(to, "\n{fail}They pass although their calls meet these faults:{fail:#}")?;
-        describe(to, &met, styles)?;
-    }
-    let others: Vec<&ItemRow> = missed.iter().copied().filter(|row| row.reached == 0).collect();
-    if !others.is_empty() {
-        writeln!(to, "\nOther sizes, types, values or ranks of the same operations would meet these:")?;
-        describe(to, &others, styles)?;
-    }
-    if !missed.is_empty() {
+
+    /// Writes what the files notice, and what they do not although a scenario with the same operations would.
+    ///
+    /// # Errors
+    ///
+    /// Writing fails.
+    pub fn write(&self, to: &mut dyn Write, seconds: f64, styles: &Styles) -> io::Result<()> {
+        let Styles { pass, fail, skip, strong, faint, .. } = styles;
+        let all = self.noticed.len() + self.passed_over.len() + self.not_met.len();
+        let style = if self.has_misses() { strong } else { pass };
+        let operations = self.operations.iter().copied().collect::<Vec<_>>().join(", ");
         writeln!(
             to,
-            "\n{faint}`--fault ID` shows a scenario for one, and `--scenarios` what each file catches{faint:#}"
+            "{style}Noticed: {} of the {all} faults that this audit knows of {}{style:#} (runs with faults: {}, in {})",
+            self.noticed.len(),
+            one_line(&operations),
+            self.report.runs,
+            duration(seconds)
         )?;
+        if !self.noticed.is_empty() {
+            let noticed: Vec<FaultOrFlaw> = self.noticed.iter().map(|row| row.item).collect();
+            writeln!(to, "  {}", ids_by_family(&noticed))?;
+        }
+        for (reason, count) in &self.report.skipped {
+            writeln!(to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
+        }
+        write_undecided(to, self.report, styles)?;
+        if !self.passed_over.is_empty() {
+            writeln!(to, "\n{fail}The calls meet these faults, and every case passes:{fail:#}")?;
+            describe(to, &self.passed_over, styles)?;
+        }
+        if !self.not_met.is_empty() {
+            writeln!(to, "\nOther sizes, types, values or ranks of the same operations would meet these:")?;
+            describe(to, &self.not_met, styles)?;
+        }
+        if self.has_misses() {
+            let more = "`--fault ID` shows a scenario for one, and `--scenarios` the whole table";
+            writeln!(to, "\n{faint}{more}{faint:#}")?;
+        }
+        to.flush()
     }
-    to.flush()
 }
 
 /// A line for each of the first kinds of faults, and what would show it.
@@ -82,10 +97,11 @@ fn describe(to: &mut dyn Write, rows: &[&ItemRow], styles: &Styles) -> io::Resul
         let (id, text) = first.item.family().unwrap_or((first.item.id(), first.item.text()));
         writeln!(to, "  {id:<5} {text}; {faint}what would show it:{faint:#} {}", first.item.shown_by())?;
     }
-    if let Some(more) = families.len().checked_sub(MAX_DESCRIBED).filter(|more| *more > 0) {
-        writeln!(to, "  and {more} more kinds")?;
+    match families.len().saturating_sub(MAX_DESCRIBED) {
+        0 => Ok(()),
+        1 => writeln!(to, "  and 1 more kind"),
+        more => writeln!(to, "  and {more} more kinds"),
     }
-    Ok(())
 }
 
 /// True if the scenario that catches the fault has no operations but these.
@@ -96,8 +112,10 @@ fn can_be_made_with(item: FaultOrFlaw, used: &BTreeSet<&str>) -> bool {
     cases.iter().flat_map(operations).all(|operation| used.contains(operation))
 }
 
-/// The words of all its steps but those that only hold or compute others.
+/// The words of all its steps but those that only hold or compute others. Communicators beside `world` are splits.
 fn operations(case: &Case) -> Vec<&'static str> {
     let is_of_library = |kind: &Kind| !matches!(kind, Kind::Group | Kind::Loop | Kind::Map | Kind::Host(_));
-    all_steps(&case.steps).map(|step| step.op).filter(|op| is_of_library(&op.kind)).map(|op| op.name).collect()
+    let steps = all_steps(&case.steps).chain(all_steps(&case.before)).map(|step| step.op);
+    let splits = (!case.comms.is_empty()).then_some("split");
+    steps.filter(|op| is_of_library(&op.kind)).map(|op| op.name).chain(splits).collect()
 }

@@ -134,11 +134,9 @@ fn plural(count: usize, word: &str) -> String {
     if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }
 
-fn write_summary(to: &mut dyn Write, report: &AuditReport, seconds: f64, styles: &Styles) -> io::Result<()> {
-    let Styles { pass, fail, skip, strong, .. } = styles;
-    for (reason, count) in &report.skipped {
-        writeln!(to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
-    }
+/// Writes which cases could not be judged with which faults, the first few of them.
+pub(super) fn write_undecided(to: &mut dyn Write, report: &AuditReport, styles: &Styles) -> io::Result<()> {
+    let Styles { fail, .. } = styles;
     for (case, fault, why) in report.undecided.iter().take(MAX_LISTED_UNDECIDED) {
         let (case, why) = (printable(case), one_line(why));
         writeln!(to, "{fail}cannot say{fail:#} whether `{case}` notices {}: {why}", fault.entry().id)?;
@@ -146,6 +144,15 @@ fn write_summary(to: &mut dyn Write, report: &AuditReport, seconds: f64, styles:
     if let Some(more) = report.undecided.len().checked_sub(MAX_LISTED_UNDECIDED).filter(|more| *more > 0) {
         writeln!(to, "and so {more} more")?;
     }
+    Ok(())
+}
+
+fn write_summary(to: &mut dyn Write, report: &AuditReport, seconds: f64, styles: &Styles) -> io::Result<()> {
+    let Styles { pass, fail, skip, strong, .. } = styles;
+    for (reason, count) in &report.skipped {
+        writeln!(to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
+    }
+    write_undecided(to, report, styles)?;
     let (faults, flaws) = (report.classes(false), report.classes(true));
     let caught = report.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_)) && !row.missed()).count();
     let all = report.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_))).count();

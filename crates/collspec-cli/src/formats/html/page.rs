@@ -312,12 +312,12 @@ impl Page {
     }
 }
 
-/// The words as choices of a list, each once, after one for all.
 /// Words with blanks between them.
 fn words(words: &BTreeSet<&str>) -> String {
     words.iter().copied().collect::<Vec<_>>().join(" ")
 }
 
+/// The words as choices of a list, each once, after one for all.
 fn options(words: impl Iterator<Item = &'static str>) -> Markup {
     let words: BTreeSet<&str> = words.collect();
     html! {

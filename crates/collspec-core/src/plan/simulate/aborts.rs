@@ -4,7 +4,7 @@
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
 use super::super::types::{CommId, Event, Write};
-use super::clocks::{Clock, Moment};
+use super::clocks::{Clock, Moment, size_in_words};
 use super::connecting::HostWaits;
 use super::{Played, Simulation};
 use crate::scenario::Diagnostic;
@@ -232,7 +232,8 @@ impl Simulation<'_> {
     fn too_many(&self, abort: &Abort) -> Diagnostic {
         let lowered = self.lowered;
         let span = lowered.unrolled.steps[lowered.step(abort.at) as usize].span;
-        let text = "there are too many calls before this abort to tell which of them are over";
+        let size = size_in_words(lowered);
+        let text = format!("there are too many calls before this abort to tell which of them are over: {size}");
         Diagnostic::new(span, text).help("wait for the operations of the communicator before it is aborted")
     }
 

@@ -90,12 +90,15 @@ pub fn check_size(lowered: &LoweredProgram) -> Result<(), Diagnostic> {
     if is_small(lowered) {
         return Ok(());
     }
-    let (lanes, calls) = (lanes(lowered), calls(lowered));
     let span = lowered.unrolled.steps[lowered.step(at) as usize].span;
-    let text = format!(
-        "{calls} calls on {lanes} streams of all ranks are too many for a program with one-sided operations: the product may be {MOST_ENTRIES}"
-    );
+    let text = format!("there are too many calls for a program with one-sided operations: {}", size_in_words(lowered));
     Err(Diagnostic::new(span, text).help("fewer ranks, streams or rounds"))
+}
+
+/// The size of a program, with the limit that it exceeds.
+pub fn size_in_words(lowered: &LoweredProgram) -> String {
+    let (lanes, calls) = (lanes(lowered), calls(lowered));
+    format!("{calls} calls on {lanes} streams of all ranks, and the product of both may be {MOST_ENTRIES}")
 }
 
 fn lanes(lowered: &LoweredProgram) -> usize {
