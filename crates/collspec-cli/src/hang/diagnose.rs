@@ -7,7 +7,8 @@ use super::old::old_ranks;
 use super::parting::{Parting, parting};
 use super::sequences::Sequences;
 use super::waits::{LoneEnd, Waits, messages};
-use std::collections::HashMap;
+use crate::import::flight_recorder::Unfit;
+use std::collections::{HashMap, HashSet};
 
 /// Says why a job stands still.
 pub fn diagnose(job: &Job) -> Diagnosis {
@@ -163,9 +164,26 @@ impl Look<'_> {
         waiting
     }
 
+    /// What is said if the sizes of an open all_to_all do not fit together.
+    fn unfit(&self) -> Option<String> {
+        let stands_in = |(rank, head): (usize, &Option<usize>)| {
+            let item = self.job.programs[rank].as_ref()?.get((*head)?)?;
+            let launch = self.job.launches.get(rank)?.get(item.at as usize)?;
+            Some(Unfit { comm: launch.comm, number: launch.entries.first()?.number })
+        };
+        let standing: HashSet<Unfit> = self.waits.heads.iter().enumerate().filter_map(stands_in).collect();
+        let unfit = self.job.unfit.iter().find(|unfit| standing.contains(unfit))?;
+        let on = self.job.names.get(unfit.comm)?;
+        Some(format!(
+            "No rank left the others, but the sizes that they gave to the all_to_all that is call {} of {on} do not fit together: what is sent \
+             is not what is received.",
+            unfit.number
+        ))
+    }
+
     fn verdict(&self, findings: &[Finding], waiting: &[Waiting]) -> String {
-        match findings.first() {
-            Some(finding) => finding.sentence(),
+        match findings.first().map(Finding::sentence).or_else(|| self.unfit()) {
+            Some(sentence) => sentence,
             None if !self.job.knows_progress => {
                 "No rank left the others: all ranks have made the same calls, as far as the logs go. Which of them were completed is not in logs."
                     .to_owned()

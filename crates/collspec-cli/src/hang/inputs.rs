@@ -1,10 +1,11 @@
 //! What of a folder, of files or of the standard input are dumps, and what are logs or recordings.
 use super::job::Job;
-use crate::import::flight_recorder::{self, Dump, DumpFile, rank_of};
+use crate::import::flight_recorder::{self, Dump, DumpFile, newer_of_rank, rank_of};
 use crate::import::source::Source;
 use crate::import::{Error, MAX_RANKS};
+use collspec_core::judge::message::ranks_text;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub struct Evidence {
     logs: Vec<Source>,
     /// The files of the dumps that were read.
     dump_files: Vec<DumpFile>,
+    /// Ranks of which a dump of an earlier run was left out.
+    again: BTreeSet<usize>,
     /// All files that were looked at.
     files: Vec<PathBuf>,
     /// What could not be read, and why.
@@ -119,8 +122,11 @@ impl Evidence {
                     return Ok(());
                 };
                 match flight_recorder::read(rank, &source) {
-                    Ok(dump) if !self.dumps.contains_key(&rank) => {
-                        self.dumps.insert(rank, dump);
+                    Ok(dump) if self.dumps.get(&rank).is_none_or(|other| newer_of_rank(other, &dump)) => {
+                        if self.dumps.insert(rank, dump).is_some() {
+                            self.again.insert(rank);
+                        }
+                        self.dump_files.retain(|file| file.rank != rank);
                         self.dump_files.extend(source.path().map(|path| DumpFile { rank, path: path.to_owned() }));
                     }
                     // torch writes JSON beside the pickle on demand, without the lines.
@@ -163,6 +169,10 @@ impl Evidence {
         } else {
             Job::of_dumps(self.dumps.into_values().collect())?
         };
+        if !self.again.is_empty() {
+            let ranks = ranks_text(&self.again.into_iter().collect::<Vec<_>>());
+            job.remarks.insert(0, format!("the job was started again, and of {ranks} only the later dump is read"));
+        }
         job.remarks.extend(self.remarks);
         if job.knows_progress && !self.logs.is_empty() {
             let what = if self.logs.len() == 1 { "1 file is" } else { &format!("{} files are", self.logs.len()) };

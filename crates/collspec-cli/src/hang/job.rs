@@ -1,7 +1,7 @@
 //! The calls of all ranks of a job, as its dumps, logs or recordings have them.
 use crate::import::Error;
 use crate::import::comms::Comms;
-use crate::import::flight_recorder::{self, Dump, Launch, Remembered};
+use crate::import::flight_recorder::{self, AllToAlls, Dump, Launch, Remembered, Unfit};
 use crate::import::nccl_log::{self, Logged};
 use crate::import::program::{Programs, Units};
 use crate::import::source::Source;
@@ -20,6 +20,8 @@ pub struct Job {
     pub programs: Programs,
     /// By rank and [`Item::at`](crate::import::program::Item): what a dump says of a launch. Logs say no more than the program has.
     pub launches: Vec<Vec<Launch>>,
+    /// The all_to_alls whose sizes do not fit together, if each rank has made that call under its number.
+    pub unfit: Vec<Unfit>,
     /// True if it is known how far each call came.
     pub knows_progress: bool,
     /// True if first calls were left out because some rank has lost them.
@@ -33,9 +35,10 @@ impl Job {
     ///
     /// There is more in the dumps than can be read, or they contradict each other.
     pub fn of_dumps(dumps: Vec<Dump>) -> Result<Self, Error> {
+        let (dumps, older) = flight_recorder::newest(dumps)?;
         let unknown: BTreeSet<String> = dumps.iter().flat_map(|dump| dump.unknown.iter().cloned()).collect();
-        let remembered = flight_recorder::remembered(dumps)?;
-        let mut remarks = remembered.remarks();
+        let remembered = flight_recorder::remembered(dumps, AllToAlls::Sizeless)?;
+        let mut remarks: Vec<String> = older.into_iter().chain(remembered.remarks()).collect();
         if !unknown.is_empty() {
             let names = unknown.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
             remarks.push(format!(
@@ -49,6 +52,7 @@ impl Job {
             units: launches.units,
             programs: launches.programs,
             launches: launches.made,
+            unfit: launches.unfit,
             knows_progress: true,
             is_cut: lost > 0,
             remarks,
@@ -60,6 +64,16 @@ impl Job {
     /// A log cannot be read, or does not say what is needed.
     pub fn of_logs(logs: &[Source], progress: &mut dyn FnMut(u64)) -> Result<Self, Error> {
         let Logged { comms, names, units, programs, remarks } = nccl_log::read(logs, progress)?;
-        Ok(Self { comms, names, units, programs, launches: Vec::new(), knows_progress: false, is_cut: false, remarks })
+        Ok(Self {
+            comms,
+            names,
+            units,
+            programs,
+            launches: Vec::new(),
+            unfit: Vec::new(),
+            knows_progress: false,
+            is_cut: false,
+            remarks,
+        })
     }
 }

@@ -108,6 +108,8 @@ impl Look<'_> {
     fn words(&self, rank: usize, issued: &Issued) -> String {
         match &issued.call {
             Call::Collective(call) if call.op == "barrier" => call.op.to_owned(),
+            // Of dumps; see `AllToAlls`.
+            Call::Collective(call) if call.op == "all_to_all_v" => format!("all_to_all of {}", call.dtype.name()),
             Call::Collective(call) => format!("{} of {} {}{}", call.op, call.count, call.dtype.name(), call.keys()),
             Call::Message(message) => {
                 let other = partner(self.job.comms.group(issued.comm), rank, message.distance);

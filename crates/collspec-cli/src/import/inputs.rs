@@ -14,6 +14,8 @@ pub struct Buffer {
     pub part: u64,
     /// Elements; `None` if the step says them.
     pub count: Option<u64>,
+    /// By rank of the communicator: the elements that it sends and receives, if the step says them.
+    pub sums: Vec<(u64, u64)>,
     /// By world rank: elements after a 256-byte boundary.
     pub offsets: Vec<u64>,
     /// True if its memory is written too.

@@ -149,13 +149,17 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
     let layout = properties(call.op).map_or(InPlace::Never, |properties| properties.in_place);
     let layout = if in_place { layout } else { InPlace::Never };
     let part = call.part(n);
-    let table: Vec<String> = if call.pieces.is_empty() {
+    let table: Vec<Vec<u64>> = if call.pieces.is_empty() {
         Vec::new()
     } else {
         let group = family.groups.iter().find(|group| group.contains(&step.parts[0].0));
-        let row = |rank: &usize| own(*rank).map_or_else(|| numbers(&vec![0; n]), |call| numbers(&call.pieces));
+        let row = |rank: &usize| own(*rank).map_or_else(|| vec![0; n], |call| call.pieces.clone());
         group.map_or(&[][..], Vec::as_slice).iter().map(row).collect()
     };
+    let sum = |pieces: &mut dyn Iterator<Item = u64>| pieces.fold(0u64, u64::saturating_add);
+    let column = |at: usize| table.iter().filter_map(move |row| row.get(at).copied());
+    let sums =
+        table.iter().enumerate().map(|(at, row)| (sum(&mut row.iter().copied()), sum(&mut column(at)))).collect();
     let count = match layout {
         InPlace::SendInRecv => call.count.saturating_mul(n as u64),
         _ => call.count,
@@ -165,6 +169,7 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
         dtype: call.dtype,
         part,
         count: table.is_empty().then_some(count),
+        sums,
         offsets: offsets(step, at),
         in_place: layout != InPlace::Never,
         stream: step.stream(at).to_owned(),
@@ -179,7 +184,8 @@ fn collective(step: &Merged<'_>, at: usize, call: &Collective, keys: Keys<'_>, i
         InPlace::RecvInSend => (name.clone(), slice()),
         InPlace::Never => (name.clone(), format!("{name}_out")),
     };
-    let table = if table.is_empty() { String::new() } else { format!(", counts = [{}]", table.join(", ")) };
+    let rows: Vec<String> = table.iter().map(|row| numbers(row)).collect();
+    let table = if rows.is_empty() { String::new() } else { format!(", counts = [{}]", rows.join(", ")) };
     let (op, mut own) = (call.op, call.keys());
     if step.may_disagree && properties(op).is_some_and(|properties| matches!(properties.readers, Who::Root)) {
         own.push_str(&format!(", count = {part}, dtype = \"{}\"", call.dtype.name()));
@@ -211,6 +217,7 @@ fn sent(step: &Merged<'_>, at: usize, inputs: &mut Inputs) -> String {
         dtype: message.dtype,
         part: message.count,
         count: Some(message.count),
+        sums: Vec::new(),
         offsets: offsets(step, at),
         in_place: false,
         stream: step.stream(at).to_owned(),
@@ -227,6 +234,7 @@ fn received(step: &Merged<'_>, message: &Message, at: usize, inputs: &mut Inputs
         dtype: message.dtype,
         part: message.count,
         count: None,
+        sums: Vec::new(),
         offsets: Vec::new(),
         in_place: false,
         stream: step.stream(at).to_owned(),

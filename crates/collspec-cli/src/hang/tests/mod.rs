@@ -1,6 +1,8 @@
 //! Jobs that stand still, made up rank by rank.
 mod departures;
 mod logs;
+mod restarted;
+mod uneven;
 
 use super::diagnosis::{Cause, Diagnosis};
 use super::{Job, diagnose, text};

@@ -5,6 +5,7 @@ use super::super::comms::Comms;
 use super::super::header::{counted, header, sources};
 use super::super::inputs::Inputs;
 use super::super::merge::{Step, merge};
+use super::super::program::Item;
 use super::super::steps::{Merged, node};
 use super::super::text::Node;
 use super::super::unpaired::{self, Counts, Lost};
@@ -14,10 +15,10 @@ use super::comment::{comment, made};
 use super::dump::Dump;
 use super::entry::{Entry, State, What};
 use super::groups::Groups;
-use super::launches::Launches;
+use super::launches::{AllToAlls, Launches};
 use super::remembered::{Remembered, remembered};
 use collspec_core::judge::message::ranks_text;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Operations that are not known and are named.
@@ -32,7 +33,7 @@ struct Facts {
 
 pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> Result<Imported, Error> {
     let facts = Facts::of(files, &dumps);
-    let remembered = remembered(dumps)?;
+    let remembered = remembered(dumps, AllToAlls::Pieces)?;
     let left_out = remembered.remarks();
     let Remembered { groups, comms, mut launches, .. } = remembered;
     let mut steps = merged(&launches, &comms);
@@ -57,7 +58,8 @@ pub fn build(files: &[DumpFile], dumps: Vec<Dump>, last: usize, hang: bool) -> R
     if steps.is_empty() {
         return Err(Error::Input("the dumps have no calls that all ranks still remember".to_owned()));
     }
-    let mut remarks = facts.remarks(&groups, &launches);
+    let goes_on = steps.iter().any(|step| !step.complete && !step.absent.is_empty());
+    let mut remarks = facts.remarks(&groups, &launches, goes_on);
     remarks.extend(left_out);
     if cut > 0 {
         remarks.push(format!("{} left out before these: see --last", counted(cut as u64, "complete step")));
@@ -127,7 +129,30 @@ fn merged(launches: &Launches, comms: &Comms) -> Vec<Step> {
         }
         true
     });
+    go_with_most(&mut steps, launches, comms);
     steps
+}
+
+/// Ranks without a dump go on with most of those that have one, where these do not agree. Else all would wait for them, and not for the rank
+/// that left the others.
+fn go_with_most(steps: &mut [Step], launches: &Launches, comms: &Comms) {
+    let mut standing: BTreeSet<usize> = BTreeSet::new();
+    let has_messages =
+        |step: &Step| step.parts.iter().any(|(_, item)| launches.units[item.unit].messages().next().is_some());
+    for step in steps.iter_mut().filter(|step| !step.complete && !has_messages(step)) {
+        let makes_it: BTreeSet<usize> = step.parts.iter().map(|(rank, _)| *rank).collect();
+        let of_unit = |item: &Item| launches.units[item.unit].calls.first().map(|issued| issued.comm);
+        let groups: BTreeSet<usize> = step.parts.iter().filter_map(|(_, item)| of_unit(item)).collect();
+        for group in groups.into_iter().map(|comm| comms.group(comm)) {
+            let (known, absent): (Vec<usize>, Vec<usize>) =
+                group.iter().copied().partition(|rank| launches.programs[*rank].is_some());
+            let makers = known.iter().filter(|rank| makes_it.contains(*rank)).count();
+            if makers < known.len() && 2 * makers > known.len() {
+                step.absent.extend(absent.into_iter().filter(|rank| standing.insert(*rank)));
+            }
+        }
+        step.absent.sort_unstable();
+    }
 }
 
 /// The number of complete steps before the first other one.
@@ -205,14 +230,15 @@ impl Facts {
         Self { source, unknown, has_other_types }
     }
 
-    fn remarks(&self, groups: &Groups, launches: &Launches) -> Vec<String> {
+    fn remarks(&self, groups: &Groups, launches: &Launches, goes_on: bool) -> Vec<String> {
         let mut remarks = Vec::new();
         let programs = launches.programs.iter().enumerate();
         let missing: Vec<usize> = programs.filter(|(_, own)| own.is_none()).map(|(rank, _)| rank).collect();
         if !missing.is_empty() {
             let ranks = ranks_text(&missing);
+            let then = if goes_on { "then the next one of most others" } else { "no more" };
             remarks.push(format!(
-                "guessed: {ranks}, without a dump, made the collectives that others completed, and no more"
+                "guessed: {ranks}, without a dump, made the collectives that others completed, and {then}"
             ));
         }
         if groups.has_guessed {

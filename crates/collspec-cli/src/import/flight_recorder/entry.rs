@@ -62,6 +62,9 @@ pub struct Entry {
     /// The types of the inputs, or of the outputs if there are no inputs; at least one. A type that NCCL lacks is `None`.
     pub dtypes: Vec<Option<DType>>,
     pub state: State,
+    /// When it was made, and when it was seen to be complete, in nanoseconds of its host's clock; 0 if that is not known.
+    pub created: u64,
+    pub seen_completed: u64,
     pub stack: Stack,
 }
 
@@ -175,6 +178,7 @@ pub fn entry(values: &Values, id: Id, at: usize, stacks: &mut Stacks) -> Result<
     values.spend(Work::Entry, 1);
     let number = |key: &str| values.field(id, key).and_then(|id| values.number(id));
     let text = |key: &str| values.field(id, key).and_then(|id| values.text(id));
+    let time = |key: &str| number(key).and_then(|time| u64::try_from(time).ok()).unwrap_or(0);
     let full = text("profiling_name").ok_or("it has no profiling_name")?;
     let name: String = full.split_once(':').map_or(full, |(_, name)| name).chars().take(80).collect();
     let Some((what, in_place)) = what(&name)? else { return Ok(Err(name)) };
@@ -207,6 +211,8 @@ pub fn entry(values: &Values, id: Id, at: usize, stacks: &mut Stacks) -> Result<
             Some("started") => State::Started,
             _ => State::Scheduled,
         },
+        created: time("time_created_ns"),
+        seen_completed: time("time_discovered_completed_ns"),
         stack: stacks.of(values, id),
     }))
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The group of all ranks, as torch calls it.
-const DEFAULT: &str = "default_pg";
+pub const DEFAULT: &str = "default_pg";
 
 /// Groups that calls are made in: each becomes a communicator.
 const MAX_GROUPS: usize = 8_192;

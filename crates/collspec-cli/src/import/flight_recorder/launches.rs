@@ -17,9 +17,27 @@ pub struct Launch {
     pub state: State,
 }
 
+/// What is made of an all_to_all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllToAlls {
+    #[default]
+    /// Its pieces, as far as the sizes of all ranks under one number show them.
+    Pieces,
+    /// A call without sizes. Ranks may give it any, and where a rank has left out a call, those of one number are of different calls.
+    Sizeless,
+}
+
+/// An all_to_all whose ranks receive something else than is sent to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unfit {
+    pub comm: usize,
+    pub number: u64,
+}
+
 /// The programs of all ranks, and what they were made of.
 #[derive(Debug, Default)]
 pub struct Launches {
+    all_to_alls: AllToAlls,
     pub units: Units,
     pub programs: Programs,
     /// By rank; the items of the programs have its indices.
@@ -28,6 +46,8 @@ pub struct Launches {
     pub has_guessed_roots: bool,
     /// True if ranks await other pieces of an all_to_all than are sent to them.
     pub all_to_alls_disagree: bool,
+    /// By communicator and number.
+    pub unfit: Vec<Unfit>,
 }
 
 /// What all members gave to each call.
@@ -45,7 +65,7 @@ pub fn ends_alone(calls: &Calls) -> usize {
 }
 
 /// Makes units of the calls.
-pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
+pub fn launches(calls: &Calls, groups: &Groups, all_to_alls: AllToAlls) -> Launches {
     let mut given: AllGiven = HashMap::new();
     for placed in calls.iter().flatten().flatten() {
         let What::Collective(op @ ("gather" | "scatter" | "all_to_all")) = placed.entry.what else { continue };
@@ -57,8 +77,14 @@ pub fn launches(calls: &Calls, groups: &Groups) -> Launches {
     let of_call = |((comm, number, op), members): (&(usize, u64, &str), &Vec<_>)| {
         Some(((*comm, *number), (*op == "all_to_all").then(|| pieces(members))??))
     };
-    let pieces: HashMap<(usize, u64), Pieces> = given.iter().filter_map(of_call).collect();
-    let mut launches = Launches::default();
+    let mut pieces: HashMap<(usize, u64), Pieces> = given.iter().filter_map(of_call).collect();
+    let unfit = pieces.iter().filter(|(_, pieces)| pieces.got.is_some());
+    let mut unfit: Vec<Unfit> = unfit.map(|((comm, number), _)| Unfit { comm: *comm, number: *number }).collect();
+    unfit.sort_unstable();
+    if all_to_alls == AllToAlls::Sizeless {
+        pieces.clear();
+    }
+    let mut launches = Launches { all_to_alls, unfit, ..Launches::default() };
     for own in calls {
         let Some(own) = own else {
             launches.programs.push(None);
@@ -155,6 +181,7 @@ impl Launches {
                 };
             }
             "broadcast" | "reduce" => self.has_guessed_roots |= n > 1 && root.is_none(),
+            "all_to_all" if self.all_to_alls == AllToAlls::Sizeless => (call.op, call.count) = ("all_to_all_v", 0),
             "all_to_all" => match pieces.get(&(placed.comm, entry.number)) {
                 Some(Pieces { table, are_guessed, .. }) => {
                     self.has_guessed_pieces |= are_guessed;

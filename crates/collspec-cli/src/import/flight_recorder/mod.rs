@@ -11,6 +11,7 @@ mod lost;
 mod pickle;
 mod pieces;
 mod remembered;
+mod restart;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -18,8 +19,9 @@ mod value;
 pub use dump::Dump;
 pub use entry::{Stack, State};
 pub use files::{DumpFile, files, rank_of};
-pub use launches::Launch;
+pub use launches::{AllToAlls, Launch, Unfit};
 pub use remembered::{Remembered, remembered};
+pub use restart::{newer_of_rank, newest};
 
 use super::source::Source;
 use super::{Error, Imported};
@@ -31,7 +33,12 @@ use super::{Error, Imported};
 /// A file cannot be read or is not a dump, or there is more in them than a scenario can have.
 pub fn import(files: &[DumpFile], last: usize, hang: bool) -> Result<Imported, Error> {
     let dumps = files.iter().map(dump::read).collect::<Result<Vec<_>, Error>>()?;
-    build::build(files, dumps, last, hang)
+    let (dumps, older) = restart::newest(dumps)?;
+    let files: Vec<DumpFile> =
+        files.iter().filter(|file| dumps.iter().any(|dump| dump.rank == file.rank)).cloned().collect();
+    let mut imported = build::build(&files, dumps, last, hang)?;
+    older.iter().for_each(|remark| imported.tell(remark));
+    Ok(imported)
 }
 
 /// Reads the dump of a rank.

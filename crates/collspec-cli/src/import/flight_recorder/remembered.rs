@@ -5,7 +5,7 @@ use super::super::header::counted;
 use super::super::unpaired::{self, Counts, Lost};
 use super::dump::Dump;
 use super::groups::Groups;
-use super::launches::{Launches, ends_alone, launches};
+use super::launches::{AllToAlls, Launches, ends_alone, launches};
 use super::lost;
 
 /// The calls of all ranks, from the first one of each communicator that no rank has lost.
@@ -25,13 +25,13 @@ pub struct Remembered {
 /// # Errors
 ///
 /// There is more in the dumps than can be read, or they contradict each other.
-pub fn remembered(dumps: Vec<Dump>) -> Result<Remembered, Error> {
+pub fn remembered(dumps: Vec<Dump>, all_to_alls: AllToAlls) -> Result<Remembered, Error> {
     let (groups, mut calls) = Groups::of(dumps)?;
     let ends_alone = ends_alone(&calls);
     let has_lost = lost::ranks(&calls);
     let lost = lost::remove_collectives(&mut calls, &groups.ranks);
     let comms = groups.comms();
-    let mut launches = launches(&calls, &groups);
+    let mut launches = launches(&calls, &groups, all_to_alls);
     drop(calls);
     let made_before = launches.items();
     let Launches { programs, units, .. } = &mut launches;

@@ -448,3 +448,36 @@ fn a_pickle_that_repeats_values_is_refused_before_they_are_copied() {
     let number = pickled_entry(&[name(), group(&short(b"0")), ("input_sizes", digits)]);
     assert!(dump::parse(0, "bomb", &repeated(&number, 1)).unwrap_err().to_string().contains("not a number"));
 }
+
+/// A rank without a dump is not the one that all wait for.
+#[test]
+fn a_rank_without_a_dump_goes_with_most_of_the_others() {
+    let groups = "{\"w\": {\"desc\": \"default_pg\", \"ranks\": \"[0, 1, 2, 3]\"}}";
+    let call =
+        |number: u64, size, state| entry(number as usize - 1, "w", number, number, "all_reduce", (size, size), state);
+    let dumps = (0..3).map(|rank| {
+        let left_out = [call(2, "[[8]]", "started"), call(3, "[[4]]", "scheduled")];
+        let calls = if rank == 2 { vec![call(2, "[[4]]", "started")] } else { left_out.to_vec() };
+        dump_of(rank, groups, &[vec![call(1, "[[4]]", "completed")], calls].concat())
+    });
+    let text = built(dumps.collect());
+    assert!(text.contains("ranks = [0, 1, 3]") && text.contains("the next one of most others"), "{text}");
+    let refused = refusals(&text);
+    assert!(
+        refused.contains("rank 2 calls AllReduce sum of 4 f32") && !refused.contains("wait for rank 3"),
+        "{refused}"
+    );
+}
+
+/// Calls to which rank 0 gives equal sizes and other ranks do not have buffers of their own.
+#[test]
+fn all_to_alls_whose_sizes_differ_on_some_ranks_only_do_not_share_a_buffer() {
+    let sizes =
+        |rank: usize, call: usize| [[("[[5]]", "[[5]]"); 2], [("[[6]]", "[[6]]"), ("[[9]]", "[[9]]")]][rank][call];
+    let dumps = (0..2).map(|rank| {
+        let call = |at: usize| entry(at, "w", at as u64 + 1, at as u64 + 1, "all_to_all", sizes(rank, at), "completed");
+        dump_of(rank, WORLD, &[call(0), call(1)])
+    });
+    let text = built(dumps.collect());
+    assert_eq!((refusals(&text).as_str(), text.matches("inputs.aa").count()), ("", 2), "{text}");
+}

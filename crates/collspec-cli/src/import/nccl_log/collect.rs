@@ -74,6 +74,11 @@ impl Told {
         }
     }
 
+    /// The name of the file with this number, from 1 on.
+    pub fn path(&self, number: usize) -> &str {
+        number.checked_sub(1).and_then(|at| self.files.get(at)).map_or("", |file| &file.path)
+    }
+
     pub fn damaged(&self) -> u64 {
         self.files.iter().map(|file| file.damaged).sum()
     }
@@ -116,6 +121,8 @@ pub struct Collector {
     index: HashMap<(usize, Option<usize>, Call), usize>,
     pub units: Units,
     ranks: Vec<Rank>,
+    /// By logged rank and file: its first and last line.
+    pub spans: BTreeMap<(usize, usize), (u64, u64)>,
     kept: usize,
 }
 
@@ -163,6 +170,9 @@ impl Collector {
         self.told.file().lines += 1;
         for (writer, said) in line::messages(line) {
             match (said, writer) {
+                (Said::Start, Some(writer)) => self.processes.start(writer),
+                (Said::Start, None) => {}
+                (Said::Call(_) | Said::Reduction(_), Some(writer)) if self.processes.is_left_out(writer) => {}
                 (Said::Nothing, _) => {}
                 (Said::Version(version), _) => count(&mut self.told.versions, version),
                 (Said::Damaged, _) | (_, None) => self.told.file().damaged += 1,
@@ -173,13 +183,14 @@ impl Collector {
                     self.told.file().damaged += u64::from(!is_known);
                 }
                 (Said::Init(init), Some(writer)) => match self.processes.begin(writer, &init) {
-                    Ok(rank) => _ = self.told.file().ranks.insert(rank),
+                    Ok(rank) => self.seen(rank),
+                    Err(NotTaken::LeftOut) => {}
                     Err(NotTaken::Contradiction) => self.told.file().damaged += 1,
                     Err(NotTaken::TooMuch(message)) => return Err(message),
                 },
                 (Said::Call(mut call), Some(writer)) => match self.processes.comm(writer, call.comm) {
                     Some(seen) if call.nranks.is_none_or(|n| n == self.processes.comms[seen.comm].members.len()) => {
-                        self.told.file().ranks.insert(seen.rank);
+                        self.seen(seen.rank);
                         if call.reduce == "premul_sum" {
                             call.factor = self.processes.factor(writer, &call);
                         }
@@ -190,6 +201,14 @@ impl Collector {
             }
         }
         Ok(())
+    }
+
+    /// The line is one of this rank.
+    fn seen(&mut self, rank: usize) {
+        let file = self.told.file();
+        file.ranks.insert(rank);
+        let line = file.lines;
+        self.spans.entry((rank, self.told.files.len())).or_insert((line, line)).1 = line;
     }
 
     fn call(&mut self, tid: u64, logged: &LoggedCall, seen: Seen) -> Result<(), String> {

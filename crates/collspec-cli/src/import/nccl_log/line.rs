@@ -24,6 +24,8 @@ pub struct CommInit {
     pub rank: usize,
     pub nranks: usize,
     pub device: u64,
+    /// Where the device is in its host.
+    pub bus: Option<u64>,
     /// The hash of its id.
     pub id: Option<u64>,
     /// The communicator that it was made from.
@@ -86,6 +88,8 @@ pub enum Said {
     Recording,
     Reduction(MadeReduction),
     Version(String),
+    /// A process begins to use NCCL.
+    Start,
     /// A line of a kind that is read, but half of it is missing.
     Damaged,
     /// Something else.
@@ -150,6 +154,7 @@ fn said(text: &str) -> Said {
         return init(&fields).map_or(Said::Damaged, Said::Init);
     }
     match *first {
+        "cudaDriverVersion" => Said::Start,
         "collspec" if fields.0 == ["collspec", "record"] => Said::Recording,
         "ncclRedOpCreatePreMulSum" => made_reduction(&fields).map_or(Said::Damaged, Said::Reduction),
         "NCCL" | "RCCL" if fields.0.get(1) == Some(&"version") => {
@@ -170,6 +175,7 @@ fn init(fields: &Fields<'_>) -> Option<CommInit> {
         rank: usize::try_from(fields.number("rank")?).ok()?,
         nranks: usize::try_from(fields.number("nranks")?).ok()?,
         device: fields.number("cudaDev").unwrap_or(0),
+        bus: fields.text("busId").and_then(|bus| u64::from_str_radix(bus, 16).ok()),
         id: fields.pointer("commId"),
         parent: fields.pointer("parent"),
         number: fields.number("splitCount").or_else(|| fields.number("childCount")),

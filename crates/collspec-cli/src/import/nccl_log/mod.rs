@@ -9,6 +9,7 @@ mod period;
 mod place;
 mod processes;
 mod read;
+mod restart;
 mod rounds;
 mod streams;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use super::program::{Programs, Units};
 use super::source::Source;
 use super::{Error, Imported};
 use collect::Collector;
+use restart::Earlier;
 
 /// What is made of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,13 @@ pub enum Form {
 ///
 /// A file cannot be read, the log does not say what is needed, or there is more in it than a scenario can have.
 pub fn import(files: &[Source], form: Form, progress: &mut dyn FnMut(u64)) -> Result<Imported, Error> {
-    let mut collector = Collector::new(form == Form::Rounds);
+    if form == Form::Rounds {
+        let (collector, earlier) = in_order(files, progress)?;
+        let mut imported = build::build(&collector, files, form)?;
+        earlier.iter().for_each(|remark| imported.tell(remark));
+        return Ok(imported);
+    }
+    let mut collector = Collector::new(false);
     read::read_files(files, &mut collector, progress)?;
     build::build(&collector, files, form)
 }
@@ -62,11 +70,22 @@ pub struct Logged {
 ///
 /// As of [`import`].
 pub fn read(files: &[Source], progress: &mut dyn FnMut(u64)) -> Result<Logged, Error> {
-    let mut collector = Collector::new(true);
-    read::read_files(files, &mut collector, progress)?;
+    let (collector, earlier) = in_order(files, progress)?;
     let facts = build::facts(&collector, files)?;
     let programs = collector.programs(&facts.world, false);
     let comms = facts.world.comms;
     let names = (0..collector.processes.comms.len()).map(|comm| comms.families[comms.family(comm)].name.clone());
-    Ok(Logged { names: names.collect(), comms, units: collector.units, programs, remarks: facts.remarks })
+    let remarks = earlier.into_iter().chain(facts.remarks).collect();
+    Ok(Logged { names: names.collect(), comms, units: collector.units, programs, remarks })
+}
+
+/// The calls of the newest run in their order, and what is said of earlier ones.
+fn in_order(files: &[Source], progress: &mut dyn FnMut(u64)) -> Result<(Collector, Option<String>), Error> {
+    let mut collector = Collector::new(true);
+    read::read_files(files, &mut collector, progress)?;
+    let Some(Earlier { processes, remark }) = restart::earlier(&collector)? else { return Ok((collector, None)) };
+    let mut collector = Collector::new(true);
+    collector.processes.left_out = processes;
+    read::read_files(files, &mut collector, progress)?;
+    Ok((collector, Some(remark)))
 }

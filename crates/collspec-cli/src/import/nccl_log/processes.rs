@@ -31,6 +31,11 @@ pub struct LoggedComm {
 #[derive(Clone, Debug)]
 pub struct LoggedRank {
     pub host: String,
+    pub pid: u64,
+    /// The index of its process.
+    pub process: usize,
+    /// Where its device is in the host, if the release says it.
+    pub bus: Option<u64>,
     /// Its communicators in the order in which they were made.
     pub comms: Vec<usize>,
 }
@@ -50,6 +55,8 @@ struct Process {
     /// True if the name of the host was read more than once.
     is_certain: bool,
     pid: u64,
+    /// True if another process with its number began after it.
+    has_ended: bool,
     pointers: HashMap<u64, Seen>,
     /// Pointers of communicators that have begun and are not complete.
     begun: HashSet<u64>,
@@ -71,6 +78,8 @@ pub struct Processes {
     pub comms: Vec<LoggedComm>,
     /// Of all communicators together.
     members: usize,
+    /// Processes of which nothing is taken in: those of an earlier run.
+    pub left_out: HashSet<usize>,
 }
 
 /// Why a communicator is not taken in.
@@ -80,6 +89,8 @@ pub enum NotTaken {
     Contradiction,
     /// There is too much of something.
     TooMuch(String),
+    /// The process is one of those that are left out.
+    LeftOut,
 }
 
 impl Processes {
@@ -92,7 +103,7 @@ impl Processes {
         }
         let is_alike = |process: &Process| {
             let (known, said) = (process.host.as_str(), writer.host);
-            process.pid == writer.pid && (said.ends_with(known) || known.ends_with(said))
+            !process.has_ended && process.pid == writer.pid && (said.ends_with(known) || known.ends_with(said))
         };
         let mut alike = (0..self.processes.len()).filter(|at| is_alike(&self.processes[*at]));
         let at = alike.next().filter(|_| alike.next().is_none())?;
@@ -103,6 +114,21 @@ impl Processes {
             self.by_place.insert(place, at);
         }
         Some(at)
+    }
+
+    /// A process begins. One that had its number before, as in a container that was started again, has ended.
+    pub fn start(&mut self, writer: Writer<'_>) {
+        let known = self.by_place.get(&(writer.host.to_owned(), writer.pid)).copied();
+        let Some(at) = known.filter(|at| !self.processes[*at].ranks.is_empty() || self.left_out.contains(at)) else {
+            return;
+        };
+        self.processes[at].has_ended = true;
+        self.by_place.retain(|_, process| *process != at);
+    }
+
+    /// True if the lines of a process are left out.
+    pub fn is_left_out(&mut self, writer: Writer<'_>) -> bool {
+        !self.left_out.is_empty() && self.find(writer).is_some_and(|at| self.left_out.contains(&at))
     }
 
     /// The communicator that a process knows by this pointer.
@@ -142,6 +168,9 @@ impl Processes {
             self.processes.push(Process { host: writer.host.to_owned(), pid: writer.pid, ..Process::default() });
             self.processes.len() - 1
         });
+        if self.left_out.contains(&at) {
+            return Err(NotTaken::LeftOut);
+        }
         let process = &mut self.processes[at];
         if let (true, Some(seen)) = (init.is_complete, process.pointers.get(&init.pointer))
             && process.begun.remove(&init.pointer)
@@ -157,7 +186,8 @@ impl Processes {
                 return Err(NotTaken::TooMuch(message));
             }
             None => {
-                self.ranks.push(LoggedRank { host: writer.host.to_owned(), comms: Vec::new() });
+                let (host, pid, bus) = (writer.host.to_owned(), writer.pid, init.bus);
+                self.ranks.push(LoggedRank { host, pid, process: at, bus, comms: Vec::new() });
                 process.ranks.insert(init.device, self.ranks.len() - 1);
                 self.ranks.len() - 1
             }
