@@ -20,9 +20,12 @@ pub struct UsedOperation {
     pub bytes: (u64, u64),
 }
 
+/// Word, type and ranks.
+type Key<'a> = (&'a str, DType, usize);
+
 /// The operations of a plan, by word, type and ranks.
 pub(super) fn used_operations(plan: &Plan) -> Vec<UsedOperation> {
-    let mut all: BTreeMap<(&str, DType, usize), (u64, (u64, u64))> = BTreeMap::new();
+    let mut all: BTreeMap<Key<'_>, (u64, (u64, u64))> = BTreeMap::new();
     for event in &plan.events {
         let (comm, dtype, elements) = match event {
             Event::Collective(collective) => {
@@ -41,7 +44,7 @@ pub(super) fn used_operations(plan: &Plan) -> Vec<UsedOperation> {
         *calls += 1;
         *range = (range.0.min(bytes), range.1.max(bytes));
     }
-    let entry = |((operation, dtype, ranks), (calls, bytes)): ((&str, DType, usize), _)| UsedOperation {
+    let entry = |((operation, dtype, ranks), (calls, bytes)): (Key<'_>, _)| UsedOperation {
         operation: operation.to_owned(),
         dtype: dtype.name().to_owned(),
         ranks,
