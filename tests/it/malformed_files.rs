@@ -4,8 +4,8 @@ use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits};
 use collspec_core::scenario::{self, Case, ExpectedOutcome, SourceFile};
 use collspec_run::run::memory::Turns;
-use collspec_suite::suite::KeptPlans;
 use collspec_suite::suite::check_case::check_case;
+use collspec_suite::suite::{InvalidFile, KeptPlans};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/invalid")
 }
 
-/// What `check` finds in a text: diagnostics of the file, else of its cases.
+/// What `check` finds in a text: diagnostics of the file, with those of cases that are clear all the same, else of its cases.
 fn faults_of(file: &Arc<SourceFile>, name: &str) -> String {
     match scenario::parse(file, name) {
         Err(rejected) => {
-            assert_places(&rejected.file, &rejected.diagnostics);
-            rejected.to_string()
+            let invalid = InvalidFile::new(name, rejected, &Limits::default());
+            assert_places(&invalid.file, &invalid.diagnostics);
+            invalid.render(false)
         }
         Ok(cases) => cases.into_iter().map(Arc::new).find_map(|c| plan_diagnostics(&c)).unwrap_or_default(),
     }

@@ -18,7 +18,7 @@ pub fn case(row: &Row) -> Result<Arc<Case>, Rejected> {
     let mut cases = parse(&file, &name)?;
     match cases.pop() {
         Some(case) => Ok(Arc::new(case)),
-        None => Err(Rejected { file, diagnostics: Vec::new() }),
+        None => Err(Rejected { file, diagnostics: Vec::new(), meant: Vec::new() }),
     }
 }
 

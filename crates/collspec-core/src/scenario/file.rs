@@ -36,6 +36,8 @@ pub(crate) struct MatrixPoint<'a> {
 /// The result of reading one point.
 pub(crate) struct ReadPoint {
     pub case: Option<Case>,
+    /// The case of a point with mistakes that leave no doubt about its program. It is for planning only.
+    pub meant: Option<Case>,
     pub diagnostics: Vec<Diagnostic>,
     pub known: DefinedNames,
     pub used: UsedNames,
@@ -55,7 +57,7 @@ pub(crate) fn read_point(file: &Arc<SourceFile>, top: &mut TomlTable, point: Mat
         used: UsedNames::default(),
         mended: Mended::default(),
     };
-    mend::mend(&mut reader, top);
+    reader.aside(|reader| mend::mend(reader, top));
     let top = &*top;
     reader.world = match top.get("world_size").map(|e| &e.value.kind) {
         Some(TomlKind::Int(v)) if (1..=MAX_RANKS as i128).contains(v) => *v as usize,
@@ -64,8 +66,10 @@ pub(crate) fn read_point(file: &Arc<SourceFile>, top: &mut TomlTable, point: Mat
     reader.known = prescan::defined_names(top);
     reader.refused = matches!(top.get("outcome").map(|e| &e.value.kind), Some(TomlKind::Str(s)) if &**s == "refused");
     let case = CaseReader { top, reader: &mut reader }.case(file, point);
+    let is_clear = reader.is_clear();
     let PointReader { diagnostics, known, used, .. } = reader;
-    ReadPoint { case: case.filter(|_| diagnostics.is_empty()), diagnostics, known, used }
+    let (case, meant) = if diagnostics.is_empty() { (case, None) } else { (None, case.filter(|_| is_clear)) };
+    ReadPoint { case, meant, diagnostics, known, used }
 }
 
 struct CaseReader<'t, 'a, 'b> {
@@ -102,10 +106,10 @@ impl CaseReader<'_, '_, '_> {
                     .report(Diagnostic::new(e.key_span, "`expect` is about `out`, which this operation does not have"));
                 Vec::new()
             }
-            Some(e) if world_size.is_some() => buffers::read_expect(reader, e, short, &dtypes),
+            Some(e) if world_size.is_some() => reader.aside(|reader| buffers::read_expect(reader, e, short, &dtypes)),
             _ => Vec::new(),
         };
-        let asserts = file_keys::asserts(reader, top);
+        let asserts = reader.aside(|reader| file_keys::asserts(reader, top));
         let outcome = file_keys::outcome(reader, top);
         let reason = file_keys::reason(reader, top, outcome.as_ref(), &steps);
         let config = top.get("config").map(|e| {
@@ -135,15 +139,15 @@ impl CaseReader<'_, '_, '_> {
         let comms_before = history::used_by(&before, &comms);
         let comms = if before.is_empty() { comms } else { history::used_by(&steps, &comms) };
         let file_span = Span { start: 0, end: 0 };
-        file_keys::text(reader, top, "source");
+        reader.aside(|reader| file_keys::text(reader, top, "source"));
         let content = CaseContent {
-            description: file_keys::text(reader, top, "description"),
-            tags: file_keys::tags(reader, top),
+            description: reader.aside(|reader| file_keys::text(reader, top, "description")),
+            tags: reader.aside(|reader| file_keys::tags(reader, top)),
             env: file_keys::env(reader, top),
             repeat: file_keys::repeat(reader, top),
-            timeout: file_keys::timeout(reader, top),
+            timeout: reader.aside(|reader| file_keys::timeout(reader, top)),
             placement: file_keys::placement(reader, top),
-            requires: file_keys::requires(reader, top),
+            requires: reader.aside(|reader| file_keys::requires(reader, top)),
             forms: file_keys::forms(reader, top),
             bench: bench::bench(reader, top).map(Box::new),
             snapshot: top.get("snapshot").and_then(|e| reader.bool("snapshot", &e.value)),

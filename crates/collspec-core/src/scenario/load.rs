@@ -23,6 +23,8 @@ use std::sync::Arc;
 pub const MAX_BYTES: u64 = 1 << 20;
 /// Number of diagnostics shown for one file.
 const MAX_DIAGNOSTICS: usize = 50;
+/// Number of cases of a wrong file that are kept for planning: points of a matrix mostly have the same mistakes.
+const MAX_MEANT: usize = 16;
 
 /// A file that is not a valid scenario, with its diagnostics.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -32,6 +34,8 @@ pub struct Rejected {
     pub file: Arc<SourceFile>,
     /// The diagnostics, by place.
     pub diagnostics: Vec<Diagnostic>,
+    /// Cases of the file whose programs are clear in spite of the diagnostics. They are for planning only, which may find more.
+    pub meant: Vec<Case>,
 }
 
 /// Reads the cases of a file. Their names start with `name`.
@@ -70,7 +74,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
 
 fn rejected(path: &Path, text: &str, d: Diagnostic) -> Rejected {
     let file = Arc::new(SourceFile { path: path.display().to_string(), text: text.into() });
-    Rejected { file, diagnostics: vec![d] }
+    Rejected { file, diagnostics: vec![d], meant: Vec::new() }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
@@ -118,7 +122,7 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
 ///
 /// The text is not a valid scenario.
 pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
-    let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics };
+    let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics, meant: Vec::new() };
     let mut top = tree::parse(file).map_err(reject)?;
     let expressions = ParsedExpressions::default();
     let mut reader = PointReader {
@@ -168,6 +172,7 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         axes: &axes,
         contents: FxHashMap::default(),
         cases: Vec::new(),
+        meant: Vec::new(),
         diagnostics: BTreeMap::new(),
         points: 0,
         known: BTreeSet::new(),
@@ -199,7 +204,7 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         let span = matrix.as_ref().map_or_else(Span::default, |m| m.key_span);
         return Err(reject(vec![Diagnostic::new(span, "`exclude` leaves no case")]));
     }
-    all.finish().map_err(reject)
+    all.finish()
 }
 
 /// The largest number of forms of a case.
@@ -232,6 +237,8 @@ struct FileCases<'a> {
     /// Contents of cases, by their keys.
     contents: FxHashMap<ContentKey, Arc<CaseContent>>,
     cases: Vec<Case>,
+    /// The first cases of points whose mistakes leave no doubt about the program.
+    meant: Vec<Case>,
     /// Diagnostics by place and message, each with the number of points affected.
     diagnostics: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
     points: usize,
@@ -286,6 +293,7 @@ impl FileCases<'_> {
 
     fn add_point(&mut self, found: ReadPoint, extra: Vec<Diagnostic>, point: &str, tree: &TomlTable) {
         self.points += 1;
+        let whole = extra.is_empty();
         let mut seen = BTreeSet::new();
         for mut d in found.diagnostics.into_iter().chain(extra) {
             let key = (d.span.start, d.span.end, d.message.clone());
@@ -295,7 +303,8 @@ impl FileCases<'_> {
             d.case = Some(point.to_owned());
             self.diagnostics.entry(key).or_insert((d, 0)).1 += 1;
         }
-        self.cases.extend(found.case);
+        self.cases.extend(found.case.filter(|_| whole));
+        self.meant.extend(found.meant.filter(|_| whole && self.meant.len() < MAX_MEANT));
         self.used.merge(found.used);
         let mut define = |what, name: &str, span: Span| {
             self.known.insert((what, name.to_owned(), (span.start, span.end)));
@@ -311,8 +320,8 @@ impl FileCases<'_> {
         prescan::defaults(tree).iter().for_each(|(n, s)| define("default", n, *s));
     }
 
-    fn finish(self) -> Result<Vec<Case>, Vec<Diagnostic>> {
-        let Self { axes, cases, diagnostics, points, known, used, .. } = self;
+    fn finish(self) -> Result<Vec<Case>, Rejected> {
+        let Self { file, axes, cases, meant, diagnostics, points, known, used, .. } = self;
         let mut diagnostics: Vec<Diagnostic> = diagnostics
             .into_values()
             .map(|(mut d, count)| {
@@ -329,7 +338,8 @@ impl FileCases<'_> {
         }
         diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
         diagnostics.truncate(MAX_DIAGNOSTICS);
-        Err(diagnostics)
+        let meant = meant.into_iter().chain(cases).take(MAX_MEANT).collect();
+        Err(Rejected { file: file.clone(), diagnostics, meant })
     }
 }
 

@@ -339,7 +339,9 @@ fn mend_operation(
     };
     reader.mended.unknown_operations.insert(value.span);
     reader.report(d.help(help));
-    let op = ops::find(meant)?;
+    let found = ops::find(meant);
+    reader.mended.unclear |= found.is_none();
+    let op = found?;
     table.to_mut().entries[at].value.kind = TomlKind::Str(op.name.into());
     Some(op)
 }
@@ -406,6 +408,7 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
 
 /// Marks a step with a key that was not understood, so that missing keys are not reported: the unknown key may be one of them.
 fn mark_incomplete(reader: &mut PointReader<'_>, table: &TomlTable) {
+    reader.mended.unclear = true;
     if let Some(op) = table.get("op") {
         reader.mended.incomplete_steps.insert(op.value.span);
     }

@@ -90,6 +90,10 @@ pub(crate) struct Mended {
     pub unknown_names: HashSet<String>,
     /// The help for keys that do not resemble any key of the language, and the number of the diagnostic that gives it.
     pub advice: HashMap<&'static str, usize>,
+    /// Number of diagnostics that leave no doubt about the program: wrong words with one meaning, and what no plan depends on.
+    pub clear: usize,
+    /// True if some word has no clear meaning, so that what is read may differ from what is meant.
+    pub unclear: bool,
 }
 
 /// The names that are allowed in an expression.
@@ -162,6 +166,19 @@ impl PointReader<'_> {
         if !self.is_full() {
             self.diagnostics.push(d);
         }
+    }
+
+    /// Reads something that no plan depends on, so that mistakes in it leave no doubt about the program.
+    pub fn aside<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.diagnostics.len();
+        let value = read(self);
+        self.mended.clear += self.diagnostics.len() - before;
+        value
+    }
+
+    /// True if every diagnostic so far leaves no doubt about the program.
+    pub fn is_clear(&self) -> bool {
+        !self.mended.unclear && !self.is_full() && self.diagnostics.len() == self.mended.clear
     }
 
     /// True if further diagnostics are discarded.

@@ -3,7 +3,7 @@ use super::kept_plans::KeptPlans;
 use collspec_core::judge::{self, Status};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::{self, Limits, Plan};
-use collspec_core::scenario::{self, Case, Diagnostic, ExpectedOutcome, SourceFile};
+use collspec_core::scenario::{self, Case, Diagnostic, ExpectedOutcome, Rejected, SourceFile, Span};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,39 @@ pub struct InvalidFile {
 }
 
 impl InvalidFile {
+    /// A file that was rejected, also with what planning finds in those of its cases whose programs are clear. What touches the place of a
+    /// mistake may be a consequence of it, and is left out.
+    pub fn new(name: &str, rejected: Rejected, limits: &Limits) -> Self {
+        let Rejected { file, diagnostics, meant } = rejected;
+        let mut invalid = Self { name: name.to_owned(), file, diagnostics };
+        let wrong: Vec<Span> = invalid.diagnostics.iter().map(|diagnostic| diagnostic.span).collect();
+        let touches = |a: &Span| wrong.iter().any(|b| a.start < b.end && b.start < a.end);
+        for case in meant.into_iter().map(Arc::new).filter(|case| !expects_refusal(case)) {
+            let mut found = plan::plan(&case, limits).err().unwrap_or_default();
+            found.retain(|d| !touches(&d.span) && !d.related.iter().any(|(span, _)| touches(span)));
+            invalid.add(&case, found);
+        }
+        invalid.diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+        invalid
+    }
+
+    /// Adds the diagnostics of a case. One that several points of a matrix share is added once.
+    fn add(&mut self, case: &Case, diagnostics: Vec<Diagnostic>) {
+        let known = &mut self.diagnostics;
+        for mut diagnostic in diagnostics {
+            if known.len() >= SHOWN {
+                return;
+            }
+            if known.iter().any(|other| other.span == diagnostic.span && other.message == diagnostic.message) {
+                continue;
+            }
+            if (case.swept || case.form.is_some()) && diagnostic.case.is_none() {
+                diagnostic.case = Some(case.name.clone());
+            }
+            known.push(diagnostic);
+        }
+    }
+
     /// The diagnostics as text, each with its line and the suggested fix. Warnings of several cases of the file that have one fix are counted
     /// after the first.
     pub fn render(&self, coloured: bool) -> String {
@@ -131,7 +164,7 @@ impl InvalidCaseLimit {
     }
 }
 
-/// Adds the diagnostics of a case to those of its file. A diagnostic shared by several points of a matrix is added once.
+/// Adds the diagnostics of a case to those of its file.
 pub fn add(invalid_files: &mut Vec<InvalidFile>, case: &Case, diagnostics: Vec<Diagnostic>) {
     let at = match invalid_files.iter().position(|invalid| invalid.file.path == case.file.path) {
         Some(at) => at,
@@ -141,19 +174,7 @@ pub fn add(invalid_files: &mut Vec<InvalidFile>, case: &Case, diagnostics: Vec<D
             invalid_files.len() - 1
         }
     };
-    let known = &mut invalid_files[at].diagnostics;
-    for mut diagnostic in diagnostics {
-        if known.len() >= SHOWN {
-            return;
-        }
-        if known.iter().any(|other| other.span == diagnostic.span && other.message == diagnostic.message) {
-            continue;
-        }
-        if (case.swept || case.form.is_some()) && diagnostic.case.is_none() {
-            diagnostic.case = Some(case.name.clone());
-        }
-        known.push(diagnostic);
-    }
+    invalid_files[at].add(case, diagnostics);
 }
 
 #[cfg(test)]

@@ -21,16 +21,15 @@ pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<C
 
 fn load(files: &[scenario::ScenarioFile], reading: &Reading) -> CaseSet {
     let jobs = cores();
-    let loaded = parallel::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env, reading.limits.file));
+    let loaded = parallel::map(files, jobs, |file| {
+        let read = scenario::load_found(file, &reading.allow_env, reading.limits.file);
+        read.map_err(|rejected| InvalidFile::new(&file.name, rejected, &reading.limits))
+    });
     let mut suite = CaseSet { limits: reading.limits, ..CaseSet::default() };
-    for (file, loaded) in files.iter().zip(loaded) {
+    for loaded in loaded {
         match loaded {
             Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),
-            Err(rejected) => suite.invalid_files.push(InvalidFile {
-                name: file.name.clone(),
-                file: rejected.file,
-                diagnostics: rejected.diagnostics,
-            }),
+            Err(invalid) => suite.invalid_files.push(invalid),
         }
     }
     forms::add(&mut suite, &reading.forms, jobs);
