@@ -1,5 +1,5 @@
 //! Logs of a job that was started again, one run after the other: only the newest one is kept.
-use super::super::Error;
+use super::super::{Error, MAX_RANKS};
 use super::collect::Collector;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -42,6 +42,10 @@ impl Team {
 /// Nothing shows which of two runs is the newer one.
 pub fn earlier(log: &Collector) -> Result<Option<Earlier>, Error> {
     let teams = teams(log);
+    // A job of so many is refused anyway, and every two on one GPU are compared below.
+    if teams.len() > MAX_RANKS {
+        return Ok(None);
+    }
     let ranks = &log.processes.ranks;
     let mut on_gpu: HashMap<(&str, u64), BTreeSet<usize>> = HashMap::new();
     for (at, team) in teams.iter().enumerate() {
