@@ -66,5 +66,25 @@ fn an_interrupted_run_reports_what_it_has_done() {
     assert!((1..500).contains(&done), "{done}");
     assert!(lines.last().unwrap().get("summary").is_some(), "{text}");
     let report = fs::read_to_string(home.path("run.xml")).unwrap();
-    assert_eq!(report.matches("<testcase ").count(), done, "{report}");
+    // A program that reads nothing else must not take it for green.
+    assert_eq!(report.matches("<testcase ").count(), done + 1, "{report}");
+    assert!(report.contains(&format!("{} of 500 cases were not run", 500 - done)), "{report}");
+}
+
+/// Reports that are read alone say what was required, and are not those of an earlier run.
+#[test]
+fn a_report_is_red_where_cases_were_required_or_nothing_began() {
+    let home = home();
+    let report = |args: &[&str]| {
+        let options = ["run", "--backend", "soft", "--format", "junit", "--output", "run.xml"];
+        let run = home.run(&[&options, args].concat());
+        (run.code, fs::read_to_string(home.path("run.xml")).unwrap())
+    };
+    let (code, green) = report(&["scenarios"]);
+    assert!(code == 0 && green.contains("errors=\"0\"") && !green.contains("<error"), "{green}");
+    let (code, red) = report(&["scenarios", "--no-skips"]);
+    assert!(code == 3 && red.contains("<error message=\"1 of 2 cases ran, and all were required\""), "{red}");
+    report(&["scenarios"]);
+    let (code, none) = report(&["scenarios", "--filter", "no case is called so"]);
+    assert_eq!((code, none.as_str()), (2, ""));
 }

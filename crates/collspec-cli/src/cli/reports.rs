@@ -6,7 +6,7 @@ use super::terminal;
 use crate::formats::{GithubPlaces, ReportContext, ReportFormat};
 use collspec_core::printable::PrintableWriter;
 use collspec_suite::report::{Event, InheritedVariables, Reporter, RerunCommand, RunFacts, Styles, shell};
-use collspec_suite::suite::{ChosenBackend, RunOptions};
+use collspec_suite::suite::{AtLeast, ChosenBackend, RunOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -34,11 +34,17 @@ impl Reports {
                 facts: facts.clone(),
                 durations: args.durations,
                 github: GithubPlaces::here(),
+                required: required(options),
             };
             Ok(request.format.reporter(to, context))
         };
         Ok(Self(requests.iter().map(reporter).collect::<anyhow::Result<_>>()?))
     }
+}
+
+/// What must run for the run to count. A backend is not required in order to run nothing on it.
+pub fn required(options: &RunOptions) -> Option<AtLeast> {
+    options.at_least.or(options.backend.require.map(|_| AtLeast::Cases(1)))
 }
 
 /// The facts about the library, the machine and the command for reports.

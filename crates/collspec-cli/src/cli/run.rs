@@ -19,10 +19,11 @@ use collspec_run::signals;
 use collspec_suite::report::{Event, InheritedVariables, Reporter, Tally, fault_warning};
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{
-    AtLeast, CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables,
-    with_causes,
+    CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
@@ -63,6 +64,11 @@ fn run_here(
     cluster: Option<Arc<Cluster>>,
 ) -> anyhow::Result<Exit> {
     warn_of_variables()?;
+    let mut outputs = reports::files(&args.report.0);
+    outputs.extend(args.record.clone());
+    let inputs = output::of_selection(&args.selection).chain(output::of_backend(&options.backend));
+    output::check("report", &outputs, inputs)?;
+    let earlier = EarlierReports(outputs);
     let mut chosen = match resolved.backend()? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
@@ -75,10 +81,6 @@ fn run_here(
         );
     }
     let mut suite = open(&args.selection)?;
-    let mut outputs = reports::files(&args.report.0);
-    outputs.extend(args.record.clone());
-    let inputs = output::of_selection(&args.selection).chain(output::of_backend(&options.backend));
-    output::check("report", &outputs, inputs)?;
     let mut failed = FailedCases::of_working_folder();
     if can_go_on(args, &suite) {
         select_cases(&mut suite, args, &failed, chosen.backend.has_software_gpus())?;
@@ -88,6 +90,7 @@ fn run_here(
     let invalid_files = suite.invalid_files.clone();
     let invalid = invalid_files.len();
     if invalid > 0 && !(args.keep_going && can_run_some(&mut suite)) {
+        earlier.are_replaced();
         report_that_nothing_ran(Reports::open(args, options, &chosen, false)?, &invalid_files)?;
         return Err(Error::InvalidFiles(invalid).into());
     }
@@ -96,6 +99,7 @@ fn run_here(
         return Ok(Exit::ALL_PASSED);
     }
 
+    earlier.are_replaced();
     signals::at_interrupt(end_all)?;
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
     let fault = &options.variation.fault;
@@ -159,6 +163,26 @@ fn run_here(
     })
 }
 
+/// Files that this run is to write. What an earlier run left in them must not be taken for the result of one that does not begin, so that
+/// they are emptied, unless reports replace them.
+struct EarlierReports(Vec<PathBuf>);
+
+impl EarlierReports {
+    /// Reports begin to be written.
+    fn are_replaced(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for EarlierReports {
+    fn drop(&mut self) {
+        for path in self.0.iter().filter(|path| path.is_file()) {
+            // A file that cannot be written is no news here: why the run did not begin is.
+            let _ = OpenOptions::new().write(true).truncate(true).open(path);
+        }
+    }
+}
+
 /// The number of cases that a deliberate fault has changed. That the others passed says nothing about the fault.
 fn fault_in_words(fault: &str, tally: &Tally) -> Option<String> {
     if fault.is_empty() {
@@ -175,10 +199,9 @@ fn fault_in_words(fault: &str, tally: &Tally) -> Option<String> {
     })
 }
 
-/// What was required of the number of cases, and is not met. A backend is not required in order to run nothing on it.
+/// What was required of the number of cases, and is not met.
 fn unmet(options: &RunOptions, tally: &Tally, selected: usize) -> Option<String> {
-    let required = options.at_least.or(options.backend.require.map(|_| AtLeast::Cases(1)))?;
-    let unmet = required.unmet(tally.ran(), selected)?;
+    let unmet = reports::required(options)?.unmet(tally.ran(), selected)?;
     let most_frequent = tally.skips.iter().max_by_key(|(_, cases)| **cases);
     Some(match most_frequent {
         Some((reason, cases)) => format!("{unmet}; the most frequent reason, in {cases} of the others: {reason}"),

@@ -44,7 +44,7 @@ fn bugs(comparison: &Comparison) -> String {
     };
     let to = &comparison.candidate.name;
     let both = [words(false, "fixes"), words(true, "brings")].into_iter().flatten().collect::<Vec<_>>();
-    if both.is_empty() { String::new() } else { format!("; {to} {}", both.join(" and ")) }
+    if both.is_empty() { String::new() } else { format!("; {to} {}", both.join(", and ")) }
 }
 
 /// What the comparison cannot tell.
@@ -89,7 +89,7 @@ mod tests {
             advice(&["same-bits", "skipped"], vec![bug(false, 2), bug(false, 0), bug(true, 0)]),
             "these cases give no reason to stay; speed was not measured (--bench); 1 case did not run on both sides; nothing is \
              known of operations, sizes and numbers of ranks that they do not use; 2.32.3 fixes 2 known bugs, 1 of which this \
-             comparison can show and brings 1 known bug, which nothing in this comparison can show"
+             comparison can show, and brings 1 known bug, which nothing in this comparison can show"
         );
         assert!(advice(&["now-wrong"], Vec::new()).starts_with("do not move to 2.32.3 yet: what got worse must"));
         assert!(advice(&["undecided"], Vec::new()).starts_with("this comparison is no reason to move"));

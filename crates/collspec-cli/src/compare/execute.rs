@@ -29,7 +29,7 @@ pub struct Repetition {
     /// Number of starts of each library with one case each, to find failures that occur in some starts only.
     pub starts: usize,
     /// True if there are fewer starts where they would take longer than the runs of the corpus, and longer than
-    /// [`super::repeats::STARTS_IN_ANY_CASE`].
+    /// ten seconds.
     pub fewer_starts_of_few_cases: bool,
     /// Time limit for repeats and starts together.
     pub time: Duration,

@@ -5,6 +5,7 @@ use collspec_core::scenario::{self, Case, Diagnostic, SourceFile};
 use collspec_suite::report::Event;
 use collspec_suite::report::failure::failure_message;
 use collspec_suite::report::{Reporter, RerunCommand, RunFacts};
+use collspec_suite::suite::AtLeast;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,12 +18,23 @@ pub struct JunitReporter<W> {
     rerun: RerunCommand,
     /// The test suites by the path of the file, with the seconds of their cases.
     suites: BTreeMap<String, (TestSuite, f64)>,
+    /// What must run for the run to count, if anything.
+    required: Option<AtLeast>,
+    /// Cases that were to run, that have a verdict, and that were skipped.
+    planned: usize,
+    done: usize,
+    skipped: usize,
 }
 
 impl<W: Write> JunitReporter<W> {
     /// A reporter that writes to `to`.
     pub fn new(to: W, facts: RunFacts, rerun: RerunCommand) -> Self {
-        Self { to, facts, rerun, suites: BTreeMap::new() }
+        Self { to, facts, rerun, suites: BTreeMap::new(), required: None, planned: 0, done: 0, skipped: 0 }
+    }
+
+    /// A report that has an error if fewer cases run than this.
+    pub fn requiring(self, required: Option<AtLeast>) -> Self {
+        Self { required, ..self }
     }
 
     fn add(&mut self, path: &str, name: &str, status: TestCaseStatus, seconds: f64) {
@@ -45,6 +57,8 @@ impl<W: Write> JunitReporter<W> {
     }
 
     fn case_done(&mut self, case: &Case, verdict: &Verdict) {
+        self.done += 1;
+        self.skipped += usize::from(verdict.status == Status::Skip);
         let status = match verdict.status {
             Status::Pass => TestCaseStatus::success(),
             Status::Skip => {
@@ -78,7 +92,22 @@ impl<W: Write> JunitReporter<W> {
         self.add(&file.path, name, status, 0.0);
     }
 
+    /// What is wrong with the run as a whole. Who reads nothing but this file must not take it for green.
+    fn whole_run(&mut self) {
+        let left = self.planned.saturating_sub(self.done);
+        let unfinished = (left > 0).then(|| format!("{left} of {} cases were not run", self.planned));
+        let unmet = self.required.and_then(|required| required.unmet(self.done - self.skipped, self.planned));
+        for (name, message) in [("the run did not finish", unfinished), ("too few cases ran", unmet)] {
+            let Some(message) = message else { continue };
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+            status.set_message(xml(&message));
+            status.set_type("not run");
+            self.add("collspec run", name, status, 0.0);
+        }
+    }
+
     fn finished(&mut self, seconds: f64) -> io::Result<()> {
+        self.whole_run();
         let mut report = Report::new("collspec");
         report.set_time(duration(seconds));
         for (mut suite, seconds) in std::mem::take(&mut self.suites).into_values() {
@@ -93,7 +122,8 @@ impl<W: Write> JunitReporter<W> {
 impl<W: Write> Reporter for JunitReporter<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
-            Event::Started { .. } | Event::CaseStarted { .. } | Event::FileWarned { .. } => {}
+            Event::Started { cases } => self.planned = *cases,
+            Event::CaseStarted { .. } | Event::FileWarned { .. } => {}
             Event::FileInvalid { file, name, diagnostics } => self.file_invalid(file, name, diagnostics),
             Event::CaseDone { case, verdict } => self.case_done(case, verdict),
             Event::Finished { seconds } => self.finished(*seconds)?,

@@ -12,6 +12,7 @@ pub use markdown::{MAX_COMMENT, MarkdownReporter};
 
 use collspec_core::judge::Outcome;
 use collspec_suite::report::{HumanReporter, JsonLinesReporter, Reporter, RerunCommand, RunFacts, Styles};
+use collspec_suite::suite::AtLeast;
 use std::io::Write;
 
 /// The reports of a run, by the words that `--format` takes.
@@ -48,6 +49,8 @@ pub struct ReportContext {
     pub durations: usize,
     /// The files that GitHub provides for output.
     pub github: GithubPlaces,
+    /// What must run for the run to count, if anything.
+    pub required: Option<AtLeast>,
 }
 
 impl ReportFormat {
@@ -57,13 +60,13 @@ impl ReportFormat {
     }
 
     pub fn reporter(self, to: Box<dyn Write>, context: ReportContext) -> Box<dyn Reporter> {
-        let ReportContext { styles, rerun, verbose, show, facts, durations, github } = context;
+        let ReportContext { styles, rerun, verbose, show, facts, durations, github, required } = context;
         match self {
             Self::Human => {
                 Box::new(HumanReporter::new(to, styles, rerun, verbose).with_buffers(show).with_durations(durations))
             }
             Self::Jsonl => Box::new(JsonLinesReporter::new(to, facts)),
-            Self::Junit => Box::new(JunitReporter::new(to, facts, rerun)),
+            Self::Junit => Box::new(JunitReporter::new(to, facts, rerun).requiring(required)),
             Self::Github => Box::new(GithubReporter::new(to, facts, rerun, github)),
             Self::Html => Box::new(HtmlReporter::new(to, facts, rerun)),
             Self::Markdown => Box::new(MarkdownReporter::new(to, facts, rerun)),

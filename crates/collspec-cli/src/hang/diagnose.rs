@@ -8,7 +8,8 @@ use super::parting::{Parting, parting};
 use super::sequences::Sequences;
 use super::waits::{LoneEnd, Waits, messages};
 use crate::import::flight_recorder::Unfit;
-use std::collections::{HashMap, HashSet};
+use collspec_core::judge::message::ranks_text;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Says why a job stands still.
 pub fn diagnose(job: &Job) -> Diagnosis {
@@ -184,6 +185,18 @@ impl Look<'_> {
     fn verdict(&self, findings: &[Finding], waiting: &[Waiting]) -> String {
         match findings.first().map(Finding::sentence).or_else(|| self.unfit()) {
             Some(sentence) => sentence,
+            None if waiting.iter().any(|waiting| waiting.is_unknown) => {
+                let of = |is_unknown: bool| {
+                    let those = waiting.iter().filter(|waiting| waiting.is_unknown == is_unknown);
+                    let ranks: BTreeSet<usize> = those.flat_map(|waiting| waiting.ranks.iter().copied()).collect();
+                    ranks_text(&ranks.into_iter().collect::<Vec<_>>())
+                };
+                format!(
+                    "Nothing is known of {}, so it cannot be said whether a rank left the others. The calls of {} show nothing wrong.",
+                    of(true),
+                    of(false)
+                )
+            }
             None if !self.job.knows_progress => {
                 "No rank left the others: all ranks have made the same calls, as far as the logs go. Which of them were completed is not in logs."
                     .to_owned()

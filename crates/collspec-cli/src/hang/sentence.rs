@@ -35,8 +35,9 @@ impl Finding {
             }
             Cause::Unknown if self.instead.is_some() => {
                 let dumps = plural(&self.ranks, "dump of", "dumps of");
+                let them = plural(&self.ranks, "it", "them");
                 format!(
-                    "the {dumps} {ranks} {stand} older than the others, or stuck, and {others} may wait for that in {call}"
+                    "the {dumps} {ranks} {stand} older than the others, or stuck, and {others} may wait for {them} in {call}"
                 )
             }
             Cause::Unknown => format!("nothing is known of {ranks}, for which {others} may wait in {call}"),

@@ -117,7 +117,7 @@ pub fn waiting_text(waiting: &Waiting) -> String {
     match (&waiting.call, &waiting.last) {
         (Some(call), _) => format!("{}{}", call_text(call), at(call)),
         (None, Some(last)) => format!("in no call; the last was {}{}", call_text(last), at(last)),
-        (None, None) if waiting.is_unknown => "nothing is known: no dump or log of them was given".to_owned(),
+        (None, None) if waiting.is_unknown => "nothing is known: there is no dump or log of this run".to_owned(),
         (None, None) => "in no call, and made none".to_owned(),
     }
 }

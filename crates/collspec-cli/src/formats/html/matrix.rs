@@ -52,7 +52,7 @@ pub fn matrix(cases: &[PageCase]) -> Markup {
         section {
             h2 { "By operation and type" }
             p.faint {
-                "The number of cases; where some fail or differ, their number of all. A case with several operations or types \
+                "The number of cases; where some fail or differ, how many of how many. A case with several operations or types \
                  counts in each."
             }
             .wide {

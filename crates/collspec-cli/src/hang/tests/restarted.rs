@@ -71,6 +71,23 @@ fn dumps_of_ranks_that_the_job_has_no_more_are_not_compared() {
     assert!(refused.contains("of different jobs or runs") && refused.contains("give only the files"), "{refused}");
 }
 
+/// The clock of one machine may be wrong by more than a run takes, and then no run is newer.
+#[test]
+fn one_late_dump_against_most_others_is_no_newer_run() {
+    let mut dumps: Vec<Dump> = (0..3).map(|rank| dump(rank, 4, 0, 1..20)).collect();
+    dumps.push(dump(3, 4, 700, 1..20));
+    let refused = Job::of_dumps(dumps).unwrap_err().to_string();
+    assert!(refused.contains("clocks") && refused.contains("of ranks 0 to 2 end before"), "{refused}");
+}
+
+/// One dump of four, in which nothing is wrong, says nothing about the others.
+#[test]
+fn that_no_rank_left_the_others_is_not_said_of_ranks_that_are_not_known() {
+    let diagnosis = diagnosed(vec![dump(2, 4, 0, 1..2)]);
+    let said = text(&diagnosis);
+    assert!(!said.contains("No rank left") && said.contains("of ranks 0, 1 and 3"), "{said}");
+}
+
 /// Each run has a folder of its own, in whichever order they are named.
 #[test]
 fn of_two_dumps_of_a_rank_the_one_of_the_newest_run_is_read() {

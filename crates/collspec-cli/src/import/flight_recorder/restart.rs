@@ -38,6 +38,7 @@ impl<'a> Life<'a> {
 pub fn newest(dumps: Vec<Dump>) -> Result<(Vec<Dump>, Option<String>), Error> {
     let lives: Vec<Life<'_>> = dumps.iter().map(Life::of).collect();
     let mut is_older = of_other_worlds(&lives)?;
+    let had_other_ranks = is_older.contains(&true);
     for (at, older) in went_on_without(&lives).into_iter().enumerate() {
         is_older[at] |= older;
     }
@@ -51,10 +52,22 @@ pub fn newest(dumps: Vec<Dump>) -> Result<(Vec<Dump>, Option<String>), Error> {
     }
     let older: Vec<usize> =
         lives.iter().zip(&is_older).filter(|(_, older)| **older).map(|(life, _)| life.dump.rank).collect();
+    let cause = if had_other_ranks {
+        "the job was started again"
+    } else {
+        "the job was started again, or the clocks of its machines differ by more than 10 seconds"
+    };
+    // Of most ranks, a newest run has left a dump: if it has not, the times are more likely to be wrong.
+    if !had_other_ranks && 2 * older.len() >= lives.len() {
+        return Err(Error::Input(format!(
+            "{cause}: the dumps of {} end before those of the others begin, and yet have completed the same calls; give only the files of one run",
+            ranks_text(&older)
+        )));
+    }
     let (is, dump) = if older.len() == 1 { ("is", "dump") } else { ("are", "dumps") };
     let untimed = if lives.iter().any(|life| life.span.is_none()) { ", or without times" } else { "" };
     let remark = format!(
-        "the job was started again, and the {dump} of {} {is} left out: made before the newest run began{untimed}",
+        "{cause}, and the {dump} of {} {is} left out: made before the newest run began{untimed}",
         ranks_text(&older)
     );
     let mut is_older = is_older.into_iter();
