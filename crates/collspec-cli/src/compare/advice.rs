@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn advice_follows_from_the_verdict_and_tells_its_limits() {
-        let bug = |is_new, cases| Difference { bug: "b".into(), is_new, cases, example: None, measured: None };
+        let bug =
+            |is_new, cases| Difference { bug: "b".into(), what: None, is_new, cases, example: None, measured: None };
         assert_eq!(
             advice(&["same-bits", "skipped"], vec![bug(false, 2), bug(false, 0), bug(true, 0)]),
             "these cases give no reason to stay; speed was not measured (--bench); 1 case did not run on both sides; nothing is \

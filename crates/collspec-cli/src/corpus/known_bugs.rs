@@ -18,6 +18,8 @@ struct Table {
 #[derive(Deserialize)]
 struct Bug {
     name: String,
+    /// What it does, unless the name says it.
+    what: Option<String>,
     cases: Option<Pattern>,
     collective: Option<Described>,
     text: Option<Pattern>,
@@ -93,6 +95,9 @@ impl Bug {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     pub bug: String,
+    /// What it does, unless the name says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
     /// True if the second release has it, and the first one not.
     pub is_new: bool,
     /// Cases that may show the bug where it is.
@@ -115,7 +120,8 @@ impl Difference {
             (None, Some(subject)) => format!("it shows in: {subject}"),
             (None, None) => "no case here can show it".to_owned(),
         };
-        format!("{side}: {}; {shown}", self.bug)
+        let what = self.what.as_ref().map_or_else(String::new, |what| format!(" ({what})"));
+        format!("{side}: {}{what}; {shown}", self.bug)
     }
 }
 
@@ -133,7 +139,10 @@ pub fn differences<'a>(
         let is_new = bug.is_in_version(candidate);
         if bug.is_in_version(base) != is_new {
             let measured = bug.measured.clone().filter(|subject| changes.contains(&subject.as_str()));
-            all.push((bug, Difference { bug: bug.name.clone(), is_new, cases: 0, example: None, measured }));
+            all.push((
+                bug,
+                Difference { bug: bug.name.clone(), what: bug.what.clone(), is_new, cases: 0, example: None, measured },
+            ));
         }
     }
     if all.is_empty() {

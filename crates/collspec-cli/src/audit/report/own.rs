@@ -1,5 +1,4 @@
 //! The report on single files: what of the operations that they use they would notice.
-use super::advice::ids_by_family;
 use super::table::write_undecided;
 use crate::audit::examples::scenario_for;
 use crate::audit::{AuditReport, FaultOrFlaw, ItemRow};
@@ -12,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Number of unnoticed kinds of faults that are described.
+/// Number of faults, or families of them, that are described.
 const MAX_DESCRIBED: usize = 10;
 
 /// The faults that a library can have in the operations of some files.
@@ -63,10 +62,7 @@ impl<'a> OwnReport<'a> {
             self.report.runs,
             duration(seconds)
         )?;
-        if !self.noticed.is_empty() {
-            let noticed: Vec<FaultOrFlaw> = self.noticed.iter().map(|row| row.item).collect();
-            writeln!(to, "  {}", ids_by_family(&noticed))?;
-        }
+        describe(to, &self.noticed, styles)?;
         for (reason, count) in &self.report.skipped {
             writeln!(to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
         }
@@ -87,7 +83,7 @@ impl<'a> OwnReport<'a> {
     }
 }
 
-/// A line for each of the first kinds of faults, and what would show it.
+/// A line for each of the first faults, of which those of a family share one; and what would show those that were missed.
 fn describe(to: &mut dyn Write, rows: &[&ItemRow], styles: &Styles) -> io::Result<()> {
     let Styles { faint, .. } = styles;
     let families: Vec<&[&ItemRow]> =
@@ -95,12 +91,15 @@ fn describe(to: &mut dyn Write, rows: &[&ItemRow], styles: &Styles) -> io::Resul
     for family in families.iter().take(MAX_DESCRIBED) {
         let Some(first) = family.first() else { continue };
         let (id, text) = first.item.family().unwrap_or((first.item.id(), first.item.text()));
-        writeln!(to, "  {id:<5} {text}; {faint}what would show it:{faint:#} {}", first.item.shown_by())?;
+        write!(to, "  {id:<5} {text}")?;
+        if first.missed() {
+            write!(to, "; {faint}what would show it:{faint:#} {}", first.item.shown_by())?;
+        }
+        writeln!(to)?;
     }
     match families.len().saturating_sub(MAX_DESCRIBED) {
         0 => Ok(()),
-        1 => writeln!(to, "  and 1 more kind"),
-        more => writeln!(to, "  and {more} more kinds"),
+        more => writeln!(to, "  and {more} more"),
     }
 }
 
