@@ -99,7 +99,7 @@ fn many_ranks_and_rounds_of_puts_are_checked_in_time_or_refused() {
     assert_eq!(fits.code, 0, "{fits}");
     home.file("large.toml", &ring(1024, 20));
     let large = home.run(&["check", "large.toml"]);
-    assert!(large.code == 2 && large.err.contains("too many for a program with one-sided operations"), "{large}");
+    assert!(large.code == 2 && large.err.contains("too many calls for a program with one-sided operations"), "{large}");
     home.file("pairs.toml", &ring(2, 12000));
     let pairs = home.run(&["check", "pairs.toml"]);
     assert!(pairs.code == 2 && pairs.err.contains("too many to compare"), "{pairs}");
