@@ -87,4 +87,17 @@ fn a_report_is_red_where_cases_were_required_or_nothing_began() {
     report(&["scenarios"]);
     let (code, none) = report(&["scenarios", "--filter", "no case is called so"]);
     assert_eq!((code, none.as_str()), (2, ""));
+    // A recording is kept to be compared with.
+    home.file("kept.jsonl", "a recording\n");
+    let missing = home.run(&[
+        "run",
+        "--backend",
+        "soft",
+        "--record",
+        "kept.jsonl",
+        "scenarios",
+        "--filter",
+        "no case is called so",
+    ]);
+    assert_eq!((missing.code, fs::read_to_string(home.path("kept.jsonl")).unwrap().as_str()), (2, "a recording\n"));
 }

@@ -19,17 +19,6 @@ pub fn own_processors() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|number| set.is_set(*number)).collect()
 }
 
-/// How many times as long as on an idle machine something may take that waits for a processor: the threads that have wanted to
-/// run in the last minute, for each core. At least 1, and at most 8, because the figure of a container is that of its host.
-pub fn waiting_factor() -> f64 {
-    waiting_factor_of(rustix::system::sysinfo().loads[0], cores())
-}
-
-/// The same of an average load as the kernel gives it, in 65,536ths.
-fn waiting_factor_of(load: impl Into<u64>, cores: usize) -> f64 {
-    (load.into() as f64 / 65_536.0 / cores.max(1) as f64).clamp(1.0, 8.0)
-}
-
 /// Units of work that threads take in turn.
 pub(crate) struct Units {
     next: AtomicUsize,
@@ -92,12 +81,6 @@ pub fn threads_for(additions: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn waiting_grows_with_the_load_of_each_core() {
-        assert_eq!((waiting_factor_of(0u64, 2), waiting_factor_of(131_072u64, 2)), (1.0, 1.0), "a core for each");
-        assert_eq!((waiting_factor_of(655_360u64, 2), waiting_factor_of(6_553_600u64, 1)), (5.0, 8.0));
-    }
 
     #[test]
     fn results_come_in_the_order_of_the_tasks() {

@@ -14,7 +14,7 @@ use crate::compare::speed::measure;
 use crate::compare::work::count;
 use crate::compare::{
     Comparison, Decision, FirstFailures, GateVerdict, Observer, Provenance, Repetition, Side, SideError, SideRequest,
-    compare, measure_footprints,
+    USUAL_STARTS, compare, measure_footprints,
 };
 use crate::formats::GithubPlaces;
 use anyhow::Context;
@@ -131,7 +131,7 @@ fn compare_here(
     let repetition = Repetition {
         runs: args.runs.get(),
         repeats: args.repeats,
-        starts: args.starts.unwrap_or(STARTS),
+        starts: args.starts.unwrap_or(USUAL_STARTS),
         fewer_starts_of_few_cases: args.starts.is_none(),
         time: Duration::from_secs_f64(args.repeat_seconds),
     };
@@ -180,8 +180,6 @@ fn compare_here(
     })
 }
 
-/// Starts of each library if `--starts` does not say how many.
-const STARTS: usize = 30;
 /// Samples of each side if `--bench` does not say how many.
 const SAMPLES: u32 = 10;
 

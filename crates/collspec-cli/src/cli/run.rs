@@ -64,11 +64,11 @@ fn run_here(
     cluster: Option<Arc<Cluster>>,
 ) -> anyhow::Result<Exit> {
     warn_of_variables()?;
-    let mut outputs = reports::files(&args.report.0);
-    outputs.extend(args.record.clone());
+    let reports = reports::files(&args.report.0);
+    let outputs: Vec<PathBuf> = reports.iter().cloned().chain(args.record.clone()).collect();
     let inputs = output::of_selection(&args.selection).chain(output::of_backend(&options.backend));
     output::check("report", &outputs, inputs)?;
-    let earlier = EarlierReports(outputs);
+    let earlier = EarlierReports(reports);
     let mut chosen = match resolved.backend()? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
@@ -163,8 +163,8 @@ fn run_here(
     })
 }
 
-/// Files that this run is to write. What an earlier run left in them must not be taken for the result of one that does not begin, so that
-/// they are emptied, unless reports replace them.
+/// The files of this run's reports. If the run does not begin, they are emptied, so that a program that reads them does not take the reports
+/// of an earlier run for those of this one. A recording is left as it is, because it is kept to be compared with.
 struct EarlierReports(Vec<PathBuf>);
 
 impl EarlierReports {
@@ -177,7 +177,7 @@ impl EarlierReports {
 impl Drop for EarlierReports {
     fn drop(&mut self) {
         for path in self.0.iter().filter(|path| path.is_file()) {
-            // A file that cannot be written is no news here: why the run did not begin is.
+            // If this fails, the error that is reported is still the one that kept the run from beginning.
             let _ = OpenOptions::new().write(true).truncate(true).open(path);
         }
     }

@@ -1,10 +1,8 @@
 //! What to do after a comparison, in one sentence with its reasons and its limits.
 use super::comparison::Comparison;
 use super::decision::{Decision, GateVerdict};
+use super::execute::USUAL_STARTS;
 use super::words::{cases, counted};
-
-/// The number of starts from which the advice does not speak of it.
-const USUAL_STARTS: u64 = 30;
 
 impl Decision {
     /// The advice; `None` where the comparison did not begin.
@@ -60,10 +58,15 @@ fn limits(comparison: &Comparison) -> String {
     if left > 0 {
         limits.push(format!("{} did not run on both sides", cases(left)));
     }
-    if let Some(starts) = comparison.starts.as_ref().map(|starts| starts.base.starts.min(starts.candidate.starts)) {
-        limits.extend(
-            (starts < USUAL_STARTS).then(|| format!("each library was started only {starts} times (--starts)")),
-        );
+    if let Some(starts) = &comparison.starts {
+        let count = starts.base.starts.min(starts.candidate.starts);
+        match starts.not_tried {
+            Some(_) => limits.push("failures in some starts only were not looked for".to_owned()),
+            None if count < USUAL_STARTS as u64 => {
+                limits.push(format!("each library was started only {count} times (--starts)"));
+            }
+            None => {}
+        }
     }
     limits.push("nothing is known of operations, sizes and numbers of ranks that they do not use".to_owned());
     limits.join("; ")

@@ -151,14 +151,10 @@ impl ChangedResult {
 }
 
 impl Row {
-    /// Its operations with their types; those of a recording that lacks them are each combination.
+    /// Its operations with their types; of a recording that lacks them, each combination.
     pub fn calls(&self) -> Vec<TypedCall> {
-        if !self.used.is_empty() {
-            return typed_calls(&self.used);
-        }
-        let types: Vec<&'static str> = self.types.iter().filter_map(|word| Some(DType::parse(word)?.name())).collect();
-        let operations = self.operations.iter().filter_map(|word| Some(find(word)?.name));
-        operations.flat_map(|operation| types.iter().map(move |dtype| (operation, *dtype))).collect()
+        let types = self.types.iter().filter_map(|word| Some(DType::parse(word)?.name())).collect();
+        typed_calls(&self.used, self.operations.iter().filter_map(|word| Some(find(word)?.name)), &types)
     }
 
     /// The operations to which the change applies, where that is known.

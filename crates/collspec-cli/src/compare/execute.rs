@@ -18,6 +18,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Starts of each library if nobody says how many.
+pub const USUAL_STARTS: usize = 30;
+
 /// Numbers of repetitions, and their time limit.
 #[derive(Clone, Debug)]
 pub struct Repetition {

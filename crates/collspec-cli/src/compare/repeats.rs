@@ -23,7 +23,7 @@ const MORE_TRIES: usize = 4;
 /// Number of reasons that are kept of a side's failed starts.
 const START_REASONS: usize = 3;
 /// The time that starts may take even where the runs of the corpus took less.
-pub const STARTS_IN_ANY_CASE: Duration = Duration::from_secs(10);
+const STARTS_IN_ANY_CASE: Duration = Duration::from_secs(10);
 /// Fewer starts would miss a failure in three starts of ten more than once in a hundred times.
 const LEAST_STARTS: usize = 13;
 
@@ -111,7 +111,7 @@ impl Repeats<'_> {
     ///
     /// A worker cannot be started.
     pub(super) fn try_starts(&mut self, sides: &mut Sides<'_>) -> Result<Option<StartRates>, Error> {
-        let starts = self.repetition.starts;
+        let mut starts = self.repetition.starts;
         if starts == 0
             || self.observer.is_interrupted()
             || !(sides.base.side.is_live() && sides.candidate.side.is_live())
@@ -131,14 +131,13 @@ impl Repeats<'_> {
         let begun = Instant::now();
         let usual = self.corpus_time.max(STARTS_IN_ANY_CASE);
         let mut rates = StartRates::default();
-        let mut starts = starts;
         let mut number = 0;
         while number < starts.saturating_mul(MORE_TRIES) {
             let is_long = self.repetition.fewer_starts_of_few_cases && begun.elapsed() > usual;
             if is_long && (LEAST_STARTS..starts).contains(&number) {
                 starts = number;
             }
-            // Looking more often than once would find differences by chance.
+            // The rates are looked at once. Looking after each start would find differences by chance.
             if (number == starts && rates.change().meaning() != Meaning::Undecided) || self.is_late() {
                 break;
             }

@@ -145,6 +145,8 @@ pub fn differences<'a>(
             ));
         }
     }
+    // What the candidate brings matters more than what it is rid of.
+    all.sort_by_key(|(_, difference)| !difference.is_new);
     if all.is_empty() {
         return Vec::new();
     }

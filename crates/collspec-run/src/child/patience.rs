@@ -1,5 +1,6 @@
 //! Time limits for waiting. Only time in which this process ran counts, because a process that is stopped (Ctrl-Z, a
 //! debugger) cannot receive an answer that came in time.
+use collspec_core::cores::cores;
 use std::time::{Duration, Instant};
 
 /// The longest single wait, and so the most time that one stop can cost.
@@ -8,6 +9,17 @@ const SLICE: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_millis(100);
 /// Number of times the last wait is repeated after a stop; limited, so that waiting ends on a machine that is always late.
 const GRANTS: u32 = 5;
+
+/// How many times as long as on an idle machine something may take that waits for a processor: the threads that have wanted to
+/// run in the last minute, for each core. At least 1, and at most 8, because the figure of a container is that of its host.
+pub fn waiting_factor() -> f64 {
+    waiting_factor_of(rustix::system::sysinfo().loads[0], cores())
+}
+
+/// The same of an average load as the kernel gives it, in 65,536ths.
+fn waiting_factor_of(load: impl Into<u64>, cores: usize) -> f64 {
+    (load.into() as f64 / 65_536.0 / cores.max(1) as f64).clamp(1.0, 8.0)
+}
 
 /// The time that is left.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +71,12 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_grows_with_the_load_of_each_core() {
+        assert_eq!((waiting_factor_of(0u64, 2), waiting_factor_of(131_072u64, 2)), (1.0, 1.0), "a core for each");
+        assert_eq!((waiting_factor_of(655_360u64, 2), waiting_factor_of(6_553_600u64, 1)), (5.0, 8.0));
+    }
 
     #[test]
     fn time_in_which_nothing_ran_does_not_count() {

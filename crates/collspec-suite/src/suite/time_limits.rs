@@ -1,7 +1,7 @@
 //! Time limits for a case and for what comes before and after it.
 use super::Runner;
-use collspec_core::cores::waiting_factor;
 use collspec_core::scenario::{Case, ExpectedOutcome};
+use collspec_run::child::patience::waiting_factor;
 use collspec_run::run::Backend;
 use std::sync::Arc;
 use std::time::Duration;

@@ -64,7 +64,7 @@ impl State {
         let left = |rank| {
             spread.is_some_and(|spread| spread.place(rank).is_some_and(|process| spread.left.contains(&process)))
         };
-        // A split only needs its place: whoever does not come to it keeps the others waiting.
+        // A split needs only the process at which its ranks meet. If the process of another rank is gone, the ranks that come wait for it.
         let gone = if meeting == Meeting::Split { remain.next().is_some_and(left) } else { remain.any(left) };
         let Joining { token, color, key, .. } = joining;
         let of = Some(meeting.clone());

@@ -14,8 +14,8 @@ pub(crate) fn handle() -> usize {
     (number() as usize) << 6
 }
 
-/// Something moved, waits or continues. Parts of the state call it, so only under its lock: whoever holds that reads the count of one
-/// moment.
+/// Counts a change: data has moved, or a thread has begun or ended to wait. It is called only under the lock of the state, so that a thread
+/// that holds the lock reads a count that cannot change meanwhile.
 pub(super) fn changed() {
     CHANGES.fetch_add(1, Ordering::Relaxed);
 }

@@ -135,7 +135,7 @@ impl Links {
         }
     }
 
-    /// True if a link that is no longer needed has something left to write.
+    /// True if a link is to be closed and still has output that was not written.
     pub(super) fn has_closing_output(&self) -> bool {
         self.all.values().any(|link| link.closing && link.is_waiting() && !link.broken)
     }

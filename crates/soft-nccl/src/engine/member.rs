@@ -53,7 +53,7 @@ impl Spread {
 }
 
 impl CommShared {
-    /// A communicator with so many ranks in this process and in all.
+    /// A communicator of `ranks` ranks, of which `live` are in this process.
     pub fn new(live: usize, ranks: usize, spread: Option<Spread>) -> Self {
         Self { live, ranks, label: None, connections: BTreeMap::new(), spread }
     }
@@ -75,7 +75,7 @@ pub(crate) struct UserOp {
 #[derive(Default)]
 pub(crate) struct GraphNodes {
     pub(super) alive: usize,
-    /// Host threads that wait until there are no nodes left.
+    /// Host threads that wait until no node is left.
     pub(super) waits: Vec<Ticket>,
 }
 

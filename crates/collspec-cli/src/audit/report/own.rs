@@ -4,7 +4,7 @@ use crate::audit::examples::scenario_for;
 use crate::audit::{AuditReport, FaultOrFlaw, ItemRow};
 use collspec_core::ops::Kind;
 use collspec_core::printable::one_line;
-use collspec_core::scenario::{self, Case, SourceFile, all_steps};
+use collspec_core::scenario::{self, Case, CommCreation, CommDef, SourceFile, all_steps};
 use collspec_suite::report::Styles;
 use collspec_suite::report::human::duration;
 use std::collections::BTreeSet;
@@ -111,10 +111,15 @@ fn can_be_made_with(item: FaultOrFlaw, used: &BTreeSet<&str>) -> bool {
     cases.iter().flat_map(operations).all(|operation| used.contains(operation))
 }
 
-/// The words of all its steps but those that only hold or compute others. Communicators beside `world` are splits.
+/// The words of all its steps, without those that only hold or compute others, and of the way in which its communicators are made.
 fn operations(case: &Case) -> Vec<&'static str> {
     let is_of_library = |kind: &Kind| !matches!(kind, Kind::Group | Kind::Loop | Kind::Map | Kind::Host(_));
     let steps = all_steps(&case.steps).chain(all_steps(&case.before)).map(|step| step.op);
-    let splits = (!case.comms.is_empty()).then_some("split");
-    steps.filter(|op| is_of_library(&op.kind)).map(|op| op.name).chain(splits).collect()
+    let makes = |comm: &CommDef| match comm.creation {
+        CommCreation::Groups(_) => "init",
+        CommCreation::Split { .. } => "split",
+        CommCreation::Shrink { .. } => "shrink",
+        CommCreation::Grow { .. } => "grow",
+    };
+    steps.filter(|op| is_of_library(&op.kind)).map(|op| op.name).chain(case.comms.iter().map(makes)).collect()
 }

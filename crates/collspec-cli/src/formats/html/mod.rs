@@ -205,23 +205,26 @@ pub fn operations(case: &Case) -> Vec<&'static str> {
 /// The operations of a case, each with the element types of its calls. Where the program did not run, or the plan does not tell,
 /// these are all types of the inputs.
 pub fn calls(case: &Case, used: &[UsedOperation]) -> Vec<TypedCall> {
-    let mut calls = typed_calls(used);
     let types: BTreeSet<&'static str> = case.inputs.iter().map(|input| input.dtype.name()).collect();
-    for operation in operations(case) {
-        if !calls.iter().any(|(known, _)| *known == operation) {
-            calls.extend(types.iter().map(|dtype| (operation, *dtype)));
-            calls.extend(types.is_empty().then_some((operation, "")));
-        }
-    }
-    calls
+    typed_calls(used, operations(case).into_iter(), &types)
 }
 
-/// Operations with their types, in the words of the language; words of another version are left out.
-pub fn typed_calls(used: &[UsedOperation]) -> Vec<TypedCall> {
+/// The operations that were used with their types, and the others with all of these types. Words of another version of the language are left
+/// out.
+pub fn typed_calls(
+    used: &[UsedOperation],
+    operations: impl Iterator<Item = &'static str>,
+    types: &BTreeSet<&'static str>,
+) -> Vec<TypedCall> {
     let known = |used: &UsedOperation| {
         Some((collspec_core::ops::find(&used.operation)?.name, DType::parse(&used.dtype)?.name()))
     };
-    let calls: BTreeSet<TypedCall> = used.iter().filter_map(known).collect();
+    let mut calls: BTreeSet<TypedCall> = used.iter().filter_map(known).collect();
+    let seen: BTreeSet<&str> = calls.iter().map(|(operation, _)| *operation).collect();
+    for operation in operations.filter(|operation| !seen.contains(operation)) {
+        calls.extend(types.iter().map(|dtype| (operation, *dtype)));
+        calls.extend(types.is_empty().then_some((operation, "")));
+    }
     calls.into_iter().collect()
 }
 

@@ -65,7 +65,7 @@ fn ranks_that_give_any_sizes_to_one_call_agree() {
     });
 }
 
-/// Only rank 1 is named, whichever of the all_to_alls it left out, and whatever the sizes under one number are then.
+/// Only rank 1 is named. It does not matter which all_to_all it left out, nor which sizes calls of one number have because of that.
 #[test]
 fn the_rank_that_left_one_out_is_named() {
     proptest!(|(tables in tables(), at in 0usize..4)| {

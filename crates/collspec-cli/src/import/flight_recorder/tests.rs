@@ -469,7 +469,7 @@ fn a_rank_without_a_dump_goes_with_most_of_the_others() {
     );
 }
 
-/// Calls to which rank 0 gives equal sizes and other ranks do not have buffers of their own.
+/// Rank 0 passes equal sizes to two calls, and rank 1 does not, so that each call needs a buffer of its own.
 #[test]
 fn all_to_alls_whose_sizes_differ_on_some_ranks_only_do_not_share_a_buffer() {
     let sizes =

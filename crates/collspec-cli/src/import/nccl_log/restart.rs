@@ -42,7 +42,7 @@ impl Team {
 /// Nothing shows which of two runs is the newer one.
 pub fn earlier(log: &Collector) -> Result<Option<Earlier>, Error> {
     let teams = teams(log);
-    // A job of so many is refused anyway, and every two on one GPU are compared below.
+    // Below, every two teams on one GPU are compared. A log of so many ranks is refused later, so that the time can be saved.
     if teams.len() > MAX_RANKS {
         return Ok(None);
     }
