@@ -145,6 +145,16 @@ fn what_failed_can_be_run_again_alone() {
 }
 
 #[test]
+fn what_failed_is_found_again_where_there_is_no_folder_of_scenarios() {
+    let home = Home::new();
+    home.file("sweep.toml", SWEEP);
+    assert_eq!(home.run(&["run", "sweep.toml"]).code, 1);
+    assert_eq!(names(&home.run(&["run", "--failed", "--list"])).len(), 3);
+    let run = home.run(&["run", "--failed"]);
+    assert!(run.code == 1 && run.out.contains("0 passed, 3 failed"), "{run}");
+}
+
+#[test]
 fn the_slowest_cases_are_named() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);

@@ -99,7 +99,7 @@ pub struct NcclFetchArgs {
 pub const DEFAULT_FOLDER: &str = "scenarios";
 
 /// The cases to run.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub struct SelectionArgs {
     /// Scenario files, or folders of them.
     ///
@@ -157,7 +157,7 @@ pub struct QuickArg {
 }
 
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub struct LimitArgs {
     /// How much memory a case may use in all its copies, and all cases that run at the same time together, for example
     /// 512MiB [default: what this machine has free].

@@ -86,6 +86,12 @@ impl FailedCases {
         cases.retain(|case| !self.cases.is_empty() && self.cases.contains(&FailedCase::of(case, &mut last)));
     }
 
+    /// The files of the cases that failed when they last ran, as far as they are still there.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let files: BTreeSet<&str> = self.cases.iter().map(|case| case.file.as_str()).collect();
+        files.into_iter().map(PathBuf::from).filter(|file| file.exists()).collect()
+    }
+
     /// Notes a case that has failed, or passed.
     pub fn note(&mut self, case: &Case, failed: bool) {
         let case = FailedCase::of(case, &mut self.last);

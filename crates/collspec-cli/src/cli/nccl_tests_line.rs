@@ -478,6 +478,12 @@ mod tests {
     }
 
     #[test]
+    fn a_line_without_elements_says_how_many_bytes_one_takes() {
+        let error = import(&read("all_gather_perf -b 4 -e 4 -g 4 -d double").unwrap()).unwrap_err().to_string();
+        assert!(error.ends_with("which takes 64 bytes"), "{error}");
+    }
+
+    #[test]
     fn sizes_without_elements_are_told() {
         let text = imported("all_gather_perf -b 16 -e 1K -f 2 -g 8");
         let told = "# left out: 3 sizes without an element of each type on each rank";

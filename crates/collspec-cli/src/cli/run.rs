@@ -22,8 +22,8 @@ use collspec_suite::suite::{
     CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
 use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
@@ -80,8 +80,8 @@ fn run_here(
             "--fault works with --backend soft, and with --driver software: it exchanges data in memory that the host can reach"
         );
     }
-    let mut suite = open(&args.selection)?;
     let mut failed = FailedCases::of_working_folder();
+    let mut suite = open_with_failed(args, &failed)?;
     if can_go_on(args, &suite) {
         select_cases(&mut suite, args, &failed, chosen.backend.has_software_gpus())?;
         suite.plan(cores());
@@ -143,6 +143,9 @@ fn run_here(
     if let (Err(error), true) = (written, tally.fail + tally.errors > 0) {
         let why = printable_lines(&with_causes(&*error)).into_owned();
         writeln!(terminal::err(), "collspec: `--failed` will not know the cases that failed: {why}")?;
+    }
+    if tally.fail > 0 && !interrupted && std::io::stderr().is_terminal() {
+        writeln!(terminal::err(), "collspec: `--failed` runs them again, and `--show` has the buffers of each rank")?;
     }
     if invalid > 0 {
         let (files, their) = (files_in_words(invalid), if invalid == 1 { "its" } else { "their" });
@@ -218,13 +221,14 @@ fn report_that_nothing_ran(mut reports: Reports, invalid_files: &[InvalidFile]) 
 
 /// `--list`: the names of the cases that would run.
 fn list(args: &RunArgs) -> anyhow::Result<Exit> {
-    let mut suite = open(&args.selection)?;
+    let failed = FailedCases::of_working_folder();
+    let mut suite = open_with_failed(args, &failed)?;
     if can_go_on(args, &suite) {
         // The library matters only for the default selection. One that is missing does not keep cases from being listed.
         let options = &args.options();
         let on_software_gpus = args.selection.is_default()
             && Resolved::of(options).allowed().backends.iter().any(Backend::has_software_gpus);
-        select_cases(&mut suite, args, &FailedCases::of_working_folder(), on_software_gpus)?;
+        select_cases(&mut suite, args, &failed, on_software_gpus)?;
     }
     show_diagnostics(&suite)?;
     let invalid = suite.invalid_files.len();
@@ -253,6 +257,18 @@ pub fn warn_of_variables() -> io::Result<()> {
 /// True if the files have no errors so far, or their errors do not stop the others.
 fn can_go_on(args: &RunArgs, suite: &CaseSet) -> bool {
     suite.invalid_files.is_empty() || (args.keep_going && !suite.cases.is_empty())
+}
+
+/// Reads the selected files. If nothing says where they are, the cases that failed know theirs.
+fn open_with_failed(args: &RunArgs, failed: &anyhow::Result<FailedCases>) -> anyhow::Result<CaseSet> {
+    let selection = &args.selection;
+    let has_no_place = selection.paths.is_empty() && selection.corpus.is_none() && !Path::new(DEFAULT_FOLDER).exists();
+    match failed {
+        Ok(failed) if args.failed && has_no_place => {
+            open(&SelectionArgs { paths: failed.files(), ..selection.clone() })
+        }
+        _ => open(selection),
+    }
 }
 
 /// Takes the invalid files out; true if there are cases in others.

@@ -30,6 +30,9 @@ pub struct Command {
     pub left_out: Vec<String>,
 }
 
+/// More bytes than one element of each type on each rank takes.
+const MOST_BYTES_OF_ONE: u64 = 1 << 20;
+
 /// The scenario: every size, type, reduction, root and place that the line asks for, with a table `[bench]` of the same.
 ///
 /// # Errors
@@ -52,7 +55,9 @@ pub fn import(command: &Command) -> Result<Imported, Error> {
         remarks.push(format!("left out: {sizes} without an element of each type on each rank"));
     }
     let Some(smallest) = sizes.first() else {
-        return Err(Error::Input("no size is large enough for an element of each type on each rank".to_owned()));
+        let smallest = (1..MOST_BYTES_OF_ONE).find(has_elements);
+        let from = smallest.map_or_else(String::new, |bytes| format!(", which takes {bytes} bytes"));
+        return Err(Error::Input(format!("no size is large enough for an element of each type on each rank{from}")));
     };
     if has_windows_in_place_of_one_rank(command) {
         remarks
