@@ -22,20 +22,44 @@ pub fn embed(libraries: &'static [EmbeddedLibrary]) {
 /// The path at which a library from inside the program was written; `None` if it is not in there.
 pub(super) fn unpacked(name: &str) -> Option<io::Result<PathBuf>> {
     let (name, content) = EMBEDDED.get()?.iter().find(|(own, _)| *own == name)?;
-    // Programs of different versions have different libraries of one name.
-    let mark = format!("{:016x}", fnv64(content));
-    // LD_PRELOAD has spaces and colons between its paths.
+    Some(in_private_folder(fnv64(content), |folder| unpack(folder, name, content)))
+}
+
+/// Writes files that are inside this program, by their paths below a folder, and returns that folder.
+///
+/// # Errors
+///
+/// They can be written neither to the cache nor to the folder for temporary files.
+pub fn unpack_files(files: &[(&str, &[u8])]) -> io::Result<PathBuf> {
+    let mark = files.iter().fold(0u64, |mark, (path, content)| {
+        mark.rotate_left(7) ^ fnv64(path.as_bytes()) ^ fnv64(content).rotate_left(1)
+    });
+    in_private_folder(mark, |folder| {
+        for (path, content) in files {
+            let path = folder.join(path);
+            if let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) {
+                unpack(parent, name, content)?;
+            }
+        }
+        Ok(folder.to_owned())
+    })
+}
+
+/// Writes to a folder of the user's cache, or if that fails, of the folder for temporary files. Programs of different versions have different
+/// files of one name, so each has a folder by its mark.
+fn in_private_folder(mark: u64, write: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<PathBuf> {
+    let mark = format!("{mark:016x}");
+    // LD_PRELOAD and PYTHONPATH have spaces and colons between their paths.
     let cache = cache_folder().ok().filter(|cache| !cache.to_string_lossy().contains([' ', ':']));
-    let in_cache = cache.map(|cache| unpack(&cache.join("libraries").join(&mark), name, content));
-    if let Some(Ok(path)) = in_cache {
-        return Some(Ok(path));
+    if let Some(Ok(path)) = cache.map(|cache| write(&cache.join("libraries").join(&mark))) {
+        return Ok(path);
     }
     // A home that is missing, full or read-only.
     let own = std::env::temp_dir().join(format!("collspec-libraries-{}", rustix::process::getuid().as_raw()));
-    Some(make_private(&own).and_then(|is_private| match is_private {
-        true => unpack(&own.join(&mark), name, content),
+    match make_private(&own)? {
+        true => write(&own.join(&mark)),
         false => Err(io::Error::other(format!("{} belongs to another user", own.display()))),
-    }))
+    }
 }
 
 /// Writes the library, unless the same file is there already. Several processes may do this at once, because each writes a temporary file and

@@ -14,7 +14,7 @@ mod version;
 pub use cache::{CudaRelease, LibraryCache, NoCacheFolder, Wanted, cache_folder};
 pub use candidates::{Candidate, LibrarySource, SearchPlaces, candidates};
 pub use choose::{ChooseError, ChosenLibrary, choose};
-pub use embedded::{EmbeddedLibrary, embed};
+pub use embedded::{EmbeddedLibrary, embed, unpack_files};
 pub use probe::{LibraryInfo, ProbeError, enter_if_asked, probe, probe_within};
 pub(crate) use program::{absolute_folders, loader_path};
 
