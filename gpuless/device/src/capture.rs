@@ -2,9 +2,9 @@
 //!
 //! A capture begins on one stream, its origin. Another stream joins it when it waits for an event that was recorded in the
 //! capture, and leaves it when the capture ends; before that the origin must have waited for it.
-use crate::graph::{Graph, Kept, Node, Recorded};
+use crate::graph::{Graph, Kept, Node, Recorded, Shape};
 use crate::stream::Stream;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -112,6 +112,11 @@ struct State {
     clocks: Vec<Clock>,
     /// For each record, the clock of its stream.
     records: Vec<Clock>,
+    shape: Shape,
+    /// For each stream, the nodes that its next one comes after directly.
+    ends: Vec<BTreeSet<usize>>,
+    /// The same for each record.
+    recorded_ends: Vec<BTreeSet<usize>>,
     /// Sides of single nodes.
     beside: Vec<usize>,
     /// Objects that the graph keeps alive.
@@ -121,11 +126,25 @@ struct State {
 }
 
 impl State {
+    /// Writes a node down that comes after its stream's last ones.
+    fn put(&mut self, stream: usize, node: Node) {
+        if let Some(ends) = self.ends.get_mut(stream) {
+            let number = self.shape.add(node.kind(), std::mem::take(ends));
+            ends.insert(number);
+        }
+        self.nodes.push(Recorded { stream, node });
+    }
+
+    fn ends_of(&self, stream: usize) -> BTreeSet<usize> {
+        self.ends.get(stream).cloned().unwrap_or_default()
+    }
+
     /// Makes the end of a launch wait for the nodes outside the streams, too.
     fn wait_for_beside(&mut self) {
         for side in std::mem::take(&mut self.beside) {
             let record = self.records.len();
             self.records.push(Clock::new());
+            self.recorded_ends.push(BTreeSet::new());
             self.nodes.push(Recorded { stream: side, node: Node::Record(record) });
             self.nodes.push(Recorded { stream: 0, node: Node::Wait(record) });
         }
@@ -153,7 +172,7 @@ impl Capture {
     /// Writes a node down.
     pub fn add(&self, stream: usize, node: Node) {
         let mut state = self.state();
-        state.nodes.push(Recorded { stream, node });
+        state.put(stream, node);
         if let Some(clock) = state.clocks.get_mut(stream) {
             *clock.entry(stream).or_default() += 1;
         }
@@ -165,6 +184,8 @@ impl Capture {
         let number = state.records.len();
         let clock = state.clocks.get(stream).cloned().unwrap_or_default();
         state.records.push(clock);
+        let ends = state.ends_of(stream);
+        state.recorded_ends.push(ends);
         state.nodes.push(Recorded { stream, node: Node::Record(number) });
         number
     }
@@ -179,6 +200,13 @@ impl Capture {
                 *own = count.max(*own);
             }
         }
+        let seen = state.recorded_ends.get(record).cloned().unwrap_or_default();
+        let State { shape, ends, .. } = &mut *state;
+        if let Some(ends) = ends.get_mut(stream) {
+            // What comes after them comes after their own dependencies anyway.
+            seen.iter().for_each(|node| shape.take_dependencies(*node, ends));
+            ends.extend(seen);
+        }
         state.nodes.push(Recorded { stream, node: Node::Wait(record) });
     }
 
@@ -186,7 +214,7 @@ impl Capture {
     pub fn add_beside(&self, node: Node) -> Option<usize> {
         let side = self.join(&Stream::new())?;
         let mut state = self.state();
-        state.nodes.push(Recorded { stream: side, node });
+        state.put(side, node);
         state.beside.push(side);
         Some(side)
     }
@@ -195,6 +223,8 @@ impl Capture {
     pub fn put_after(&self, side: usize, stream: usize) {
         let record = self.record(stream);
         let mut state = self.state();
+        let (node, before) = (state.ends_of(side), state.ends_of(stream));
+        node.into_iter().for_each(|node| state.shape.put_after(node, &before));
         let own = |node: &Recorded| node.stream == side && !matches!(node.node, Node::Record(_) | Node::Wait(_));
         if let Some(place) = state.nodes.iter().position(own) {
             // A launch makes all records before it begins, so the wait may come before the record that it is for.
@@ -225,7 +255,23 @@ impl Capture {
         let number = state.streams.len();
         state.streams.push(stream.clone());
         state.clocks.push(Clock::new());
+        state.ends.push(BTreeSet::new());
         Some(number)
+    }
+
+    /// The number of the capture.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The nodes that a stream's next one comes after directly.
+    pub fn ends(&self, stream: usize) -> BTreeSet<usize> {
+        self.state().ends_of(stream)
+    }
+
+    /// The graph as it is so far.
+    pub fn shape<T>(&self, f: impl FnOnce(&Shape) -> T) -> T {
+        f(&self.state().shape)
     }
 }
 
@@ -293,7 +339,7 @@ impl Stream {
                 None if !joined => Err(CaptureError::Unjoined),
                 None => {
                     let (nodes, kept) = (std::mem::take(&mut state.nodes), std::mem::take(&mut state.kept));
-                    Ok(Graph::new(streams.len(), nodes, kept))
+                    Ok(Graph::new(streams.len(), nodes, kept, std::mem::take(&mut state.shape)))
                 }
             };
             let kept = std::mem::take(&mut state.kept);

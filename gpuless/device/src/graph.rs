@@ -3,6 +3,7 @@ use crate::capture::CaptureError;
 use crate::event::{Event, LastRecord, Marker};
 use crate::stream::{Copying, Done, Item, Stream};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,13 +20,77 @@ pub(crate) enum Node {
     Copy(Copying),
     Host(HostNode),
     BlockingHost(HostNode),
-    Launch(LaunchNode),
+    Launch(LaunchNode, NodeKind),
     Record(usize),
     Wait(usize),
     /// A record of an event that others outside of the graph see.
     RecordOutside(Event),
     /// A wait for the record that the event has when the graph is launched.
     WaitOutside(Event),
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// A kernel.
+    Kernel,
+    /// A copy.
+    Copy,
+    /// Memory set to a value.
+    Fill,
+    /// A function of the host.
+    Host,
+    /// Nothing: it only orders others.
+    Empty,
+    /// A wait for an event outside of the graph.
+    Wait,
+    /// A record of an event that others outside of the graph see.
+    Record,
+}
+
+impl Node {
+    pub fn kind(&self) -> NodeKind {
+        match self {
+            Self::Copy(_) => NodeKind::Copy,
+            Self::Host(_) | Self::BlockingHost(_) => NodeKind::Host,
+            Self::Launch(_, kind) => *kind,
+            Self::Record(_) | Self::Wait(_) => NodeKind::Empty,
+            Self::RecordOutside(_) => NodeKind::Record,
+            Self::WaitOutside(_) => NodeKind::Wait,
+        }
+    }
+}
+
+/// The kinds of a graph's nodes, in the order in which they were captured, and for each the nodes that it comes after directly.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shape(Vec<(NodeKind, BTreeSet<usize>)>);
+
+impl Shape {
+    pub fn add(&mut self, kind: NodeKind, after: BTreeSet<usize>) -> usize {
+        self.0.push((kind, after));
+        self.0.len() - 1
+    }
+
+    pub fn put_after(&mut self, node: usize, others: &BTreeSet<usize>) {
+        if let Some((_, after)) = self.0.get_mut(node) {
+            after.extend(others.iter().filter(|other| **other != node));
+        }
+    }
+
+    /// Takes out of `from` what a node comes after directly.
+    pub fn take_dependencies(&self, node: usize, from: &mut BTreeSet<usize>) {
+        if let Some((_, after)) = self.0.get(node) {
+            from.retain(|other| !after.contains(other));
+        }
+    }
+
+    pub fn kind(&self, node: usize) -> Option<NodeKind> {
+        self.0.get(node).map(|(kind, _)| *kind)
+    }
+
+    pub fn after(&self, node: usize) -> Option<Vec<usize>> {
+        self.0.get(node).map(|(_, after)| after.iter().copied().collect())
+    }
 }
 
 /// A node, and the number of its stream in the capture.
@@ -43,14 +108,15 @@ struct Contents {
     nodes: Vec<Recorded>,
     /// Objects that live as long as the graph and its launches.
     kept: Vec<Kept>,
+    shape: Shape,
 }
 
 /// Something that a graph keeps.
 pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
 impl Graph {
-    pub(crate) fn new(streams: usize, nodes: Vec<Recorded>, kept: Vec<Kept>) -> Self {
-        Self(Arc::new(Contents { streams, nodes, kept }))
+    pub(crate) fn new(streams: usize, nodes: Vec<Recorded>, kept: Vec<Kept>, shape: Shape) -> Self {
+        Self(Arc::new(Contents { streams, nodes, kept, shape }))
     }
 
     /// Its number of nodes, dependencies left out.
@@ -61,6 +127,16 @@ impl Graph {
     /// True if a launch does nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What a node does, of those from 0 to [`Graph::len`] in the order in which they were captured.
+    pub fn kind(&self, node: usize) -> Option<NodeKind> {
+        self.0.shape.kind(node)
+    }
+
+    /// The nodes that a node comes after directly.
+    pub fn after(&self, node: usize) -> Option<Vec<usize>> {
+        self.0.shape.after(node)
     }
 
     /// The graph, ready to be launched.
@@ -97,12 +173,18 @@ impl GraphExec {
         let mut starts = Vec::with_capacity(nodes.len());
         for recorded in nodes {
             starts.push(match &recorded.node {
-                Node::Launch(node) => node(number).ok_or(CaptureError::LaunchFailed)?,
+                Node::Launch(node, _) => node(number).ok_or(CaptureError::LaunchFailed)?,
                 _ => Vec::new(),
             });
         }
         if let Some(before) = last.take() {
             stream.enqueue(Item::Wait(before));
+        }
+        if !self.side_streams.is_empty() {
+            // Also a node that comes after no other one runs when the stream has got here.
+            let begin = Arc::new(Marker::default());
+            stream.enqueue(Item::Record(Arc::clone(&begin)));
+            self.side_streams.iter().for_each(|side| side.enqueue(Item::Wait(Arc::clone(&begin))));
         }
         let records = nodes.iter().filter(|recorded| matches!(recorded.node, Node::Record(_))).count();
         let markers: Vec<Arc<Marker>> = (0..records).map(|_| Arc::default()).collect();
@@ -121,7 +203,7 @@ impl GraphExec {
                     let f = Arc::clone(f);
                     on.enqueue(Item::Launch(Box::new(|done| crate::pool::run(Box::new(move || f()), done))));
                 }
-                Node::Launch(_) => starts.into_iter().for_each(|start| on.enqueue(Item::Launch(start))),
+                Node::Launch(..) => starts.into_iter().for_each(|start| on.enqueue(Item::Launch(start))),
                 Node::Record(record) => on.enqueue(Item::Record(Arc::clone(&markers[*record]))),
                 Node::Wait(record) => on.enqueue(Item::Wait(Arc::clone(&markers[*record]))),
                 Node::RecordOutside(event) => {

@@ -25,7 +25,7 @@ pub use current::{current, set_current};
 pub use device::{Activity, activity, set_idle_hook, wake_hosts};
 pub use drive::{Helper, is_driving, set_helper};
 pub use event::Event;
-pub use graph::{Graph, GraphExec, HostNode, LaunchNode, Start};
+pub use graph::{Graph, GraphExec, HostNode, LaunchNode, NodeKind, Start};
 pub use identity::uuid;
 pub use lazy::{begin_held, set_lazy, set_patient};
 pub use memory::OutOfMemory;

@@ -1,7 +1,7 @@
 //! Points of a capture: a library refers to them when it adds to the graph that is being made.
 use crate::capture::{Capture, Part};
 use crate::event::Event;
-use crate::graph::{HostNode, LaunchNode, Node};
+use crate::graph::{HostNode, LaunchNode, Node, NodeKind};
 use crate::stream::Stream;
 use std::any::Any;
 use std::fmt;
@@ -63,7 +63,33 @@ impl CapturePoint {
 
     /// The same for a library's own node.
     pub fn launch_beside(&self, node: LaunchNode) -> Option<CapturePoint> {
-        self.beside(Node::Launch(node))
+        self.beside(Node::Launch(node, NodeKind::Kernel))
+    }
+
+    /// The same for a node that does nothing.
+    pub fn nothing_beside(&self) -> Option<CapturePoint> {
+        self.beside(Node::Launch(Arc::new(|_| Some(Vec::new())), NodeKind::Empty))
+    }
+
+    /// The number of its capture.
+    pub fn capture_id(&self) -> u64 {
+        self.capture().id()
+    }
+
+    /// The nodes that come directly before what its stream captures next, or the node itself: numbers as in
+    /// [`Graph::kind`](crate::Graph::kind).
+    pub fn ends(&self) -> Vec<usize> {
+        self.capture().ends(self.0.stream).into_iter().collect()
+    }
+
+    /// What a node of its capture does.
+    pub fn kind(&self, node: usize) -> Option<NodeKind> {
+        self.capture().shape(|shape| shape.kind(node))
+    }
+
+    /// The nodes that a node of its capture comes after directly.
+    pub fn after(&self, node: usize) -> Option<Vec<usize>> {
+        self.capture().shape(|shape| shape.after(node))
     }
 
     /// Orders this node, which is outside the streams, after `earlier`. False if they belong to different captures.

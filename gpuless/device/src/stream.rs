@@ -4,7 +4,7 @@
 use crate::capture::{CaptureError, CapturedRecord, Part};
 use crate::device::{Condition, DeviceState, Waiter, host_wait, lock};
 use crate::event::{Event, LastRecord, Marker};
-use crate::graph::{HostNode, LaunchNode, Node, Start};
+use crate::graph::{HostNode, LaunchNode, Node, NodeKind, Start};
 use crate::{executor, lazy, pool};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -251,7 +251,12 @@ impl Stream {
 
     /// The hook for libraries on a stream that is capturing: adds their node. False if the stream is not capturing.
     pub fn capture_launch(&self, node: LaunchNode) -> bool {
-        self.captured(|| Node::Launch(node))
+        self.capture_launch_of(NodeKind::Kernel, node)
+    }
+
+    /// The same for a node that does something else than a kernel.
+    pub fn capture_launch_of(&self, kind: NodeKind, node: LaunchNode) -> bool {
+        self.captured(|| Node::Launch(node, kind))
     }
 
     /// Writes a node down if the stream is capturing.

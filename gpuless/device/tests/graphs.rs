@@ -260,6 +260,27 @@ fn nodes_beside_the_streams_run_where_their_dependencies_put_them() {
 }
 
 #[test]
+fn a_node_without_dependencies_waits_for_the_work_before_its_launch() {
+    let (stream, log) = (Stream::new(), Log::default());
+    begin(&stream);
+    let point = stream.capture_point().expect("a capture");
+    let words = log.0.clone();
+    point.blocking_host_fn_beside(Arc::new(move || words.lock().unwrap().push("node"))).expect("a capture");
+    let graph = stream.end_capture().expect("a graph").instantiate();
+    let (open, gate) = mpsc::channel();
+    let words = log.0.clone();
+    stream.blocking_host_fn(Box::new(move || {
+        gate.recv().expect("the gate opens");
+        words.lock().unwrap().push("before");
+    }));
+    graph.launch(&stream).expect("a launch");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    open.send(()).expect("somebody waits");
+    stream.synchronize();
+    assert_eq!(log.words(), ["before", "node"]);
+}
+
+#[test]
 fn a_graph_of_thousands_of_nodes_costs_no_more_than_they_do() {
     const NODES: usize = 3000;
     let (stream, ran) = (Stream::new(), Arc::new(AtomicUsize::new(0)));

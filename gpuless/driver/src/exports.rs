@@ -89,7 +89,8 @@ exports! {
     cuLaunchKernelEx cuLibraryGetKernel cuLibraryGetModule cuLibraryLoadData cuLibraryUnload cuModuleGetFunction
     cuModuleGetGlobal cuModuleGetGlobal_v2 cuModuleLoadData cuModuleLoadDataEx cuModuleUnload
     cuGetErrorName cuGetErrorString cuGetExportTable cuGetProcAddress cuGetProcAddress_v2 cuInit
-    cuGraphDestroy cuGraphExecDestroy cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiate_v2 cuGraphLaunch
+    cuGraphAddEmptyNode cuGraphDestroy cuGraphExecDestroy cuGraphGetNodes cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiate_v2 cuGraphLaunch
+    cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2 cuGraphNodeGetType
     cuGraphUpload cuIpcCloseMemHandle cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunchHostFunc
     cuMemAlloc cuMemAlloc_v2 cuMemAllocAsync cuMemAllocFromPoolAsync cuMemAllocHost cuMemAllocHost_v2 cuMemFree cuMemFree_v2
     cuMemFreeAsync cuMemFreeHost cuMemGetAddressRange cuMemGetAddressRange_v2 cuMemGetInfo cuMemGetInfo_v2 cuMemHostAlloc

@@ -1,13 +1,14 @@
 //! Captures, which the user of streams begins and ends, and nodes that a library adds to the graph by handle.
 //!
-//! A graph's handle, and a node's, is a point of a gpuless-device capture. Queries see a stream's captured work so far as one node.
+//! A graph's handle is a point of a gpuless-device capture, and so is a node's, with its number: what is put after a node comes after
+//! everything that its stream has captured by then.
 use super::kernels;
 use super::launch::{self, Dimensions};
 use super::raw::{Function, HostFunction, In};
 use super::work::{self, Kernel};
 use super::{Handle, Out, Outcome, Runtime, devices, errors, events, handles, put, put_if, runtime, streams};
-use gpuless_device::{CapturePoint, CaptureStatus};
-use std::cell::Cell;
+use gpuless_device::{CapturePoint, CaptureStatus, NodeKind};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::{null, without_provenance_mut};
@@ -23,8 +24,17 @@ const SET_DEPENDENCIES: c_uint = 1;
 #[derive(Default)]
 struct Handles {
     graphs: BTreeMap<usize, CapturePoint>,
-    nodes: BTreeMap<usize, CapturePoint>,
+    nodes: BTreeMap<usize, Node>,
+    /// The handle of each node, by its capture and its number.
+    of_nodes: BTreeMap<(u64, usize), usize>,
     made: usize,
+}
+
+/// A node of a capture in progress.
+#[derive(Clone)]
+struct Node {
+    point: CapturePoint,
+    number: usize,
 }
 
 static HANDLES: Mutex<Option<Handles>> = Mutex::new(None);
@@ -33,27 +43,32 @@ fn locked() -> MutexGuard<'static, Option<Handles>> {
     HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handle of a point, valid as long as its capture is in progress.
-fn handle(known: &mut BTreeMap<usize, CapturePoint>, made: &mut usize, point: CapturePoint) -> usize {
-    known.retain(|_, point| !point.is_over());
-    *made += 1;
-    let handle = handles::handle(FIRST, *made);
-    known.insert(handle, point);
-    handle
-}
-
+/// The graph's handle, valid as long as its capture is in progress.
 fn graph_handle(point: &CapturePoint) -> Handle {
     let mut handles = locked();
-    let Handles { graphs, made, .. } = handles.get_or_insert_default();
+    let Handles { graphs, nodes, of_nodes, made } = handles.get_or_insert_default();
     let known = graphs.iter().find(|(_, known)| known.is_of_capture(point)).map(|(number, _)| *number);
-    without_provenance_mut(known.unwrap_or_else(|| handle(graphs, made, point.clone())))
+    without_provenance_mut(known.unwrap_or_else(|| {
+        // A new capture: those that are over go.
+        graphs.retain(|_, point| !point.is_over());
+        nodes.retain(|_, node| !node.point.is_over());
+        of_nodes.retain(|_, handle| nodes.contains_key(handle));
+        *made += 1;
+        let handle = handles::handle(FIRST, *made);
+        graphs.insert(handle, point.clone());
+        handle
+    }))
 }
 
-fn node_handle(point: CapturePoint) -> Handle {
+fn node_handle(point: &CapturePoint, number: usize) -> Handle {
     let mut handles = locked();
-    let Handles { nodes, made, .. } = handles.get_or_insert_default();
-    let known = nodes.iter().find(|(_, known)| **known == point).map(|(number, _)| *number);
-    without_provenance_mut(known.unwrap_or_else(|| handle(nodes, made, point)))
+    let Handles { nodes, of_nodes, made, .. } = handles.get_or_insert_default();
+    let handle = *of_nodes.entry((point.capture_id(), number)).or_insert_with(|| {
+        *made += 1;
+        handles::handle(FIRST, *made)
+    });
+    nodes.entry(handle).or_insert_with(|| Node { point: point.clone(), number });
+    without_provenance_mut(handle)
 }
 
 /// The graph of a handle, valid as long as its capture is in progress.
@@ -63,14 +78,27 @@ pub(super) fn graph(handle: Handle) -> Result<CapturePoint, c_int> {
     known.filter(|point| !point.is_over()).cloned().ok_or(errors::INVALID_VALUE)
 }
 
-fn node(handle: Handle) -> Result<CapturePoint, c_int> {
+fn node(handle: Handle) -> Result<Node, c_int> {
     let handles = locked();
     let known = handles.as_ref().and_then(|handles| handles.nodes.get(&handle.addr()));
-    known.filter(|point| !point.is_over()).cloned().ok_or(errors::INVALID_VALUE)
+    known.filter(|node| !node.point.is_over()).cloned().ok_or(errors::INVALID_VALUE)
 }
 
 fn nodes(list: In<Handle>, count: usize) -> Result<Vec<CapturePoint>, c_int> {
-    list.list(count)?.into_iter().map(node).collect()
+    list.list(count)?.into_iter().map(|handle| node(handle).map(|node| node.point)).collect()
+}
+
+/// What a node of a capture in progress does.
+pub(super) fn kind(handle: Handle) -> Result<NodeKind, c_int> {
+    let Node { point, number } = node(handle)?;
+    point.kind(number).ok_or(errors::INVALID_VALUE)
+}
+
+/// The nodes that a node of a capture in progress comes after.
+pub(super) fn dependencies(handle: Handle) -> Result<Vec<Handle>, c_int> {
+    let Node { point, number } = node(handle)?;
+    let after = point.after(number).ok_or(errors::INVALID_VALUE)?;
+    Ok(after.into_iter().map(|number| node_handle(&point, number)).collect())
 }
 
 /// `cudaStreamCaptureStatus` with the capture's number.
@@ -85,8 +113,8 @@ fn status_of(status: CaptureStatus) -> (c_int, u64) {
 thread_local! {
     /// The thread's mode of interaction with captures; it is stored, but has no effect.
     static MODE: Cell<c_int> = const { Cell::new(0) };
-    /// The list of nodes that the last query of this thread gave.
-    static FRONTIER: Cell<Handle> = const { Cell::new(std::ptr::null_mut()) };
+    /// The list of nodes that the last query of this thread gave, where the caller finds it.
+    static FRONTIER: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A query about a capture.
@@ -108,15 +136,16 @@ fn answer(stream: Handle, question: Question<'_>) -> Outcome {
     if let Some(place) = question.graph {
         place.write(graph_handle(&point));
     }
+    let ends: Vec<Handle> = point.ends().into_iter().map(|number| node_handle(&point, number)).collect();
+    put_if(question.edges, null());
+    put_if(question.count, ends.len());
     if let Some(place) = question.dependencies {
         let frontier = FRONTIER.try_with(|frontier| {
-            frontier.set(node_handle(point));
-            frontier.as_ptr().cast_const()
+            *frontier.borrow_mut() = ends;
+            frontier.borrow().as_ptr()
         });
         place.write(frontier.unwrap_or(null()));
     }
-    put_if(question.edges, null());
-    put_if(question.count, 1);
     Ok(())
 }
 
@@ -157,7 +186,8 @@ fn add(
     if !after.iter().all(|point| made.put_after(point)) {
         return Err(errors::INVALID_VALUE);
     }
-    place.write(node_handle(made));
+    let number = made.ends().first().copied().ok_or(errors::INVALID_VALUE)?;
+    place.write(node_handle(&made, number));
     Ok(())
 }
 
@@ -245,6 +275,9 @@ mod all {
         ) {
             let event = events::lookup(event)?;
             add(place, graph, (after, count), |graph| graph.wait_beside(&event))
+        }
+        fn cudaGraphAddEmptyNode(place: Out<'_, Handle>, graph: Handle, after: In<Handle>, count: usize) {
+            add(place, graph, (after, count), CapturePoint::nothing_beside)
         }
         fn cudaGraphAddHostNode(
             place: Out<'_, Handle>,

@@ -119,7 +119,7 @@ runtime! {
         if !known {
             return Err(errors::INVALID_VALUE);
         }
-        work::put(&stream, Arc::new(move || _ = blocks::end(start, &[Kind::Device])));
+        work::put(&stream, gpuless_device::NodeKind::Empty, Arc::new(move || _ = blocks::end(start, &[Kind::Device])));
         Ok(())
     }
     /// Address and size of a variable of a kernel.

@@ -105,7 +105,7 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
         streams::functions(),
         events::functions(),
         capture::functions(runtime),
-        graphs::functions(),
+        graphs::functions(runtime),
         objects::functions(),
         launch::functions(runtime),
         entry_points::functions(runtime),

@@ -92,6 +92,20 @@ impl Text {
 pub(super) struct Room(*mut u8);
 
 impl Room {
+    pub fn null() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes zeros behind the first bytes.
+    pub fn clear(self, from: usize, len: usize) {
+        // SAFETY: the caller promises this many bytes.
+        unsafe { self.0.wrapping_add(from).write_bytes(0, len) };
+    }
+
     pub fn write(self, bytes: &[u8]) -> Outcome {
         if self.0.is_null() {
             return Err(errors::INVALID_VALUE);

@@ -2,6 +2,7 @@
 use super::raw::{Bytes, In};
 use super::streams::{self, Target};
 use super::{Handle, Out, Outcome, Runtime, blocks, devices, errors, multicast, put_if, runtime, virtual_memory, work};
+use gpuless_device::NodeKind;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -41,9 +42,9 @@ pub(super) fn copy(target: &Target, to: Bytes, from: Bytes, len: usize, kind: c_
     }
     if pageable(from) {
         let staged = from.copied(len);
-        work::put(target, Arc::new(move || to.store(&staged)));
+        work::put(target, NodeKind::Copy, Arc::new(move || to.store(&staged)));
     } else {
-        work::put(target, Arc::new(move || to.copy_from(from, len)));
+        work::put(target, NodeKind::Copy, Arc::new(move || to.copy_from(from, len)));
     }
     if pageable(to) && !target.stream.capture_status().is_capturing() {
         streams::synchronize(target)?;
@@ -59,7 +60,7 @@ fn fill(target: &Target, to: Bytes, value: c_int, len: usize) -> Outcome {
     check(to, len)?;
     // The low byte, as `memset` takes it.
     let byte = value.to_le_bytes()[0];
-    work::put(target, Arc::new(move || to.fill(byte, len)));
+    work::put(target, NodeKind::Fill, Arc::new(move || to.fill(byte, len)));
     Ok(())
 }
 

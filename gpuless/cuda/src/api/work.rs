@@ -3,11 +3,11 @@ use super::errors::{self, Failure};
 use super::graves::Running;
 use super::kernels::{Configuration, Kernels};
 use super::streams::Target;
-use gpuless_device::{Done, LaunchNode, Start};
+use gpuless_device::{Done, LaunchNode, NodeKind, Start};
 use std::sync::Arc;
 
-/// Puts a short function on a stream.
-pub(super) fn put(target: &Target, f: Arc<dyn Fn() + Send + Sync>) {
+/// Puts a short function on a stream, which graphs know as this.
+pub(super) fn put(target: &Target, kind: NodeKind, f: Arc<dyn Fn() + Send + Sync>) {
     let again = Arc::clone(&f);
     let node = move |_: u64| -> Option<Vec<Start>> {
         let (running, f) = (Running::begin(), Arc::clone(&again));
@@ -17,7 +17,7 @@ pub(super) fn put(target: &Target, f: Arc<dyn Fn() + Send + Sync>) {
             done.finish();
         })])
     };
-    if !target.stream.capture_launch(Arc::new(node)) {
+    if !target.stream.capture_launch_of(kind, Arc::new(node)) {
         let running = Running::begin();
         target.stream.host_fn(Box::new(move || {
             f();

@@ -4,6 +4,7 @@
 mod capture;
 mod devices;
 mod fake;
+mod graphs;
 mod ipc;
 mod launch;
 mod memory;

@@ -1,6 +1,6 @@
 //! Streams and events.
 use super::fake::{self, WAITS};
-use super::{alone, asked, launch, named};
+use super::{alone, asked, driver, launch, named};
 use crate::api::devices::cudaSetDevice;
 use crate::api::events::*;
 use crate::api::pools::cudaDeviceGetDefaultMemPool;
@@ -17,6 +17,16 @@ fn streams_are_found_by_handle() {
     let stream = asked(|place| cudaStreamCreateWithPriority(place, 1, -9)).unwrap();
     cudaSetDevice(0);
     assert_eq!(asked(|place| cudaStreamGetPriority(stream, place)), Ok(-5));
+    type Range = extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+    let of_driver: Range = driver("cuCtxGetStreamPriorityRange");
+    let (mut least, mut greatest) = (7, 7);
+    assert_eq!((of_driver(&raw mut least, &raw mut greatest), least, greatest), (0, 0, -5));
+    for (asked_for, given) in [(1, 0), (0, 0), (-3, -3), (-5, -5), (c_int::MIN, -5)] {
+        let stream = asked(|place| cudaStreamCreateWithPriority(place, 1, asked_for)).unwrap();
+        assert_eq!(asked(|place| cudaStreamGetPriority(stream, place)), Ok(given));
+        assert_eq!(cudaStreamDestroy(stream), 0);
+    }
+    assert_eq!(asked(|place| cudaStreamGetPriority(null_mut(), place)), Ok(0));
     assert_eq!(asked(|place| cudaStreamGetFlags(stream, place)), Ok(1));
     assert_eq!(asked(|place| cudaStreamGetDevice(stream, place)), Ok(3));
     assert_eq!((cudaStreamSynchronize(stream), cudaStreamQuery(stream)), (0, 0));
