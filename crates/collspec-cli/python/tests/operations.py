@@ -20,6 +20,11 @@ TYPES = [torch.float32, torch.bfloat16, torch.int64]
 # jiterator compiles kernels by NVRTC, as machine code.
 WITHOUT_VALUES = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
 
+# PyTorch has no kernel for CUDA, or wants an argument on the CPU.
+REFUSED_FOR_CUDA = {"histogram", "histogramdd", "tensor_split"}
+# PyTorch composes these, or their gradients, differently by device.
+OTHER_FORMULAS = {"nn.functional.rms_norm", "nn.functional.scaled_dot_product_attention", "prod", "renorm"}
+
 
 def on(device, value):
     """The same arguments on a device, with the strides, the offsets and the gradients that they have on the CPU."""
@@ -101,6 +106,11 @@ def same(one, other):
     return True
 
 
+def close(one, other):
+    pairs = [] if isinstance(one, str) or isinstance(other, str) else zip(one, other)
+    return len(one) == len(other) and all(torch.allclose(left, right, equal_nan=True) for (left, _), (right, _) in pairs)
+
+
 def in_words(value):
     if isinstance(value, str):
         return value
@@ -130,17 +140,23 @@ def main():
             wrong = None
             for _, sample in samples:
                 try:
+                    # Some operations check their arguments only where no mode is active.
                     with Draws() as draws:
-                        expected = outcome(op.op, sample, "cpu", gradients)
+                        outcome(op.op, sample, "cpu", False)
                     if draws.found:
                         counts["samples with random numbers"] += 1
                         continue
+                    expected = outcome(op.op, sample, "cpu", gradients)
                     found = outcome(op.op, sample, "cuda", gradients)
                 except Unsuitable:
                     counts["samples of other layouts"] += 1
                     continue
                 counts["samples"] += 1
-                if not same(expected, found):
+                if op.name in REFUSED_FOR_CUDA and isinstance(found, str):
+                    counts["samples that a GPU refuses, too"] += 1
+                elif op.name in OTHER_FORMULAS and close(expected, found):
+                    counts["samples with another formula for CUDA, which are close"] += 1
+                elif not same(expected, found):
                     counts["samples that differ"] += 1
                     wrong = wrong or (expected, found)
             counts["operations with a type"] += 1
