@@ -9,6 +9,7 @@
 //! | [`alter`] | kernels with a changed instruction, and the instructions that are executed |
 //! | [`faults`] | faults of the machine on demand |
 //! | `registered` | the kernels that a program names by addresses of its own functions |
+//! | `shared_event` | events that several processes record and wait for |
 //! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
 #![deny(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod elf;
 pub mod fatbin;
 pub mod attach;
 mod registered;
+mod shared_event;
 pub mod api;
 mod nvml;
 pub mod faults;

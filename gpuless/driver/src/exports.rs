@@ -94,7 +94,7 @@ exports! {
     cuGetErrorName cuGetErrorString cuGetExportTable cuGetProcAddress cuGetProcAddress_v2 cuInit
     cuGraphAddEmptyNode cuGraphDestroy cuGraphExecDestroy cuGraphGetNodes cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiate_v2 cuGraphLaunch
     cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2 cuGraphNodeGetType
-    cuGraphUpload cuIpcCloseMemHandle cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunchHostFunc
+    cuGraphUpload cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunchHostFunc
     cuMemAlloc cuMemAlloc_v2 cuMemAllocAsync cuMemAllocFromPoolAsync cuMemAllocHost cuMemAllocHost_v2 cuMemFree cuMemFree_v2
     cuMemFreeAsync cuMemFreeHost cuMemGetAddressRange cuMemGetAddressRange_v2 cuMemGetInfo cuMemGetInfo_v2 cuMemHostAlloc
     cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2 cuMemHostGetFlags cuMemHostRegister cuMemHostRegister_v2
