@@ -158,6 +158,107 @@ fn a_runtime_inside_a_library_is_replaced_before_the_program_calls_it() {
     assert!(text.contains("software GPU: cudaGetTextureReference is not supported"), "{text}");
 }
 
+/// A runtime as a library of its own. Its functions are long enough for a jump, and find nothing.
+const SHARED_RUNTIME: &str = "
+#define FUNCTION(name) int name(void *a) { volatile int code = 35; for (int i = 0; i < 3; i++) code += a == 0; return code; }
+FUNCTION(cudaRuntimeGetVersion) FUNCTION(cudaMalloc) FUNCTION(cudaMemcpy) FUNCTION(cudaLaunchKernel)
+FUNCTION(cudaMemcpyFromSymbol) FUNCTION(cudaGetSymbolAddress) FUNCTION(__cudaRegisterFatBinary) FUNCTION(__cudaRegisterFatBinaryEnd)
+FUNCTION(__cudaRegisterFunction) FUNCTION(__cudaRegisterVar)
+";
+
+/// A program as nvcc compiles it, with three fat binaries: two have a kernel of the same name, which is static on the host, and one has
+/// machine code alone.
+const REGISTERS: &str = r#"
+#include <stdio.h>
+#include <string.h>
+typedef struct { unsigned x, y, z; } dim3;
+void **__cudaRegisterFatBinary(void *); void __cudaRegisterFatBinaryEnd(void **);
+void __cudaRegisterFunction(void **, const void *, char *, const char *, int, void *, void *, dim3 *, dim3 *, int *);
+void __cudaRegisterVar(void **, char *, char *, const char *, int, size_t, int, int);
+int cudaMalloc(void **, size_t), cudaMemcpy(void *, const void *, size_t, int), cudaGetSymbolAddress(void **, const void *);
+int cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, void *);
+#define PTX(number) ".version 7.0\n.target sm_70\n.address_size 64\n.global .align 4 .u32 own = " #number "1;\n" \
+    ".entry _ZN1k5storeEPi(.param .u64 to)\n{ .reg .b64 %d<3>; .reg .b32 %r<3>; ld.param.u64 %d1, [to];\n" \
+    "mov.u32 %r1, " #number "; st.global.u32 [%d1], %r1; ret; }\n" \
+    ".visible .entry odd() { surprise.b32; ret; }\n"
+#define BINARY(name, type, arch, text) static struct { unsigned magic; unsigned short version, size; unsigned long rest; \
+    unsigned short kind, a; unsigned header; unsigned long payload; unsigned compressed, options; unsigned short minor, major; \
+    unsigned architecture; unsigned long b; unsigned long flags, c, d; char content[sizeof(text)]; } \
+    binary_##name = { 0xba55ed50, 1, 16, 64 + sizeof(text), type, 0, 64, sizeof(text), 0, 0, 0, 7, arch, 0, 0, 0, 0, text }; \
+    static struct { unsigned magic, version; void *data, *more; } wrapper_##name = { 0x466243b1, 1, &binary_##name, 0 }; \
+    static void stub_##name(void) {}
+BINARY(one, 1, 70, PTX(1))
+BINARY(two, 1, 70, PTX(2))
+BINARY(code, 2, 75, "\x7f" "ELF of a GPU")
+static int own;
+static void odd(void) {}
+__attribute__((constructor)) static void begin(void) {
+    void **one = __cudaRegisterFatBinary(&wrapper_one), **two = __cudaRegisterFatBinary(&wrapper_two);
+    void **code = __cudaRegisterFatBinary(&wrapper_code);
+    __cudaRegisterFunction(one, stub_one, "", "_ZN1k5storeEPi", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(two, stub_two, "", "_ZN1k5storeEPi", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(two, odd, "", "odd", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(code, stub_code, "", "_Z6matmulv", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterVar(two, (char *)&own, "own", "own", 0, 4, 0, 0);
+    __cudaRegisterFatBinaryEnd(code);
+}
+int main() {
+    int *memory, found[2] = {0, 0}, in = 0; void *address = 0;
+    dim3 unit = {1, 1, 1};
+    int code = cudaMalloc((void **)&memory, 8);
+    void *parameters[] = {&memory}, *next = memory + 1, *others[] = {&next};
+    code += cudaLaunchKernel(stub_one, unit, unit, parameters, 0, 0) + cudaLaunchKernel(stub_two, unit, unit, others, 0, 0);
+    code += cudaMemcpy(found, memory, 8, 2) + cudaGetSymbolAddress(&address, &own) + cudaMemcpy(&in, address, 4, 2);
+    printf("code %d found %d %d in %d\n", code, found[0], found[1], in);
+    for (int i = 0; i < 2; i++) printf("machine code %d\n", cudaLaunchKernel(stub_code, unit, unit, 0, 0, 0));
+    printf("nothing %d\n", cudaLaunchKernel(&in, unit, unit, 0, 0, 0));
+    printf("odd %d\n", cudaLaunchKernel(odd, unit, unit, 0, 0, 0) + cudaMemcpy(found, memory, 8, 2));
+    fflush(stdout);
+    fprintf(stderr, "END\n");
+    return 0;
+}"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn kernels_are_those_that_a_program_registers_and_a_refused_one_is_named_at_its_launch() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |name: &str, source: &str, options: &[&str]| {
+        let (file, built) = (folder.path().join(format!("{name}.c")), folder.path().join(name));
+        std::fs::write(&file, source).unwrap();
+        let mut compiler = Command::new("cc");
+        compiler.arg("-o").args([&built, &file]).args(options).current_dir(folder.path());
+        match compiler.output() {
+            Ok(output) => assert!(output.status.success(), "{}", text(&output)),
+            Err(_) => return None,
+        }
+        Some(built)
+    };
+    let built = build("libruntime.so", SHARED_RUNTIME, &["-shared", "-fPIC"]).and_then(|_| {
+        // Linked with the runtime's library, or with the runtime in it.
+        let shared = build("shared", REGISTERS, &["-L.", "-lruntime", "-Wl,-rpath,$ORIGIN"])?;
+        std::fs::write(folder.path().join("runtime.c"), SHARED_RUNTIME).unwrap();
+        Some([shared, build("linked", REGISTERS, &["runtime.c"])?])
+    });
+    let Some(programs) = built else { return eprintln!("skipped: no C compiler (cc)") };
+    for program in programs {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+        command.args(["gpu", "--"]).arg(&program).env("COLLSPEC_SOFTWARE_GPUS", "2");
+        let output = command.output().unwrap();
+        let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let lines: Vec<&str> = said.lines().collect();
+        let expected = ["code 0 found 1 2 in 21", "machine code 209", "machine code 209", "nothing 98", "odd 719"];
+        assert_eq!(lines, expected, "{}\n{told}", program.display());
+        let told: Vec<&str> = told.lines().collect();
+        assert_eq!(told.len(), 4, "{told:?}");
+        let [code, nothing, odd, "END"] = told[..] else { panic!("{told:?}") };
+        let start = "software GPU: kernel _Z6matmulv on device 0: it is there as machine code alone (sm_75), which cannot run here, \
+                     and not as PTX (in ";
+        assert!(code.starts_with(start) && code.ends_with(&format!("{})", program.display())), "{code}");
+        assert!(nothing.ends_with("nothing has registered a kernel under this address"), "{nothing}");
+        assert!(odd.starts_with("software GPU: kernel odd on device 0: ") && odd.contains("surprise.b32"), "{odd}");
+    }
+}
+
 /// Its runtime starts before the driver is ready and refuses to be loaded after another library.
 #[test]
 #[cfg(target_arch = "x86_64")]

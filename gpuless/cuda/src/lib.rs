@@ -8,6 +8,8 @@
 //! | [`library`] | a loaded library on software GPUs: attached, with its kernels executed from their PTX |
 //! | [`alter`] | kernels with a changed instruction, and the instructions that are executed |
 //! | [`faults`] | faults of the machine on demand |
+//! | `registered` | the kernels that a program names by addresses of its own functions |
+//! | `shared_event` | events that several processes record and wait for |
 //! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
 #![deny(unsafe_code)]
 
@@ -15,6 +17,8 @@ mod counts;
 mod elf;
 pub mod fatbin;
 pub mod attach;
+mod registered;
+mod shared_event;
 pub mod api;
 mod nvml;
 pub mod faults;

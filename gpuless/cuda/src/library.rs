@@ -2,9 +2,9 @@
 #![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
 
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Place, Runtime};
-use crate::attach::{Answers, AttachError, Attached, Report, attach, runtime_functions};
+use crate::attach::{Answers, AttachError, Attached, Report, attach, of_wrapper, runtime_functions};
 use crate::counts;
-use crate::fatbin::{FatBinaries, FatbinError, Section};
+use crate::fatbin::{FatBinaries, FatbinError, Kind, Section};
 use crate::imports;
 use ptx::link::{LinkError, Program};
 use ptx::run::{self, Executable, Image, Launch, Memory, Multicast, Options, Pool, Region, Schedule, Stores};
@@ -23,6 +23,12 @@ pub enum LibraryError {
     /// The library does not contain PTX.
     #[error("the library carries no PTX, and the machine code of a GPU cannot run here")]
     NoPtx,
+    /// A registered fat binary does not contain PTX.
+    #[error("it is there as machine code alone ({}), which cannot run here, and not as PTX", architectures.join(", "))]
+    MachineCode {
+        /// The architectures for which there is machine code.
+        architectures: Vec<String>,
+    },
     /// The PTX cannot be read.
     #[error(transparent)]
     Text(#[from] ptx::Error),
@@ -127,6 +133,8 @@ pub fn writers(place: &Place) -> BTreeSet<usize> {
 
 /// A library's programs. Those of the device linker have many units, and whole ones have one each.
 struct Programs {
+    /// Whose they are, for messages.
+    of: String,
     executables: Vec<Arc<Executable>>,
     /// The program of each kernel.
     of_kernel: HashMap<String, usize>,
@@ -152,17 +160,9 @@ pub struct Library {
 ///
 /// As for [`attach`]: the library is loaded from this file, stays loaded, and no thread is in its runtime meanwhile.
 pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Result<Library, LibraryError> {
-    machine()?;
-    let runtime = runtime_functions(path)?;
-    let fat_binaries = FatBinaries::open(path)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let texts = fat_binaries.map_ptx(threads, |ptx, text| {
-        let entry = ptx.entry();
-        (entry.section, entry.fat_binary, entry.name.clone(), text)
-    });
     // SAFETY: as the caller says.
-    let attached = Arc::new(unsafe { redirect(path, &runtime, not_supported)? });
-    let programs = Arc::new(Programs::new(texts, attached.linked_programs(), options, threads)?);
+    let (attached, fat_binaries) = unsafe { attach_with_code(path, not_supported)? };
+    let programs = Arc::new(Programs::of_library(path, &fat_binaries, &attached, options)?);
     machine()?.programs.lock().unwrap_or_else(PoisonError::into_inner).push(programs.clone());
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
@@ -171,6 +171,128 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
         Some((known.clone() as Arc<dyn Kernels>, name.to_owned()))
     }));
     Ok(Library { attached, programs })
+}
+
+/// The same, but the PTX is read only when a kernel is asked for that the library has not registered: those that it registers from now
+/// on are read from memory ([`load_registered`]).
+///
+/// # Errors
+///
+/// As for [`load`], as far as the PTX's text does not have to be read.
+///
+/// # Safety
+///
+/// As for [`load`].
+pub unsafe fn load_when_needed(path: &Path, options: Options, not_supported: Report) -> Result<(), LibraryError> {
+    // SAFETY: as the caller says.
+    let (attached, fat_binaries) = unsafe { attach_with_code(path, not_supported)? };
+    if fat_binaries.ptx().next().is_none() {
+        return Err(LibraryError::NoPtx);
+    }
+    let (path, programs) = (path.to_owned(), OnceLock::<Arc<dyn Kernels>>::new());
+    api::add_kernels(Box::new(move |address| {
+        let name = attached.kernel_of(address.addr())?;
+        let read = || kernels_or_reason(Programs::of_library(&path, &fat_binaries, &attached, options));
+        Some((programs.get_or_init(read).clone(), name.to_owned()))
+    }));
+    Ok(())
+}
+
+/// Redirects a library's calls of the runtime, and reads the headers of its device code.
+///
+/// # Safety
+///
+/// As for [`load`].
+unsafe fn attach_with_code(path: &Path, not_supported: Report) -> Result<(Arc<Attached>, FatBinaries), LibraryError> {
+    machine()?;
+    let runtime = runtime_functions(path)?;
+    let fat_binaries = FatBinaries::open(path)?;
+    // SAFETY: as the caller says.
+    Ok((Arc::new(unsafe { redirect(path, &runtime, not_supported)? }), fat_binaries))
+}
+
+/// What a program is found to have instead of kernels.
+struct Unreadable(String);
+
+impl Kernels for Unreadable {
+    fn attributes(&self, _: &str) -> Option<Attributes> {
+        None
+    }
+    fn parameters(&self, _: &str) -> Option<Vec<(usize, usize)>> {
+        None
+    }
+    fn launch(
+        &self,
+        _: usize,
+        _: &str,
+        _: &Configuration,
+        _: &[u8],
+        ended: Box<dyn FnOnce(Result<(), String>) + Send>,
+    ) {
+        ended(Err(self.0.clone()));
+    }
+    fn variable(&self, _: usize, _: &str) -> Option<(u64, u64)> {
+        None
+    }
+    fn lacks(&self, _: &str) -> String {
+        self.0.clone()
+    }
+}
+
+fn kernels_or_reason(programs: Result<Programs, LibraryError>) -> Arc<dyn Kernels> {
+    match programs {
+        Ok(programs) => Arc::new(programs),
+        Err(error) => Arc::new(Unreadable(error.to_string())),
+    }
+}
+
+/// Makes the kernels work that programs register.
+pub fn load_registered(options: Options) {
+    api::load_registered_with(Box::new(move |wrapper| {
+        let of = loaded_from(wrapper);
+        let programs = registered(wrapper, &of, options);
+        match programs {
+            Ok(programs) => Arc::new(programs),
+            Err(error) => Arc::new(Unreadable(format!("{error} (in {of})"))),
+        }
+    }));
+}
+
+fn registered(wrapper: usize, of: &str, options: Options) -> Result<Programs, LibraryError> {
+    machine()?;
+    // SAFETY: the loader keeps the library as long as its code, which asks for a kernel, runs.
+    let registered = unsafe { of_wrapper(wrapper)? };
+    let section = if registered.linked { Section::Linked } else { Section::Whole };
+    let (mut texts, mut machine_code) = (Vec::new(), BTreeSet::new());
+    for (address, bytes) in registered.units {
+        let fat_binary = FatBinaries::from_fat_binary(bytes)?;
+        let code = fat_binary.entries().iter().filter(|entry| entry.kind == Kind::Elf);
+        machine_code.extend(code.map(|entry| entry.architecture));
+        for ptx in fat_binary.ptx() {
+            let name = Some(ptx.entry().name.clone()).filter(|name| !name.is_empty());
+            let name = name.unwrap_or_else(|| format!("fat binary at {address:#x} in {of}"));
+            texts.push((section, address as u64, name, ptx.text()));
+        }
+    }
+    if texts.is_empty() {
+        let architectures = machine_code.iter().map(|architecture| format!("sm_{architecture}")).collect();
+        return Err(LibraryError::MachineCode { architectures });
+    }
+    let linked = [texts.iter().map(|text| text.1).collect()];
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    Programs::new(of.to_owned(), texts, &linked, options, threads)
+}
+
+/// The file that was loaded at an address, for messages.
+fn loaded_from(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let holds = |line: &&str| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+        range.is_some_and(|(start, end)| (number(start)..number(end)).contains(&address))
+    };
+    let file = maps.lines().find(holds).and_then(|line| line.find('/').map(|at| line[at..].to_owned()));
+    file.unwrap_or_else(|| "the program".to_owned())
 }
 
 /// Redirects a library's calls of the CUDA runtime alone: for one without kernels, such as the runtime's own library.
@@ -211,7 +333,7 @@ pub fn load_modules(options: Options) {
     api::load_modules_with(Box::new(move |text| {
         machine().map_err(|error| error.to_string())?;
         let text = (Section::Whole, 0, "module".to_owned(), Ok(text.into_bytes()));
-        Programs::new(vec![text], &[], options, 1)
+        Programs::new("the module".to_owned(), vec![text], &[], options, 1)
             .map(|kernels| Arc::new(kernels) as _)
             .map_err(|error| error.to_string())
     }));
@@ -233,7 +355,28 @@ impl Library {
 type Text = (Section, u64, String, Result<Vec<u8>, FatbinError>);
 
 impl Programs {
-    fn new(texts: Vec<Text>, linked: &[Vec<u64>], options: Options, threads: usize) -> Result<Self, LibraryError> {
+    /// Those of a library's file.
+    fn of_library(
+        path: &Path,
+        fat_binaries: &FatBinaries,
+        attached: &Attached,
+        options: Options,
+    ) -> Result<Self, LibraryError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let texts = fat_binaries.map_ptx(threads, |ptx, text| {
+            let entry = ptx.entry();
+            (entry.section, entry.fat_binary, entry.name.clone(), text)
+        });
+        Self::new(path.display().to_string(), texts, attached.linked_programs(), options, threads)
+    }
+
+    fn new(
+        of: String,
+        texts: Vec<Text>,
+        linked: &[Vec<u64>],
+        options: Options,
+        threads: usize,
+    ) -> Result<Self, LibraryError> {
         let mut groups: Vec<Vec<Unit>> = linked.iter().map(|_| Vec::new()).collect();
         for (section, fat_binary, name, text) in texts {
             let name = if name.is_empty() { format!("fat binary at {fat_binary:#x}") } else { name };
@@ -256,7 +399,7 @@ impl Programs {
             }
             executables.push(Executable::new(program, options));
         }
-        Ok(Self { executables, of_kernel, images: Mutex::default() })
+        Ok(Self { of, executables, of_kernel, images: Mutex::default() })
     }
 
     fn executable(&self, kernel: &str) -> Option<(usize, &Arc<Executable>)> {
@@ -270,6 +413,14 @@ impl Programs {
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         let image = images.entry((device, program)).or_insert_with(|| Arc::new(Image::new(executable.clone(), memory)));
         Some(image.clone())
+    }
+}
+
+/// Writes what kernels have printed where C's `printf` does, so that it keeps its place in what the program prints.
+fn print(text: &[u8]) {
+    if let (false, Ok(len)) = (text.is_empty(), std::ffi::c_int::try_from(text.len())) {
+        // SAFETY: the format takes a length and so many bytes.
+        unsafe { libc::printf(c"%.*s".as_ptr(), len, text.as_ptr()) };
     }
 }
 
@@ -311,7 +462,7 @@ impl Kernels for Programs {
     ) {
         let image = self.executable(kernel).and_then(|(program, _)| self.image(device, program));
         let (Some(image), Ok(machine)) = (image, machine()) else {
-            return ended(Err(format!("the library carries no PTX of `{kernel}`")));
+            return ended(Err(self.lacks(kernel)));
         };
         let configuration = run::Configuration {
             grid: configuration.grid,
@@ -322,6 +473,7 @@ impl Kernels for Programs {
         match Launch::new(&image, kernel, &configuration, parameters) {
             Ok(launch) => {
                 let told = move |outcome: Result<run::Figures, run::Fault>| {
+                    print(&machine.memory.take_printed());
                     if let Ok(figures) = &outcome {
                         counts::note(device, blocks, figures.work);
                     }
@@ -336,5 +488,9 @@ impl Kernels for Programs {
     fn variable(&self, device: usize, name: &str) -> Option<(u64, u64)> {
         let programs = 0..self.executables.len();
         programs.into_iter().find_map(|program| self.image(device, program)?.variable(name).ok().flatten())
+    }
+
+    fn lacks(&self, _: &str) -> String {
+        format!("there is no PTX of it in {}", self.of)
     }
 }

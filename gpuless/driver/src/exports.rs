@@ -1,4 +1,7 @@
 //! The driver's functions under their own names. Each jumps to the function of `gpuless-cuda`, which its first call looks up.
+//!
+//! And those of the runtime's library with which programs and libraries register their kernels: this library is searched before the
+//! runtime's, so that nothing is registered there before the runtime's functions are replaced.
 #![allow(unsafe_code)] // exported C functions
 
 use gpuless_cuda::api::driver_function;
@@ -91,7 +94,7 @@ exports! {
     cuGetErrorName cuGetErrorString cuGetExportTable cuGetProcAddress cuGetProcAddress_v2 cuInit
     cuGraphAddEmptyNode cuGraphDestroy cuGraphExecDestroy cuGraphGetNodes cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiate_v2 cuGraphLaunch
     cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2 cuGraphNodeGetType
-    cuGraphUpload cuIpcCloseMemHandle cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunchHostFunc
+    cuGraphUpload cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunchHostFunc
     cuMemAlloc cuMemAlloc_v2 cuMemAllocAsync cuMemAllocFromPoolAsync cuMemAllocHost cuMemAllocHost_v2 cuMemFree cuMemFree_v2
     cuMemFreeAsync cuMemFreeHost cuMemGetAddressRange cuMemGetAddressRange_v2 cuMemGetInfo cuMemGetInfo_v2 cuMemHostAlloc
     cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2 cuMemHostGetFlags cuMemHostRegister cuMemHostRegister_v2
@@ -105,6 +108,9 @@ exports! {
     cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2 cuStreamGetCtx cuStreamGetDevice
     cuStreamGetFlags cuStreamGetId cuStreamGetPriority cuStreamIsCapturing cuStreamQuery cuStreamSynchronize
     cuStreamWaitEvent cuThreadExchangeStreamCaptureMode
+    __cudaInitModule __cudaRegisterFatBinary __cudaRegisterFatBinaryEnd __cudaRegisterFunction __cudaRegisterHostVar
+    __cudaRegisterManagedVar __cudaRegisterSurface __cudaRegisterTexture __cudaRegisterUnifiedTable __cudaRegisterVar
+    __cudaUnregisterFatBinary
 }
 
 #[cfg(test)]

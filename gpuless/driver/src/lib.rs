@@ -35,22 +35,24 @@ fn configure() {
     let devices = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.devices);
     // Only this function configures them, and once.
     let nvlinks = std::env::var(LINKS).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.nvlinks);
-    let _ = api::configure(Settings { devices, nvlinks, legacy_default_stream: true, ..settings });
+    let _ =
+        api::configure(Settings { devices, nvlinks, legacy_default_stream: true, tells_failures: true, ..settings });
     library::load_modules(options());
+    library::load_registered(options());
 }
 
 /// Makes a loaded library call this runtime.
 ///
 /// # Safety
 ///
-/// Same as [`library::load`].
+/// Same as [`library::load_when_needed`].
 #[allow(unsafe_code)] // as its caller says
 unsafe fn attach(path: &Path) -> Result<(), LibraryError> {
     // SAFETY: as the caller says.
     unsafe {
         match FatBinaries::open(path) {
             Err(FatbinError::NoDeviceCode) => library::attach_runtime(path, Box::new(not_supported)).map(|_| ())?,
-            _ => library::load(path, options(), Box::new(not_supported)).map(|_| ())?,
+            _ => library::load_when_needed(path, options(), Box::new(not_supported))?,
         }
     }
     Ok(())
@@ -59,12 +61,5 @@ unsafe fn attach(path: &Path) -> Result<(), LibraryError> {
 fn not_supported(name: &str, first: bool) {
     if first {
         eprintln!("software GPU: {name} is not supported");
-    }
-}
-
-/// Reports the kernels that failed, when the process ends.
-extern "C" fn report_failures() {
-    for failure in api::failures() {
-        eprintln!("software GPU: kernel {} on device {}: {}", failure.kernel, failure.device, failure.text);
     }
 }

@@ -31,8 +31,6 @@ extern "C" fn begin() {
     crate::configure();
     loaders_dlsym();
     BEGUN.store(true, Ordering::Release);
-    // SAFETY: the function may be called at any time.
-    unsafe { libc::atexit(crate::report_failures) };
     attach_new(true);
 }
 

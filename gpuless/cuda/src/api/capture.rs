@@ -2,7 +2,6 @@
 //!
 //! A graph's handle is a point of a gpuless-device capture, and so is a node's, with its number: what is put after a node comes after
 //! everything that its stream has captured by then.
-use super::kernels;
 use super::launch::{self, Dimensions};
 use super::raw::{Function, HostFunction, In};
 use super::work::{self, Kernel};
@@ -299,7 +298,7 @@ mod all {
             parameters: In<KernelNode>,
         ) {
             let KernelNode { function, grid, block, shared, parameters, extra } = parameters.get()?;
-            let found = kernels::kernel(function)?;
+            let found = launch::to_launch(function, devices::current())?;
             let configuration = launch::configuration(grid, block, shared as usize);
             launch::check(&found, &configuration)?;
             let parameters = launch::parameters(&found, parameters, extra)?;

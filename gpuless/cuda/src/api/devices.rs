@@ -68,7 +68,7 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
         50 => of(domain),                  // PCI domain
         75 => of(major),                   // compute capability
         76 => of(minor),                   //
-        78 | 95 | 115 => 1,                // priorities, cooperative launches, pools
+        78 | 95 | 115 | 125 => 1,          // priorities, cooperative launches, pools, events of several processes
         102 | 103 => 1,                    // memory with handles, which are descriptors
         132 => c_int::from(major >= 9),    // multicast
         134 => 0,                          // node of the host's memory

@@ -1,4 +1,5 @@
 //! cudaError: codes, their names and words, each thread's last one, and failures of devices.
+use super::settings::settings;
 use super::{Outcome, contained, runtime};
 use gpuless_device::refusals;
 use std::cell::Cell;
@@ -89,6 +90,10 @@ fn locked() -> MutexGuard<'static, Vec<Failure>> {
 /// A kernel has failed: the calls of its device fail from now on.
 pub(super) fn fail(failure: Failure) {
     let mut failures = locked();
+    let same = |known: &Failure| (known.device, &known.kernel) == (failure.device, &failure.kernel);
+    if settings().tells_failures && !failures.iter().any(same) {
+        eprintln!("software GPU: kernel {} on device {}: {}", failure.kernel, failure.device, failure.text);
+    }
     if failures.len() < MOST_FAILURES {
         failures.push(failure);
     }

@@ -1,14 +1,18 @@
 //! Events by handle.
+use super::ipc::ProcessHandle;
 use super::{Handle, Out, Outcome, devices, errors, handles, put, runtime, streams};
+use crate::shared_event::{Place, SharedEvent};
 use gpuless_device::Event;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
 use std::ptr::without_provenance_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
 const KNOWN_FLAGS: c_uint = 7;
+/// Begins the handles of events for other processes.
+const IPC_MAGIC: u64 = u64::from_ne_bytes(*b"gpulessE");
 /// Flag of a record or wait: it is visible outside the capture.
 const EXTERNAL: c_uint = 1;
 
@@ -16,6 +20,8 @@ struct Entry {
     event: Event,
     timed: bool,
     device: usize,
+    /// What other processes see of it.
+    shared: Option<Arc<SharedEvent>>,
 }
 
 #[derive(Default)]
@@ -41,10 +47,12 @@ pub(super) fn lookup(handle: Handle) -> Result<Event, c_int> {
     with(handle, |entry| entry.event.clone())
 }
 
-/// The event and its device, unless its last record is part of a capture.
-fn outside(handle: Handle) -> Result<(Event, usize), c_int> {
-    let (event, device) = with(handle, |entry| (entry.event.clone(), entry.device))?;
-    if event.is_captured() { Err(errors::CAPTURED_EVENT) } else { Ok((event, device)) }
+type Shared = Option<Arc<SharedEvent>>;
+
+/// The event, its device and what other processes see of it, unless its last record is part of a capture.
+fn outside(handle: Handle) -> Result<(Event, usize, Shared), c_int> {
+    let known = with(handle, |entry| (entry.event.clone(), entry.device, entry.shared.clone()))?;
+    if known.0.is_captured() { Err(errors::CAPTURED_EVENT) } else { Ok(known) }
 }
 
 fn create(place: Out<'_, Handle>, flags: c_uint) -> Outcome {
@@ -55,13 +63,20 @@ fn create(place: Out<'_, Handle>, flags: c_uint) -> Outcome {
     }
     let timed = flags & DISABLE_TIMING == 0;
     let event = if timed { Event::timed() } else { Event::new() };
+    let refused = |error| errors::refused("an event of several processes", 0, &error);
+    let shared = (flags & INTERPROCESS != 0).then(SharedEvent::new).transpose().map_err(refused)?;
+    place.write(add(event, timed, shared));
+    Ok(())
+}
+
+fn add(event: Event, timed: bool, shared: Option<SharedEvent>) -> Handle {
     let mut events = locked();
     let events = events.get_or_insert_default();
     let handle = handles::handle(FIRST, events.made);
     events.made += 1;
-    events.live.insert(handle, Entry { event, timed, device: devices::current() });
-    place.write(without_provenance_mut(handle));
-    Ok(())
+    let shared = shared.map(Arc::new);
+    events.live.insert(handle, Entry { event, timed, device: devices::current(), shared });
+    without_provenance_mut(handle)
 }
 
 fn record(handle: Handle, stream: Handle, flags: c_uint) -> Outcome {
@@ -70,6 +85,12 @@ fn record(handle: Handle, stream: Handle, flags: c_uint) -> Outcome {
     }
     let (event, target) = (lookup(handle)?, streams::lookup(stream)?);
     errors::check(target.device)?;
+    let shared = with(handle, |entry| entry.shared.clone())?;
+    // Other processes do not see what is captured.
+    if let Some(shared) = shared.filter(|_| !target.stream.capture_status().is_capturing()) {
+        let record = shared.record();
+        target.stream.host_fn(Box::new(move || shared.reach(record)));
+    }
     match flags {
         EXTERNAL => target.stream.record_outside(&event),
         _ => target.stream.record(&event),
@@ -82,7 +103,7 @@ fn elapsed(milliseconds: Out<'_, f32>, start: Handle, end: Handle) -> Outcome {
     if !timed {
         return Err(errors::INVALID_RESOURCE_HANDLE);
     }
-    let ((start, _), (end, device)) = (outside(start)?, outside(end)?);
+    let ((start, ..), (end, device, _)) = (outside(start)?, outside(end)?);
     errors::check(device)?;
     if !start.query() || !end.query() {
         return Err(errors::NOT_READY);
@@ -104,12 +125,15 @@ runtime! {
         record(event, stream, flags)
     }
     fn cudaEventQuery(event: Handle) {
-        let (event, device) = outside(event)?;
-        if event.query() { errors::check(device) } else { Err(errors::NOT_READY) }
+        let (event, device, shared) = outside(event)?;
+        let elsewhere = shared.is_none_or(|shared| shared.is_over(shared.last()));
+        if event.query() && elsewhere { errors::check(device) } else { Err(errors::NOT_READY) }
     }
     fn cudaEventSynchronize(event: Handle) {
-        let (event, device) = outside(event)?;
+        let (event, device, shared) = outside(event)?;
+        let last = shared.as_ref().map(|shared| shared.last());
         event.synchronize();
+        shared.zip(last).inspect(|(shared, last)| shared.wait(*last));
         errors::check(device)
     }
     fn cudaEventElapsedTime(milliseconds: Out<'_, f32>, start: Handle, end: Handle) {
@@ -118,12 +142,38 @@ runtime! {
     fn cudaEventElapsedTime_v2(milliseconds: Out<'_, f32>, start: Handle, end: Handle) {
         elapsed(milliseconds, start, end)
     }
+    fn cudaIpcGetEventHandle(place: Out<'_, ProcessHandle>, event: Handle) {
+        let shared = with(event, |entry| entry.shared.clone())?.ok_or(errors::INVALID_RESOURCE_HANDLE)?;
+        let Place { process, descriptor, inode, number } = shared.place();
+        put(place, ProcessHandle::of_words([IPC_MAGIC, process, descriptor, inode, number, 0, 0, 0]))
+    }
+    /// Fails in the process that made the event.
+    fn cudaIpcOpenEventHandle(place: Out<'_, Handle>, handle: ProcessHandle) {
+        let place = place.ok_or(errors::INVALID_VALUE)?;
+        let [magic, process, descriptor, inode, number, ..] = handle.words();
+        if magic != IPC_MAGIC {
+            return Err(errors::INVALID_VALUE);
+        }
+        if process == u64::from(std::process::id()) {
+            return Err(errors::DEVICE_UNINITIALIZED);
+        }
+        let shared = SharedEvent::open(Place { process, descriptor, inode, number });
+        place.write(add(Event::new(), false, Some(shared.ok_or(errors::INVALID_RESOURCE_HANDLE)?)));
+        Ok(())
+    }
     by_thread cudaStreamWaitEvent_ptsz fn cudaStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
         if flags & !EXTERNAL != 0 {
             return Err(errors::INVALID_VALUE);
         }
-        let (event, target) = (lookup(event)?, streams::lookup(stream)?);
+        let (shared, event) = (with(event, |entry| entry.shared.clone())?, lookup(event)?);
+        let target = streams::lookup(stream)?;
         errors::check(target.device)?;
+        let capturing = target.stream.capture_status().is_capturing();
+        if let Some(shared) = shared.filter(|shared| !shared.last_is_own() && !capturing) {
+            let last = shared.last();
+            target.stream.blocking_host_fn(Box::new(move || shared.wait(last)));
+            return Ok(());
+        }
         let waits = match flags {
             EXTERNAL => target.stream.wait_outside(&event),
             _ => target.stream.wait(&event),

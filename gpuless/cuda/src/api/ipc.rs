@@ -11,13 +11,27 @@ use std::sync::{Mutex, PoisonError};
 const MAGIC: u64 = u64::from_ne_bytes(*b"gpuless\0");
 const LAZY_PEER_ACCESS: c_uint = 1;
 
-/// `cudaIpcMemHandle_t`, which may lie at any address.
+/// `cudaIpcMemHandle_t` and `cudaIpcEventHandle_t`, which may lie at any address.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct MemoryHandle([u8; 64]);
+pub(super) struct ProcessHandle([u8; 64]);
+
+impl ProcessHandle {
+    pub fn of_words(words: [u64; 8]) -> Self {
+        let mut handle = Self([0; 64]);
+        for (place, word) in handle.0.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        handle
+    }
+
+    pub fn words(&self) -> [u64; 8] {
+        std::array::from_fn(|at| self.0[8 * at..8 * at + 8].try_into().map_or(0, u64::from_ne_bytes))
+    }
+}
 
 #[cfg(test)]
-impl MemoryHandle {
+impl ProcessHandle {
     pub fn of(bytes: [u8; 64]) -> Self {
         Self(bytes)
     }
@@ -40,22 +54,14 @@ struct Meaning {
 }
 
 impl Meaning {
-    fn handle(self) -> MemoryHandle {
-        let words = [MAGIC, self.process, self.descriptor, self.inode, self.offset, self.bytes, self.len, self.device];
-        let mut handle = MemoryHandle([0; 64]);
-        for (place, word) in handle.0.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        handle
+    fn handle(self) -> ProcessHandle {
+        let Self { process, descriptor, inode, offset, bytes, len, device } = self;
+        ProcessHandle::of_words([MAGIC, process, descriptor, inode, offset, bytes, len, device])
     }
 
     /// `None` if it is not a handle of this runtime.
-    fn of(handle: MemoryHandle) -> Option<Self> {
-        let mut words = handle.0.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
-        let mut next = || words.next().unwrap_or(0);
-        let magic = next();
-        let (process, descriptor, inode) = (next(), next(), next());
-        let (offset, bytes, len, device) = (next(), next(), next(), next());
+    fn of(handle: ProcessHandle) -> Option<Self> {
+        let [magic, process, descriptor, inode, offset, bytes, len, device] = handle.words();
         let good = magic == MAGIC && len <= bytes && offset % 4096 == 0;
         good.then_some(Self { process, descriptor, inode, offset, bytes, len, device })
     }
@@ -74,7 +80,7 @@ fn open(handle: &Meaning) -> Option<File> {
 
 runtime! {
     /// The handle is that of the whole block.
-    fn cudaIpcGetMemHandle(place: Out<'_, MemoryHandle>, address: Handle) {
+    fn cudaIpcGetMemHandle(place: Out<'_, ProcessHandle>, address: Handle) {
         let found = blocks::find(address.addr()).filter(|found| found.kind == Kind::Device);
         let found = found.ok_or(errors::INVALID_VALUE)?;
         let start = std::ptr::with_exposed_provenance(found.start);
@@ -91,7 +97,7 @@ runtime! {
         put(place, meaning.handle())
     }
     /// Fails in the process that owns the memory.
-    fn cudaIpcOpenMemHandle(place: Out<'_, Handle>, handle: MemoryHandle, flags: c_uint) {
+    fn cudaIpcOpenMemHandle(place: Out<'_, Handle>, handle: ProcessHandle, flags: c_uint) {
         let place = place.ok_or(errors::INVALID_VALUE)?;
         let handle = Meaning::of(handle).filter(|_| flags & !LAZY_PEER_ACCESS == 0).ok_or(errors::INVALID_VALUE)?;
         if handle.process == u64::from(std::process::id()) {

@@ -1,8 +1,12 @@
-//! The interface to the code that executes kernels.
-use super::errors;
-use std::collections::HashMap;
+//! The interface to the code that executes kernels, and how kernels are found: a program registers the functions by which its code names
+//! them. What a library has registered before its calls came here is known by its symbols instead.
+use super::raw::Text;
+use super::settings::settings;
+use super::{contained, errors};
+use crate::registered;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_int;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// The resources that a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +57,25 @@ pub trait Kernels: Send + Sync {
 
     /// Address and size of a device's variable; `None` if there is no such variable.
     fn variable(&self, device: usize, name: &str) -> Option<(u64, u64)>;
+
+    /// The reason why it has no such kernel.
+    fn lacks(&self, kernel: &str) -> String {
+        format!("there is no PTX of `{kernel}`")
+    }
 }
 
 /// Finds a kernel, or a variable, by the address by which the host's code names it.
 pub type Resolver = Box<dyn Fn(*const ()) -> Option<(Arc<dyn Kernels>, String)> + Send + Sync>;
+
+/// Makes kernels of the fat binary that a wrapper at this address names.
+pub type BinaryLoader = Box<dyn Fn(usize) -> Arc<dyn Kernels> + Send + Sync>;
+
+static BINARY_LOADER: OnceLock<BinaryLoader> = OnceLock::new();
+
+/// Sets what makes kernels of the fat binaries that programs register, once. Without it they have none.
+pub fn load_registered_with(loader: BinaryLoader) {
+    let _ = BINARY_LOADER.set(loader);
+}
 
 /// A kernel or a variable, with its provider.
 #[derive(Clone)]
@@ -69,6 +88,8 @@ pub(super) struct Found {
 struct Known {
     resolvers: Vec<Resolver>,
     found: HashMap<usize, Found>,
+    /// The kernels of registered fat binaries, by handle.
+    binaries: HashMap<usize, Arc<OnceLock<Arc<dyn Kernels>>>>,
 }
 
 static KNOWN: RwLock<Option<Known>> = RwLock::new(None);
@@ -86,18 +107,104 @@ pub fn add_kernels(resolver: Resolver) {
 pub(super) fn find(address: *const ()) -> Option<Found> {
     let place = address.addr();
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-    let found = match known.as_ref() {
-        Some(known) => match known.found.get(&place) {
-            Some(found) => return Some(found.clone()),
-            None => known.resolvers.iter().find_map(|resolver| resolver(address)),
-        },
-        None => None,
-    };
+    if let Some(found) = known.as_ref().and_then(|known| known.found.get(&place)) {
+        return Some(found.clone());
+    }
     drop(known);
-    let found = found.map(|(kernels, name)| Found { kernels, name: name.into() })?;
+    let found = of_registered(place).or_else(|| {
+        let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+        let (kernels, name) = known.as_ref()?.resolvers.iter().find_map(|resolver| resolver(address))?;
+        Some(Found { kernels, name: name.into() })
+    })?;
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.get_or_insert_default().found.insert(place, found.clone());
     Some(found)
+}
+
+/// What a program has registered at this address. Its fat binary is read when something of it is first asked for.
+fn of_registered(address: usize) -> Option<Found> {
+    let symbol = registered::symbol(address)?;
+    let loader = BINARY_LOADER.get()?;
+    let place = {
+        let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_default().binaries.entry(symbol.binary).or_default().clone()
+    };
+    let kernels = place.get_or_init(|| loader(symbol.wrapper)).clone();
+    Some(Found { kernels, name: symbol.name })
+}
+
+/// Names a kernel that cannot be launched, once for each.
+pub(super) fn tell_refusal(function: *const (), device: usize) {
+    static TOLD: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+    let new = TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(function.addr());
+    if !settings().tells_failures || !new {
+        return;
+    }
+    let (name, why) = match find(function) {
+        Some(found) => (found.name.to_string(), found.kernels.lacks(&found.name)),
+        None => (format!("at {:#x}", function.addr()), "nothing has registered a kernel under this address".to_owned()),
+    };
+    eprintln!("software GPU: kernel {name} on device {device}: {why}");
+}
+
+/// What was found at an address may be something else now.
+fn forget(addresses: &[usize], binary: Option<usize>) {
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(known) = known.as_mut() else { return };
+    addresses.iter().for_each(|address| _ = known.found.remove(address));
+    binary.inspect(|binary| _ = known.binaries.remove(binary));
+}
+
+/// The handle is a number, which the compiler's code only hands back.
+extern "C" fn __cudaRegisterFatBinary(wrapper: usize) -> usize {
+    registered::add_binary(wrapper)
+}
+
+extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
+    contained(|| {
+        forget(&registered::remove(binary), Some(binary));
+        Ok(())
+    });
+}
+
+/// The parameters that follow the name are not needed.
+extern "C" fn __cudaRegisterFunction(binary: usize, function: usize, _device_function: usize, name: Text) {
+    register(binary, function, name);
+}
+
+extern "C" fn __cudaRegisterVar(binary: usize, variable: usize, _device_address: usize, name: Text) {
+    register(binary, variable, name);
+}
+
+fn register(binary: usize, address: usize, name: Text) {
+    contained(|| {
+        registered::add_symbol(binary, address, &name.get()?);
+        forget(&[address], None);
+        Ok(())
+    });
+}
+
+/// Managed variables, textures and the like do not exist here, and all is registered before the end.
+extern "C" fn nothing_to_register() -> c_int {
+    1
+}
+
+/// The functions that the compiler's code calls when a library or program is loaded.
+pub(super) fn functions() -> Vec<(&'static str, *const ())> {
+    let nothing = nothing_to_register as *const ();
+    vec![
+        ("__cudaRegisterFatBinary", __cudaRegisterFatBinary as *const ()),
+        ("__cudaUnregisterFatBinary", __cudaUnregisterFatBinary as *const ()),
+        ("__cudaRegisterFunction", __cudaRegisterFunction as *const ()),
+        ("__cudaRegisterVar", __cudaRegisterVar as *const ()),
+        ("__cudaInitModule", nothing),
+        ("__cudaRegisterFatBinaryEnd", nothing),
+        ("__cudaRegisterHostVar", nothing),
+        ("__cudaRegisterManagedVar", nothing),
+        ("__cudaRegisterSurface", nothing),
+        ("__cudaRegisterTexture", nothing),
+        ("__cudaRegisterUnifiedTable", nothing),
+    ]
 }
 
 /// The kernel that is named by this address.

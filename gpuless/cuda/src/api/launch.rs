@@ -95,6 +95,12 @@ pub(super) fn attributes(found: &Found) -> Result<Attributes, c_int> {
     found.kernels.attributes(&found.name).ok_or(errors::NO_KERNEL_IMAGE)
 }
 
+/// The kernel to launch on a device. One that cannot be is named.
+pub(super) fn to_launch(function: *const (), device: usize) -> Result<Found, c_int> {
+    let found = kernels::kernel(function).and_then(|found| attributes(&found).map(|_| found));
+    found.inspect_err(|_| kernels::tell_refusal(function, device))
+}
+
 /// The block of a kernel's parameters, from a list of their addresses, or else from the block that `extra` names.
 pub(super) fn parameters(found: &Found, list: In<In<u8>>, extra: In<Handle>) -> Result<Vec<u8>, c_int> {
     if list.is_null() {
@@ -150,7 +156,7 @@ pub(super) fn launch(launch: Launch) -> Outcome {
     let Launch { function, mut configuration, parameters: list, extra, stream, attributes } = launch;
     let target = streams::lookup(stream)?;
     errors::check(target.device)?;
-    let found = kernels::kernel(function)?;
+    let found = to_launch(function, target.device)?;
     let mut begun = None;
     for attribute in &attributes {
         let [first, second, ..] = attribute.value;

@@ -4,7 +4,8 @@
 //! - They are the documented functions of the runtimes 11, 12 and 13, as far as NCCL calls them. [`functions`] gives those of one
 //!   runtime by name; several may be in one process. The provider of a missing function's answer calls [`note_unsupported`].
 //! - Device pointers are host addresses. Memory that has not been written costs nothing, even if it was set to zero.
-//! - Kernels are provided by the caller: [`Kernels`], found by the address of their host function ([`add_kernels`]).
+//! - Kernels are provided by the caller: [`Kernels`], found by the address of their host function: those that programs
+//!   register ([`load_registered_with`]), and others ([`add_kernels`]).
 //! - Streams never wait for the default stream, as if created with `cudaStreamNonBlocking`, unless [`Settings::legacy_default_stream`] is set.
 //! - Freed or unregistered memory stays until all work launched so far has ended; no call waits for it ([`after_launched_work`]).
 //! - A kernel that fails makes its device's later calls fail, until [`forget_failures`]; frees work nevertheless.
@@ -47,7 +48,7 @@ pub use blocks::Owner;
 pub(crate) use blocks::{are_pinned, owner};
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
-pub use kernels::{Attributes, Configuration, Kernels, Resolver, add_kernels};
+pub use kernels::{Attributes, BinaryLoader, Configuration, Kernels, Resolver, add_kernels, load_registered_with};
 pub use modules::{Loader, load_modules_with};
 pub use multicast::with_members;
 pub use places::{Home, Place, place};
@@ -107,6 +108,7 @@ pub fn functions(runtime: Runtime) -> Vec<(&'static str, *const ())> {
         capture::functions(runtime),
         graphs::functions(runtime),
         objects::functions(),
+        kernels::functions(),
         launch::functions(runtime),
         entry_points::functions(runtime),
     ]

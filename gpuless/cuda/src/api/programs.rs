@@ -7,7 +7,7 @@ use super::raw::{Bytes, In, Room, Text};
 use super::settings::settings;
 use super::streams::Target;
 use super::{
-    Handle, Out, Outcome, Runtime, blocks, devices, errors, int, memory, modules, multicast, put, put_if,
+    Handle, Out, Outcome, Runtime, blocks, devices, errors, int, kernels, memory, modules, multicast, put, put_if,
     stream_memory, streams, transfer, virtual_memory,
 };
 use std::cell::RefCell;
@@ -49,7 +49,9 @@ const SAME: &[(&str, &str)] = &[
     ("cuGraphNodeGetType", "cudaGraphNodeGetType"),
     ("cuGraphUpload", "cudaGraphUpload"),
     ("cuIpcCloseMemHandle", "cudaIpcCloseMemHandle"),
+    ("cuIpcGetEventHandle", "cudaIpcGetEventHandle"),
     ("cuIpcGetMemHandle", "cudaIpcGetMemHandle"),
+    ("cuIpcOpenEventHandle", "cudaIpcOpenEventHandle"),
     ("cuIpcOpenMemHandle", "cudaIpcOpenMemHandle"),
     ("cuLaunchHostFunc", "cudaLaunchHostFunc"),
     ("cuMemAlloc", "cudaMalloc"),
@@ -275,12 +277,15 @@ fn all() -> &'static HashMap<&'static str, usize> {
         let runtime: HashMap<_, _> = super::functions(Runtime::V12).into_iter().collect();
         let same = SAME.iter().filter_map(|(name, like)| Some((*name, *runtime.get(like)?)));
         let virtual_memory = [virtual_memory::functions(), multicast::functions(), stream_memory::functions()].concat();
-        let own = [driver::functions(), modules::functions(), functions(), virtual_memory].concat().into_iter();
+        let own = [driver::functions(), modules::functions(), kernels::functions(), functions(), virtual_memory]
+            .concat()
+            .into_iter();
         own.chain(same).map(|(name, address)| (name, address.expose_provenance())).collect()
     })
 }
 
-/// A function of the driver, by its name with or without the suffix of today's version.
+/// A function of the driver, by its name with or without the suffix of today's version; or one of those with which programs register
+/// their kernels.
 pub fn driver_function(name: &str) -> Option<*const ()> {
     let all = all();
     let address = all.get(name).or_else(|| all.get(name.strip_suffix("_v2")?))?;

@@ -22,6 +22,8 @@ pub struct Settings {
     pub driver_version: i32,
     /// Streams without `cudaStreamNonBlocking` and the default stream wait for each other, as for programs.
     pub legacy_default_stream: bool,
+    /// A kernel that cannot be launched, or that fails, is named on stderr when it happens, once.
+    pub tells_failures: bool,
 }
 
 impl Default for Settings {
@@ -36,6 +38,7 @@ impl Default for Settings {
             multiprocessors: 132,
             driver_version: 13000,
             legacy_default_stream: false,
+            tells_failures: false,
         }
     }
 }

@@ -17,6 +17,7 @@ mod stubs;
 mod symbols;
 
 pub use error::AttachError;
+pub(crate) use programs::of_wrapper;
 pub use stubs::Report;
 
 use crate::elf::{Segment, Source};

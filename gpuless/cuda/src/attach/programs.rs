@@ -6,13 +6,85 @@
 #![allow(unsafe_code)] // a loaded library's memory is read
 
 use super::error::AttachError;
-use super::loaded::Mapping;
+use super::loaded::{self, Mapping};
 use super::memory::read_mapped;
 
 /// The size of a wrapper in bytes.
 const WRAPPER: u64 = 24;
 /// Magic and version of a linked program's wrapper.
 const LINKED: u64 = 0x4662_43b1 | 2 << 32;
+
+/// Magic and version of another wrapper, whose last address does not matter.
+const ALONE: u64 = 0x4662_43b1 | 1 << 32;
+/// The magic of a fat binary, and the bytes of its header that are read.
+const FAT_BINARY: u32 = 0xba55_ed50;
+const HEADER: u64 = 16;
+/// Limit on the units of a program.
+const MOST_UNITS: u64 = 1 << 16;
+
+/// The fat binaries of one program.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    /// Address and contents of each.
+    pub(crate) units: Vec<(usize, Vec<u8>)>,
+    /// True if they are inputs of the device linker.
+    pub(crate) linked: bool,
+}
+
+/// The fat binaries that a registered wrapper names.
+///
+/// # Safety
+///
+/// What is mapped at the time of the call stays mapped during it.
+pub(crate) unsafe fn of_wrapper(wrapper: usize) -> Result<Registered, AttachError> {
+    let mappings = loaded::mappings().map_err(AttachError::Maps)?;
+    let read = |address: u64, len: u64| {
+        let wrong = || AttachError::Memory { address: address as usize, what: format!("does not have {len} bytes") };
+        let end = address.checked_add(len).filter(|_| address != 0).ok_or_else(wrong)?;
+        // Nothing is allocated for what is not there.
+        let mut at = address;
+        while at < end {
+            let holds = |mapping: &&Mapping| (mapping.start as u64..mapping.end as u64).contains(&at);
+            at = mappings.iter().find(holds).ok_or_else(wrong)?.end as u64;
+        }
+        let mut bytes = vec![0; len as usize];
+        // SAFETY: the caller promises it.
+        unsafe { read_mapped(address as usize, &mut bytes, &mappings) }.map(|()| bytes)
+    };
+    let word = |address: u64| {
+        let bytes = read(address, 8)?;
+        Ok::<u64, AttachError>(bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+    };
+    let unit = |address: u64| {
+        let header = read(address, HEADER)?;
+        let number =
+            |at: usize, len: usize| header[at..at + len].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+        if number(0, 4) != u64::from(FAT_BINARY) {
+            let what = format!("should be a fat binary, and begins with {:#x}", number(0, 4));
+            return Err(AttachError::Memory { address: address as usize, what });
+        }
+        Ok((address as usize, read(address, number(6, 2).saturating_add(number(8, 8)).max(HEADER))?))
+    };
+    let wrapper = wrapper as u64;
+    let (mark, data, list) = (word(wrapper)?, word(wrapper.wrapping_add(8))?, word(wrapper.wrapping_add(16))?);
+    match mark {
+        ALONE => Ok(Registered { units: vec![unit(data)?], linked: false }),
+        LINKED => {
+            let mut units = Vec::new();
+            for index in 0..MOST_UNITS {
+                match word(list.wrapping_add(8 * index))? {
+                    0 => break,
+                    address => units.push(unit(address)?),
+                }
+            }
+            Ok(Registered { units, linked: true })
+        }
+        _ => {
+            let what = format!("should be a fat binary's wrapper, and begins with {mark:#x}");
+            Err(AttachError::Memory { address: wrapper as usize, what })
+        }
+    }
+}
 
 /// A section's place in memory, from the load address, and its size.
 #[derive(Clone, Copy, Debug)]

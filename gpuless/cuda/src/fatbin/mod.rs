@@ -56,6 +56,18 @@ impl FatBinaries {
         Self::read(Source::Bytes(bytes.into()))
     }
 
+    /// Reads the headers of a single fat binary, whose units are [`Section::Whole`].
+    ///
+    /// # Errors
+    ///
+    /// It is damaged.
+    pub fn from_fat_binary(bytes: Vec<u8>) -> Result<Self, FatbinError> {
+        let (len, source) = (bytes.len() as u64, Source::Bytes(bytes.into()));
+        let mut entries = Vec::new();
+        header::read(&source, Section::Whole, 0, len, &mut entries)?;
+        Ok(Self { source, entries })
+    }
+
     fn read(source: Source) -> Result<Self, FatbinError> {
         let entries = entries(&source)?;
         Ok(Self { source, entries })

@@ -14,8 +14,9 @@ pub use change::Change;
 pub use contract::contract;
 pub use decode::{Unsupported, decode, unsupported};
 pub use op::{
-    Address, AddressBase, AtomicOp, BinaryOp, Comparison, ConstantBits, MemoryOrder, MulPart, MultimemAction, Op,
-    Operation, Reduction, Rounding, ShuffleMode, Source, SpecialRegister, TernaryOp, UnaryOp, VoteMode, Width,
+    Address, AddressBase, Approximate, AtomicOp, BinaryOp, Comparison, ConstantBits, MemoryOrder, MulPart,
+    MultimemAction, Op, Operation, Reduction, Rounding, ShuffleMode, Source, SpecialRegister, TernaryOp, UnaryOp,
+    VoteMode, Width,
 };
 pub use slots::Slots;
 pub use waits::waits;

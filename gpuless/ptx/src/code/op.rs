@@ -1,5 +1,6 @@
 //! Typed instructions.
 use crate::module::{Guard, Name, RegisterId, Space, Type};
+use crate::num::Direction;
 
 /// The width of a register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +84,30 @@ pub enum UnaryOp {
     Bfind {
         shift_amount: bool,
     },
+    /// `rcp`, rounded in a direction.
+    Reciprocal(Direction),
+    /// `sqrt`, rounded in a direction.
+    SquareRoot(Direction),
+    /// A function whose last bits the ISA leaves open; with `flush`, subnormal operands and results are zero.
+    Approximate {
+        function: Approximate,
+        flush: bool,
+    },
+}
+
+/// Functions with `approx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Approximate {
+    Reciprocal,
+    SquareRoot,
+    ReciprocalSquareRoot,
+    /// 2 to this power.
+    Exponential,
+    /// To the base of 2.
+    Logarithm,
+    Sine,
+    Cosine,
+    HyperbolicTangent,
 }
 
 /// The part of a product that an instruction gives.
@@ -158,10 +183,16 @@ pub enum Rounding {
     None,
     /// `rn`: to nearest, ties to even.
     Nearest,
+    /// `rz`, `rm` and `rp`.
+    Directed(Direction),
     /// `rni`: to the nearest whole number, ties to even.
     NearestWhole,
     /// `rzi`: to a whole number, towards zero.
     TowardsZeroWhole,
+    /// `rmi`: to a whole number, towards minus infinity.
+    DownWhole,
+    /// `rpi`: to a whole number, towards infinity.
+    UpWhole,
 }
 
 /// The guarantees that an access to memory gives to other threads.
@@ -479,7 +510,7 @@ pub enum Op {
     Trap,
     /// An instruction that cannot be decoded, with the reason.
     Unknown(String),
-    /// An operation that rounds to nearest, rounded towards zero instead; only [`Change`](super::Change) makes it.
+    /// An operation that rounds to nearest, rounded towards zero instead: `rz`, or a [`Change`](super::Change).
     TowardsZero(Box<Self>),
     /// Instructions that matter only to a GPU and do nothing here: `nanosleep`, `griddepcontrol`, `prefetch`.
     Nothing,

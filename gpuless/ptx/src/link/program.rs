@@ -92,9 +92,10 @@ impl Program {
         (self.names.functions[id.0 as usize].definition.kind == DefinitionKind::Kernel).then_some(id)
     }
 
-    /// A variable by name, of those that all units can see.
+    /// A variable by name, of those that all units can see; in a program of one unit, of all.
     pub fn variable_named(&self, name: &str) -> Option<VariableId> {
-        match self.names.visible(name) {
+        let own = || self.names.resolve(UnitId(0), name).filter(|_| self.units.len() == 1);
+        match self.names.visible(name).or_else(own) {
             Some(Symbol::Variable(id)) => Some(id),
             _ => None,
         }

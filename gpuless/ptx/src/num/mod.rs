@@ -2,6 +2,7 @@
 mod float;
 mod integer;
 mod narrow;
+mod round;
 
 pub use float::{
     add_f64, canonical_f32, div_f64, f32_from_f64, f64_from_f32, fma_f32, fma_f64, max_f32, max_f64, min_f32, min_f64,
@@ -12,3 +13,4 @@ pub use integer::{
     shift_right_signed, shift_right_unsigned,
 };
 pub use narrow::{BF16, E4M3, E5M2, F16, Narrow};
+pub use round::{BRAIN, Binary, DOUBLE, Direction, Exact, HALF, SINGLE};

@@ -4,7 +4,7 @@
 use super::Multicast;
 use super::lanes::{LANES, Lanes, Mask, lanes_of};
 use super::stores::Stores;
-use super::word::update;
+use super::word::{load_bits, update};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -120,9 +120,26 @@ pub struct Memory {
     multicast: OnceLock<Box<dyn Multicast>>,
     /// The devices whose kernels have written to a region, by its start.
     writers: Mutex<BTreeMap<u64, BTreeSet<usize>>>,
+    /// What kernels have printed since it was last taken.
+    printed: Mutex<Vec<u8>>,
 }
 
+/// Most bytes that are kept of what kernels print, as on a GPU, which loses others than this one.
+const MOST_PRINTED: usize = 1 << 20;
+
 impl Memory {
+    /// Keeps what a kernel prints, as long as there is room.
+    pub(super) fn print(&self, text: &[u8]) {
+        let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_PRINTED.saturating_sub(printed.len());
+        printed.extend_from_slice(&text[..text.len().min(room)]);
+    }
+
+    /// Takes what kernels have printed.
+    pub fn take_printed(&self) -> Vec<u8> {
+        std::mem::take(&mut self.printed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Lets kernels access this memory. A region that begins at the start of a mapped one extends that.
     ///
     /// # Safety
@@ -330,6 +347,18 @@ impl Reach {
             self.admit_range(address, len, reads)?;
         }
         Ok(())
+    }
+
+    /// A number of so many bytes, wherever it begins.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read; with its address.
+    pub fn read(&mut self, address: u64, bytes: u64) -> Result<u64, (u64, BadAccess)> {
+        self.admit_range(address, bytes, true)?;
+        // SAFETY: every byte was admitted.
+        let byte = |at| unsafe { load_bits(address + at, 1) as u64 };
+        Ok((0..bytes).fold(0, |all, at| all | byte(at) << (8 * at)))
     }
 
     /// Checks an access of any length.

@@ -18,6 +18,7 @@ mod lower;
 mod memory;
 mod multicast;
 mod pool;
+mod printf;
 mod ready;
 mod registers;
 mod rounding;

@@ -1,12 +1,12 @@
 //! Computes operations one lane at a time: the meaning of every operation on registers, as the ISA defines it.
 use super::toward_zero::toward_zero;
-use crate::code::{BinaryOp, Comparison, MulPart, Op, Rounding, TernaryOp, UnaryOp};
+use crate::code::{Approximate, BinaryOp, Comparison, MulPart, Op, Rounding, TernaryOp, UnaryOp};
 use crate::module::Type;
 use crate::num::{
-    BF16, E4M3, E5M2, F16, Narrow, add_f64, bit_field_extract, bit_field_insert, canonical_f32, div_f64, f32_from_f64,
-    f64_from_f32, fma_f32, fma_f64, funnel_shift_left, funnel_shift_right, high_bit, max_f32, max_f64, min_f32,
-    min_f64, minus_product_f64, mul_f64, permute, product_minus_f64, shift_left, shift_right_signed,
-    shift_right_unsigned, sub_f64, with_payload,
+    BF16, BRAIN, Binary, DOUBLE, Direction, E4M3, E5M2, Exact, F16, HALF, Narrow, SINGLE, add_f64, bit_field_extract,
+    bit_field_insert, canonical_f32, div_f64, f32_from_f64, f64_from_f32, fma_f32, fma_f64, funnel_shift_left,
+    funnel_shift_right, high_bit, max_f32, max_f64, min_f32, min_f64, minus_product_f64, mul_f64, permute,
+    product_minus_f64, shift_left, shift_right_signed, shift_right_unsigned, sub_f64, with_payload,
 };
 
 /// The bits of at most four operands or results.
@@ -149,7 +149,57 @@ fn unary(op: UnaryOp, ty: Type, a: u64) -> u64 {
         UnaryOp::Clz => u64::from(low(a, bits).leading_zeros() + bits - 64),
         UnaryOp::Brev => low(a, bits).reverse_bits() >> (64 - bits),
         UnaryOp::Bfind { shift_amount } => u64::from(high_bit(a, bits, ty.is_signed(), shift_amount)),
+        UnaryOp::Reciprocal(direction) => {
+            let value = float(ty, a);
+            match Exact::of(value).filter(|exact| exact.whole > 0) {
+                Some(exact) => exact.reciprocal().round(format(ty), direction),
+                // Of infinities, zeros and NaN.
+                None => float_bits(ty, value, 1.0 / value),
+            }
+        }
+        UnaryOp::SquareRoot(direction) => {
+            let value = float(ty, a);
+            match Exact::of(value).filter(|exact| exact.whole > 0 && !exact.negative) {
+                Some(exact) => exact.square_root().round(format(ty), direction),
+                None => float_bits(ty, value, value.sqrt()),
+            }
+        }
+        UnaryOp::Approximate { function, flush } => approximate(function, flush, ty, a),
     }
+}
+
+/// The value of f32 or f64.
+fn float(ty: Type, bits: u64) -> f64 {
+    if ty == Type::F32 { f64::from(f32_of(bits)) } else { f64::from_bits(bits) }
+}
+
+fn format(ty: Type) -> Binary {
+    if ty == Type::F32 { SINGLE } else { DOUBLE }
+}
+
+/// The result of an operation on one number of f32 or f64.
+fn float_bits(ty: Type, operand: f64, result: f64) -> u64 {
+    if ty == Type::F32 { f32_bits(canonical_f32(result as f32)) } else { with_payload(result, [operand]).to_bits() }
+}
+
+/// The ISA bounds the error of these; double precision, rounded once more for f32, is within every bound.
+fn approximate(function: Approximate, flush: bool, ty: Type, a: u64) -> u64 {
+    let flushed = |value: f64| {
+        let least = if ty == Type::F32 { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
+        if flush && value.abs() < least { 0f64.copysign(value) } else { value }
+    };
+    let value = flushed(float(ty, a));
+    let result = match function {
+        Approximate::Reciprocal => 1.0 / value,
+        Approximate::SquareRoot => value.sqrt(),
+        Approximate::ReciprocalSquareRoot => 1.0 / value.sqrt(),
+        Approximate::Exponential => value.exp2(),
+        Approximate::Logarithm => value.log2(),
+        Approximate::Sine => value.sin(),
+        Approximate::Cosine => value.cos(),
+        Approximate::HyperbolicTangent => value.tanh(),
+    };
+    float_bits(ty, value, flushed(result))
 }
 
 /// The result of an operation with two operands on their bits.
@@ -284,48 +334,65 @@ fn compare(comparison: Comparison, ty: Type, a: u64, b: u64) -> bool {
 }
 
 fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
-    let is_float = |ty: Type| matches!(ty, Type::F16 | Type::Bf16 | Type::F32 | Type::F64);
-    if !is_float(from) {
-        let (signed, unsigned) = (extended(from, a) as i64, extended(from, a));
-        return match (into, from.is_signed()) {
-            (Type::F32, true) => f32_bits(signed as f32),
-            (Type::F32, false) => f32_bits(unsigned as f32),
-            (_, true) => (signed as f64).to_bits(),
-            (_, false) => (unsigned as f64).to_bits(),
-        };
-    }
-    match (rounding, from, into) {
-        (Rounding::None, Type::Bf16, Type::F32) => return low(a, 16) << 16,
-        (Rounding::None, Type::F32, Type::F64) => return f64_from_f32(f32_of(a)).to_bits(),
-        (Rounding::Nearest, Type::F64, Type::F32) => return f32_bits(f32_from_f64(f64::from_bits(a))),
-        _ => {}
-    }
     let value = match from {
         Type::F16 => F16.decode(a as u16),
         Type::Bf16 => BF16.decode(a as u16),
-        Type::F32 => f64::from(f32_of(a)),
-        _ => f64::from_bits(a),
+        Type::F32 | Type::F64 => float(from, a),
+        _ => {
+            let signed = from.is_signed().then(|| extended(from, a) as i64);
+            let whole = signed.map_or(extended(from, a), i64::unsigned_abs);
+            let exact = Exact { negative: signed.is_some_and(|signed| signed < 0), whole, exponent: 0 };
+            return rounded(exact, rounding, into);
+        }
     };
-    let whole = match rounding {
+    let value = match rounding {
         Rounding::NearestWhole => value.round_ties_even(),
         Rounding::TowardsZeroWhole => value.trunc(),
-        Rounding::None | Rounding::Nearest => value,
+        Rounding::DownWhole => value.floor(),
+        Rounding::UpWhole => value.ceil(),
+        Rounding::None | Rounding::Nearest | Rounding::Directed(_) => value,
     };
     match into {
-        Type::F16 => u64::from(F16.encode(whole, false)),
-        Type::Bf16 => u64::from(BF16.encode(whole, false)),
-        Type::F32 => f32_bits(canonical_f32(whole as f32)),
-        _ if whole.is_nan() => extended(into, not_a_number(from, into)),
+        // A NaN keeps its payload where both types have one.
+        Type::F32 if from == Type::Bf16 => low(a, 16) << 16,
+        Type::F32 if from == Type::F64 && value.is_nan() => f32_bits(f32_from_f64(f64::from_bits(a))),
+        Type::F32 if value.is_nan() => f32_bits(canonical_f32(f32::NAN)),
+        Type::F64 if from == Type::F64 && value.is_nan() => with_payload(value, [f64::from_bits(a)]).to_bits(),
+        Type::F64 if from == Type::F32 && value.is_nan() => f64_from_f32(f32_of(a)).to_bits(),
+        Type::F64 if value.is_nan() => f64_from_f32(canonical_f32(f32::NAN)).to_bits(),
+        Type::F16 | Type::Bf16 if value.is_nan() => u64::from(F16.nan()),
+        Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => {
+            let infinity = Exact { negative: value < 0.0, whole: 1, exponent: MORE_THAN_ANY };
+            match Exact::of(value) {
+                Some(exact) => rounded(exact, rounding, into),
+                None => rounded(infinity, Rounding::Nearest, into),
+            }
+        }
+        _ if value.is_nan() => extended(into, not_a_number(from, into)),
         // Numbers out of range become the nearest number in range.
-        Type::S8 => whole as i8 as u64,
-        Type::S16 => whole as i16 as u64,
-        Type::S32 => whole as i32 as u64,
-        Type::S64 => whole as i64 as u64,
-        Type::U8 => u64::from(whole as u8),
-        Type::U16 => u64::from(whole as u16),
-        Type::U32 => u64::from(whole as u32),
-        _ => whole as u64,
+        Type::S8 => value as i8 as u64,
+        Type::S16 => value as i16 as u64,
+        Type::S32 => value as i32 as u64,
+        Type::S64 => value as i64 as u64,
+        Type::U8 => u64::from(value as u8),
+        Type::U16 => u64::from(value as u16),
+        Type::U32 => u64::from(value as u32),
+        _ => value as u64,
     }
+}
+
+/// An exponent beyond those of all formats.
+const MORE_THAN_ANY: i32 = 4096;
+
+/// A number rounded to a floating-point type.
+fn rounded(exact: Exact, rounding: Rounding, into: Type) -> u64 {
+    let direction = if let Rounding::Directed(direction) = rounding { direction } else { Direction::Nearest };
+    let format = match into {
+        Type::F16 => HALF,
+        Type::Bf16 => BRAIN,
+        _ => format(into),
+    };
+    exact.round(format, direction)
 }
 
 /// The whole number that NaN becomes (PTX ISA, 9.7.9.21): only the highest bit, or 0 if both types are narrow.
@@ -344,6 +411,50 @@ mod tests {
         assert_eq!([Type::S64, Type::U64].map(whole), [1 << 63; 2]);
         assert_eq!([Type::S8, Type::U16, Type::S32, Type::U32].map(whole), [0; 4]);
         assert_eq!(convert(Rounding::TowardsZeroWhole, Type::F64, Type::U32, f64::NAN.to_bits()), 1 << 31);
+    }
+
+    #[test]
+    fn conversions_round_the_exact_value_once() {
+        let wide = |into, value: f64| convert(Rounding::Nearest, Type::F64, into, value.to_bits());
+        // In single precision it would become a tie, and so the even number below.
+        assert_eq!(wide(Type::F16, 1.0 + 2f64.powi(-11) + 2f64.powi(-40)), 0x3c01);
+        assert_eq!(wide(Type::Bf16, 1.0 + 2f64.powi(-8) + 2f64.powi(-40)), 0x3f81);
+        let whole = |from, into, bits| convert(Rounding::Nearest, from, into, bits);
+        assert_eq!(whole(Type::S32, Type::F16, (-2049i32) as u32 as u64), 0xe800);
+        assert_eq!(whole(Type::U64, Type::F16, u64::MAX), 0x7c00);
+        assert_eq!(whole(Type::U64, Type::Bf16, 0x101 << 48 | 1), 0x5b81);
+        assert_eq!(whole(Type::U16, Type::F16, 0xffff), 0x7c00);
+        assert_eq!(whole(Type::S16, Type::Bf16, 0xffff), 0xbf80);
+        let to = |direction, value: f64| {
+            convert(Rounding::Directed(direction), Type::F64, Type::F16, value.to_bits()) as u16
+        };
+        assert_eq!(to(Direction::Zero, 1e9), 0x7bff);
+        assert_eq!((to(Direction::Down, -1e9), to(Direction::Up, -1e9)), (0xfc00, 0xfbff));
+        assert_eq!((to(Direction::Up, 1e-30), to(Direction::Down, 1e-30)), (1, 0));
+        assert_eq!([f64::NAN, f64::INFINITY].map(|value| wide(Type::Bf16, value)), [0x7fff, 0x7f80]);
+        let half = |rounding, value: f32| {
+            convert(rounding, Type::F16, Type::S32, u64::from(F16.encode(value.into(), false))) as u32 as i32
+        };
+        assert_eq!([Rounding::DownWhole, Rounding::UpWhole].map(|rounding| half(rounding, -1.5)), [-2, -1]);
+        assert_eq!(convert(Rounding::None, Type::F16, Type::F64, 0x3e00), 1.5f64.to_bits());
+    }
+
+    #[test]
+    fn reciprocals_and_roots_of_special_numbers() {
+        let of = |op, value: f32| f32::from_bits(unary(op, Type::F32, f32_bits(value)) as u32);
+        let reciprocal = UnaryOp::Reciprocal(Direction::Nearest);
+        assert_eq!(of(reciprocal, 3.0), 1.0 / 3.0);
+        assert_eq!([0.0, -0.0, f32::INFINITY].map(|value| of(reciprocal, value)), [f32::INFINITY, -f32::INFINITY, 0.0]);
+        assert_eq!(of(reciprocal, -f32::NAN).to_bits(), 0x7fff_ffff);
+        let root = UnaryOp::SquareRoot(Direction::Up);
+        assert_eq!((of(root, 2.0), of(root, 4.0)), (2f32.sqrt().next_up(), 2.0));
+        assert!(of(root, -0.0).is_sign_negative() && of(root, -1.0).to_bits() == 0x7fff_ffff);
+        let near = |function, flush, value| of(UnaryOp::Approximate { function, flush }, value);
+        assert_eq!(near(Approximate::Exponential, false, -140.0), 2f32.powi(-140));
+        assert_eq!(near(Approximate::Exponential, true, -140.0), 0.0);
+        assert_eq!(near(Approximate::Reciprocal, true, 1e-40), f32::INFINITY);
+        assert_eq!(near(Approximate::Logarithm, false, 0.0), f32::NEG_INFINITY);
+        assert_eq!(near(Approximate::ReciprocalSquareRoot, false, 4.0), 0.5);
     }
 
     #[test]

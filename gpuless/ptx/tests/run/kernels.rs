@@ -422,3 +422,29 @@ fn products_and_differences_round_once() {
     let minus = ptx::num::BF16.fma(half ^ 0x8000, half, 0x3c00);
     assert_eq!(values[6..8], [twice(fused), twice(minus)]);
 }
+
+#[test]
+fn a_kernel_prints_what_its_threads_say() {
+    let text = ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n\
+        .global .align 1 .b8 say[13] = {116, 37, 100, 58, 32, 37, 46, 49, 102, 32, 37, 115, 10};\n.global .align 1 .b8 end[1];\n\
+        .global .align 1 .b8 word[3] = {97, 98, 0};\n\
+        .visible .entry k(.param .u64 out)\n{\n.local .align 8 .b8 list[24];\n.reg .b32 %r<4>;\n.reg .b64 %d<9>;\n\
+        ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nmov.u64 %d2, list;\ncvta.local.u64 %d3, %d2;\n\
+        st.local.u32 [%d2], %r1;\nmov.f64 %d4, 0d3FF8000000000000;\nst.local.f64 [%d2+8], %d4;\n\
+        mov.u64 %d5, word;\ncvta.global.u64 %d6, %d5;\nst.local.u64 [%d2+16], %d6;\nmov.u64 %d7, say;\ncvta.global.u64 %d8, %d7;\n\
+        {\n.param .b64 f;\nst.param.b64 [f], %d8;\n.param .b64 a;\nst.param.b64 [a], %d3;\n.param .b32 r;\n\
+        call.uni (r), vprintf, (f, a);\nld.param.b32 %r2, [r];\n}\nst.global.u32 [%d1], %r2;\nret;\n}";
+    let text = text.replace("say[13]", "say[14]").replace("115, 10}", "115, 10, 0}");
+    let mut device = Device::new(&text);
+    let out = device.array(&[9; 4]);
+    device.run("k", 1, 3, &[out], 1).unwrap();
+    assert_eq!(String::from_utf8_lossy(&device.image.memory().take_printed()), "t0: 1.5 ab\nt1: 1.5 ab\nt2: 1.5 ab\n");
+    assert_eq!((device.values(0)[0], device.image.memory().take_printed().len()), (3, 0));
+    // A text that is not there.
+    let wrong =
+        text.replace("mov.u64 %d5, word;", "mov.u64 %d5, 8;").replace("cvta.global.u64 %d6, %d5;", "mov.u64 %d6, %d5;");
+    let mut device = Device::new(&wrong);
+    let out = device.array(&[9; 4]);
+    let fault = device.run("k", 1, 3, &[out], 1).unwrap_err().to_string();
+    assert!(fault.contains("printf reads 1 bytes at 0x8"), "{fault}");
+}

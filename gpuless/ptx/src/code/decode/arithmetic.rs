@@ -1,14 +1,23 @@
 //! Arithmetic, logic, comparisons and moves (PTX ISA, 9.7.1 to 9.7.9).
-use super::super::op::{BinaryOp, Comparison, MulPart, Op, Source, SpecialRegister, TernaryOp, UnaryOp, Width};
+use super::super::op::{
+    Approximate, BinaryOp, Comparison, MulPart, Op, Source, SpecialRegister, TernaryOp, UnaryOp, Width,
+};
 use super::Refusal;
 use super::operands::{Operands, bits_of};
 use crate::module::{Operand, Type};
+use crate::num::Direction;
 
 pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     if let ("prmt", ["b32", mode]) = (name, words) {
         return permute(mode, of);
     }
     let (ty, words) = last_type(words)?;
+    if let (["rz"], "add" | "sub" | "mul" | "fma") = (words, name) {
+        if ty != Type::F32 {
+            return Err(format!("this form of `{name}` is not defined for {}", ty.name()));
+        }
+        return Ok(Op::TowardsZero(Box::new(decode(name, &["rn", "f32"], of)?)));
+    }
     match name {
         "mov" => return mov(ty, words, of),
         "selp" => return select(ty, words, of),
@@ -91,6 +100,8 @@ fn allowed(name: &str, ty: Type) -> Result<(), Refusal> {
         "add" | "sub" | "mul" | "min" | "max" | "neg" => is_whole(ty) || is_float(ty),
         "div" => is_whole(ty) || matches!(ty, Type::F32 | Type::F64),
         "rem" | "mad" => is_whole(ty),
+        "rcp" | "sqrt" | "rsqrt" => matches!(ty, Type::F32 | Type::F64),
+        "ex2" | "lg2" | "sin" | "cos" | "tanh" => ty == Type::F32,
         "abs" => matches!(ty, Type::S16 | Type::S32 | Type::S64) || is_float(ty),
         "fma" => is_float(ty),
         "and" | "or" | "xor" | "not" => is_bits(ty) || ty == Type::Pred,
@@ -112,6 +123,34 @@ fn unary(name: &str, words: &[&str]) -> Option<UnaryOp> {
         ("brev", []) => UnaryOp::Brev,
         ("bfind", []) => UnaryOp::Bfind { shift_amount: false },
         ("bfind", ["shiftamt"]) => UnaryOp::Bfind { shift_amount: true },
+        ("rcp", [direction]) if *direction != "approx" => UnaryOp::Reciprocal(self::direction(direction)?),
+        ("sqrt", [direction]) if *direction != "approx" => UnaryOp::SquareRoot(self::direction(direction)?),
+        (name, ["approx"]) => UnaryOp::Approximate { function: approximate(name)?, flush: false },
+        (name, ["approx", "ftz"]) => UnaryOp::Approximate { function: approximate(name)?, flush: true },
+        _ => return None,
+    })
+}
+
+fn direction(name: &str) -> Option<Direction> {
+    Some(match name {
+        "rn" => Direction::Nearest,
+        "rz" => Direction::Zero,
+        "rm" => Direction::Down,
+        "rp" => Direction::Up,
+        _ => return None,
+    })
+}
+
+fn approximate(name: &str) -> Option<Approximate> {
+    Some(match name {
+        "rcp" => Approximate::Reciprocal,
+        "sqrt" => Approximate::SquareRoot,
+        "rsqrt" => Approximate::ReciprocalSquareRoot,
+        "ex2" => Approximate::Exponential,
+        "lg2" => Approximate::Logarithm,
+        "sin" => Approximate::Sine,
+        "cos" => Approximate::Cosine,
+        "tanh" => Approximate::HyperbolicTangent,
         _ => return None,
     })
 }

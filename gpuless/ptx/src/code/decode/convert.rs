@@ -3,6 +3,7 @@ use super::super::op::{Op, Rounding, Source, Width};
 use super::Refusal;
 use super::operands::{Operands, bits_of};
 use crate::module::{Operand, RegisterId, Space, Type};
+use crate::num::Direction;
 
 pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     match name {
@@ -59,16 +60,41 @@ fn number(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
     {
         return Ok(Op::ConvertPair { from, into, to: of.to(0, Width::of(into))?, a: of.from(1, from)? });
     }
-    let rounding = match (how, into, from) {
-        ([], Type::F32, Type::F16 | Type::Bf16) | ([], Type::F64, Type::F32) => Rounding::None,
-        (["rn"], Type::F16 | Type::Bf16, Type::F32) | (["rn"], Type::F32, Type::F64) => Rounding::Nearest,
-        (["rn"], Type::F32 | Type::F64, whole) if is_whole(whole) => Rounding::Nearest,
-        (["rni"], whole, Type::F32) if is_whole(whole) || whole == Type::F32 => Rounding::NearestWhole,
-        (["rzi"], whole, Type::F32) if is_whole(whole) => Rounding::TowardsZeroWhole,
+    let rounding = match how {
+        [] => Rounding::None,
+        ["rn"] => Rounding::Nearest,
+        ["rz"] => Rounding::Directed(Direction::Zero),
+        ["rm"] => Rounding::Directed(Direction::Down),
+        ["rp"] => Rounding::Directed(Direction::Up),
+        ["rni"] => Rounding::NearestWhole,
+        ["rzi"] => Rounding::TowardsZeroWhole,
+        ["rmi"] => Rounding::DownWhole,
+        ["rpi"] => Rounding::UpWhole,
         _ => return Err("this conversion is not known".into()),
     };
+    let is_known = match (precision(into), precision(from), rounding) {
+        (Some(_), None, Rounding::Nearest | Rounding::Directed(_)) => is_whole(from),
+        (Some(to), Some(of), Rounding::None) => to > of,
+        (Some(to), Some(of), Rounding::Nearest | Rounding::Directed(_)) => to < of || (to == of && into != from),
+        (_, _, Rounding::None | Rounding::Nearest | Rounding::Directed(_)) => false,
+        (None, Some(_), _) => is_whole(into),
+        (_, _, _) => into == from,
+    };
+    if !is_known {
+        return Err("this conversion is not known".into());
+    }
     let (to, a) = (wide_target(of, into)?, wide_source(of, from)?);
     Ok(Op::ConvertFloat { rounding, from, into, to, a })
+}
+
+/// The place of a floating-point type among them: a number of a lower one is one of a higher one.
+fn precision(ty: Type) -> Option<u32> {
+    Some(match ty {
+        Type::F16 | Type::Bf16 => 0,
+        Type::F32 => 1,
+        Type::F64 => 2,
+        _ => return None,
+    })
 }
 
 /// A whole number may come from a register that is wider than it (9.4.1).

@@ -43,8 +43,10 @@ fn operation(opcode: &str, operands: &Operands<'_>) -> Result<Op, Refusal> {
     let words = words.as_slice();
     match name {
         "mov" | "neg" | "not" | "abs" | "popc" | "clz" | "brev" | "bfind" | "add" | "sub" | "mul" | "div" | "rem"
-        | "min" | "max" | "and" | "or" | "xor" | "shl" | "shr" | "mad" | "fma" | "prmt" | "bfe" | "bfi" | "shf"
-        | "selp" | "setp" => arithmetic::decode(name, words, operands),
+        | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "min" | "max" | "and" | "or" | "xor"
+        | "shl" | "shr" | "mad" | "fma" | "prmt" | "bfe" | "bfi" | "shf" | "selp" | "setp" => {
+            arithmetic::decode(name, words, operands)
+        }
         "cvt" | "cvta" | "isspacep" => convert::decode(name, words, operands),
         "ld" | "st" | "atom" | "red" | "cp" | "mbarrier" => memory::decode(name, words, operands),
         "multimem" => multimem::decode(words, operands),
@@ -98,6 +100,7 @@ mod tests {
     };
     use super::*;
     use crate::module::{RegisterId, Space, Type};
+    use crate::num::Direction;
 
     const REGISTERS: &str =
         ".reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n.reg .b128 %q<2>;\n";
@@ -189,6 +192,10 @@ mod tests {
         assert_eq!(op("cvt.rn.bf16.f32 %h0, %r1;"), Ok(expected));
         let expected = from_register(Rounding::TowardsZeroWhole, Type::F32, Type::S32, r(0), r(1));
         assert_eq!(op("cvt.rzi.s32.f32 %r0, %r1;"), Ok(expected));
+        let expected = from_register(Rounding::Directed(Direction::Down), Type::U64, Type::F16, h(0), d(1));
+        assert_eq!(op("cvt.rm.f16.u64 %h0, %d1;"), Ok(expected));
+        let expected = from_register(Rounding::UpWhole, Type::F64, Type::U8, r(0), d(1));
+        assert_eq!(op("cvt.rpi.u8.f64 %r0, %d1;"), Ok(expected));
         let expected = Op::ConvertWhole { from: Type::S8, into: Type::S16, to: Some(h(0)), a: Register(h(1)) };
         assert_eq!(op("cvt.s16.s8 %h0, %h1;"), Ok(expected));
         let expected = Op::ConvertPair { from: Type::E4m3x2, into: Type::F16x2, to: Some(r(0)), a: Register(h(1)) };
@@ -278,14 +285,20 @@ mod tests {
             ("add.s32 %d0, %r1, %r2;", "a register of 64 bits stands where one of 32 is expected"),
             ("add.s32 3, %r1, %r2;", "the result needs a register"),
             ("mul.s32 %r0, %r1, %r2;", "this form of `mul` is not defined for s32"),
-            ("add.rz.f32 %r0, %r1, %r2;", "this instruction is not known"),
+            ("add.rm.f32 %r0, %r1, %r2;", "this instruction is not known"),
+            ("add.rz.f64 %d0, %d1, %d2;", "this form of `add` is not defined for f64"),
+            ("rcp.f32 %r0, %r1;", "this instruction is not known"),
+            ("ex2.approx.f64 %d0, %d1;", "`ex2` is not defined for f64"),
             ("mov.u32 %r0, %surprise;", "the special register `%surprise` is not known"),
             ("mov.b64 %d0, {%r0, %r1, %r2};", "64 bits cannot be moved as 3 parts"),
             ("ld.global.v2.u32 %r0, [%d1];", "2 registers are expected, not 1"),
             ("ld.global.u32 %r0, [%r1];", "a register of 32 bits stands where one of 64 is expected"),
             ("ld.global.u64 %r0, [%d1];", "a register of type b32 holds no u64"),
             ("atom.add.f32 %r0, [%d1], %r1;", "this atomic is not known for f32"),
-            ("cvt.rn.f16.f64 %h0, %d1;", "this conversion is not known"),
+            ("cvt.f16.f64 %h0, %d1;", "this conversion is not known"),
+            ("cvt.rn.f64.f16 %d0, %h1;", "this conversion is not known"),
+            ("cvt.rz.s32.f32 %r0, %r1;", "this conversion is not known"),
+            ("cvt.rni.f32.f64 %r0, %d1;", "this conversion is not known"),
             ("bra %r1;", "a branch leads to a label"),
             ("setp.lt.b32 %p0, %r1, %r2;", "this comparison is not defined for b32"),
         ] {

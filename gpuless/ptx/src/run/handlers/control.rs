@@ -4,6 +4,8 @@ use crate::code::{SpecialRegister, VoteMode};
 use crate::module::Space;
 use crate::run::block::Arrival;
 use crate::run::lanes::{LANES, Mask, lanes_of, mask_of};
+use crate::run::memory::{BadAccess, Reach};
+use crate::run::printf::{self, Arguments};
 use crate::run::ready::{Bytes, Instruction, NOWHERE, Ready};
 use crate::run::warp::{BARRIERS, STOP, Stop, Warp};
 
@@ -201,6 +203,71 @@ pub unsafe fn call(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     copy_arguments(w, caller, callee, site);
     w.stop = Some(Stop::Switch);
     STOP
+}
+
+/// The longest text that `printf` reads, in bytes.
+const MOST_TEXT: u64 = 64 << 10;
+
+/// The arguments of a `printf`, one after the other, each at a multiple of its size.
+struct Printed<'a> {
+    reach: &'a mut Reach,
+    at: u64,
+}
+
+impl Arguments for Printed<'_> {
+    type Error = (u64, BadAccess);
+
+    fn word(&mut self, bytes: u64) -> Result<u64, Self::Error> {
+        let address = self.at.checked_next_multiple_of(bytes).ok_or((self.at, BadAccess::Unmapped))?;
+        self.at = address.saturating_add(bytes);
+        self.reach.read(address, bytes)
+    }
+
+    fn text(&mut self, address: u64) -> Result<Vec<u8>, Self::Error> {
+        let mut text = Vec::new();
+        for at in address..address.saturating_add(MOST_TEXT) {
+            match self.reach.read(at, 1)? {
+                0 => break,
+                byte => text.push(byte as u8),
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// `vprintf`, which CUDA's runtime provides: the number is that of a call with a format and the address of the arguments.
+///
+/// # Safety
+/// As for every [`super::Handler`].
+pub unsafe fn print(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
+    let frame = &w.frames[w.current];
+    let (code, own) = (frame.code.clone(), frame.code.own_bytes);
+    let (Some(site), Some(memory)) = (code.calls.get(i.number as usize), &frame.memory) else {
+        return w.refuse(at, "`vprintf` without arguments".into());
+    };
+    let [format, list] = &site.arguments[..] else {
+        return w.refuse(at, "`vprintf` takes a format and the address of its arguments".into());
+    };
+    let common = w.common.clone();
+    for lane in lanes_of(w.mask) {
+        let base = own * lane as u64;
+        let address = |of: &Bytes| {
+            let bytes = memory.read(base + of.start, (of.end - of.start).min(8));
+            bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        let (format, list) = (address(format), address(list));
+        let mut arguments = Printed { reach: &mut w.reach, at: list };
+        let written = arguments.text(format).and_then(|format| printf::format(&format, &mut arguments));
+        let (text, count) = match written {
+            Ok(written) => written,
+            Err(bad) => return w.refuse_access(at, "printf reads", 1, bad),
+        };
+        common.image.memory().print(&text);
+        if let Some(result) = site.results.first() {
+            memory.write(base + result.start, &count.to_le_bytes()[..(result.end - result.start).min(4) as usize]);
+        }
+    }
+    at + 1
 }
 
 /// The reason a function cannot be called with the arguments of a call; a wider argument is truncated.

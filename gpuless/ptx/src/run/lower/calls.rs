@@ -5,14 +5,25 @@ use crate::module::Name;
 use crate::run::handlers::control;
 use crate::run::ready::{Bytes, CallSite, NOWHERE};
 
+/// The function that CUDA's runtime provides for `printf`.
+const PRINT: &str = "vprintf";
+
 impl Lowering<'_> {
     pub(super) fn call(&mut self, target: &Source, results: &[Name], arguments: &[Name]) -> Result<(), Refusal> {
-        let target = self.places.source(target, Width::W64)?;
+        let prints = matches!(target, Source::Symbol(Name::Outer(name), 0) if name == PRINT)
+            && self.places.source(target, Width::W64).is_err();
+        let target = if prints { NOWHERE } else { self.places.source(target, Width::W64)? };
         let bytes = |names: &[Name]| -> Result<Vec<Bytes>, Refusal> {
             let of = |name: &Name| self.layout.bytes_of(name).ok_or_else(|| self.places.no_parameter(name));
             names.iter().map(of).collect()
         };
         let site = CallSite { arguments: bytes(arguments)?, results: bytes(results)? };
+        if prints {
+            let number = self.ready.calls.len() as u64;
+            self.ready.calls.push(site);
+            self.push(control::print, |i| i.number = number);
+            return Ok(());
+        }
         let mut number = 0;
         if !site.arguments.is_empty() || !site.results.is_empty() {
             self.ready.calls.push(site);
