@@ -19,6 +19,7 @@ mod forms;
 mod from_torch;
 mod fuzz;
 mod gpu;
+mod gpu_python;
 mod hang;
 mod hostile_numbers;
 mod import;

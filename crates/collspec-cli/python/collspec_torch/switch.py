@@ -41,9 +41,15 @@ def _run_behind(loader):
         execute(module)
         # A module that its program has made up, or a torch that was built without CUDA, has nothing to replace.
         if getattr(getattr(module, "version", None), "cuda", None):
-            from . import install
+            try:
+                from . import install
 
-            install.install()
+                install.install()
+            except Exception as error:
+                raise ImportError(
+                    f"the kernels of torch {getattr(module, '__version__', '')} cannot be replaced by those for the CPU: "
+                    "`collspec gpu --no-torch` leaves them as they are"
+                ) from error
 
     loader.exec_module = exec_module
 

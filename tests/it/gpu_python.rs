@@ -1,0 +1,53 @@
+//! `collspec gpu` gives Python a package for PyTorch, which changes nothing else there. `ci/torch` tests the package with PyTorch.
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs a program of Python below `collspec gpu` with these options; `None` if there is no Python.
+fn python(options: &[&str], code: &str, path: &Path) -> Option<Output> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3");
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+    command.arg("gpu").args(options).args(["--", "python3", "-c", code]);
+    command.env("COLLSPEC_SOFTWARE_GPUS", "2").env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
+    Some(command.output().unwrap())
+}
+
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_package_waits_for_torch_and_leaves_a_sitecustomize_in_place() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("sitecustomize.py"), "import builtins\nbuiltins.own = 'here'\n").unwrap();
+    let waits = "import sys; print(own, 'torch' in sys.modules, type(sys.meta_path[0]).__name__)";
+    let Some(output) = python(&[], waits, folder.path()) else { return };
+    assert_eq!(printed(&output), "here False _AfterTorch");
+    let output = python(&["--no-torch"], waits, folder.path()).unwrap();
+    assert!(printed(&output).starts_with("here False ") && !printed(&output).contains("AfterTorch"));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_torch_that_cannot_be_changed_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let torch = folder.path().join("torch");
+    std::fs::create_dir(&torch).unwrap();
+    let write = |cuda: &str| {
+        std::fs::write(torch.join("__init__.py"), format!("class version: cuda = {cuda}\n__version__ = '9.9'\n")).unwrap();
+    };
+    write("None");
+    let Some(output) = python(&[], "import torch; print(torch.__version__)", folder.path()) else { return };
+    assert_eq!(printed(&output), "9.9", "one without CUDA has nothing to replace");
+    write("'99.0'");
+    let output = python(&[], "import torch", folder.path()).unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("kernels of torch 9.9 cannot be replaced"), "{told}");
+    assert!(told.contains("collspec gpu --no-torch"), "{told}");
+    let output = python(&["--no-torch"], "import torch; print(torch.__version__)", folder.path()).unwrap();
+    assert_eq!(printed(&output), "9.9");
+}
