@@ -1,10 +1,11 @@
 //! The functions of the NCCL that the program would call without this library.
 #![allow(unsafe_code)] // the loader is asked for addresses, and one of its functions is replaced
 
+use crate::loaded;
 #[cfg(target_arch = "x86_64")]
 use gpuless_dlsym::NOTHING;
 use gpuless_dlsym::loaders_dlsym;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of NCCL: ours, and the real one if it was found.
@@ -26,38 +27,11 @@ impl Function {
         }
         // SAFETY: the name is a C string; the answer is an address or null.
         let next = unsafe { loaders_dlsym()(libc::RTLD_NEXT, self.name.as_ptr()) };
-        let found = if next.is_null() { self.in_any_library() } else { next };
+        let found = if next.is_null() { loaded::find(self.name, (self.wrapper)()) } else { next };
         match self.real.compare_exchange(std::ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found,
             Err(known) => known,
         }
-    }
-
-    /// The function as the first library that has it, or depends on one that has it, finds it.
-    fn in_any_library(&self) -> *mut c_void {
-        unsafe extern "C" fn name(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
-            // SAFETY: the loader gives a valid entry; `names` is the list below.
-            let (info, names) = unsafe { (&*info, &mut *names.cast::<Vec<CString>>()) };
-            if !info.dlpi_name.is_null() {
-                // SAFETY: the loader's names are C strings.
-                names.push(unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned());
-            }
-            0
-        }
-        let mut names: Vec<CString> = Vec::new();
-        // SAFETY: the callback gets this list, and nothing else uses it meanwhile.
-        unsafe { libc::dl_iterate_phdr(Some(name), (&raw mut names).cast()) };
-        for name in names.iter().filter(|name| !name.is_empty()) {
-            // SAFETY: C strings. Nothing is loaded, and what is found stays loaded.
-            let function = unsafe {
-                let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-                if library.is_null() { library } else { loaders_dlsym()(library, self.name.as_ptr()) }
-            };
-            if !function.is_null() && function != (self.wrapper)() {
-                return function;
-            }
-        }
-        std::ptr::null_mut()
     }
 }
 
@@ -96,6 +70,9 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
         Ok(_) => wrapper,
         Err(known) if known == real => wrapper,
         // A second NCCL in the process: its calls are not recorded, because they could not be told apart.
-        Err(_) => null,
+        Err(_) => {
+            crate::watch::second_library();
+            null
+        }
     }
 }
