@@ -22,6 +22,7 @@ pub mod compare;
 mod schema;
 pub mod soak;
 mod templates;
+mod judge;
 mod cli;
 
 pub use cli::command;

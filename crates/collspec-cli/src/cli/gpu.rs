@@ -27,14 +27,18 @@ pub struct GpuArgs {
 
 /// Becomes the program. Comes back only if that fails.
 pub fn gpu(args: &GpuArgs) -> anyhow::Result<Exit> {
+    become_program(&args.program, &variables()?)
+}
+
+/// The variables with which a program finds software GPUs.
+pub(super) fn variables() -> anyhow::Result<[(&'static str, OsString); 3]> {
     anyhow::ensure!(cfg!(target_arch = "x86_64"), "software GPUs need a processor of the x86-64 family");
     software_gpus::check_variables()?;
     let devices = software_gpus::device_count()?;
     let folder = standin::presented(FOLDER, &NAMES)?;
-    let variables = [
+    Ok([
         (PRELOAD, before(folder.join(NAMES[0].0), PRELOAD)),
         ("LD_LIBRARY_PATH", before(folder, "LD_LIBRARY_PATH")),
         (software_gpus::COUNT, devices.to_string().into()),
-    ];
-    become_program(&args.program, &variables)
+    ])
 }

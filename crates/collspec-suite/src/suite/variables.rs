@@ -14,9 +14,10 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 23] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
+    "COLLSPEC_JUDGE",
     "COLLSPEC_RECORD",
     "COLLSPEC_SOFT_EAGER",
     "COLLSPEC_SOFT_NETWORK",
