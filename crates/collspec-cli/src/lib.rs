@@ -22,7 +22,7 @@ pub mod compare;
 mod schema;
 pub mod soak;
 mod templates;
-mod judge;
+pub mod judge;
 mod cli;
 
 pub use cli::command;

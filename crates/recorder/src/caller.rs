@@ -1,9 +1,9 @@
 //! The place in the program that makes a call.
 #![allow(unsafe_code)] // the stack is walked
 
+use crate::loaded::{Library, library_of};
 use crate::python::{self, Line};
-use std::ffi::{CStr, c_int, c_void};
-use std::mem::MaybeUninit;
+use std::ffi::{c_int, c_void};
 use std::path::Path;
 
 /// Frames of the stack that are looked at: ours, and the caller's.
@@ -27,10 +27,10 @@ fn return_address() -> String {
     let mut addresses = [std::ptr::null_mut::<c_void>(); DEPTH];
     // SAFETY: room for so many addresses.
     let count = unsafe { libc::backtrace(addresses.as_mut_ptr(), DEPTH as c_int) };
-    let own = library_of(return_address as *mut c_void).map(|(base, ..)| base);
+    let own = library_of(return_address as *mut c_void).map(|library| library.base);
     let frames = addresses.into_iter().take(usize::try_from(count).unwrap_or(0));
     for address in frames {
-        let Some((base, file, symbol)) = library_of(address) else { continue };
+        let Some(Library { base, file, symbol }) = library_of(address) else { continue };
         if Some(base) == own {
             continue;
         }
@@ -41,24 +41,4 @@ fn return_address() -> String {
         };
     }
     "an unknown place".to_owned()
-}
-
-type Found = (usize, String, Option<(String, usize)>);
-
-/// The library that has this address: where it begins, its file, and the symbol before the address.
-fn library_of(address: *mut c_void) -> Option<Found> {
-    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked for; all zeros are a valid answer.
-    let info = unsafe {
-        if libc::dladdr(address, info.as_mut_ptr()) == 0 {
-            return None;
-        }
-        info.assume_init()
-    };
-    let text = |place: *const libc::c_char| {
-        // SAFETY: the loader's texts are C strings.
-        (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned())
-    };
-    let symbol = text(info.dli_sname).map(|name| (name, info.dli_saddr.addr()));
-    Some((info.dli_fbase.addr(), text(info.dli_fname)?, symbol))
 }

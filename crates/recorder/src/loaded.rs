@@ -1,8 +1,10 @@
-//! Functions of libraries that were opened for themselves and their dependencies alone, as Python opens extensions.
+//! The libraries of the process and their functions, also of those that were opened for themselves and their dependencies alone, as Python
+//! opens extensions.
 #![allow(unsafe_code)] // the loader is asked for addresses
 
 use gpuless_dlsym::loaders_dlsym;
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::mem::MaybeUninit;
 
 /// The function as the first library that has it, or depends on one that has it, finds it; not `except`.
 pub fn find(function: &CStr, except: *mut c_void) -> *mut c_void {
@@ -48,4 +50,31 @@ pub unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
     let address = find_anywhere(name);
     // SAFETY: not null, of this size, and of this type by the caller's promise.
     (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
+}
+
+/// What the loader knows of an address.
+pub struct Library {
+    /// Where the library begins.
+    pub base: usize,
+    pub file: String,
+    /// The exported function before the address, and where that begins.
+    pub symbol: Option<(String, usize)>,
+}
+
+/// The library that has this address.
+pub fn library_of(address: *mut c_void) -> Option<Library> {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address may be asked for; all zeros are a valid answer.
+    let info = unsafe {
+        if libc::dladdr(address, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        info.assume_init()
+    };
+    let text = |place: *const libc::c_char| {
+        // SAFETY: the loader's texts are C strings.
+        (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned())
+    };
+    let symbol = text(info.dli_sname).map(|name| (name, info.dli_saddr.addr()));
+    Some(Library { base: info.dli_fbase.addr(), file: text(info.dli_fname)?, symbol })
 }

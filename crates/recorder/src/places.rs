@@ -55,7 +55,7 @@ pub fn cells(op: &str, rank: u64, root: u64) -> Option<(Cells, Cells)> {
 /// What the rule depends on: the same for all ranks of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// From the seed, the communicator and the call's number.
+    /// From the seed and the call's number in its communicator.
     pub draw: u64,
     pub all: bool,
     pub ranks: u64,

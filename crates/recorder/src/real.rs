@@ -6,7 +6,7 @@ use crate::loaded;
 use gpuless_dlsym::NOTHING;
 use gpuless_dlsym::loaders_dlsym;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// A function of NCCL: ours, and the real one if it was found.
 pub struct Function {
@@ -66,13 +66,30 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
     if real.is_null() || real == wrapper {
         return real;
     }
-    match function.real.compare_exchange(null, real, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => wrapper,
-        Err(known) if known == real => wrapper,
-        // A second NCCL in the process: its calls are not recorded, because they could not be told apart.
-        Err(_) => {
-            crate::watch::second_library();
-            null
+    let known = match function.real.load(Ordering::Acquire) {
+        known if known.is_null() && is_followed(real) => {
+            let before = function.real.compare_exchange(null, real, Ordering::AcqRel, Ordering::Acquire);
+            before.map_or_else(|known| known, |_| real)
         }
+        known => known,
+    };
+    if known == real {
+        return wrapper;
+    }
+    // A second NCCL in the process: its calls are not recorded, because they could not be told apart.
+    crate::watch::second_library();
+    null
+}
+
+/// True for functions of the first library that the program asked for one. With some of one NCCL and some of another, groups would seem to
+/// have other calls than they have.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(test, allow(dead_code))]
+fn is_followed(function: *mut c_void) -> bool {
+    static LIBRARY: AtomicUsize = AtomicUsize::new(0);
+    let library = loaded::library_of(function).map_or(0, |library| library.base);
+    match LIBRARY.compare_exchange(0, library, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => true,
+        Err(followed) => followed == library,
     }
 }

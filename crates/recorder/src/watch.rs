@@ -154,8 +154,9 @@ pub fn begins(comm: Comm, call: &Made<'_>) {
         Lane::To(peer) => 1 + ((comm.rank as u64) << 32 | peer as u64),
         Lane::From(peer) => 1 + ((peer as u64) << 32 | comm.rank as u64),
     };
+    // Not the communicator's own number, which is another one in each run.
     let watched = settings
-        .draw(comm.identity ^ mixed(sequence) ^ mixed(pair))
+        .draw(mixed(sequence) ^ mixed(pair) ^ comm.ranks as u64)
         .and_then(|draw| watched(&comm, call, sequence, draw, settings.all));
     let _ = CURRENT.try_with(|current| *current.borrow_mut() = Some(Current { comm: call.comm, lane, watched }));
 }

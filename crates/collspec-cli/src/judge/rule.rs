@@ -46,7 +46,7 @@ fn check(first: &Call, members: &[Member]) -> Result<(), String> {
             op => {
                 call.op == op
                     && call.rank == at
-                    && call.reduce == first.reduce
+                    && call.reduce_word() == first.reduce_word()
                     && (call.root == first.root || !op.is_rooted())
             }
         };
