@@ -38,7 +38,8 @@ fn a_torch_that_cannot_be_changed_is_told() {
     let torch = folder.path().join("torch");
     std::fs::create_dir(&torch).unwrap();
     let write = |cuda: &str| {
-        std::fs::write(torch.join("__init__.py"), format!("class version: cuda = {cuda}\n__version__ = '9.9'\n")).unwrap();
+        std::fs::write(torch.join("__init__.py"), format!("class version: cuda = {cuda}\n__version__ = '9.9'\n"))
+            .unwrap();
     };
     write("None");
     let Some(output) = python(&[], "import torch; print(torch.__version__)", folder.path()) else { return };

@@ -24,6 +24,7 @@ mod hang;
 mod hostile_numbers;
 mod import;
 mod inputs_and_outputs;
+mod judge;
 mod kernel_mutants;
 mod killed_processes;
 mod large_memory;

@@ -22,6 +22,7 @@ pub mod compare;
 mod schema;
 pub mod soak;
 mod templates;
+pub mod judge;
 mod cli;
 
 pub use cli::command;

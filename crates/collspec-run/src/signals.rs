@@ -63,3 +63,33 @@ pub fn at_interrupt(action: impl FnOnce() + Send + 'static) -> io::Result<()> {
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
+
+/// The program to which [`pass_on_to`] passes signals; 0 without one.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+/// From now on this process outlives what ends the program that it started: SIGINT and SIGQUIT, which a terminal sends to both, are left to the
+/// program, and SIGTERM and SIGHUP are passed on to it.
+pub fn pass_on_to(program: u32) {
+    extern "C" fn pass_on(signal: libc::c_int) {
+        let program = PROGRAM.load(Ordering::Relaxed);
+        if program > 0 && matches!(signal, libc::SIGTERM | libc::SIGHUP) {
+            // SAFETY: a call that a handler may make. The program is this process's child and was not waited for while its number is here.
+            unsafe { libc::kill(program, signal) };
+        }
+    }
+    PROGRAM.store(i32::try_from(program).unwrap_or(0), Ordering::Relaxed);
+    let handler: extern "C" fn(libc::c_int) = pass_on;
+    // SAFETY: all fields of the structure are numbers and null pointers, for which zeros are values.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler loads an atomic and sends a signal, which a handler may do; the old action is not wanted.
+        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    }
+}
+
+/// The program has ended: signals are passed on to nobody.
+pub fn pass_on_no_more() {
+    PROGRAM.store(0, Ordering::Relaxed);
+}

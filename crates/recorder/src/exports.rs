@@ -1,9 +1,11 @@
 //! NCCL's functions that are recorded.
 #![allow(unsafe_code)] // C functions that pass on what their callers vouch for
 
+use crate::comms::Comm;
 use crate::groups::{self, Asked, Handle};
 use crate::real::Function;
-use crate::{comms, file};
+use crate::watch::{Made, Progress};
+use crate::{comms, file, watch};
 use half::{bf16, f16};
 use nccl_sys::*;
 use std::cell::Cell;
@@ -95,6 +97,35 @@ impl Call {
                  comm {handle:?} [nranks={ranks}] stream {stream:?}{of_group}"
             ),
         );
+        watch::begins(
+            comm,
+            &Made {
+                name,
+                send: *send as u64,
+                recv: *recv as u64,
+                count: *count as u64,
+                dtype,
+                op: *op,
+                root: *root,
+                comm: *handle as usize,
+                stream: *stream,
+                number,
+                group,
+            },
+        );
+    }
+}
+
+/// What came of a call.
+fn ended(code: ncclResult_t) {
+    watch::ended(progress(code), groups::current().is_some());
+}
+
+fn progress(code: ncclResult_t) -> Progress {
+    match code {
+        ncclResult_t::Success => Progress::Enqueued,
+        ncclResult_t::InProgress => Progress::GoesOn,
+        _ => Progress::Refused,
     }
 }
 
@@ -135,7 +166,8 @@ fn say_made() {
         let number = |function| ask(function, comm, -1).unwrap_or(-1);
         let ranks = number(&by_name::ncclCommCount);
         let (rank, device) = (number(&by_name::ncclCommUserRank), number(&by_name::ncclCommCuDevice));
-        comms::add(comm as usize, ranks, device);
+        comms::add(comm as usize, Comm::new(ranks, rank, device, asked.identity));
+        watch::prepare(device);
         let text = &asked.text;
         file::line(
             device,
@@ -149,10 +181,10 @@ fn is_going_on(code: ncclResult_t) -> bool {
     matches!(code, ncclResult_t::Success | ncclResult_t::InProgress)
 }
 
-/// A communicator was asked for, and NCCL said `code`: it will be at `handle`; what its line says.
-fn asked(code: ncclResult_t, handle: *mut ncclComm_t, parent: ncclComm_t, text: String) {
+/// A communicator was asked for, and NCCL said `code`: it will be at `handle`; the number that its ranks share, and what its line says.
+fn asked(code: ncclResult_t, handle: *mut ncclComm_t, parent: ncclComm_t, identity: u64, text: String) {
     if is_going_on(code) && !handle.is_null() {
-        groups::ask(Asked { handle: Handle::At(handle as usize), parent: parent as usize, text });
+        groups::ask(Asked { handle: Handle::At(handle as usize), parent: parent as usize, identity, text });
     }
     if groups::current().is_none() {
         say_made();
@@ -161,6 +193,7 @@ fn asked(code: ncclResult_t, handle: *mut ncclComm_t, parent: ncclComm_t, text: 
 
 /// A communicator ends: its address may be another's next.
 fn ends(comm: ncclComm_t) {
+    watch::forget(comm as usize);
     groups::forget(comm as usize);
     comms::remove(comm as usize);
 }
@@ -180,8 +213,28 @@ fn own_id() -> u64 {
     hash(format!("{} {} {number}", file::host(), std::process::id()).bytes())
 }
 
+/// A number for what is made of a communicator, the same on all ranks; 0 if that one has none.
+fn child_id(parent: ncclComm_t, number: u64, color: c_int) -> u64 {
+    match comms::identity(parent as usize) {
+        0 => 0,
+        parent => hash(format!("{parent} {number} {color}").bytes()),
+    }
+}
+
 fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The bits of a reduction's factor, if it is in host memory.
+fn bits(scalar: *const c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t) -> Option<u64> {
+    let size = watch::size_of(dtype.0)?;
+    if residence != ncclScalarResidence_t::HostImmediate || scalar.is_null() {
+        return None;
+    }
+    let mut bytes = [0; 8];
+    // SAFETY: the caller has put a value of this type there.
+    unsafe { std::ptr::copy_nonoverlapping(scalar.cast::<u8>(), bytes.as_mut_ptr(), size) };
+    Some(u64::from_le_bytes(bytes))
 }
 
 /// The factor of a reduction, if it is in host memory and of a type that can be shown.
@@ -231,7 +284,15 @@ macro_rules! call {
 record! {
     c"ncclCommGetAsyncError" fn ncclCommGetAsyncError(comm: ncclComm_t, state: *mut ncclResult_t) {
         before: (),
-        after(_): if groups::current().is_none() && !comms::is_known(comm as usize) { say_made() }
+        after(code): {
+            if groups::current().is_none() && !comms::is_known(comm as usize) {
+                say_made();
+            }
+            // SAFETY: NCCL has just written it.
+            if code == ncclResult_t::Success && !state.is_null() && unsafe { *state } == ncclResult_t::Success {
+                watch::completed(comm as usize);
+            }
+        }
     }
     c"ncclCommCount" fn ncclCommCount(comm: ncclComm_t, count: *mut c_int) { before: (), after(_): () }
     c"ncclCommUserRank" fn ncclCommUserRank(comm: ncclComm_t, rank: *mut c_int) { before: (), after(_): () }
@@ -239,19 +300,31 @@ record! {
     c"ncclGroupStart" fn ncclGroupStart() { before: groups::start(), after(_): () }
     c"ncclGroupEnd" fn ncclGroupEnd() {
         before: (),
-        after(code): if groups::end(!is_going_on(code)) { say_made() }
+        after(code): if groups::end(!is_going_on(code)) {
+            say_made();
+            watch::group_ended(progress(code));
+        }
     }
-    c"ncclGroupSimulateEnd" fn ncclGroupSimulateEnd(info: *mut ncclSimInfo_t) { before: (), after(_): groups::end(true) }
+    c"ncclGroupSimulateEnd" fn ncclGroupSimulateEnd(info: *mut ncclSimInfo_t) {
+        before: (),
+        after(_): if groups::end(true) { watch::group_ended(Progress::Refused) }
+    }
 
     c"ncclCommInitRank" fn ncclCommInitRank(comm: *mut ncclComm_t, nranks: c_int, id: ncclUniqueId, rank: c_int) {
         before: (),
-        after(code): asked(code, comm, NONE, format!("ncclCommInitRank commId {:#x}", id_number(&id)))
+        after(code): {
+            let id = id_number(&id);
+            asked(code, comm, NONE, id, format!("ncclCommInitRank commId {id:#x}"));
+        }
     }
     c"ncclCommInitRankConfig" fn ncclCommInitRankConfig(
         comm: *mut ncclComm_t, nranks: c_int, id: ncclUniqueId, rank: c_int, config: *mut ncclConfig_t,
     ) {
         before: (),
-        after(code): asked(code, comm, NONE, format!("ncclCommInitRankConfig commId {:#x}", id_number(&id)))
+        after(code): {
+            let id = id_number(&id);
+            asked(code, comm, NONE, id, format!("ncclCommInitRankConfig commId {id:#x}"));
+        }
     }
     c"ncclCommInitRankScalable" fn ncclCommInitRankScalable(
         comm: *mut ncclComm_t, nranks: c_int, rank: c_int, nids: c_int, ids: *mut ncclUniqueId, config: *mut ncclConfig_t,
@@ -260,7 +333,7 @@ record! {
         after(code): if !ids.is_null() && nids > 0 {
             // SAFETY: the caller passes this many ids.
             let id = id_number(unsafe { &*ids });
-            asked(code, comm, NONE, format!("ncclCommInitRankScalable commId {id:#x}"));
+            asked(code, comm, NONE, id, format!("ncclCommInitRankScalable commId {id:#x}"));
         }
     }
     c"ncclCommInitAll" fn ncclCommInitAll(comms: *mut ncclComm_t, ndev: c_int, devlist: *const c_int) {
@@ -268,7 +341,7 @@ record! {
         after(code): {
             let id = own_id();
             for rank in 0..usize::try_from(ndev).unwrap_or(0) {
-                asked(code, comms.wrapping_add(rank), NONE, format!("ncclCommInitAll commId {id:#x}"));
+                asked(code, comms.wrapping_add(rank), NONE, id, format!("ncclCommInitAll commId {id:#x}"));
             }
         }
     }
@@ -279,7 +352,8 @@ record! {
         after(code): {
             let number = comms::next_split(comm as usize);
             if color != NCCL_SPLIT_NOCOLOR {
-                asked(code, newcomm, comm, format!("ncclCommSplit parent {comm:?} splitCount {number} color {color} key {key}"));
+                let id = child_id(comm, number, color);
+                asked(code, newcomm, comm, id, format!("ncclCommSplit parent {comm:?} splitCount {number} color {color} key {key}"));
             }
         }
     }
@@ -289,7 +363,8 @@ record! {
         before: (),
         after(code): {
             let number = comms::next_split(comm as usize);
-            asked(code, newcomm, comm, format!("ncclCommShrink parent {comm:?} splitCount {number} color 0 key 0"));
+            let id = child_id(comm, number, -1);
+            asked(code, newcomm, comm, id, format!("ncclCommShrink parent {comm:?} splitCount {number} color 0 key 0"));
         }
     }
     c"ncclCommDestroy" fn ncclCommDestroy(comm: ncclComm_t) { before: ends(comm), after(_): () }
@@ -302,6 +377,7 @@ record! {
         after(code): if code == ncclResult_t::Success && !op.is_null() {
             // SAFETY: NCCL has just written it.
             let op = unsafe { (*op).0 };
+            watch::made_factor(comm as usize, op, bits(scalar, dtype, residence));
             let factor = factor(scalar, dtype, residence).unwrap_or_else(|| "unknown".to_owned());
             file::line(0, format_args!("ncclRedOpCreatePreMulSum op {op} datatype {} factor {factor} comm {comm:?}", dtype.0));
         }
@@ -309,67 +385,67 @@ record! {
 
     c"ncclAllReduce" fn ncclAllReduce(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("AllReduce", send, recv, count, dtype, op.0, 0, comm, stream), after(_): () }
+    ) { before: call!("AllReduce", send, recv, count, dtype, op.0, 0, comm, stream), after(code): ended(code) }
     c"ncclReduce" fn ncclReduce(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("Reduce", send, recv, count, dtype, op.0, root, comm, stream), after(_): () }
+    ) { before: call!("Reduce", send, recv, count, dtype, op.0, root, comm, stream), after(code): ended(code) }
     c"ncclBroadcast" fn ncclBroadcast(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("Broadcast", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    ) { before: call!("Broadcast", send, recv, count, dtype, 0, root, comm, stream), after(code): ended(code) }
     c"ncclBcast" fn ncclBcast(
         buff: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("Broadcast", buff, buff, count, dtype, 0, root, comm, stream), after(_): () }
+    ) { before: call!("Broadcast", buff, buff, count, dtype, 0, root, comm, stream), after(code): ended(code) }
     c"ncclAllGather" fn ncclAllGather(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("AllGather", send, recv, count, dtype, 0, 0, comm, stream), after(_): () }
+    ) { before: call!("AllGather", send, recv, count, dtype, 0, 0, comm, stream), after(code): ended(code) }
     c"ncclReduceScatter" fn ncclReduceScatter(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("ReduceScatter", send, recv, count, dtype, op.0, 0, comm, stream), after(_): () }
+    ) { before: call!("ReduceScatter", send, recv, count, dtype, op.0, 0, comm, stream), after(code): ended(code) }
     c"ncclAlltoAll" fn ncclAlltoAll(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("AlltoAll", send, recv, count, dtype, 0, 0, comm, stream), after(_): () }
+    ) { before: call!("AlltoAll", send, recv, count, dtype, 0, 0, comm, stream), after(code): ended(code) }
     c"ncclGather" fn ncclGather(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("Gather", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    ) { before: call!("Gather", send, recv, count, dtype, 0, root, comm, stream), after(code): ended(code) }
     c"ncclScatter" fn ncclScatter(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("Scatter", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    ) { before: call!("Scatter", send, recv, count, dtype, 0, root, comm, stream), after(code): ended(code) }
     c"ncclSend" fn ncclSend(
         send: *const c_void, count: usize, dtype: ncclDataType_t, peer: c_int, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("Send", std::ptr::null::<c_void>(), send, count, dtype, 0, peer, comm, stream), after(_): () }
+    ) { before: call!("Send", std::ptr::null::<c_void>(), send, count, dtype, 0, peer, comm, stream), after(code): ended(code) }
     c"ncclRecv" fn ncclRecv(
         recv: *mut c_void, count: usize, dtype: ncclDataType_t, peer: c_int, comm: ncclComm_t, stream: cudaStream_t,
-    ) { before: call!("Recv", std::ptr::null::<c_void>(), recv, count, dtype, 0, peer, comm, stream), after(_): () }
+    ) { before: call!("Recv", std::ptr::null::<c_void>(), recv, count, dtype, 0, peer, comm, stream), after(code): ended(code) }
     c"ncclAllReduceConfig" fn ncclAllReduceConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("AllReduce", send, recv, count, dtype, op.0, 0, comm, stream), after(_): () }
+    ) { before: call!("AllReduce", send, recv, count, dtype, op.0, 0, comm, stream), after(code): ended(code) }
     c"ncclReduceConfig" fn ncclReduceConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("Reduce", send, recv, count, dtype, op.0, root, comm, stream), after(_): () }
+    ) { before: call!("Reduce", send, recv, count, dtype, op.0, root, comm, stream), after(code): ended(code) }
     c"ncclBroadcastConfig" fn ncclBroadcastConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("Broadcast", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    ) { before: call!("Broadcast", send, recv, count, dtype, 0, root, comm, stream), after(code): ended(code) }
     c"ncclAllGatherConfig" fn ncclAllGatherConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("AllGather", send, recv, count, dtype, 0, 0, comm, stream), after(_): () }
+    ) { before: call!("AllGather", send, recv, count, dtype, 0, 0, comm, stream), after(code): ended(code) }
     c"ncclReduceScatterConfig" fn ncclReduceScatterConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("ReduceScatter", send, recv, count, dtype, op.0, 0, comm, stream), after(_): () }
+    ) { before: call!("ReduceScatter", send, recv, count, dtype, op.0, 0, comm, stream), after(code): ended(code) }
     c"ncclAlltoAllConfig" fn ncclAlltoAllConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("AlltoAll", send, recv, count, dtype, 0, 0, comm, stream), after(_): () }
+    ) { before: call!("AlltoAll", send, recv, count, dtype, 0, 0, comm, stream), after(code): ended(code) }
     c"ncclGatherConfig" fn ncclGatherConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("Gather", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    ) { before: call!("Gather", send, recv, count, dtype, 0, root, comm, stream), after(code): ended(code) }
     c"ncclScatterConfig" fn ncclScatterConfig(
         send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t,
         config: *const ncclCollConfig_t,
-    ) { before: call!("Scatter", send, recv, count, dtype, 0, root, comm, stream), after(_): () }
+    ) { before: call!("Scatter", send, recv, count, dtype, 0, root, comm, stream), after(code): ended(code) }
 }

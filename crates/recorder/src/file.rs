@@ -1,5 +1,6 @@
 //! The file of a process.
 use crate::FOLDER_VARIABLE;
+use crate::settings::settings;
 use std::cell::RefCell;
 use std::fmt::{Arguments, Write as _};
 use std::fs::{File, OpenOptions};
@@ -7,7 +8,7 @@ use std::io::Write as _;
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The process and thread that opened the file, and the file. Each thread has its own, so that none waits for another; after a fork the
 /// child opens its own.
@@ -48,6 +49,24 @@ thread_local! {
 /// True once the file could not be written, which is told once.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
+/// Bytes that this process has written.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// False once nothing is written any more.
+pub fn is_written() -> bool {
+    !FAILED.load(Ordering::Relaxed)
+}
+
+/// The line, or the one that ends the file if there is no room for it: as much as the settings allow.
+fn bounded(place: &str, line: String) -> String {
+    let limit = settings().map_or(u64::MAX, |settings| settings.limit);
+    let before = WRITTEN.fetch_add(line.len() as u64, Ordering::Relaxed);
+    if before.saturating_add(line.len() as u64) <= limit || FAILED.swap(true, Ordering::Relaxed) {
+        return line;
+    }
+    format!("{place} [0] NCCL INFO collspec-judge full\n")
+}
+
 /// Writes a line in the form of NCCL's log.
 pub fn line(device: i32, text: Arguments<'_>) {
     if FAILED.load(Ordering::Relaxed) {
@@ -63,6 +82,7 @@ pub fn line(device: i32, text: Arguments<'_>) {
         let Some(Opened { place, file: Some(file), .. }) = opened.as_mut() else { return };
         let mut line = String::with_capacity(256);
         let _ = writeln!(line, "{place} [{device}] NCCL INFO {text}");
+        let line = bounded(place, line);
         if let Err(error) = file.write_all(line.as_bytes()) {
             tell(&format!("the recording ends here: {error}"));
         }
@@ -93,7 +113,8 @@ fn open(pid: u32) -> Option<Opened> {
 fn tell(what: &str) {
     if !FAILED.swap(true, Ordering::Relaxed) {
         // The program may have no standard error.
-        let _ = writeln!(std::io::stderr(), "collspec record: {what}");
+        let name = if settings().is_some() { "judge" } else { "record" };
+        let _ = writeln!(std::io::stderr(), "collspec {name}: {what}");
     }
 }
 

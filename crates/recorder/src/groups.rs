@@ -8,6 +8,8 @@ pub struct Asked {
     pub handle: Handle,
     /// The communicator that it is made from, or 0.
     pub parent: usize,
+    /// The number that its ranks share.
+    pub identity: u64,
     /// What its line says besides handle, rank, ranks and device.
     pub text: String,
 }

@@ -1,11 +1,12 @@
 //! The functions of the NCCL that the program would call without this library.
 #![allow(unsafe_code)] // the loader is asked for addresses, and one of its functions is replaced
 
+use crate::loaded;
 #[cfg(target_arch = "x86_64")]
 use gpuless_dlsym::NOTHING;
 use gpuless_dlsym::loaders_dlsym;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// A function of NCCL: ours, and the real one if it was found.
 pub struct Function {
@@ -26,38 +27,11 @@ impl Function {
         }
         // SAFETY: the name is a C string; the answer is an address or null.
         let next = unsafe { loaders_dlsym()(libc::RTLD_NEXT, self.name.as_ptr()) };
-        let found = if next.is_null() { self.in_any_library() } else { next };
+        let found = if next.is_null() { loaded::find(self.name, (self.wrapper)()) } else { next };
         match self.real.compare_exchange(std::ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found,
             Err(known) => known,
         }
-    }
-
-    /// The function as the first library that has it, or depends on one that has it, finds it.
-    fn in_any_library(&self) -> *mut c_void {
-        unsafe extern "C" fn name(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
-            // SAFETY: the loader gives a valid entry; `names` is the list below.
-            let (info, names) = unsafe { (&*info, &mut *names.cast::<Vec<CString>>()) };
-            if !info.dlpi_name.is_null() {
-                // SAFETY: the loader's names are C strings.
-                names.push(unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned());
-            }
-            0
-        }
-        let mut names: Vec<CString> = Vec::new();
-        // SAFETY: the callback gets this list, and nothing else uses it meanwhile.
-        unsafe { libc::dl_iterate_phdr(Some(name), (&raw mut names).cast()) };
-        for name in names.iter().filter(|name| !name.is_empty()) {
-            // SAFETY: C strings. Nothing is loaded, and what is found stays loaded.
-            let function = unsafe {
-                let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-                if library.is_null() { library } else { loaders_dlsym()(library, self.name.as_ptr()) }
-            };
-            if !function.is_null() && function != (self.wrapper)() {
-                return function;
-            }
-        }
-        std::ptr::null_mut()
     }
 }
 
@@ -92,10 +66,30 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
     if real.is_null() || real == wrapper {
         return real;
     }
-    match function.real.compare_exchange(null, real, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => wrapper,
-        Err(known) if known == real => wrapper,
-        // A second NCCL in the process: its calls are not recorded, because they could not be told apart.
-        Err(_) => null,
+    let known = match function.real.load(Ordering::Acquire) {
+        known if known.is_null() && is_followed(real) => {
+            let before = function.real.compare_exchange(null, real, Ordering::AcqRel, Ordering::Acquire);
+            before.map_or_else(|known| known, |_| real)
+        }
+        known => known,
+    };
+    if known == real {
+        return wrapper;
+    }
+    // A second NCCL in the process: its calls are not recorded, because they could not be told apart.
+    crate::watch::second_library();
+    null
+}
+
+/// True for functions of the first library that the program asked for one. With some of one NCCL and some of another, groups would seem to
+/// have other calls than they have.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(test, allow(dead_code))]
+fn is_followed(function: *mut c_void) -> bool {
+    static LIBRARY: AtomicUsize = AtomicUsize::new(0);
+    let library = loaded::library_of(function).map_or(0, |library| library.base);
+    match LIBRARY.compare_exchange(0, library, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => true,
+        Err(followed) => followed == library,
     }
 }

@@ -25,6 +25,12 @@ pub fn loaders_dlsym() -> Lookup {
             eprintln!("gpuless: this C library has no dlsym of glibc");
             std::process::abort();
         }
+        // Another library to preload may replace it too: each asks the next one, and the last the loader.
+        // SAFETY: that is the type of the function that was found; a C string. The answer is an address or null.
+        let next = unsafe { std::mem::transmute::<*mut c_void, Lookup>(address)(libc::RTLD_NEXT, c"dlsym".as_ptr()) };
+        if !next.is_null() {
+            address = next;
+        }
         LOADERS_DLSYM.store(address, Ordering::Release);
     }
     // SAFETY: that is the type of the function that was found.

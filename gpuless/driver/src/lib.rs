@@ -10,6 +10,7 @@ mod loaded;
 
 use gpuless_cuda::api::{self, Settings};
 use gpuless_cuda::fatbin::{FatBinaries, FatbinError};
+use gpuless_cuda::faults::{self, Effect, Fault, Owner};
 use gpuless_cuda::library::{self, LibraryError};
 use ptx::run::Options;
 use std::path::Path;
@@ -21,6 +22,9 @@ const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
 
 /// The variable with the way in which the NVLink switch adds.
 const SWITCH: &str = "COLLSPEC_SOFTWARE_SWITCH";
+
+/// The variable with a fault of the machine, for tests of what must notice it.
+const FAULT: &str = "COLLSPEC_SOFTWARE_FAULT";
 
 /// How kernels are executed.
 fn options() -> Options {
@@ -39,6 +43,28 @@ fn configure() {
         api::configure(Settings { devices, nvlinks, legacy_default_stream: true, tells_failures: true, ..settings });
     library::load_modules(options());
     library::load_registered(options());
+    if let Ok(text) = std::env::var(FAULT)
+        && let Err(why) = disturb(&text)
+    {
+        eprintln!("software GPU: {FAULT}: {why}");
+    }
+}
+
+/// Begins to count what faults can strike, and has one strike: `count`, or KIND:AT:SEED.
+fn disturb(text: &str) -> Result<(), String> {
+    let mut words = text.split(':');
+    let kind = words.next().unwrap_or_default();
+    let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let (at, seed) = (number(), number());
+    let effect = match kind {
+        "count" => None,
+        "bit_flip_user" => Some(Effect::FlippedBit(Owner::Caller)),
+        "bit_flip_nccl" => Some(Effect::FlippedBit(Owner::Library)),
+        "lost_write" => Some(Effect::LostStore),
+        _ => return Err(format!("{kind:?} is none of count, bit_flip_user, bit_flip_nccl and lost_write")),
+    };
+    let fault = effect.map(|effect| Fault { effect, at, seed });
+    faults::begin(fault, |what| eprintln!("software GPU: {what}")).map_err(|error| error.to_string())
 }
 
 /// Makes a loaded library call this runtime.
@@ -62,4 +88,15 @@ fn not_supported(name: &str, first: bool) {
     if first {
         eprintln!("software GPU: {name} is not supported");
     }
+}
+
+/// True if the process counts what faults can strike, and says so when it ends.
+fn counts() -> bool {
+    std::env::var(FAULT).is_ok_and(|text| text == "count")
+}
+
+/// Reports what faults can strike.
+extern "C" fn report_counts() {
+    let (faults::Counts { stores, to_library, to_caller, .. }, _) = faults::seen();
+    eprintln!("software GPU: {stores} stores, {to_library} to the library's memory, {to_caller} to the caller's");
 }

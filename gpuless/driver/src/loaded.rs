@@ -31,6 +31,10 @@ extern "C" fn begin() {
     crate::configure();
     loaders_dlsym();
     BEGUN.store(true, Ordering::Release);
+    if crate::counts() {
+        // SAFETY: the function may be called at any time.
+        unsafe { libc::atexit(crate::report_counts) };
+    }
     attach_new(true);
 }
 

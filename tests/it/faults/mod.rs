@@ -11,3 +11,5 @@ mod situations;
 mod structure;
 mod transport;
 mod windows;
+
+pub use ending::example;

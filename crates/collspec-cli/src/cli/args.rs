@@ -58,6 +58,7 @@ pub enum Command {
     #[command(subcommand)]
     Nccl(NcclCommand),
     Doctor(DoctorArgs),
+    Judge(super::judge_args::JudgeArgs),
     Record(super::record::RecordArgs),
     Gpu(super::gpu::GpuArgs),
     Schema(super::schema::SchemaArgs),

@@ -34,6 +34,8 @@ mod headings;
 mod implied_run;
 mod import;
 mod import_args;
+mod judge;
+mod judge_args;
 mod launched;
 mod launcher_options;
 mod manual;
@@ -121,6 +123,7 @@ pub fn command() -> ExitCode {
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
         args::Command::Gpu(options) => gpu::gpu(options),
+        args::Command::Judge(options) => judge::judge(options),
         args::Command::Record(options) => record::record(options),
         args::Command::Schema(options) => schema::print(options),
         args::Command::Completions(options) => manual::completions(options),

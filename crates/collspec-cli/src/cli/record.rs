@@ -10,13 +10,13 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The recorder's file name as cargo builds it.
-const RECORDER: &str = "libcollspec_recorder.so";
+pub(super) const RECORDER: &str = "libcollspec_recorder.so";
 /// The variable with the folder, as the recorder reads it. The crate itself is not linked: this program would have its functions.
-const FOLDER_VARIABLE: &str = "COLLSPEC_RECORD";
+pub(super) const FOLDER_VARIABLE: &str = "COLLSPEC_RECORD";
 pub(super) const PRELOAD: &str = "LD_PRELOAD";
 /// AddressSanitizer's runtime ends a program in which another library comes before its own. That library might replace functions that the
 /// runtime replaces, which none of those that are preloaded here does.
@@ -45,17 +45,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let word = args.program.first().context("no program is named")?;
     // Before the folder is made and before any advice: neither is of use without a program.
     let program = startable(word).with_context(|| cannot_start(word))?;
-    let folder = &args.output;
-    let shown = folder.display();
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
-    let mut entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {shown}"))?;
-    let is_log = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "log");
-    anyhow::ensure!(
-        !entries.any(|entry| entry.is_ok_and(is_log)),
-        "{shown} has the files of an earlier recording; --output names another folder"
-    );
-    let folder = folder.canonicalize().with_context(|| format!("cannot find {shown}"))?;
-
+    let folder = prepared(&args.output)?;
     let preload = before(standin::installed(RECORDER)?, PRELOAD);
     let quoted = collspec_suite::report::shell::quote_if_needed(&args.output.to_string_lossy());
     if elf::is_static(&program) {
@@ -66,11 +56,24 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     become_program(&args.program, &[(PRELOAD, preload), (FOLDER_VARIABLE, folder.into())])
 }
 
+/// The folder for the files, which is made if it is not there.
+pub(super) fn prepared(folder: &Path) -> anyhow::Result<PathBuf> {
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
+    let mut entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {shown}"))?;
+    let is_log = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "log");
+    anyhow::ensure!(
+        !entries.any(|entry| entry.is_ok_and(is_log)),
+        "{shown} has the files of an earlier recording; --output names another folder"
+    );
+    folder.canonicalize().with_context(|| format!("cannot find {shown}"))
+}
+
 /// Where the system looks for programs if the variable `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The file of a program that can be started. The search path leads to it if the word is only a name.
-fn startable(word: &OsStr) -> io::Result<PathBuf> {
+pub(super) fn startable(word: &OsStr) -> io::Result<PathBuf> {
     if word.as_encoded_bytes().contains(&b'/') {
         return executable(word.into());
     }
@@ -95,7 +98,7 @@ fn executable(path: PathBuf) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-fn cannot_start(program: &OsStr) -> String {
+pub(super) fn cannot_start(program: &OsStr) -> String {
     format!("cannot start {}", program.display())
 }
 
@@ -121,12 +124,18 @@ fn after(list: &str, option: &str) -> OsString {
     }
 }
 
-/// Becomes a program with these variables. Comes back only if that fails.
-pub(super) fn become_program(words: &[OsString], variables: &[(&str, OsString)]) -> anyhow::Result<Exit> {
+/// A program with these variables.
+pub(super) fn program(words: &[OsString], variables: &[(&str, OsString)]) -> anyhow::Result<Command> {
     let (program, arguments) = words.split_first().context("no program is named")?;
     let variables = variables.iter().map(|(name, value)| (*name, value));
     let mut command = Command::new(program);
     command.args(arguments).envs(variables).env(SANITIZER, after(SANITIZER, ORDER_IS_RIGHT));
+    Ok(command)
+}
+
+/// Becomes a program with these variables. Comes back only if that fails.
+pub(super) fn become_program(words: &[OsString], variables: &[(&str, OsString)]) -> anyhow::Result<Exit> {
+    let mut command = program(words, variables)?;
     let error = command.exec();
-    Err(error).with_context(|| cannot_start(program))
+    Err(error).with_context(|| cannot_start(command.get_program()))
 }

@@ -104,7 +104,7 @@ impl RightResults {
 impl ColumnReduction {
     /// True for two results that may differ between ranks because they are the same number: any two NaN, and for min and
     /// max either zero. They occur in a library in which each rank begins with its own input.
-    pub(crate) fn may_differ_between_ranks(&self, a: u64, b: u64) -> bool {
+    pub fn may_differ_between_ranks(&self, a: u64, b: u64) -> bool {
         let zero = |bits| self.dtype.is_float() && decode_f64(self.dtype, bits) == 0.0;
         let either_zero = matches!(self.kind, ReduceKind::Min | ReduceKind::Max) && zero(a) && zero(b);
         either_zero || (is_nan(self.dtype, a) && is_nan(self.dtype, b))

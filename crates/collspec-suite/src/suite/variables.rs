@@ -14,14 +14,16 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 24] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
+    "COLLSPEC_JUDGE",
     "COLLSPEC_RECORD",
     "COLLSPEC_SOFT_EAGER",
     "COLLSPEC_SOFT_NETWORK",
     "COLLSPEC_SOFT_SEED",
     "COLLSPEC_SOFT_TRACE",
+    "COLLSPEC_SOFTWARE_FAULT",
     "COLLSPEC_SOFTWARE_GPUS",
     "COLLSPEC_SOFTWARE_NVLINKS",
     "COLLSPEC_SOFTWARE_SWITCH",

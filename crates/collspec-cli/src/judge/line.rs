@@ -1,0 +1,190 @@
+//! The lines of a recording that has data.
+use super::call::{Call, MAX_COUNT, MAX_RANKS, Op, Side};
+use collspec_core::num::DType;
+
+/// What stands before a message of NCCL's log.
+const MARK: &str = " NCCL INFO ";
+/// The word of lines that only this command reads.
+const OWN: &str = "collspec-judge ";
+
+/// Elements of a block, in the order of the bytes of their line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub block: u64,
+    pub start: u64,
+    pub len: u64,
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub enum Said<'a> {
+    /// A call of NCCL's, looked at or not.
+    Seen,
+    /// A call that is looked at, and its number in the process.
+    Call(u64, Call),
+    Data(Data<'a>),
+    /// Nothing more will come of a call, for this reason.
+    Gone(u64, &'a str),
+    /// The file has reached its limit.
+    Full,
+    /// A second NCCL is in the process, which is not followed.
+    SecondLibrary,
+    /// Something else.
+    Nothing,
+}
+
+/// Elements that were copied.
+#[derive(Debug)]
+pub struct Data<'a> {
+    pub id: u64,
+    pub side: Side,
+    pub replay: u64,
+    pub runs: Vec<Run>,
+    pub hex: &'a str,
+}
+
+/// The process that wrote a line (`HOST:PID`), and what the line says.
+///
+/// # Errors
+///
+/// What is wrong with a line that only the recorder writes.
+pub fn said(line: &str) -> Result<(&str, Said<'_>), String> {
+    let Some((place, message)) = line.split_once(MARK) else { return Ok(("", Said::Nothing)) };
+    let process = place.split(' ').next().and_then(|place| place.rsplit_once(':')).map_or("", |(process, _)| process);
+    let Some(own) = message.strip_prefix(OWN) else {
+        let is_call = message.split(' ').nth(1) == Some("opCount");
+        return Ok((process, if is_call { Said::Seen } else { Said::Nothing }));
+    };
+    let (kind, rest) = own.split_once(' ').unwrap_or((own, ""));
+    let said = match kind {
+        "call" => {
+            let (fields, place) = rest.split_once(" at=").ok_or("the place of the call is missing")?;
+            let fields = Fields(fields);
+            Said::Call(fields.number("id")?, call(&fields, place)?)
+        }
+        "data" => Said::Data(data(&Fields(rest))?),
+        "gone" => Said::Gone(Fields(rest).number("id")?, Fields(rest).word("why")?),
+        "full" => Said::Full,
+        "second-nccl" => Said::SecondLibrary,
+        _ => return Err("a line of the judge's of a kind that this version does not know".to_owned()),
+    };
+    Ok((process, said))
+}
+
+/// `name=value`, separated by spaces.
+struct Fields<'a>(&'a str);
+
+impl<'a> Fields<'a> {
+    fn find(&self, name: &str) -> Option<&'a str> {
+        self.0.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    fn word(&self, name: &str) -> Result<&'a str, String> {
+        self.find(name).ok_or_else(|| format!("{name} is missing"))
+    }
+
+    fn number(&self, name: &str) -> Result<u64, String> {
+        self.word(name)?.parse().map_err(|_| format!("{name} is not a number"))
+    }
+
+    /// A number below a limit.
+    fn index(&self, name: &str, limit: usize) -> Result<usize, String> {
+        let number = self.number(name)?;
+        let index = usize::try_from(number).ok().filter(|index| *index < limit);
+        index.ok_or_else(|| format!("{name} is {number}, and must be less than {limit}"))
+    }
+
+    fn hexadecimal(&self, name: &str) -> Result<u64, String> {
+        let digits = self.word(name)?.strip_prefix("0x").unwrap_or_default();
+        u64::from_str_radix(digits, 16).map_err(|_| format!("{name} is not a number in hexadecimal"))
+    }
+}
+
+fn call(fields: &Fields<'_>, place: &str) -> Result<Call, String> {
+    let name = fields.word("op")?;
+    let op = Op::named(name).ok_or("an operation that this version does not know")?;
+    let ranks = fields.index("ranks", MAX_RANKS + 1)?;
+    let number = fields.number("type")?;
+    let dtype = DType::all().into_iter().find(|dtype| u64::try_from(dtype.nccl().0) == Ok(number));
+    let count = fields.number("count")?;
+    if count > MAX_COUNT {
+        return Err(format!("count is {count}, more than a buffer can have"));
+    }
+    Ok(Call {
+        op,
+        comm: fields.hexadecimal("comm")?,
+        sequence: fields.number("seq")?,
+        rank: fields.index("rank", ranks)?,
+        ranks,
+        root: fields.index("root", ranks)?,
+        count,
+        dtype: dtype.ok_or("a type that this version does not know")?,
+        reduce: fields.word("reduce")?.parse().map_err(|_| "reduce is not a number")?,
+        factor: fields.find("factor").map(|_| fields.hexadecimal("factor")).transpose()?,
+        number: fields.number("number")?,
+        lines: [fields.number("in")?, fields.number("out")?],
+        in_graph: fields.number("graph")? == 1,
+        place: place.to_owned(),
+    })
+}
+
+fn data<'a>(fields: &Fields<'a>) -> Result<Data<'a>, String> {
+    let run = |text: &str| {
+        let (block, rest) = text.split_once(':')?;
+        let (start, len) = rest.split_once('+')?;
+        Some(Run { block: block.parse().ok()?, start: start.parse().ok()?, len: len.parse().ok()? })
+    };
+    let runs = fields.word("runs")?.split(',').map(run).collect::<Option<_>>();
+    Ok(Data {
+        id: fields.number("id")?,
+        side: match fields.word("side")? {
+            "in" => Side::In,
+            "out" => Side::Out,
+            _ => return Err("side is neither in nor out".to_owned()),
+        },
+        replay: fields.number("replay")?,
+        runs: runs.ok_or("runs are not BLOCK:START+LENGTH")?,
+        hex: fields.word("hex")?,
+    })
+}
+
+impl Data<'_> {
+    /// The elements: their block, place and bits.
+    ///
+    /// # Errors
+    ///
+    /// They are not in the call's buffer, or there are more or fewer bytes.
+    pub fn elements(&self, call: &Call) -> Result<Vec<(u64, u64, u64)>, String> {
+        let digits = 2 * call.dtype.size();
+        let mut all = 0u64;
+        for Run { block, start, len } in &self.runs {
+            let end = start.checked_add(*len).filter(|end| *end <= call.count);
+            if end.is_none() || *block >= call.blocks(self.side) {
+                return Err(format!("elements {start} to {start}+{len} of block {block} are not in the call's buffer"));
+            }
+            all = all.saturating_add(*len);
+        }
+        if all.checked_mul(digits as u64) != Some(self.hex.len() as u64) {
+            return Err(format!("{} digits for {all} elements of {}", self.hex.len(), call.dtype.name()));
+        }
+        let mut bits = self.hex.as_bytes().chunks_exact(digits).map(bits_of);
+        let mut elements = Vec::with_capacity(self.hex.len() / digits);
+        for Run { block, start, len } in &self.runs {
+            for at in *start..start + len {
+                let bits = bits.next().flatten().ok_or("a byte is not two hexadecimal digits")?;
+                elements.push((*block, at, bits));
+            }
+        }
+        Ok(elements)
+    }
+}
+
+/// Bytes in hexadecimal, the least significant one first.
+fn bits_of(digits: &[u8]) -> Option<u64> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(u64::from);
+    let mut bits = 0;
+    for pair in digits.chunks_exact(2).rev() {
+        bits = bits << 8 | digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bits)
+}

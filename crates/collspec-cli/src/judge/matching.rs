@@ -1,0 +1,266 @@
+//! Gathers the calls of all ranks that belong together, and has them judged as soon as their data is whole.
+use super::call::{Call, Key, Side};
+use super::line::{self, Data, Said};
+use super::rule::{self, Elements, Member};
+use super::scenario;
+use super::tally::Tally;
+use collspec_core::oracle::Budget;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+/// Elements of calls that are not whole yet. Beyond that, the oldest calls are given up.
+const MAX_ELEMENTS: usize = 16 << 20;
+/// Calls that are not whole yet.
+const MAX_GROUPS: usize = 1 << 20;
+
+/// A call of a process: the process's number, and its own.
+type Source = (u32, u64);
+/// The calls of one launch; calls outside of graphs have one.
+type Launch = (Key, u64);
+
+/// A rank's call that may not be whole.
+struct Part {
+    source: Source,
+    member: Member,
+    /// Lines that are to come.
+    left: [u64; 2],
+    gone: Option<String>,
+}
+
+impl Part {
+    fn new(source: Source, call: &Arc<Call>) -> Self {
+        let member = Member { call: Arc::clone(call), input: Elements::new(), output: Elements::new() };
+        Self { source, member, left: call.lines, gone: None }
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == [0, 0] || self.gone.is_some()
+    }
+
+    fn elements(&self) -> usize {
+        self.member.input.len() + self.member.output.len()
+    }
+}
+
+#[derive(Default)]
+pub struct Matcher {
+    processes: HashMap<String, u32>,
+    /// Calls of which more lines may come; those of graphs stay.
+    calls: HashMap<Source, Arc<Call>>,
+    launches: HashMap<Launch, Vec<Part>>,
+    order: VecDeque<Launch>,
+    /// Calls of graphs of which nothing is copied on their rank.
+    silent: HashMap<Key, Vec<(Source, Arc<Call>)>>,
+    full: HashSet<u32>,
+    second: HashSet<u32>,
+    elements: usize,
+    budget: Budget,
+    tally: Tally,
+}
+
+impl Matcher {
+    /// Takes in a line.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn line(&mut self, line: &str) -> Result<(), String> {
+        let (process, said) = line::said(line)?;
+        if matches!(said, Said::Nothing) {
+            return Ok(());
+        }
+        let next = u32::try_from(self.processes.len()).map_err(|_| "too many processes")?;
+        let process = match self.processes.get(process) {
+            Some(known) => *known,
+            None => *self.processes.entry(process.to_owned()).or_insert(next),
+        };
+        match said {
+            Said::Seen => self.tally.seen += 1,
+            Said::Call(id, call) => self.call((process, id), call)?,
+            Said::Data(data) => self.data((process, data.id), &data)?,
+            Said::Gone(id, why) => self.gone((process, id), why)?,
+            Said::Full => _ = self.full.insert(process),
+            Said::SecondLibrary => _ = self.second.insert(process),
+            Said::Nothing => {}
+        }
+        if self.elements > MAX_ELEMENTS || self.order.len() > MAX_GROUPS {
+            self.give_up_oldest();
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, source: Source, call: Call) -> Result<(), String> {
+        let call = Arc::new(call);
+        if self.calls.insert(source, Arc::clone(&call)).is_some() {
+            return Err(format!("call {} of this process was there before", source.1));
+        }
+        self.tally.looked_at += 1;
+        let key = call.key();
+        if !call.in_graph {
+            return self.add((key, 0), Part::new(source, &call));
+        }
+        if call.lines == [0, 0] {
+            self.silent.entry(key).or_default().push((source, Arc::clone(&call)));
+            let launches: Vec<Launch> = self.launches.keys().filter(|(other, _)| *other == key).copied().collect();
+            for launch in launches {
+                self.add(launch, Part::new(source, &call))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, launch: Launch, part: Part) -> Result<(), String> {
+        let parts = self.launches.entry(launch).or_insert_with(|| {
+            self.order.push_back(launch);
+            Vec::new()
+        });
+        if launch.1 > 0 {
+            (self.tally.seen, self.tally.looked_at) = (self.tally.seen + 1, self.tally.looked_at + 1);
+        }
+        if parts.len() >= part.member.call.members() {
+            return Err("more ranks make a call than its communicator has".to_owned());
+        }
+        parts.push(part);
+        self.look(launch);
+        Ok(())
+    }
+
+    fn data(&mut self, source: Source, data: &Data<'_>) -> Result<(), String> {
+        let Some(call) = self.calls.get(&source).cloned() else {
+            return Err(format!("data of a call {} that is not there, or whose data is whole", data.id));
+        };
+        let elements = data.elements(&call)?;
+        let launch = (call.key(), if call.in_graph { data.replay } else { 0 });
+        if call.in_graph {
+            for (other, silent) in self.silent.get(&launch.0).cloned().unwrap_or_default() {
+                if !self.has(launch, other) {
+                    self.add(launch, Part::new(other, &silent))?;
+                }
+            }
+            if !self.has(launch, source) {
+                self.add(launch, Part::new(source, &call))?;
+            }
+        }
+        // Without a part, the call was given up.
+        let parts = self.launches.get_mut(&launch).into_iter().flatten();
+        let Some(part) = parts.into_iter().find(|part| part.source == source) else { return Ok(()) };
+        let (side, own) = match data.side {
+            Side::In => (0, &mut part.member.input),
+            Side::Out => (1, &mut part.member.output),
+        };
+        part.left[side] = part.left[side].checked_sub(1).ok_or("more lines with data than the call has")?;
+        self.elements += elements.len();
+        own.extend(elements);
+        self.look(launch);
+        Ok(())
+    }
+
+    fn has(&self, launch: Launch, source: Source) -> bool {
+        self.launches.get(&launch).is_some_and(|parts| parts.iter().any(|part| part.source == source))
+    }
+
+    fn gone(&mut self, source: Source, why: &str) -> Result<(), String> {
+        let Some(call) = self.calls.get(&source).cloned() else {
+            return Err(format!("the end of a call {} that is not there", source.1));
+        };
+        let launch = (call.key(), 0);
+        let mut parts = self.launches.get_mut(&launch).into_iter().flatten();
+        match parts.find(|part| part.source == source) {
+            Some(part) => part.gone = Some(reason(why)),
+            None => self.tally.leave_out(reason(why), u64::from(call.in_graph)),
+        }
+        self.look(launch);
+        Ok(())
+    }
+
+    /// Judges a call of which everything is there.
+    fn look(&mut self, launch: Launch) {
+        let Some(parts) = self.launches.get(&launch) else { return };
+        let members = parts.first().map_or(usize::MAX, |part| part.member.call.members());
+        if parts.len() < members || !parts.iter().all(Part::is_done) {
+            return;
+        }
+        let Some(parts) = self.launches.remove(&launch) else { return };
+        self.forget(&parts);
+        let count = parts.len() as u64;
+        if let Some(why) = parts.iter().find_map(|part| part.gone.clone()) {
+            self.tally.leave_out(why, count);
+            return;
+        }
+        let mut members: Vec<Member> = parts.into_iter().map(|part| part.member).collect();
+        members.sort_by_key(|member| (member.call.reads() && member.call.op.is_message(), member.call.rank));
+        if members.first().is_some_and(|member| member.call.op.is_message()) {
+            // The sender comes first.
+            members.reverse();
+        }
+        if self.budget.is_exhausted() {
+            self.budget = Budget::default();
+        }
+        let wrong = self.tally.wrong;
+        if let Err(why) = rule::judge(&members, launch.1, &mut self.budget, &mut self.tally) {
+            self.tally.leave_out(why, count);
+        }
+        if wrong == 0 && self.tally.wrong > 0 {
+            self.tally.scenario = self.tally.wrongs.first().map(|wrong| scenario::of(wrong, &members));
+        }
+    }
+
+    fn forget(&mut self, parts: &[Part]) {
+        for part in parts {
+            self.elements -= part.elements().min(self.elements);
+            if !part.member.call.in_graph {
+                self.calls.remove(&part.source);
+            }
+        }
+        // Places of calls that are whole are taken away when they come to the front.
+        while self.order.front().is_some_and(|launch| !self.launches.contains_key(launch)) {
+            self.order.pop_front();
+        }
+        if self.order.len() > 2 * self.launches.len() + 1024 {
+            self.order.retain(|launch| self.launches.contains_key(launch));
+        }
+    }
+
+    fn give_up_oldest(&mut self) {
+        while self.elements > MAX_ELEMENTS / 2 || self.order.len() > MAX_GROUPS / 2 {
+            let Some(launch) = self.order.pop_front() else { return };
+            let Some(parts) = self.launches.remove(&launch) else { continue };
+            self.elements -= parts.iter().map(Part::elements).sum::<usize>().min(self.elements);
+            self.tally.leave_out("whose ranks are too far apart in their files", parts.len() as u64);
+        }
+    }
+
+    /// There are no more lines.
+    pub fn end(mut self) -> Tally {
+        for parts in std::mem::take(&mut self.launches).into_values() {
+            let members = parts.first().map_or(0, |part| part.member.call.members());
+            let calls = parts.len() as u64;
+            let gone = parts.iter().find_map(|part| part.gone.clone());
+            let why = gone.unwrap_or_else(|| match parts.iter().all(Part::is_done) && parts.len() < members {
+                true => "of which not all ranks are there".to_owned(),
+                false => "that had not ended, or whose process was killed".to_owned(),
+            });
+            self.tally.leave_out(why, calls);
+        }
+        let unseen = self.tally.seen.saturating_sub(self.tally.looked_at);
+        self.tally.leave_out("not in the sample", unseen);
+        (self.tally.full, self.tally.second_libraries) = (self.full.len() as u64, self.second.len() as u64);
+        self.tally
+    }
+}
+
+/// Why a call was not judged, in words.
+fn reason(word: &str) -> String {
+    match word {
+        "refused" => "that NCCL refused".to_owned(),
+        "communicator" => "whose communicator was made where nobody saw it".to_owned(),
+        "type" => "of an unknown type".to_owned(),
+        "memory" => "with too many copies under way".to_owned(),
+        "in-progress" => "whose communicator ended while NCCL went on with them".to_owned(),
+        "driver-1" => "in a process without a CUDA driver that can be followed".to_owned(),
+        _ => match word.strip_prefix("driver") {
+            Some(code) => format!("whose copy the driver refused (error {code})"),
+            None => format!("that ended by `{word}`"),
+        },
+    }
+}

@@ -1,0 +1,161 @@
+//! Judges the calls of all ranks that belong together.
+use super::call::{Call, Op, Side};
+use super::tally::{Tally, Wrong};
+use collspec_core::num::element_text;
+use collspec_core::num::{bits_matter, element_hex};
+use collspec_core::oracle::{Budget, ColumnReduction, ElementLane, ReduceKind, Ruling};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The elements of a side: block, place in it, and bits.
+pub type Elements = Vec<(u64, u64, u64)>;
+
+/// A rank's call, and what was copied.
+#[derive(Debug)]
+pub struct Member {
+    pub call: Arc<Call>,
+    pub input: Elements,
+    pub output: Elements,
+}
+
+/// An element of the operation: its cell, and its place there.
+pub type Place = (u64, u64);
+
+/// Judges the calls, in the order of their ranks (a message's sender first).
+///
+/// # Errors
+///
+/// The reason why they cannot be judged.
+pub fn judge(members: &[Member], replay: u64, budget: &mut Budget, tally: &mut Tally) -> Result<(), String> {
+    let first = &members.first().ok_or("there is no call")?.call;
+    check(first, members)?;
+    let mut judge = Judge { replay, budget, tally };
+    match first.op {
+        op if op.reduces() => judge.reduction(&reduction(first, members)?, members),
+        _ => judge.moved(members),
+    }
+    tally.judged += members.len() as u64;
+    Ok(())
+}
+
+/// Whether the ranks make one call.
+fn check(first: &Call, members: &[Member]) -> Result<(), String> {
+    let is_alike = |(at, Member { call, .. }): (usize, &Member)| {
+        let same = match first.op {
+            Op::Send => call.op == if at == 0 { Op::Send } else { Op::Recv },
+            op => {
+                call.op == op
+                    && call.rank == at
+                    && call.reduce_word() == first.reduce_word()
+                    && (call.root == first.root || !op.is_rooted())
+            }
+        };
+        same && (call.count, call.dtype, call.ranks) == (first.count, first.dtype, first.ranks)
+    };
+    if members.iter().enumerate().all(is_alike) { Ok(()) } else { Err("on which ranks disagree".to_owned()) }
+}
+
+fn reduction(first: &Call, members: &[Member]) -> Result<ColumnReduction, String> {
+    let kind = match first.reduce {
+        0 => ReduceKind::Sum,
+        1 => ReduceKind::Prod,
+        2 => ReduceKind::Max,
+        3 => ReduceKind::Min,
+        4 => ReduceKind::Avg,
+        _ => {
+            let scalars: Option<Vec<u64>> = members.iter().map(|member| member.call.factor).collect();
+            let scalars = scalars.ok_or("whose factor is in memory of the device, or was made where nobody saw it")?;
+            ReduceKind::PreMulSum { scalars }
+        }
+    };
+    Ok(ColumnReduction { dtype: first.dtype, kind, ranks: first.ranks })
+}
+
+struct Judge<'a> {
+    replay: u64,
+    budget: &'a mut Budget,
+    tally: &'a mut Tally,
+}
+
+impl Judge<'_> {
+    /// The columns of all ranks' inputs, and each rank's results.
+    fn reduction(&mut self, reduction: &ColumnReduction, members: &[Member]) {
+        let mut columns: HashMap<Place, Vec<u64>> = HashMap::new();
+        for Member { call, input, .. } in members {
+            for (block, at, bits) in input {
+                let column = columns.entry((call.cell(Side::In, *block), *at)).or_default();
+                // Places that come twice have one element.
+                if column.len() == call.rank {
+                    column.push(*bits);
+                }
+            }
+        }
+        let mut results: HashMap<Place, u64> = HashMap::new();
+        for Member { call, output, .. } in members {
+            for (block, at, found) in output {
+                let place = (call.cell(Side::Out, *block), *at);
+                let Some(column) = columns.get(&place).filter(|column| column.len() == call.ranks) else {
+                    self.tally.undecided += 1;
+                    continue;
+                };
+                let judged = reduction.judge(column, *found, self.budget);
+                let expected = match &judged.ruling {
+                    Ruling::Accept { .. } => {
+                        let other = *results.entry(place).or_insert(*found);
+                        match other == *found || reduction.may_differ_between_ranks(other, *found) {
+                            true => None,
+                            false => Some(format!("{}, as a rank before it has", shown(call, other))),
+                        }
+                    }
+                    Ruling::Reject { answer } => {
+                        let known = answer.clone().or_else(|| reduction.right_results(column, self.budget).ok());
+                        Some(known.map_or("something far from it".to_owned(), |known| known.text(call.dtype)))
+                    }
+                    Ruling::Unable { .. } => {
+                        self.tally.undecided += 1;
+                        continue;
+                    }
+                };
+                self.ruled(call, judged.lane, (*block, *at, *found), expected);
+            }
+        }
+    }
+
+    /// Elements that are only moved.
+    fn moved(&mut self, members: &[Member]) {
+        let mut sources: HashMap<Place, u64> = HashMap::new();
+        for Member { call, input, .. } in members.iter().filter(|member| member.call.reads()) {
+            sources.extend(input.iter().map(|(block, at, bits)| ((call.cell(Side::In, *block), *at), *bits)));
+        }
+        for Member { call, output, .. } in members {
+            for (block, at, found) in output {
+                match sources.get(&(call.cell(Side::Out, *block), *at)) {
+                    Some(want) => {
+                        let expected = (want != found).then(|| shown(call, *want));
+                        self.ruled(call, ElementLane::Exact, (*block, *at, *found), expected);
+                    }
+                    None => self.tally.undecided += 1,
+                }
+            }
+        }
+    }
+
+    fn ruled(&mut self, call: &Call, lane: ElementLane, found: (u64, u64, u64), expected: Option<String>) {
+        self.tally.add_element(lane);
+        let Some(expected) = expected else { return };
+        let (block, at, bits) = found;
+        self.tally.add_wrong(Wrong {
+            call: call.clone(),
+            replay: self.replay,
+            element: block.saturating_mul(call.count).saturating_add(at),
+            expected,
+            found: shown(call, bits),
+        });
+    }
+}
+
+/// A number, with its bits where the number alone does not say them.
+fn shown(call: &Call, bits: u64) -> String {
+    let text = element_text(call.dtype, bits);
+    if bits_matter(call.dtype, bits) { format!("{text} ({})", element_hex(call.dtype, bits)) } else { text }
+}
