@@ -269,6 +269,19 @@ pub const INSTRUCTIONS: &[(&str, &[u32], u32)] = &[
     ("add.rz.f32 D, A, B", &[32, 32], 32),
     ("mul.rz.f32 D, A, B", &[32, 32], 32),
     ("fma.rz.f32 D, A, B, C", &[32, 32, 32], 32),
+    ("copysign.f32 D, A, B", &[32, 32], 32),
+    ("copysign.f64 D, A, B", &[64, 64], 64),
+    ("cvt.sat.f32.f32 D, A", &[32], 32),
+    ("add.rm.f32 D, A, B", &[32, 32], 32),
+    ("fma.rm.f32 D, A, B, C", &[32, 32, 32], 32),
+    ("add.rp.f32 D, A, B", &[32, 32], 32),
+    ("fma.rp.f32 D, A, B, C", &[32, 32, 32], 32),
+    ("setp.ltu.f32 P, A, B;\nselp.b32 D, A, B, P", &[32, 32], 32),
+    ("setp.neu.f32 P, A, B;\nselp.b32 D, A, B, P", &[32, 32], 32),
+    ("setp.nan.f32 P, A, B;\nselp.b32 D, A, B, P", &[32, 32], 32),
+    ("setp.num.f32 P, A, B;\nselp.b32 D, A, B, P", &[32, 32], 32),
+    ("setp.geu.f64 P, A, B;\nselp.b64 D, A, B, P", &[64, 64], 64),
+    ("setp.lt.f16 P, A, B;\nselp.b16 D, A, B, P", &[16, 16], 16),
 ];
 
 /// Bits, many of which are special numbers of some type.
