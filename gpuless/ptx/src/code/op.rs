@@ -527,6 +527,8 @@ pub enum Op {
     Unknown(String),
     /// An operation that rounds to nearest, rounded in another direction instead: `rz`, `rm` or `rp`, or a [`Change`](super::Change).
     Directed(Direction, Box<Self>),
+    /// `ftz`: an operation on f32 whose subnormal operands and results are zeros.
+    Flushed(Box<Self>),
     /// Instructions that matter only to a GPU and do nothing here: `nanosleep`, `griddepcontrol`, `prefetch`.
     Nothing,
     /// `mbarrier.init`.

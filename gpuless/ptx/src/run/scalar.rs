@@ -47,10 +47,23 @@ pub fn compute(op: &Op, operands: &Values) -> Option<Values> {
         Op::ConvertFloat { rounding, from, into, .. } => convert(*rounding, *from, *into, a),
         Op::ConvertPair { from, into, .. } => pair(part_of(*into), halves(part_of(*from), a)),
         Op::ConvertPairFromF32 { into, .. } => pair(part_of(*into), [b, a].map(f32_of).map(f64::from)),
+        Op::Flushed(op) => return flushed(op, operands),
         Op::Directed(direction, op) => directed(*direction, op, [a, b, c], compute(op, operands)?[0] as u64),
         _ => return None,
     };
     Some([u128::from(one), 0, 0, 0])
+}
+
+/// The result of an operation on f32 for which subnormal numbers are zeros.
+fn flushed(op: &Op, operands: &Values) -> Option<Values> {
+    let (takes, gives) = match op {
+        Op::Compare { .. } => (true, false),
+        Op::ConvertFloat { from, into, .. } => (*from == Type::F32, *into == Type::F32),
+        _ => (true, true),
+    };
+    let flush = |bits: u128| if bits & 0x7f80_0000 == 0 { bits & 1 << 31 } else { bits };
+    let results = compute(op, &if takes { operands.map(flush) } else { *operands })?;
+    Some(if gives { results.map(flush) } else { results })
 }
 
 fn low(bits: u64, width: u32) -> u64 {
@@ -416,6 +429,7 @@ fn not_a_number(from: Type, into: Type) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Source;
 
     #[test]
     fn not_a_number_becomes_a_whole_one() {
@@ -467,6 +481,22 @@ mod tests {
         assert_eq!(near(Approximate::Reciprocal, true, 1e-40), f32::INFINITY);
         assert_eq!(near(Approximate::Logarithm, false, 0.0), f32::NEG_INFINITY);
         assert_eq!(near(Approximate::ReciprocalSquareRoot, false, 4.0), 0.5);
+    }
+
+    #[test]
+    fn subnormal_numbers_are_zeros_where_the_instruction_says_so() {
+        let none = || Source::Constant(0);
+        let least = u128::from(f32::MIN_POSITIVE.to_bits());
+        let of = |op: Op, a: u128, b: u128| compute(&Op::Flushed(Box::new(op)), &[a, b, 0, 0]).unwrap()[0];
+        let binary = |op| Op::Binary { op, ty: Type::F32, says_rounding: false, to: None, a: none(), b: none() };
+        assert_eq!(of(binary(BinaryOp::Add), 1, 1), 0, "operands");
+        assert_eq!(of(binary(BinaryOp::Sub), least | 1, least), 0, "results");
+        assert_eq!(of(binary(BinaryOp::Mul(MulPart::Low)), 1 << 31 | 5, least), 1 << 31, "the sign stays");
+        assert_eq!(of(binary(BinaryOp::Max), least, 7), least);
+        let compare = Op::Compare { comparison: Comparison::Eq, ty: Type::F32, to: None, a: none(), b: none() };
+        assert_eq!(of(compare, 3, 0), 1);
+        let half = Op::ConvertFloat { rounding: Rounding::None, from: Type::F16, into: Type::F32, to: None, a: none() };
+        assert_eq!(of(half, 1, 0), u128::from(2f32.powi(-24).to_bits()));
     }
 
     #[test]

@@ -282,6 +282,11 @@ pub const INSTRUCTIONS: &[(&str, &[u32], u32)] = &[
     ("setp.num.f32 P, A, B;\nselp.b32 D, A, B, P", &[32, 32], 32),
     ("setp.geu.f64 P, A, B;\nselp.b64 D, A, B, P", &[64, 64], 64),
     ("setp.lt.f16 P, A, B;\nselp.b16 D, A, B, P", &[16, 16], 16),
+    ("add.ftz.f32 D, A, B", &[32, 32], 32),
+    ("mul.ftz.f32 D, A, B", &[32, 32], 32),
+    ("fma.rn.ftz.f32 D, A, B, C", &[32, 32, 32], 32),
+    ("setp.lt.ftz.f32 P, A, B;\nselp.b32 D, A, B, P", &[32, 32], 32),
+    ("cvt.rn.ftz.f16.f32 D, A", &[32], 16),
 ];
 
 /// Bits, many of which are special numbers of some type.

@@ -142,6 +142,11 @@ fn direction(name: &str) -> Option<Direction> {
     })
 }
 
+/// True for a function whose `ftz` is a part of it.
+pub fn is_approximate(name: &str, words: &[&str]) -> bool {
+    words.contains(&"approx") && approximate(name).is_some()
+}
+
 fn approximate(name: &str) -> Option<Approximate> {
     Some(match name {
         "rcp" => Approximate::Reciprocal,

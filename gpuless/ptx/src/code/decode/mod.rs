@@ -8,7 +8,7 @@ mod sync;
 
 use super::op::{Op, Operation};
 use crate::error::Error;
-use crate::module::{Function, Instruction};
+use crate::module::{Function, Instruction, Type};
 use crate::text::{DefinitionKind, Index, Unit};
 use operands::Operands;
 use std::collections::BTreeMap;
@@ -40,7 +40,29 @@ pub fn decode_at_no_place(unit: &Unit, function: &Function, instruction: &Instru
 fn operation(opcode: &str, operands: &Operands<'_>) -> Result<Op, Refusal> {
     let mut words = opcode.split('.');
     let (name, words) = (words.next().unwrap_or(""), words.collect::<Vec<_>>());
-    let words = words.as_slice();
+    // Functions with `approx` have their own.
+    if let Some(at) = words.iter().position(|word| *word == "ftz")
+        && !arithmetic::is_approximate(name, &words)
+    {
+        let op = named(name, &[&words[..at], &words[at + 1..]].concat(), operands)?;
+        return if is_single(&op) { Ok(Op::Flushed(Box::new(op))) } else { Err("`.ftz` is not known here".into()) };
+    }
+    named(name, &words, operands)
+}
+
+/// True for arithmetic on f32, or a conversion from or to it.
+fn is_single(op: &Op) -> bool {
+    match op {
+        Op::Unary { ty, .. } | Op::Binary { ty, .. } | Op::Ternary { ty, .. } | Op::Compare { ty, .. } => {
+            *ty == Type::F32
+        }
+        Op::ConvertFloat { from, into, .. } => [from, into].contains(&&Type::F32),
+        Op::Directed(_, op) => is_single(op),
+        _ => false,
+    }
+}
+
+fn named(name: &str, words: &[&str], operands: &Operands<'_>) -> Result<Op, Refusal> {
     match name {
         "mov" | "neg" | "not" | "abs" | "popc" | "clz" | "brev" | "bfind" | "add" | "sub" | "mul" | "div" | "rem"
         | "copysign" | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "min" | "max" | "and"
@@ -99,7 +121,7 @@ mod tests {
         SpecialRegister, TernaryOp, UnaryOp, VoteMode, Width,
     };
     use super::*;
-    use crate::module::{RegisterId, Space, Type};
+    use crate::module::{RegisterId, Space};
     use crate::num::Direction;
 
     const REGISTERS: &str =
@@ -286,6 +308,7 @@ mod tests {
             ("add.s32 3, %r1, %r2;", "the result needs a register"),
             ("mul.s32 %r0, %r1, %r2;", "this form of `mul` is not defined for s32"),
             ("add.ra.f32 %r0, %r1, %r2;", "this instruction is not known"),
+            ("add.ftz.f64 %d0, %d1, %d2;", "`.ftz` is not known here"),
             ("setp.ltu.s32 %p0, %r1, %r2;", "this comparison is not defined for s32"),
             ("add.rz.f64 %d0, %d1, %d2;", "this form of `add` is not defined for f64"),
             ("rcp.f32 %r0, %r1;", "this instruction is not known"),
