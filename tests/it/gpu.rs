@@ -213,6 +213,12 @@ int main() {
     short half = 0x0102, seen = 0;
     code += cudaMemcpyToSymbol(&own, &half, 2, 2, 1) + cudaMemcpyFromSymbol(&seen, &own, 2, 2, 2);
     printf("symbol %x %d\n", seen, cudaMemcpyFromSymbol(&seen, &own, 2, 3, 2));
+    void *of_variable[] = {&address};
+    for (int i = 0; i < 200; i++) {
+        int zero = 0, after = 0;
+        code += cudaMemcpyToSymbol(&own, &zero, 4, 0, 1) + cudaLaunchKernel(stub_two, unit, unit, of_variable, 0, 0);
+        code += cudaMemcpyFromSymbol(&after, &own, 4, 0, 2) + (after != 2);
+    }
     printf("code %d found %d %d in %d\n", code, found[0], found[1], in);
     for (int i = 0; i < 2; i++) printf("machine code %d\n", cudaLaunchKernel(stub_code, unit, unit, 0, 0, 0));
     printf("nothing %d\n", cudaLaunchKernel(&in, unit, unit, 0, 0, 0));

@@ -2,7 +2,8 @@
 use super::raw::{Bytes, In};
 use super::streams::{self, Target};
 use super::{
-    Handle, Out, Outcome, Runtime, blocks, devices, errors, memory, multicast, put_if, runtime, virtual_memory, work,
+    Handle, Out, Outcome, Runtime, blocks, devices, errors, kernels, memory, multicast, put_if, runtime,
+    virtual_memory, work,
 };
 use gpuless_device::NodeKind;
 use std::ffi::c_int;
@@ -15,7 +16,8 @@ const LAST_KIND: c_int = 4;
 /// Memory that the program may change or free as soon as the call returns.
 fn pageable(bytes: Bytes) -> bool {
     let address = bytes.address().addr();
-    blocks::find(address).is_none() && !multicast::is_mapped(address)
+    // A kernel before the copy may write to a variable.
+    blocks::find(address).is_none() && !multicast::is_mapped(address) && !kernels::reach(address)
 }
 
 /// Checks memory of a copy or fill: an address of the host's own may be anything, but one that was reserved must lead somewhere.
