@@ -162,7 +162,7 @@ fn a_runtime_inside_a_library_is_replaced_before_the_program_calls_it() {
 const SHARED_RUNTIME: &str = "
 #define FUNCTION(name) int name(void *a) { volatile int code = 35; for (int i = 0; i < 3; i++) code += a == 0; return code; }
 FUNCTION(cudaRuntimeGetVersion) FUNCTION(cudaMalloc) FUNCTION(cudaMemcpy) FUNCTION(cudaLaunchKernel)
-FUNCTION(cudaMemcpyFromSymbol) FUNCTION(cudaGetSymbolAddress) FUNCTION(__cudaRegisterFatBinary) FUNCTION(__cudaRegisterFatBinaryEnd)
+FUNCTION(cudaMemcpyFromSymbol) FUNCTION(cudaMemcpyToSymbol) FUNCTION(cudaGetSymbolAddress) FUNCTION(__cudaRegisterFatBinary) FUNCTION(__cudaRegisterFatBinaryEnd)
 FUNCTION(__cudaRegisterFunction) FUNCTION(__cudaRegisterVar)
 ";
 
@@ -176,6 +176,7 @@ void **__cudaRegisterFatBinary(void *); void __cudaRegisterFatBinaryEnd(void **)
 void __cudaRegisterFunction(void **, const void *, char *, const char *, int, void *, void *, dim3 *, dim3 *, int *);
 void __cudaRegisterVar(void **, char *, char *, const char *, int, size_t, int, int);
 int cudaMalloc(void **, size_t), cudaMemcpy(void *, const void *, size_t, int), cudaGetSymbolAddress(void **, const void *);
+int cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int), cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int);
 int cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, void *);
 #define PTX(number) ".version 7.0\n.target sm_70\n.address_size 64\n.global .align 4 .u32 own = " #number "1;\n" \
     ".entry _ZN1k5storeEPi(.param .u64 to)\n{ .reg .b64 %d<3>; .reg .b32 %r<3>; ld.param.u64 %d1, [to];\n" \
@@ -209,6 +210,15 @@ int main() {
     void *parameters[] = {&memory}, *next = memory + 1, *others[] = {&next};
     code += cudaLaunchKernel(stub_one, unit, unit, parameters, 0, 0) + cudaLaunchKernel(stub_two, unit, unit, others, 0, 0);
     code += cudaMemcpy(found, memory, 8, 2) + cudaGetSymbolAddress(&address, &own) + cudaMemcpy(&in, address, 4, 2);
+    short half = 0x0102, seen = 0;
+    code += cudaMemcpyToSymbol(&own, &half, 2, 2, 1) + cudaMemcpyFromSymbol(&seen, &own, 2, 2, 2);
+    printf("symbol %x %d\n", seen, cudaMemcpyFromSymbol(&seen, &own, 2, 3, 2));
+    void *of_variable[] = {&address};
+    for (int i = 0; i < 200; i++) {
+        int zero = 0, after = 0;
+        code += cudaMemcpyToSymbol(&own, &zero, 4, 0, 1) + cudaLaunchKernel(stub_two, unit, unit, of_variable, 0, 0);
+        code += cudaMemcpyFromSymbol(&after, &own, 4, 0, 2) + (after != 2);
+    }
     printf("code %d found %d %d in %d\n", code, found[0], found[1], in);
     for (int i = 0; i < 2; i++) printf("machine code %d\n", cudaLaunchKernel(stub_code, unit, unit, 0, 0, 0));
     printf("nothing %d\n", cudaLaunchKernel(&in, unit, unit, 0, 0, 0));
@@ -246,7 +256,8 @@ fn kernels_are_those_that_a_program_registers_and_a_refused_one_is_named_at_its_
         let output = command.output().unwrap();
         let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let lines: Vec<&str> = said.lines().collect();
-        let expected = ["code 0 found 1 2 in 21", "machine code 209", "machine code 209", "nothing 98", "odd 719"];
+        let expected =
+            ["symbol 102 1", "code 0 found 1 2 in 21", "machine code 209", "machine code 209", "nothing 98", "odd 719"];
         assert_eq!(lines, expected, "{}\n{told}", program.display());
         let told: Vec<&str> = told.lines().collect();
         assert_eq!(told.len(), 4, "{told:?}");

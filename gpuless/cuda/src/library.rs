@@ -76,6 +76,8 @@ fn machine() -> Result<&'static Machine, LibraryError> {
             },
             Change::Unmapped { address } => watched.unmap(address as u64),
         }));
+        let reached = memory.clone();
+        api::ask_for_variables(Box::new(move |address| reached.holds(address as u64)));
         // SAFETY: members stay until the kernels that were running when they were given up have ended.
         unsafe { memory.set_multicast(Box::new(OfRuntime)) };
         Ok(Machine { pool, memory, programs: Mutex::default() })

@@ -2,7 +2,6 @@
 //! other processes find by the descriptor of the one that made it. Nothing is left of it when these processes have ended.
 use gpuless_device::virtual_memory::{SealedFile, Words};
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -139,7 +138,14 @@ impl SharedEvent {
 
     fn is_orphan(&self) -> bool {
         let process = self.word(2, |word| word.load(Ordering::Acquire));
-        !Path::new(&format!("/proc/{process}")).exists()
+        match std::fs::read(format!("/proc/{process}/stat")) {
+            // One that its parent has not asked about yet is a zombie. The state follows the name, which may have any characters.
+            Ok(text) => {
+                let name_end = text.iter().rposition(|byte| *byte == b')').unwrap_or(text.len());
+                matches!(text.get(name_end + 2), Some(b'Z' | b'X'))
+            }
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
     }
 }
 

@@ -77,6 +77,21 @@ pub fn load_registered_with(loader: BinaryLoader) {
     let _ = BINARY_LOADER.set(loader);
 }
 
+/// Says whether kernels reach an address: also their variables, which the runtime has not allocated.
+pub type Reached = Box<dyn Fn(usize) -> bool + Send + Sync>;
+
+static REACHED: OnceLock<Reached> = OnceLock::new();
+
+/// Sets what knows the variables of kernels, once.
+pub fn ask_for_variables(reached: Reached) {
+    let _ = REACHED.set(reached);
+}
+
+/// True for an address that kernels reach.
+pub(super) fn reach(address: usize) -> bool {
+    REACHED.get().is_some_and(|reached| reached(address))
+}
+
 /// A kernel or a variable, with its provider.
 #[derive(Clone)]
 pub(super) struct Found {

@@ -130,7 +130,8 @@ runtime! {
     fn cudaGetSymbolSize(place: Out<'_, usize>, symbol: In<u8>) { put(place, symbol_of(symbol)?.1) }
 }
 
-fn symbol_of(symbol: In<u8>) -> Result<(usize, usize), c_int> {
+/// Address and size of a variable of a kernel.
+pub(super) fn symbol_of(symbol: In<u8>) -> Result<(usize, usize), c_int> {
     let address = symbol.bytes().address().cast_const().cast();
     let found = super::kernels::find(address).ok_or(errors::INVALID_SYMBOL)?;
     let variable = found.kernels.variable(devices::current(), &found.name).ok_or(errors::INVALID_SYMBOL)?;

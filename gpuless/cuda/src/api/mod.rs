@@ -48,7 +48,10 @@ pub use blocks::Owner;
 pub(crate) use blocks::{are_pinned, owner};
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
-pub use kernels::{Attributes, BinaryLoader, Configuration, Kernels, Resolver, add_kernels, load_registered_with};
+pub use kernels::{
+    Attributes, BinaryLoader, Configuration, Kernels, Reached, Resolver, add_kernels, ask_for_variables,
+    load_registered_with,
+};
 pub use modules::{Loader, load_modules_with};
 pub use multicast::with_members;
 pub use places::{Home, Place, place};

@@ -141,6 +141,11 @@ unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
+    /// Memory at an address that the runtime itself has given out.
+    pub fn at(address: usize) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(address))
+    }
+
     pub fn address(self) -> *mut c_void {
         self.0.cast()
     }

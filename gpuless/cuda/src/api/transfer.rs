@@ -1,7 +1,10 @@
 //! Copies and fills.
 use super::raw::{Bytes, In};
 use super::streams::{self, Target};
-use super::{Handle, Out, Outcome, Runtime, blocks, devices, errors, multicast, put_if, runtime, virtual_memory, work};
+use super::{
+    Handle, Out, Outcome, Runtime, blocks, devices, errors, kernels, memory, multicast, put_if, runtime,
+    virtual_memory, work,
+};
 use gpuless_device::NodeKind;
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -13,7 +16,8 @@ const LAST_KIND: c_int = 4;
 /// Memory that the program may change or free as soon as the call returns.
 fn pageable(bytes: Bytes) -> bool {
     let address = bytes.address().addr();
-    blocks::find(address).is_none() && !multicast::is_mapped(address)
+    // A kernel before the copy may write to a variable.
+    blocks::find(address).is_none() && !multicast::is_mapped(address) && !kernels::reach(address)
 }
 
 /// Checks memory of a copy or fill: an address of the host's own may be anything, but one that was reserved must lead somewhere.
@@ -24,6 +28,13 @@ fn check(bytes: Bytes, len: usize) -> Outcome {
         return Err(errors::INVALID_VALUE);
     }
     Ok(())
+}
+
+/// A part of a kernel's variable.
+fn part_of(symbol: In<u8>, offset: usize, len: usize) -> Result<Bytes, c_int> {
+    let (address, bytes) = memory::symbol_of(symbol)?;
+    let fits = offset.checked_add(len).is_some_and(|end| end <= bytes);
+    if fits { Ok(Bytes::at(address + offset)) } else { Err(errors::INVALID_VALUE) }
 }
 
 /// Copies in stream order. As on a real device, it is done with pageable memory when it returns.
@@ -75,6 +86,44 @@ mod all {
             copy(&target, to, from, len, kind)?;
             streams::synchronize(&target)
         }
+        by_thread cudaMemcpyToSymbol_ptds fn cudaMemcpyToSymbol(
+            symbol: In<u8>,
+            from: Bytes,
+            len: usize,
+            offset: usize,
+            kind: c_int,
+        ) {
+            let target = streams::lookup(null_mut())?;
+            copy(&target, part_of(symbol, offset, len)?, from, len, kind)?;
+            streams::synchronize(&target)
+        }
+        by_thread cudaMemcpyFromSymbol_ptds fn cudaMemcpyFromSymbol(
+            to: Bytes,
+            symbol: In<u8>,
+            len: usize,
+            offset: usize,
+            kind: c_int,
+        ) {
+            let target = streams::lookup(null_mut())?;
+            copy(&target, to, part_of(symbol, offset, len)?, len, kind)?;
+            streams::synchronize(&target)
+        }
+        by_thread cudaMemcpyToSymbolAsync_ptsz fn cudaMemcpyToSymbolAsync(
+            symbol: In<u8>,
+            from: Bytes,
+            len: usize,
+            offset: usize,
+            kind: c_int,
+            stream: Handle,
+        ) { copy(&streams::lookup(stream)?, part_of(symbol, offset, len)?, from, len, kind) }
+        by_thread cudaMemcpyFromSymbolAsync_ptsz fn cudaMemcpyFromSymbolAsync(
+            to: Bytes,
+            symbol: In<u8>,
+            len: usize,
+            offset: usize,
+            kind: c_int,
+            stream: Handle,
+        ) { copy(&streams::lookup(stream)?, to, part_of(symbol, offset, len)?, len, kind) }
         by_thread cudaMemcpyPeerAsync_ptsz fn cudaMemcpyPeerAsync(
             to: Bytes,
             there: c_int,

@@ -130,3 +130,52 @@ pub(super) unsafe fn read(
     }
     Ok(programs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fat binary whose header says this, with so many bytes behind it.
+    fn fat_binary(magic: u32, says: u64, bytes: usize) -> Vec<u64> {
+        let mut words = vec![u64::from(magic) | (HEADER << 48), says];
+        words.extend(vec![7; bytes / 8]);
+        words
+    }
+
+    fn read(wrapper: &[usize; 3]) -> Result<Registered, String> {
+        // SAFETY: the test's memory stays as it is.
+        unsafe { of_wrapper(wrapper.as_ptr().addr()) }.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_fat_binaries_that_a_wrapper_names_are_read_from_memory() {
+        let (one, two) = (fat_binary(FAT_BINARY, 32, 32), fat_binary(FAT_BINARY, 8, 8));
+        let found = read(&[ALONE as usize, one.as_ptr().addr(), 0]).unwrap();
+        assert_eq!((found.linked, found.units.len(), found.units[0].1.len()), (false, 1, 48));
+        let list = [one.as_ptr().addr(), two.as_ptr().addr(), 0];
+        let found = read(&[LINKED as usize, 0, list.as_ptr().addr()]).unwrap();
+        assert_eq!(found.units.iter().map(|unit| unit.1.len()).collect::<Vec<_>>(), [48, 24]);
+        assert!(found.linked);
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_refused() {
+        let (wrong, long) = (fat_binary(1, 32, 32), fat_binary(FAT_BINARY, u64::MAX - 16, 32));
+        let large = fat_binary(FAT_BINARY, 1 << 46, 32);
+        for (wrapper, message) in [
+            ([ALONE as usize, 0, 0], "does not have 16 bytes"),
+            ([ALONE as usize, 8, 0], "does not have 16 bytes"),
+            ([ALONE as usize, usize::MAX - 4, 0], "does not have 16 bytes"),
+            ([ALONE as usize, wrong.as_ptr().addr(), 0], "should be a fat binary, and begins with 0x1"),
+            ([ALONE as usize, long.as_ptr().addr(), 0], "does not have 18446744073709551615 bytes"),
+            ([ALONE as usize, large.as_ptr().addr(), 0], "does not have 70368744177680 bytes"),
+            ([LINKED as usize, 0, 0], "does not have 8 bytes"),
+            ([77, 0, 0], "should be a fat binary's wrapper, and begins with 0x4d"),
+        ] {
+            let error = read(&wrapper).unwrap_err();
+            assert!(error.ends_with(message), "{error}");
+        }
+        // SAFETY: nothing is there.
+        assert!(unsafe { of_wrapper(0x10) }.is_err());
+    }
+}

@@ -7,6 +7,7 @@ use super::op::{
     VoteMode,
 };
 use crate::module::{Guard, Type};
+use crate::num::Direction;
 use std::fmt::Debug;
 
 /// A kind of change. There is at most one of each kind for an operation.
@@ -129,6 +130,7 @@ fn other_binary(op: BinaryOp) -> Option<BinaryOp> {
         BinaryOp::Xor => BinaryOp::Or,
         BinaryOp::Shl => BinaryOp::Shr,
         BinaryOp::Shr => BinaryOp::Shl,
+        BinaryOp::CopySign => return None,
     })
 }
 
@@ -149,6 +151,14 @@ fn comparison(op: &Op) -> Option<(Op, String)> {
         Comparison::Le => Comparison::Lt,
         Comparison::Gt => Comparison::Ge,
         Comparison::Ge => Comparison::Gt,
+        Comparison::EqOrNan => Comparison::NeOrNan,
+        Comparison::NeOrNan => Comparison::EqOrNan,
+        Comparison::LtOrNan => Comparison::LeOrNan,
+        Comparison::LeOrNan => Comparison::LtOrNan,
+        Comparison::GtOrNan => Comparison::GeOrNan,
+        Comparison::GeOrNan => Comparison::GtOrNan,
+        Comparison::Numbers => Comparison::Nan,
+        Comparison::Nan => Comparison::Numbers,
     };
     becomes(Op::Compare { comparison: new, ty: *ty, to: *to, a: a.clone(), b: b.clone() }, old, &new)
 }
@@ -221,7 +231,7 @@ fn rounding(op: &Op) -> Option<Op> {
         Op::Ternary { op: TernaryOp::Fma, ty, .. } if is_float(*ty) => {}
         _ => return None,
     }
-    Some(Op::TowardsZero(Box::new(op.clone())))
+    Some(Op::Directed(Direction::Zero, Box::new(op.clone())))
 }
 
 fn can_be_left_out(op: &Op) -> bool {

@@ -139,6 +139,8 @@ pub enum BinaryOp {
     Xor,
     Shl,
     Shr,
+    /// The second number with the sign of the first.
+    CopySign,
 }
 
 /// Operations with three operands.
@@ -174,6 +176,17 @@ pub enum Comparison {
     Le,
     Gt,
     Ge,
+    /// `equ` to `geu`: the relation holds, or one of both is a NaN.
+    EqOrNan,
+    NeOrNan,
+    LtOrNan,
+    LeOrNan,
+    GtOrNan,
+    GeOrNan,
+    /// `num`: neither is a NaN.
+    Numbers,
+    /// `nan`: one of both is a NaN.
+    Nan,
 }
 
 /// The rounding of a conversion.
@@ -193,6 +206,8 @@ pub enum Rounding {
     DownWhole,
     /// `rpi`: to a whole number, towards infinity.
     UpWhole,
+    /// `sat`: to the nearest number from 0 to 1.
+    ToUnit,
 }
 
 /// The guarantees that an access to memory gives to other threads.
@@ -510,8 +525,10 @@ pub enum Op {
     Trap,
     /// An instruction that cannot be decoded, with the reason.
     Unknown(String),
-    /// An operation that rounds to nearest, rounded towards zero instead: `rz`, or a [`Change`](super::Change).
-    TowardsZero(Box<Self>),
+    /// An operation that rounds to nearest, rounded in another direction instead: `rz`, `rm` or `rp`, or a [`Change`](super::Change).
+    Directed(Direction, Box<Self>),
+    /// `ftz`: an operation on f32 whose subnormal operands and results are zeros.
+    Flushed(Box<Self>),
     /// Instructions that matter only to a GPU and do nothing here: `nanosleep`, `griddepcontrol`, `prefetch`.
     Nothing,
     /// `mbarrier.init`.

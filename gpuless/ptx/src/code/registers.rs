@@ -67,7 +67,7 @@ impl Op {
             | Self::ActiveMask { to }
             | Self::BarrierArriveExpect { to, .. }
             | Self::BarrierTryWait { to, .. } => *to,
-            Self::TowardsZero(op) => op.target(),
+            Self::Directed(_, op) | Self::Flushed(op) => op.target(),
             _ => None,
         }
     }
@@ -108,7 +108,7 @@ impl Op {
                 f(bytes)
             }
             Self::BarrierTryWait { state, .. } => f(state),
-            Self::TowardsZero(op) => op.each_source(f),
+            Self::Directed(_, op) | Self::Flushed(op) => op.each_source(f),
             Self::ReadSpecial { .. }
             | Self::Load { .. }
             | Self::ActiveMask { .. }

@@ -135,6 +135,12 @@ impl Memory {
         printed.extend_from_slice(&text[..text.len().min(room)]);
     }
 
+    /// True if kernels reach the byte at an address.
+    pub fn holds(&self, address: u64) -> bool {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.find(address, |region| region.holds(address, 1)).is_some()
+    }
+
     /// Takes what kernels have printed.
     pub fn take_printed(&self) -> Vec<u8> {
         std::mem::take(&mut self.printed.lock().unwrap_or_else(PoisonError::into_inner))

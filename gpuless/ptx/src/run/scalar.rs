@@ -1,5 +1,5 @@
 //! Computes operations one lane at a time: the meaning of every operation on registers, as the ISA defines it.
-use super::toward_zero::toward_zero;
+use super::directed::directed;
 use crate::code::{Approximate, BinaryOp, Comparison, MulPart, Op, Rounding, TernaryOp, UnaryOp};
 use crate::module::Type;
 use crate::num::{
@@ -47,10 +47,23 @@ pub fn compute(op: &Op, operands: &Values) -> Option<Values> {
         Op::ConvertFloat { rounding, from, into, .. } => convert(*rounding, *from, *into, a),
         Op::ConvertPair { from, into, .. } => pair(part_of(*into), halves(part_of(*from), a)),
         Op::ConvertPairFromF32 { into, .. } => pair(part_of(*into), [b, a].map(f32_of).map(f64::from)),
-        Op::TowardsZero(op) => toward_zero(op, [a, b, c], compute(op, operands)?[0] as u64),
+        Op::Flushed(op) => return flushed(op, operands),
+        Op::Directed(direction, op) => directed(*direction, op, [a, b, c], compute(op, operands)?[0] as u64),
         _ => return None,
     };
     Some([u128::from(one), 0, 0, 0])
+}
+
+/// The result of an operation on f32 for which subnormal numbers are zeros.
+fn flushed(op: &Op, operands: &Values) -> Option<Values> {
+    let (takes, gives) = match op {
+        Op::Compare { .. } => (true, false),
+        Op::ConvertFloat { from, into, .. } => (*from == Type::F32, *into == Type::F32),
+        _ => (true, true),
+    };
+    let flush = |bits: u128| if bits & 0x7f80_0000 == 0 { bits & 1 << 31 } else { bits };
+    let results = compute(op, &if takes { operands.map(flush) } else { *operands })?;
+    Some(if gives { results.map(flush) } else { results })
 }
 
 fn low(bits: u64, width: u32) -> u64 {
@@ -214,6 +227,7 @@ pub fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
             BinaryOp::Div => canonical_f32(f32_of(a) / f32_of(b)),
             BinaryOp::Min => min_f32(f32_of(a), f32_of(b)),
             BinaryOp::Max => max_f32(f32_of(a), f32_of(b)),
+            BinaryOp::CopySign => return low(b & i32::MAX as u64 | a & 1 << 31, 32),
             _ => canonical_f32(f32_of(a) * f32_of(b)),
         }),
         Type::F64 => {
@@ -224,6 +238,7 @@ pub fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
                 BinaryOp::Div => div_f64(a, b),
                 BinaryOp::Min => min_f64(a, b),
                 BinaryOp::Max => max_f64(a, b),
+                BinaryOp::CopySign => b.copysign(a),
                 _ => mul_f64(a, b),
             }
             .to_bits()
@@ -273,6 +288,7 @@ fn whole_binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         BinaryOp::Shl => shift_left(a, b as u32, bits),
         BinaryOp::Shr if signed => shift_right_signed(a, b as u32, bits),
         BinaryOp::Shr => shift_right_unsigned(a, b as u32, bits),
+        BinaryOp::CopySign => b,
     };
     low(value, bits)
 }
@@ -319,18 +335,25 @@ fn compare(comparison: Comparison, ty: Type, a: u64, b: u64) -> bool {
     let order = match ty {
         Type::F32 => f32_of(a).partial_cmp(&f32_of(b)),
         Type::F64 => f64::from_bits(a).partial_cmp(&f64::from_bits(b)),
+        Type::F16 => F16.decode(a as u16).partial_cmp(&F16.decode(b as u16)),
+        Type::Bf16 => BF16.decode(a as u16).partial_cmp(&BF16.decode(b as u16)),
         _ if ty.is_signed() => Some((extended(ty, a) as i64).cmp(&(extended(ty, b) as i64))),
         _ => Some(extended(ty, a).cmp(&extended(ty, b))),
     };
-    // Nothing holds of a NaN.
-    order.is_some_and(|order| match comparison {
-        Comparison::Eq => order.is_eq(),
-        Comparison::Ne => order.is_ne(),
-        Comparison::Lt => order.is_lt(),
-        Comparison::Le => order.is_le(),
-        Comparison::Gt => order.is_gt(),
-        Comparison::Ge => order.is_ge(),
-    })
+    use Comparison::{EqOrNan, GeOrNan, GtOrNan, LeOrNan, LtOrNan, Nan, NeOrNan, Numbers};
+    let Some(order) = order else {
+        return matches!(comparison, EqOrNan | NeOrNan | LtOrNan | LeOrNan | GtOrNan | GeOrNan | Nan);
+    };
+    match comparison {
+        Comparison::Eq | EqOrNan => order.is_eq(),
+        Comparison::Ne | NeOrNan => order.is_ne(),
+        Comparison::Lt | LtOrNan => order.is_lt(),
+        Comparison::Le | LeOrNan => order.is_le(),
+        Comparison::Gt | GtOrNan => order.is_gt(),
+        Comparison::Ge | GeOrNan => order.is_ge(),
+        Numbers => true,
+        Nan => false,
+    }
 }
 
 fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
@@ -350,6 +373,8 @@ fn convert(rounding: Rounding, from: Type, into: Type, a: u64) -> u64 {
         Rounding::TowardsZeroWhole => value.trunc(),
         Rounding::DownWhole => value.floor(),
         Rounding::UpWhole => value.ceil(),
+        Rounding::ToUnit if value > 0.0 => value.min(1.0),
+        Rounding::ToUnit => 0.0,
         Rounding::None | Rounding::Nearest | Rounding::Directed(_) => value,
     };
     match into {
@@ -404,6 +429,7 @@ fn not_a_number(from: Type, into: Type) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Source;
 
     #[test]
     fn not_a_number_becomes_a_whole_one() {
@@ -455,6 +481,39 @@ mod tests {
         assert_eq!(near(Approximate::Reciprocal, true, 1e-40), f32::INFINITY);
         assert_eq!(near(Approximate::Logarithm, false, 0.0), f32::NEG_INFINITY);
         assert_eq!(near(Approximate::ReciprocalSquareRoot, false, 4.0), 0.5);
+    }
+
+    #[test]
+    fn subnormal_numbers_are_zeros_where_the_instruction_says_so() {
+        let none = || Source::Constant(0);
+        let least = u128::from(f32::MIN_POSITIVE.to_bits());
+        let of = |op: Op, a: u128, b: u128| compute(&Op::Flushed(Box::new(op)), &[a, b, 0, 0]).unwrap()[0];
+        let binary = |op| Op::Binary { op, ty: Type::F32, says_rounding: false, to: None, a: none(), b: none() };
+        assert_eq!(of(binary(BinaryOp::Add), 1, 1), 0, "operands");
+        assert_eq!(of(binary(BinaryOp::Sub), least | 1, least), 0, "results");
+        assert_eq!(of(binary(BinaryOp::Mul(MulPart::Low)), 1 << 31 | 5, least), 1 << 31, "the sign stays");
+        assert_eq!(of(binary(BinaryOp::Max), least, 7), least);
+        let compare = Op::Compare { comparison: Comparison::Eq, ty: Type::F32, to: None, a: none(), b: none() };
+        assert_eq!(of(compare, 3, 0), 1);
+        let half = Op::ConvertFloat { rounding: Rounding::None, from: Type::F16, into: Type::F32, to: None, a: none() };
+        assert_eq!(of(half, 1, 0), u128::from(2f32.powi(-24).to_bits()));
+    }
+
+    #[test]
+    fn comparisons_say_what_holds_of_a_nan() {
+        use Comparison::*;
+        let holds = |comparison, a: f32, b: f32| compare(comparison, Type::F32, f32_bits(a), f32_bits(b));
+        let all = [Eq, Ne, Lt, Le, Gt, Ge, EqOrNan, NeOrNan, LtOrNan, LeOrNan, GtOrNan, GeOrNan, Numbers, Nan];
+        let of = |a, b| all.map(|comparison| u8::from(holds(comparison, a, b)));
+        assert_eq!(of(1.0, 2.0), [0, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 1, 0]);
+        assert_eq!(of(0.0, -0.0), [1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0]);
+        assert_eq!(of(f32::NAN, 1.0), [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1]);
+        assert!(compare(Lt, Type::F16, 0xbc00, 0x3c00) && compare(GtOrNan, Type::Bf16, 0x7fc0, 0));
+        let unit = |value: f32| f32::from_bits(convert(Rounding::ToUnit, Type::F32, Type::F32, f32_bits(value)) as u32);
+        assert_eq!([-1.0, 0.25, 7.0, f32::NAN].map(unit), [0.0, 0.25, 1.0, 0.0]);
+        let sign = |ty, a, b| binary(BinaryOp::CopySign, ty, a, b);
+        assert_eq!(sign(Type::F32, f32_bits(-0.0), f32_bits(3.0)), f32_bits(-3.0));
+        assert_eq!(sign(Type::F64, 1f64.to_bits(), (-3f64).to_bits()), 3f64.to_bits());
     }
 
     #[test]

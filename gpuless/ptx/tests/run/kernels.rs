@@ -448,3 +448,19 @@ fn a_kernel_prints_what_its_threads_say() {
     let fault = device.run("k", 1, 3, &[out], 1).unwrap_err().to_string();
     assert!(fault.contains("printf reads 1 bytes at 0x8"), "{fault}");
 }
+
+#[test]
+fn atomics_add_floats() {
+    let text = ".shared .align 4 .b8 own[4];\n.visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<9>;\n\
+        ld.param.u64 %d1, [out];\nmov.f32 %r1, 0f3F000000;\nmov.u32 %r2, own;\natom.global.add.f32 %r3, [%d1], %r1;\n\
+        red.global.add.f32 [%d1+4], 0f00000001;\nmov.u32 %r4, 0;\nst.shared.u32 [%r2], %r4;\nbar.sync 0;\n\
+        atom.shared.add.f32 %r5, [%r2], 0f00000001;\nbar.sync 0;\nld.shared.u32 %r6, [%r2];\nst.global.u32 [%d1+8], %r6;\n\
+        mov.f64 %d2, 0d3FF8000000000000;\natom.global.add.f64 %d3, [%d1+16], %d2;\nret;\n}";
+    let mut device = Device::new(text);
+    let out = device.array(&[2f32.to_bits(), 0, 0, 0, 0, 0, 0, 0]);
+    device.run("k", 1, 32, &[out], 1).unwrap();
+    let found = device.values(0);
+    // Subnormal numbers are zero in global memory, and stay in shared memory.
+    assert_eq!(found[..3], [18f32.to_bits(), 0, 32]);
+    assert_eq!(f64::from_bits(u64::from(found[5]) << 32 | u64::from(found[4])), 48.0);
+}

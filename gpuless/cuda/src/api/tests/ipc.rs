@@ -126,8 +126,9 @@ fn two_processes_share_an_event() {
     assert_eq!(cudaEventQuery(event), errors::NOT_READY);
     assert_eq!((cudaStreamWaitEvent(stream, event, 0), cudaStreamQuery(stream)), (0, errors::NOT_READY));
     other.kill().unwrap();
-    other.wait().unwrap();
     assert_eq!((cudaStreamSynchronize(stream), cudaEventSynchronize(event)), (0, 0));
+    other.wait().unwrap();
+    assert_eq!(cudaEventQuery(event), 0);
 
     let open = |handle| asked::<Handle>(|place| cudaIpcOpenEventHandle(place, handle));
     assert_eq!(open(handle), Err(errors::DEVICE_UNINITIALIZED));

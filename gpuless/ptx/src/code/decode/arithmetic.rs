@@ -12,11 +12,12 @@ pub fn decode(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refus
         return permute(mode, of);
     }
     let (ty, words) = last_type(words)?;
-    if let (["rz"], "add" | "sub" | "mul" | "fma") = (words, name) {
+    if let ([direction @ ("rz" | "rm" | "rp")], "add" | "sub" | "mul" | "fma") = (words, name) {
         if ty != Type::F32 {
             return Err(format!("this form of `{name}` is not defined for {}", ty.name()));
         }
-        return Ok(Op::TowardsZero(Box::new(decode(name, &["rn", "f32"], of)?)));
+        let direction = self::direction(direction).ok_or("this direction is not known")?;
+        return Ok(Op::Directed(direction, Box::new(decode(name, &["rn", "f32"], of)?)));
     }
     match name {
         "mov" => return mov(ty, words, of),
@@ -100,7 +101,7 @@ fn allowed(name: &str, ty: Type) -> Result<(), Refusal> {
         "add" | "sub" | "mul" | "min" | "max" | "neg" => is_whole(ty) || is_float(ty),
         "div" => is_whole(ty) || matches!(ty, Type::F32 | Type::F64),
         "rem" | "mad" => is_whole(ty),
-        "rcp" | "sqrt" | "rsqrt" => matches!(ty, Type::F32 | Type::F64),
+        "copysign" | "rcp" | "sqrt" | "rsqrt" => matches!(ty, Type::F32 | Type::F64),
         "ex2" | "lg2" | "sin" | "cos" | "tanh" => ty == Type::F32,
         "abs" => matches!(ty, Type::S16 | Type::S32 | Type::S64) || is_float(ty),
         "fma" => is_float(ty),
@@ -141,6 +142,11 @@ fn direction(name: &str) -> Option<Direction> {
     })
 }
 
+/// True for a function whose `ftz` is a part of it.
+pub fn is_approximate(name: &str, words: &[&str]) -> bool {
+    words.contains(&"approx") && approximate(name).is_some()
+}
+
 fn approximate(name: &str) -> Option<Approximate> {
     Some(match name {
         "rcp" => Approximate::Reciprocal,
@@ -172,6 +178,7 @@ fn binary(name: &str, words: &[&str]) -> Option<(BinaryOp, Option<&'static str>)
         // The quotients of these are within 2 units of the last place: one that is rounded correctly is one of them.
         ("div", ["rn" | "approx" | "full"]) => (BinaryOp::Div, Some("rn")),
         ("rem", []) => (BinaryOp::Rem, None),
+        ("copysign", []) => (BinaryOp::CopySign, None),
         ("min", []) => (BinaryOp::Min, None),
         ("max", []) => (BinaryOp::Max, None),
         ("min", ["relu"]) => (BinaryOp::MinRelu, None),
@@ -256,10 +263,23 @@ fn compare(ty: Type, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
         ["le" | "ls"] => Comparison::Le,
         ["gt" | "hi"] => Comparison::Gt,
         ["ge" | "hs"] => Comparison::Ge,
+        ["equ"] => Comparison::EqOrNan,
+        ["neu"] => Comparison::NeOrNan,
+        ["ltu"] => Comparison::LtOrNan,
+        ["leu"] => Comparison::LeOrNan,
+        ["gtu"] => Comparison::GtOrNan,
+        ["geu"] => Comparison::GeOrNan,
+        ["num"] => Comparison::Numbers,
+        ["nan"] => Comparison::Nan,
         _ => return Err("this comparison is not known".into()),
     };
-    let ordered = !matches!(comparison, Comparison::Eq | Comparison::Ne);
-    if !(is_whole(ty) || matches!(ty, Type::F32 | Type::F64) || (is_bits(ty) && !ordered)) {
+    use Comparison::{Eq, Ge, Gt, Le, Lt, Ne};
+    let fits = match ty {
+        Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => true,
+        _ if is_bits(ty) => matches!(comparison, Eq | Ne),
+        _ => is_whole(ty) && matches!(comparison, Eq | Ne | Lt | Le | Gt | Ge),
+    };
+    if !fits {
         return Err(format!("this comparison is not defined for {}", ty.name()));
     }
     of.count(3)?;

@@ -70,6 +70,7 @@ fn number(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
         ["rzi"] => Rounding::TowardsZeroWhole,
         ["rmi"] => Rounding::DownWhole,
         ["rpi"] => Rounding::UpWhole,
+        ["sat"] => Rounding::ToUnit,
         _ => return Err("this conversion is not known".into()),
     };
     let is_known = match (precision(into), precision(from), rounding) {
@@ -77,8 +78,10 @@ fn number(words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> {
         (Some(to), Some(of), Rounding::None) => to > of,
         (Some(to), Some(of), Rounding::Nearest | Rounding::Directed(_)) => to < of || (to == of && into != from),
         (_, _, Rounding::None | Rounding::Nearest | Rounding::Directed(_)) => false,
+        (None, Some(_), Rounding::ToUnit) => false,
         (None, Some(_), _) => is_whole(into),
-        (_, _, _) => into == from,
+        (Some(_), Some(_), _) => into == from,
+        (_, None, _) => false,
     };
     if !is_known {
         return Err("this conversion is not known".into());

@@ -122,7 +122,7 @@ fn atomic(name: &str, words: &[&str], of: &Operands<'_>) -> Result<Op, Refusal> 
     let op = access.op.ok_or("the operation is missing")?;
     let ty = access.ty.ok_or("the type is missing")?;
     let fits = match op {
-        AtomicOp::Add => matches!(ty, Type::U32 | Type::S32 | Type::U64),
+        AtomicOp::Add => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::F32 | Type::F64),
         AtomicOp::Min | AtomicOp::Max => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
         AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exchange => matches!(ty, Type::B32 | Type::B64),
         AtomicOp::CompareAndSwap => matches!(ty, Type::B16 | Type::B32 | Type::B64),

@@ -8,7 +8,7 @@ mod sync;
 
 use super::op::{Op, Operation};
 use crate::error::Error;
-use crate::module::{Function, Instruction};
+use crate::module::{Function, Instruction, Type};
 use crate::text::{DefinitionKind, Index, Unit};
 use operands::Operands;
 use std::collections::BTreeMap;
@@ -40,11 +40,33 @@ pub fn decode_at_no_place(unit: &Unit, function: &Function, instruction: &Instru
 fn operation(opcode: &str, operands: &Operands<'_>) -> Result<Op, Refusal> {
     let mut words = opcode.split('.');
     let (name, words) = (words.next().unwrap_or(""), words.collect::<Vec<_>>());
-    let words = words.as_slice();
+    // Functions with `approx` have their own.
+    if let Some(at) = words.iter().position(|word| *word == "ftz")
+        && !arithmetic::is_approximate(name, &words)
+    {
+        let op = named(name, &[&words[..at], &words[at + 1..]].concat(), operands)?;
+        return if is_single(&op) { Ok(Op::Flushed(Box::new(op))) } else { Err("`.ftz` is not known here".into()) };
+    }
+    named(name, &words, operands)
+}
+
+/// True for arithmetic on f32, or a conversion from or to it.
+fn is_single(op: &Op) -> bool {
+    match op {
+        Op::Unary { ty, .. } | Op::Binary { ty, .. } | Op::Ternary { ty, .. } | Op::Compare { ty, .. } => {
+            *ty == Type::F32
+        }
+        Op::ConvertFloat { from, into, .. } => [from, into].contains(&&Type::F32),
+        Op::Directed(_, op) => is_single(op),
+        _ => false,
+    }
+}
+
+fn named(name: &str, words: &[&str], operands: &Operands<'_>) -> Result<Op, Refusal> {
     match name {
         "mov" | "neg" | "not" | "abs" | "popc" | "clz" | "brev" | "bfind" | "add" | "sub" | "mul" | "div" | "rem"
-        | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "min" | "max" | "and" | "or" | "xor"
-        | "shl" | "shr" | "mad" | "fma" | "prmt" | "bfe" | "bfi" | "shf" | "selp" | "setp" => {
+        | "copysign" | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "min" | "max" | "and"
+        | "or" | "xor" | "shl" | "shr" | "mad" | "fma" | "prmt" | "bfe" | "bfi" | "shf" | "selp" | "setp" => {
             arithmetic::decode(name, words, operands)
         }
         "cvt" | "cvta" | "isspacep" => convert::decode(name, words, operands),
@@ -99,7 +121,7 @@ mod tests {
         SpecialRegister, TernaryOp, UnaryOp, VoteMode, Width,
     };
     use super::*;
-    use crate::module::{RegisterId, Space, Type};
+    use crate::module::{RegisterId, Space};
     use crate::num::Direction;
 
     const REGISTERS: &str =
@@ -285,7 +307,9 @@ mod tests {
             ("add.s32 %d0, %r1, %r2;", "a register of 64 bits stands where one of 32 is expected"),
             ("add.s32 3, %r1, %r2;", "the result needs a register"),
             ("mul.s32 %r0, %r1, %r2;", "this form of `mul` is not defined for s32"),
-            ("add.rm.f32 %r0, %r1, %r2;", "this instruction is not known"),
+            ("add.ra.f32 %r0, %r1, %r2;", "this instruction is not known"),
+            ("add.ftz.f64 %d0, %d1, %d2;", "`.ftz` is not known here"),
+            ("setp.ltu.s32 %p0, %r1, %r2;", "this comparison is not defined for s32"),
             ("add.rz.f64 %d0, %d1, %d2;", "this form of `add` is not defined for f64"),
             ("rcp.f32 %r0, %r1;", "this instruction is not known"),
             ("ex2.approx.f64 %d0, %d1;", "`ex2` is not defined for f64"),
@@ -294,7 +318,7 @@ mod tests {
             ("ld.global.v2.u32 %r0, [%d1];", "2 registers are expected, not 1"),
             ("ld.global.u32 %r0, [%r1];", "a register of 32 bits stands where one of 64 is expected"),
             ("ld.global.u64 %r0, [%d1];", "a register of type b32 holds no u64"),
-            ("atom.add.f32 %r0, [%d1], %r1;", "this atomic is not known for f32"),
+            ("atom.max.f32 %r0, [%d1], %r1;", "this atomic is not known for f32"),
             ("cvt.f16.f64 %h0, %d1;", "this conversion is not known"),
             ("cvt.rn.f64.f16 %d0, %h1;", "this conversion is not known"),
             ("cvt.rz.s32.f32 %r0, %r1;", "this conversion is not known"),

@@ -4,12 +4,13 @@ use super::multimem;
 use super::weak;
 use super::words::{Part, Parts};
 use super::{Execute, each, give, mask};
-use crate::code::{AtomicOp, Op, Width};
+use crate::code::{AtomicOp, BinaryOp, Op, Width};
 use crate::module::Type;
 use crate::run::lanes::{LANES, Lanes, Mask, lanes_of};
 use crate::run::memory::BadAccess;
 use crate::run::ready::{Instruction, NOWHERE};
 use crate::run::registers::Slot;
+use crate::run::scalar;
 use crate::run::warp::Warp;
 use crate::run::word::{Word, load_bits, store_bits, update};
 use std::marker::PhantomData;
@@ -323,8 +324,11 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
                 general.sources.get(number).map_or(0, |source| general::read(w.registers, *source, lane) as u64)
             };
             let (a, b) = (operand(0), operand(1));
-            let old = update(addresses[lane], size, |old| changed_by(*op, *ty, old, a, b));
-            changed |= changed_by(*op, *ty, old, a, b) != old;
+            // Shared memory keeps subnormal numbers.
+            let flush = *ty == Type::F32 && addresses[lane].wrapping_sub(w.shared.0) >= w.shared.1;
+            let new = |old| if flush { add_flushed(old, a) } else { changed_by(*op, *ty, old, a, b) };
+            let old = update(addresses[lane], size, new);
+            changed |= new(old) != old;
             seen = (seen ^ addresses[lane] ^ old).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
             values[lane] = u128::from(old);
         }
@@ -342,6 +346,12 @@ pub unsafe fn atomic(w: &mut Warp, i: &Instruction, at: u32) -> u32 {
     }
 }
 
+/// `atom.add.f32` on global memory, where subnormal numbers are zero (PTX ISA, 9.7.13.5).
+fn add_flushed(old: u64, a: u64) -> u64 {
+    let flushed = |bits: u64| if bits & 0x7f80_0000 == 0 { bits & 1 << 31 } else { bits };
+    flushed(scalar::binary(BinaryOp::Add, Type::F32, flushed(old), flushed(a)))
+}
+
 /// The new value that an atomic writes to memory (PTX ISA, 9.7.13.5).
 fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
     let narrow = ty.bytes() == 4;
@@ -349,6 +359,7 @@ fn changed_by(op: AtomicOp, ty: Type, old: u64, a: u64, b: u64) -> u64 {
     let less = |a: u64, b: u64| if ty.is_signed() { signed(a) < signed(b) } else { a < b };
     let of = |chosen: bool, one: u64, other: u64| if chosen { one } else { other };
     let value = match op {
+        AtomicOp::Add if matches!(ty, Type::F32 | Type::F64) => scalar::binary(BinaryOp::Add, ty, old, a),
         AtomicOp::Add => old.wrapping_add(a),
         AtomicOp::Min => of(less(a, old), a, old),
         AtomicOp::Max => of(less(old, a), a, old),

@@ -295,6 +295,7 @@ fn compare<I: Isa>(comparison: Comparison, ty: Type) -> Option<Handler> {
                 Comparison::Le => test::<I, $number, whole::Le>(),
                 Comparison::Gt => test::<I, $number, whole::Gt>(),
                 Comparison::Ge => test::<I, $number, whole::Ge>(),
+                _ => return None,
             }
         };
     }

@@ -1,13 +1,13 @@
-//! Results that are rounded towards zero, from those that are rounded to nearest.
+//! Results that are rounded in one direction, from those that are rounded to nearest.
 //!
 //! The exact result is the sum of two numbers of double precision: the rounded one and what it lacks. A nearest number that is further from
 //! zero is replaced by the one before it, whose bits are smaller by one in every format.
 use crate::code::{BinaryOp, Op, TernaryOp};
 use crate::module::Type;
-use crate::num::{BF16, E4M3, E5M2, F16};
+use crate::num::{BF16, Direction, E4M3, E5M2, F16};
 
 /// The result of an operation on the bits of its operands, given the `nearest` one.
-pub fn toward_zero(op: &Op, operands: [u64; 3], nearest: u64) -> u64 {
+pub fn directed(direction: Direction, op: &Op, operands: [u64; 3], nearest: u64) -> u64 {
     let [a, b, c] = operands;
     let (ty, parts): (Type, Vec<(f64, f64)>) = match op {
         Op::Binary { op, ty, .. } => {
@@ -32,8 +32,26 @@ pub fn toward_zero(op: &Op, operands: [u64; 3], nearest: u64) -> u64 {
         let found = value(ty, nearest, at);
         // What the nearest number is too much; NaN if there is no exact result.
         let excess = (found - exact) - lacks;
-        if found != 0.0 && excess != 0.0 && !excess.is_nan() && (excess > 0.0) == (found > 0.0) {
-            bits -= 1 << (at as u32 * width(ty));
+        let too_much = match direction {
+            Direction::Nearest => continue,
+            Direction::Zero if found == 0.0 => continue,
+            Direction::Zero => (excess > 0.0) == (found > 0.0),
+            Direction::Down => excess > 0.0,
+            Direction::Up => excess < 0.0,
+        };
+        if !too_much || excess == 0.0 || excess.is_nan() {
+            continue;
+        }
+        let one = 1 << (at as u32 * width(ty));
+        let sign = 1 << (at as u32 * width(ty) + width(ty) - 1);
+        // Bits are smaller for what is nearer to zero. Zero itself becomes the least number of the other sign.
+        let away = (direction == Direction::Up) == (found > 0.0);
+        match (direction, found == 0.0) {
+            (Direction::Down, true) => bits = bits & !sign | sign | one,
+            (Direction::Up, true) => bits = bits & !sign | one,
+            (Direction::Zero, _) => bits -= one,
+            _ if away => bits += one,
+            _ => bits -= one,
         }
     }
     bits
@@ -96,7 +114,7 @@ mod tests {
 
     fn rounded(op: Op, operands: [u64; 3]) -> u64 {
         let all = [operands[0], operands[1], operands[2], 0].map(u128::from);
-        compute(&Op::TowardsZero(Box::new(op)), &all).unwrap()[0] as u64
+        compute(&Op::Directed(Direction::Zero, Box::new(op)), &all).unwrap()[0] as u64
     }
 
     fn binary(op: BinaryOp, ty: Type) -> Op {
@@ -120,6 +138,28 @@ mod tests {
         let product =
             rounded(binary(BinaryOp::Mul(crate::code::MulPart::Low), Type::F64), [a.to_bits(), b.to_bits(), 0]);
         assert_eq!(f64::from_bits(product), 0.3, "the nearest number is 0.30000000000000004");
+    }
+
+    #[test]
+    fn down_and_up_enclose_the_exact_result() {
+        let none = Source::Constant(0);
+        let fma =
+            Op::Ternary { op: TernaryOp::Fma, ty: Type::F32, to: None, a: none.clone(), b: none.clone(), c: none };
+        let of = |direction, numbers: [f32; 3]| {
+            let bits = numbers.map(|number| u128::from(number.to_bits()));
+            let op = Op::Directed(direction, Box::new(fma.clone()));
+            f32::from_bits(compute(&op, &[bits[0], bits[1], bits[2], 0]).unwrap()[0] as u32)
+        };
+        let all = |numbers| [Direction::Down, Direction::Up, Direction::Zero].map(|direction| of(direction, numbers));
+        let tiny = f32::from_bits(1);
+        assert_eq!(all([1.0, 1.0, tiny]), [1.0, 1.0f32.next_up(), 1.0]);
+        assert_eq!(all([-1.0, 1.0, tiny]), [-1.0, (-1.0f32).next_up(), (-1.0f32).next_up()]);
+        assert_eq!(all([1.0, 1.0, -tiny]), [1.0f32.next_down(), 1.0, 1.0f32.next_down()]);
+        assert_eq!(all([f32::MAX, 2.0, 0.0]), [f32::MAX, f32::INFINITY, f32::MAX]);
+        assert_eq!(all([tiny, tiny, 0.0]), [0.0, tiny, 0.0]);
+        assert_eq!(all([tiny, -tiny, 0.0]), [-tiny, 0.0, 0.0]);
+        assert_eq!(all([2.0, 3.0, 1.0]), [7.0; 3]);
+        assert!(all([f32::NAN, 3.0, 1.0]).iter().all(|number| number.is_nan()));
     }
 
     #[test]
