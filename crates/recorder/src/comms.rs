@@ -72,6 +72,11 @@ pub fn add(comm: usize, added: Comm) {
     comms().insert(comm, added);
 }
 
+/// The number that the communicator's ranks share, and the rank.
+pub fn key(comm: usize) -> Option<(u64, i32)> {
+    comms().get(&comm).map(|comm| (comm.identity, comm.rank))
+}
+
 /// The number that the communicator's ranks share.
 pub fn identity(comm: usize) -> u64 {
     comms().get(&comm).map_or(0, |comm| comm.identity)

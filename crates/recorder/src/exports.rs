@@ -4,7 +4,7 @@
 use crate::comms::Comm;
 use crate::groups::{self, Asked, Handle};
 use crate::real::Function;
-use crate::watch::{Made, Progress};
+use crate::watch::{Factor, Made, Progress};
 use crate::{comms, file, watch};
 use half::{bf16, f16};
 use nccl_sys::*;
@@ -225,16 +225,19 @@ fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The bits of a reduction's factor, if it is in host memory.
-fn bits(scalar: *const c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t) -> Option<u64> {
+/// A reduction's factor.
+fn factor_of(scalar: *const c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t) -> Option<Factor> {
     let size = watch::size_of(dtype.0)?;
-    if residence != ncclScalarResidence_t::HostImmediate || scalar.is_null() {
+    if scalar.is_null() {
         return None;
+    }
+    if residence != ncclScalarResidence_t::HostImmediate {
+        return Some(Factor::At(scalar as u64));
     }
     let mut bytes = [0; 8];
     // SAFETY: the caller has put a value of this type there.
     unsafe { std::ptr::copy_nonoverlapping(scalar.cast::<u8>(), bytes.as_mut_ptr(), size) };
-    Some(u64::from_le_bytes(bytes))
+    Some(Factor::Bits(u64::from_le_bytes(bytes)))
 }
 
 /// The factor of a reduction, if it is in host memory and of a type that can be shown.
@@ -289,8 +292,10 @@ record! {
                 say_made();
             }
             // SAFETY: NCCL has just written it.
-            if code == ncclResult_t::Success && !state.is_null() && unsafe { *state } == ncclResult_t::Success {
-                watch::completed(comm as usize);
+            match unsafe { state.as_ref() }.filter(|_| code == ncclResult_t::Success) {
+                Some(&ncclResult_t::Success) => watch::completed(comm as usize),
+                Some(&ncclResult_t::InProgress) | None => {}
+                Some(_) => watch::failed(comm as usize),
             }
         }
     }
@@ -368,7 +373,13 @@ record! {
         }
     }
     c"ncclCommDestroy" fn ncclCommDestroy(comm: ncclComm_t) { before: ends(comm), after(_): () }
-    c"ncclCommAbort" fn ncclCommAbort(comm: ncclComm_t) { before: ends(comm), after(_): () }
+    c"ncclCommAbort" fn ncclCommAbort(comm: ncclComm_t) {
+        before: {
+            watch::failed(comm as usize);
+            ends(comm);
+        },
+        after(_): ()
+    }
 
     c"ncclRedOpCreatePreMulSum" fn ncclRedOpCreatePreMulSum(
         op: *mut ncclRedOp_t, scalar: *mut c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t, comm: ncclComm_t,
@@ -377,7 +388,7 @@ record! {
         after(code): if code == ncclResult_t::Success && !op.is_null() {
             // SAFETY: NCCL has just written it.
             let op = unsafe { (*op).0 };
-            watch::made_factor(comm as usize, op, bits(scalar, dtype, residence));
+            watch::made_factor(comm as usize, op, factor_of(scalar, dtype, residence));
             let factor = factor(scalar, dtype, residence).unwrap_or_else(|| "unknown".to_owned());
             file::line(0, format_args!("ncclRedOpCreatePreMulSum op {op} datatype {} factor {factor} comm {comm:?}", dtype.0));
         }

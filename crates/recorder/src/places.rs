@@ -3,8 +3,8 @@
 //! A *cell* is what one element's way leads through: the whole of an all_reduce, the block of a rank in an all_gather, that of a pair of
 //! ranks in an all_to_all. A cell has the same places in every buffer that has it, whoever's buffer that is.
 
-/// Elements of a run.
-const RUN: u64 = 8;
+/// Bytes of a run: more of them cost little, as a copy has its price.
+const RUN: u64 = 64;
 /// Runs of a call that has one cell, and of each cell of another.
 const RUNS: u64 = 8;
 const RUNS_OF_CELL: u64 = 2;
@@ -91,20 +91,21 @@ impl Rule {
     /// Starts and lengths of the runs of a cell, in rising order.
     fn of_cell(&self, cell: u64) -> Vec<(u64, u64)> {
         let wanted = if self.in_blocks { RUNS_OF_CELL } else { RUNS };
-        if self.all || self.count <= wanted * RUN {
+        let run = RUN / self.size.max(1);
+        if self.all || self.count <= wanted * run {
             return if self.count == 0 { Vec::new() } else { vec![(0, self.count)] };
         }
         let draw = mixed(self.draw ^ mixed(cell));
-        let last = self.count - RUN;
+        let last = self.count - run;
         let start = |kind: u64| {
             let draw = mixed(draw ^ kind);
             match kind {
                 0 => 0,
                 1 => last,
                 // Borders of chunks: of a power of two of bytes, and of the ranks' shares.
-                2 => around(draw, (512 << (draw % 12)) / self.size.max(1), self.count),
-                3 => around(draw, self.count.div_ceil(self.ranks.max(1)), self.count),
-                4 => around(draw, (512 << (draw % 16)) / self.size.max(1), self.count),
+                2 => around(draw, (512 << (draw % 12)) / self.size.max(1), self.count, run),
+                3 => around(draw, self.count.div_ceil(self.ranks.max(1)), self.count, run),
+                4 => around(draw, (512 << (draw % 16)) / self.size.max(1), self.count, run),
                 _ => draw % (last + 1),
             }
         };
@@ -112,16 +113,16 @@ impl Rule {
         let mut starts: Vec<u64> = (0..wanted).map(|at| start((draw % RUNS + 3 * at) % RUNS).min(last)).collect();
         starts.sort_unstable();
         starts.dedup();
-        starts.into_iter().map(|start| (start, RUN)).collect()
+        starts.into_iter().map(|start| (start, run)).collect()
     }
 }
 
 /// A start such that the run has elements on both sides of one of the borders between chunks.
-fn around(draw: u64, chunk: u64, count: u64) -> u64 {
+fn around(draw: u64, chunk: u64, count: u64, run: u64) -> u64 {
     let chunk = chunk.max(1);
     match (count - 1) / chunk {
         0 => mixed(draw) % count,
-        borders => (chunk * (1 + mixed(draw) % borders)).saturating_sub(RUN / 2),
+        borders => (chunk * (1 + mixed(draw) % borders)).saturating_sub(run / 2),
     }
 }
 
@@ -149,7 +150,7 @@ mod tests {
                     let runs = rule(draw, count, in_blocks).runs(cells);
                     assert!(runs.len() <= 16 && (count == 0) == runs.is_empty(), "{count}: {runs:?}");
                     assert!(runs.iter().all(|run| run.len > 0 && run.start + run.len <= count), "{count}: {runs:?}");
-                    assert!(runs.iter().map(|run| run.len).sum::<u64>() <= 128, "{count}: {runs:?}");
+                    assert!(runs.iter().map(|run| run.len).sum::<u64>() <= 512, "{count}: {runs:?}");
                 }
             }
         }

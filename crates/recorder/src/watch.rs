@@ -12,7 +12,7 @@ use crate::places::{Rule, Run, cells, mixed};
 use crate::settings::settings;
 use crate::{caller, file};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::fmt::Write;
 use std::ptr::with_exposed_provenance_mut;
@@ -52,10 +52,13 @@ pub enum Progress {
 struct Watched {
     id: u64,
     comm: usize,
+    key: CommKey,
     device: i32,
     /// The handle of the stream.
     stream: usize,
     output: Side,
+    /// Why the input was not copied.
+    failed: Option<NotCopied>,
 }
 
 /// What is copied of a buffer.
@@ -72,6 +75,7 @@ struct Side {
 struct Job {
     id: u64,
     device: i32,
+    comm: CommKey,
     driver: &'static Driver,
     side: Side,
     buffer: Buffer,
@@ -92,12 +96,26 @@ thread_local! {
     static IN_GROUP: RefCell<Vec<Watched>> = const { RefCell::new(Vec::new()) };
 }
 
-/// By communicator and number of the reduction; `None` for one in memory of the device.
-type Factors = HashMap<(usize, i32), Option<u64>>;
+/// The factor of a reduction that the program made.
+#[derive(Clone, Copy)]
+pub enum Factor {
+    Bits(u64),
+    /// In memory of the device, where it is read when the stream comes to the call.
+    At(u64),
+}
+
+/// By communicator and number of the reduction.
+type Factors = HashMap<(usize, i32), Factor>;
+
+/// A communicator's own number, and the rank.
+type CommKey = (u64, i32);
+
+/// Communicators that were aborted or have failed: their streams go on without the results.
+static FAILED: LazyLock<Mutex<HashSet<CommKey>>> = LazyLock::new(Mutex::default);
 
 /// Calls that NCCL goes on with by itself.
 static GOING_ON: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
-/// The bits of the factors of reductions that the program made.
+/// The factors of reductions that the program made.
 static FACTORS: LazyLock<Mutex<Factors>> = LazyLock::new(Mutex::default);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -126,9 +144,9 @@ pub fn prepare(device: i32) {
     }
 }
 
-pub fn made_factor(comm: usize, op: i32, bits: Option<u64>) {
-    if settings().is_some() {
-        locked(&FACTORS).insert((comm, op), bits);
+pub fn made_factor(comm: usize, op: i32, factor: Option<Factor>) {
+    if let (Some(_), Some(factor)) = (settings(), factor) {
+        locked(&FACTORS).insert((comm, op), factor);
     }
 }
 
@@ -161,12 +179,17 @@ pub fn begins(comm: Comm, call: &Made<'_>) {
     let _ = CURRENT.try_with(|current| *current.borrow_mut() = Some(Current { comm: call.comm, lane, watched }));
 }
 
-/// Writes the call down and copies its input; `None` if its output need not be copied.
+/// Writes the call down and copies its input.
 fn watched(comm: &Comm, call: &Made<'_>, sequence: u64, draw: u64, all: bool) -> Option<Watched> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let (ranks, rank) = (u64::try_from(comm.ranks).unwrap_or(0), u64::try_from(comm.rank).unwrap_or(0));
     let size = size_of(call.dtype).unwrap_or(0) as u64;
+    if comm.identity == 0 || size == 0 {
+        let why = if size == 0 { "type" } else { "communicator" };
+        file::line(comm.device, format_args!("collspec-judge left why={why}"));
+        return None;
+    }
     let (input, output) = cells(call.name, rank, u64::try_from(call.root).unwrap_or(u64::MAX))?;
     let in_blocks = matches!(call.name, "AllGather" | "Gather" | "ReduceScatter" | "Scatter" | "AlltoAll");
     let rule = Rule { draw, all, ranks, count: call.count, size, in_blocks };
@@ -175,10 +198,17 @@ fn watched(comm: &Comm, call: &Made<'_>, sequence: u64, draw: u64, all: bool) ->
     let input = side("in", if call.name == "Send" { call.recv } else { call.send }, input);
     let output = side("out", call.recv, output);
     let is_captured = driver().is_some_and(|driver| driver.is_capturing(call.stream));
-    let mut more = String::new();
+    let (mut more, mut factor) = (String::new(), None);
     if call.op > 4 {
-        let factor = locked(&FACTORS).get(&(call.comm, call.op)).copied().flatten();
-        let _ = factor.map(|bits| write!(more, " factor={bits:#x}"));
+        match locked(&FACTORS).get(&(call.comm, call.op)) {
+            Some(Factor::Bits(bits)) => _ = write!(more, " factor={bits:#x}"),
+            Some(Factor::At(address)) => {
+                more.push_str(" factor=device");
+                let one = Run { block: 0, start: 0, len: 1 };
+                factor = Some(Side { name: "factor", address: *address, size, count: 1, lines: vec![vec![one]] });
+            }
+            None => {}
+        }
     }
     if let Some(group) = call.group {
         let _ = write!(more, " group={group}");
@@ -201,16 +231,12 @@ fn watched(comm: &Comm, call: &Made<'_>, sequence: u64, draw: u64, all: bool) ->
             caller::place(),
         ),
     );
-    if comm.identity == 0 || size == 0 {
-        gone(id, comm.device, if size == 0 { "type" } else { "communicator" });
-        return None;
-    }
     let stream = call.stream.expose_provenance();
-    if let Err(why) = copied(id, comm.device, input, call.stream, is_captured) {
-        not_copied(id, comm.device, why);
-        return None;
-    }
-    Some(Watched { id, comm: call.comm, device: comm.device, stream, output })
+    // Told afterwards: of a call that NCCL refuses too, the refusal counts.
+    let key = (comm.identity, comm.rank);
+    let copied = |side| copied(id, comm.device, key, side, call.stream, is_captured);
+    let failed = factor.map_or(Ok(()), copied).and_then(|()| copied(input)).err();
+    Some(Watched { id, comm: call.comm, key, device: comm.device, stream, output, failed })
 }
 
 /// Runs by line.
@@ -236,7 +262,14 @@ fn lines(runs: Vec<Run>, size: u64) -> Vec<Vec<Run>> {
 }
 
 /// Enqueues the copies of a side, and the function that writes them down.
-fn copied(id: u64, device: i32, side: Side, stream: *mut c_void, is_captured: bool) -> Result<(), NotCopied> {
+fn copied(
+    id: u64,
+    device: i32,
+    comm: CommKey,
+    side: Side,
+    stream: *mut c_void,
+    is_captured: bool,
+) -> Result<(), NotCopied> {
     if side.lines.is_empty() || !file::is_written() {
         return Ok(());
     }
@@ -257,7 +290,7 @@ fn copied(id: u64, device: i32, side: Side, stream: *mut c_void, is_captured: bo
             unsafe { driver.copy(&buffer, at, from, len, stream)? };
             at += len;
         }
-        let job = Job { id, device, driver, side, buffer, is_captured, replays: AtomicU64::new(0) };
+        let job = Job { id, device, comm, driver, side, buffer, is_captured, replays: AtomicU64::new(0) };
         let job = Box::into_raw(Box::new(job)).cast();
         // SAFETY: the function is for such a box, which stays as long as it may be called.
         unsafe { driver.then(stream, write_down, job) }
@@ -273,7 +306,11 @@ unsafe extern "C" fn write_down(job: *mut c_void) {
         let replay = job.replays.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the stream has come so far, so the copies before it have ended; those of the next launch come after this function.
         let mut bytes = unsafe { job.buffer.bytes() };
-        for runs in &job.side.lines {
+        let has_failed = job.side.name == "out" && locked(&FAILED).contains(&job.comm);
+        if has_failed {
+            gone(job.id, job.device, "failed");
+        }
+        for runs in job.side.lines.iter().filter(|_| !has_failed) {
             let mut text = String::with_capacity(64 + 2 * LINE as usize);
             for (at, Run { block, start, len }) in runs.iter().enumerate() {
                 let _ = write!(text, "{}{block}:{start}+{len}", if at == 0 { "" } else { "," });
@@ -311,10 +348,13 @@ fn not_copied(id: u64, device: i32, why: NotCopied) {
 
 /// The work of a call is enqueued: copies its output.
 fn finish(watched: Watched) {
-    let Watched { id, device, stream, output, .. } = watched;
+    let Watched { id, key, device, stream, output, failed, .. } = watched;
+    if let Some(why) = failed {
+        return not_copied(id, device, why);
+    }
     let stream = with_exposed_provenance_mut(stream);
     let is_captured = driver().is_some_and(|driver| driver.is_capturing(stream));
-    if let Err(why) = copied(id, device, output, stream, is_captured) {
+    if let Err(why) = copied(id, device, key, output, stream, is_captured) {
         not_copied(id, device, why);
     }
 }
@@ -354,6 +394,15 @@ fn take_those_of(comm: usize) -> Vec<Watched> {
 /// NCCL has said that a communicator has nothing left to do by itself.
 pub fn completed(comm: usize) {
     take_those_of(comm).into_iter().for_each(finish);
+}
+
+/// A communicator is aborted, or NCCL has said that it failed.
+pub fn failed(comm: usize) {
+    if settings().is_some()
+        && let Some(key) = comms::key(comm)
+    {
+        locked(&FAILED).insert(key);
+    }
 }
 
 /// A communicator ends.

@@ -72,12 +72,12 @@ pub struct Call {
     pub dtype: DType,
     /// NCCL's number of the reduction.
     pub reduce: i64,
-    /// The bits of the factor.
+    /// The bits of the factor, if it is in the host's memory.
     pub factor: Option<u64>,
     /// The communicator's calls before this one.
     pub number: u64,
-    /// Lines with data of the input and of the output.
-    pub lines: [u64; 2],
+    /// Lines with data of each side.
+    pub lines: [u64; 3],
     /// A graph's, which is made at each of its launches.
     pub in_graph: bool,
     /// Where the program makes it.
@@ -91,11 +91,13 @@ pub enum Key {
     Message { comm: u64, from: usize, to: usize, sequence: u64 },
 }
 
-/// A side of a call.
+/// What data is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     In,
     Out,
+    /// A factor in memory of the device: one element.
+    Factor,
 }
 
 impl Call {

@@ -25,6 +25,8 @@ pub enum Said<'a> {
     Data(Data<'a>),
     /// Nothing more will come of a call, for this reason.
     Gone(u64, &'a str),
+    /// A call that cannot be looked at, for this reason.
+    Left(&'a str),
     /// The file has reached its limit.
     Full,
     /// A second NCCL is in the process, which is not followed.
@@ -64,6 +66,7 @@ pub fn said(line: &str) -> Result<(&str, Said<'_>), String> {
         }
         "data" => Said::Data(data(&Fields(rest))?),
         "gone" => Said::Gone(Fields(rest).number("id")?, Fields(rest).word("why")?),
+        "left" => Said::Left(Fields(rest).word("why")?),
         "full" => Said::Full,
         "second-nccl" => Said::SecondLibrary,
         _ => return Err("a line of the judge's of a kind that this version does not know".to_owned()),
@@ -106,6 +109,7 @@ fn call(fields: &Fields<'_>, place: &str) -> Result<Call, String> {
     let ranks = fields.index("ranks", MAX_RANKS + 1)?;
     let number = fields.number("type")?;
     let dtype = DType::all().into_iter().find(|dtype| u64::try_from(dtype.nccl().0) == Ok(number));
+    let on_device = fields.find("factor") == Some("device");
     let count = fields.number("count")?;
     if count > MAX_COUNT {
         return Err(format!("count is {count}, more than a buffer can have"));
@@ -116,13 +120,14 @@ fn call(fields: &Fields<'_>, place: &str) -> Result<Call, String> {
         sequence: fields.number("seq")?,
         rank: fields.index("rank", ranks)?,
         ranks,
-        root: fields.index("root", ranks)?,
+        // A wrong one is NCCL's to refuse.
+        root: fields.index("root", usize::MAX)?,
         count,
         dtype: dtype.ok_or("a type that this version does not know")?,
         reduce: fields.word("reduce")?.parse().map_err(|_| "reduce is not a number")?,
-        factor: fields.find("factor").map(|_| fields.hexadecimal("factor")).transpose()?,
+        factor: fields.find("factor").filter(|_| !on_device).map(|_| fields.hexadecimal("factor")).transpose()?,
         number: fields.number("number")?,
-        lines: [fields.number("in")?, fields.number("out")?],
+        lines: [fields.number("in")?, fields.number("out")?, u64::from(on_device)],
         in_graph: fields.number("graph")? == 1,
         place: place.to_owned(),
     })
@@ -140,7 +145,8 @@ fn data<'a>(fields: &Fields<'a>) -> Result<Data<'a>, String> {
         side: match fields.word("side")? {
             "in" => Side::In,
             "out" => Side::Out,
-            _ => return Err("side is neither in nor out".to_owned()),
+            "factor" => Side::Factor,
+            _ => return Err("side is none of in, out and factor".to_owned()),
         },
         replay: fields.number("replay")?,
         runs: runs.ok_or("runs are not BLOCK:START+LENGTH")?,
@@ -158,7 +164,8 @@ impl Data<'_> {
         let digits = 2 * call.dtype.size();
         let mut all = 0u64;
         for Run { block, start, len } in &self.runs {
-            let end = start.checked_add(*len).filter(|end| *end <= call.count);
+            let count = if self.side == Side::Factor { 1 } else { call.count };
+            let end = start.checked_add(*len).filter(|end| *end <= count);
             if end.is_none() || *block >= call.blocks(self.side) {
                 return Err(format!("elements {start} to {start}+{len} of block {block} are not in the call's buffer"));
             }

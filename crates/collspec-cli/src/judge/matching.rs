@@ -13,6 +13,9 @@ const MAX_ELEMENTS: usize = 16 << 20;
 /// Calls that are not whole yet.
 const MAX_GROUPS: usize = 1 << 20;
 
+/// The reason that the recorder gives for calls that NCCL refused.
+const REFUSED: &str = "refused";
+
 /// A call of a process: the process's number, and its own.
 type Source = (u32, u64);
 /// The calls of one launch; calls outside of graphs have one.
@@ -23,18 +26,19 @@ struct Part {
     source: Source,
     member: Member,
     /// Lines that are to come.
-    left: [u64; 2],
+    left: [u64; 3],
     gone: Option<String>,
 }
 
 impl Part {
     fn new(source: Source, call: &Arc<Call>) -> Self {
-        let member = Member { call: Arc::clone(call), input: Elements::new(), output: Elements::new() };
+        let (input, output) = (Elements::new(), Elements::new());
+        let member = Member { call: Arc::clone(call), factor: call.factor, input, output };
         Self { source, member, left: call.lines, gone: None }
     }
 
     fn is_done(&self) -> bool {
-        self.left == [0, 0] || self.gone.is_some()
+        self.left == [0; 3] || self.gone.is_some()
     }
 
     fn elements(&self) -> usize {
@@ -49,6 +53,8 @@ pub struct Matcher {
     calls: HashMap<Source, Arc<Call>>,
     launches: HashMap<Launch, Vec<Part>>,
     order: VecDeque<Launch>,
+    /// The highest number of a call, by process.
+    highest: HashMap<u32, u64>,
     /// Calls of graphs of which nothing is copied on their rank.
     silent: HashMap<Key, Vec<(Source, Arc<Call>)>>,
     full: HashSet<u32>,
@@ -78,7 +84,11 @@ impl Matcher {
             Said::Seen => self.tally.seen += 1,
             Said::Call(id, call) => self.call((process, id), call)?,
             Said::Data(data) => self.data((process, data.id), &data)?,
-            Said::Gone(id, why) => self.gone((process, id), why)?,
+            Said::Gone(id, why) => self.gone((process, id), why),
+            Said::Left(why) => {
+                self.tally.looked_at += 1;
+                self.tally.leave_out(reason(why), 1);
+            }
             Said::Full => _ = self.full.insert(process),
             Said::SecondLibrary => _ = self.second.insert(process),
             Said::Nothing => {}
@@ -94,22 +104,25 @@ impl Matcher {
         if self.calls.insert(source, Arc::clone(&call)).is_some() {
             return Err(format!("call {} of this process was there before", source.1));
         }
+        let highest = self.highest.entry(source.0).or_default();
+        *highest = source.1.max(*highest);
         self.tally.looked_at += 1;
         let key = call.key();
         if !call.in_graph {
-            return self.add((key, 0), Part::new(source, &call));
+            self.add((key, 0), Part::new(source, &call));
+            return Ok(());
         }
-        if call.lines == [0, 0] {
+        if call.lines == [0; 3] {
             self.silent.entry(key).or_default().push((source, Arc::clone(&call)));
             let launches: Vec<Launch> = self.launches.keys().filter(|(other, _)| *other == key).copied().collect();
             for launch in launches {
-                self.add(launch, Part::new(source, &call))?;
+                self.add(launch, Part::new(source, &call));
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, launch: Launch, part: Part) -> Result<(), String> {
+    fn add(&mut self, launch: Launch, part: Part) {
         let parts = self.launches.entry(launch).or_insert_with(|| {
             self.order.push_back(launch);
             Vec::new()
@@ -117,28 +130,37 @@ impl Matcher {
         if launch.1 > 0 {
             (self.tally.seen, self.tally.looked_at) = (self.tally.seen + 1, self.tally.looked_at + 1);
         }
-        if parts.len() >= part.member.call.members() {
-            return Err("more ranks make a call than its communicator has".to_owned());
+        let is_there = parts.iter().any(|other| {
+            let (one, other) = (&part.member.call, &other.member.call);
+            one.rank == other.rank && one.op == other.op
+        });
+        if is_there || parts.len() >= part.member.call.members() {
+            // Without a part, its data is passed over.
+            self.tally.leave_out(rule::DISAGREE, 1);
+            return;
         }
         parts.push(part);
         self.look(launch);
-        Ok(())
     }
 
     fn data(&mut self, source: Source, data: &Data<'_>) -> Result<(), String> {
         let Some(call) = self.calls.get(&source).cloned() else {
-            return Err(format!("data of a call {} that is not there, or whose data is whole", data.id));
+            // What was copied of a call that is over for another reason.
+            return match self.highest.get(&source.0) {
+                Some(highest) if data.id <= *highest => Ok(()),
+                _ => Err(format!("data of a call {} that is not there", data.id)),
+            };
         };
         let elements = data.elements(&call)?;
         let launch = (call.key(), if call.in_graph { data.replay } else { 0 });
         if call.in_graph {
             for (other, silent) in self.silent.get(&launch.0).cloned().unwrap_or_default() {
                 if !self.has(launch, other) {
-                    self.add(launch, Part::new(other, &silent))?;
+                    self.add(launch, Part::new(other, &silent));
                 }
             }
             if !self.has(launch, source) {
-                self.add(launch, Part::new(source, &call))?;
+                self.add(launch, Part::new(source, &call));
             }
         }
         // Without a part, the call was given up.
@@ -147,9 +169,13 @@ impl Matcher {
         let (side, own) = match data.side {
             Side::In => (0, &mut part.member.input),
             Side::Out => (1, &mut part.member.output),
+            Side::Factor => {
+                part.member.factor = elements.first().map(|(_, _, bits)| *bits);
+                (2, &mut Elements::new())
+            }
         };
         part.left[side] = part.left[side].checked_sub(1).ok_or("more lines with data than the call has")?;
-        self.elements += elements.len();
+        self.elements += if side < 2 { elements.len() } else { 0 };
         own.extend(elements);
         self.look(launch);
         Ok(())
@@ -159,18 +185,25 @@ impl Matcher {
         self.launches.get(&launch).is_some_and(|parts| parts.iter().any(|part| part.source == source))
     }
 
-    fn gone(&mut self, source: Source, why: &str) -> Result<(), String> {
-        let Some(call) = self.calls.get(&source).cloned() else {
-            return Err(format!("the end of a call {} that is not there", source.1));
-        };
+    /// Nothing more comes of a call. Of one that NCCL refused, its rank's next call has the same number.
+    fn gone(&mut self, source: Source, why: &str) {
+        let Some(call) = self.calls.get(&source).cloned() else { return };
         let launch = (call.key(), 0);
-        let mut parts = self.launches.get_mut(&launch).into_iter().flatten();
-        match parts.find(|part| part.source == source) {
-            Some(part) => part.gone = Some(reason(why)),
+        let parts = self.launches.entry(launch).or_default();
+        let at = parts.iter().position(|part| part.source == source);
+        match at {
+            Some(at) if why != REFUSED => parts[at].gone = Some(reason(why)),
+            Some(at) => {
+                parts.remove(at);
+                self.calls.remove(&source);
+                self.tally.leave_out(reason(why), 1);
+            }
             None => self.tally.leave_out(reason(why), u64::from(call.in_graph)),
         }
+        if parts.is_empty() {
+            self.launches.remove(&launch);
+        }
         self.look(launch);
-        Ok(())
     }
 
     /// Judges a call of which everything is there.
@@ -252,9 +285,10 @@ impl Matcher {
 /// Why a call was not judged, in words.
 fn reason(word: &str) -> String {
     match word {
-        "refused" => "that NCCL refused".to_owned(),
+        REFUSED => "that NCCL refused".to_owned(),
         "communicator" => "whose communicator was made where nobody saw it".to_owned(),
         "type" => "of an unknown type".to_owned(),
+        "failed" => "whose communicator was aborted or failed".to_owned(),
         "memory" => "with too many copies under way".to_owned(),
         "in-progress" => "whose communicator ended while NCCL went on with them".to_owned(),
         "driver-1" => "in a process without a CUDA driver that can be followed".to_owned(),

@@ -7,6 +7,9 @@ use collspec_core::oracle::{Budget, ColumnReduction, ElementLane, ReduceKind, Ru
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// The reason for calls that do not belong together.
+pub const DISAGREE: &str = "on which ranks disagree";
+
 /// The elements of a side: block, place in it, and bits.
 pub type Elements = Vec<(u64, u64, u64)>;
 
@@ -14,6 +17,8 @@ pub type Elements = Vec<(u64, u64, u64)>;
 #[derive(Debug)]
 pub struct Member {
     pub call: Arc<Call>,
+    /// The bits of the factor of its reduction.
+    pub factor: Option<u64>,
     pub input: Elements,
     pub output: Elements,
 }
@@ -50,9 +55,10 @@ fn check(first: &Call, members: &[Member]) -> Result<(), String> {
                     && (call.root == first.root || !op.is_rooted())
             }
         };
-        same && (call.count, call.dtype, call.ranks) == (first.count, first.dtype, first.ranks)
+        let has_root = call.root < call.ranks || !(call.op.is_rooted() || call.op.is_message());
+        same && has_root && (call.count, call.dtype, call.ranks) == (first.count, first.dtype, first.ranks)
     };
-    if members.iter().enumerate().all(is_alike) { Ok(()) } else { Err("on which ranks disagree".to_owned()) }
+    if members.iter().enumerate().all(is_alike) { Ok(()) } else { Err(DISAGREE.to_owned()) }
 }
 
 fn reduction(first: &Call, members: &[Member]) -> Result<ColumnReduction, String> {
@@ -63,8 +69,8 @@ fn reduction(first: &Call, members: &[Member]) -> Result<ColumnReduction, String
         3 => ReduceKind::Min,
         4 => ReduceKind::Avg,
         _ => {
-            let scalars: Option<Vec<u64>> = members.iter().map(|member| member.call.factor).collect();
-            let scalars = scalars.ok_or("whose factor is in memory of the device, or was made where nobody saw it")?;
+            let scalars: Option<Vec<u64>> = members.iter().map(|member| member.factor).collect();
+            let scalars = scalars.ok_or("whose factor was made where nobody saw it")?;
             ReduceKind::PreMulSum { scalars }
         }
     };

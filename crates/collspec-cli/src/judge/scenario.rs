@@ -78,7 +78,7 @@ fn row(member: &Member, places: &[u64]) -> String {
 fn reduce(call: &Call, members: &[Member]) -> String {
     match call.reduce_word() {
         "premul_sum" => {
-            let factor = |member: &Member| element_text(call.dtype, member.call.factor.unwrap_or(0));
+            let factor = |member: &Member| element_text(call.dtype, member.factor.unwrap_or(0));
             let factors: Vec<String> = members.iter().map(factor).collect();
             format!("{{ premul_sum = [{}] }}", factors.join(", "))
         }
