@@ -381,6 +381,8 @@ record! {
         after(_): ()
     }
 
+    c"ncclCommRevoke" fn ncclCommRevoke(comm: ncclComm_t, flags: c_int) { before: watch::failed(comm as usize), after(_): () }
+
     c"ncclRedOpCreatePreMulSum" fn ncclRedOpCreatePreMulSum(
         op: *mut ncclRedOp_t, scalar: *mut c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t, comm: ncclComm_t,
     ) {

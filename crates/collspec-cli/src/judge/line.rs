@@ -121,7 +121,8 @@ fn call(fields: &Fields<'_>, place: &str) -> Result<Call, String> {
         rank: fields.index("rank", ranks)?,
         ranks,
         // A wrong one is NCCL's to refuse.
-        root: fields.index("root", usize::MAX)?,
+        root: usize::try_from(fields.word("root")?.parse::<i64>().map_err(|_| "root is not a number")?)
+            .unwrap_or(usize::MAX),
         count,
         dtype: dtype.ok_or("a type that this version does not know")?,
         reduce: fields.word("reduce")?.parse().map_err(|_| "reduce is not a number")?,
