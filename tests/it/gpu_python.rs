@@ -45,7 +45,9 @@ fn a_torch_that_cannot_be_changed_is_told() {
     let Some(output) = python(&[], "import torch; print(torch.__version__)", folder.path()) else { return };
     assert_eq!(printed(&output), "9.9", "one without CUDA has nothing to replace");
     write("'99.0'");
-    let output = python(&[], "import torch", folder.path()).unwrap();
+    // Programs ask whether there is a torch before they import it.
+    let asks = "import importlib.util; importlib.util.find_spec('torch'); import torch";
+    let output = python(&[], asks, folder.path()).unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && told.contains("kernels of torch 9.9 cannot be replaced"), "{told}");
     assert!(told.contains("collspec gpu --no-torch"), "{told}");

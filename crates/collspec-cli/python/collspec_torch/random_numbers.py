@@ -4,8 +4,12 @@ A CUDA generator is a seed and a count of numbers that were drawn. Each operatio
 advances the count. So torch.cuda.manual_seed, get_rng_state, fork_rng and checkpoints work as they do on a GPU, with other numbers.
 """
 
+import threading
+
 import torch
 
+# Held while an operation has the CPU's default generator, which is one for all threads.
+_default = threading.Lock()
 # CUDA generators count in steps of this size.
 _STEP = 4
 
@@ -32,8 +36,10 @@ class Default:
         self._seed = _seed(device_index, None)
 
     def __enter__(self):
+        _default.acquire()
         self._before = torch.default_generator.get_state()
         torch.default_generator.manual_seed(self._seed)
 
     def __exit__(self, *_):
         torch.default_generator.set_state(self._before)
+        _default.release()

@@ -1,7 +1,9 @@
 """Waits for the program to import torch, and replaces its kernels then."""
 
+import importlib.util
 import os
 import sys
+import threading
 
 # Part of the name of the folder with the driver of software GPUs, which `collspec gpu` preloads.
 _DRIVER = "collspec-gpu"
@@ -17,41 +19,50 @@ def _driver_is_loaded():
 
 
 class _AfterTorch:
-    """A finder that finds nothing itself: it has torch's own loader call `install` behind it."""
+    """A finder that finds nothing itself: it has torch's own loader call `install` behind it.
+
+    It stays until torch has been imported, because programs also ask whether there is a torch without importing it.
+    """
+
+    def __init__(self):
+        self._asking = threading.local()
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch" or path is not None:
+        if name != "torch" or path is not None or getattr(self._asking, "others", False):
             return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                break
-        else:
-            return None
-        if spec.loader is not None:
-            _run_behind(spec.loader)
+        self._asking.others = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking.others = False
+        if spec is not None and spec.loader is not None:
+            self._run_behind(spec.loader)
         return spec
 
+    def _run_behind(self, loader):
+        execute = loader.exec_module
 
-def _run_behind(loader):
-    execute = loader.exec_module
+        def exec_module(module):
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            # A torch that was built without CUDA has nothing to replace.
+            if getattr(getattr(module, "version", None), "cuda", None):
+                _install(module)
 
-    def exec_module(module):
-        execute(module)
-        # A module that its program has made up, or a torch that was built without CUDA, has nothing to replace.
-        if getattr(getattr(module, "version", None), "cuda", None):
-            try:
-                from . import install
+        loader.exec_module = exec_module
 
-                install.install()
-            except Exception as error:
-                raise ImportError(
-                    f"the kernels of torch {getattr(module, '__version__', '')} cannot be replaced by those for the CPU: "
-                    "`collspec gpu --no-torch` leaves them as they are"
-                ) from error
 
-    loader.exec_module = exec_module
+def _install(torch):
+    try:
+        from . import install
+
+        install.install()
+    except Exception as error:
+        raise ImportError(
+            f"the kernels of torch {getattr(torch, '__version__', '')} cannot be replaced by those for the CPU: "
+            "`collspec gpu --no-torch` leaves them as they are"
+        ) from error
 
 
 def on_import_of_torch():
