@@ -295,6 +295,10 @@ fn files_from_strangers_are_judged_or_refused() {
         let error = read(text.as_bytes()).unwrap_err();
         assert!(error.contains(message), "{error}");
     }
+    let captured = read(line(&call.replace("graph=0", "graph=1")).as_bytes()).unwrap();
+    let reasons = captured.json()["calls"]["not_judged"].clone();
+    assert_eq!(reasons, serde_json::json!({ "of a graph that was never launched": 1 }));
+    fs::write(&damaged, "x".repeat(300 << 10)).unwrap();
     let refused = home.run(&["judge", "damaged.log"]);
     assert!(refused.code == 2 && refused.err.contains("damaged.log:1: a line of more than"), "{refused}");
 }

@@ -86,9 +86,9 @@ class Call:
         return self.devices[0] if self.devices else torch.device("cuda", torch.cuda.current_device())
 
     def streams(self):
-        """The streams on which a GPU would put this operation, or wait."""
+        """The streams on which a GPU would put this operation, or wait: pairs of a device and a handle."""
         devices = self.devices or [self.device()]
-        return [driver.current_stream(device.index) for device in devices]
+        return [(device.index, driver.current_stream(device.index)) for device in devices]
 
     def finish(self, result):
         """A kernel's result as the program gets it; what was written to `out=` is there."""

@@ -2,15 +2,6 @@
 
 import torch
 
-aten = torch.ops.aten
-
-
-def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Without the fused kernels, which are chosen by device and not by the dispatcher."""
-    return aten._scaled_dot_product_attention_math(
-        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
-    )[0]
-
 
 def _wide(tensor):
     """Kernels for CUDA compute half precision in single precision."""
@@ -173,10 +164,6 @@ def _no(*_):
     return False
 
 
-# Operations whose derivatives are those of their parts.
-DIFFERENTIABLE = {"aten::scaled_dot_product_attention": _attention}
-
-# Operations whose derivatives are operations of their own.
 TABLE = {
     "aten::batch_norm_stats": _batch_norm_stats,
     "aten::batch_norm_elemt": _batch_norm_elemt,

@@ -26,14 +26,25 @@ def current_stream(device_index):
 
 
 def is_capturing(stream):
+    # The default stream cannot be captured.
+    if stream == 0:
+        return False
     status = ctypes.c_int(0)
     _check(_is_capturing(stream, ctypes.byref(status)), "cuStreamIsCapturing")
     return status.value != 0
 
 
-def wait_for(stream):
-    """Waits until everything on a stream has ended. Other threads of Python run meanwhile."""
-    _check(_synchronize(stream), "cuStreamSynchronize")
+def wait_for(device_index, stream):
+    """Waits until everything on a device's stream has ended. Other threads of Python run meanwhile."""
+    if stream != 0:
+        _check(_synchronize(stream), "cuStreamSynchronize")
+        return
+    # The default streams of all devices have one handle, which means that of the current device.
+    before = torch._C._cuda_exchangeDevice(device_index)
+    try:
+        _check(_synchronize(stream), "cuStreamSynchronize")
+    finally:
+        torch._C._cuda_maybeExchangeDevice(before)
 
 
 def launch_host_function(stream, function, argument):

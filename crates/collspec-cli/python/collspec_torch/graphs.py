@@ -1,6 +1,8 @@
 """Operations on a stream that is being captured: they become host functions of the graph, and run at each launch of it."""
 
+import atexit
 import sys
+import threading
 import traceback
 
 import torch
@@ -10,6 +12,7 @@ from .call import CPU, copy_into
 
 # What the nodes of all graphs run, by the number that the host function gets. A graph may be launched as long as the process lives.
 _nodes = []
+_adding = threading.Lock()
 
 
 @driver.HOST_FUNCTION
@@ -20,6 +23,12 @@ def _run(number):
         # There is nobody to whom a graph on a stream could raise it.
         sys.stderr.write("software GPU: an operation of a CUDA graph failed\n")
         traceback.print_exc()
+
+
+def _wait_for_launches():
+    """A node that begins while Python ends could not call it any more, and the process would abort."""
+    for index in range(torch.cuda.device_count()):
+        torch.cuda.synchronize(index)
 
 
 def _on_meta(value):
@@ -64,8 +73,12 @@ def capture(op, schema, call, args, kwargs, run):
                     raise RuntimeError(f"{op} gives {tuple(value.size())} and gave {tuple(results[index].size())} when it was captured")
                 copy_into(results[index], value)
 
-    _nodes.append(node)
-    driver.launch_host_function(call.streams()[0], _run, len(_nodes) - 1)
+    with _adding:
+        if not _nodes:
+            atexit.register(_wait_for_launches)
+        _nodes.append(node)
+        number = len(_nodes) - 1
+    driver.launch_host_function(call.streams()[0][1], _run, number)
     if isinstance(shapes, (list, tuple)):
         return type(shapes)(results)
     return results[0] if results else None

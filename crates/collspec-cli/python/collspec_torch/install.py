@@ -1,11 +1,10 @@
 """Puts the CPU's kernels in place of those for CUDA."""
 
-import sys
 import warnings
 
 import torch
 
-from . import compositions, driver, graphs, random_numbers
+from . import choices, compositions, driver, graphs, random_numbers
 from .call import Call
 
 # Kept: they allocate, look at handles, or copy by the CUDA runtime.
@@ -25,11 +24,13 @@ _TORCHS_OWN = {
     "aten::_efficientzerotensor",
     "aten::_has_compatible_shallow_copy_type",
 }
-# Without a kernel of their own for CUDA, they choose cuDNN or kernels for depthwise convolutions behind the dispatcher, or copy between
-# devices.
-_ALSO = ["aten::copy_", "aten::convolution"]
+# With one kernel for all devices, they call kernels for CUDA, cuDNN's among them, behind the dispatcher's back.
+_ALSO = {"aten::copy_", "aten::convolution", "aten::ldexp.Tensor", "aten::ldexp.out", "aten::ldexp_"}
 # Operations on several tensors that PyTorch refuses if these are on different devices.
-_SAME_DEVICE = {"mm", "bmm", "addmm", "addmv", "mv", "dot", "baddbmm", "addbmm", "cat"}
+_SAME_DEVICE = set(
+    "mm bmm addmm addmv mv dot baddbmm addbmm cat convolution embedding gather index_select scatter scatter_ scatter_add scatter_add_ "
+    "masked_select take nll_loss_forward nll_loss2d_forward native_layer_norm native_group_norm native_batch_norm".split()
+)
 
 _NUMBERS = (bool, int, float, complex)
 
@@ -103,10 +104,10 @@ def kernel(name, op):
                 return op(*args, **kwargs)
 
         streams = call.streams()
-        if driver.is_capturing(streams[0]):
+        if driver.is_capturing(streams[0][1]):
             return graphs.capture(chosen, op._schema, call, args, kwargs, on_cpu)
-        for stream in streams:
-            driver.wait_for(stream)
+        for device_index, stream in streams:
+            driver.wait_for(device_index, stream)
         return call.finish(on_cpu())
 
     return run
@@ -126,11 +127,13 @@ def refusal(name):
 def _names():
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("aten::") and name not in _TORCHS_OWN:
-            if name in _ALSO or torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA"):
+            has = lambda key: torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+            if has("CUDA") or (name in _ALSO and has("CompositeExplicitAutograd")):
                 yield name
 
 
 def install():
+    choices.make()
     library = torch.library.Library("aten", "IMPL")
     _libraries.append(library)
     with warnings.catch_warnings():
@@ -145,28 +148,8 @@ def install():
                 has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
                 function = kernel(name, op) if has_kernel else refusal(name)
             library.impl(name.removeprefix("aten::"), function, "CUDA", **_OVERRIDE)
-    for name, function in compositions.DIFFERENTIABLE.items():
-        # The first is chosen while gradients are recorded, the second without.
-        for key in ("AutogradCUDA", "CUDA"):
-            library.impl(name.removeprefix("aten::"), function, key)
-    # Its kernels are chosen before the dispatcher is asked.
-    torch.backends.cudnn.enabled = False
-    _say_that_compile_is_eager()
 
 
 # Newer versions ask for it.
 _OVERRIDE = {"allow_override": True} if "allow_override" in torch.library.Library.impl.__code__.co_varnames else {}
 
-
-def _say_that_compile_is_eager():
-    compile = torch.compile
-    said = []
-
-    def wrapper(model=None, **options):
-        if not said:
-            said.append(True)
-            sys.stderr.write("software GPU: torch.compile does nothing here; the program runs in eager mode\n")
-        return compile(model, **options)
-
-    wrapper.__doc__ = compile.__doc__
-    torch.compile = wrapper

@@ -3,6 +3,7 @@
 import copy
 import io
 import threading
+import time
 import unittest
 from contextlib import redirect_stderr
 
@@ -40,6 +41,33 @@ class Modules(unittest.TestCase):
         torch.manual_seed(0)
         self.compare(nn.TransformerEncoderLayer(16, 4, dropout=0.0, batch_first=True), torch.randn(2, 5, 16))
 
+    def test_masks_of_attention(self):
+        torch.manual_seed(0)
+        query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
+        attention = nn.functional.scaled_dot_product_attention
+        some = torch.rand(5, 5) < 0.6
+        some[:, 0] = True
+        for options in ({}, {"is_causal": True}, {"attn_mask": some}, {"attn_mask": torch.randn(5, 5)}):
+            with self.subTest(**options):
+                there = {name: item.to(CUDA) if isinstance(item, torch.Tensor) else item for name, item in options.items()}
+                found = attention(query.to(CUDA), key.to(CUDA), value.to(CUDA), **there)
+                torch.testing.assert_close(found.cpu(), attention(query, key, value, **options))
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            found = attention(query.to(CUDA), key.to(CUDA), value.to(CUDA))
+        torch.testing.assert_close(found.cpu(), attention(query, key, value))
+        with self.assertRaisesRegex(RuntimeError, "dtype"):
+            attention(query.to(CUDA), key.to(CUDA).half(), value.to(CUDA))
+
+    def test_padding_in_evaluation(self):
+        torch.manual_seed(0)
+        encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, batch_first=True), 1).eval()
+        x, padding = torch.randn(2, 5, 16), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+        expected = encoder(x, src_key_padding_mask=padding)
+        found = copy.deepcopy(encoder).to(CUDA)(x.to(CUDA), src_key_padding_mask=padding.to(CUDA))
+        torch.testing.assert_close(found.cpu()[~padding], expected[~padding])
+
     def test_convolutions(self):
         torch.manual_seed(0)
         for options in ({}, {"groups": 4}, {"groups": 4, "dilation": 2}, {"stride": 2, "padding": 1}):
@@ -49,6 +77,7 @@ class Modules(unittest.TestCase):
 
     def test_normalisations(self):
         torch.manual_seed(0)
+        torch.backends.cudnn.enabled = True
         self.compare(nn.BatchNorm2d(4), torch.randn(3, 4, 5, 5))
         self.compare(nn.LayerNorm(6), torch.randn(3, 6))
         self.compare(nn.GroupNorm(2, 4), torch.randn(3, 4, 5))
@@ -89,7 +118,10 @@ class Tensors(unittest.TestCase):
     def test_devices_are_not_mixed(self):
         with self.assertRaisesRegex(RuntimeError, "same device"):
             torch.ones(2, device=CUDA) + torch.ones(2)
+        with self.assertRaisesRegex(RuntimeError, "same device"):
+            nn.functional.cross_entropy(torch.ones(2, 3, device=CUDA), torch.tensor([0, 1]))
         self.assertEqual((torch.ones(2, device=CUDA) + torch.tensor(2.0)).tolist(), [3, 3])
+        self.assertEqual(torch.arange(3, device=CUDA)[torch.tensor([2, 0])].tolist(), [2, 0])
 
     def test_what_has_no_kernel_for_the_cpu_is_named(self):
         x = torch.ones(4, 4, device=CUDA)
@@ -165,6 +197,23 @@ class Streams(unittest.TestCase):
             torch.cuda.current_stream().wait_stream(side)
             x *= 2
         self.assertEqual(x[0].item(), sum(2**k for k in range(1, 11)))
+
+    def test_devices_that_are_not_current(self):
+        from collspec_torch import driver
+
+        if torch.cuda.device_count() < 2:
+            self.skipTest("one device")
+        x, ended = torch.zeros(4, device="cuda:1"), []
+
+        @driver.HOST_FUNCTION
+        def late(_):
+            time.sleep(0.2)
+            ended.append(True)
+
+        with torch.cuda.device(1):
+            driver.launch_host_function(driver.current_stream(1), late, None)
+        y = x + 1
+        self.assertEqual((ended, y.tolist()), ([True], [1.0] * 4), "an operation waits for the stream of its own device")
 
     def test_priorities(self):
         for priority in (0, -1, -5):
@@ -257,6 +306,23 @@ class Graphs(unittest.TestCase):
             torch.cuda.synchronize()
             found.append(x.clone())
         self.assertFalse(torch.equal(*found))
+
+
+class Tools(unittest.TestCase):
+    def test_the_profiler_sees_the_cpu(self):
+        with torch.profiler.profile() as profile:
+            torch.ones(3, device=CUDA).sum()
+        self.assertIn("aten::sum", {event.key for event in profile.key_averages()})
+
+    def test_scripts(self):
+        function = torch.jit.script(doubled_and_more)
+        x = torch.ones(3, device=CUDA)
+        for _ in range(4):
+            self.assertTrue(torch.equal(function(x), (x * 2 + 1).relu()))
+
+
+def doubled_and_more(x):
+    return torch.relu(x * 2 + 1)
 
 
 class Compilation(unittest.TestCase):

@@ -24,10 +24,11 @@ macro_rules! python_files {
         [$(($path, include_bytes!(concat!("../../python/", $path)).as_slice())),*]
     };
 }
-const FOR_TORCH: [(&str, &[u8]); 9] = python_files![
+const FOR_TORCH: [(&str, &[u8]); 10] = python_files![
     "sitecustomize.py",
     "collspec_torch/__init__.py",
     "collspec_torch/call.py",
+    "collspec_torch/choices.py",
     "collspec_torch/compositions.py",
     "collspec_torch/driver.py",
     "collspec_torch/graphs.py",

@@ -57,6 +57,8 @@ pub struct Matcher {
     highest: HashMap<u32, u64>,
     /// Calls of graphs of which nothing is copied on their rank.
     silent: HashMap<Key, Vec<(Source, Arc<Call>)>>,
+    /// Calls of graphs that were launched on their rank.
+    launched: HashSet<Source>,
     full: HashSet<u32>,
     second: HashSet<u32>,
     elements: usize,
@@ -123,6 +125,9 @@ impl Matcher {
     }
 
     fn add(&mut self, launch: Launch, part: Part) {
+        if part.member.call.in_graph {
+            self.launched.insert(part.source);
+        }
         let parts = self.launches.entry(launch).or_insert_with(|| {
             self.order.push_back(launch);
             Vec::new()
@@ -198,7 +203,10 @@ impl Matcher {
                 self.calls.remove(&source);
                 self.tally.leave_out(reason(why), 1);
             }
-            None => self.tally.leave_out(reason(why), u64::from(call.in_graph)),
+            None => {
+                self.launched.insert(source);
+                self.tally.leave_out(reason(why), u64::from(call.in_graph));
+            }
         }
         if parts.is_empty() {
             self.launches.remove(&launch);
@@ -275,6 +283,9 @@ impl Matcher {
             });
             self.tally.leave_out(why, calls);
         }
+        let of_graphs = self.calls.iter().filter(|(source, call)| call.in_graph && !self.launched.contains(source));
+        let never = of_graphs.count() as u64;
+        self.tally.leave_out("of a graph that was never launched", never);
         let unseen = self.tally.seen.saturating_sub(self.tally.looked_at);
         self.tally.leave_out("not in the sample", unseen);
         (self.tally.full, self.tally.second_libraries) = (self.full.len() as u64, self.second.len() as u64);
