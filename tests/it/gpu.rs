@@ -39,6 +39,18 @@ fn open(path: &str) -> Library {
 
 #[test]
 #[cfg(target_arch = "x86_64")]
+fn faults_of_the_machine_are_counted_or_refused_by_name() {
+    let run = |fault: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+        text(&command.args(["gpu", "--", "true"]).env("COLLSPEC_SOFTWARE_FAULT", fault).output().unwrap())
+    };
+    assert!(run("count").contains("software GPU: 0 stores"), "{}", run("count"));
+    assert!(run("lost_write:x").contains("\"x\" is not a number"), "{}", run("lost_write:x"));
+    assert!(run("gremlin").contains("none of count, bit_flip_user, bit_flip_nccl and lost_write"));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
 fn a_program_that_calls_the_driver_finds_software_gpus_and_their_memory() {
     let output = run("calls_the_driver", None);
     assert!(output.status.success() && text(&output).contains("1 passed"), "{}", text(&output));

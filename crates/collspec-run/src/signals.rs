@@ -89,7 +89,7 @@ pub fn pass_on_to(program: u32) {
     }
 }
 
-/// The program has ended: signals are passed on to nobody.
+/// Signals are no longer passed on, because the program has ended and its number may be another process's.
 pub fn pass_on_no_more() {
     PROGRAM.store(0, Ordering::Relaxed);
 }

@@ -25,7 +25,7 @@ pub fn place() -> String {
 /// `FUNCTION+0x1f in FILE`, or `FILE+0x1234`.
 fn return_address() -> String {
     let mut addresses = [std::ptr::null_mut::<c_void>(); DEPTH];
-    // SAFETY: room for so many addresses.
+    // SAFETY: the array has room for DEPTH addresses.
     let count = unsafe { libc::backtrace(addresses.as_mut_ptr(), DEPTH as c_int) };
     let own = library_of(return_address as *mut c_void).map(|library| library.base);
     let frames = addresses.into_iter().take(usize::try_from(count).unwrap_or(0));

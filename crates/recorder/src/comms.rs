@@ -11,7 +11,7 @@ pub struct Comm {
     pub device: i32,
     /// This rank.
     pub rank: i32,
-    /// A number that its ranks share; 0 if nobody saw how it was made.
+    /// A number that is the same on all its ranks; 0 if this library did not see the communicator being made.
     pub identity: u64,
     /// The calls so far, where a group is one.
     calls: u64,

@@ -57,7 +57,7 @@ pub fn is_written() -> bool {
     !FAILED.load(Ordering::Relaxed)
 }
 
-/// The line, or the one that ends the file if there is no room for it: as much as the settings allow.
+/// The line if the file may still grow by it, and otherwise a last line, which says that the limit was reached.
 fn bounded(place: &str, line: String) -> String {
     let limit = settings().map_or(u64::MAX, |settings| settings.limit);
     let before = WRITTEN.fetch_add(line.len() as u64, Ordering::Relaxed);

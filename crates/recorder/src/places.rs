@@ -1,7 +1,8 @@
 //! The places at which the inputs and outputs of a call are copied: chosen by a rule that gives the same places on all its ranks.
 //!
 //! A *cell* is what one element's way leads through: the whole of an all_reduce, the block of a rank in an all_gather, that of a pair of
-//! ranks in an all_to_all. A cell has the same places in every buffer that has it, whoever's buffer that is.
+//! ranks in an all_to_all. The places within a
+//! cell are the same in every rank's buffer that contains it.
 
 /// Bytes of a run: more of them cost little, as a copy has its price.
 const RUN: u64 = 64;

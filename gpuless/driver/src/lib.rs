@@ -54,8 +54,11 @@ fn configure() {
 fn disturb(text: &str) -> Result<(), String> {
     let mut words = text.split(':');
     let kind = words.next().unwrap_or_default();
-    let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    let (at, seed) = (number(), number());
+    let mut number = || match words.next() {
+        None => Ok(0),
+        Some(word) => word.parse().map_err(|_| format!("{word:?} is not a number")),
+    };
+    let (at, seed) = (number()?, number()?);
     let effect = match kind {
         "count" => None,
         "bit_flip_user" => Some(Effect::FlippedBit(Owner::Caller)),

@@ -1,7 +1,7 @@
 //! `collspec gpu`.
 use super::args::BACKEND;
 use super::exit::Exit;
-use super::record::{PRELOAD, become_program, before};
+use super::record::{PRELOAD, become_program, before, in_front};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use collspec_run::backend::software_gpus;
@@ -90,11 +90,7 @@ pub(super) fn variables(place: &PlaceArgs) -> anyhow::Result<Vec<(&'static str, 
     software_gpus::check_variables()?;
     let devices = software_gpus::device_count()?;
     let folder = standin::presented(FOLDER, &NAMES)?;
-    let mut preload = folder.join(NAMES[0].0).into_os_string();
-    if let Some(library) = place.library()? {
-        preload.push(":");
-        preload.push(library);
-    }
+    let preload = in_front(folder.join(NAMES[0].0), place.library()?.map(PathBuf::into_os_string));
     let mut variables = vec![
         (PRELOAD, before(preload.into(), PRELOAD)),
         ("LD_LIBRARY_PATH", before(folder, "LD_LIBRARY_PATH")),

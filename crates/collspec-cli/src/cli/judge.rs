@@ -2,7 +2,7 @@
 use super::backend_args::driver_request;
 use super::exit::Exit;
 use super::judge_args::JudgeArgs;
-use super::record::{FOLDER_VARIABLE, PRELOAD, RECORDER, before, cannot_start, prepared, program, startable};
+use super::record::{FOLDER_VARIABLE, PRELOAD, RECORDER, before, cannot_start, in_front, prepared, program, startable};
 use super::{gpu, output, terminal};
 use crate::fetch::elf;
 use crate::judge::{self, Tally};
@@ -11,7 +11,7 @@ use collspec_core::printable::printable_lines;
 use collspec_run::library::standin;
 use collspec_run::run::Driver;
 use collspec_run::signals;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,12 @@ fn run(args: &JudgeArgs, folder: &Path) -> anyhow::Result<u8> {
             if name == PRELOAD { preload = Some(value) } else { variables.push((name, value)) }
         }
     }
-    variables.push((PRELOAD, in_front(standin::installed(RECORDER)?, preload)));
+    let recorder = standin::installed(RECORDER)?;
+    let preload = match preload {
+        Some(others) => in_front(recorder, Some(others)),
+        None => before(recorder, PRELOAD),
+    };
+    variables.push((PRELOAD, preload));
     let mut child = program(&args.program, &variables)?.spawn().with_context(|| cannot_start(word))?;
     signals::pass_on_to(child.id());
     let status = child.wait();
@@ -74,15 +79,6 @@ fn run(args: &JudgeArgs, folder: &Path) -> anyhow::Result<u8> {
     let status = status.context("cannot wait for the program")?;
     let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
-}
-
-/// A library to preload, in front of those that are asked for already.
-fn in_front(library: PathBuf, others: Option<OsString>) -> OsString {
-    let Some(others) = others else { return before(library, PRELOAD) };
-    let mut all = library.into_os_string();
-    all.push(":");
-    all.push(others);
-    all
 }
 
 /// As other commands choose a driver; this program itself chooses when it runs.

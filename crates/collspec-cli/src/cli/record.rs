@@ -104,10 +104,15 @@ pub(super) fn cannot_start(program: &OsStr) -> String {
 
 /// A path, followed by those of the list in this environment variable.
 pub(super) fn before(path: PathBuf, list: &str) -> OsString {
+    in_front(path, std::env::var_os(list).filter(|others| !others.is_empty()))
+}
+
+/// A path, followed by those of a list.
+pub(super) fn in_front(path: PathBuf, list: Option<OsString>) -> OsString {
     let mut all = path.into_os_string();
-    if let Some(others) = std::env::var_os(list).filter(|others| !others.is_empty()) {
+    if let Some(list) = list {
         all.push(":");
-        all.push(others);
+        all.push(list);
     }
     all
 }

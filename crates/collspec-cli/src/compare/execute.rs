@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Starts of each library if nobody says how many.
+/// How often each library is started without `--starts`.
 pub const USUAL_STARTS: usize = 30;
 
 /// Numbers of repetitions, and their time limit.

@@ -271,7 +271,7 @@ impl Matcher {
         }
     }
 
-    /// There are no more lines.
+    /// Judges what is complete after the last line, and counts the rest with its reason.
     pub fn end(mut self) -> Tally {
         for parts in std::mem::take(&mut self.launches).into_values() {
             let members = parts.first().map_or(0, |part| part.member.call.members());

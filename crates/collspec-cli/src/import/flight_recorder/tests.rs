@@ -469,7 +469,7 @@ fn a_rank_without_a_dump_goes_with_most_of_the_others() {
     );
 }
 
-/// Rank 0 passes equal sizes to two calls, and rank 1 does not, so that each call needs a buffer of its own.
+/// Two calls have the same size on rank 0 and different sizes on rank 1. They cannot share a buffer then.
 #[test]
 fn all_to_alls_whose_sizes_differ_on_some_ranks_only_do_not_share_a_buffer() {
     let sizes =

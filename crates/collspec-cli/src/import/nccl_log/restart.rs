@@ -42,7 +42,7 @@ impl Team {
 /// Nothing shows which of two runs is the newer one.
 pub fn earlier(log: &Collector) -> Result<Option<Earlier>, Error> {
     let teams = teams(log);
-    // Below, every two teams on one GPU are compared. A log of so many ranks is refused later, so that the time can be saved.
+    // The comparison below takes time with the square of the teams on a GPU. A log with this many ranks is refused later anyway.
     if teams.len() > MAX_RANKS {
         return Ok(None);
     }
